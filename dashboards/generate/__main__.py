@@ -24,7 +24,7 @@ def main() -> None:
             help=f"a data source of {kind.capitalize()}, which links lead to as well; with --out",
         )
     given = asked.parse_args()
-    if given.traces is not None and given.out == FOLDER:
+    if given.traces is not None and given.out.resolve() == FOLDER.resolve():
         asked.error("name a folder of your own, --out FOLDER: these files are as they are made")
     for name, dashboard in DASHBOARDS.items():
         path = given.out / f"{name}.json"

@@ -71,9 +71,6 @@ def test_alertmanager_learns_again_what_it_forgot_in_a_restart(tmp_path: Path) -
 
 def test_two_services_with_names_are_one_page_until_both_are_well(tmp_path: Path) -> None:
     """Neither ends the other's alert, nor writes over what it says."""
-    alert = made_alert(started_ns=time_ns())  # of one longer ago it tells at once
-    other = replace(alert, evidence=replace(alert.evidence, guilty=DECODE))
-    alerts_of = {"eu-1": alert, "eu-2": other}
 
     def states(message: dict[str, Any]) -> dict[str, tuple[str, str]]:
         return {
@@ -84,9 +81,12 @@ def test_two_services_with_names_are_one_page_until_both_are_well(tmp_path: Path
     with (
         RecordingServer() as receiver,
         RunningAlertmanager(
-            tmp_path / "am", alertmanager_config(receiver.url, group_wait="6s")
+            tmp_path / "am", alertmanager_config(receiver.url, group_wait="15s")
         ) as running,
     ):
+        alert = made_alert(started_ns=time_ns())  # of one longer ago it tells at once
+        other = replace(alert, evidence=replace(alert.evidence, guilty=DECODE))
+        alerts_of = {"eu-1": alert, "eu-2": other}
         sinks = {
             name: AlertmanagerSink.open(f"{running.url}?evaluator={name}") for name in alerts_of
         }

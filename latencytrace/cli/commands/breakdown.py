@@ -55,8 +55,9 @@ def breakdown(
         console = screen()
         if again:
             watch(lambda: pictures(source, wanted, console), console, options.WATCH_S)
-        else:
-            page(console, *pictures(source, wanted, console, nothing))
+            return
+        parts = pictures(source, wanted, console, nothing)
+    page(console, *parts)
 
 
 def pictures(

@@ -63,8 +63,9 @@ def requests(  # noqa: PLR0913 - one argument a flag
 
         if again:
             watch(partial(listed, why_none), console, options.WATCH_S)
-        else:
-            page(console, *listed(nothing))
+            return
+        parts = listed(nothing)
+    page(console, *parts)
 
 
 def picture(listed: RequestsDocument, ordered: str, console: Console) -> list[RenderableType]:

@@ -34,7 +34,5 @@ def tail(
             say_document(found)
             return
         console = screen()
-        if found["requests"]:
-            page(console, *picture(found, console))
-        else:
-            page(console, nothing(source, wanted))
+        parts = picture(found, console) if found["requests"] else [nothing(source, wanted)]
+    page(console, *parts)

@@ -73,7 +73,8 @@ def trace(  # noqa: PLR0913 - one argument a flag
             say_document(document)
             return
         console = screen()
-        page(console, *picture(document, console, _stages_on_gpus(source, document)))
+        parts = picture(document, console, _stages_on_gpus(source, document))
+    page(console, *parts)
 
 
 def _open(source: reading.Source, request: RequestDocument) -> None:

@@ -1,8 +1,10 @@
 """`latencytrace whatif`: how fast requests would be if one of their stages were faster."""
 
+from collections.abc import Sequence
 from typing import Annotated, cast
 
 import typer
+from rich.console import RenderableType
 
 from latencytrace.cli.doctor_checks.no_request import nothing
 from latencytrace.cli.pictures.cohorts import forecast
@@ -52,8 +54,10 @@ def whatif(  # noqa: PLR0913 - one argument a flag
         )
         if as_json:
             say_document(document)
-        elif document["duration_ns"] is None:
-            page(screen(), nothing(source, wanted))
+            return
+        if document["duration_ns"] is None:
+            parts: Sequence[RenderableType] = [nothing(source, wanted)]
         else:
             what = f"{faster} faster" if faster is not None else f"at most {at_most_ms:g} ms"
-            page(screen(), *forecast.picture(document, what))
+            parts = forecast.picture(document, what)
+    page(screen(), *parts)

@@ -63,7 +63,14 @@ def unknown(source: reading.Source, wanted: Filters) -> str | None:
         if named in {None, service["service"]}
         for known_route in service["routes"]
     }
-    if route is not None and route not in routes:
+    of_service = {} if named is None else {"service": named}
+    if (
+        route is not None
+        and route not in routes
+        and not _any(  # health checks are not listed
+            source, {"since": FIRST, "route": route, **of_service}
+        )
+    ):
         return f"No route is called {route!r}. There are: {_names(routes)}."
     return None
 

@@ -64,7 +64,7 @@ def side_screen() -> Screen:
 
 def show(console: Console, *parts: RenderableType) -> None:
     """Print parts one below the other, with nothing at the ends of lines."""
-    print(drawn(console, *parts))
+    print(encodable(drawn(console, *parts), sys.stdout))
 
 
 def drawn(console: Console, *parts: RenderableType) -> str:

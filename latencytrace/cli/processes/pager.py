@@ -1,5 +1,6 @@
 """Pictures longer than the terminal, through the program that turns their pages."""
 
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -14,9 +15,12 @@ _FLAGS_OF_LESS = "-FRX"  # colours as they are; it ends by itself where all fits
 
 
 def page(console: Console, *parts: RenderableType) -> None:
-    """Print parts one below the other; where they do not fit a terminal, through its pager."""
+    """Print parts one below the other; where they do not fit a terminal, through its pager.
+
+    Call it with nothing open that others wait for: somebody may read for long.
+    """
     command = pager_command()
-    if command and sys.stdin.isatty() and sys.stdout.isatty():
+    if command and sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty():
         text = drawn(console, *parts)
         if text.count("\n") >= console.height and _shown_by(command, text):
             return
@@ -28,13 +32,17 @@ def _shown_by(command: Sequence[str], text: str) -> bool:
     flags = [_FLAGS_OF_LESS] if Path(command[0]).name == "less" else []
     try:
         pager = subprocess.Popen(  # noqa: S603 - the user's own choice
-            [*command, *flags], stdin=subprocess.PIPE, text=True, encoding=sys.stdout.encoding
+            [*command, *flags],
+            stdin=subprocess.PIPE,
+            text=True,
+            encoding=sys.stdout.encoding,
+            errors="backslashreplace",
         )
     except OSError:
         return False
-    while True:
-        try:
-            pager.communicate(f"{text}\n")
-        except KeyboardInterrupt:  # the pager's to act on, which holds the terminal
-            continue
-        return True
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # the pager's, which holds the terminal
+    try:
+        pager.communicate(f"{text}\n")
+    finally:
+        signal.signal(signal.SIGINT, before)
+    return True

@@ -20,11 +20,11 @@ page(screen(), *(f"line {number}" for number in range(int(sys.argv[1]))))
 FITS, LONG = 5, 200
 
 
-def said_on_terminal(lines: int, pager: str, term: str = "xterm") -> str:
+def said_on_terminal(lines: int, pager: str, term: str = "xterm", program: str = PROGRAM) -> str:
     """All that a terminal of 24 lines is sent."""
     ours, its = pty.openpty()
     process = subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, str(lines)],
+        [sys.executable, "-c", program, str(lines)],
         stdin=its,
         stdout=its,
         stderr=its,
@@ -65,6 +65,41 @@ def test_without_a_pager_all_of_it_is_printed(lines: int, pager: str, term: str)
     said = said_on_terminal(lines, pager, term)
 
     assert said.split("\r\n")[:-1] == [f"line {number}" for number in range(lines)]
+
+
+def test_an_interrupt_is_the_pagers_to_act_on(tmp_path: Path) -> None:
+    paged = tmp_path / "paged"
+    interrupting = f"trap : INT; kill -INT $PPID; cat > {paged}"
+
+    said = said_on_terminal(LONG, f"sh -c '{interrupting}'", program=f"{PROGRAM}print('and on')")
+
+    assert said == "and on\r\n"
+    assert len(paged.read_text().splitlines()) == LONG
+
+
+def test_a_closed_input_is_no_terminal() -> None:
+    shown = subprocess.run(
+        ["sh", "-c", '"$0" "$@" <&-', sys.executable, "-c", PROGRAM, str(LONG)],
+        capture_output=True,
+        check=True,
+        env=environment(PAGER="sh -c 'exit 1'"),
+        timeout=60,
+    )
+
+    assert len(shown.stdout.splitlines()) == LONG
+
+
+def test_what_an_encoding_lacks_is_spelled_out() -> None:
+    blocks = PROGRAM.replace('f"line {number}"', 'f"\\u2588 {number}"')
+    shown = subprocess.run(
+        [sys.executable, "-c", blocks, str(FITS)],
+        capture_output=True,
+        check=True,
+        env=environment(PYTHONIOENCODING="latin-1"),
+        timeout=60,
+    )
+
+    assert shown.stdout.splitlines()[0] == b"\\u2588 0"
 
 
 def test_what_is_piped_sees_no_pager() -> None:
