@@ -343,8 +343,10 @@ class Agent:
         if began_ns is None:  # its first round may come before there is anything to report on
             return
         is_new = monotonic_ns() - began_ns < self.settings.interval_s * 1e9
-        has_news = counts.sent or counts.dropped or queued or self._reports.gpu.made is not None
-        if is_new and not has_news:  # nor may ever be any: the program may end at once
+        is_used = counts.sent or counts.dropped or queued or self._global.program is not None
+        if (
+            is_new and not is_used and self._reports.gpu.made is None
+        ):  # nor may ever be any: the program may end at once
             return
         may_sample = self.settings.may_sample and self._sampling is None
         may_sample = may_sample and self._global.program is None
