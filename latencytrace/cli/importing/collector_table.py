@@ -25,6 +25,7 @@ from latencytrace.settings import service_settings
 SCHEME: Final = "clickhouse://"
 TABLE: Final = "otel_traces"  # as the exporter names it
 MOST_ROWS: Final = 20_000  # of a question
+MOST_BYTES: Final = 4 * 1024 * 1024  # of a record, as the lines of its rows
 _MINUTE_NS: Final = 60 * 10**9
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}", re.ASCII)
 _INT: Final = re.compile(r"-?(0|[1-9][0-9]{0,17})", re.ASCII)
@@ -77,11 +78,26 @@ def table_records(
                 f"SELECT {_COLUMNS} FROM {table} WHERE {condition}",  # noqa: S608 - a checked name
                 _LINES,
             ).splitlines()
-            if lines:
-                message = message_of(map(orjson.loads, lines))
-                yield Record(place=Place(line=row + 1), message=message)
-            row += len(lines)
+            for run in _runs(lines):
+                # The exporter stores any bytes as a text.
+                texts = (line.decode(errors="replace") for line in run)
+                yield Record(
+                    place=Place(line=row + 1), message=message_of(map(orjson.loads, texts))
+                )
+                row += len(run)
             on_rows(len(lines))
+
+
+def _runs(lines: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
+    """Lines that follow each other, as many as a record may have."""
+    first = size = 0
+    for place, line in enumerate(lines):
+        if size and size + len(line) > MOST_BYTES:
+            yield lines[first:place]
+            first, size = place, 0
+        size += len(line)
+    if size:
+        yield lines[first:]
 
 
 def _parted(address: str) -> tuple[str, str]:

@@ -10,7 +10,7 @@ from latencytrace.service.store import DamagedPart, Store
 PACE_S: Final = 30.0  # between two looks
 AFTER_S: Final = 60.0  # so old are the arrivals that are looked at
 SPLIT_LOOKS_S: Final = (12.0, 90.0)  # after a trace without its root was attributed, each
-MOST_ROOTLESS: Final = 20_000  # of such traces that are remembered
+MOST_ROOTLESS: Final = 20_000  # of such traces that are remembered, waiting or mended
 TOGETHER_S: Final = 1.0  # so close to each other they are looked for together
 FAILED_S: Final = 10.0  # after the store could not tell
 
@@ -29,6 +29,7 @@ class SplitTraces:
 
     The spans of such a trace lie together in the store. Of its services one at least has no root:
     it looks whether others stored spans of the trace, and attributes it again from all of them.
+    Nobody may have the root: a trace that was attributed again is only looked at once more.
 
     Args:
         store: What is asked.
@@ -42,12 +43,18 @@ class SplitTraces:
         # For each look: when it is due, and at what, in this order.
         self._waiting: Sequence[deque[tuple[int, set[str]]]] = [deque() for _ in SPLIT_LOOKS_S]
         self._remembered = 0
+        self._mended: dict[str, int] = {}  # traces: which look is the next, if any
         self._next_ns = now_ns()
 
     def rootless(self, trace_ids: Collection[str]) -> None:
         """Note traces that were attributed without their root, or for long in no store."""
-        if trace_ids:
-            self._look_at(set(trace_ids), 0)
+        looks: list[set[str]] = [set() for _ in (*SPLIT_LOOKS_S, "none")]
+        for trace_id in trace_ids:
+            looks[self._mended.get(trace_id, 0)].add(trace_id)
+        for look, wanted in enumerate(looks[:-1]):
+            if wanted:
+                self._look_at(wanted, look)
+            self._mended.update(dict.fromkeys(wanted & self._mended.keys(), len(SPLIT_LOOKS_S)))
 
     def found(self, is_open: Callable[[str], bool]) -> Sequence[str]:
         """The traces that others have spans of, of those that are due.
@@ -56,7 +63,7 @@ class SplitTraces:
             StoreError: The store fails; it is asked again a while later.
         """
         now_ns = self._now_ns()
-        split: set[str] = set()
+        split: dict[str, int] = {}  # and their next look
         for look, waiting in enumerate(self._waiting):
             while waiting and max(waiting[0][0], self._next_ns) <= now_ns:
                 _, trace_ids = waiting[0]
@@ -65,20 +72,27 @@ class SplitTraces:
                 self._next_ns = now_ns
                 waiting.popleft()
                 self._remembered -= len(trace_ids)
-                split |= others
-                if look + 1 < len(SPLIT_LOOKS_S):
-                    self._look_at(trace_ids - others, look + 1)
+                split.update(dict.fromkeys(others, look + 1))
+                left = trace_ids - others
+                if left and look + 1 < len(SPLIT_LOOKS_S):
+                    self._look_at(left, look + 1)
         closed = sorted(one for one in split if not is_open(one))  # what is open is read anyway
         self.count += len(closed)
+        for one in closed:
+            self._mended.pop(one, None)
+            self._mended[one] = split[one]
+        while len(self._mended) > MOST_ROOTLESS:
+            del self._mended[next(iter(self._mended))]
         return closed
 
     def _look_at(self, trace_ids: set[str], look: int) -> None:
         waiting = self._waiting[look]
         due_ns = self._now_ns() + round(SPLIT_LOOKS_S[look] * 1e9)
-        self._remembered += len(trace_ids)
         if waiting and due_ns - waiting[-1][0] < TOGETHER_S * 1e9 and not look:
             due_ns, others = waiting.pop()
+            self._remembered -= len(others)
             trace_ids |= others
+        self._remembered += len(trace_ids)
         waiting.append((due_ns, trace_ids))
         while self._remembered > MOST_ROOTLESS and len(waiting) > 1:
             self._remembered -= len(waiting.popleft()[1])

@@ -20,6 +20,7 @@ MOST_SERIES: Final = 64  # models on targets
 LONGEST_GAP_NS: Final = 20 * 10**9  # of what is not reported for longer, nobody knows
 _FIRST_ROWS: Final = 64
 _PERCENT: Final = 100.0
+_MOST: Final = 2.0**53  # of a reading: more fits no number of a request
 
 # The names that requests have them under: how much of each reading is one.
 SHOWN: Final[Mapping[Reading, tuple[str, float]]] = {
@@ -102,7 +103,7 @@ class _Series:
         if self._count == len(self._at_ns):
             self._make_room()
         self._at_ns[self._count] = at_ns
-        self._values[self._count] = values
+        self._values[self._count] = np.clip(values, -_MOST, _MOST)
         self._count += 1
 
     def rows(self) -> tuple[NDArray[np.int64], Floats]:

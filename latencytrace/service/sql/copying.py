@@ -4,6 +4,7 @@ A piece is a part of one partition, so that an insert of it is kept whole or not
 the moments of their arrival; who wrote them is said anew by whoever takes them.
 """
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
@@ -20,7 +21,11 @@ from latencytrace.service.sql.tables import (
 from latencytrace.service.store import Piece, Table
 
 MOST_ROWS: Final = 50_000  # in a piece
-MOST_BYTES: Final = 32 * 1024 * 1024  # likewise, as they lie in memory
+MOST_BYTES: Final = 16 * 1024 * 1024  # likewise, as they lie in memory, by the table's mean row
+# What the engine may take for the rows of a piece, and what it says of one that needs more. (A
+# bound of the result would not do: rows are counted, and so held, before the first is answered.)
+MOST_MEMORY: Final = 1024 * 1024 * 1024
+TOO_LARGE: Final = re.compile(r"Code: 241\..*(Query memory limit|\(for query\))", re.DOTALL)
 
 _HOUR_S: Final = 3600
 _WIDTH_S: Final = {Table.ARRIVALS: _HOUR_S, Table.SPANS: 24 * _HOUR_S}  # of a partition
@@ -116,7 +121,7 @@ def rows_question(piece: Piece) -> str:
     names = ", ".join(f"`{name}`" for name in TARGETS[piece.table].columns)
     return (
         f"SELECT {names}, count() OVER () AS {_IN_ALL} FROM {_ROWS_OF[piece.table]} "
-        f"WHERE {_within(piece)}"
+        f"WHERE {_within(piece)} SETTINGS max_threads = 1, max_memory_usage = {MOST_MEMORY}"
     )
 
 

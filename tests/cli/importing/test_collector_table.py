@@ -1,5 +1,6 @@
 """Tables that the OpenTelemetry Collector's ClickHouse exporter wrote, older and newer ones."""
 
+import itertools
 import json
 from collections.abc import Iterator
 from dataclasses import replace
@@ -168,6 +169,60 @@ def test_a_long_table_is_read_in_windows_that_hold_each_span_once(
     assert sorted(found) == sorted(wanted)
     assert sum(read) == len(wanted)
     assert len(read) > 10
+
+
+def test_no_record_has_more_than_a_service_takes(
+    front: ClickHouseFront, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ask(front, "CREATE DATABASE records")
+    ask(front, f"CREATE TABLE records.mine ({COLUMNS}) ENGINE = MergeTree ORDER BY Timestamp")
+    rows = [
+        row(one_span(f"{number + 1:032x}", attributes={"text": "x" * 1_000}), old=False)
+        for number in range(12)
+    ]
+    ask(front, "INSERT INTO records.mine FORMAT JSONEachRow\n" + "\n".join(rows))
+    monkeypatch.setattr(collector_table, "MOST_BYTES", 4_000)
+
+    found = list(
+        collector_table.table_records(
+            front.url("records/mine"), START_NS, START_NS + MINUTE_NS, lambda _: None
+        )
+    )
+
+    ids = [
+        [
+            span.trace_id.hex()
+            for resource in record.message.resource_spans
+            for scope in resource.scope_spans
+            for span in scope.spans
+        ]
+        for record in found
+    ]
+    assert all(record.message.ByteSize() <= 4_000 for record in found)
+    assert max(map(len, ids)) > 1
+    assert sorted(itertools.chain(*ids)) == [f"{number + 1:032x}" for number in range(12)]
+    lines = [record.place.line for record in found]
+    assert lines == [1 + sum(map(len, ids[:place])) for place in range(len(ids))]
+
+
+def test_bytes_that_are_no_text_are_replaced(front: ClickHouseFront) -> None:
+    ask(front, "CREATE DATABASE bytes")
+    for name in ("good", "mine"):
+        ask(front, f"CREATE TABLE bytes.{name} ({COLUMNS}) ENGINE = MergeTree ORDER BY Timestamp")
+    text = row(one_span("1" * 32, attributes={"key": "x"}), old=False)
+    ask(front, f"INSERT INTO bytes.good FORMAT JSONEachRow\n{text}")
+    ask(
+        front,
+        "INSERT INTO bytes.mine SELECT * REPLACE (map('key', concat('a', unhex('FF'), '\u2028b')) "
+        "AS SpanAttributes) FROM bytes.good",
+    )
+
+    [record] = collector_table.table_records(
+        front.url("bytes/mine"), START_NS, START_NS + MINUTE_NS, lambda _: None
+    )
+
+    span = record.message.resource_spans[0].scope_spans[0].spans[0]
+    assert list(span.attributes) == key_values({"key": "a\ufffd\u2028b"})
 
 
 def test_a_table_that_is_not_there_is_said(front: ClickHouseFront, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Readings of engines beside the requests that met them."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -62,6 +63,17 @@ def test_a_request_met_what_its_engine_told_next() -> None:
     assert past.met(1, 5, 6) == {
         "engine_waiting_requests": [3, 3, 7],
         "engine_kv_cache_use_percent": [50, 50, 93],
+    }
+
+
+def test_a_reading_that_no_number_holds_is_bounded() -> None:
+    past = Past()
+    past.told(5, WAITING=1e300, RUNNING=-1e300, KV_CACHE_USE=1e300, BATCH_SIZE=math.nan)
+
+    assert past.met(1) == {
+        "engine_waiting_requests": [2**53],
+        "engine_running_requests": [-(2**53)],
+        "engine_kv_cache_use_percent": [100 * 2**53],
     }
 
 

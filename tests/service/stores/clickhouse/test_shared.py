@@ -273,6 +273,58 @@ def test_no_more_traces_are_remembered_than_there_is_room_for() -> None:
     assert sum(map(len, store.asked)) <= MOST_ROOTLESS
 
 
+def test_a_trace_whose_root_nobody_has_is_looked_for_twice() -> None:
+    store = Elsewhere()
+    split = looking(store)
+    store.there = {"a"}
+    split.rootless({"a"})
+    found = []
+    for second in range(1, 1000):
+        store.now_s = second
+        if mended := split.found(lambda _: False):
+            found.append(second)
+            split.rootless(mended)  # attributed again, and its root has not come
+
+    first_s = round(SPLIT_LOOKS_S[0])
+    assert found == [first_s, first_s + round(SPLIT_LOOKS_S[1])]
+    assert len(store.asked) == split.count == len(SPLIT_LOOKS_S)
+
+
+def test_of_mended_traces_the_oldest_are_forgotten() -> None:
+    store = Elsewhere()
+    split = looking(store)
+    store.there = {"a", *(f"{place}" for place in range(MOST_ROOTLESS))}
+    split.rootless({"a"})
+    store.now_s = SPLIT_LOOKS_S[0]
+    split.found(lambda _: False)
+    split.rootless(store.there - {"a"})
+    store.now_s *= 2
+    split.found(lambda _: False)
+    store.asked.clear()
+    split.rootless({"a"})
+    store.now_s *= 2
+    split.found(lambda _: False)
+
+    assert store.asked == [{"a"}]  # as one that was never looked at
+
+
+def test_traces_that_come_in_several_posts_are_remembered_once() -> None:
+    store = Elsewhere()
+    split = looking(store)
+    for _ in range(4):
+        split.rootless({f"{place}" for place in range(MOST_ROOTLESS // 2)})
+    for look_s in SPLIT_LOOKS_S:
+        store.now_s += look_s + TOGETHER_S
+        split.found(lambda _: False)
+    store.there = {f"new {number}" for number in range(5)}
+    for one in sorted(store.there):
+        store.now_s += 2 * TOGETHER_S
+        split.rootless({one})
+    store.now_s += SPLIT_LOOKS_S[0]
+
+    assert set(split.found(lambda _: False)) == store.there
+
+
 # The hour of a block, and the end
 
 
