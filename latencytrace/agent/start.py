@@ -294,8 +294,7 @@ class Agent:
     def end_profiles(self) -> None:
         """Let no profile begin, and give up what is under way."""
         self._takes_profiles = False
-        # One that is being made is made first; whoever imports may hang, though.
-        if whole_imports.lock.acquire(timeout=LONGEST_WAIT_S):
+        if whole_imports.lock.acquire(timeout=LONGEST_WAIT_S):  # who makes one now is waited for
             whole_imports.lock.release()
         profiling = self._profiling.made
         if profiling is not None:
