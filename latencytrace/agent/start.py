@@ -23,7 +23,7 @@ from latencytrace.agent.export.transports import Senders
 from latencytrace.agent.guard import FaultCounter, OnFault, contained, edge_faults, guarded, logger
 from latencytrace.agent.process import background
 from latencytrace.agent.process.child_exit import at_end_of_children
-from latencytrace.agent.process.forks import in_child, whole_imports
+from latencytrace.agent.process.forks import LONGEST_WAIT_S, in_child, whole_imports
 from latencytrace.agent.process.late import Late
 from latencytrace.agent.process.resource import new_instance_id, resource_of
 from latencytrace.agent.process.termination import Termination
@@ -294,8 +294,10 @@ class Agent:
     def end_profiles(self) -> None:
         """Let no profile begin, and give up what is under way."""
         self._takes_profiles = False
-        with whole_imports.lock:  # one that is made at this moment is made first
-            profiling = self._profiling.made
+        # One that is being made is made first; whoever imports may hang, though.
+        if whole_imports.lock.acquire(timeout=LONGEST_WAIT_S):
+            whole_imports.lock.release()
+        profiling = self._profiling.made
         if profiling is not None:
             profiling.end()
 

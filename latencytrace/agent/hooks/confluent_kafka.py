@@ -33,11 +33,19 @@ def _leave_out(_: Recorder, arguments: Arguments, __: object) -> None:
 
 
 def _subclassed(**methods: Build) -> Build:
-    """Build a subclass of a type in C, whose methods cannot be replaced."""
+    """Build a subclass of a type in C, whose methods cannot be replaced.
+
+    Args:
+        methods: What is in their place; not every supported version has each.
+    """
 
     def build(recorder: Recorder, original: Timed) -> Any:  # noqa: ANN401 - a class
         kind: Any = original
-        timed = {name: each(recorder, getattr(kind, name)) for name, each in methods.items()}
+        timed = {
+            name: each(recorder, getattr(kind, name))
+            for name, each in methods.items()
+            if hasattr(kind, name)
+        }
         named = {name: getattr(kind, name) for name in ("__module__", "__qualname__", "__doc__")}
         return type(kind.__name__, (kind,), {**named, **timed})
 
@@ -53,7 +61,12 @@ class ConfluentKafkaHook(Hook):
         Replacement(
             "confluent_kafka",
             "Consumer",
-            _subclassed(poll=_consumers.time, consume=_consumers.time, close=_consumers.close),
+            _subclassed(
+                poll=_consumers.time,
+                consume=_consumers.time,
+                close=_consumers.close,
+                __exit__=_consumers.close,  # which does not call `close`
+            ),
         ),
         # These have the types in C as their bases.
         Replacement(
@@ -73,6 +86,12 @@ class ConfluentKafkaHook(Hook):
             "confluent_kafka.deserializing_consumer",
             "DeserializingConsumer.close",
             _consumers.close,
+        ),
+        Replacement(
+            "confluent_kafka.deserializing_consumer",
+            "DeserializingConsumer.__exit__",
+            _consumers.close,
+            optional=True,
         ),
         *(
             Replacement("confluent_kafka.aio._AIOConsumer", f"AIOConsumer.{method}", build)

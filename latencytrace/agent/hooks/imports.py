@@ -1,5 +1,7 @@
 """Modules that a request has to wait for, as the first one often does."""
 
+import sys
+import threading
 from functools import wraps
 from types import FunctionType
 from typing import Any, Final
@@ -20,19 +22,30 @@ _MOST: Final = 64  # imports of one span
 def time_imports(recorder: Recorder, original: Timed) -> Timed:
     """Time each import of a module that is not there yet, with all that it imports itself."""
     counts = CountWithin()
+    own = threading.local()  # `is_at_work`: what this thread imports is for a span of ours
 
     def begin(name: str) -> Call | None:
+        if name in sys.modules or getattr(own, "is_at_work", False):
+            return None
+        own.is_at_work = True
         try:
-            around = get_current_span()
-            if not around.is_recording() or recorder.suppressed() or recorder.inside(Stage.LOAD):
-                return None
-            if counts.next_of(around) > _MOST:
+            if not _is_wanted(recorder, counts):
                 return None
             started = recorder.start(f"import {name.partition('.')[0]}", Stage.LOAD)
             return Call(Stage.LOAD, started, recorder.on_fault)
         except FAULTS as fault:
             recorder.on_fault("timing an import", fault)
             return None
+        finally:
+            own.is_at_work = False
+
+    def end(call: Call) -> None:
+        own.is_at_work = True
+        try:
+            call.deactivate()
+            call.finish(None)
+        finally:
+            own.is_at_work = False
 
     @wraps(original)
     def find_and_load(name: str, import_: Any) -> Any:  # noqa: ANN401 - Python's
@@ -43,10 +56,16 @@ def time_imports(recorder: Recorder, original: Timed) -> Timed:
         try:
             return original(name, import_)
         finally:  # one that is not there is no error: many are optional
-            call.deactivate()
-            call.finish(None)
+            end(call)
 
     return _as_pythons_own(find_and_load, original)
+
+
+def _is_wanted(recorder: Recorder, counts: CountWithin) -> bool:
+    around = get_current_span()
+    if not around.is_recording() or recorder.suppressed() or recorder.inside(Stage.LOAD):
+        return False
+    return counts.next_of(around) <= _MOST
 
 
 def _as_pythons_own(function: Any, original: Timed) -> Timed:  # noqa: ANN401

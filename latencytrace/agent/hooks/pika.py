@@ -17,7 +17,7 @@ from latencytrace.agent.toolkit.queues.messages import (
     timed_sends,
     timed_work,
 )
-from latencytrace.agent.toolkit.queues.polling import Taken, UnderWay
+from latencytrace.agent.toolkit.queues.polling import Taken, UnderWay, end_latest
 
 _SYSTEM: Final = "rabbitmq"
 _BLOCKING: Final = "pika.adapters.blocking_connection"
@@ -73,6 +73,7 @@ def time_iteration(recorder: Recorder, original: Timed) -> Timed:
     @wraps(original)
     def consume(*args: Any, **kwargs: Any) -> Iterator[Any]:  # noqa: ANN401
         under_way, messages = UnderWay(recorder), original(*args, **kwargs)
+        end_latest(recorder)
         try:
             for message in messages:
                 with guarded("beginning work", recorder.on_fault):
@@ -80,6 +81,7 @@ def time_iteration(recorder: Recorder, original: Timed) -> Timed:
                     under_way.begin(None if method is None else _taken(method, properties))
                 yield message
                 under_way.end()
+                end_latest(recorder)
         finally:
             under_way.end()
             messages.close()

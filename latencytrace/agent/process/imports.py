@@ -4,6 +4,7 @@ By hand: what else does it (`wrapt`) loads asyncio into every program, a tenth o
 """
 
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from importlib.machinery import ModuleSpec
 from types import ModuleType
@@ -14,6 +15,7 @@ from latencytrace.agent.guard import FAULTS, edge_faults
 OnImport = Callable[[ModuleType], object]
 
 _waiting: dict[str, list[OnImport]] = {}  # by the module's name
+_asking = threading.local()  # `names`: of modules that this thread asks other finders for
 
 
 def after_import(name: str, call: OnImport) -> None:
@@ -88,15 +90,20 @@ class _Finder:
         target: ModuleType | None = None,
     ) -> ModuleSpec | None:
         """Return how a module is made that somebody waits for; None: it is none of these."""
-        if name not in _waiting:
+        asking = _asking.__dict__.setdefault("names", set())
+        if name not in _waiting or name in asking:  # a finder behind us asks us in its turn
             return None
-        for finder in sys.meta_path:
-            find = None if finder is self else getattr(finder, "find_spec", None)
-            spec: ModuleSpec | None = None if find is None else find(name, path, target)
-            if spec is not None:
-                self._watch(spec)
-                return spec
-        return None
+        asking.add(name)
+        try:
+            for finder in tuple(sys.meta_path):
+                find = None if finder is self else getattr(finder, "find_spec", None)
+                spec: ModuleSpec | None = None if find is None else find(name, path, target)
+                if spec is not None:
+                    self._watch(spec)
+                    return spec
+            return None
+        finally:
+            asking.discard(name)
 
     @staticmethod
     def _watch(spec: ModuleSpec) -> None:

@@ -23,7 +23,7 @@ def why_none(source: reading.Source, wanted: Filters) -> str:
     Names that nobody has come first, then a time without any request, then the filters that
     no request of that time passes.
     """
-    listed = unknown(source, wanted)
+    listed = _nobodys(source, wanted)
     if listed is not None:
         return listed
     times = {name: value for name, value in wanted.items() if name in TIMES}
@@ -44,7 +44,7 @@ def nothing(source: reading.Source, wanted: Filters) -> str:
     Raises:
         NotFoundError: Nobody has one of them; the message says who there is.
     """
-    listed = unknown(source, wanted)
+    listed = _nobodys(source, wanted)
     if listed is not None:
         raise NotFoundError(listed)
     return why_none(source, wanted)
@@ -63,16 +63,16 @@ def unknown(source: reading.Source, wanted: Filters) -> str | None:
         if named in {None, service["service"]}
         for known_route in service["routes"]
     }
-    of_service = {} if named is None else {"service": named}
-    if (
-        route is not None
-        and route not in routes
-        and not _any(  # health checks are not listed
-            source, {"since": FIRST, "route": route, **of_service}
-        )
-    ):
+    if route is not None and route not in routes:
         return f"No route is called {route!r}. There are: {_names(routes)}."
     return None
+
+
+def _nobodys(source: reading.Source, wanted: Filters) -> str | None:
+    """As `unknown`, but routes that no list has, as of health checks, are known by requests."""
+    listed = unknown(source, wanted)
+    names = {name: wanted[name] for name in ("service", "route") if name in wanted}
+    return None if listed is None or _any(source, {"since": FIRST, **names}) else listed
 
 
 def period(wanted: Filters) -> str:

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from contextvars import Context
 from typing import Any
+from unittest.mock import MagicMock, Mock
 
 import pytest
 
@@ -13,6 +14,8 @@ from tests.support.agent.hooked import Spans, attribute_text, in_request
 from tests.support.agent.queued_work import check_waited
 
 aio_pika = pytest.importorskip("aio_pika")
+aiormq = pytest.importorskip("aiormq")
+commands, header = pytest.importorskip("pamqp.commands"), pytest.importorskip("pamqp.header")
 
 HOOKS = (AioPikaHook,)
 Queue = Any  # of aio-pika, which need not be there
@@ -63,6 +66,38 @@ def test_from_its_sending_to_its_start_a_message_that_is_awaited_was_queued(
         }.items()
     )
     assert "secret" not in attribute_text(spans)
+
+
+def delivered(name: str) -> Any:  # noqa: ANN401
+    """A message as it comes from the server, made without one."""
+    return aiormq.abc.DeliveredMessage(
+        delivery=commands.Basic.Deliver("tag", 1, exchange="", routing_key=name),
+        header=header.ContentHeader(properties=commands.Basic.Properties(headers={})),
+        body=b"first",
+        channel=Mock(),
+    )
+
+
+def test_a_callback_may_have_the_name_of_an_iterators_own(spans: Spans) -> None:
+    bodies: list[bytes] = []
+
+    async def on_message(message: Any) -> None:  # noqa: ANN401
+        bodies.append(message.body)
+
+    asyncio.run(aio_pika.queue.consumer(on_message, delivered("orders"), no_ack=True))
+
+    assert bodies == [b"first"]
+    assert spans.names == ["process orders"]
+
+
+def test_what_only_keeps_a_message_for_an_iteration_is_no_work_on_it(spans: Spans) -> None:
+    async def keep() -> None:
+        messages = aio_pika.queue.QueueIterator(MagicMock())
+        await aio_pika.queue.consumer(messages.on_message, delivered("orders"), no_ack=True)
+
+    asyncio.run(keep())
+
+    assert spans.names == []
 
 
 def test_the_work_on_a_message_of_an_iteration_lasts_until_the_next(

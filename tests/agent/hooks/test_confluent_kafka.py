@@ -3,7 +3,7 @@
 import asyncio
 import gc
 from collections.abc import Iterator
-from contextvars import Context
+from contextvars import Context, copy_context
 from typing import Any
 
 import confluent_kafka
@@ -138,6 +138,59 @@ def test_a_consumer_that_is_dropped_ends_the_work(spans: Spans, broker: str, top
 
     del consumer
     gc.collect()
+
+    assert spans.names == [f"process {topic}"]
+
+
+@pytest.mark.parametrize("name", ["Consumer", "DeserializingConsumer"])
+def test_the_end_of_a_with_statement_ends_the_work(
+    spans: Spans, broker: str, topic: str, name: str
+) -> None:
+    kind = getattr(confluent_kafka, name)
+    if not hasattr(kind, "__exit__"):
+        pytest.skip("consumers of this version are no context managers")
+    send(broker, topic)
+
+    with kind(told(broker)) as consumer:
+        consumer.assign([first_of(topic)])
+        polled(consumer)
+        assert spans.names == []
+
+    assert spans.names == [f"process {topic}"]
+    assert not get_current_span().is_recording()
+
+
+def test_of_two_consumers_asked_in_turn_each_message_is_work_of_its_own(
+    spans: Spans, broker: str, topic: str
+) -> None:
+    topics = (f"{topic}-a", f"{topic}-b")
+    for name in topics:
+        send(broker, name, b"one", b"two")
+    consumers = [consuming(broker, name) for name in topics]
+
+    for consumer in (*consumers, *consumers):
+        polled(consumer)
+    for consumer in consumers:
+        consumer.close()
+
+    assert spans.names == [f"process {name}" for name in (*topics, *topics)]
+    assert {span.parent_id for span in spans.all} == {0}
+    assert len({span.trace_id for span in spans.all}) == len(spans.all)
+
+
+def test_a_task_that_asks_another_consumer_leaves_the_work_it_began_in_alone(
+    spans: Spans, broker: str, topic: str
+) -> None:
+    answers = f"{topic}-answers"
+    send(broker, topic)
+    send(broker, answers)
+    consumer, other = consuming(broker, topic), consuming(broker, answers)
+
+    polled(consumer)
+    copy_context().run(polled, other)  # as a task has its own
+    assert spans.names == []
+    consumer.close()
+    other.close()
 
     assert spans.names == [f"process {topic}"]
 

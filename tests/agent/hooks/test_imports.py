@@ -9,10 +9,15 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
+from latencytrace.agent.guard import raise_fault
 from latencytrace.agent.hooks.imports import ImportsHook
+from latencytrace.agent.timing.recorder import Recorder
 from latencytrace.model import Stage, semconv
-from tests.support.agent.hooked import Spans, in_request
+from tests.support.agent.hooked import Spans, hooked, in_request
 
 HOOKS = (ImportsHook,)
 MODULES = {
@@ -56,6 +61,39 @@ def test_outside_of_a_request_nothing_is_timed(spans: Spans) -> None:
     importlib.import_module("imported_outer")
 
     assert spans.names == []
+
+
+def test_a_module_that_is_there_already_is_not_timed(spans: Spans) -> None:
+    in_request(spans, lambda: importlib.import_module("json"))
+
+    assert spans.names == ["request"]
+
+
+class Importing(SpanProcessor):
+    """A processor of the program's own, which imports whenever a span starts or ends."""
+
+    def on_start(self, span: object, parent_context: object = None) -> None:
+        """Import what is not there, so that it is looked for each time."""
+        del span, parent_context
+        with suppress(ModuleNotFoundError):
+            importlib.import_module("imported_from_nowhere")
+
+    def on_end(self, span: ReadableSpan) -> None:
+        """Import it once more."""
+        self.on_start(span)
+
+
+def test_what_starting_or_ending_a_span_imports_is_no_span_itself() -> None:
+    own, program, kept = Spans(), TracerProvider(), InMemorySpanExporter()
+    program.add_span_processor(Importing())
+    program.add_span_processor(SimpleSpanProcessor(kept))
+    own.recorder = Recorder(program.get_tracer("program"), raise_fault)
+
+    with hooked(ImportsHook, spans=own):
+        in_request(own, lambda: importlib.import_module("imported_outer"))
+
+    names = [span.name for span in kept.get_finished_spans()]
+    assert names == ["import imported_outer", "request"]
 
 
 def test_a_module_that_is_not_there_is_no_error(spans: Spans) -> None:

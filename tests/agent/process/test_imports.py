@@ -9,9 +9,10 @@ import sys
 import threading
 import zipfile
 import zipimport
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -49,6 +50,33 @@ def seen() -> Iterator[Seen]:
     after_import(NAME, call)
     yield modules
     forget(NAME, call)
+
+
+class AsksAll:
+    """A finder that asks all others for what it looks for, as ours does."""
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        """What the first of the others finds."""
+        for finder in sys.meta_path:
+            if finder is not self and (spec := finder.find_spec(name, path, target)) is not None:
+                return spec
+        return None
+
+
+@pytest.mark.usefixtures("there")
+@pytest.mark.parametrize("place", [0, 1])
+def test_another_finder_that_asks_all_others_may_stand_before_or_behind(
+    seen: Seen, place: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    meta_path: list[Any] = [*sys.meta_path]
+    meta_path.insert(place, AsksAll())
+    monkeypatch.setattr(sys, "meta_path", meta_path)
+
+    module = importlib.import_module(NAME)
+
+    assert seen == [module]
 
 
 @pytest.mark.usefixtures("there")

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import pytest
 
 from latencytrace.cli.commands.trace import full_id
-from latencytrace.cli.doctor_checks.no_request import MOST_NAMES, why_none
+from latencytrace.cli.doctor_checks.no_request import FIRST, MOST_NAMES, nothing, why_none
 from latencytrace.cli.source.folder import FolderSource
-from latencytrace.errors import LatencytraceError
+from latencytrace.errors import LatencytraceError, NotFoundError
 from tests.support.builders.filtered_folder import folder
 
 __all__ = ["folder"]
@@ -63,6 +63,23 @@ def test_names_that_nobody_has_are_answered_with_those_there_are(
     wanted: Mapping[str, str], told: str, folder: FolderSource
 ) -> None:
     assert why_none(folder, {**BOTH, **wanted}) == told
+
+
+def test_a_route_that_no_list_has_is_known_by_its_requests() -> None:
+    class HealthChecks(NoRequests):
+        """Asked for its health once, long ago."""
+
+        def document(self, path: str, parameters: Mapping[str, str]) -> object:
+            """See `reading.Source.document`."""
+            if path == "/requests" and parameters.get("since") == FIRST:
+                return {"requests": [{"start": "0"}]}
+            return super().document(path, parameters)
+
+    asked = {"route": "GET /healthz"}
+
+    assert nothing(HealthChecks(["POST /chat"]), asked).startswith("No request in the last hour.")
+    with pytest.raises(NotFoundError, match="There are: POST /chat"):
+        nothing(NoRequests(["POST /chat"]), asked)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Long pictures go through the pager of a terminal, all others straight to the output."""
 
+import ast
 import os
 import pty
 import subprocess
@@ -18,6 +19,7 @@ from latencytrace.cli.processes.pager import page
 page(screen(), *(f"line {number}" for number in range(int(sys.argv[1]))))
 """
 FITS, LONG = 5, 200
+COMMANDS = Path(__file__).parents[3] / "latencytrace" / "cli" / "commands"
 
 
 def said_on_terminal(lines: int, pager: str, term: str = "xterm", program: str = PROGRAM) -> str:
@@ -100,6 +102,15 @@ def test_what_an_encoding_lacks_is_spelled_out() -> None:
     )
 
     assert shown.stdout.splitlines()[0] == b"\\u2588 0"
+
+
+@pytest.mark.parametrize("file", sorted(COMMANDS.glob("*.py")), ids=lambda file: file.stem)
+def test_no_source_is_open_while_somebody_reads(file: Path) -> None:
+    """A data folder belongs to one process: another could not even ask it."""
+    blocks = [one for one in ast.walk(ast.parse(file.read_text())) if isinstance(one, ast.With)]
+    calls = [one.func for block in blocks for one in ast.walk(block) if isinstance(one, ast.Call)]
+
+    assert "page" not in {called.id for called in calls if isinstance(called, ast.Name)}
 
 
 def test_what_is_piped_sees_no_pager() -> None:

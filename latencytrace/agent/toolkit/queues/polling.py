@@ -2,6 +2,7 @@
 
 import weakref
 from collections.abc import Callable, Mapping
+from contextvars import ContextVar, Token
 from functools import wraps
 from inspect import iscoroutinefunction
 from typing import Any, NamedTuple
@@ -29,6 +30,7 @@ class UnderWay:
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
         self._timing: Timing | None = None
+        self._token: Token[UnderWay | None] | None = None  # None: nothing is under way
 
     def begin(self, taken: Taken | None) -> None:
         """Begin the work on a message, and make it current; None: there was none.
@@ -41,14 +43,38 @@ class UnderWay:
         if timing is not None:
             timing.activate()
             self._timing = timing
+            self._token = _latest.set(self)
+
+    def end_here(self) -> None:
+        """End it where it is current: the program asks another consumer in its place."""
+        timing, token = self._timing, self._token
+        if timing is None or token is None or get_current_span() is not timing.span:
+            return
+        try:
+            _latest.reset(token)
+        except ValueError:  # in a task that began within the work, and may outlive it
+            return
+        self.end()
 
     def end(self) -> None:
         """End it: the program asks for more, or is done."""
         timing, self._timing = self._timing, None
+        self._token = None
         if timing is not None:
             timing.deactivate()
             with guarded("ending work", self._recorder.on_fault):
                 timing.end()
+
+
+_latest: ContextVar[UnderWay | None] = ContextVar("latest", default=None)
+
+
+def end_latest(recorder: Recorder) -> None:
+    """End the work that is current here, whichever consumer its message came from."""
+    with guarded("ending work", recorder.on_fault):
+        latest = _latest.get()
+        if latest is not None:
+            latest.end_here()
 
 
 class Polling:
@@ -78,6 +104,7 @@ class Polling:
         @wraps(original)
         def poll(self_: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
             self._end(recorder, self_)
+            end_latest(recorder)
             result = original(self_, *args, **kwargs)
             begin(self_, result)
             return result
@@ -85,6 +112,7 @@ class Polling:
         @wraps(original)
         async def awaited(self_: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
             self._end(recorder, self_)
+            end_latest(recorder)
             result = await original(self_, *args, **kwargs)
             begin(self_, result)
             return result
