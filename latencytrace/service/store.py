@@ -250,8 +250,8 @@ class Copies:
     def pieces(self) -> Sequence[Piece]:
         """Everything in pieces, the ledgers before the spans that they are made of.
 
-        Copied in this order, also while more is written, no ledger is there without its spans,
-        and of spans without a ledger it is made anew.
+        Where more is written meanwhile, the spans are to be listed once the ledgers are copied:
+        no ledger is there without its spans then, and of spans without a ledger it is made anew.
         """
         raise StoreError(_NO_COPIES)
 
@@ -268,7 +268,7 @@ class Copies:
         raise StoreError(_NO_COPIES)
 
     def all_taken(self) -> None:
-        """Have spans that came without their ledger attributed at the next start."""
+        """Have spans without their ledger attributed at the next start, and each request once."""
         raise StoreError(_NO_COPIES)
 
 

@@ -45,13 +45,18 @@ class Entry:
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> "Entry":
         """Read what `document` wrote."""
-        numbers = {name: int(document[name]) for name in (*_PIECE, "rows")}
         return cls(
             file=str(document["file"]),
             sha256=str(document["sha256"]),
             bytes=int(document["bytes"]),
-            piece=Piece(table=Table(document["table"]), **numbers),
+            piece=piece_of(document),
         )
+
+
+def piece_of(document: Mapping[str, Any]) -> Piece:
+    """Read a piece, of whatever says more of it."""
+    numbers = {name: int(document[name]) for name in (*_PIECE, "rows")}
+    return Piece(table=Table(document["table"]), **numbers)
 
 
 def counts_of(pieces: Iterable[Piece]) -> Counts:

@@ -1,13 +1,14 @@
 """The move of an embedded store to a server, which can be cut short and begun again."""
 
 import json
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from latencytrace.cli.copying.archive import Counts, counts_of
+from latencytrace.cli.copying.archive import Counts, counts_of, piece_of
 from latencytrace.cli.copying.progress import rows_bar
 from latencytrace.cli.copying.restore import ENGINE
 from latencytrace.errors import LatencytraceError, StoreError
@@ -15,7 +16,9 @@ from latencytrace.model.texts.secrets import shown
 from latencytrace.service.storage.private_files import read_private, write_private
 from latencytrace.service.store import Piece, Store, Table, open_beside, open_store
 
-_DONE: Final = "migrated.json"  # where to, once all of it is there
+_DONE: Final = "migrated.json"  # where to and how much, once all of it is there
+# The same from the beginning on, and its pieces: merges change how they would be cut.
+_UNDER_WAY: Final = "migrating.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +27,7 @@ class Migrated:
 
     counts: Counts
     copied: int  # rows, this time
-    before: bool = False  # it was done: nothing was looked at
+    before: bool = False  # it was done, and nothing came since
 
 
 def migrate_to(address: str, folder: Path) -> Migrated:
@@ -34,32 +37,62 @@ def migrate_to(address: str, folder: Path) -> Migrated:
 
     Raises:
         StoreInUseError: A service owns the folder.
-        LatencytraceError: There is no store, or the server has other rows than it.
+        LatencytraceError: There is no store, or the server has other rows than it, or there
+            is more than when a move to this address began.
     """
     if not (folder / "clickhouse").is_dir():
         raise LatencytraceError(f"there is no embedded store in {folder}: name its folder, --data")
     with closing(open_store(ENGINE, folder)) as source:
-        done = folder / _DONE
-        where = shown(address).partition("?")[0].rpartition("@")[2]
-        known = _known(done)
-        if known.get("to") == where:
-            return Migrated(counts={}, copied=0, before=True)
         source.keep_noted()
         pieces = source.pieces()
+        where = shown(address).partition("?")[0].rpartition("@")[2]
+        move = {"to": where, "written_ns": source.last_written_ns(), "rows": _rows(pieces)}
+        done, under_way = folder / _DONE, folder / _UNDER_WAY
+        if _known(done, move):
+            return Migrated(counts={}, copied=0, before=True)
+        if begun := _known(under_way, move):
+            pieces = [piece_of(one) for one in begun["pieces"]]
+        else:
+            listed = {**move, "pieces": [asdict(piece) for piece in pieces]}
+            write_private(under_way, json.dumps(listed).encode())
         with closing(open_beside(address, folder)) as server:
             copied = _copied(source, server, pieces)
             counts = _compared(source, server, pieces)
-        write_private(done, json.dumps({"to": where}).encode())
+        write_private(done, json.dumps(move).encode())
+        under_way.unlink()
         return Migrated(counts=counts, copied=copied)
 
 
-def _known(done: Path) -> dict[str, str]:
+def _rows(pieces: Sequence[Piece]) -> dict[str, int]:
+    """How many rows each table has."""
+    found: Counter[str] = Counter()
+    for piece in pieces:
+        found[piece.table] += piece.rows
+    return dict(found)
+
+
+def _known(path: Path, move: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What a file says of this move; empty: nothing, or of one to another place.
+
+    Raises:
+        LatencytraceError: Rows came since it was written.
+    """
     try:
-        known: dict[str, str] = json.loads(read_private(done))
+        known: dict[str, Any] = json.loads(read_private(path))
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:
-        raise StoreError(f"{done} cannot be read: {error}") from None
+        raise StoreError(f"{path} cannot be read: {error}") from None
+    if known.get("to") != move["to"]:
+        return {}
+    rows = known.get("rows", {})
+    # There may be fewer: those that grew old, and what merges left out.
+    more = any(count > rows.get(table, 0) for table, count in move["rows"].items())
+    if more or move["written_ns"] > known.get("written_ns", 0):
+        raise LatencytraceError(
+            f"{path.parent} has more by now than was to be moved to {known['to']}: stop the "
+            f"service that uses it, remove {path}, and move all of it to an empty database"
+        )
     return known
 
 
@@ -84,7 +117,9 @@ def _compared(source: Store, server: Store, pieces: Sequence[Piece]) -> Counts:
     Raises:
         LatencytraceError: They differ.
     """
-    here = counts_of(replace(piece, rows=source.count_of(piece)) for piece in pieces)
+    counted = [replace(piece, rows=source.count_of(piece)) for piece in pieces]
+    pieces = [piece for piece in counted if piece.rows]  # others grew old since it began
+    here = counts_of(pieces)
     there = counts_of(replace(piece, rows=server.count_of(piece)) for piece in pieces)
     wrong = [
         f"{there[table, day]} of {rows} rows of {table} of {day}"

@@ -13,30 +13,37 @@ from latencytrace.errors import LatencytraceError
 from latencytrace.service.store import Store, Table, open_store
 
 ENGINE: Final = "chdb"
-_HALF: Final = ".restoring"  # the ending of the folder until all of it is there
+# Until all of it is there: the ending of a new folder, or a folder in an empty one.
+_HALF: Final = ".restoring"
 
 
 def restore_into(path: Path, folder: Path) -> Counts:
     """Make a data folder of a backup; how many rows it holds.
 
-    It is made under another name, which it has until every row is there and counted.
+    It is made under another name, which it has until every row is there and counted. In a
+    folder that is there, which may be a volume, it is made inside.
 
     Raises:
         LatencytraceError: The backup is damaged, or the folder is not empty.
     """
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+    folder = folder.resolve()  # of a link, the folder that it leads to
+    is_there = folder.is_dir()
+    half = folder / _HALF if is_there else folder.with_name(f"{folder.name}{_HALF}")
+    if folder.exists() and (not is_there or any(one != half for one in folder.iterdir())):
         raise LatencytraceError(f"{folder} is not empty: name a folder that is new or empty")
     entries = checked(path)
-    half = folder.with_name(f"{folder.name}{_HALF}")
     try:
         if half.exists():  # of an attempt that was cut short
             shutil.rmtree(half)
         folder.parent.mkdir(parents=True, exist_ok=True)
         with closing(open_store(ENGINE, half)) as store:
             counts = _filled(store, path, entries)
-        if folder.is_dir():
-            folder.rmdir()
-        half.rename(folder)
+        if is_there:
+            for one in half.iterdir():
+                one.rename(folder / one.name)
+            half.rmdir()
+        else:
+            half.rename(folder)
     except OSError as error:
         raise LatencytraceError(f"{folder} cannot be made: {error.strerror or error}") from None
     return counts
@@ -63,4 +70,7 @@ def _filled(store: Store, path: Path, entries: Sequence[Entry]) -> Counts:
     if wrong:
         raise LatencytraceError(f"the store does not hold what {path} does: {'; '.join(wrong)}")
     store.all_taken()
-    return counts_of(found)
+    return counts_of(
+        replace(one, rows=store.count_of(one)) if one.table is Table.REQUESTS else one
+        for one in found
+    )

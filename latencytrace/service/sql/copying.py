@@ -6,6 +6,7 @@ the moments of their arrival; who wrote them is said anew by whoever takes them.
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Final
 
 from latencytrace.service.sql.request_rows import TARGET
@@ -57,6 +58,9 @@ _ROW_BYTES: Final = (
 )
 
 
+# What is written later is left out, so that a copy has the requests of one moment: of those that
+# are revised or withdrawn meanwhile, ledgers are made of their spans.
+_WRITTEN_UNTIL: Final = f"SELECT toUnixTimestamp(max(Written)) + 1 FROM {REQUESTS}"
 _NAMES: Final = ", ".join(f"`{name}`" for name in SPAN_COLUMNS)
 # Of a copy that was made while more was written: spans that were kept, and their ledger was not
 # there yet. As arrivals they are attributed at the next start.
@@ -64,6 +68,17 @@ LEFT: Final = (
     f"INSERT INTO {ARRIVALS} ({_NAMES}) SELECT {_NAMES} FROM {SPANS} "
     f"WHERE Arrived >= (SELECT max(Arrived) FROM {SPANS}) - INTERVAL 1 HOUR "
     f"AND TraceId NOT IN (SELECT TraceId FROM {REQUESTS})"
+)
+# Likewise of a request that was revised within the second of the listing, or by another service,
+# and starts at another time by now: it may be there twice, and the highest revision stands.
+_COLUMNS: Final = [f"`{name}`" for name in TARGET.columns]
+_SUPERSEDED: Final = {"`Revision`": "Revision + 1", "`Moved`": "1"}
+TWICE: Final = (
+    f"INSERT INTO {REQUESTS} ({', '.join(_COLUMNS)}) "
+    f"SELECT {', '.join(_SUPERSEDED.get(name, name) for name in _COLUMNS)} FROM {REQUESTS} FINAL "
+    f"INNER JOIN (SELECT TraceId, SpanId, max(Revision) AS Highest FROM {REQUESTS} "
+    "WHERE Revision > 1 GROUP BY TraceId, SpanId) AS Revised USING TraceId, SpanId "
+    "WHERE Revision < Highest SETTINGS max_partitions_per_insert_block = 0"
 )
 
 
@@ -73,7 +88,11 @@ def pieces(ask: Callable[[str, str], bytes]) -> Iterator[Piece]:
     row_bytes = {table: float(size) for table, size in (line.split("\t") for line in lines)}
     for table in (Table.REQUESTS, Table.SPANS, Table.ARRIVALS):
         most = min(round(MOST_BYTES / max(row_bytes.get(table, 1.0), 1.0)) or 1, MOST_ROWS)
-        yield from _cut(table, ask(_windows_question(table), "TSV"), most)
+        cut = _cut(table, ask(_windows_question(table), "TSV"), most)
+        if table is Table.REQUESTS:
+            until_s = int(ask(_WRITTEN_UNTIL, "TSV"))
+            cut = (replace(piece, until_s=min(piece.until_s, until_s)) for piece in cut)
+        yield from cut
 
 
 def _windows_question(table: Table) -> str:

@@ -65,6 +65,7 @@ class SqlTables(SqlQuestions):
 
     def all_taken(self) -> None:
         """See `Store.all_taken`."""
+        self._assembler.query(copying.TWICE, "Null")
         self._assembler.query(copying.LEFT, "Null")
 
     def drop(self, partition: Partition) -> None:

@@ -1,24 +1,34 @@
 """Backups, what is made of them, and the move to a server: every row, once."""
 
+import json
 import re
 import signal
 import subprocess
 import tarfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
 
+from latencytrace.cli.copying.backup import back_up
+from latencytrace.cli.copying.migrate import migrate_to
+from latencytrace.cli.copying.restore import restore_into
+from latencytrace.cli.source.filters import Filters
+from latencytrace.errors import StoreError
 from latencytrace.model import Request, Span
-from latencytrace.service.store import Store, open_store
+from latencytrace.service.cohort import Cohort
+from latencytrace.service.store import Piece, Store, open_store
 from latencytrace.service.stores.chdb.store import ChdbStore
+from latencytrace.service.web.views.backup import backup_router
 from tests.support.builders.made_requests import made_request
 from tests.support.builders.spans.otlp_messages import columns, one_span, otlp
-from tests.support.clickhouse.front import INSERTS, ClickHouseFront
+from tests.support.clickhouse.front import HELD, HOLD, INSERTS, ClickHouseFront
 from tests.support.servers.command_line import COMMAND, environment, latencytrace
 from tests.support.servers.running_service import RunningService
 from tests.support.waiting import until
@@ -161,6 +171,96 @@ def test_a_restore_that_was_cut_short_is_begun_again(
     assert content_of(tmp_path / "restored") == content_of(folder)
 
 
+@pytest.mark.parametrize("link", [False, True])
+def test_a_restore_fills_an_empty_folder_that_cannot_be_renamed(
+    folder: Path, archive: Path, tmp_path: Path, *, link: bool
+) -> None:
+    volume = tmp_path / "volume"
+    (volume / ".restoring").mkdir(parents=True)  # of an attempt that was cut short
+    (volume / ".restoring" / "half").touch()
+    inode = volume.stat().st_ino
+    named = tmp_path / "link" if link else volume
+    if link:
+        named.symlink_to(volume)
+
+    done = latencytrace("restore", archive, "--data", named)
+
+    assert done.returncode == 0, done.stderr
+    assert volume.stat().st_ino == inode  # as a volume, it is there still
+    assert not {".restoring", "half"} & {path.name for path in volume.iterdir()}
+    assert content_of(named) == content_of(folder)
+
+
+class Meanwhile:
+    """The API of a store, where something happens once so many pieces were read."""
+
+    def __init__(self, store: Store, happens: Callable[[], None], read: int) -> None:
+        application = FastAPI()
+        application.include_router(backup_router(store))
+        self._client = TestClient(application)
+        self._happens = happens
+        self._left = read
+
+    def document(self, path: str, parameters: Filters) -> object:
+        """See `Source.document`."""
+        document: object = json.loads(self.body(path, parameters))
+        return document
+
+    def body(self, path: str, parameters: Filters) -> bytes:
+        """See `Source.body`."""
+        if path == "/backup/rows":
+            if self._left == 0:
+                self._happens()
+            self._left -= 1
+        answer = self._client.get(path, params=dict(parameters))
+        assert answer.is_success
+        return answer.content
+
+
+def test_a_ledger_that_comes_while_a_backup_is_read_has_its_spans(tmp_path: Path) -> None:
+    first, second = TRACES[:2]
+    with closing(ChdbStore.open(tmp_path / "data")) as store:
+
+        def attribute(trace_id: str, start_ns: int) -> None:
+            store.insert([columns(otlp(one_span(trace_id, start_ns=start_ns)))])
+            store.write([made_request(trace_id=trace_id, start_ns=0)], [])
+
+        attribute(first, 0)
+        # Its spans are in a window that there was none of.
+        source = Meanwhile(store, lambda: attribute(second, HOUR_NS), read=0)
+        back_up(source, tmp_path / "live.tar")
+    restore_into(tmp_path / "live.tar", tmp_path / "restored")
+
+    with closing(ChdbStore.open(tmp_path / "restored")) as store:
+        assert set(store.arrived([first, second])) == {first, second}
+        ledgers = {one.trace_id for one in store.written([first, second])}
+        assert {first, second} == ledgers | set(store.unassembled())
+
+
+@pytest.mark.parametrize("age_ns", [0, HOUR_NS])
+def test_a_request_that_is_revised_while_a_backup_is_read_is_restored_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, age_ns: int
+) -> None:
+    monkeypatch.setattr("latencytrace.service.sql.copying.MOST_ROWS", 1)
+    first, second = TRACES[:2]
+    with closing(ChdbStore.open(tmp_path / "data")) as store:
+
+        def revise() -> None:
+            revised = made_request(trace_id=first, start_ns=HOUR_NS, revision=2)
+            store.write([revised], [], counted=[(first, revised.span_id)])
+
+        for trace_id, start_ns in ((first, 0), (second, HOUR_NS)):
+            store.write([made_request(trace_id=trace_id, start_ns=start_ns)], [], age_ns=age_ns)
+        back_up(Meanwhile(store, revise, read=1), tmp_path / "live.tar")
+        assert store.count(Cohort(since_ns=0)) == 2
+    counts = restore_into(tmp_path / "live.tar", tmp_path / "restored")
+
+    assert sum(counts.values()) == 2
+    with closing(ChdbStore.open(tmp_path / "restored")) as store:
+        assert store.count(Cohort(since_ns=0)) == 2
+        assert {one.trace_id for one in store.written([first, second])} == {first, second}
+
+
 def test_a_backup_of_a_service_that_takes_spans_meanwhile_is_consistent(tmp_path: Path) -> None:
     def post(service: RunningService, number: int) -> None:
         assert service.post(otlp(*spans_of(f"{number:032x}"))).is_success
@@ -239,32 +339,80 @@ def test_a_move_that_is_killed_goes_on_where_it_ended(
     mine = copy_of(folder, tmp_path / "data")
     expected = content_of(mine)
     url = front.url("killed")
+    with closing(ChdbStore.open(mine)) as store:
+        rows = [count for piece in store.pieces() if (count := store.count_of(piece))]
     before = int(front.told(INSERTS))
-    pieces = HOURS * 2 + HOURS // 2  # at least
+    front.told(f"{HOLD}{before + 3}")
     with subprocess.Popen(
         [*COMMAND, "migrate", url, "--data", str(mine)], env=environment(),
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
     ) as first:  # fmt: skip
-        until(lambda: int(front.told(INSERTS)) - before >= 3)
+        until(lambda: front.told(HELD) == "1")
         first.send_signal(signal.SIGKILL)
         assert first.stdout is not None
         first.stdout.read()
     cut_short = int(front.told(INSERTS)) - before
+    front.told(HOLD)
 
     done = latencytrace("migrate", url, "--data", mine)
     all_inserts = int(front.told(INSERTS)) - before
     again = latencytrace("migrate", url, "--data", mine)
 
-    assert 3 <= cut_short < pieces
+    assert cut_short == 3 < len(rows)
     assert done.returncode == 0, done.stderr
     assert "the same of each table and day" in done.stdout
     copied = re.search(r"(\d+) rows copied this time", done.stdout)
     assert copied is not None
-    assert int(copied[1]) < HOURS + HOURS // 2 * SPANS + (HOURS + 1) * SPANS
-    assert all_inserts < pieces + cut_short  # what was there was not sent again
+    assert int(copied[1]) == sum(rows[3:])
+    assert all_inserts == len(rows)  # what was there was not sent again
+    assert not (mine / "migrating.json").exists()
     assert again.returncode == 0, again.stderr
     assert "nothing to do" in again.stdout
     assert moved_to(front, "killed", mine) == expected
+
+
+def test_a_move_that_was_cut_short_goes_on_whatever_was_merged_meanwhile(
+    front: ClickHouseFront, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = tmp_path / "data"
+    with closing(ChdbStore.open(data)) as store:
+        spans = [one_span(one, start_ns=at * HOUR_NS) for at, one in enumerate(TRACES)]
+        store.insert([columns(otlp(*spans))])
+    url = front.url("merged")
+
+    def one_piece(source: Store, server: Store, pieces: Sequence[Piece]) -> int:
+        assert server.take(pieces[0], source.rows_of(pieces[0])) == 2
+        raise StoreError("it is cut short")
+
+    # As before a merge, by which rows take less: pieces are larger then.
+    with monkeypatch.context() as before:
+        before.setattr("latencytrace.service.sql.copying.MOST_ROWS", 2)
+        before.setattr("latencytrace.cli.copying.migrate._copied", one_piece)
+        with pytest.raises(StoreError, match="cut short"):
+            migrate_to(url, data)
+
+    assert migrate_to(url, data).copied == HOURS - 2
+    with closing(open_store(url, data)) as server:
+        assert sum(server.arrived_counts(TRACES).values()) == HOURS
+
+
+def test_what_came_after_the_move_is_not_said_to_be_moved(
+    folder: Path, front: ClickHouseFront, tmp_path: Path
+) -> None:
+    mine = copy_of(folder, tmp_path / "data")
+    assert latencytrace("migrate", front.url("grown"), "--data", mine).returncode == 0
+    with closing(ChdbStore.open(mine)) as store:
+        store.insert([columns(otlp(one_span("e" * 32)))])
+
+    again = latencytrace("migrate", front.url("grown"), "--data", mine)
+    (mine / "migrated.json").unlink()
+    anew = latencytrace("migrate", front.url("grown_anew"), "--data", mine)
+
+    assert again.returncode == 1
+    assert "has more by now" in again.stderr
+    assert "migrated.json" in again.stderr
+    assert anew.returncode == 0, anew.stderr
+    assert moved_to(front, "grown_anew", mine) == content_of(mine)
 
 
 def test_what_the_embedded_store_had_no_ledger_of_is_attributed_on_the_server(

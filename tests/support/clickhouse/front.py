@@ -30,6 +30,8 @@ READER = "reader"
 LISTENS = "listens"
 LOSE = "lose"  # a path: the answer to the next insert is lost
 INSERTS = "inserts"  # a path: how many were executed
+HOLD = "hold/"  # a path, and a number: inserts wait once as many were executed; none: they fail
+HELD = "held"  # a path: how many wait
 FAIL = "fail/"  # a path, and a code of the engine's: the next question fails with it
 
 _OF_THE_PROTOCOL = {"default_format", "wait_end_of_query", "database", "query", "query_id"}
@@ -72,6 +74,25 @@ class Front:
         self.loses = 0
         self.fails: list[str] = []
         self.inserts = 0
+        self.most: int | None = None
+        self.held = 0
+        self.changed = threading.Condition()
+
+    def hold(self, most: int | None) -> None:
+        """Have inserts wait once so many were executed; None: end it for those that wait."""
+        with self.changed:
+            self.most = most
+            self.changed.notify_all()
+
+    def passes(self) -> bool:
+        """Whether an insert may be executed; it waits here, and then it may not."""
+        with self.changed:
+            if self.most is None or self.inserts < self.most:
+                return True
+            self.held += 1
+            self.changed.wait_for(lambda: self.most is None)
+            self.held -= 1
+            return False
 
     @contextmanager
     def connection(self, settings: Mapping[str, str], *, reads: bool) -> Iterator[Connection]:
@@ -110,7 +131,11 @@ class Handler(BaseHTTPRequestHandler):
             self.front.loses += 1
         if self.path.startswith(f"/{FAIL}"):
             self.front.fails.append(self.path.rpartition("/")[2])
-        said = str(self.front.inserts) if self.path == f"/{INSERTS}" else "Ok."
+        if self.path.startswith(f"/{HOLD}"):
+            number = self.path.rpartition("/")[2]
+            self.front.hold(int(number) if number else None)
+        counts = {f"/{INSERTS}": self.front.inserts, f"/{HELD}": self.front.held}
+        said = str(counts.get(self.path, "Ok."))
         self.answer(200, f"{said}\n".encode())
 
     def do_POST(self) -> None:
@@ -134,6 +159,9 @@ class Handler(BaseHTTPRequestHandler):
             for k, v in told.items()
             if k not in _OF_THE_PROTOCOL and not k.startswith("param_")
         }
+        if _insert_in(body) and not self.front.passes():
+            self.close_connection = True
+            return
         try:
             with self.front.connection(settings, reads=user == READER) as connection:
                 written, content = self.answered(
@@ -154,7 +182,7 @@ class Handler(BaseHTTPRequestHandler):
     ) -> tuple[int | None, bytes]:
         """The rows that were written, where it was an insert with a block, and the answer."""
         head, _, block = body.partition(b"\n")
-        inserted = _INPUT.search(head.decode()) if head.startswith(b"INSERT ") else None
+        inserted = _insert_in(body)
         if inserted is None:
             result = connection.query(body.decode(), answer_format, params=dict(bound))
             return None, bytes(result.bytes())
@@ -189,6 +217,12 @@ class Handler(BaseHTTPRequestHandler):
 
     def log_message(self, *_: object) -> None:
         """Say nothing."""
+
+
+def _insert_in(body: bytes) -> re.Match[str] | None:
+    """Where an insert says what its block is; None: it is none, or has none."""
+    head = body.partition(b"\n")[0]
+    return _INPUT.search(head.decode()) if head.startswith(b"INSERT ") else None
 
 
 def main(folder: str, port: str, config: str, *certificate: str) -> None:
