@@ -1,4 +1,4 @@
-"""What is installed, as read off folders: the same as `importlib.metadata` says."""
+"""The installed packages, as read off folders: the same as `importlib.metadata` says."""
 
 import importlib.metadata
 import sys

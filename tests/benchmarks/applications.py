@@ -71,7 +71,7 @@ def model() -> None:
 
 
 def told(client: Any, question: str) -> str:  # noqa: ANN401
-    """What the remote model answers."""
+    """The answers of the remote model."""
     messages = [{"role": "user", "content": question}]
     answer = client.chat.completions.create(model="tiny-1", messages=messages)
     return str(answer.choices[0].message.content)

@@ -1,4 +1,4 @@
-"""What a backup, its restoration and the move to a server cost: a million spans by default.
+"""The cost of a backup, its restoration and the move to a server: a million spans by default.
 
     python -m tests.benchmarks.bench_copies [--spans 1000000]
 

@@ -31,7 +31,7 @@ def run(interpreter: Path, folder: Path, code: str, *, ends: str = "", **more: s
 
 
 def said(command: Sequence[str | Path], **variables: str) -> str:
-    """What a command says that ends well."""
+    """The output of a command that ends well."""
     done = subprocess.run(
         command,
         env=environment(**variables),

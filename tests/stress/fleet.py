@@ -61,7 +61,7 @@ class Sent:
 
 @dataclass(slots=True)
 class Outcome:
-    """What became of it."""
+    """The outcome of it."""
 
     requests: int = 0
     acknowledged: int = 0
@@ -132,7 +132,7 @@ class Fleet:
         self.members[number] = made
 
     def said(self) -> str:
-        """What they printed lately."""
+        """The last lines that they printed."""
         return "\n".join(one.said()[-3000:] for one in self.members if one is not None)
 
     def close(self) -> None:
@@ -260,7 +260,7 @@ def _make_trouble(trouble: Trouble, fleet: Fleet, front: ClickHouseFront, agents
 
 
 def faults_of(service: RunningService, expected: list[Sent]) -> str:
-    """What is wrong with the ledgers of acknowledged requests; empty: nothing."""
+    """Faults of the ledgers of acknowledged requests; empty: none."""
     answer = service.get(LEDGERS)
     if not answer.is_success:
         return answer.text

@@ -1,6 +1,6 @@
 """Messages of RabbitMQ with aio-pika."""
 
-from importlib import import_module
+import sys
 from typing import Any, Final
 
 from latencytrace.agent.timing.hook import Hook, Replacement
@@ -40,7 +40,7 @@ def _taken(message: Any) -> Taken:  # noqa: ANN401 - of aio-pika
 
 def _delivered(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Taken | None:
     callback, message = args[0], kwargs.get("msg") or args[1]
-    iterator = import_module("aio_pika.abc").AbstractQueueIterator
+    iterator = sys.modules["aio_pika.abc"].AbstractQueueIterator
     if isinstance(getattr(callback, "__self__", None), iterator):  # which only keeps it
         return None
     name = destination_of(message.delivery.exchange, message.delivery.routing_key)

@@ -1,9 +1,9 @@
 """Messages of RabbitMQ with pika, over a connection that blocks or any other."""
 
+import sys
 from collections.abc import Iterator
 from copy import copy
 from functools import wraps
-from importlib import import_module
 from typing import Any, Final
 
 from latencytrace.agent.guard import guarded
@@ -26,7 +26,7 @@ _INNER: Final = "_on_consumer_message_delivery"  # hands on to a callback that i
 
 def _sent(_: tuple[Any, ...], kwargs: dict[str, Any]) -> Sent:
     # A program may send many messages with the same properties.
-    given = kwargs.get("properties") or import_module("pika.spec").BasicProperties()
+    given = kwargs.get("properties") or sys.modules["pika.spec"].BasicProperties()
     properties = kwargs["properties"] = copy(given)
     properties.headers = {**(given.headers or {})}
     name = destination_of(kwargs["exchange"], kwargs["routing_key"])

@@ -1,4 +1,4 @@
-"""What our hooks wait for, so that none is loaded before the program needs it.
+"""Modules our hooks wait for, so that none is loaded before the program needs it.
 
 Written by `make hook-list` from the hooks themselves; a test compares them. One that is not
 listed, as those of other packages, is loaded when the agent starts.

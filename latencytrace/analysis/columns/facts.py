@@ -131,7 +131,7 @@ class Pairs:
 
 
 def _texts(values: list[AttributeValue]) -> list[str]:
-    """What `attribute_text` says of each, in a tenth of the time where all are numbers."""
+    """The texts that `attribute_text` gives, in a tenth of the time where all are numbers."""
     kinds = set(map(type, values))
     if kinds == {int}:
         return [text[:ATTRIBUTE_CHARACTERS] for text in map(str, values)]

@@ -103,7 +103,7 @@ def _interruptions(trace: Trace, parents_first: Iterable[Span]) -> dict[str, lis
 
 
 def _outside(interval: Interval, span: Span) -> Iterable[Interval]:
-    """What of an interval is before a span, and what after it."""
+    """The parts of an interval before a span and after it."""
     parts = (
         _cut(interval, interval.start_ns, span.start_ns),
         _cut(interval, span.end_ns, interval.end_ns),
@@ -112,7 +112,7 @@ def _outside(interval: Interval, span: Span) -> Iterable[Interval]:
 
 
 def _cut(interval: Interval, start_ns: int, end_ns: int) -> Interval | None:
-    """What of an interval lies between two times; None: nothing."""
+    """The part of an interval between two times; None: there is none."""
     start_ns, end_ns = max(start_ns, interval.start_ns), min(end_ns, interval.end_ns)
     if start_ns >= end_ns:
         return None

@@ -130,7 +130,7 @@ def new_archive(path: Path) -> Iterator[ArchiveWriter]:
 
 
 def checked(path: Path) -> list[Entry]:
-    """What a backup holds, once every byte of it was compared with its checksum.
+    """The contents of a backup, once every byte of it was compared with its checksum.
 
     Raises:
         LatencytraceError: It is none, or damaged, or of a newer version.

@@ -72,7 +72,7 @@ def _rows(pieces: Sequence[Piece]) -> dict[str, int]:
 
 
 def _known(path: Path, move: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What a file says of this move; empty: nothing, or of one to another place.
+    """The notes of a file on this move; empty: none, or on one to another place.
 
     Raises:
         LatencytraceError: Rows came since it was written.

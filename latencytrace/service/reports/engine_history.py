@@ -122,7 +122,7 @@ class _Series:
 
 
 def _reported(at_ns: NDArray[np.int64], values: Floats, start_ns: NDArray[np.int64]) -> Floats:
-    """What was reported next after each start; NaN where that was too much later."""
+    """The readings next after each start; NaN where that was too much later."""
     place = np.minimum(np.searchsorted(at_ns, start_ns), len(at_ns) - 1)
     later_ns = at_ns[place] - start_ns
     fresh = (later_ns >= 0) & (later_ns <= LONGEST_GAP_NS)

@@ -145,7 +145,7 @@ class EngineScraper(Collector):
 
 
 def _grown(before: Mapping[Reading, float], now: Mapping[Reading, float]) -> dict[Reading, float]:
-    """What grew since the readings before; nothing where the engine was restarted or idle."""
+    """The growth since the readings before; none where the engine was restarted or idle."""
     grown = {}
     for reading, (part, whole) in GROWN.items():
         parts, wholes = (now.get(one, 0.0) - before.get(one, 0.0) for one in (part, whole))

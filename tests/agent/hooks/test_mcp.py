@@ -33,7 +33,7 @@ def fail(secret: str) -> None:
 
 
 def called(name: str, arguments: dict[str, object]) -> Any:  # noqa: ANN401 - mcp's
-    """What a client gets from a server of version 1."""
+    """The answer that a client gets from a server of version 1."""
     memory = importlib.import_module("mcp.shared.memory")
 
     async def call() -> Any:  # noqa: ANN401

@@ -58,7 +58,7 @@ class AsksAll:
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        """What the first of the others finds."""
+        """Return the spec that the first of the others finds."""
         for finder in sys.meta_path:
             if finder is not self and (spec := finder.find_spec(name, path, target)) is not None:
                 return spec

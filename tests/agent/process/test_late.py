@@ -1,4 +1,4 @@
-"""What is made when it is first asked for."""
+"""Parts that are made when they are first asked for."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor

@@ -39,7 +39,7 @@ class Past:
         self.history.note(target, model, readings)
 
     def met(self, *starts_s: float, model: str | None = "m") -> Mapping[str, list[int | None]]:
-        """What requests met that began at these moments."""
+        """The readings that requests met which began at these moments."""
         columns = self.history.beside(requests(*starts_s, model=model))
         return {
             name: [

@@ -11,7 +11,7 @@ from latencytrace.plugins import HOOKS, Plugin, plugins
 Listed = tuple[tuple[str, ...], tuple[str, ...]]  # what it requires, and the modules
 OURS = "latencytrace."
 WIDTH = 99
-HEAD = '''"""What our hooks wait for, so that none is loaded before the program needs it.
+HEAD = '''"""Modules our hooks wait for, so that none is loaded before the program needs it.
 
 Written by `make hook-list` from the hooks themselves; a test compares them. One that is not
 listed, as those of other packages, is loaded when the agent starts.

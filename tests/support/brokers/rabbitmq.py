@@ -47,7 +47,7 @@ def rabbitmq_server(folder: Path) -> Iterator[str]:
 
 
 def _answers(port: int) -> bool:
-    """Whether it takes a connection and says something, of what it cannot read."""
+    """Return whether it takes a connection and answers what it cannot read."""
     try:
         with closing(create_connection(("127.0.0.1", port), timeout=5)) as one:
             one.sendall(b"AMQP\0\0\0\0")

@@ -85,7 +85,7 @@ class Front:
             self.changed.notify_all()
 
     def passes(self) -> bool:
-        """Whether an insert may be executed; it waits here, and then it may not."""
+        """Return whether an insert may be executed; it waits here, and then it may not."""
         with self.changed:
             if self.most is None or self.inserts < self.most:
                 return True
