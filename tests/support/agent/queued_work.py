@@ -3,7 +3,7 @@
 from latencytrace.agent.spans.span import RecordedSpan
 from latencytrace.analysis.ledger.requests import requests_of
 from latencytrace.model import Span, SpanKind, Stage, semconv
-from tests.support.agent.hooked import Spans, stage_of
+from tests.support.agent.hooked import Spans, attribute_text, stage_of
 
 
 def as_received(span: RecordedSpan) -> Span:
@@ -39,3 +39,20 @@ def check_waited(spans: Spans, name: str, work_name: str | None = None) -> None:
     (ledger,) = requests_of(map(as_received, (sending, work, request)), {})
     waited_ns = work.started_ns - sending.ended_ns
     assert ledger.ledger[Stage.QUEUE] == waited_ns + sending.ended_ns - sending.started_ns
+
+
+def check_message(spans: Spans, system: str, destination: str) -> None:
+    """Assert the same of a message of the request, and that its content is nowhere.
+
+    Args:
+        spans: All that there are.
+        system: As the conventions name it.
+        destination: The topic or the queue.
+    """
+    check_waited(spans, destination, f"process {destination}")
+    named = {
+        semconv.MESSAGING_SYSTEM: system,
+        semconv.MESSAGING_DESTINATION_NAME: destination,
+    }
+    assert dict(spans.all[0].attributes).items() >= named.items()
+    assert "secret" not in attribute_text(spans)
