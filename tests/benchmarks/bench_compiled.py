@@ -4,8 +4,9 @@
 
 It is compiled into a temporary folder by the compiler that Python itself was built with. Pairs of
 nested spans with 5 attributes each, as in `bench_span.py`, sent to a receiver in a process of its
-own; the rounds of all are interleaved. Beside them a stream's chunk: what timing its send adds to
-sending it. What the prototype encodes is read back by the stock protobuf classes first.
+own; the rounds of all are interleaved. Beside them a stream's chunk: what timing its send and
+reading it add to sending it; the prototype times the send, and what reads is the same. What the
+prototype encodes is read back by the stock protobuf classes first.
 """
 
 import argparse
@@ -163,15 +164,17 @@ def run(sent: Awaitable[None]) -> None:
         raise AssertionError("it waits")
 
 
-def through_the_hook() -> Callable[[], None]:
+def through_the_hook(timed: Callable[[RequestTiming, Send], Send]) -> Callable[[], None]:
     """Return a stream as the ASGI hook times it, up to its last chunk but one."""
     recorder = Recorder(RecordingProvider().get_tracer("bench"), FaultCounter())
 
     def stream() -> None:
         request = RequestTiming(recorder, {"type": "http", "headers": []})
-        send = request.sent(untimed)
+        send = timed(request, untimed)
         run(send(START))
         run(chunks(send))
+        request.answer.catch_up()
+        assert len(request.answer.sends) == 2 * (CHUNKS + 1)
         gaps = request._gaps  # noqa: SLF001 - the end is no chunk's
         assert gaps is not None
         recorder.open_requests.end(gaps)
@@ -179,24 +182,23 @@ def through_the_hook() -> Callable[[], None]:
     return stream
 
 
-def through_c(core: Any) -> Callable[[], None]:  # noqa: ANN401 - of C
-    """Return a stream as the prototype times it, its times handed back as lists."""
+def through_c(core: Any) -> Callable[[RequestTiming, Send], Send]:  # noqa: ANN401 - of C
+    """Return what times sends as the hook does, those of chunks by the prototype."""
+    sent = RequestTiming.sent  # what replaces it may call this
 
-    def stream() -> None:
-        send = core.Sends(untimed)
-        run(chunks(send))
-        times, bodies = send.taken()
-        assert len(times) == 2 * len(bodies) == 2 * CHUNKS
+    def timed(request: RequestTiming, send: Send) -> Send:
+        sends: Send = core.Sends(send, sent(request, send), request.answer, request.answer.held)
+        return sends
 
-    return stream
+    return timed
 
 
 def sends(rounds: int, core: Any) -> None:  # noqa: ANN401 - of C
     """Print what a chunk costs more than untimed, in turns."""
     streams = {
         "untimed": lambda: run(chunks(untimed)),
-        OURS: through_the_hook(),
-        PROTOTYPE: through_c(core),
+        OURS: through_the_hook(RequestTiming.sent),
+        PROTOTYPE: through_the_hook(through_c(core)),
     }
     found: dict[str, list[float]] = {name: [] for name in streams}
     for _ in range(WARM_UP_ROUNDS + rounds):

@@ -1,6 +1,6 @@
 """What tracing adds to a whole request: CPU time of the server's process, all threads.
 
-    python -m tests.benchmarks.bench_request [--rounds 30] [--beside /another/checkout]
+    python -m tests.benchmarks.bench_request [--rounds 30] [--beside /another/checkout] [--parts]
 
 A FastAPI application on uvicorn, uvloop and httptools: an answer in one piece, a stream of 200
 chunks, one whose chunks each take a turn of the event loop, one whose chunks are made on a
@@ -10,7 +10,8 @@ latencytrace, with OpenTelemetry's contrib as it is and without its spans for me
 model's client by OpenLLMetry's instrumentation), and with ddtrace, if it is in `.peers/ddtrace`.
 In each round each gets the same requests, one after another over a kept connection, in an
 order drawn anew. Spans go to a receiver that only counts them. `--beside` adds latencytrace
-from another checkout, such as the one before a change.
+from another checkout, such as the one before a change; `--parts` latencytrace without one part of
+what it does about a chunk, without two, and so on, and with its sends timed in C.
 """
 
 import argparse
@@ -33,7 +34,7 @@ from tests.benchmarks.bench_agent import QUIET
 from tests.benchmarks.bench_servers import free_port
 from tests.benchmarks.discarding import Discarding, receive
 from tests.benchmarks.fixed_model import model_served
-from tests.benchmarks.request_server import CHUNKS
+from tests.benchmarks.request_server import CHUNKS, IN_C, PARTS
 from tests.benchmarks.rounds import differences, interval
 
 HERE = Path(__file__).parent
@@ -45,6 +46,7 @@ HOW = {
     CONTRIB: "contrib",
     NO_SEND: "contrib-without-send",
     DDTRACE: "ddtrace",
+    **{part: f"latencytrace, {part}" for part in (*PARTS, IN_C)},
 }
 PEER = HERE.parents[1] / ".peers" / "ddtrace"  # its environment
 REQUESTS = {"/hello": 400, "/stream": 40, "/paced": 40, "/threaded": 15, "/model": 60}  # a round
@@ -194,11 +196,13 @@ def main() -> None:
     arguments = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     arguments.add_argument("--rounds", type=int, default=30)
     arguments.add_argument("--beside", type=Path)
+    arguments.add_argument("--parts", action="store_true", help="what a chunk is made of")
     arguments.add_argument("--only", nargs="*", help="of the traced servers")
     arguments.add_argument("--json", action="store_true")
     given = arguments.parse_args()
     traced = [OURS, *([BESIDE] if given.beside else []), CONTRIB, NO_SEND]
     traced += [DDTRACE] if PEER.exists() else []
+    traced += [IN_C, *PARTS] if given.parts else []
     names = [UNTRACED, AGAIN, *(name for name in traced if not given.only or name in given.only)]
     found = measured(names, given.rounds, given.beside)
     print(json.dumps(found) if given.json else "\n".join(table(found)))

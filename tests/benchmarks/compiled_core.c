@@ -251,47 +251,71 @@ static PyMethodDef tracer_methods[] = {
     {"encode", (PyCFunction)tracer_encode, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL}};
 
-/* --- a stream's sends: an awaitable that notes when it began and was done */
+/* --- a stream's sends: chunks are held for an `AnswerStream`, as the ASGI hook does */
+
+#define MOST_HELD 256 /* values, four of a chunk */
+#define HELD_BYTES 1024
 
 typedef struct {
     PyObject_HEAD
     vectorcallfunc call;
-    PyObject *send, *body_key, *bodies;
-    int64_t *times;
-    Py_ssize_t count, room;
+    PyObject *send, *other, *answer, *held; /* `other` sends what is no such chunk */
 } Sends;
 
 typedef struct {
     PyObject_HEAD
     Sends *sends;
-    PyObject *inner, *body;
+    PyObject *inner, *body, *known;
     int64_t started_ns;
 } Sending;
 
+static PyObject *more_key, *body_key, *known_name, *eager_name, *catch_up_name;
+
 static PyObject *sends_call(PyObject *callable, PyObject *const *args, size_t count, PyObject *names) {
     Sends *self = (Sends *)callable;
+    PyObject *body = NULL;
+    if (PyVectorcall_NARGS(count) == 1 && PyDict_CheckExact(args[0]) &&
+        PyDict_GetItemWithError(args[0], more_key) == Py_True)
+        body = PyDict_GetItemWithError(args[0], body_key);
+    if (!body || !PyBytes_CheckExact(body) || PyBytes_GET_SIZE(body) > HELD_BYTES)
+        return PyErr_Occurred() ? NULL : PyObject_Vectorcall(self->other, args, count, names);
     Sending *sending = PyObject_New(Sending, &SendingType);
     if (!sending) return NULL;
     sending->sends = (Sends *)Py_NewRef(self);
-    sending->body = Py_XNewRef(PyDict_GetItemWithError(args[0], self->body_key));
+    sending->body = Py_NewRef(body);
+    sending->known = PyObject_GetAttr(self->answer, known_name);
     sending->started_ns = clock_ns(CLOCK_MONOTONIC);
     sending->inner = PyObject_Vectorcall(self->send, args, count, names);
-    if (!sending->inner) { Py_DECREF(sending); return NULL; }
+    if (!sending->known || !sending->inner) { Py_DECREF(sending); return NULL; }
     return (PyObject *)sending;
+}
+
+static int hold(Sending *self) {
+    PyObject *held = self->sends->held, *answer = self->sends->answer;
+    PyObject *started = PyLong_FromLongLong(self->started_ns);
+    PyObject *sent = PyLong_FromLongLong(clock_ns(CLOCK_MONOTONIC));
+    int failed = !started || !sent || PyList_Append(held, started) < 0 || PyList_Append(held, sent) < 0 ||
+                 PyList_Append(held, self->known) < 0 || PyList_Append(held, self->body) < 0;
+    Py_XDECREF(started);
+    Py_XDECREF(sent);
+    if (failed) return -1;
+    PyObject *eager = PyObject_GetAttr(answer, eager_name);
+    if (!eager) return -1;
+    int now = eager == Py_True || PyList_GET_SIZE(held) >= MOST_HELD;
+    Py_DECREF(eager);
+    if (!now) return 0;
+    PyObject *done = PyObject_CallMethodNoArgs(answer, catch_up_name);
+    Py_XDECREF(done);
+    return done ? 0 : -1;
 }
 
 static PySendResult sending_send(PyObject *awaitable, PyObject *value, PyObject **result) {
     Sending *self = (Sending *)awaitable;
     PySendResult state = PyIter_Send(self->inner, value, result);
-    if (state != PYGEN_RETURN) return state;
-    Sends *sends = self->sends;
-    if (sends->count + 2 > sends->room) {
-        sends->room = sends->room ? sends->room * 2 : 512;
-        sends->times = PyMem_Realloc(sends->times, sends->room * sizeof(int64_t));
+    if (state == PYGEN_RETURN && hold(self) < 0) {
+        Py_CLEAR(*result);
+        return PYGEN_ERROR;
     }
-    sends->times[sends->count++] = self->started_ns;
-    sends->times[sends->count++] = clock_ns(CLOCK_MONOTONIC);
-    if (self->body) PyList_Append(sends->bodies, self->body);
     return state;
 }
 
@@ -307,37 +331,21 @@ static PyObject *sending_next(PyObject *self) {
 }
 
 static void sending_dealloc(Sending *self) {
-    Py_XDECREF(self->sends); Py_XDECREF(self->inner); Py_XDECREF(self->body);
+    Py_XDECREF(self->sends); Py_XDECREF(self->inner); Py_XDECREF(self->body); Py_XDECREF(self->known);
     Py_TYPE(self)->tp_free((PyObject *)self);
 }
 
 static int sends_init(Sends *self, PyObject *args, PyObject *Py_UNUSED(kwargs)) {
-    if (!PyArg_ParseTuple(args, "O", &self->send)) return -1;
-    Py_INCREF(self->send);
+    if (!PyArg_ParseTuple(args, "OOOO", &self->send, &self->other, &self->answer, &self->held)) return -1;
+    Py_INCREF(self->send); Py_INCREF(self->other); Py_INCREF(self->answer); Py_INCREF(self->held);
     self->call = sends_call;
-    self->bodies = PyList_New(0);
-    self->body_key = PyUnicode_InternFromString("body");
-    return self->bodies && self->body_key ? 0 : -1;
+    return 0;
 }
 
 static void sends_dealloc(Sends *self) {
-    Py_XDECREF(self->send); Py_XDECREF(self->bodies); Py_XDECREF(self->body_key);
-    PyMem_Free(self->times);
+    Py_XDECREF(self->send); Py_XDECREF(self->other); Py_XDECREF(self->answer); Py_XDECREF(self->held);
     Py_TYPE(self)->tp_free((PyObject *)self);
 }
-
-static PyObject *sends_taken(Sends *self, PyObject *Py_UNUSED(ignored)) {
-    PyObject *times = PyList_New(self->count);
-    for (Py_ssize_t at = 0; times && at < self->count; at++)
-        PyList_SET_ITEM(times, at, PyLong_FromLongLong(self->times[at]));
-    PyObject *bodies = self->bodies;
-    self->bodies = PyList_New(0);
-    self->count = 0;
-    return Py_BuildValue("(NN)", times, bodies);
-}
-
-static PyMethodDef sends_methods[] = {
-    {"taken", (PyCFunction)sends_taken, METH_NOARGS, NULL}, {NULL, NULL, 0, NULL}};
 
 static PyAsyncMethods sending_async = {.am_await = PyObject_SelfIter, .am_send = sending_send};
 
@@ -350,7 +358,7 @@ static PyTypeObject TracerType = {
     .tp_init = (initproc)tracer_init, .tp_new = PyType_GenericNew};
 static PyTypeObject SendsType = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "core.Sends", .tp_basicsize = sizeof(Sends),
-    .tp_dealloc = (destructor)sends_dealloc, .tp_methods = sends_methods,
+    .tp_dealloc = (destructor)sends_dealloc,
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL, .tp_call = PyVectorcall_Call,
     .tp_vectorcall_offset = offsetof(Sends, call), .tp_init = (initproc)sends_init,
     .tp_new = PyType_GenericNew};
@@ -365,6 +373,10 @@ PyMODINIT_FUNC PyInit_core(void) {
     PyObject *made = PyModule_Create(&module);
     seed = (uint64_t)clock_ns(CLOCK_REALTIME) ^ (uint64_t)(uintptr_t)made;
     anchor_ns = clock_ns(CLOCK_REALTIME) - clock_ns(CLOCK_MONOTONIC);
+    if (!(more_key = PyUnicode_InternFromString("more_body")) || !(body_key = PyUnicode_InternFromString("body")) ||
+        !(known_name = PyUnicode_InternFromString("known")) || !(eager_name = PyUnicode_InternFromString("eager")) ||
+        !(catch_up_name = PyUnicode_InternFromString("catch_up")))
+        return NULL;
     if (!made || PyType_Ready(&SpanType) < 0 || PyType_Ready(&TracerType) < 0 ||
         PyType_Ready(&SendsType) < 0 || PyType_Ready(&SendingType) < 0 ||
         PyModule_AddObjectRef(made, "Tracer", (PyObject *)&TracerType) < 0 ||

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from latencytrace.model.packed.token_times import (
     TokenTimes,
     bucket_of,
+    least_of,
     middle_of,
     pack_token_times,
     unpack_token_times,
@@ -46,6 +47,14 @@ def test_the_middle_of_a_bucket_is_near_all_that_is_in_it(length_ns: int) -> Non
     middle_ns = middle_of(bucket_of(length_ns))
 
     assert abs(middle_ns - length_ns) <= 0.032 * length_ns
+
+
+@given(st.integers(1, 1000))
+def test_the_shortest_gap_of_a_bucket_is_in_it_and_none_that_is_shorter(bucket: int) -> None:
+    shortest_ns = least_of(bucket)
+
+    assert bucket_of(shortest_ns) == bucket
+    assert bucket_of(shortest_ns - 1) == bucket - 1
 
 
 @given(st.integers(0, 2**63), st.integers(0, 2**63))

@@ -277,12 +277,10 @@ class AnswerStream(ReadAnswer):
         """Tell whether each is one event, with output where this stream's events have it."""
         events = self._events
         begins, lengths = events.begins, set(map(len, bodies))
-        return (
-            min(lengths) > begins
-            and max(lengths) < begins << 1
-            and set(map(itemgetter(slice(events.key_at, begins)), bodies)) == {events.key}
-            and _QUOTE not in set(map(itemgetter(slice(begins, begins + 1)), bodies))
-        )
+        if not (min(lengths) > begins and max(lengths) < begins << 1):
+            return False
+        found = set(map(itemgetter(slice(events.key_at, begins + 1)), bodies))  # and one byte more
+        return events.key + _QUOTE not in found and {text[:-1] for text in found} == {events.key}
 
 
 class MadeTokens:

@@ -14,6 +14,7 @@ from latencytrace.model.packed.token_times import (
     MAX_GAPS,
     TokenTimes,
     bucket_of,
+    least_of,
     pack_token_times,
 )
 
@@ -80,20 +81,24 @@ class TokenRecorder:
         del self.times[:-1]
         lengths = list(map(sub, times[1:], times))
         if len(lengths) > MAX_GAPS:
-            lengths, together = self._longest(lengths, ())
+            lengths, together = self._longest(lengths, (), times)
         else:
             together = [0] * len(lengths)
         lengths, together = self._lengths + lengths, self._together + together
         if len(lengths) > MAX_GAPS:
-            lengths, together = self._longest(lengths, together)
+            passed_ns = list(accumulate(lengths, initial=0))
+            lengths, together = self._longest(lengths, together, passed_ns)
         self._lengths, self._together = lengths, together
 
-    def _longest(self, lengths: list[int], together: Sequence[int]) -> tuple[list[int], list[int]]:
+    def _longest(
+        self, lengths: list[int], together: Sequence[int], passed_ns: Sequence[int]
+    ) -> tuple[list[int], list[int]]:
         """The longest gaps by themselves, the others together.
 
         Args:
             lengths: As in `TokenTimes`.
             together: As in `TokenTimes`; empty: each gap is reported by itself.
+            passed_ns: The time before each gap and after the last, since whenever.
         """
         alone = lengths
         if together:
@@ -111,13 +116,13 @@ class TokenRecorder:
         found: list[int] = []
         found_together: list[int] = []
         before = 0
-        passed_ns = [0, *accumulate(lengths)]
         for place in places:
             if place > before:
-                found.append(passed_ns[place] - passed_ns[before])
-                found_together.append(_count_in(together, before, place))
-            found.append(lengths[place])
-            found_together.append(0)
+                found += (passed_ns[place] - passed_ns[before], lengths[place])
+                found_together += (_count_in(together, before, place), 0)
+            else:
+                found.append(lengths[place])
+                found_together.append(0)
             before = place + 1
         if before < len(lengths):
             found.append(passed_ns[-1] - passed_ns[before])
@@ -133,10 +138,12 @@ class TokenRecorder:
         """
         buckets = self._buckets
         points, length = min(_POINTS, gaps), len(in_order)
-        stood_for = 0
-        for point in range(points):  # each stands for those around it
+        stood_for = point = 0
+        while point < points:  # each stands for those around it; those of one bucket at once
             bucket = bucket_of(in_order[(2 * point + 1) * length // (2 * points)])
-            until = gaps * (point + 1) // points
+            longer = bisect_left(in_order, least_of(bucket + 1))
+            point = min(-(-2 * points * longer // length) // 2, points)
+            until = gaps * point // points
             buckets[bucket] = buckets.get(bucket, 0) + until - stood_for
             stood_for = until
 

@@ -34,12 +34,15 @@ def bucket_of(length_ns: int) -> int:
     return length_ns if shift < 0 else (shift << 4) + (length_ns >> shift)
 
 
+def least_of(bucket: int) -> int:
+    """Return the shortest length of a bucket."""
+    shift = max(bucket // _PER_OCTAVE - 1, 0)
+    return (bucket - _PER_OCTAVE * shift) << shift
+
+
 def middle_of(bucket: int) -> int:
     """The length in the middle of a bucket."""
-    if bucket < 2 * _PER_OCTAVE:
-        return bucket
-    shift = bucket // _PER_OCTAVE - 1
-    return ((bucket - _PER_OCTAVE * shift) << shift) + (1 << shift >> 1)
+    return (least_of(bucket) + least_of(bucket + 1)) // 2
 
 
 def pack_token_times(times: TokenTimes, span_start_ns: int) -> str:

@@ -14,6 +14,7 @@ from latencytrace.model.packed.token_times import (
     LONGEST_TOLD,
     MAX_GAPS,
     TokenTimes,
+    bucket_of,
     middle_of,
     unpack_token_times,
 )
@@ -109,6 +110,19 @@ def test_the_buckets_hold_the_other_gaps_as_they_are_distributed(tokens: int) ->
     assert statistics.median(told.elements()) == pytest.approx(
         statistics.median(lengths_ns), rel=0.05
     )
+
+
+@given(st.lists(st.integers(0, 10**9), min_size=1, max_size=200).map(sorted), st.integers(1, 5000))
+def test_gaps_of_one_bucket_are_counted_as_each_by_itself(in_order: list[int], gaps: int) -> None:
+    recorder = TokenRecorder()
+    recorder._count(in_order, gaps)  # noqa: SLF001 - its parts
+
+    expected: Counter[int] = Counter()
+    points = min(48, gaps)
+    for point in range(points):
+        here = in_order[(2 * point + 1) * len(in_order) // (2 * points)]
+        expected[bucket_of(here)] += gaps * (point + 1) // points - gaps * point // points
+    assert recorder._buckets == expected  # noqa: SLF001
 
 
 @pytest.mark.parametrize("tokens", [[], [0]], ids=["none", "one"])
