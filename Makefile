@@ -57,9 +57,11 @@ test-batchers: $(VENV)/.batchers ## the tests with batchers that are large, each
 	@$(VENV)/mlserver/bin/python -m pytest -m batchers tests/agent/hooks/test_mlserver.py $(call report,mlserver)
 	@$(VENV)/mlserver/bin/python -m pytest tests/contracts/test_every_hook.py $(call report,mlserver-contract)
 
-LARGE := anthropic bedrock catboost cohere diffusers duckdb faster_whisper google_genai haystack hnswlib langchain lightgbm llama_index mcp mistralai \
-	openai_agents pinecone pydantic_ai spacy txtai usearch xgboost
+LARGE := anthropic bedrock catboost cohere ctranslate2 diffusers duckdb faster_whisper flag_embedding gliner google_genai haystack hnswlib jax keras langchain \
+	lightgbm llama_index mcp mistral_common mistralai openai_agents opencv openvino pillow pinecone pydantic_ai soundfile spacy transformers_processors txtai \
+	typesense usearch vespa xgboost
 OLDER := arq fastembed mcp opensearch weaviate
+HANDLERS := aws_lambda crewai gptcache gradio guardrails_ai llm_guard nemoguardrails runpod streamlit
 RABBITMQ := aio_pika pika
 
 test-large: $(VENV)/.large ## the tests with clients of models' APIs and databases in the process that are large
@@ -69,6 +71,8 @@ test-large: $(VENV)/.large ## the tests with clients of models' APIs and databas
 	@$(VENV)/litellm/bin/python -m pytest tests/contracts/test_every_hook.py $(call report,litellm-contract)
 	@PATH=$(abspath $(BIN)):$$PATH $(VENV)/older/bin/python -m pytest $(OLDER:%=tests/agent/hooks/test_%.py) $(call report,older)
 	@$(VENV)/older/bin/python -m pytest tests/contracts/test_every_hook.py $(call report,older-contract)
+	@$(VENV)/handlers/bin/python -m pytest $(HANDLERS:%=tests/agent/hooks/test_%.py) $(call report,handlers)
+	@$(VENV)/handlers/bin/python -m pytest tests/contracts/test_every_hook.py $(call report,handlers-contract)
 
 test-rabbitmq: $(VENV)/.rabbitmq-unpacked ## the tests of clients of RabbitMQ, against a server of its own
 	@$(BIN)/pytest $(RABBITMQ:%=tests/agent/hooks/test_%.py) $(call report,rabbitmq)
@@ -193,6 +197,11 @@ $(VENV)/.large: $(VENV)/.checks
 	@$(PYTHON) -m venv $(VENV)/older
 	@$(VENV)/older/bin/python -m pip install --quiet 'pip>=25.1'
 	@$(VENV)/older/bin/python -m pip install --quiet --editable '.[service]' --group older
+	@# Servers and guards with pins of their own.
+	@$(PYTHON) -m venv $(VENV)/handlers
+	@$(VENV)/handlers/bin/python -m pip install --quiet 'pip>=25.1'
+	@$(VENV)/handlers/bin/python -m pip install --quiet --editable '.[service]' --group handlers --group guards
+	@$(VENV)/handlers/bin/python -m pip install --quiet --no-deps llm-guard
 	@touch $@
 
 $(VENV)/.llama-cpp: $(VENV)/.checks

@@ -16,6 +16,7 @@ LatencytraceError
 ├── NotFoundError         what was asked for is not there
 └── StoreError            the store cannot do what was asked
     ├── StoreInUseError   another process owns the data folder
+    ├── TooLargeError     a piece of a copy takes more memory than it may
     └── PoisonedBlockError  the engine refuses a block of OTLP bytes
 """
 
@@ -98,6 +99,10 @@ class NotFoundError(LatencytraceError):
 
 class StoreError(LatencytraceError):
     """The store cannot do what was asked."""
+
+
+class TooLargeError(StoreError):
+    """A piece of a copy takes more memory than it may: ask for less of it at once."""
 
 
 class StoreInUseError(StoreError):

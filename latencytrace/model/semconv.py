@@ -153,6 +153,11 @@ QUEUED_NS = "latencytrace.queued_ns"  # from the front proxy's taking a request 
 DETAIL = "latencytrace.detail"  # one of `TraceDetail`; absent: full
 CANCELLED = "latencytrace.cancelled"  # true: the caller left or cancelled the call
 
+# How senders of others say that they record a share of all traces (see `analysis.trace.weight`)
+SAMPLE_RATE = "SampleRate"  # Honeycomb's: one of so many
+SAMPLING_PROBABILITY = "sampling.probability"
+JAEGER_SAMPLER_TYPE, JAEGER_SAMPLER_PARAM = "sampler.type", "sampler.param"
+
 # What an agent reports on itself: metrics, and attributes of their points.
 AGENT_RUNNING = "latencytrace.agent.running"
 AGENT_SPANS_SENT = "latencytrace.agent.spans.sent"

@@ -3,7 +3,6 @@
 import gc
 import random
 import signal
-import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Mapping
@@ -19,6 +18,7 @@ from opentelemetry.trace import Link, Span, StatusCode
 from latencytrace.agent.spans.span import RecordedSpan
 from latencytrace.agent.start import agent_status, flush
 from tests.support.agent.receiving import Receiver, TracedProgram
+from tests.support.servers.command_line import python
 from tests.support.waiting import PATIENCE_S
 
 MANY = 100_000
@@ -278,13 +278,7 @@ def test_an_interpreter_that_shuts_down_in_the_middle_ends_as_without_us(
     script = tmp_path / "ending.py"
     script.write_text(SHUTDOWN)
 
-    done = subprocess.run(
-        [sys.executable, script, receiver.endpoint],
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        check=False,
-    )
+    done = python(script, receiver.endpoint)
 
     assert (done.returncode, done.stderr) == (5, "")
     assert {"before", "at exit"} <= {span.name for span in receiver.spans}

@@ -4,7 +4,6 @@ import importlib.metadata
 import json
 import logging
 import subprocess
-import sys
 import threading
 from collections.abc import Mapping
 from pathlib import Path
@@ -27,6 +26,7 @@ from latencytrace.settings import AgentSettings
 from tests.support.agent.receiving import Receiver, TracedProgram
 from tests.support.fakes.contracts import FakeClock
 from tests.support.fakes.cuda import FakeCuda
+from tests.support.servers.command_line import python
 from tests.support.waiting import PATIENCE_S
 
 HEAVY = {
@@ -53,14 +53,7 @@ def program(
     code: str, *arguments: str, environ: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
     """Run a program in a process of its own."""
-    return subprocess.run(
-        [sys.executable, "-c", code, *arguments],
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        env={"PATH": "/usr/bin:/bin", **(environ or {})},
-        check=False,
-    )
+    return python("-c", code, *arguments, env={"PATH": "/usr/bin:/bin", **(environ or {})})
 
 
 @pytest.fixture

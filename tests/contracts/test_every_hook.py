@@ -4,7 +4,6 @@ import importlib
 import importlib.metadata
 import inspect
 import json
-import subprocess
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -18,6 +17,7 @@ from latencytrace.model import Stage
 from latencytrace.plugins import HOOKS, Plugin, plugins
 from tests.contracts.hooks_held import WITH
 from tests.support.agent.hooked import Spans
+from tests.support.servers.command_line import python
 
 MISSING = object()
 OPTIONS = HookOptions(  # what must be asked for
@@ -216,9 +216,7 @@ def test_loading_every_hook_loads_none_of_their_libraries() -> None:
         "print(json.dumps(sorted(name.partition('.')[0] for name in set(sys.modules) - before)))\n"
     )
 
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=100, check=True
-    )
+    done = python("-c", code, check=True)
 
     loaded = set(json.loads(done.stdout))
     libraries = {

@@ -2,12 +2,11 @@
 
 import inspect
 import json
-import subprocess
-import sys
 
 import pytest
 
 import latencytrace
+from tests.support.servers.command_line import python
 
 PUBLIC = {
     "AgentStatus",
@@ -26,12 +25,8 @@ HEAVY = {"torch", "fastapi", "numpy", "chdb", "pyarrow", "transformers", "reques
 
 def loaded_by(code: str) -> set[str]:
     """The top-level modules that a program has loaded."""
-    done = subprocess.run(
-        [sys.executable, "-c", f"{code}\nimport json, sys\nprint(json.dumps(list(sys.modules)))"],
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=True,
+    done = python(
+        "-c", f"{code}\nimport json, sys\nprint(json.dumps(list(sys.modules)))", check=True
     )
     return {name.partition(".")[0] for name in json.loads(done.stdout)}
 

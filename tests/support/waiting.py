@@ -14,9 +14,13 @@ def until(
     why_not: Callable[[], object] = lambda: "no more is known",
     patience_s: float = PATIENCE_S,
 ) -> T:
-    """Return what `holds` returns, once that is something."""
-    deadline_s = time.monotonic() + patience_s
+    """Return what `holds` returns, once that is something.
+
+    The longer it waits, the less often it asks: whoever is asked has other work.
+    """
+    began_s = time.monotonic()
     while not (found := holds()):
-        assert time.monotonic() < deadline_s, f"not within {patience_s} s: {why_not()}"
-        time.sleep(0.005)
+        waited_s = time.monotonic() - began_s
+        assert waited_s < patience_s, f"not within {patience_s} s: {why_not()}"
+        time.sleep(min(max(0.005, waited_s / 20), 0.05))
     return found

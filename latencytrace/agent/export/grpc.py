@@ -10,7 +10,6 @@ import socket
 import threading
 from base64 import b64decode
 from collections.abc import Iterable, Mapping
-from types import TracebackType
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote, urlsplit
 
@@ -62,12 +61,7 @@ class _Unlogged(logging.Filter):
     def __enter__(self) -> None:
         self._threads.add(threading.get_ident())
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc_val: BaseException | None,
-        exc_tb: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._threads.discard(threading.get_ident())
 
 

@@ -27,7 +27,7 @@ _consumers: Final = Polling(_taken)
 class AiokafkaHook(Hook):
     """Times what sends a message, and the work on each until the next one is asked for."""
 
-    requires = ("aiokafka >= 0.8",)
+    requires = ("aiokafka >= 0.10",)
     patches = (
         Replacement(
             "aiokafka.producer.producer",

@@ -1,4 +1,4 @@
-"""Requests served by an ASGI application: FastAPI, Starlette, or any under uvicorn."""
+"""Requests served by an ASGI application: FastAPI, Starlette, or any under a server."""
 
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping, Sequence
 from contextvars import Token
@@ -225,7 +225,8 @@ def _route(scope: Scope) -> str | None:
         route = included
     path = getattr(route, "path_format", None) or getattr(route, "path", None)
     if path is None:
-        return None
+        path = scope.get("path_template")  # as Litestar notes it, with the prefix
+        return None if path is None else str(path)
     outer = str(scope.get("app_root_path", scope.get("root_path", "")))
     return str(scope.get("root_path", "")).removeprefix(outer) + str(path)
 
@@ -382,19 +383,39 @@ def time_loaded_application(recorder: Recorder, original: Timed) -> Timed:
             with guarded(_STARTS, recorder.on_fault):
                 if started is not None:
                     started()
-        with guarded("wrapping uvicorn's application", recorder.on_fault):
-            if not any(hasattr(layer, "middleware_stack") for layer in _layers(self.loaded_app)):
-                self.loaded_app = _TimedApplication(self.loaded_app, recorder)
+        self.loaded_app = _with_timing(self.loaded_app, recorder)
 
     return load
+
+
+def _with_timing(application: Any, recorder: Recorder) -> Any:  # noqa: ANN401 - somebody else's
+    """Return what a server calls, unless a framework that times itself is in it."""
+    with guarded("wrapping a server's application", recorder.on_fault):
+        if not any(hasattr(layer, "middleware_stack") for layer in _layers(application)):
+            return _TimedApplication(application, recorder)
+    return application
+
+
+def time_given_application(recorder: Recorder, original: Timed) -> Timed:
+    """Wrap what hypercorn serves."""
+
+    def __init__(self: object, app: object) -> None:  # noqa: N807 - stands in its place
+        original(self, _with_timing(app, recorder))
+
+    return __init__
 
 
 class AsgiHook(Hook):
     """Times requests at the outermost place that knows the application."""
 
-    requires = ("starlette >= 0.27", "uvicorn >= 0.20")
+    requires = (
+        "starlette >= 0.27",
+        "uvicorn >= 0.20",
+        "hypercorn >= 0.16",
+    )
     patches = (
         Replacement("starlette.applications", "Starlette.__call__", time_application),
         Replacement("fastapi.applications", "FastAPI.__call__", time_application),
         Replacement("uvicorn.config", "Config.load", time_loaded_application),
+        Replacement("hypercorn.app_wrappers", "ASGIWrapper.__init__", time_given_application),
     )

@@ -10,7 +10,7 @@ _time_tools = timed_tools(lambda tool, *_, **__: tool.name)
 class DspyHook(Hook):
     """Times what no library below tells of; modules and programs explain nothing."""
 
-    requires = ("dspy >= 2.6",)
+    requires = ("dspy >= 3.0",)
     patches = (
         Replacement("dspy.adapters.types.tool", "Tool.__call__", _time_tools),
         Replacement("dspy.adapters.types.tool", "Tool.acall", _time_tools, optional=True),

@@ -1,4 +1,4 @@
-"""Leaves of LangChain and LangGraph: tools, retrievers, and the splitting of texts."""
+"""Leaves of LangChain and LangGraph: tools, retrievers, caches, the splitting of texts."""
 
 from collections.abc import Callable
 from typing import Any, Final
@@ -51,6 +51,22 @@ class LangchainHook(Hook):
             "InMemoryVectorStore._similarity_search_with_score_by_vector",
             Stage.RETRIEVE,
             name="similarity_search",
+        ),
+        *(
+            Patch(
+                "langchain_core.caches",
+                f"BaseCache.{method}",
+                Stage.CACHE,
+                name=name,
+                within=True,
+                later=True,
+            )
+            for method, name in (
+                ("lookup", "cache lookup"),
+                ("alookup", "cache lookup"),
+                ("update", "cache update"),
+                ("aupdate", "cache update"),
+            )
         ),
         first_of_each_span(
             Patch(

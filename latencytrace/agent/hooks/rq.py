@@ -4,14 +4,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from opentelemetry import propagate
-from opentelemetry.trace import get_tracer_provider
 
-from latencytrace.agent.guard import guarded
 from latencytrace.agent.spans.provider import SHUTDOWN_S
 from latencytrace.agent.timing.hook import Arguments, Hook, Replacement
 from latencytrace.agent.timing.recorder import Recorder
 from latencytrace.agent.toolkit.calls import after
-from latencytrace.agent.toolkit.queues.messages import Sent, timed_sends, timed_work
+from latencytrace.agent.toolkit.queues.messages import Sent, flush, timed_sends, timed_work
 
 
 def _sent(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sent:
@@ -26,10 +24,8 @@ def _job(args: tuple[Any, ...], _: dict[str, Any]) -> tuple[str, Mapping[str, An
 def _flush(recorder: Recorder, arguments: Arguments, _: object) -> None:
     """Send what a process of one job has recorded: it ends without any further step."""
     worker: Any = arguments["self"]
-    flush = getattr(get_tracer_provider(), "force_flush", None)
-    with guarded("flushing", recorder.on_fault):
-        if worker.is_horse and flush is not None:
-            flush(round(SHUTDOWN_S * 1000))  # the next job waits for it
+    if worker.is_horse:
+        flush(recorder, SHUTDOWN_S)
 
 
 def _carry(recorder: Recorder, _: Arguments, job: Any) -> None:  # noqa: ANN401 - of the library

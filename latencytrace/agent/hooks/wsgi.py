@@ -1,4 +1,4 @@
-"""Requests served by a WSGI application: Flask, or any under gunicorn."""
+"""Requests served by a WSGI application: Flask, or any under gunicorn or waitress."""
 
 from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from functools import partial
@@ -270,8 +270,20 @@ def time_loaded_application(recorder: Recorder, original: Timed) -> Timed:
     return load_wsgi
 
 
+def time_given_application(recorder: Recorder, original: Timed) -> Timed:
+    """Wrap what waitress serves."""
+
+    def __init__(self: object, application: Any, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401, N807
+        with guarded("wrapping waitress's application", recorder.on_fault):
+            if not hasattr(application, "wsgi_app"):
+                application = _TimedApplication(application, recorder)
+        original(self, application, *args, **kwargs)
+
+    return __init__
+
+
 class _TimedApplication:
-    """An application of no framework that we know, as gunicorn calls it."""
+    """An application of no framework that we know, as a server calls it."""
 
     def __init__(self, application: Timed, recorder: Recorder) -> None:
         self._application = application
@@ -287,8 +299,9 @@ class _TimedApplication:
 class WsgiHook(Hook):
     """Times requests at the outermost place that knows the application."""
 
-    requires = ("flask >= 2.0", "gunicorn >= 20.0")
+    requires = ("flask >= 2.0", "gunicorn >= 20.0", "waitress >= 2.1")
     patches = (
         Replacement("flask.app", "Flask.__call__", time_application),
         Replacement("gunicorn.workers.base", "Worker.load_wsgi", time_loaded_application),
+        Replacement("waitress.server", "BaseWSGIServer.__init__", time_given_application),
     )

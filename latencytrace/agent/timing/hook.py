@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Protocol, Self
+from typing import Any, ClassVar, Final, NamedTuple, Protocol, Self
 
 from latencytrace.agent.timing.recorder import Recorder
 from latencytrace.model.attributes import AttributeValue
@@ -12,6 +12,7 @@ from latencytrace.plugins import Plugin
 Arguments = Mapping[str, object]  # of the timed call, by parameter name, defaults included
 HookAttributes = dict[str, AttributeValue]
 Timed = Callable[..., Any]  # a function of somebody else's, of whatever signature
+UNDO: Final = "_latencytrace_undo"  # on what a `Replacement` builds: puts back what it patches
 
 
 class Asked(Protocol):

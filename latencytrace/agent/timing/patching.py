@@ -12,6 +12,7 @@ from weakref import WeakKeyDictionary, WeakSet, ref
 from latencytrace.agent.guard import guarded
 from latencytrace.agent.process.imports import OnImport, after_import, forget
 from latencytrace.agent.timing.hook import (
+    UNDO,
     Hook,
     HookOptions,
     ListedHook,
@@ -54,6 +55,9 @@ class _Place(NamedTuple):
 
     def restore(self) -> None:
         """Put the very same object back, unless somebody has patched on top of us."""
+        undo = getattr(self.patched, UNDO, None)
+        if undo is not None:
+            undo()
         if vars(self.owner).get(self.name) is not self.patched:
             return
         if self.before is _MISSING:

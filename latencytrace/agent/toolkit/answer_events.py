@@ -121,7 +121,7 @@ class AnswerEvents:
     def _event(self, event: bytes, *, lines: bool) -> int:
         if not (event.strip() if lines else _DATA.search(event)):
             return 0
-        total = _TOTAL.findall(event)
+        total = _TOTAL.findall(event) if b"_tokens" in event or b"eval_count" in event else ()
         if total:
             self._total = int(total[-1])
             self._hidden = sum(map(int, _HIDDEN.findall(event)[:1]))
@@ -138,7 +138,7 @@ class AnswerEvents:
     def _learn(self, event: bytes, output: re.Match[bytes] | None) -> None:
         """Learn from an event with output; once enough are seen, where to look for it."""
         self._known = True
-        if not self._reasoning_left and _REASONING.search(event):
+        if (b"reasoning" in event or b"thinking" in event) and _REASONING.search(event):
             self._reasoning_left = True
         choice = _CHOICE.search(event)
         if choice is not None and int(choice[1]) >= self.choices:

@@ -94,7 +94,10 @@ def after(doing: str, note: Callable[[Recorder, Arguments, Any], object]) -> Bui
 
 
 def first_of_each_span(
-    patch: Patch, most: int = 256, counted: CountWithin | None = None
+    patch: Patch,
+    most: int = 256,
+    counted: CountWithin | None = None,
+    when: Callable[..., bool] | None = None,
 ) -> Replacement:
     """Time what a patch names, of each span around it only the first calls: they may be many.
 
@@ -102,6 +105,7 @@ def first_of_each_span(
         patch: As for any call.
         most: So many; a program may make one for each piece of a text.
         counted: Counts the calls of several functions together; None: each by itself.
+        when: Tells by its arguments whether a call is to be timed; None: each is.
     """
 
     def build(recorder: Recorder, original: Timed) -> Timed:
@@ -109,11 +113,14 @@ def first_of_each_span(
 
         def begin_one(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call | None:
             try:
+                if when is not None and not when(*args, **kwargs):
+                    return None
                 around = get_current_span()
                 if around.is_recording() and counts.next_of(around) > most:
                     return None
             except FAULTS as fault:
                 recorder.on_fault("counting calls", fault)
+                return None
             return begin(args, kwargs)
 
         return timed(original, begin_one)

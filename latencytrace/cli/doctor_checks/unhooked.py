@@ -12,7 +12,7 @@ from latencytrace.service.answers.findings.finding import Finding, Verdict
 UNHOOKED: Final = {
     **dict.fromkeys(
         (
-            "annoy", "pgvecto-rs", "typesense", "pyvespa", "turbopuffer", "vespa", "whoosh",
+            "annoy", "pgvecto-rs", "turbopuffer", "whoosh",
         ),
         Stage.RETRIEVE,
     ),
@@ -25,20 +25,15 @@ UNHOOKED: Final = {
     ),
     **dict.fromkeys(
         (
-            "ctranslate2", "flair", "gliner", "jax", "keras", "mlx", "openvino", "tensorflow",
-            "tensorrt", "timm", "tritonclient",
+            "flair", "mlx", "tensorflow", "tensorrt", "timm", "tritonclient",
         ),
         Stage.FORWARD,
     ),
-    **dict.fromkeys(("flagembedding", "model2vec"), Stage.EMBED),
-    **dict.fromkeys(("guardrails-ai", "llm-guard", "nemoguardrails"), Stage.GUARDRAIL),
+    "model2vec": Stage.EMBED,
     **dict.fromkeys(("exllamav2", "mlx-lm", "sglang", "tensorrt-llm", "vllm"), Stage.DECODE),
     **dict.fromkeys(("groq", "together", "voyageai"), Stage.REMOTE_MODEL),
-    **dict.fromkeys(
-        ("librosa", "opencv-python", "opencv-python-headless", "pillow", "soundfile"),
-        Stage.PREPROCESS,
-    ),
-    **dict.fromkeys(("diskcache", "gptcache"), Stage.CACHE),
+    "librosa": Stage.PREPROCESS,
+    "diskcache": Stage.CACHE,
 }  # fmt: skip
 _TORCH: Final = "torch"
 # Whose hooks time the models of torch that they run.

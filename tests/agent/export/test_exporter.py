@@ -1,8 +1,6 @@
 """Sending against a real receiver: absent, slow, refusing, closing, and after a fork."""
 
 import logging
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -21,6 +19,7 @@ from latencytrace.agent.guard import OnFault, raise_fault
 from latencytrace.agent.spans.provider import RecordingProvider
 from latencytrace.errors import SettingsError
 from tests.support.agent.receiving import Receiver
+from tests.support.servers.command_line import python
 from tests.support.servers.ports import free_port
 from tests.support.waiting import PATIENCE_S, until
 
@@ -432,13 +431,7 @@ def test_a_forked_child_sends_its_own_spans_and_none_of_its_parents(
     script = tmp_path / "forking.py"
     script.write_text(FORKING)
 
-    done = subprocess.run(
-        [sys.executable, script, receiver.endpoint],
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        check=False,
-    )
+    done = python(script, receiver.endpoint)
 
     assert (done.returncode, done.stderr) == (0, "")
     by = {span.name: span for span in receiver.spans}

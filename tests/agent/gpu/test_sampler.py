@@ -1,7 +1,5 @@
 """One thread for all GPUs: on a clock that the tests move, and for real."""
 
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -17,6 +15,7 @@ from latencytrace.agent.guard import raise_fault
 from latencytrace.errors import GpuUnavailableError
 from latencytrace.model.gpu.sample import GpuSample
 from tests.support.fakes.contracts import FakeClock, ScriptedGpuReader
+from tests.support.servers.command_line import python
 
 INTERVAL_NS = 200_000_000
 LONG_S = 30.0
@@ -224,13 +223,7 @@ def test_its_thread_reads_and_ends_when_told(tmp_path: Path) -> None:
 
 
 def test_a_forked_child_begins_anew_and_leaves_the_reading_to_its_parent(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, FORKING, tmp_path],
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=True,
-    )
+    done = python(FORKING, tmp_path, check=True)
 
     assert done.stdout.splitlines() == [
         "open,reset_after_fork",

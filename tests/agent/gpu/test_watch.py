@@ -15,6 +15,7 @@ from latencytrace.model.gpu.sample import GpuMetric
 from latencytrace.settings import agent_settings
 from tests.support.agent.receiving import Receiver, attributes_of
 from tests.support.fakes import nvml as fake_nvml
+from tests.support.servers.command_line import python
 from tests.support.waiting import until
 
 READS = """
@@ -69,14 +70,7 @@ def environment(receiver: Receiver, folder: Path, **more: str) -> Mapping[str, s
 
 def said(receiver: Receiver, folder: Path, **more: str) -> tuple[str, str]:
     """What the agent says of GPUs, and what it logs."""
-    done = subprocess.run(
-        [sys.executable, "-c", SAYS],
-        env=environment(receiver, folder, **more),
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=True,
-    )
+    done = python("-c", SAYS, env=environment(receiver, folder, **more), check=True)
     return done.stdout.strip(), done.stderr
 
 
@@ -172,13 +166,8 @@ def test_switched_off_it_touches_no_driver(receiver: Receiver, driver: Path) -> 
     program = "import latencytrace, sys; latencytrace.instrument(hooks=[]);"
     program += "print(latencytrace.agent_status().gpu, 'pynvml' in sys.modules)"
 
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        env=environment(receiver, driver, LATENCYTRACE_GPU="0"),
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=True,
+    done = python(
+        "-c", program, env=environment(receiver, driver, LATENCYTRACE_GPU="0"), check=True
     )
 
     assert done.stdout.strip() == "None False"

@@ -8,7 +8,7 @@ from typing import Any
 
 import confluent_kafka
 import pytest
-from confluent_kafka import aio, deserializing_consumer, serializing_producer
+from confluent_kafka import deserializing_consumer, serializing_producer
 from opentelemetry.trace import get_current_span
 
 from latencytrace.agent.hooks.confluent_kafka import ConfluentKafkaHook
@@ -226,6 +226,7 @@ def test_a_consumer_for_asyncio_makes_its_work_current_in_the_task(
     spans: Spans, broker: str, topic: str
 ) -> None:
     async def work() -> None:
+        aio = pytest.importorskip("confluent_kafka.aio")
         consumer = aio.AIOConsumer(told(broker), max_workers=2)
         await consumer.assign([first_of(topic)])
         while await consumer.poll(0.05) is None:

@@ -9,6 +9,7 @@ from latencytrace.agent.hooks.langchain import LangchainHook
 from latencytrace.model import Stage, semconv
 from tests.support.agent.hooked import Spans, attribute_text, in_request
 
+caches = pytest.importorskip("langchain_core.caches")
 tools = pytest.importorskip("langchain_core.tools")
 retrievers = pytest.importorskip("langchain_core.retrievers")
 splitters = pytest.importorskip("langchain_text_splitters")
@@ -100,3 +101,13 @@ def test_splitting_within_a_request_is_preprocessing(spans: Spans) -> None:
     in_request(spans, lambda: splitter.split_documents([documents.Document("one two " * 5)]))
 
     assert (spans.names, spans.stages[0]) == (["split_text", "request"], Stage.PREPROCESS)
+
+
+def test_a_cache_of_answers_is_looked_into_within_a_request(spans: Spans) -> None:
+    cache = caches.InMemoryCache()
+    cache.update("a secret", "a model", [])  # outside of any request
+
+    in_request(spans, lambda: asyncio.run(cache.alookup("a secret", "a model")))
+
+    assert (spans.names, spans.stages[0]) == (["cache lookup", "request"], Stage.CACHE)
+    assert "secret" not in attribute_text(spans)

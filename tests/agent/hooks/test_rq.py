@@ -136,7 +136,7 @@ def test_a_process_of_one_job_waits_for_its_spans_no_longer_than_an_exit_does(
             finally:
                 self._is_horse = False
 
-    monkeypatch.setattr("latencytrace.agent.hooks.rq.get_tracer_provider", Flushed)
+    monkeypatch.setattr("latencytrace.agent.toolkit.queues.messages.get_tracer_provider", Flushed)
     queue.enqueue(ADD, 1, 2)
     with hooked(RqHook):
         Horse([queue], connection=queue.connection).work(burst=True, logging_level="ERROR")

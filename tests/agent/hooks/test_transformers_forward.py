@@ -1,7 +1,5 @@
 """The hook of forward passes, with models of random weights."""
 
-import subprocess
-import sys
 from typing import Any
 
 import pytest
@@ -16,6 +14,7 @@ from latencytrace.agent.timing.hook import HookOptions
 from latencytrace.model import Stage, semconv
 from tests.support.agent.hooked import Spans, hooked, in_request, interval_stages
 from tests.support.models.tiny_chat import TinyChat
+from tests.support.servers.command_line import python
 
 HOOKS = (TransformersHook, TransformersForwardHook)
 IDS = torch.ones((3, 5), dtype=torch.long)
@@ -145,8 +144,6 @@ def test_a_program_that_compiles_without_transformers_does_not_get_it_imported()
         "    print('transformers' in sys.modules)\n"
     )
 
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=100, check=True
-    )
+    done = python("-c", code, check=True)
 
     assert done.stdout.split() == ["False"]

@@ -1,8 +1,6 @@
 """Forks beside threads of ours."""
 
 import os
-import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
@@ -11,6 +9,7 @@ import pytest
 
 from latencytrace.agent.process import background
 from latencytrace.agent.process.forks import LONGEST_WAIT_S, WholeImports
+from tests.support.servers.command_line import python
 
 FORKING_IMPORTS = Path(__file__).parents[2] / "support" / "programs" / "forking_imports.py"
 FORKS = 20
@@ -18,9 +17,7 @@ FORKS = 20
 
 @pytest.mark.timeout(240)  # a child that hangs is waited for
 def test_a_child_meets_no_module_that_a_thread_was_importing() -> None:
-    run = subprocess.run(
-        [sys.executable, FORKING_IMPORTS, str(FORKS)], capture_output=True, text=True, check=False
-    )
+    run = python(FORKING_IMPORTS, str(FORKS))
 
     assert run.stdout.split() == ["NvmlReader"] * FORKS, run.stdout + run.stderr
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.agent.receiving import Receiver
+from tests.support.servers.command_line import python
 from tests.support.waiting import PATIENCE_S
 
 TERMINATED = """
@@ -38,13 +39,7 @@ def test_a_program_that_is_terminated_sends_its_last_spans_and_ends_as_without_u
     script = tmp_path / "terminated.py"
     script.write_text(TERMINATED)
 
-    done = subprocess.run(
-        [sys.executable, script, receiver.endpoint, handler],
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        check=False,
-    )
+    done = python(script, receiver.endpoint, handler)
 
     assert (done.returncode, done.stderr) == (code, "")
     assert [span.name for span in receiver.spans] == ["last"]

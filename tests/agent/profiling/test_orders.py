@@ -3,8 +3,6 @@
 import gzip
 import json
 import resource
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -30,7 +28,7 @@ from latencytrace.settings import AgentSettings
 from tests.support.agent.receiving import Receiver, TracedProgram
 from tests.support.models.generating import generating
 from tests.support.models.tiny_chat import TinyChat, tiny_chat
-from tests.support.servers.command_line import environment
+from tests.support.servers.command_line import environment, python
 from tests.support.waiting import until
 
 ID = "0123456789abcdef0123456789abcdef"
@@ -334,14 +332,13 @@ def test_a_program_that_ends_while_it_records_ends_as_it_would(
 ) -> None:
     order(receiver, LONG)
 
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.support.programs.profiled_program", receiver.endpoint, how],
-        capture_output=True,
-        text=True,
-        timeout=100,
+    done = python(
+        "-m",
+        "tests.support.programs.profiled_program",
+        receiver.endpoint,
+        how,
         env=environment(OTEL_BSP_SCHEDULE_DELAY="20"),
         cwd=Path(__file__).parents[3],
-        check=False,
     )
 
     assert done.returncode == code, done.stderr

@@ -8,9 +8,15 @@ from typing import Any
 import pytest
 from opentelemetry.trace import get_current_span
 
-from latencytrace.agent.timing.hook import Arguments
+from latencytrace.agent.timing.hook import Arguments, Patch
 from latencytrace.agent.timing.recorder import Recorder
-from latencytrace.agent.toolkit.calls import after, before, outside_requests
+from latencytrace.agent.toolkit.calls import (
+    after,
+    before,
+    first_of_each_span,
+    outside_requests,
+)
+from latencytrace.model import Stage
 from tests.support.agent.hooked import Spans, in_request
 
 
@@ -76,6 +82,24 @@ def test_what_the_call_raises_passes_through_and_is_not_noted_as_returned() -> N
         noted("a", 1)
 
     assert seen == []
+
+
+def test_a_call_of_which_we_cannot_tell_whether_it_is_meant_is_not_timed() -> None:
+    spans, faults = Spans(), list[str]()
+    recorder = Recorder(
+        spans.recorder.tracer, lambda doing, fault: faults.append(f"{doing}: {fault}")
+    )
+
+    def when(*_: object) -> bool:
+        raise ValueError("ours")
+
+    patch = Patch("somewhere", "add", Stage.PREPROCESS, within=True)
+    timed = first_of_each_span(patch, when=when).build(recorder, add)
+
+    in_request(spans, lambda: timed(1))
+
+    assert spans.names == ["request"]
+    assert faults == ["counting calls: ours"]
 
 
 def test_what_serves_all_requests_is_part_of_none() -> None:

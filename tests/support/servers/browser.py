@@ -100,9 +100,16 @@ def opened(browser: Browser, address: str, **options: Any) -> Iterator[tuple[Pag
         context.close()
 
 
-def check_sound(browser: Browser, url: str, path: str, options: Mapping[str, Any]) -> None:
-    """Assert that a page has no serious fault: axe, width, console, policy, other hosts."""
+def check_sound(
+    browser: Browser, url: str, path: str, options: Mapping[str, Any], picture: Path | None = None
+) -> None:
+    """Assert that a page has no serious fault: axe, width, console, policy, other hosts.
+
+    A picture of it is stored where one is asked for, to be looked at.
+    """
     with opened(browser, f"{url}{path}", **options) as (page, watched):
+        if picture is not None:
+            page.screenshot(path=picture, full_page=True, animations="disabled")
         assert violations(page) == []
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
         assert (watched.status, watched.errors) == (200, [])

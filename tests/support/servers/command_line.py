@@ -23,21 +23,33 @@ def environment(**more: str) -> dict[str, str]:
     return {**kept, **ours, **more}
 
 
+def python(
+    *arguments: str | Path,
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+    timeout_s: float = 100,
+    check: bool = False,
+) -> subprocess.CompletedProcess[str]:
+    """Run a program of Python's to its end, by default in our own environment."""
+    return subprocess.run(
+        [sys.executable, *map(str, arguments)],
+        capture_output=True,
+        check=check,
+        cwd=cwd,
+        text=True,
+        env=env,
+        timeout=timeout_s,
+    )
+
+
 def latencytrace(
     *arguments: str | Path,
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
     timeout_s: float = 100,
 ) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*COMMAND, *map(str, arguments)],
-        capture_output=True,
-        check=False,
-        cwd=cwd,
-        text=True,
-        env=environment() if env is None else env,
-        timeout=timeout_s,
-    )
+    env = environment() if env is None else env
+    return python(*COMMAND[1:], *arguments, env=env, cwd=cwd, timeout_s=timeout_s)
 
 
 @contextmanager

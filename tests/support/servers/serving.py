@@ -1,5 +1,6 @@
 """Real servers of ASGI and WSGI applications in a thread, and clients that no hook knows."""
 
+import asyncio
 import socket
 import threading
 from collections.abc import Iterator
@@ -65,6 +66,70 @@ def serving_wsgi(application: Any) -> Iterator[str]:  # noqa: ANN401 - any WSGI 
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+@contextmanager
+def serving_waitress(application: Any) -> Iterator[str]:  # noqa: ANN401 - any WSGI application
+    """The base address of an application under waitress."""
+    from waitress.server import create_server  # noqa: PLC0415 - it need not be there
+
+    server = create_server(application, host="127.0.0.1", port=0, threads=1)
+    stopped = threading.Event()
+
+    def run() -> None:
+        while not stopped.is_set():
+            # By poll, for `select` takes no more than 1024 files.
+            server.asyncore.loop(0.01, use_poll=True, map=server._map, count=1)  # noqa: SLF001 - as `run` does
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.effective_port}"
+    finally:
+        stopped.set()
+        thread.join(PATIENCE_S)
+        assert not thread.is_alive()
+        server.task_dispatcher.shutdown()
+        server.asyncore.close_all(server._map)  # noqa: SLF001
+
+
+@contextmanager
+def serving_hypercorn(application: Any) -> Iterator[str]:  # noqa: ANN401 - any ASGI application
+    """The base address of an application under hypercorn."""
+    from hypercorn.asyncio import serve  # noqa: PLC0415 - it need not be there
+    from hypercorn.config import Config  # noqa: PLC0415
+
+    listener = socket.create_server(("127.0.0.1", 0))
+    url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    config = Config()
+    config.bind = [f"fd://{listener.detach()}"]  # it closes it
+    config.errorlog = None
+    with running(lambda stopped: serve(application, config, shutdown_trigger=stopped.wait)):
+        yield url
+
+
+@contextmanager
+def running(serve: Any) -> Iterator[None]:  # noqa: ANN401 - makes a coroutine of an `asyncio.Event`
+    """Have a server run in an event loop of its own, until the block ends."""
+    ready: list[Any] = []
+    begun = threading.Event()
+
+    async def run() -> None:
+        stopped = asyncio.Event()
+        ready.extend((asyncio.get_running_loop(), stopped))
+        begun.set()
+        await serve(stopped)
+
+    thread = threading.Thread(target=asyncio.run, args=(run(),), daemon=True)
+    thread.start()
+    assert begun.wait(PATIENCE_S)
+    try:
+        yield
+    finally:
+        loop, stopped = ready
+        loop.call_soon_threadsafe(stopped.set)
+        thread.join(PATIENCE_S)
+        assert not thread.is_alive()
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 from contextvars import Token
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
-from opentelemetry.context import Context
+from opentelemetry.context import Context, create_key
 from opentelemetry.trace import Span, SpanKind, StatusCode, get_current_span
 from opentelemetry.trace.propagation import (
     _SPAN_KEY,  # what set_span_in_context sets, four calls deep
@@ -34,6 +34,7 @@ from latencytrace.model.detail import TraceDetail, least
 
 _FIRST_SERVER_ERROR = 500
 _SERVER = SpanKind.SERVER
+_REQUEST: Final = create_key("latencytrace-served-request")
 
 
 class ServedRequest:
@@ -83,12 +84,13 @@ class ServedRequest:
         self._token: Token[Context] | None = None
         self._noted: HookAttributes = {}  # set at its end, all at once
         self.stages: ServerTiming | None = None  # None: they are not asked for
-        self._has_ended = False
+        self.has_ended = False
 
     def activate(self) -> None:
         """Make the request's span current, and its answer known to the models that make it."""
         try:
-            entries = {**current(), _SPAN_KEY: self.timing.span, GAPS: self._gaps}
+            span = self.timing.span
+            entries = {**current(), _SPAN_KEY: span, GAPS: self._gaps, _REQUEST: self}
             if self.is_spared:
                 entries[SPARED] = True
             elif self.answer is not None:
@@ -135,9 +137,9 @@ class ServedRequest:
 
     def end(self) -> None:
         """End the span; a second time changes nothing."""
-        if self._has_ended:
+        if self.has_ended:
             return
-        self._has_ended = True
+        self.has_ended = True
         try:
             if self._gaps is not None:
                 self.recorder.open_requests.end(self._gaps)
@@ -187,6 +189,12 @@ def is_served() -> bool:
         and span.is_recording()
         and getattr(span, "kind", None) is _SERVER
     )
+
+
+def request_served() -> ServedRequest | None:
+    """Return the request that the current code serves, whatever spans are around; None: none."""
+    found = current().get(_REQUEST)
+    return found if isinstance(found, ServedRequest) and not found.has_ended else None
 
 
 def queue_attributes(values: Iterable[Any]) -> HookAttributes:

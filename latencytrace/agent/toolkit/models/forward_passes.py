@@ -38,12 +38,19 @@ def beginning_pass(recorder: Recorder) -> Begin:
                 return None
             model = getattr(args[0], "_orig_mod", args[0])
             recorder.steps.begin()
-            attributes = {**model_attributes(model), **_batch(*args[1:], *kwargs.values())}
-            timing = recorder.start(type(model).__name__, Stage.FORWARD, attributes)
+            named = model_attributes(getattr(model, "name_or_path", ""))
+            attributes = {**named, **_batch(*args[1:], *kwargs.values())}
+            timing = recorder.start(_name(model), Stage.FORWARD, attributes)
             return Call(Stage.FORWARD, timing, recorder.on_fault)
         return None
 
     return on_device(begin, recorder)
+
+
+def _name(model: Any) -> str:  # noqa: ANN401 - torch's
+    """Return the name of its class, also of one that TorchScript has made."""
+    kind = type(model)
+    return str(model.original_name) if hasattr(kind, "original_name") else kind.__name__
 
 
 def _batch(*inputs: object) -> HookAttributes:

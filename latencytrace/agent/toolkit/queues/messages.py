@@ -7,10 +7,17 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from opentelemetry import propagate
 from opentelemetry.context import Context
-from opentelemetry.trace import Span, SpanKind, get_current_span
+from opentelemetry.trace import (
+    Span,
+    SpanKind,
+    StatusCode,
+    get_current_span,
+    get_tracer_provider,
+)
 
 from latencytrace.agent.context import current
 from latencytrace.agent.guard import OnFault, guarded
+from latencytrace.agent.spans.provider import SHUTDOWN_S
 from latencytrace.agent.timing.hook import HookAttributes, Timed
 from latencytrace.agent.timing.recorder import Recorder, Timing, is_inside
 from latencytrace.agent.timing.wrapping import BeginTimed, timed_coroutine, timed_function
@@ -194,7 +201,35 @@ def by_keyword(names: tuple[str, ...], build: Build, needed: int = 1) -> Build:
     return build_named
 
 
-Work = tuple[str, Mapping[str, Any]] | tuple[str, Mapping[str, Any], HookAttributes]
+def flush(recorder: Recorder, timeout_s: float = SHUTDOWN_S) -> bool:
+    """Send what was recorded: the process ends without any further step, or is frozen.
+
+    Args:
+        recorder: Takes our faults.
+        timeout_s: The longest to wait, for whoever comes next waits too.
+
+    Returns:
+        Whether all was sent in time.
+    """
+    send = getattr(get_tracer_provider(), "force_flush", None)
+    with guarded("flushing", recorder.on_fault):
+        return send is None or bool(send(round(timeout_s * 1000)))
+    return False
+
+
+def fail_work(error: BaseException) -> None:
+    """Fail the work under way with what was raised, which its library keeps to itself."""
+    span = get_current_span()
+    if span.is_recording() and getattr(span, "kind", None) is SpanKind.CONSUMER:
+        span.set_attribute(semconv.ERROR_TYPE, type(error).__qualname__)
+        span.set_status(StatusCode.ERROR)
+
+
+Work = (  # of `begun_work`
+    tuple[str, Mapping[str, Any]]
+    | tuple[str, Mapping[str, Any], HookAttributes]
+    | tuple[str, Mapping[str, Any], HookAttributes, Context]
+)
 
 
 def timed_work(

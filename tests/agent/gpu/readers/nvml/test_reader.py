@@ -1,8 +1,6 @@
 """NVIDIA's GPUs: the real binding on a fake of the library, whose clock the tests move."""
 
 import math
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -17,6 +15,7 @@ from latencytrace.model.gpu.sample import BandwidthMethod, ClockEvent, GpuMetric
 from tests.support.fakes import nvml as fake_nvml
 from tests.support.fakes.contracts import FakeClock
 from tests.support.fakes.nvml import FakeNvml
+from tests.support.servers.command_line import python
 
 PEAK = 6144 / 8 * 2 * 3201e6  # of an H200, in bytes per second
 GPM = BandwidthMethod.GPM
@@ -356,13 +355,7 @@ def test_a_call_that_hangs_leaves_the_interpreter_to_others(machine: Machine) ->
 
 
 def test_a_forked_child_reads_only_once_it_has_begun_anew(nvml: FakeNvml) -> None:
-    done = subprocess.run(
-        [sys.executable, FORKING, nvml.path],
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=True,
-    )
+    done = python(FORKING, nvml.path, check=True)
 
     assert done.stdout.splitlines() == [
         "the parent's state is not the child's",

@@ -1,0 +1,186 @@
+"""Requests that Tornado's own server answers."""
+
+import importlib
+from collections.abc import Sequence
+from contextvars import Token
+from functools import wraps
+from typing import Any
+
+from opentelemetry import propagate
+from opentelemetry.context import Context
+from opentelemetry.trace import get_current_span
+
+from latencytrace.agent.clock import monotonic_ns
+from latencytrace.agent.context import enter, leave
+from latencytrace.agent.guard import guarded
+from latencytrace.agent.timing.hook import Hook, HookAttributes, Replacement, Timed
+from latencytrace.agent.timing.recorder import Recorder
+from latencytrace.agent.toolkit.http.proxy_queue import HEADERS as QUEUE_HEADERS
+from latencytrace.agent.toolkit.http.server import ServedRequest, is_served, queue_attributes
+from latencytrace.agent.toolkit.streaming import AnswerStream
+from latencytrace.model import semconv
+from latencytrace.model.stage import Stage
+
+_NS_PER_S = 1_000_000_000
+
+
+class _Request(ServedRequest):
+    """One request, from its headers until its handler is done."""
+
+    def __init__(self, recorder: Recorder, handler: Any) -> None:  # noqa: ANN401 - of Tornado
+        request = handler.request
+        now_ns = monotonic_ns()
+        began_ns = now_ns - max(0, round(request.request_time() * _NS_PER_S))
+        super().__init__(
+            recorder,
+            str(request.method),
+            _attributes(request),
+            propagate.extract(request.headers),
+            on_loop=True,
+            started_ns=began_ns,
+        )
+        self.intervals.add(Stage.NETWORK, began_ns, now_ns)  # its body came
+        self.answer: AnswerStream = AnswerStream(self.intervals.times(Stage.RESPOND))
+        self._handler = handler
+        self.has_raised = False
+
+    def flushed(self, pieces: Sequence[bytes], known: int, *, is_last: bool) -> None:
+        """Note that a part of the answer, in pieces, was handed to the connection."""
+        with guarded("noting a chunk", self.recorder.on_fault):
+            if not self.answer.streams:
+                headers = self._handler._headers.get_all()  # noqa: SLF001 - there is no other way
+                self.answer.begun((name.encode(), value.encode()) for name, value in headers)
+            if self.answer.streams or not is_last:  # else this is all of the answer
+                self.answer.chunk_sent(b"".join(pieces), known, monotonic_ns())
+
+    def describe(self) -> None:
+        """Note the status and the route too, which are known by now."""
+        if self.has_raised:  # which says more than the status of the page for it
+            self._noted[semconv.HTTP_RESPONSE_STATUS_CODE] = self._handler.get_status()
+        else:
+            self.note_status(self._handler.get_status())
+        self.note_route(_route(self._handler))
+        super().describe()
+
+
+def _attributes(request: Any) -> HookAttributes:  # noqa: ANN401
+    return {
+        semconv.HTTP_REQUEST_METHOD: str(request.method),
+        semconv.URL_SCHEME: request.protocol,
+        semconv.URL_PATH: request.path,
+        semconv.NETWORK_PROTOCOL_VERSION: request.version.removeprefix("HTTP/"),
+        **queue_attributes(
+            request.headers[name] for name in QUEUE_HEADERS if name in request.headers
+        ),
+    }
+
+
+def _route(handler: Any) -> str | None:  # noqa: ANN401
+    """Return the pattern of the route that leads to a handler; None: none does."""
+    rules = [*getattr(handler.application.default_router, "rules", ())]
+    while rules:
+        rule = rules.pop(0)
+        regex = getattr(rule.matcher, "regex", None)
+        is_kind = rule.target is type(handler)  # of which there may be several routes
+        if is_kind and regex is not None and regex.match(handler.request.path):
+            return str(regex.pattern).removesuffix("$")
+        rules += getattr(rule.target, "rules", ())
+    return None
+
+
+_requests: dict[Any, _Request] = {}  # by handler, until they end
+
+
+def _begun(recorder: Recorder, handler: Any) -> _Request | None:  # noqa: ANN401
+    with guarded("starting a request", recorder.on_fault):
+        if not (is_served() or recorder.suppressed()):
+            request = _requests[handler] = _Request(recorder, handler)
+            return request
+    return None
+
+
+def _joined(recorder: Recorder, handler: Any) -> Token[Context] | None:  # noqa: ANN401
+    """Make who opened a WebSocket current: a connection may live for hours, and is no request."""
+    with guarded("joining who connected", recorder.on_fault):
+        if not (get_current_span().get_span_context().is_valid or recorder.suppressed()):
+            return enter(propagate.extract(handler.request.headers))
+    return None
+
+
+def time_handlers(recorder: Recorder, original: Timed) -> Timed:
+    """Time what a handler does with its request."""
+
+    @wraps(original)
+    async def _execute(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401
+        if self.request.headers.get("Upgrade", "").lower() == "websocket":
+            connection = _joined(recorder, self)
+            try:
+                await original(self, *args, **kwargs)
+            finally:
+                if connection is not None:
+                    leave(connection)
+            return
+        request = _begun(recorder, self)
+        if request is None:
+            await original(self, *args, **kwargs)
+            return
+        request.activate()
+        try:
+            await original(self, *args, **kwargs)
+        except BaseException as error:
+            request.fail(error)
+            raise
+        finally:
+            request.deactivate()
+            request.end()
+            _requests.pop(self, None)
+
+    return _execute
+
+
+def time_errors(recorder: Recorder, original: Timed) -> Timed:
+    """Note what a handler raised, which Tornado answers with a page."""
+
+    @wraps(original)
+    def _handle_request_exception(self: Any, error: BaseException) -> Any:  # noqa: ANN401
+        with guarded("noting an exception", recorder.on_fault):
+            request = _requests.get(self)
+            finish = importlib.import_module("tornado.web").Finish  # no error: it has answered
+            if request is not None and not (
+                hasattr(error, "status_code") or isinstance(error, finish)
+            ):
+                request.has_raised = True
+                request.fail(error)
+        return original(self, error)
+
+    return _handle_request_exception
+
+
+def time_chunks(recorder: Recorder, original: Timed) -> Timed:
+    """Note when parts of an answer leave."""
+
+    @wraps(original)
+    def flush(self: Any, include_footers: bool = False) -> Any:  # noqa: ANN401, FBT001, FBT002 - Tornado's
+        request, known = None, 0
+        pieces: tuple[bytes, ...] = ()
+        with guarded("noting a chunk", recorder.on_fault):
+            request = _requests.get(self)
+            if request is not None:
+                pieces, known = tuple(self._write_buffer), request.answer.known
+        sent = original(self, include_footers)
+        if request is not None:
+            request.flushed(pieces, known, is_last=include_footers)
+        return sent
+
+    return flush
+
+
+class TornadoHook(Hook):
+    """Times requests where each goes through, whatever its handler."""
+
+    requires = ("tornado >= 6.1",)
+    patches = (
+        Replacement("tornado.web", "RequestHandler._execute", time_handlers),
+        Replacement("tornado.web", "RequestHandler._handle_request_exception", time_errors),
+        Replacement("tornado.web", "RequestHandler.flush", time_chunks),
+    )
