@@ -1,10 +1,9 @@
 """Our agent, sending over gRPC to our service."""
 
-import subprocess
 import sys
 from pathlib import Path
 
-from tests.support.servers.command_line import environment, latencytrace
+from tests.support.servers.command_line import environment, latencytrace, python
 from tests.support.servers.ports import free_port
 from tests.support.servers.running_service import RunningService
 
@@ -90,14 +89,7 @@ def test_run_starts_a_service_that_takes_what_a_program_and_its_forks_speak(
 
 
 def test_without_the_extra_the_agent_stays_off_and_says_what_to_install() -> None:
-    ended = subprocess.run(
-        [sys.executable, "-c", WITHOUT_THE_EXTRA],
-        capture_output=True,
-        check=False,
-        env=environment(**GRPC),
-        text=True,
-        timeout=100,
-    )
+    ended = python("-c", WITHOUT_THE_EXTRA, env=environment(**GRPC))
 
     assert ended.stdout == "False\n"
     assert "latencytrace stays off" in ended.stderr

@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, expect
 from tests.support.builders.compared_versions import REQUESTS as OF_EACH
 from tests.support.builders.compared_versions import VERSIONS, compared_versions
 from tests.support.builders.seen_traffic import HOSTILE
-from tests.support.builders.slow_searches import REQUESTS, slow_searches
+from tests.support.builders.slow_searches import REQUESTS, SLOW_EVERY, slow_searches
 from tests.support.builders.spans.otlp_messages import otlp
 from tests.support.servers.browser import SCREENS, check_sound, opened, violations
 from tests.support.servers.running_service import RunningService
@@ -29,6 +29,8 @@ PAGES = {
     "hostile tail": EVIL_TAIL,
     "tail of few": "/tail?service=search",
     "tail of none": "/tail?service=nobody",
+    "tail of a selection": f"{TAIL}&selected=1s..9s&selected_until=1s",
+    "tail of an empty selection": f"{TAIL}&selected=900s..",
     "hostile comparison": EVIL_COMPARE,
     "comparison of what is proposed": "/compare",
     "what if": WHATIF,
@@ -36,6 +38,8 @@ PAGES = {
 }
 WRONG = {
     "tail of a wrong quantile": "/tail?quantile=2",
+    "tail of a wrong selection": "/tail?selected=never",
+    "tail of a selection without durations": "/tail?selected_since=1h",
     "comparison of nonsense": "/compare?a=nonsense",
     "comparison of a wrong filter": "/compare?a=version%3D1&b=sevice%3Drag",
     "what if of too much": f"{WHATIF}&amount=200",
@@ -147,6 +151,34 @@ def test_the_tail_begins_where_the_picker_says(service: RunningService, browser:
 
         expect(page.locator(".facts")).to_contain_text("tail: 40 requests from p90")
         expect(page.get_by_label("Service")).to_have_value("search")
+
+
+@pytest.mark.parametrize(
+    ("selected", "said"),
+    [
+        ("1ns..112ms", "these take no longer than the requests around the median"),
+        ("1ns..", "all requests around the median are selected"),
+        ("900s..", "0 requests selected, it takes 10"),
+        ("500ms..", "Slower dependency: 100 % of the tail have collection big"),
+    ],
+)
+def test_a_selection_is_explained_or_it_says_why_not(
+    service: RunningService, browser: Browser, selected: str, said: str
+) -> None:
+    with opened(browser, f"{service.url}/tail?service=search&selected={selected}") as (page, _):
+        expect(page.locator("#cause")).to_contain_text(said)
+
+
+def test_requests_that_were_selected_are_those_of_the_cohort(
+    service: RunningService, browser: Browser
+) -> None:
+    asked = "service=search&duration=..975ms&selected=500ms.."
+    with opened(browser, f"{service.url}/tail?{asked}") as (page, _):
+        found: Any = service.ask(f"/tail?{asked}")["tail_requests"]
+        assert 0 < found < REQUESTS / SLOW_EVERY
+        page.locator(".facts").get_by_role("link", name=f"{found} requests").click()
+
+        expect(page.locator(".bar-line")).to_contain_text(f"{found} of {found} requests")
 
 
 def test_a_faster_stage_is_forecast_as_the_api_does(

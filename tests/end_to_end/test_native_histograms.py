@@ -1,7 +1,7 @@
 """A real Prometheus that asks for native histograms is given them, with exemplars."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -16,6 +16,8 @@ from tests.support.waiting import until
 
 MS = 1_000_000
 HISTOGRAM = "latencytrace_request_duration_seconds"
+# One fast, the others all between two classic buckets: 1 and 1.5 s.
+DURATIONS_MS = [100, *range(1010, 1500, 10)]
 
 
 def request_of(duration_ms: int) -> Span:
@@ -36,41 +38,44 @@ def config(service: RunningService) -> dict[str, Any]:
     return {"global": {"scrape_interval": "1s"}, "scrape_configs": [scraped]}
 
 
-def counted(service: RunningService, durations_ms: Sequence[int]) -> None:
-    service.post(otlp(*map(request_of, durations_ms)))
-    until(lambda: service.metric("latencytrace_requests_total") == len(durations_ms), service.said)
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningService]:
+    with RunningService(tmp_path_factory.mktemp("service") / "data") as service:
+        service.post(otlp(*map(request_of, DURATIONS_MS)))
+        until(
+            lambda: service.metric("latencytrace_requests_total") == len(DURATIONS_MS),
+            service.said,
+        )
+        yield service
 
 
 def test_prometheus_stores_native_histograms_with_fine_quantiles_and_exemplars(
-    tmp_path: Path,
+    service: RunningService, tmp_path: Path
 ) -> None:
-    durations_ms = list(range(1010, 1500, 10))  # all between two classic buckets: 1 and 1.5 s
-    with RunningService(tmp_path / "data") as service:
-        counted(service, durations_ms)
-        with RunningPrometheus(tmp_path, config(service), "native-histograms") as prometheus:
-            count = until(lambda: prometheus.value(f"histogram_count({HISTOGRAM})"))
-            total_s = prometheus.value(f"histogram_sum({HISTOGRAM})")
-            median_s = prometheus.value(f"histogram_quantile(0.5, {HISTOGRAM})")
-            is_up = prometheus.value("up")
-            requests = prometheus.value("latencytrace_requests_total")
-            now_s = time.time()
-            shown = until(
-                lambda: prometheus.ask(
-                    "query_exemplars", query=HISTOGRAM, start=now_s - 600, end=now_s + 600
-                )
+    with RunningPrometheus(tmp_path, config(service), "native-histograms") as prometheus:
+        count = until(lambda: prometheus.value(f"histogram_count({HISTOGRAM})"))
+        total_s = prometheus.value(f"histogram_sum({HISTOGRAM})")
+        median_s = prometheus.value(f"histogram_quantile(0.5, {HISTOGRAM})")
+        is_up = prometheus.value("up")
+        requests = prometheus.value("latencytrace_requests_total")
+        now_s = time.time()
+        shown = until(
+            lambda: prometheus.ask(
+                "query_exemplars", query=HISTOGRAM, start=now_s - 600, end=now_s + 600
             )
+        )
 
-    assert (is_up, count, requests) == (1, len(durations_ms), len(durations_ms))
-    assert total_s == pytest.approx(sum(durations_ms) / 1000)
+    assert (is_up, count, requests) == (1, len(DURATIONS_MS), len(DURATIONS_MS))
+    assert total_s == pytest.approx(sum(DURATIONS_MS) / 1000)
     assert median_s == pytest.approx(1.25, rel=0.05)
     assert len(shown[0]["exemplars"][0]["labels"]["trace_id"]) == 32
 
 
-def test_prometheus_stores_classic_buckets_where_it_asks_for_no_others(tmp_path: Path) -> None:
-    with RunningService(tmp_path / "data") as service:
-        counted(service, [100, 1200])
-        with RunningPrometheus(tmp_path, config(service)) as prometheus:
-            within = until(lambda: prometheus.value(f'{HISTOGRAM}_bucket{{le="1.0"}}'))
-            every = prometheus.value(f"{HISTOGRAM}_count")
+def test_prometheus_stores_classic_buckets_where_it_asks_for_no_others(
+    service: RunningService, tmp_path: Path
+) -> None:
+    with RunningPrometheus(tmp_path, config(service)) as prometheus:
+        within = until(lambda: prometheus.value(f'{HISTOGRAM}_bucket{{le="1.0"}}'))
+        every = prometheus.value(f"{HISTOGRAM}_count")
 
-    assert (within, every) == (1, 2)
+    assert (within, every) == (1, len(DURATIONS_MS))

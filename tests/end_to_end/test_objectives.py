@@ -4,6 +4,7 @@ import random
 import signal
 import time
 from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import cast
@@ -145,27 +146,48 @@ def test_requests_that_fail_name_the_call_that_failed(tmp_path: Path) -> None:
     assert "Failing call: search (retrieve) with Down" in str(alert["description"])
 
 
-@pytest.mark.timeout(180)
-def test_kills_neither_lose_nor_double_what_objectives_count(tmp_path: Path) -> None:
-    promised = objectives_yaml(tmp_path, threshold_s=0.2, period="1d")
+def counted_over_kills(folder: Path) -> tuple[int, Mapping[str, object]]:
+    """How many requests were acknowledged by a service that is killed, and what it counted."""
+    promised = objectives_yaml(folder, threshold_s=0.2, period="1d")
     flags = ("--objectives", str(promised))
     chance = random.Random(14)  # noqa: S311 - the same moments every time
     settling = {"LATENCYTRACE_SETTLE": "0.5"}
     acknowledged = 0
     for _ in range(7):
-        with RunningService(tmp_path / "data", *flags, env=settling) as service:
+        with RunningService(folder / "data", *flags, env=settling) as service:
             until_s = time.monotonic() + chance.uniform(1.5, 4.5)
             while time.monotonic() < until_s:
                 slow = acknowledged % 3 == 0
                 acknowledged += service.post(otlp(*chat(300 if slow else 100))).is_success
                 time.sleep(0.02)
             service.end(signal.SIGKILL)
-    with RunningService(tmp_path / "data", *flags, env=settling) as service:
+    with RunningService(folder / "data", *flags, env=settling) as service:
         until(lambda: standing(service)["requests"] == acknowledged, service.said)
         # Nothing more comes: what was counted twice would show by now.
         until(lambda: service.metric("latencytrace_service_spans_open") == 0, service.said)
         time.sleep(3)
-        counted = standing(service)
+        return acknowledged, standing(service)
+
+
+Kills = Future[tuple[int, Mapping[str, object]]]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def kills(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Kills]:
+    """They take long, and wait for most of the time: the other tests go on meanwhile."""
+    outcome = Kills()
+    with ThreadPoolExecutor(1) as beside:
+        if any(item.get_closest_marker("beside") for item in request.session.items):
+            outcome = beside.submit(counted_over_kills, tmp_path_factory.mktemp("kills"))
+        yield outcome
+
+
+@pytest.mark.beside
+@pytest.mark.timeout(180)
+def test_kills_neither_lose_nor_double_what_objectives_count(kills: Kills) -> None:
+    acknowledged, counted = kills.result()
 
     assert counted["requests"] == acknowledged
     assert counted["bad_requests"] == -(-acknowledged // 3)

@@ -5,6 +5,7 @@ import re
 import time
 from collections.abc import Iterable, Iterator
 from html import unescape
+from pathlib import Path
 from typing import Any, cast
 from urllib.parse import parse_qs, parse_qsl, urljoin, urlsplit
 from xml.etree import ElementTree as ET
@@ -14,7 +15,11 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from latencytrace.model import BadRequest, RequestStatus, Span
+from latencytrace.model.objective import MINUTE_NS
+from latencytrace.service.alerting.document import alert_document
 from latencytrace.service.alerting.links import AlertLinks
+from latencytrace.service.objectives.memory import ObjectiveMemory
+from tests.support.builders.notices import LINKS, made_alert
 from tests.support.builders.objectives_yaml import objectives_yaml
 from tests.support.builders.seen_traffic import (
     FAILED_TRACE,
@@ -33,6 +38,7 @@ from tests.support.waiting import until
 
 TOKEN = "the pages' token"  # noqa: S105 - a test's
 HUGE = 12_000
+BUMP_ROWS = 4  # of the heat map, which the slow stretch covers
 POST = 2000  # spans of a post
 PHONE = SCREENS["phone"]["viewport"]
 PAGES = {
@@ -61,8 +67,14 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningService
     folder = tmp_path_factory.mktemp("pages")
     objectives = objectives_yaml(folder)
     kept = {"LATENCYTRACE_CAPTURE_CONTENT": "1"}  # else most hostile names would be taken out
+    now_ns = time.time_ns()
+    (folder / "data").mkdir(mode=0o700)
+    (folder / "data" / "lock").touch(mode=0o600)
+    memory = ObjectiveMemory.open(folder / "data", now_ns)  # as an earlier process left it
+    over = made_alert(started_ns=now_ns - 20 * MINUTE_NS, ended_ns=now_ns - 10 * MINUTE_NS)
+    memory.keep_past([alert_document(over, LINKS)])
+    memory.close()
     with RunningService(folder / "data", "--objectives", str(objectives), env=kept) as running:
-        now_ns = time.time_ns()
         post(running, [*traffic(now_ns), *hostile(HOSTILE_TRACE, now_ns - 9 * 10**9)])
         running.request(SLOW_TRACE)
         running.request(FAILED_TRACE)
@@ -99,9 +111,13 @@ def test_one_gets_from_the_overview_to_the_guilty_span(
 @pytest.mark.parametrize("path", PAGES.values(), ids=PAGES)
 @pytest.mark.parametrize("options", SCREENS.values(), ids=SCREENS)
 def test_a_page_is_sound(
-    service: RunningService, browser: Browser, path: str, options: dict[str, Any]
+    service: RunningService,
+    browser: Browser,
+    path: str,
+    options: dict[str, Any],
+    tmp_path: Path,
 ) -> None:
-    check_sound(browser, service.url, path, options)
+    check_sound(browser, service.url, path, options, tmp_path / "page.png")
 
 
 def test_pages_say_the_same_as_the_api(service: RunningService, browser: Browser) -> None:
@@ -224,6 +240,69 @@ def test_the_cause_of_a_bump_in_the_heat_map_is_two_clicks_away(
         assert watched.errors == []
 
 
+def test_a_bump_of_many_requests_in_the_heat_map_asks_why_these_are_slow(
+    service: RunningService, browser: Browser
+) -> None:
+    with opened(browser, f"{service.url}/breakdown?service=rag&since=2h") as (page, watched):
+        heat = page.locator("svg.heat[data-ready]")
+        scale = heat.evaluate("svg => JSON.parse(svg.dataset.scale)")
+        ratio = heat.evaluate(
+            "svg => svg.getBoundingClientRect().width / svg.viewBox.baseVal.width"
+        )
+        slowest = max(scale["cells"], key=lambda cell: cell[1])[0]  # after the bump
+        slow = [(column, row) for column, row, _ in scale["cells"] if column < slowest]
+        top = max(row for _, row in slow)
+        bump = [column for column, row in slow if row > top - BUMP_ROWS]
+        heat.scroll_into_view_if_needed()
+        box = heat.bounding_box()
+        assert box is not None
+        left, right, high, low = (
+            box["x"] + ratio * (scale["left"] + (min(bump) + 0.1) * scale["column"]),
+            box["x"] + ratio * (scale["left"] + (max(bump) + 0.9) * scale["column"]),
+            box["y"] + ratio * (scale["zero"] - (top + 0.9) * scale["row"]),
+            box["y"] + ratio * (scale["zero"] - (top - BUMP_ROWS + 1.1) * scale["row"]),
+        )
+        page.mouse.move(left, high)
+        page.mouse.down()
+        page.mouse.move(right, low, steps=4)
+        page.mouse.up()
+
+        expect(page.get_by_role("heading", level=1)).to_have_text("Tail")
+        expect(page.get_by_role("main")).to_contain_text("the 12 requests you selected")
+        expect(page.locator("#cause")).to_contain_text("retrieve takes")
+        page.locator("td[data-label=Trace]").get_by_role("link").first.click()
+        expect(page.locator("#detail h2")).to_have_text("search passages")
+        assert watched.errors == []
+
+
+def test_an_objective_shows_its_budget_and_its_burn_over_time(
+    service: RunningService, browser: Browser
+) -> None:
+    with opened(browser, f"{service.url}/objectives") as (page, watched):
+        budget = page.get_by_role("group", name="Budget of chat-e2e over time").get_by_role("img")
+        expect(budget).to_have_accessible_name(re.compile("Budget left over the period: .* now"))
+        expect(budget.locator("path.line")).to_have_attribute("d", re.compile("^M.*L"))
+        [objective] = cast("list[dict[str, Any]]", service.ask("/objectives")["objectives"])
+        lines = page.get_by_role("img", name=re.compile("Burn rates of both windows"))
+        expect(lines).to_have_count(len(objective["burn_rates"]))
+        expect(budget.locator(".incident")).to_have_count(1)
+        assert watched.errors == []
+
+
+def test_an_alert_that_is_over_stands_with_its_cause_and_leads_to_its_time(
+    service: RunningService, browser: Browser
+) -> None:
+    with opened(browser, f"{service.url}/objectives") as (page, watched):
+        over = page.get_by_role("group", name="Alerts that are over").locator("tbody tr")
+        expect(over).to_have_count(1)
+        expect(over).to_contain_text("10 min")
+        expect(over).to_contain_text(re.compile("retrieve: .* of the excess"))
+        over.get_by_role("rowheader").get_by_role("link").click()
+        expect(page.get_by_role("heading", level=1)).to_have_text("Breakdown POST /chat")
+        expect(page.locator(".facts strong")).to_contain_text("requests")
+        assert watched.errors == []
+
+
 def test_an_alerts_link_leads_to_the_line_that_explains_it(
     service: RunningService, browser: Browser
 ) -> None:
@@ -309,18 +388,28 @@ def test_a_live_page_replaces_what_changed_and_keeps_what_is_open(
         assert watched.errors == []
 
 
+NOTE_WHAT_IS_SAID = """() => {
+  const said = document.getElementById('said');
+  window.told = [];
+  const note = () => window.told.push(said.textContent);
+  new MutationObserver(note).observe(said, { childList: true });
+}"""
+
+
 def test_a_live_page_says_that_the_service_is_gone(
     service: RunningService, browser: Browser
 ) -> None:
     with opened(browser, f"{service.url}/breakdown?since=2h") as (page, _):
         shown = page.locator(".facts strong").inner_text()
+        page.evaluate(NOTE_WHAT_IS_SAID)
         page.route("**/breakdown**", lambda route: route.abort())
         page.keyboard.press("l")
 
         expect(page.locator("#said")).to_contain_text("does not answer", timeout=60_000)
         expect(page.locator(".facts strong")).to_have_text(shown)
         page.unroute("**/breakdown**")
-        expect(page.locator("#said")).to_contain_text("answers again", timeout=60_000)
+        expect(page.locator("#said")).to_be_empty(timeout=60_000)  # some seconds after it is said
+        assert "The service answers again." in page.evaluate("window.told")
 
 
 OFFERED = {
@@ -336,7 +425,7 @@ OFFERED = {
     "/requests?since=2h": ["requests.svg"],
     f"/requests/{SLOW_TRACE}": ["ledger.csv", "spans.csv", "critical-path.svg"],
     f"/requests/{HOSTILE_TRACE}": ["ledger.csv", "spans.csv", "critical-path.svg"],
-    "/objectives": ["objectives.csv"],
+    "/objectives": ["objectives.csv", "budget.csv", "alerts.csv"],
 }
 
 
@@ -476,10 +565,15 @@ def test_a_huge_trace_is_searched_with_few_elements(
     service.request(HUGE_TRACE)
     with opened(browser, f"{service.url}/requests/{HUGE_TRACE}") as (page, watched):
         expect(page.locator("#waterfall")).to_contain_text(f"{HUGE:,} spans")
+        expect(page.locator(".held")).to_contain_text("Held up by many spans: database")
         tools = HUGE // 10  # below the request; what is below them is closed at first
         expect(page.locator(".grid")).to_have_attribute("aria-rowcount", str(1 + tools))
         page.locator("#find").fill("call 9123")
         expect(row(page, "call 9123")).to_be_visible()
+        row(page, "call 9123").click()
+        page.keyboard.press("f")
+        expect(page.locator(".ruler span").last).to_have_text("+182 µs")
+        page.keyboard.press("0")
 
         page.get_by_role("button", name="Expand all").click()
         expect(page.locator(".grid")).to_have_attribute("aria-rowcount", str(HUGE))

@@ -317,18 +317,24 @@ def test_a_service_says_where_it_takes_spans(service: RunningService) -> None:
     assert service.ask("/receivers") == {"otlp_http": service.otlp}
 
 
-def test_a_port_in_use_is_one_sentence(service: RunningService, tmp_path: Path) -> None:
-    address = service.url.removeprefix("http://")
-    with RunningService(tmp_path / "other", "--listen", address, ready=False) as second:
+@pytest.mark.parametrize("flag", ["--listen", "--otlp-grpc"])
+def test_a_port_in_use_is_one_sentence(service: RunningService, tmp_path: Path, flag: str) -> None:
+    address = {
+        "--listen": service.url.removeprefix("http://"),
+        "--otlp-grpc": service.otlp_grpc,
+    }[flag]
+    with RunningService(tmp_path / "other", flag, address, ready=False) as second:
         code = second.exit_code()
 
         assert code == 1
         assert second.said().count("\n") == 1
         assert f"cannot listen on {address}: Address already in use" in second.said()
+        assert flag in second.said()
 
 
-def test_off_loopback_a_token_is_needed_to_start(tmp_path: Path) -> None:
-    with RunningService(tmp_path / "data", "--listen", "0.0.0.0:0", ready=False) as service:
+@pytest.mark.parametrize("flag", ["--listen", "--otlp-grpc"])
+def test_off_loopback_a_token_is_needed_to_start(tmp_path: Path, flag: str) -> None:
+    with RunningService(tmp_path / "data", flag, "0.0.0.0:0", ready=False) as service:
         code = service.exit_code()
 
         assert code == 1

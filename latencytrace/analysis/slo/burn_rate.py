@@ -142,14 +142,15 @@ def burns(  # noqa: PLR0913, PLR0917 - what is counted, and how much of it can b
     return (
         long_rate is not None
         and short_rate is not None
-        and long.bad >= max(least_bad(objective, rule.severity), least)
+        and long.came.bad >= least_bad(objective, rule.severity)
+        and long.bad >= least
         and long_rate * coverage_ratio > rule.factor
         and short_rate > rule.factor
     )
 
 
 def least_bad(objective: Objective, severity: Severity) -> int:
-    """Return how many bad ones a long window must hold; with fewer it may be chance."""
+    """Return how many bad ones that came a long window must hold; with fewer it may be chance."""
     if objective.slices is not None:
         return LEAST_BAD_SLICES * objective.parts
     return LEAST_BAD[severity]

@@ -1,10 +1,22 @@
 """The tail of a cohort: what its slowest requests spend their time on, and why."""
 
+from dataclasses import replace
+
 import numpy as np
+from numpy.typing import NDArray
 
 from latencytrace.analysis.tail.cause import Explanation, explanation
 from latencytrace.analysis.tail.excess import stage_excess
-from latencytrace.analysis.tail.groups import Groups, Mask, Split, needed_requests
+from latencytrace.analysis.tail.groups import (
+    LEAST_TAIL,
+    TAIL,
+    USUAL,
+    Groups,
+    Mask,
+    Selection,
+    Split,
+    needed_requests,
+)
 from latencytrace.analysis.tail.traits import traits
 from latencytrace.model.cohorts.request_columns import RequestColumns
 from latencytrace.model.cohorts.tail import Tail
@@ -37,23 +49,60 @@ def tail_of(columns: RequestColumns, split: Split, quantile: float) -> Tail:
         split: The durations of the whole cohort.
         quantile: From which on a request belongs to the tail.
     """
-    groups = Groups.of(columns, split)
     requests, needed = sum(split.counts), needed_requests(quantile)
     enough = requests >= needed
+    return _compared(Groups.of(columns, split), split, quantile, None if enough else needed)
+
+
+def tail_of_selection(
+    columns: RequestColumns,
+    split: Split,
+    selection: Selection,
+    selected_ns: NDArray[np.int64],
+) -> Tail:
+    """Compare requests that were selected with those around the median that were not.
+
+    Args:
+        columns: Those that were not selected of the requests that `split.bands()` asked for,
+            and as many as are looked at of the others, with their attributes.
+        split: The durations of the whole cohort, `without_tail`.
+        selection: Those that were selected.
+        selected_ns: The durations of all of them.
+    """
+    counts = np.array(split.counts) - np.bincount(split.places(selected_ns), minlength=4)
+    counts = np.maximum(counts, 0)
+    counts[TAIL] = len(selected_ns)
+    groups = Groups.of_selection(columns, split, selection, counts.tolist())
+    enough = int(groups.tail.sum()) >= LEAST_TAIL
+    quantile = 1 - len(selected_ns) / sum(split.counts)
+    found = _compared(groups, split, quantile, None if enough else LEAST_TAIL)
+    return replace(
+        found,
+        threshold_ns=selection.at_least_ns,
+        tail_requests=len(selected_ns),
+        reference_requests=int(counts[USUAL]),
+    )
+
+
+def _compared(groups: Groups, split: Split, quantile: float, needed: int | None) -> Tail:
+    """Compare the two groups; where requests are missing, name no cause."""
+    enough = needed is None
     stages = stage_excess(groups)
     found = traits(groups) if enough and stages else ()
     explained = explanation(groups, stages, found) if enough else None
     return Tail(
-        requests=requests,
+        requests=sum(split.counts),
         quantile=quantile,
-        needed_requests=None if enough else needed,
+        needed_requests=needed,
         threshold_ns=split.threshold_ns,
-        tail_requests=split.counts[3],
-        reference_requests=split.counts[1],
+        tail_requests=split.counts[TAIL],
+        reference_requests=split.counts[USUAL],
         stages=stages,
         attributes=tuple(one.apart for one in found[:MOST_ATTRIBUTES]),
         cause=explained.cause if explained else None,
-        examples=tuple(map(columns.trace_id_of, _typical(groups, _shown(groups, explained)))),
+        examples=tuple(
+            map(groups.columns.trace_id_of, _typical(groups, _shown(groups, explained)))
+        ),
     )
 
 
@@ -66,6 +115,8 @@ def _shown(groups: Groups, explained: Explanation | None) -> Mask:
 def _typical(groups: Groups, which: Mask) -> list[int]:
     """The few rows whose durations are nearest to their median, the slowest first."""
     rows = np.flatnonzero(which)
+    if not len(rows):
+        return []
     duration_ns = groups.columns.duration_ns[rows]
     distance = np.abs(duration_ns - np.median(duration_ns))
     nearest = rows[np.argsort(distance, kind="stable")[:EXAMPLES]]

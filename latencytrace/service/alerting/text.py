@@ -58,7 +58,9 @@ def _budget(alert: Alert) -> Iterator[str]:
     standing = alert.standing
     if standing.budget_left_ratio is None:
         return
-    period = length_text(standing.objective.period_ns)
+    objective = standing.objective
+    calendar = objective.calendar
+    period = f"this {calendar.text}" if calendar else length_text(objective.period_ns)
     left = f"Budget left: {_percent(standing.budget_left_ratio)} of {period}"
     if standing.exhaustion_ns == 0:
         yield f"{left}: overdrawn."

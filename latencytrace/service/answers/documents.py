@@ -209,6 +209,7 @@ class ListedRequestDocument(TypedDict):
     start: str
     duration_ns: int
     revision: int
+    weight: int  # how many requests it stands for, where its sender sampled
     time_to_first_token_ns: int | None
     time_to_first_token_of: FirstTokenOf | None
     model_time_to_first_token_ns: int | None

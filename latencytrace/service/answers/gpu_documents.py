@@ -1,6 +1,25 @@
 """The documents of `GET /gpu`; what is unknown is null."""
 
+from typing import Final
+
 from typing_extensions import TypedDict
+
+# In words: what bounds a kind of work, and the notes on it.
+BOUND_BY: Final = {
+    "compute": "arithmetic",
+    "memory_bandwidth": "memory bandwidth",
+    "copy": "copying",
+    "launch_or_sync": "launching, or waiting for the GPU",
+    "gpu_idle": "not the GPU: it was idle",
+    "latency_or_mixed": "latency, or a mixture",
+    "unknown": "unknown",
+}
+NOTES: Final = {
+    "throttled": "clocks held down",
+    "foreign_load": "others at work there",
+    "queued": "waited for earlier work",
+    "modelled": "modelled",
+}
 
 
 class BandwidthDocument(TypedDict):

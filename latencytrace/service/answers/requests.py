@@ -291,6 +291,7 @@ def request_document(found: Request) -> ListedRequestDocument:
         "start": str(found.start_ns),
         "duration_ns": found.duration_ns,
         "revision": found.revision,
+        "weight": found.weight,
         "time_to_first_token_ns": found.time_to_first_token_ns,
         "time_to_first_token_of": found.time_to_first_token_of,
         "model_time_to_first_token_ns": found.model_time_to_first_token_ns,

@@ -2,10 +2,18 @@
 
 from collections.abc import Iterator
 
-from latencytrace.analysis.tail.groups import Split
+import numpy as np
+
+from latencytrace.analysis.tail.groups import MOST_TAIL, Selection, Split
 from latencytrace.analysis.tail.neighbours import Neighbours
-from latencytrace.analysis.tail.tail import no_tail, tail_of
-from latencytrace.model.cohorts.request_columns import Beside, as_they_are
+from latencytrace.analysis.tail.tail import no_tail, tail_of, tail_of_selection
+from latencytrace.model import DurationRange
+from latencytrace.model.cohorts.request_columns import (
+    Beside,
+    DurationBand,
+    RequestColumns,
+    as_they_are,
+)
 from latencytrace.model.cohorts.tail import Cause, CauseKind, SetApart, StageExcess, Tail
 from latencytrace.service.answers.load.neighbours import neighbours_document, neighbours_of
 from latencytrace.service.answers.tail_documents import (
@@ -17,6 +25,7 @@ from latencytrace.service.answers.tail_documents import (
 from latencytrace.service.cohort import Cohort
 from latencytrace.service.store import Store
 
+_NO_QUANTILE = 1.0  # beyond which no request is
 _UNITS = (("s", 1e9), ("ms", 1e6), ("µs", 1e3), ("ns", 1.0))
 
 
@@ -31,6 +40,42 @@ def tail(
     columns = beside(store.cohort_columns(cohort, split.bands(), attributes=True))
     neighbours = neighbours_of(store, columns, split)
     return tail_document(tail_of(columns, split, quantile), neighbours)
+
+
+def tail_of_selected(
+    store: Store, cohort: Cohort, selection: Selection, beside: Beside = as_they_are
+) -> TailDocument:
+    """Compare requests that were selected with those around the median of their cohort.
+
+    Args:
+        store: Which has both.
+        cohort: Of which some are selected.
+        selection: Those, within the cohort's durations and time.
+        beside: Adds what engines reported.
+    """
+    durations_ns = store.durations(cohort)
+    if not len(durations_ns):
+        return tail_document(no_tail(_NO_QUANTILE))
+    split = Split.without_tail(durations_ns)
+    columns = store.cohort_columns(cohort, split.bands(), attributes=True)
+    selected = cohort.model_copy(
+        update={
+            "since_ns": selection.since_ns,
+            "until_ns": selection.until_ns,
+            "duration": DurationRange(
+                at_least_ns=selection.at_least_ns, at_most_ns=selection.at_most_ns
+            ),
+        }
+    )
+    if selection.is_empty:
+        selected_ns, chosen = np.empty(0, np.int64), RequestColumns.of([], attributes=True)
+    else:
+        selected_ns = store.durations(selected)
+        band = DurationBand(share_ratio=min(1.0, MOST_TAIL / max(len(selected_ns), 1)))
+        chosen = store.cohort_columns(selected, [band], attributes=True)
+    others = columns.taken(np.flatnonzero(~selection.holds(columns)), attributes=True)
+    every = beside(others.joined(chosen))
+    return tail_document(tail_of_selection(every, split, selection, selected_ns))
 
 
 def tail_document(found: Tail, beside: Neighbours | None = None) -> TailDocument:

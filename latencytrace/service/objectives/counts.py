@@ -14,6 +14,7 @@ from latencytrace.analysis.columns.verdicts import GOOD, NOT_JUDGED, verdicts
 from latencytrace.analysis.slo.burn_rate import usual_requests
 from latencytrace.analysis.slo.guilty_stage import guilty_stage, measured_ledger
 from latencytrace.analysis.slo.onset import burning_since
+from latencytrace.analysis.slo.over_time import Slots
 from latencytrace.analysis.slo.verdict import is_good, measured_ns
 from latencytrace.analysis.tail.distinctions import Traits, distinctions, traits_of
 from latencytrace.model import (
@@ -37,8 +38,6 @@ _FASTEST_IN_PERIOD = 34_560  # short windows of the fastest tier
 _BOTH = (True, False)
 
 _STEPS = 500  # of what is covered of a window: how exactly that is known
-
-_GOOD, _BAD = Tally(bad=0, total=1), Tally(bad=1, total=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +98,12 @@ class ObjectiveCounts:
         if good is None:
             return True
         self._note(request, at_ns, good=good)
-        return self.add(at_ns, _GOOD if good else _BAD)
+        unseen = request.weight - 1
+        tally = Tally(
+            bad=0 if good else request.weight, total=request.weight,
+            unseen_bad=0 if good else unseen, unseen=unseen,
+        )  # fmt: skip
+        return self.add(at_ns, tally)
 
     def count_all(
         self, table: RequestTable, places: NDArray[np.int64], at_ns: NDArray[np.int64]
@@ -109,7 +113,8 @@ class ObjectiveCounts:
         judged = found != NOT_JUDGED
         places, at_ns, is_good_one = places[judged], at_ns[judged], found[judged] == GOOD
         self._note_all(table, places, at_ns, is_good_one)
-        return self._rings.add_all(at_ns, ~is_good_one)
+        weights = None if table.weight is None else table.weight[places]
+        return self._rings.add_all(at_ns, ~is_good_one, weights)
 
     def recall(self, request: Request, at_ns: int) -> None:
         """Note what there is to say of a request, without counting it."""
@@ -130,8 +135,8 @@ class ObjectiveCounts:
         return self._rings.of(window_ns).tally(until_ns - self._rings.delay_ns, window_ns)
 
     def requests(self, until_ns: int, window_ns: int) -> Tally:
-        """The requests of a window of some hours, whatever is judged."""
-        return self._rings.requests.tally(until_ns, window_ns)
+        """The requests of a window of some hours that came, whatever is judged."""
+        return self._rings.requests.tally(until_ns, window_ns).came
 
     def coverage_ratio(
         self, until_ns: int, window_ns: int, longest_pause_ns: int | None = None
@@ -167,6 +172,13 @@ class ObjectiveCounts:
         least_ratio = rule.factor * self.objective.budget_ratio
         place = burning_since(bad, total, least_ratio, calm_slots)
         return None if place is None else first_ns + place * ring.slot_ns
+
+    def slots(self, until_ns: int, window_ns: int) -> Slots:
+        """The counts of a window, slot by slot."""
+        ring = self._rings.of(window_ns)
+        until_ns -= self._rings.delay_ns
+        found = ring.slots(until_ns, window_ns)
+        return Slots.of(ring.slot_ns, *found, until_ns - window_ns, until_ns)
 
     def evidence(self, since_ns: int) -> Evidence:
         """Gather what is known of the newest bad requests since a moment."""

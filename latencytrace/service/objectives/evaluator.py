@@ -11,6 +11,7 @@ from latencytrace.analysis.columns.verdicts import in_cohort
 from latencytrace.errors import StoreError
 from latencytrace.model import Acknowledgement, Alert, Objective, Request, Standing, Tally
 from latencytrace.model.objective import HOUR_NS
+from latencytrace.service.answers.documents import AlertDocument
 from latencytrace.service.metrics.settling import Settled
 from latencytrace.service.objectives.alerts import (
     FindFailingCall,
@@ -161,6 +162,10 @@ class Evaluator:
     def alerts(self) -> tuple[Alert, ...]:
         """The alerts that fire, as of the last tick."""
         return self._alerts
+
+    def past_alerts(self) -> list[AlertDocument]:
+        """The alerts that are over, the one that ended last first."""
+        return self._memory.past_alerts()
 
     def acknowledge(self, fingerprint: str, said: Acknowledgement | None) -> Alert | None:
         """Note that somebody looks after an alert, or does not; None: no such alert fires.

@@ -13,6 +13,7 @@ import orjson
 from latencytrace.errors import StoreError
 from latencytrace.model import Tally
 from latencytrace.model.objective import DAY_NS
+from latencytrace.service.answers.documents import AlertDocument
 from latencytrace.service.objectives.tally_ring import COARSE_NS
 from latencytrace.service.sink import Notification, Transition
 from latencytrace.service.storage.private_files import open_private, refuse_link
@@ -21,6 +22,12 @@ FILE = "objectives.sqlite"
 _log = logging.getLogger(__name__)
 
 KEPT_DAYS = 400
+MOST_PAST = 200  # alerts that are over
+_FORGET_PAST = """
+DELETE FROM past_alerts WHERE fingerprint NOT IN (
+    SELECT fingerprint FROM past_alerts ORDER BY ended_ns DESC LIMIT ?
+)
+"""
 _KEEP_DAY = """
 REPLACE INTO days SELECT ?, ?, sum(bad), sum(total) FROM slots
 WHERE series = ? AND length_ns = ? AND at_ns >= ? AND at_ns < ?
@@ -28,6 +35,7 @@ WHERE series = ? AND length_ns = ? AND at_ns >= ? AND at_ns < ?
 _TABLES = """
 CREATE TABLE IF NOT EXISTS slots (
     series TEXT, length_ns INTEGER, at_ns INTEGER, bad INTEGER, total INTEGER,
+    unseen_bad INTEGER NOT NULL DEFAULT 0, unseen INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (series, length_ns, at_ns)
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS states (
@@ -39,6 +47,9 @@ CREATE TABLE IF NOT EXISTS days (
 CREATE TABLE IF NOT EXISTS notices (
     number INTEGER PRIMARY KEY, key TEXT, sink TEXT, transition TEXT, alert BLOB, due_ns INTEGER
 );
+CREATE TABLE IF NOT EXISTS past_alerts (
+    fingerprint TEXT PRIMARY KEY, ended_ns INTEGER, alert BLOB
+) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS notes (
     name TEXT PRIMARY KEY, text TEXT
 ) WITHOUT ROWID;
@@ -46,6 +57,9 @@ CREATE TABLE IF NOT EXISTS counted (
     one INTEGER PRIMARY KEY CHECK (one = 1), until_ns INTEGER
 );
 """
+
+
+_SINCE_WEIGHTS = ("unseen_bad", "unseen")  # columns that slots of older versions lack
 
 
 class ObjectiveMemory:
@@ -88,9 +102,17 @@ class ObjectiveMemory:
     def slots(self, series: str) -> list[tuple[int, int, Tally]]:
         """The counts kept of a series: length of the slot, start, counts."""
         rows = self._connection.execute(
-            "SELECT length_ns, at_ns, bad, total FROM slots WHERE series = ?", (series,)
+            "SELECT length_ns, at_ns, bad, total, unseen_bad, unseen FROM slots WHERE series = ?",
+            (series,),
         )
-        return [(length, at_ns, Tally(bad=bad, total=total)) for length, at_ns, bad, total in rows]
+        return [
+            (
+                length,
+                at_ns,
+                Tally(bad=bad, total=total, unseen_bad=unseen_bad, unseen=unseen),
+            )
+            for length, at_ns, bad, total, unseen_bad, unseen in rows
+        ]
 
     def days(self, series: str) -> list[tuple[int, Tally]]:
         """The counts kept of a series by day since the epoch, which outlast its slots."""
@@ -121,6 +143,24 @@ class ObjectiveMemory:
                 self._connection.execute("REPLACE INTO notes VALUES (?, ?)", (name, text))
         except sqlite3.Error as error:
             raise StoreError(f"{name} could not be kept: {error}") from None
+
+    def past_alerts(self) -> list[AlertDocument]:
+        """The alerts that are over, the one that ended last first."""
+        with self._lock:
+            rows = self._connection.execute(
+                "SELECT alert FROM past_alerts ORDER BY ended_ns DESC"
+            ).fetchall()
+        return [orjson.loads(alert) for (alert,) in rows]
+
+    def keep_past(self, alerts: Iterable[AlertDocument]) -> None:
+        """Keep alerts that are over; where the disk refuses, nobody waits for them."""
+        rows = [(one["fingerprint"], int(one["ended"] or 0), orjson.dumps(one)) for one in alerts]
+        try:
+            with self._lock, self._connection:
+                self._connection.executemany("REPLACE INTO past_alerts VALUES (?, ?, ?)", rows)
+                self._connection.execute(_FORGET_PAST, (MOST_PAST,))
+        except sqlite3.Error as error:
+            _log.error("an alert that is over could not be kept: %s", error)
 
     def states(self) -> dict[str, str]:
         """The state kept last of each series."""
@@ -159,8 +199,11 @@ class ObjectiveMemory:
                     ],
                 )
                 self._connection.executemany(
-                    "REPLACE INTO slots VALUES (?, ?, ?, ?, ?)",
-                    [(*slot, tally.bad, tally.total) for slot, tally in slots.items()],
+                    "REPLACE INTO slots VALUES (?, ?, ?, ?, ?, ?, ?)",
+                    [
+                        (*slot, tally.bad, tally.total, tally.unseen_bad, tally.unseen)
+                        for slot, tally in slots.items()
+                    ],
                 )
                 self._connection.executemany(_KEEP_DAY, _days_of(slots))
                 self._connection.executemany(
@@ -237,7 +280,13 @@ def _opened(path: Path, now_ns: int) -> sqlite3.Connection:
     if state != "ok":
         connection.close()
         raise sqlite3.DatabaseError(state)
+    columns = {name for _, name, *_ in connection.execute("PRAGMA table_info(slots)")}
     with connection:
+        for name in _SINCE_WEIGHTS:
+            if name not in columns:
+                connection.execute(
+                    f"ALTER TABLE slots ADD COLUMN {name} INTEGER NOT NULL DEFAULT 0"
+                )
         connection.execute("DELETE FROM slots WHERE at_ns > ?", (now_ns,))
         # Days of before they were kept, and no others.
         connection.execute(

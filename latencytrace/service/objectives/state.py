@@ -37,7 +37,7 @@ class TierState:
         short = counts.tally(now_ns, rule.short_ns)
         objective = counts.objective
         # How much was observed, and what is usual, can only prevent; they cost more to know.
-        if alert_fires or burns(objective, rule, long, short, 1.0, 0.0):
+        if alert_fires or burns(objective, rule, long, short, 1.0):
             self._decide(rule, counts, (long, short), now_ns, alert_fires=alert_fires)
         return BurnRates(
             rule=rule,

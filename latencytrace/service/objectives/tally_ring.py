@@ -14,10 +14,20 @@ COARSE_NS, COARSE_EXTRA_NS = 5 * MINUTE_NS, 24 * HOUR_NS
 SETTLE_NS = 30 * 10**9  # after its end a slice is judged, when its requests have settled
 _NONE = Tally(bad=0, total=0)
 T = TypeVar("T")
+Weights = NDArray[np.int64] | None  # how many each request stands for; None: itself
+
+
+def _row(tally: Tally) -> tuple[int, int, int, int]:
+    return tally.bad, tally.total, tally.unseen_bad, tally.unseen
+
+
+def _tally(row: NDArray[np.int64]) -> Tally:
+    bad, total, unseen_bad, unseen = row.tolist()
+    return Tally(bad=bad, total=total, unseen_bad=unseen_bad, unseen=unseen)
 
 
 class TallyRing:
-    """Two numbers a slot; a window is at most two stretches of the ring, and so quickly summed.
+    """Four numbers a slot; a window is at most two stretches of the ring, and so quickly summed.
 
     Args:
         slot_ns: The length of a slot.
@@ -27,8 +37,7 @@ class TallyRing:
     def __init__(self, slot_ns: int, span_ns: int) -> None:
         self.slot_ns = slot_ns
         self._size = span_ns // slot_ns + 2  # a window begins and ends within a slot
-        self._bad = np.zeros(self._size, dtype=np.int64)
-        self._total = np.zeros(self._size, dtype=np.int64)
+        self._counts = np.zeros((4, self._size), dtype=np.int64)  # as `_row` has them
         self._changed: set[int] = set()
         self._latest: int | None = None  # the number of the last slot that has requests
 
@@ -39,13 +48,13 @@ class TallyRing:
             self._advance(number)
         elif number <= self._latest - self._size:
             return False
-        place = number % self._size
-        self._bad[place] += tally.bad
-        self._total[place] += tally.total
+        self._counts[:, number % self._size] += _row(tally)
         self._changed.add(number)
         return True
 
-    def add_all(self, at_ns: NDArray[np.int64], is_bad: NDArray[np.bool_]) -> int:
+    def add_all(
+        self, at_ns: NDArray[np.int64], is_bad: NDArray[np.bool_], weights: Weights = None
+    ) -> int:
         """Count requests, as `add` does one after the other; how many came too late."""
         if not len(at_ns):
             return 0
@@ -57,18 +66,21 @@ class TallyRing:
             self._advance(int(latest[-1]))
         left = in_time & (numbers > latest[-1] - self._size)  # of the others the slot is reused
         places = numbers[left] % self._size
-        np.add.at(self._bad, places, is_bad[left])
-        np.add.at(self._total, places, 1)
+        each = np.ones(len(places), np.int64) if weights is None else weights[left]
+        counted = [is_bad[left] * each, each]
+        if weights is not None:
+            counted += [is_bad[left] * (each - 1), each - 1]
+        for counts, added in zip(self._counts, counted, strict=False):
+            np.add.at(counts, places, added)
         self._changed.update(np.unique(numbers[in_time]).tolist())
         return int(np.count_nonzero(~in_time))
 
     def tally(self, until_ns: int, window_ns: int) -> Tally:
         """The counts of a window; the slots at both its ends are part of it as a whole."""
-        bad = total = 0
+        found = _NONE
         for _, stretch in self._stretches(until_ns, window_ns):
-            bad += int(self._bad[stretch].sum())
-            total += int(self._total[stretch].sum())
-        return Tally(bad=bad, total=total)
+            found += _tally(self._counts[:, stretch].sum(axis=1))
+        return found
 
     def slots(
         self, until_ns: int, window_ns: int
@@ -77,16 +89,13 @@ class TallyRing:
         stretches = list(self._stretches(until_ns, window_ns))
         if not stretches:
             return until_ns, np.zeros(0, np.int64), np.zeros(0, np.int64)
-        bad, total = (
-            np.concatenate([counts[stretch] for _, stretch in stretches])
-            for counts in (self._bad, self._total)
-        )
+        bad, total = np.concatenate([self._counts[:2, each] for _, each in stretches], axis=1)
         return stretches[0][0] * self.slot_ns, bad, total
 
     def coverage_ratio(self, until_ns: int, window_ns: int, silence_ns: int) -> float:
         """The share of a window in which requests came, pauses up to `silence_ns` included."""
         found = [
-            first + np.flatnonzero(self._total[stretch])
+            first + np.flatnonzero(self._counts[1, stretch])
             for first, stretch in self._stretches(until_ns, window_ns)
         ]
         numbers = np.concatenate(found) if found else np.zeros(0, dtype=np.int64)
@@ -107,9 +116,7 @@ class TallyRing:
         changed, self._changed = self._changed, set()
         for number in changed:
             if self._latest is not None and number > self._latest - self._size:
-                place = number % self._size
-                tally = Tally(bad=int(self._bad[place]), total=int(self._total[place]))
-                yield number * self.slot_ns, tally
+                yield number * self.slot_ns, _tally(self._counts[:, number % self._size])
 
     def restore(self, slots: Iterable[tuple[int, Tally]]) -> None:
         """Take up what was kept."""
@@ -121,8 +128,7 @@ class TallyRing:
         """Clear what the ring's places held a turn ago."""
         if self._latest is not None:
             for stretch in self._places(max(self._latest + 1, number - self._size + 1), number):
-                self._bad[stretch] = 0
-                self._total[stretch] = 0
+                self._counts[:, stretch] = 0
         self._latest = number
 
     def _stretches(self, until_ns: int, window_ns: int) -> Iterator[tuple[int, slice]]:
@@ -175,11 +181,19 @@ class CountRings:
         self._fine.add(at_ns, tally)
         return self._coarse.add(at_ns, tally)
 
-    def add_all(self, at_ns: NDArray[np.int64], is_bad: NDArray[np.bool_]) -> int:
+    def add_all(
+        self, at_ns: NDArray[np.int64], is_bad: NDArray[np.bool_], weights: Weights = None
+    ) -> int:
         """Count requests, as `add` does one after the other; how many came too late."""
-        self.since_start += Tally(bad=int(np.count_nonzero(is_bad)), total=len(is_bad))
-        self._fine.add_all(at_ns, is_bad)
-        return self._coarse.add_all(at_ns, is_bad)
+        bad = came_bad = int(np.count_nonzero(is_bad))
+        total = len(is_bad)
+        if weights is not None:
+            bad, total = int(weights[is_bad].sum()), int(weights.sum())
+        self.since_start += Tally(
+            bad=bad, total=total, unseen_bad=bad - came_bad, unseen=total - len(is_bad)
+        )
+        self._fine.add_all(at_ns, is_bad, weights)
+        return self._coarse.add_all(at_ns, is_bad, weights)
 
     def close(self, now_ns: int) -> int | None:
         """Judge what is over by now; the start of the latest slice that is, where there are any.
@@ -237,7 +251,9 @@ class SliceRings(CountRings):
             return False
         return self._judged([self._start_ns(at_ns)], lambda: self.requests.add(at_ns, tally))
 
-    def add_all(self, at_ns: NDArray[np.int64], is_bad: NDArray[np.bool_]) -> int:
+    def add_all(
+        self, at_ns: NDArray[np.int64], is_bad: NDArray[np.bool_], weights: Weights = None
+    ) -> int:
         """See `CountRings.add_all`."""
         if not len(at_ns):
             return 0
@@ -246,7 +262,10 @@ class SliceRings(CountRings):
         starts_ns = (np.unique(at_ns[in_time] // length_ns) * length_ns).tolist()
         late = int(np.count_nonzero(~in_time))
         return late + self._judged(
-            starts_ns, lambda: self.requests.add_all(at_ns[in_time], is_bad[in_time])
+            starts_ns,
+            lambda: self.requests.add_all(
+                at_ns[in_time], is_bad[in_time], None if weights is None else weights[in_time]
+            ),
         )
 
     def close(self, now_ns: int) -> int | None:

@@ -6,10 +6,17 @@ from typing import Annotated, Final
 from pydantic import Field, model_validator
 
 from latencytrace.analysis.capacity.limits import Limit, limits_of
+from latencytrace.analysis.tail.groups import Selection
 from latencytrace.errors import QuestionError
 from latencytrace.model import Measure, Objective
 from latencytrace.model.texts.durations import written_duration_ns
-from latencytrace.service.cohort import CohortQuery
+from latencytrace.service.cohort import (
+    LONGEST_NS,
+    Cohort,
+    CohortQuery,
+    duration_range,
+    instant_ns,
+)
 from latencytrace.service.store import Order, TableFormat
 
 CAME: Final = "came"  # marks the second try of a link from elsewhere; no question
@@ -46,6 +53,37 @@ class TailQuery(BreakdownQuery):
     quantile: Annotated[
         float, Field(ge=0.75, le=0.9999, description="of the duration, where the tail begins")
     ] = 0.99
+    selected: Annotated[
+        str | None,
+        Field(description="in place of a quantile: the tail are those that took so long, 2s..8s"),
+    ] = None
+    selected_since: Annotated[
+        str | None, Field(description="and of these those that began from then on")
+    ] = None
+    selected_until: Annotated[str | None, Field(description="and before then")] = None
+
+    def selection(self, cohort: Cohort, now_ns: int) -> Selection | None:
+        """Return the requests of a cohort that are the tail; None: those beyond the quantile.
+
+        Raises:
+            QuestionError: A range or a time cannot be read.
+        """
+        if self.selected is None:
+            if self.selected_since or self.selected_until:
+                raise QuestionError("selected_since and selected_until need selected=2s..8s")
+            return None
+        took = duration_range(self.selected)
+        since, until = self.selected_since, self.selected_until
+        ranges = [one for one in (took, cohort.duration) if one is not None]
+        ends = [one.at_most_ns for one in ranges if one.at_most_ns is not None]
+        untils = [instant_ns(until, now_ns)] if until else []
+        untils += [] if cohort.until_ns is None else [cohort.until_ns]
+        return Selection(
+            at_least_ns=max(one.at_least_ns or 0 for one in ranges),
+            at_most_ns=min(ends, default=LONGEST_NS),
+            since_ns=max(instant_ns(since, now_ns) if since else 0, cohort.since_ns or 0),
+            until_ns=min(untils, default=LONGEST_NS),
+        )
 
 
 class LedgersQuery(BreakdownQuery):

@@ -351,3 +351,28 @@ def test_many_spans_below_one_give_the_same(compiled: Kernels) -> None:
 def test_what_is_odd_is_left_to_objects(spans: list[Span]) -> None:
     assert is_odd(*spans)
     assert isinstance(requests_of(spans, {}), tuple)
+
+
+@pytest.mark.parametrize("most_shapes", [None, 2])
+def test_weights_are_read_alike(most_shapes: int | None) -> None:
+    states = ("", "ot=th:c", "ot=th:b8;rv:c23456789abcde", "dd=s:1")
+    told: tuple[dict[str, object], ...] = (
+        {},
+        {semconv.SAMPLE_RATE: 7},
+        {"sampling.probability": 0.3},
+    )
+    traces = {}
+    for number in range(1, 61):
+        trace_id = f"{number:018x}{'f' * 14}"
+        root = span(1, 0, 100, parent=0, kind=SpanKind.SERVER, trace_id=trace_id,
+                    trace_state=states[number % 4], attributes=dict(told[number % 3]))  # fmt: skip
+        traces[trace_id] = [root, span(2, 10, 20, trace_id=trace_id, trace_state="ot=th:8")]
+    by_columns = ByColumns(most_shapes=most_shapes)
+
+    first, _ = by_columns(traces)
+    found, others = by_columns(traces)  # shapes of the first batch are known in the second
+
+    assert not others
+    assert differences(first, traces) == differences(found, traces) == []
+    weights = [one.weight for requests in found.values() for one in requests]
+    assert {1, 4, 7} < set(weights)

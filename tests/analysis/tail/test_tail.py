@@ -113,7 +113,7 @@ def test_a_long_tail_is_read_in_part() -> None:
     split = Split.of(np.arange(1_000_000), 0.9)
 
     assert split.counts == (400_000, 200_001, 299_999, 100_000)
-    assert [round(band.share_ratio, 3) for band in split.bands()] == [0.02, 0.1, 0.027, 0.2]
+    assert [round(band.share_ratio, 3) for band in split.bands()] == [0.013, 0.05, 0.017, 0.04]
 
 
 def test_excesses_of_stages_add_up_to_that_of_the_durations() -> None:

@@ -1,8 +1,6 @@
 """The parts of a breakdown: around quantiles, and over time."""
 
-from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
-from typing import cast
 
 from pydantic import TypeAdapter
 
@@ -15,29 +13,11 @@ from latencytrace.service.answers.breakdown_parts import (
     stages_over_time,
 )
 from latencytrace.service.cohort import Cohort
-from latencytrace.service.store import Order, Questions, Store
+from latencytrace.service.store import Order
 from tests.support.builders.made_requests import START_NS, made_request
+from tests.support.fakes.listed_requests import store_of
 
 SECOND_NS = 10**9
-
-
-class Listed(Questions):
-    """A store of some requests, which are asked one by one."""
-
-    def __init__(self, requests: Sequence[Request]) -> None:
-        self._requests = requests
-
-    def written(self, trace_ids: Collection[str]) -> Sequence[Request]:
-        """Those of some traces."""
-        return [one for one in self._requests if one.trace_id in trace_ids]
-
-    def of_service(self, service: str | None) -> Iterable[Request]:
-        """Those of a service."""
-        return [one for one in self._requests if service in {None, one.service}]
-
-
-def store_of(*requests: Request) -> Store:
-    return cast(Store, Listed(requests))
 
 
 def requests(count: int) -> list[Request]:

@@ -15,8 +15,8 @@ from latencytrace.service.reports.engine_history import EngineHistory
 from latencytrace.service.reports.engine_names import Reading
 from latencytrace.service.storage.baselines import Baselines
 from latencytrace.service.store import Store
-from tests.service.answers.test_breakdown_parts import store_of
 from tests.support.builders.made_requests import START_NS, made_request
+from tests.support.fakes.listed_requests import store_of
 
 NOW_NS = START_NS + 10**9
 

@@ -31,6 +31,10 @@ LOSSES: Mapping[str, tuple[str, str | None]] = {  # metric: what it counts, and 
         "traces set aside by a fault of ours",
         "please report it, with the service's log",
     ),
+    "latencytrace_service_faulty_batches_total": (
+        "batches of requests that metrics or objectives miss, by a fault of ours",
+        "please report it, with the service's log",
+    ),
     "latencytrace_service_spans_unaccounted": (
         "spans that are in no ledger, no open trace and no other count, by a fault of ours",
         "please report it, with the service's log",

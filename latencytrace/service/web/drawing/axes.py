@@ -1,5 +1,6 @@
 """Axes that pictures share: time to the right, duration upwards in powers of two."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from math import log2
@@ -11,6 +12,7 @@ LEFT, TOP, BOTTOM = 64, 8, 22  # what axes take
 TIMES = 6
 FEW_DOUBLINGS = 9  # up to there is room for three lines a decade
 _DAY_NS = 86_400 * 10**9
+_FORMS = ((10**12, "%H:%M:%S"), (_DAY_NS + 1, "%H:%M"), (6 * _DAY_NS, "%d %b %H:%M"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,16 +57,26 @@ class Axes:
 
     def times(self) -> str:
         """Moments below the ground, as elements of SVG."""
-        whole = self.until_ns - self.since_ns
-        form = "%d %b %H:%M" if whole > _DAY_NS else "%H:%M:%S" if whole < 10**12 else "%H:%M"
-        texts = []
-        for place in range(TIMES):
-            at_ns = self.since_ns + whole * place // TIMES
-            shown = datetime.fromtimestamp(at_ns // 10**9, UTC).strftime(form)
-            texts.append(
-                f'<text class="axis" x="{number(self.x(at_ns))}" y="{HEIGHT - 6}">{shown}</text>'
-            )
-        return "".join(texts)
+        return moments(self.since_ns, self.until_ns, self.x, HEIGHT - 6)
+
+
+def moments(since_ns: int, until_ns: int, x: Callable[[int], float], y: int) -> str:
+    """Moments of a time below a picture of it, as elements of SVG.
+
+    Args:
+        since_ns: The first.
+        until_ns: The end, which is not named.
+        x: The place of a moment.
+        y: The place of all of them.
+    """
+    whole = until_ns - since_ns
+    form = next((form for longest, form in _FORMS if whole < longest), "%d %b")
+    texts = []
+    for place in range(TIMES):
+        at_ns = since_ns + whole * place // TIMES
+        shown = datetime.fromtimestamp(at_ns // 10**9, UTC).strftime(form)
+        texts.append(f'<text class="axis" x="{number(x(at_ns))}" y="{y}">{shown}</text>')
+    return "".join(texts)
 
 
 def _plain(length_ns: int) -> str:

@@ -1,16 +1,15 @@
 """A GPU over time: a lane for each counter, and one for the device time of traced work."""
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 
 from markupsafe import Markup, escape
 
 from latencytrace.model.texts.units import share
 from latencytrace.service.answers.gpu_documents import GpuColumnDocument, GpuTimelineDocument
+from latencytrace.service.web.drawing.axes import moments
 from latencytrace.service.web.drawing.bars import number
 
 WIDTH, LEFT, LANE, GAP, BOTTOM = 900, 150, 34, 10, 22
-TIMES = 6
 LANES = {
     "sm_ratio": "SM active",
     "bandwidth_ratio": "memory bandwidth",
@@ -78,13 +77,11 @@ def _throttled(columns: Sequence[GpuColumnDocument], height: int) -> str:
 
 def _times(document: GpuTimelineDocument, height: int) -> str:
     since_ns, whole_ns = int(document["since"]), len(document["columns"]) * document["column_ns"]
-    texts = []
-    for place in range(TIMES):
-        at_ns = since_ns + whole_ns * place // TIMES
-        shown = datetime.fromtimestamp(at_ns // 10**9, UTC).strftime("%H:%M:%S")
-        x = number(LEFT + (WIDTH - LEFT) * place / TIMES)
-        texts.append(f'<text class="axis" x="{x}" y="{height - 6}">{shown}</text>')
-    return "".join(texts)
+
+    def x(at_ns: int) -> float:
+        return LEFT + (WIDTH - LEFT) * (at_ns - since_ns) / whole_ns
+
+    return moments(since_ns, since_ns + whole_ns, x, height - 6)
 
 
 def _highest(text: str, values: Sequence[float | None]) -> str:

@@ -58,6 +58,7 @@ def _scale(axes: Axes, document: HeatMapDocument) -> str:
             "zero": axes.y_of(0),
             "row": axes.y_of(0) - axes.y_of(1 / ROWS_PER_DOUBLING),
             "since": document["since"],
+            "until": document["until"],
             "column_ns": str(document["column_ns"]),
             "per_doubling": ROWS_PER_DOUBLING,
             "cells": [

@@ -8,6 +8,8 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from latencytrace.service.answers.gpu_documents import (
+    BOUND_BY,
+    NOTES,
     GpuColumnDocument,
     GpuDocument,
     GpuStageDocument,
@@ -21,21 +23,6 @@ from latencytrace.service.web.pages.rendering import Address
 
 STALE_NS: Final = 5_000_000_000
 MOST_COLUMNS: Final = 20  # of the table behind the picture, the latest first
-BOUND_BY: Final = {
-    "compute": "arithmetic",
-    "memory_bandwidth": "memory bandwidth",
-    "copy": "copying",
-    "launch_or_sync": "launching, or waiting for the GPU",
-    "gpu_idle": "not the GPU: it was idle",
-    "latency_or_mixed": "latency, or a mixture",
-    "unknown": "unknown",
-}
-NOTES: Final = {
-    "throttled": "clocks held down",
-    "foreign_load": "others at work there",
-    "queued": "waited for earlier work",
-    "modelled": "modelled",
-}
 
 
 def gpu_pages(parts: Parts) -> APIRouter:

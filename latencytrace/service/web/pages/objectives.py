@@ -1,25 +1,28 @@
 """The objectives: how much of each budget is left, how fast it burns, and the alerts."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from urllib.parse import quote, urlencode
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
-from markupsafe import Markup
 
 from latencytrace.model.objective import window_text
 from latencytrace.model.texts.units import objective_text
+from latencytrace.service.alerting.over_time import ObjectiveOverTimeDocument
 from latencytrace.service.answers.documents import (
+    AlertDocument,
     BadRequestDocument,
-    BurnRateDocument,
     ObjectiveDocument,
 )
-from latencytrace.service.web.drawing.bars import number
+from latencytrace.service.web.drawing.budget import budget_line, burn_lines
+from latencytrace.service.web.pages.cohort_bar import rfc3339
 from latencytrace.service.web.pages.exports import Export
 from latencytrace.service.web.pages.parts import Parts
 from latencytrace.service.web.pages.rendering import Address
 
-WIDTH = 400
-BEYOND = 1.5  # of a threshold: where the scale of burn rates ends, at least
+MARGIN_NS = 15 * 60 * 10**9  # before and after an alert that is over
+_Key = tuple[str, str | None]
 
 
 def objectives_pages(parts: Parts) -> APIRouter:
@@ -29,8 +32,16 @@ def objectives_pages(parts: Parts) -> APIRouter:
     @router.get("/objectives")
     def objectives_page(request: Request) -> Response:
         alerts, standing = parts.alerts()["alerts"], parts.objectives()
+        past, over_time = parts.past_alerts(), parts.objectives_over_time()["objectives"]
         found = sorted(standing["objectives"], key=_budget_left)
-        files = parts.files(request, [Export("objectives.csv", lambda: [*map(_row, found)])])
+        files = parts.files(
+            request,
+            [
+                Export("objectives.csv", lambda: [*map(_row, found)]),
+                Export("budget.csv", lambda: [*budget_rows(over_time)]),
+                Export("alerts.csv", lambda: past),
+            ],
+        )
         if isinstance(files, Response):
             return files
         context = {
@@ -40,33 +51,59 @@ def objectives_pages(parts: Parts) -> APIRouter:
             "objectives": found,
             "maintenance": standing["maintenance"],
             "alerts": alerts,
-            "budget": budget,
+            "past": past,
+            "over_time": {(one["name"], one["route"]): one for one in over_time},
+            "key": key,
+            "anchor": anchor,
+            "begun": partial(begun, [*alerts, *past]),
+            "budget_line": budget_line,
+            "burn_lines": burn_lines,
             "objective_text": objective_text,
-            "burn": burn,
             "bad_request": bad_request,
             "cohort_link": cohort_link,
+            "requests_of": requests_of,
         }
         return parts.renderer.page("objectives.html", context)
 
     return router
 
 
-def budget(objective: ObjectiveDocument) -> Markup:
-    """The budget that is left, as a bar; what is overdrawn fills it in another colour."""
-    left = objective["budget_left_ratio"] or 0.0
-    part = f'<rect class="{"left" if left >= 0 else "over"}" height="14" '
-    part += f'width="{number(min(abs(left), 1) * WIDTH)}"/>'
-    return _meter(part)
+def key(objective: ObjectiveDocument) -> _Key:
+    """The name of an objective, with the route where one holds for each."""
+    return objective["name"], objective["route"]
 
 
-def burn(rate: BurnRateDocument, window: str) -> Markup:
-    """The burn rate of a window against its threshold."""
-    value = (rate["long"] if window == "long" else rate["short"]) or 0.0
-    factor = rate["factor"]
-    most = max(factor * BEYOND, value)
-    bar = f'<rect class="{"over" if value > factor else "left"}" height="14" '
-    bar += f'width="{number(value / most * WIDTH)}"/>'
-    return _meter(f'{bar}<path class="at" d="M{number(factor / most * WIDTH)} 0v14"/>')
+def anchor(objective: ObjectiveDocument) -> Address:
+    """The place of an objective on the page; those of one name have different routes."""
+    return Address(quote(" ".join(filter(None, key(objective))), safe=""))
+
+
+def begun(
+    alerts: Sequence[AlertDocument], objective: ObjectiveDocument
+) -> list[tuple[int, int | None]]:
+    """The alerts of an objective: when each began and ended; None: it fires."""
+    return [
+        (int(one["started"]), None if one["ended"] is None else int(one["ended"]))
+        for one in alerts
+        if (one["labels"]["slo"], one["labels"].get("route")) == key(objective)
+    ]
+
+
+def budget_rows(found: Sequence[ObjectiveOverTimeDocument]) -> Iterator[Mapping[str, object]]:
+    """All budgets over time as rows of a table."""
+    for objective in found:
+        names = {name: objective[name] for name in ("name", "service", "route")}
+        yield from ({**names, **point} for point in objective["budget"])
+
+
+def requests_of(alert: AlertDocument) -> Address:
+    """The breakdown of the requests of an alert that is over, and of some minutes around it."""
+    labels = alert["labels"]
+    named = {name: labels[name] for name in ("service", "route") if name in labels}
+    since_ns = int(alert["onset"] or alert["started"]) - MARGIN_NS
+    until_ns = int(alert["ended"] or alert["started"]) + MARGIN_NS
+    times = {"since": rfc3339(since_ns), "until": rfc3339(until_ns)}
+    return Address(f"/breakdown?{urlencode(named | times)}")
 
 
 def bad_request(one: BadRequestDocument) -> Address:
@@ -102,10 +139,3 @@ def _row(objective: ObjectiveDocument) -> Mapping[str, object]:
 def _budget_left(objective: ObjectiveDocument) -> float:
     left = objective["budget_left_ratio"]
     return 2.0 if left is None else left
-
-
-def _meter(part: str) -> Markup:
-    return Markup(  # noqa: S704 - numbers
-        f'<svg class="meter" viewBox="0 0 {WIDTH} 14" preserveAspectRatio="none" '
-        f'aria-hidden="true"><rect class="ground" width="{WIDTH}" height="14"/>{part}</svg>'
-    )

@@ -16,6 +16,7 @@ from latencytrace.service.answers.overview_documents import (
 from latencytrace.service.web.drawing.bars import sparkline
 from latencytrace.service.web.pages.cohort_bar import Asked, nearest
 from latencytrace.service.web.pages.exports import Export
+from latencytrace.service.web.pages.objectives import anchor
 from latencytrace.service.web.pages.parts import Parts
 
 
@@ -33,6 +34,7 @@ def overview_pages(parts: Parts) -> APIRouter:
             "files": [Export("routes.csv", lambda: [*map(route_row, found()["routes"])])],
             "alerts": lambda: parts.alerts()["alerts"],
             "objectives_of": partial(objectives_of, parts),
+            "anchor": anchor,
             "spark": spark,
             "nearest": lambda: list(nearest(parts.store, question)),
         }

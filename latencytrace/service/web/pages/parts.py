@@ -11,7 +11,12 @@ from fastapi.responses import Response
 from latencytrace.errors import QuestionError
 from latencytrace.model import Objective
 from latencytrace.model.cohorts.request_columns import Beside
-from latencytrace.service.answers.documents import AlertsDocument, ObjectivesDocument
+from latencytrace.service.alerting.over_time import ObjectivesOverTimeDocument
+from latencytrace.service.answers.documents import (
+    AlertDocument,
+    AlertsDocument,
+    ObjectivesDocument,
+)
 from latencytrace.service.answers.gpu_documents import GpusDocument, GpuTimelinesDocument
 from latencytrace.service.storage.baselines import Baselines
 from latencytrace.service.store import Store
@@ -32,7 +37,9 @@ class Parts:
     profiles_of: Callable[[str], list[str]]  # those that saw a trace
     objectives: Callable[[], ObjectivesDocument]
     watched: Callable[[], Sequence[Objective]]  # the same, themselves
+    objectives_over_time: Callable[[], ObjectivesOverTimeDocument]
     alerts: Callable[[], AlertsDocument]
+    past_alerts: Callable[[], Sequence[AlertDocument]]
     gpus: Callable[[], GpusDocument]
     gpu_timelines: Callable[[], GpuTimelinesDocument]
     beside: Beside

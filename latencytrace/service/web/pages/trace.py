@@ -1,6 +1,7 @@
 """One request: its time in stages, its spans over time, and what is worth knowing about it."""
 
 from collections.abc import Mapping
+from operator import itemgetter
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -36,6 +37,7 @@ from latencytrace.service.web.pages.rendering import Address, json_block
 
 WITHOUT_SCRIPT = 300  # rows that the page itself holds; a script draws the others
 MOST_GAPS = 5
+LITTLE = 0.05  # of a request: where its longest span alone took less, many held it up
 
 
 def trace_pages(parts: Parts) -> APIRouter:
@@ -89,6 +91,8 @@ def _head(found: ListedRequestDocument) -> Mapping[str, Any]:
         "found": found,
         "stages_bar": segment_bar(segments, found["duration_ns"]),
         "held": held_longest(found),
+        "few": lambda held, found: held.length_ns < LITTLE * found["duration_ns"],
+        "longest_stage": lambda found: max(found["ledger"].items(), key=itemgetter(1)),
         "gaps": gaps(found, MOST_GAPS),
         "perfetto": Address(
             f"/api/v1/requests/{found['trace_id']}?span_id={found['span_id']}&format=perfetto"

@@ -9,8 +9,8 @@ from fastapi import APIRouter, HTTPException, Query
 from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from latencytrace.errors import StoreError
-from latencytrace.service.sql.copying import MOST_MEMORY, TOO_LARGE, rows_in
+from latencytrace.errors import TooLargeError
+from latencytrace.service.sql.copying import rows_in
 from latencytrace.service.store import Piece, Store, Table
 
 
@@ -43,14 +43,8 @@ def backup_router(store: Store) -> APIRouter:
         """The rows of a piece: twice eight bytes, rows and size; then the rows, compressed."""
         try:
             found = store.rows_of(Piece(**asked.model_dump()))
-        except StoreError as error:
-            if not TOO_LARGE.search(str(error)):
-                raise
-            raise HTTPException(
-                HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-                f"the rows of this piece take more than {MOST_MEMORY >> 20} MiB of memory: "
-                "ask for less, with more shares",
-            ) from None
+        except TooLargeError as error:
+            raise HTTPException(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, str(error)) from None
         head = rows_in(found).to_bytes(8, "little") + len(found).to_bytes(8, "little")
         packed = pa.compress(found, codec="zstd", asbytes=True) if found else b""
         return Response(head + packed, media_type="application/octet-stream")

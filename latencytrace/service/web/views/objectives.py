@@ -12,6 +12,10 @@ from latencytrace.service.alerting.document import (
     objective_document,
 )
 from latencytrace.service.alerting.links import AlertLinks
+from latencytrace.service.alerting.over_time import (
+    ObjectivesOverTimeDocument,
+    objectives_over_time,
+)
 from latencytrace.service.answers.documents import AlertsDocument, ObjectivesDocument
 from latencytrace.service.clock import now_ns
 from latencytrace.service.net.json_answer import JsonAnswer
@@ -33,6 +37,11 @@ def objectives_router(evaluator: Evaluator, links: AlertLinks) -> APIRouter:
         """Every objective with its burn rates and the budget that is left."""
         return JsonAnswer(objectives_document(evaluator))
 
+    @router.get("/objectives/timeline", response_model=ObjectivesOverTimeDocument)
+    def timeline() -> Response:
+        """Every objective's budget over its period, and its burn rates."""
+        return JsonAnswer(objectives_over_time(evaluator))
+
     @router.get("/objectives/report", response_model=ReportDocument)
     def objectives_report(month: _Month = None) -> Response:
         """How each objective was kept in a month, and on each of its days."""
@@ -42,6 +51,11 @@ def objectives_router(evaluator: Evaluator, links: AlertLinks) -> APIRouter:
     def alerts() -> Response:
         """The alerts that fire, each with its cause and three requests."""
         return JsonAnswer(alerts_document(evaluator, links))
+
+    @router.get("/alerts/past", response_model=AlertsDocument)
+    def past_alerts() -> Response:
+        """The alerts that are over, the one that ended last first."""
+        return JsonAnswer(past_alerts_document(evaluator))
 
     return router
 
@@ -57,6 +71,11 @@ def objectives_document(evaluator: Evaluator) -> ObjectivesDocument:
 def alerts_document(evaluator: Evaluator, links: AlertLinks) -> AlertsDocument:
     """`GET /alerts`."""
     return {"alerts": [alert_document(one, links) for one in evaluator.alerts()]}
+
+
+def past_alerts_document(evaluator: Evaluator) -> AlertsDocument:
+    """`GET /alerts/past`."""
+    return {"alerts": evaluator.past_alerts()}
 
 
 def watched_objectives(evaluator: Evaluator) -> list[Objective]:

@@ -21,6 +21,11 @@ def tail_router(store: Store, now_ns: Callable[[], int], beside: Beside) -> APIR
     @router.get("/tail", response_model=TailDocument)
     def tail(asked: Annotated[TailQuery, Query()]) -> Response:
         """The stages and attributes of the slowest requests against those around the median."""
-        return JsonAnswer(answers.tail(store, asked.cohort(now_ns()), asked.quantile, beside))
+        at_ns = now_ns()
+        cohort = asked.cohort(at_ns)
+        selection = asked.selection(cohort, at_ns)
+        if selection is None:
+            return JsonAnswer(answers.tail(store, cohort, asked.quantile, beside))
+        return JsonAnswer(answers.tail_of_selected(store, cohort, selection, beside))
 
     return router

@@ -12,8 +12,8 @@ from latencytrace.service.answers.load.capacity import capacity_of
 from latencytrace.service.answers.load.sentence import sentence
 from latencytrace.service.cohort import Cohort
 from latencytrace.service.store import Store
-from tests.service.answers.test_breakdown_parts import store_of
 from tests.support.builders.made_requests import START_NS, made_request
+from tests.support.fakes.listed_requests import store_of
 
 MS = 1_000_000
 HOUR_NS = 3600 * 1000 * MS

@@ -1,14 +1,14 @@
 """Why the slowest requests of a cohort are slow: the cause first, then what shows it."""
 
-from collections.abc import Iterator, Mapping
-from functools import cache
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache, partial
 from typing import Final
 from urllib.parse import quote
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
-from latencytrace.analysis.tail.groups import needed_requests
+from latencytrace.analysis.tail.groups import Selection, needed_requests
 from latencytrace.model import Request as FoundRequest
 from latencytrace.service.answers import tail as answers
 from latencytrace.service.answers.documents import ListedRequestDocument
@@ -21,7 +21,7 @@ from latencytrace.service.answers.tail_documents import (
 )
 from latencytrace.service.cohort import Filters
 from latencytrace.service.web.drawing.intervals import Scale
-from latencytrace.service.web.pages.cohort_bar import Asked, nearest, read
+from latencytrace.service.web.pages.cohort_bar import Asked, nearest, read, rfc3339
 from latencytrace.service.web.pages.exports import Export
 from latencytrace.service.web.pages.parts import Parts
 from latencytrace.service.web.pages.rendering import Address
@@ -30,6 +30,7 @@ from latencytrace.service.web.queries import TailQuery
 
 QUANTILES: Final = ("0.75", "0.9", "0.95", "0.99", "0.999")
 LEAST_SHARE: Final = 0.005  # of the excess: stages with less are not shown
+SELECTED: Final = ("selected", "selected_since", "selected_until")
 TOKENS: Final = ("input_tokens", "output_tokens")
 NO_FILTERS: Final = (  # traits that requests cannot be asked for by
     "cached_input_tokens", "batch_size", "queue_depth", "concurrency", "preemptions",
@@ -43,16 +44,27 @@ def tail_pages(parts: Parts) -> APIRouter:
 
     def context(question: Asked) -> Mapping[str, object]:
         quantile = question.parameters.get("quantile", str(TailQuery().quantile))
+        selected = {name: text for name in SELECTED if (text := question.parameters.get(name))}
 
-        def own() -> TailQuery:
-            return read(TailQuery, {"quantile": quantile})
+        @cache
+        def own() -> tuple[TailQuery, Selection | None]:
+            asked = read(TailQuery, {"quantile": quantile, **selected})
+            return asked, asked.selection(question.cohort, question.now_ns)
 
         @cache
         def found() -> TailDocument:
-            return answers.tail(parts.store, question.cohort, own().quantile, parts.beside)
+            asked, selection = own()
+            if selection is not None:
+                return answers.tail_of_selected(
+                    parts.store, question.cohort, selection, parts.beside
+                )
+            return answers.tail(parts.store, question.cohort, asked.quantile, parts.beside)
 
         return {
             "check": own,
+            "selected": selected,
+            "selection": lambda: own()[1],
+            "unselected": question.link("/tail"),
             "files": [
                 Export("stages.csv", lambda: found()["stages"]),
                 Export("attributes.csv", lambda: found()["attributes"]),
@@ -66,8 +78,10 @@ def tail_pages(parts: Parts) -> APIRouter:
             "scale_of": scale_of,
             "means": means,
             "enough": lambda document: list(enough(question, document)),
-            "beyond": lambda document: question.link("/requests", duration=_from(document)),
-            "having": lambda document, one: having(question, document, one),
+            "beyond": lambda document: beyond(question, own()[1], document),
+            "having": lambda document, one: having(
+                question, partial(beyond, question, own()[1], document), one
+            ),
             "examples": lambda document: list(examples(parts, question, document)),
             "whatif": lambda stage: question.link("/whatif", stage=stage),
             "nearest": lambda: list(nearest(parts.store, question)),
@@ -75,7 +89,7 @@ def tail_pages(parts: Parts) -> APIRouter:
 
     @router.get("/tail")
     def tail_page(request: Request) -> Response:
-        return parts.cohort_page(request, "tail.html", "Tail", context, ("quantile",))
+        return parts.cohort_page(request, "tail.html", "Tail", context, ("quantile", *SELECTED))
 
     return router
 
@@ -130,10 +144,39 @@ def enough(question: Asked, document: TailDocument) -> Iterator[tuple[str, Addre
         yield f"take the requests of the last {since}", longer
 
 
-def having(question: Asked, document: TailDocument, one: SetApartDocument) -> Address | None:
-    """The requests of the tail that have a trait; None: they cannot be asked for by it."""
+def beyond(
+    question: Asked, selection: Selection | None, document: TailDocument, **more: str | None
+) -> Address:
+    """The requests of the tail.
+
+    Args:
+        question: About the cohort.
+        selection: Those that are the tail; None: those from a duration on.
+        document: The tail.
+        more: Filters beside.
+    """
+    if selection is None:
+        return question.link("/requests", duration=f"{document['threshold_ns']}ns..", **more)
+    times = {
+        "since": rfc3339(selection.since_ns),
+        "until": rfc3339(min(selection.until_ns, question.now_ns)),
+    }
+    took = f"{selection.at_least_ns}ns..{selection.at_most_ns}ns"
+    return question.link("/requests", **times, duration=took, **more)
+
+
+def having(
+    question: Asked, beyond: Callable[..., Address], one: SetApartDocument
+) -> Address | None:
+    """The requests of the tail that have a trait; None: they cannot be asked for by it.
+
+    Args:
+        question: About the cohort.
+        beyond: The address of the tail's requests, with filters beside its own.
+        one: The trait.
+    """
     key, value = one["key"], one["value"]
-    changed: dict[str, str | None] = {"duration": _from(document)}
+    changed: dict[str, str | None] = {}
     if key in TOKENS:
         changed[key] = f"{int(value.removeprefix('over ')) + 1}.."
     elif key in Filters.model_fields:
@@ -143,7 +186,7 @@ def having(question: Asked, document: TailDocument, one: SetApartDocument) -> Ad
     else:
         condition = f"{quote(key, safe='')}={quote(value, safe='')}"
         changed["where"] = "&".join([*question.all("where"), condition])
-    return question.link("/requests", **changed)
+    return beyond(**changed)
 
 
 def examples(
@@ -164,10 +207,6 @@ def examples(
         longest = max(segments, key=lambda each: each.end_ns - each.start_ns, default=None)
         listed = request_document(one)
         yield listed, trace_address(listed, longest.span_id if longest else None)
-
-
-def _from(document: TailDocument) -> str:
-    return f"{document['threshold_ns']}ns.."
 
 
 def _is_in(question: Asked, request: FoundRequest) -> bool:

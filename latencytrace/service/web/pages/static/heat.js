@@ -1,11 +1,17 @@
 // The heat map: what is below the pointer, and a box that leads to its requests.
-import { momentOf, onPicture, swapped } from './picture.js';
+import { instantOf, momentOf, onPicture, swapped } from './picture.js';
+
+const ENOUGH = 10; // requests, for a cause to be named
 
 function begin(svg) {
   const scale = JSON.parse(svg.dataset.scale);
   const picture = onPicture(svg);
   const { brush, point } = picture;
   let cursor = scale.cells.reduce((best, cell) => (cell[1] > best[1] ? cell : best)).slice(0, 2);
+
+  const half = scale.cells.reduce((sum, cell) => sum + cell[2], 0) / 2;
+  let counted = 0;
+  const middle = [...scale.cells].sort((a, b) => a[1] - b[1]).find((cell) => (counted += cell[2]) >= half)[1]; // the median's row
 
   const cellAt = (event) => {
     const { x, y } = point(event);
@@ -26,14 +32,23 @@ function begin(svg) {
     brush.setAttribute('y', scale.zero - high * scale.row);
     brush.setAttribute('height', (high - low) * scale.row);
   };
-  const tell = (found) => `${inBox(found)} requests, ${text(ns(found.low))} to ${text(ns(found.high))}, from ${moment(found.left).slice(11, 19)} UTC`;
+  const asksWhy = (found) => inBox(found) >= ENOUGH && found.low > middle;
+  const tell = (found) => `${inBox(found)} requests, ${text(ns(found.low))} to ${text(ns(found.high))}, from ${moment(found.left).slice(11, 19)} UTC: ${asksWhy(found) ? 'why?' : 'see them'}`;
   const open = (found) => {
     if (!inBox(found)) return;
-    const address = new URL('/requests', location.href);
+    const why = asksWhy(found);
+    const address = new URL(why ? '/tail' : '/requests', location.href);
     for (const [name, value] of new URL(location.href).searchParams) if (value) address.searchParams.append(name, value);
-    address.searchParams.set('since', moment(found.left));
-    address.searchParams.set('until', moment(found.right));
-    address.searchParams.set('duration', `${ns(found.low)}ns..${ns(found.high) - 1}ns`);
+    const selected = {
+      since: moment(found.left), until: moment(found.right), duration: `${ns(found.low)}ns..${ns(found.high) - 1}ns`,
+    };
+    if (why) {
+      address.searchParams.set('since', moment(0));
+      address.searchParams.set('until', instantOf(BigInt(scale.until)));
+      address.searchParams.set('selected', selected.duration);
+      address.searchParams.set('selected_since', selected.since);
+      address.searchParams.set('selected_until', selected.until);
+    } else for (const [name, value] of Object.entries(selected)) address.searchParams.set(name, value);
     location.assign(address);
   };
 

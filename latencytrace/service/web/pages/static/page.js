@@ -1,6 +1,8 @@
 // Keys that all pages share: `/` goes to the filter, `g` and a letter to a page, `y` copies the address, `l` is live.
 const EVERY_MS = 5000;
-const say = (text) => { document.getElementById('said').textContent = text; };
+const SAID_MS = 8000; // then a message goes, but for one that is still true
+const said = document.getElementById('said');
+const say = (text) => { said.textContent = text; };
 const writes = (target) => target.closest('input, select, textarea') !== null;
 let afterG = false;
 
@@ -36,11 +38,21 @@ for (const form of document.querySelectorAll('form.cohort')) {
   });
 }
 
+// Of a picture over time that is wider than a phone the latest part is seen first.
+const toTheEnd = () => { for (const one of document.querySelectorAll('.scroll:has(> .budget)')) one.scrollLeft = one.scrollWidth; };
+document.addEventListener('swapped', toTheEnd);
+toTheEnd();
+
 // Live: the page is asked for again while it is seen, and of its panels those that changed are replaced.
 const panels = (of) => [...of.querySelectorAll('[data-panel]')];
 const written = new WeakMap(panels(document).map((panel) => [panel, panel.innerHTML])); // before scripts add to it
 let isPressed = false;
 let failed = false;
+let forgetting = 0;
+new MutationObserver(() => {
+  clearTimeout(forgetting);
+  if (said.textContent && !failed) forgetting = setTimeout(() => { if (!failed) say(''); }, SAID_MS);
+}).observe(said, { childList: true, characterData: true, subtree: true });
 addEventListener('pointerdown', () => { isPressed = true; }, true);
 for (const end of ['pointerup', 'pointercancel']) addEventListener(end, () => { isPressed = false; }, true);
 
@@ -66,11 +78,13 @@ function refresh(done) {
     const fresh = asked.status === 200 && asked.response ? panels(asked.response) : null;
     const now = panels(document);
     if (!fresh || fresh.length !== now.length) {
-      if (!failed) say('The service does not answer as before; it is asked again.');
+      const wasKnown = failed;
       failed = true;
+      if (!wasKnown) say('▲ The service does not answer as before: what you see is from before. It is asked again.');
     } else {
-      if (failed) say('The service answers again.');
+      const wasGone = failed;
       failed = false;
+      if (wasGone) say('The service answers again.');
       now.forEach((panel, place) => {
         if (written.get(panel) !== fresh[place].innerHTML && !isUsed(panel)) replace(panel, fresh[place]);
       });

@@ -22,7 +22,9 @@ export function onPicture(svg) {
 
 // The moment at which a column begins, to the microsecond.
 export function momentOf(scale, column) {
-  const at = BigInt(scale.since) + BigInt(Math.max(column, 0)) * BigInt(scale.column_ns);
+  return instantOf(BigInt(scale.since) + BigInt(Math.max(column, 0)) * BigInt(scale.column_ns));
+}
+export function instantOf(at) {
   const rest = String((at % 1000000000n) / 1000n).padStart(6, '0');
   return `${new Date(Number(at / 1000000000n) * 1000).toISOString().slice(0, 19)}.${rest}Z`;
 }

@@ -247,8 +247,9 @@ function zoom(from, to) {
   until = Math.max(since + 1, Math.max(from, to));
   const [left, middle, right] = ruler.querySelectorAll('span');
   left.textContent = duration(since);
-  middle.textContent = duration((since + until) / 2);
-  right.textContent = duration(until);
+  const alike = duration(since) === duration(until); // far in, where only the length is read
+  middle.textContent = alike ? `+${duration((until - since) / 2)}` : duration((since + until) / 2);
+  right.textContent = alike ? `+${duration(until - since)}` : duration(until);
   draw();
 }
 
