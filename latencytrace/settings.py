@@ -34,6 +34,8 @@ GRPC = "grpc"  # a protocol of OTLP
 KEEP_REQUESTS_S = 30 * 86_400.0
 KEEP_SPANS_S = 7 * 86_400.0
 MAX_DISK_BYTES = 20e9
+MAX_WEIGHT = 1024  # the least share that our agent records to keep its budget
+MOST_WEIGHT = 1_000_000
 ALL_TRACES = "parentbased_always_on"  # a sampler: all but those of a parent that is not
 DEFAULT_OVERHEAD = 0.01  # of the process's CPU time, for the agent
 MOST_WAITING = 1 << 40  # spans or bytes: more than there is memory for
@@ -130,6 +132,7 @@ class ServiceSettings(NamedTuple):
     keep_requests_s: float | None = KEEP_REQUESTS_S  # None: for ever, as below
     keep_spans_s: float | None = KEEP_SPANS_S
     max_disk_bytes: float | None = MAX_DISK_BYTES
+    max_weight: int = MAX_WEIGHT  # of a request that is believed; 1: none
 
     def __repr__(self) -> str:
         return _without_secrets(self, {"store", "token", "sinks"})
@@ -232,6 +235,7 @@ def service_settings(  # noqa: PLR0913 - one argument per flag of `latencytrace 
     store: str | None = None,
     keep_spans_ratio: float | None = None,
     objectives: Path | None = None,
+    max_weight: int | None = None,
     environ: Mapping[str, str] = os.environ,
 ) -> ServiceSettings:
     """Settings of the service: flags first, then the environment, then defaults.
@@ -243,6 +247,12 @@ def service_settings(  # noqa: PLR0913 - one argument per flag of `latencytrace 
         keep_spans_ratio = number(environ, "LATENCYTRACE_KEEP_SPANS", 1.0)
     if not 0 <= keep_spans_ratio <= 1:
         raise SettingsError(f"--keep-spans is a ratio between 0 and 1, not {keep_spans_ratio}")
+    if max_weight is None:
+        max_weight = int(
+            number(environ, "LATENCYTRACE_MAX_WEIGHT", MAX_WEIGHT, least=1, most=MOST_WEIGHT)
+        )
+    if not 1 <= max_weight <= MOST_WEIGHT:
+        raise SettingsError(f"--max-weight is from 1 to {MOST_WEIGHT}, not {max_weight}")
     grpc = otlp_grpc or environ.get("LATENCYTRACE_OTLP_GRPC") or "127.0.0.1:4317"
     return ServiceSettings(
         folder=folder or data_folder(environ),
@@ -271,6 +281,7 @@ def service_settings(  # noqa: PLR0913 - one argument per flag of `latencytrace 
         keep_requests_s=length_s(environ, "LATENCYTRACE_KEEP_REQUESTS_FOR", KEEP_REQUESTS_S),
         keep_spans_s=length_s(environ, "LATENCYTRACE_KEEP_SPANS_FOR", KEEP_SPANS_S),
         max_disk_bytes=size_bytes(environ, "LATENCYTRACE_MAX_DISK", MAX_DISK_BYTES),
+        max_weight=max_weight,
     )
 
 

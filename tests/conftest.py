@@ -25,19 +25,28 @@ settings.load_profile("latencytrace")
 # By far the longest: begun late, one of them would keep a worker busy while the other has no more.
 LONGEST = (
     "tests/end_to_end/test_conservation.py",
-    "tests/end_to_end/test_live_alerts.py",
+    "tests/end_to_end/test_one_alertmanager.py",
     "tests/end_to_end/test_fleet.py",
     "tests/end_to_end/test_objectives.py",
     "tests/end_to_end/test_rag_chat.py",
+    "tests/end_to_end/test_demo_compared.py",
     "tests/end_to_end/test_agreement.py",
     "tests/end_to_end/test_hostile_senders.py",
 )
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the files that take longest; the others keep their random order."""
+    """Begin with the files that take longest; the others keep their random order.
+
+    What runs beside the other tests of such a file is asked for its outcome last.
+    """
     place = {file: number for number, file in enumerate(LONGEST)}
-    items.sort(key=lambda item: place.get(item.nodeid.partition("::")[0], len(LONGEST)))
+
+    def turn(item: pytest.Item) -> tuple[int, bool]:
+        number = place.get(item.nodeid.partition("::")[0], len(LONGEST))
+        return number, number < len(LONGEST) and item.get_closest_marker("beside") is not None
+
+    items.sort(key=turn)
 
 
 @pytest.fixture(autouse=True)

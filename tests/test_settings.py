@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from latencytrace.analysis.trace.weight import MOST
 from latencytrace.errors import SettingsError
 from latencytrace.settings import agent_settings, service_settings, service_token
 
@@ -227,6 +228,26 @@ def test_buckets_of_stages_are_rising_seconds() -> None:
 def test_buckets_that_do_not_rise_are_refused(text: str) -> None:
     with pytest.raises(SettingsError, match="are no rising numbers above 0: write"):
         service_settings(environ={"LATENCYTRACE_STAGE_BUCKETS": text})
+
+
+def test_the_largest_weight_that_is_believed_is_a_flag_then_a_variable() -> None:
+    named = {"LATENCYTRACE_MAX_WEIGHT": "50"}
+
+    assert service_settings(environ={}).max_weight == MOST
+    assert service_settings(environ=named).max_weight == 50
+    assert service_settings(max_weight=1, environ=named).max_weight == 1
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "1000001", "inf", "nan", "many"])
+def test_a_largest_weight_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(SettingsError, match="LATENCYTRACE_MAX_WEIGHT"):
+        service_settings(environ={"LATENCYTRACE_MAX_WEIGHT": text})
+
+
+@pytest.mark.parametrize("weight", [0, -1, 10**6 + 1])
+def test_a_flag_of_the_largest_weight_is_bounded(weight: int) -> None:
+    with pytest.raises(SettingsError, match="--max-weight is from 1 to 1000000"):
+        service_settings(max_weight=weight, environ={})
 
 
 @pytest.mark.parametrize("text", ["0", "201", "many"])

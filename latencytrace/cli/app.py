@@ -8,6 +8,7 @@ import typer
 
 from latencytrace.cli.commands import (
     acknowledge,
+    adopt,
     backup,
     breakdown,
     capacity,
@@ -93,5 +94,6 @@ _add(import_traces.import_traces, "import")
 _add(backup.backup)
 _add(restore.restore)
 _add(migrate.migrate)
+_add(adopt.adopt)
 _add(demo.demo)
 _add(doctor.doctor, runs=True)

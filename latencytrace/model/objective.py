@@ -74,6 +74,22 @@ class Calendar:
     months: int = 0  # in a period; 0: it has days
     days: int = 0
 
+    @property
+    def text(self) -> str:
+        """Return its period as people say it: `calendar month`, `calendar period of 14 d`."""
+        known = _CALENDAR_PERIODS.get((self.months, self.days))
+        length = f"{self.months} months" if self.months else f"{self.days} d"
+        return known or f"calendar period of {length}"
+
+
+_CALENDAR_PERIODS = {
+    (1, 0): "calendar month",
+    (3, 0): "calendar quarter",
+    (12, 0): "calendar year",
+    (0, 7): "calendar week",
+    (0, 1): "calendar day",
+}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeSlices:
@@ -106,6 +122,11 @@ class Objective:
     tiers: tuple[BurnRule, ...] = ()  # that the file names; none: those of its period
     receivers: tuple[str, ...] = ()  # sinks that its alerts are for; none: all
     slices: TimeSlices | None = None  # None: requests are judged
+
+    @property
+    def period_text(self) -> str:
+        """Return what its target is over: `30 d`, `each calendar month`."""
+        return f"each {self.calendar.text}" if self.calendar else length_text(self.period_ns)
 
     @property
     def budget_ratio(self) -> float:
@@ -145,6 +166,18 @@ class Tally:
 
     bad: int
     total: int
+    unseen_bad: int = 0  # of the bad ones, those that others stand for: their senders sample
+    unseen: int = 0  # of all, likewise
 
     def __add__(self, other: Self) -> "Tally":
-        return Tally(bad=self.bad + other.bad, total=self.total + other.total)
+        return Tally(
+            bad=self.bad + other.bad,
+            total=self.total + other.total,
+            unseen_bad=self.unseen_bad + other.unseen_bad,
+            unseen=self.unseen + other.unseen,
+        )
+
+    @property
+    def came(self) -> "Tally":
+        """The requests that came: they, not those that they stand for, say what may be chance."""
+        return Tally(bad=self.bad - self.unseen_bad, total=self.total - self.unseen)

@@ -66,6 +66,7 @@ class Request:
     startup: bool = False  # no request: the process loaded, before it served any
     health: bool = False  # a health, readiness or metrics route: left out of breakdowns
     detail: TraceDetail = TraceDetail.FULL  # in which it was traced
+    weight: int = 1  # how many requests it stands for, where its sender sampled
     ledger: Ledger  # sums to `duration_ns`
     segments: tuple[Segment, ...]  # partition [0, duration_ns) in order
     repairs: tuple[Repair, ...] = ()

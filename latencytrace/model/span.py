@@ -69,6 +69,7 @@ class Span:
     events: tuple[Event, ...] = ()
     links: tuple[Link, ...] = ()
     content_removed: int = 0  # attributes that the service left out as content
+    trace_state: str = ""  # W3C's, of which the known entries are kept
 
     @property
     def clock(self) -> tuple[str, str]:

@@ -51,6 +51,8 @@ class SpanBatch:
     counts: Mapping[str, tuple[Rows, NDArray[np.int64]]]  # by key: rows in order, values
     packed: Mapping[str, tuple[Rows, Sequence[AttributeValue]]]  # likewise
     span: Callable[[int], Span]  # the whole span of a row
+    stated: Rows  # those with a `tracestate`, in order
+    trace_state: Callable[[int], str]  # that of a row
 
     @classmethod
     def of(cls, spans_by_trace: Mapping[str, Sequence[Span]], shapes: ShapeTable) -> Self:
@@ -88,6 +90,8 @@ class SpanBatch:
             counts={key: (_rows(rows), _rows(found)) for key, (rows, found) in counts.items()},
             packed={key: (_rows(rows), values) for key, (rows, values) in packed.items()},
             span=spans.__getitem__,
+            stated=_rows([row for row, span in enumerate(spans) if span.trace_state]),
+            trace_state=lambda row: spans[row].trace_state,
         )
 
 

@@ -4,6 +4,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from socket import gethostname, socket
@@ -15,6 +16,7 @@ from latencytrace.errors import SettingsError, StoreError
 from latencytrace.model import Objective, Request
 from latencytrace.model.cohorts.request_columns import Beside
 from latencytrace.service.alerting.links import AlertLinks
+from latencytrace.service.alerting.over_time import objectives_over_time
 from latencytrace.service.answers.findings.overhead import latest_overhead
 from latencytrace.service.answers.gpu_answers import gpus, timelines
 from latencytrace.service.answers.gpu_documents import GpusDocument, GpuTimelinesDocument
@@ -151,6 +153,7 @@ def serve(
             evaluator.counted_until_ns,
             cache=folder / COMPILED,
             tidy=_retention(settings, store, telemetry).step,
+            max_weight=settings.max_weight,
         )
         token = None if insecure else settings.token
         intake = _intake(settings, pipeline, telemetry)
@@ -232,7 +235,7 @@ def _engines(
 
 def _intake(settings: ServiceSettings, pipeline: Pipeline, telemetry: Telemetry) -> Intake:
     return Intake(
-        pipeline.submit,
+        pipeline.keep,
         telemetry,
         require_room=pipeline.require_room,
         capture_content=settings.capture_content,
@@ -276,7 +279,9 @@ def _with_pages(  # noqa: PLR0913, PLR0917 - what they show
         profiles_of=profiles.of_trace,
         objectives=partial(objectives_document, evaluator),
         watched=partial(watched_objectives, evaluator),
+        objectives_over_time=partial(objectives_over_time, evaluator),
         alerts=partial(alerts_document, evaluator, links),
+        past_alerts=evaluator.past_alerts,
         gpus=read_gpus,
         gpu_timelines=read_timelines,
         beside=beside,
@@ -320,9 +325,61 @@ def taking_in(settings: ServiceSettings) -> Iterator[tuple[Store, Pipeline]]:
         StoreInUseError: Another process owns the data folder.
     """
     with closing(open_store(settings.store, settings.folder)) as store:
-        pipeline = Pipeline(store, Telemetry(), time.monotonic_ns, settings.keep_spans_ratio)
+        pipeline = Pipeline(
+            store, Telemetry(), time.monotonic_ns, settings.keep_spans_ratio,
+            max_weight=settings.max_weight,
+        )  # fmt: skip
         with _running(pipeline):
             yield store, pipeline
+
+
+@dataclass(slots=True)
+class Adopted:
+    """Spans and requests that a service that died left, and that were taken over."""
+
+    spans: int = 0  # of its journal, that the store has now
+    requests: int = 0  # whose ledgers were written for it
+
+    def count(self, settled: Settled) -> None:
+        """Count requests that were written."""
+        self.requests += len(settled.requests) + sum(map(len, settled.tables))
+
+
+def take_over(settings: ServiceSettings) -> Adopted:
+    """Do what a service that died would do at its next start, and end.
+
+    Its journal is stored, and what it stored and did not attribute is. To do so again is nothing.
+
+    Raises:
+        StoreInUseError: It is alive.
+        StoreError: The store fails; what was not done is done the next time. Or a file of the
+            journal is damaged.
+    """
+    adopted = Adopted()
+    folder = settings.folder / "journal"
+    aside = set(folder.glob("*.damaged"))
+    with closing(open_store(settings.store, settings.folder)) as store:
+        # Twice: what the journal has of traces that other services know as well is read from the
+        # store with what these stored, and so are those whose root never came here.
+        for _ in range(2):
+            telemetry = Telemetry()
+            pipeline = Pipeline(
+                store, telemetry, time.monotonic_ns, settings.keep_spans_ratio, adopted.count,
+                journal=Journal(folder), max_weight=settings.max_weight,
+            )  # fmt: skip
+            with _running(pipeline):
+                pass
+            if pipeline.left_fault is not None:
+                raise pipeline.left_fault
+            if left := sorted(folder.glob("*.spans")):
+                raise StoreError(f"{left[0]} is not stored as a whole: see what is logged of it")
+            adopted.spans += round(
+                telemetry.registry.get_sample_value("latencytrace_service_spans_received_total")
+                or 0
+            )
+    if damaged := sorted({*folder.glob("*.damaged")} - aside):
+        raise StoreError(f"{damaged[0]} keeps what cannot be read of it: all else is stored")
+    return adopted
 
 
 @contextmanager

@@ -29,7 +29,7 @@ _EPOCH = datetime.fromtimestamp(0, UTC)
 _UNITS_NS = {"s": 10**9, "m": 60 * 10**9, "h": HOUR_NS, "d": 24 * HOUR_NS}
 _BACK = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)([smhd])")
 _SPACED_OFFSET = re.compile(r" (?=\d\d:?\d\d$)")  # a `+` that a query string made a space
-_LAST_NS = 2**63 - 1  # what columns hold
+LONGEST_NS = 2**63 - 1  # what columns hold
 _RANGE = re.compile(r"(\d{0,18})\.\.(\d{0,18})")
 _EXACTLY = re.compile(r"\d{1,18}")
 
@@ -79,7 +79,7 @@ def instant_ns(text: str, now_ns: int) -> int:
         )
     since_epoch = moment - _EPOCH
     whole_s = since_epoch.days * 86_400 + since_epoch.seconds
-    return min(max(whole_s * 10**9 + since_epoch.microseconds * 1000, 0), _LAST_NS)
+    return min(max(whole_s * 10**9 + since_epoch.microseconds * 1000, 0), LONGEST_NS)
 
 
 def status_of(text: str) -> RequestStatus | Failed:

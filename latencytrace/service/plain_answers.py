@@ -7,7 +7,7 @@ import csv
 import io
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from hashlib import blake2b
@@ -49,7 +49,7 @@ TABLE_COLUMNS: Final = (
     "duration_ns", "time_to_first_token_ns", "time_to_first_token_of",
     "model_time_to_first_token_ns", "time_per_output_token_ns", "input_tokens",
     "cached_input_tokens", "output_tokens", "finish_reason", "batch_size", "queue_depth",
-    "concurrency", "preemptions", "cold_start", "revision", *STAGE_COLUMNS,
+    "concurrency", "preemptions", "cold_start", "revision", "weight", *STAGE_COLUMNS,
 )  # fmt: skip
 
 
@@ -111,29 +111,31 @@ def breakdown(cohort: Cohort, requests: Iterable[Request]) -> Breakdown:
     counting = [one for one in sure if counts(one, cohort)]
     found = [one for one in counting if has_stages(one, cohort)]
     stages = tuple(_stages(found))
-    paces = [one.time_per_output_token_ns for one in found if one.time_per_output_token_ns]
     starts = [one for one in sure if one.startup and not counts(one, cohort)]
     return Breakdown(
-        requests=len(found),
+        requests=_number(found),
         attributed_ratio=sum(one.share_ratio for one in stages if one.stage.explains)
         if found
         else None,
-        duration_ns=_quantiles(one.duration_ns for one in found),
-        time_to_first_token_ns=_quantiles(one.time_to_first_token_ns for one in found),
-        first_tokens_of_model=sum(
-            one.time_to_first_token_of is FirstTokenOf.MODEL for one in found
+        duration_ns=_quantiles(found, lambda one: one.duration_ns),
+        time_to_first_token_ns=_quantiles(found, lambda one: one.time_to_first_token_ns),
+        first_tokens_of_model=_number(
+            one for one in found if one.time_to_first_token_of is FirstTokenOf.MODEL
         ),
-        time_per_output_token_ns=_quantiles(one.time_per_output_token_ns for one in found),
-        output_tokens_per_second=fmean(1e9 / pace for pace in paces) if paces else None,
+        time_per_output_token_ns=_quantiles(found, lambda one: one.time_per_output_token_ns),
+        output_tokens_per_second=_mean_pace(found),
         stages=stages,
-        health_left_out=len(sure) - len(counting) - len(starts),
-        startup_left_out=len(starts),
-        reduced_detail_left_out=len(counting) - len(found),
-        reduced_requests=sum(one.detail is not TraceDetail.FULL for one in found),
-        unsure_left_out=sum(
-            counts(one, cohort) and has_stages(one, cohort) and one.attributes_left_out > 0
+        health_left_out=_number(sure) - _number(counting) - _number(starts),
+        startup_left_out=_number(starts),
+        reduced_detail_left_out=_number(counting) - _number(found),
+        reduced_requests=_number(one for one in found if one.detail is not TraceDetail.FULL),
+        unsure_left_out=_number(
+            one
             for one in requests
             if not has_attributes(one, cohort)
+            and counts(one, cohort)
+            and has_stages(one, cohort)
+            and one.attributes_left_out > 0
         ),
         max_concurrency=_max_concurrency(found) if found else None,
     )
@@ -181,9 +183,7 @@ def overview(requests: Sequence[Request], since_ns: int, column_ns: int, limit: 
     by_route: dict[tuple[str, str], list[Request]] = defaultdict(list)
     for one in requests:
         by_route[one.service, one.route].append(one)
-    ranked = sorted(
-        by_route.items(), key=lambda item: (-sum(one.duration_ns for one in item[1]), item[0])
-    )
+    ranked = sorted(by_route.items(), key=lambda item: (-_total(item[1], "duration_ns"), item[0]))
     return Overview(
         routes=tuple(
             _summary(service, route, found, since_ns, column_ns)
@@ -195,13 +195,10 @@ def overview(requests: Sequence[Request], since_ns: int, column_ns: int, limit: 
 
 def heat_map(requests: Iterable[Request], since_ns: int, column_ns: int) -> list[HeatCell]:
     """Count requests by when they started and how long they took."""
-    counts = Counter(
-        (
-            (one.start_ns - since_ns) // column_ns,
-            floor(log2(max(one.duration_ns, 1)) * ROWS_PER_DOUBLING),
-        )
-        for one in requests
-    )
+    counts: Counter[tuple[int, int]] = Counter()
+    for one in requests:
+        row = floor(log2(max(one.duration_ns, 1)) * ROWS_PER_DOUBLING)
+        counts[(one.start_ns - since_ns) // column_ns, row] += one.weight
     return [
         HeatCell(column=column, row=row, requests=count)
         for (column, row), count in sorted(counts.items())
@@ -218,7 +215,7 @@ def stages_over_time(
     return [
         StageColumn(
             column=column,
-            requests=len(found),
+            requests=_number(found),
             mean_ns={one.stage: one.mean_ns for one in _stages(found)},
         )
         for column, found in sorted(columns.items())
@@ -228,27 +225,29 @@ def stages_over_time(
 def _summary(
     service: str, route: str, requests: Sequence[Request], since_ns: int, column_ns: int
 ) -> RouteSummary:
-    lasted = [one.duration_ns for one in requests]
-    first_tokens = [
-        one.time_to_first_token_ns for one in requests if one.time_to_first_token_ns is not None
-    ]
-    columns: dict[int, list[int]] = defaultdict(list)
+    columns: dict[int, list[Request]] = defaultdict(list)
     for one in requests:
-        columns[(one.start_ns - since_ns) // column_ns].append(one.duration_ns)
-    p50_ns, p95_ns, p99_ns = np.quantile(lasted, [0.5, 0.95, 0.99])
+        columns[(one.start_ns - since_ns) // column_ns].append(one)
+    lasted, weights = zip(*((one.duration_ns, one.weight) for one in requests), strict=True)
+    p50_ns, p95_ns, p99_ns = _levels(lasted, weights, (0.5, 0.95, 0.99))
+    first_token = _quantiles(requests, lambda one: one.time_to_first_token_ns)
     return RouteSummary(
         service=service,
         route=route,
-        requests=len(requests),
-        failed=sum(one.status != "ok" for one in requests),
-        p50_ns=float(p50_ns),
-        p95_ns=float(p95_ns),
-        p99_ns=float(p99_ns),
-        first_token_p50_ns=float(np.quantile(first_tokens, 0.5)) if first_tokens else None,
+        requests=_number(requests),
+        failed=_number(one for one in requests if one.status != "ok"),
+        p50_ns=p50_ns,
+        p95_ns=p95_ns,
+        p99_ns=p99_ns,
+        first_token_p50_ns=first_token.p50 if first_token else None,
         mean_ns={one.stage: one.mean_ns for one in _stages(requests)},
         timeline=tuple(
-            TimeColumn(column=column, requests=len(times), mean_ns=fmean(times))
-            for column, times in sorted(columns.items())
+            TimeColumn(
+                column=column,
+                requests=_number(found),
+                mean_ns=_total(found, "duration_ns") / _number(found),
+            )
+            for column, found in sorted(columns.items())
         ),
     )
 
@@ -278,29 +277,66 @@ def _holds(wanted: TokenRange | None, tokens: int | None) -> bool:
     )
 
 
-def _quantiles(values: Iterable[int | None]) -> Quantiles | None:
-    known = [value for value in values if value is not None]
+def _number(requests: Iterable[Request]) -> int:
+    """How many requests there are: each as many as its weight says."""
+    return sum(one.weight for one in requests)
+
+
+def _total(requests: Iterable[Request], name: str) -> int:
+    """The sum of one of their numbers."""
+    return sum(getattr(one, name) * one.weight for one in requests)
+
+
+def _quantiles(
+    requests: Iterable[Request], tell: Callable[[Request], int | None]
+) -> Quantiles | None:
+    known = [(value, one.weight) for one in requests if (value := tell(one)) is not None]
     if not known:
         return None
-    p50, p90, p95, p99, p999 = map(float, np.quantile(known, (0.5, 0.9, 0.95, 0.99, 0.999)))
-    return Quantiles(mean=fmean(known), p50=p50, p90=p90, p95=p95, p99=p99, p999=p999)
+    values, weights = zip(*known, strict=True)
+    p50, p90, p95, p99, p999 = _levels(values, weights, (0.5, 0.9, 0.95, 0.99, 0.999))
+    mean = fmean(values, weights)
+    return Quantiles(mean=mean, p50=p50, p90=p90, p95=p95, p99=p99, p999=p999)
+
+
+def _levels(values: Sequence[int], weights: Sequence[int], levels: Sequence[float]) -> list[float]:
+    """Quantiles between two values in proportion; of some with weights, one of the values."""
+    if set(weights) == {1}:
+        found: list[float] = np.quantile(values, levels).tolist()
+        return found
+    order = np.argsort(values)
+    until = np.cumsum(np.array(weights)[order])
+    places = np.searchsorted(until, np.array(levels) * until[-1])
+    return [float(values[order[place]]) for place in places.tolist()]
+
+
+def _mean_pace(requests: Iterable[Request]) -> float | None:
+    """The mean of output tokens per second."""
+    paced = [
+        (1e9 / one.time_per_output_token_ns, one.weight)
+        for one in requests
+        if one.time_per_output_token_ns
+    ]
+    return fmean(*zip(*paced, strict=True)) if paced else None
 
 
 def _stages(requests: Sequence[Request]) -> Iterable[StageBreakdown]:
-    duration_ns = sum(one.duration_ns for one in requests)
+    duration_ns, number = _total(requests, "duration_ns"), _number(requests)
     for stage in Stage:
-        lengths = [one.ledger[stage] for one in requests if one.ledger.get(stage)]
-        if not lengths:
+        having = [one for one in requests if one.ledger.get(stage)]
+        if not having:
             continue
-        p50, p95, p99 = map(float, np.quantile(lengths, (0.5, 0.95, 0.99)))
+        lengths, weights = [one.ledger[stage] for one in having], [one.weight for one in having]
+        total_ns = sum(length * weight for length, weight in zip(lengths, weights, strict=True))
+        p50, p95, p99 = _levels(lengths, weights, (0.5, 0.95, 0.99))
         whole = StageBreakdown(
             stage=stage,
-            mean_ns=sum(lengths) / len(requests),
-            share_ratio=sum(lengths) / duration_ns,
+            mean_ns=total_ns / number,
+            share_ratio=total_ns / duration_ns,
             p50_ns=p50,
             p95_ns=p95,
             p99_ns=p99,
-            requests=len(lengths),
+            requests=sum(weights),
         )
         is_runtime = stage is Stage.RUNTIME
         yield replace(whole, parts=tuple(_parts(requests, duration_ns))) if is_runtime else whole
@@ -309,19 +345,19 @@ def _stages(requests: Sequence[Request]) -> Iterable[StageBreakdown]:
 def _parts(requests: Collection[Request], duration_ns: int) -> Iterable[StagePart]:
     """What the process itself did, the longest first."""
     total_ns: Counter[str] = Counter()
-    having: dict[str, set[tuple[str, str]]] = defaultdict(set)
+    having: dict[str, dict[tuple[str, str], int]] = defaultdict(dict)
     for request in requests:
         for segment in request.segments:
             if segment.stage is Stage.RUNTIME:
-                total_ns[segment.name] += segment.end_ns - segment.start_ns
-                having[segment.name].add((request.trace_id, request.span_id))
+                total_ns[segment.name] += (segment.end_ns - segment.start_ns) * request.weight
+                having[segment.name][request.trace_id, request.span_id] = request.weight
     longest = sorted(total_ns, key=lambda name: (-total_ns[name], name))[:MOST_PARTS]
     for name in longest:
         yield StagePart(
             name=name,
-            mean_ns=total_ns[name] / len(requests),
+            mean_ns=total_ns[name] / _number(requests),
             share_ratio=total_ns[name] / duration_ns,
-            requests=len(having[name]),
+            requests=sum(having[name].values()),
         )
 
 

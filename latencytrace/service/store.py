@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
@@ -26,6 +26,8 @@ Revisions = Mapping[tuple[str, str], int]  # (trace id, request span id) → hig
 
 
 NONE_WITHDRAWN: Revisions = MappingProxyType({})
+_WINDOW_S = 300  # the windows by which rows are copied
+MOST_SHARES = 1 << 16  # that a window is cut into to be copied
 ALL_DURATIONS = (DurationBand(),)
 _NO_COPIES = "this store cannot be copied: use what its own engine has for that"
 
@@ -95,6 +97,34 @@ class Piece:
     def day(self) -> str:
         """The day on which they arrived or were written, of UTC."""
         return f"{datetime.fromtimestamp(self.since_s, UTC):%Y-%m-%d}"
+
+    def halves(self) -> "tuple[Piece, Piece]":
+        """Return the same rows in two pieces: by when they start, of one window by their traces.
+
+        Raises:
+            StoreError: They are of one trace.
+        """
+        rows = self.rows // 2, self.rows - self.rows // 2
+        # An older version noted pieces that begin or end within a window.
+        first_s = -(-self.first_s // _WINDOW_S) * _WINDOW_S
+        last_s = self.last_s // _WINDOW_S * _WINDOW_S
+        if first_s < last_s:
+            windows = (last_s - first_s) // _WINDOW_S
+            middle_s = first_s + windows // 2 * _WINDOW_S
+            return (
+                replace(self, first_s=first_s, last_s=middle_s, rows=rows[0]),
+                replace(self, first_s=middle_s + _WINDOW_S, last_s=last_s, rows=rows[1]),
+            )
+        if self.shares >= MOST_SHARES:
+            raise StoreError(
+                f"one trace of {self.table} of {self.day} takes more memory than a copy may: "
+                "drop that day, or use what the engine itself has for copies"
+            )
+        shares = 2 * self.shares
+        return (
+            replace(self, shares=shares, rows=rows[0]),
+            replace(self, share=self.share + self.shares, shares=shares, rows=rows[1]),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

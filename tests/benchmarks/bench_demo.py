@@ -6,7 +6,8 @@ The real application runs twice, traced, beside a real service: as it is, and wi
 an index in its vector search. Requests take turns, so that whatever else the machine does slows
 all alike: a question, the same to the slower one, and one that asks for a longer prompt. After so
 many rounds it is looked whether the search is told to be slower; at last the answers of
-`compare`, `tail` and `whatif` are printed. Exit code 0: they are
+`compare`, `tail` and `whatif` are printed, and what `whatif` forecasts for a search as fast as
+before beside what the application took that has it. Exit code 0: they are
 right. See `docs/pages/compare.md`.
 
 It is no test of every change: a machine that is busy with other things makes neighbouring
@@ -21,7 +22,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Final
+from typing import Any, Final, cast
 from urllib.parse import quote
 
 import httpx
@@ -44,6 +45,7 @@ SHORT, LONG = (8, 4, 2, 1), (1, 2, 4, 8)  # how often each number of passages is
 NAMES: Final = 30  # that the slower search leaves out, none of which is a source
 BEFORE, SLOWER = "version=1", "version=slower-search"
 USUAL, LONGER = f"{BEFORE}&where=url.scheme%3Dhttp", f"{BEFORE}&where=url.scheme%3Dhttps"
+BACK_TESTED: Final = 220  # with so many, `whatif` says how far off it may be
 START_S: Final = 400  # the first start embeds passages
 
 
@@ -118,7 +120,7 @@ def send(
         are_counted(service, 2 + 3 * told.rounds * look)
         found = service.ask(f"/compare?a={quote(USUAL)}&b={quote(SLOWER)}")
         print(f"{told.rounds * look} of each: {found['verdict']}", flush=True)
-        if found["verdict"] != "not_enough_data":
+        if found["verdict"] != "not_enough_data" and told.rounds * look >= BACK_TESTED:
             return
 
 
@@ -152,12 +154,44 @@ def report(service: RunningService) -> int:
     )
     slower = {row["stage"] for row in search["stages"] if row["verdict"] == "regression"}
     is_right = (
-        search["verdict"] == "regression"
+        is_forecast(service)
+        and search["verdict"] == "regression"
         and "retrieve" in slower
         and prompts["verdict"] in {"no_change", "not_enough_data"}
     )
     print("right" if is_right else f"wrong: {search['verdict']}, {slower}, {prompts['verdict']}")
     return 0 if is_right else 1
+
+
+def is_forecast(service: RunningService) -> bool:
+    """Print the forecast for a search as fast as before, beside the requests that have it.
+
+    Returns:
+        Whether the median is as far off as the back-test says, or as chance: so few requests
+        vary by a seventh.
+    """
+    usual, slower = (service.ask(f"/breakdown?{cohort}") for cohort in (USUAL, SLOWER))
+    before_ns, now_ns = (mean_ns(found, "retrieve") for found in (usual, slower))
+    faster = 1 - before_ns / now_ns
+    found = service.ask(f"/whatif?{SLOWER}&stage=retrieve&faster={faster:.4f}")
+    truth, forecast = (cast("Any", one["duration_ns"]) for one in (usual, found))
+    stated = cast("float | None", found["error_ratio"])
+    print(f"\nsearch {faster:.1%} faster, as it was before; back-test: {stated}")
+    errors: dict[str, float] = {}
+    for level in ("p50", "p95"):
+        now, then, run = forecast[level]["now"], forecast[level]["then"], truth[level]
+        errors[level] = then / run - 1
+        print(
+            f"{level}: {now / 1e6:.0f} ms, forecast {then / 1e6:.0f} ms, as it was run "
+            f"{run / 1e6:.0f} ms: {errors[level]:+.1%}",
+            flush=True,
+        )
+    return abs(errors["p50"]) <= max(stated or 0.0, 0.1)
+
+
+def mean_ns(found: Mapping[str, Any], stage: str) -> float:
+    """The mean time of a stage in a breakdown."""
+    return next(float(one["mean_ns"]) for one in found["stages"] if one["stage"] == stage)
 
 
 def quote_shell(text: str) -> str:

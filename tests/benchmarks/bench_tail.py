@@ -1,8 +1,9 @@
-"""Processor time of `tail` beside that of a breakdown of the same requests.
+"""Time of `tail` and of its parts, beside that of reading the durations of the same requests.
 
     python -m tests.benchmarks.bench_tail [--requests 1700000] [--rounds 5]
 
-The rows are made by the engine; both questions are asked in turn, of one thread each.
+The rows are made by the engine, and their windows rolled up as the service does once they are
+quiet, so that no question looks for revisions. All are asked in turn.
 """
 
 import argparse
@@ -19,6 +20,7 @@ from latencytrace.analysis.tail.tail import tail_of
 from latencytrace.service.answers import tail as answers
 from latencytrace.service.cohort import Cohort
 from latencytrace.service.sql.tables import REQUESTS
+from latencytrace.service.sql_store.rollups import PACE_NS
 from latencytrace.service.stores.chdb.store import ChdbStore
 
 COHORT = Cohort(service="rag")
@@ -53,6 +55,9 @@ def main() -> None:
             count = min(AT_ONCE, asked.requests - first)
             engine.query(MADE.format(first=first, count=count))
         engine.close()
+        while not store.breakdown(COHORT).quantile_error_ratio:
+            time.sleep(PACE_NS / 1e9)
+            store.roll_up()
         compare(store, asked.rounds)
         store.close()
 
@@ -62,19 +67,21 @@ def compare(store: ChdbStore, rounds: int) -> None:
     split = Split.of(store.durations(COHORT), 0.99)
     columns = store.cohort_columns(COHORT, split.bands(), attributes=True)
     questions: dict[str, Callable[[], object]] = {
-        "breakdown": lambda: store.breakdown(COHORT),
+        "durations": lambda: store.durations(COHORT),
         "tail": lambda: answers.tail(store, COHORT, 0.99),
-        "statistics of the tail alone": lambda: tail_of(columns, split, 0.99),
+        "its columns": lambda: store.cohort_columns(COHORT, split.bands(), attributes=True),
+        "its statistics": lambda: tail_of(columns, split, 0.99),
     }
-    took_s: dict[str, list[float]] = {name: [] for name in questions}
+    took: dict[str, list[tuple[float, float]]] = {name: [] for name in questions}
     for _ in range(rounds):
         for name, ask in questions.items():
-            before_s = time.process_time()
+            before = time.process_time(), time.perf_counter()
             ask()
-            took_s[name].append(time.process_time() - before_s)
-    whole_s = median(took_s["breakdown"])
-    for name, times_s in took_s.items():
-        print(f"{name:30} {median(times_s):.3f} s CPU, {median(times_s) / whole_s:.2f}")
+            took[name].append((time.process_time() - before[0], time.perf_counter() - before[1]))
+    of_durations_s = median(cpu_s for cpu_s, _ in took["durations"])
+    for name, times_s in took.items():
+        cpu_s, wall_s = (median(one) for one in zip(*times_s, strict=True))
+        print(f"{name:16} {cpu_s:.3f} s CPU, {wall_s:.3f} s, {cpu_s / of_durations_s:.1f}")
 
 
 if __name__ == "__main__":

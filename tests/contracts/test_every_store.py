@@ -56,6 +56,7 @@ from latencytrace.service.cohort import Cohort
 from latencytrace.service.otlp.traces import check
 from latencytrace.service.store import Order, Questions, Store, TableFormat
 from tests.contracts.conftest import EXAMPLES, StoreOpener
+from tests.support.builders.made_requests import made_request
 from tests.support.builders.spans.otlp_messages import (
     START_NS,
     columns,
@@ -790,6 +791,60 @@ def test_a_share_of_requests_is_the_same_each_time_and_grows_into_the_whole(stor
     assert len(chosen(1.0)) == 400
 
 
+@pytest.mark.parametrize("begin", ["", "69a1b2c3"], ids=["random", "the time first"])
+def test_each_band_has_its_own_share_whatever_trace_ids_begin_with(
+    store: Store, begin: str
+) -> None:
+    chance = random.Random(7)  # noqa: S311 - as ids are made
+    service = f"shares {begin}"
+    store.write(
+        [
+            replace(
+                one_request(f"{service} {number}", service=service, ledger={Stage.LOAD: ns}),
+                trace_id=(begin + chance.randbytes(16).hex())[:32],
+            )
+            for number, ns in enumerate([10, 20, 30, 30] * 300)
+        ],
+        [],
+    )
+    bands = [
+        DurationBand(at_most_ns=10, share_ratio=0.1),
+        DurationBand(at_least_ns=20, at_most_ns=20, share_ratio=0.4),
+        DurationBand(at_least_ns=30, share_ratio=0.5),
+    ]
+    columns = store.cohort_columns(Cohort(service=service), bands)
+    found = np.bincount(columns.duration_ns, minlength=31)
+
+    assert 5 < found[10] < 65  # of 300
+    assert 70 < found[20] < 170
+    assert 220 < found[30] < 380  # of 600
+    assert len({columns.trace_id_of(row) for row in range(len(columns))}) == len(columns)
+
+
+@pytest.mark.parametrize("begin", ["00000000", "e9a1b2c3"], ids=["zeros", "the time"])
+def test_each_sender_has_its_share_where_trace_ids_of_few_do_not_spread(
+    store: Store, begin: str
+) -> None:
+    chance = random.Random(7)  # noqa: S311 - as ids are made
+    service = f"senders {begin}"
+    store.write(
+        [
+            replace(
+                one_request(f"{service} {number}", service=service, ledger={Stage.LOAD: ns}),
+                trace_id=((begin if ns == 20 else "") + chance.randbytes(16).hex())[:32],
+            )
+            for number, ns in enumerate([10] * 1200 + [20] * 40)
+        ],
+        [],
+    )
+    half = [DurationBand(share_ratio=0.5)]
+    columns = store.cohort_columns(Cohort(service=service), half)
+    found = np.bincount(columns.duration_ns, minlength=21)
+
+    assert 450 < found[10] < 750
+    assert 5 < found[20] < 35
+
+
 # The breakdown
 
 
@@ -1084,6 +1139,90 @@ def test_a_faster_way_answers_as_going_over_the_requests_does(store: Store) -> N
     assert store.request(second[0].trace_id, None) == Questions.request(
         store, second[0].trace_id, None
     )
+
+
+def test_requests_count_as_many_as_they_stand_for(store: Store) -> None:
+    chance = random.Random(4)  # noqa: S311 - the same each time
+    made = [
+        replace(
+            one,
+            trace_id=trace_of(f"weighed {number}"),
+            service="weighed" if number % 2 else "each one",
+            weight=chance.choice([1, 3, 250, 10**6]) if number % 2 else 1,
+        )
+        for number, one in enumerate(many_requests(chance, 200))
+    ]
+    store.write(made, [])
+    spans_ns = (START_NS, 200 * 10**9)
+
+    for service in ("weighed", "each one"):
+        for more in ({}, {"route": "GET /a"}, {"where": (("tenant", "a"),)}):
+            cohort = Cohort(service=service, since_ns=START_NS, **more)
+            quick, plain = store.breakdown(cohort), Questions.breakdown(store, cohort)
+            assert told(asdict(quick)) == pytest.approx(told(asdict(plain)))
+            quickly = store.overview(cohort, spans_ns[1], 3)
+            plainly = Questions.overview(store, cohort, spans_ns[1], 3)
+            assert told(asdict(quickly)) == pytest.approx(told(asdict(plainly)))
+            heat = Questions.heat_map(store, cohort, spans_ns[1])
+            assert list(store.heat_map(cohort, spans_ns[1])) == list(heat)
+            over_time = store.stages_over_time(cohort, spans_ns[1])
+            assert told([asdict(one) for one in over_time]) == pytest.approx(
+                told(
+                    [asdict(one) for one in Questions.stages_over_time(store, cohort, spans_ns[1])]
+                )
+            )
+    by_row = Cohort(service="weighed")
+    rows = [one for one in made if one.service == "weighed" and one.counts]
+    assert store.breakdown(by_row).requests == sum(one.weight for one in rows) > 10**6
+    assert len(store.requests(by_row, Order.NEWEST, 1000)) == store.count(by_row) == len(rows)
+
+
+def test_times_by_weight_are_more_than_64_bits_hold(store: Store) -> None:
+    long_ns = 6 * 3600 * 10**9
+    one = made_request(stages={Stage.DECODE: long_ns})
+    start_ns = START_NS + 4 * 10**15
+    heavy = replace(
+        one, trace_id=trace_of("long"), service="long", start_ns=start_ns, weight=10**6
+    )
+    store.write([heavy], [])
+    cohort = Cohort(service="long", since_ns=start_ns - 1)
+
+    (route,) = store.overview(cohort, 10**18, 3).routes
+
+    assert route.requests == 10**6
+    assert dict(route.mean_ns) == {Stage.DECODE: long_ns}
+    assert [one.mean_ns for one in route.timeline] == [long_ns]
+    duration_ns = store.breakdown(cohort).duration_ns
+    assert duration_ns is not None
+    assert duration_ns.mean == pytest.approx(long_ns)
+
+
+def test_weights_elsewhere_change_no_digit_of_others(store: Store) -> None:
+    chance = random.Random(8)  # noqa: S311 - the same each time
+    start_ns = START_NS + 2 * 10**15
+    made = [
+        replace(
+            made_request(stages={Stage.DECODE: chance.randrange(10**14, 3 * 10**14)}),
+            trace_id=trace_of(f"unweighed {number}"),
+            service="unweighed",
+            start_ns=start_ns + number,
+            time_to_first_token_ns=chance.randrange(10**13, 10**14),
+        )
+        for number in range(1500)
+    ]
+    cohort = Cohort(service="unweighed", since_ns=start_ns)
+    store.write(made, [])
+    before = store.breakdown(cohort), store.overview(cohort, 10**18, 3)
+
+    store.write([replace(made[0], trace_id=trace_of("a weight"), service="y", weight=7)], [])
+
+    after = store.breakdown(cohort), store.overview(cohort, 10**18, 3)
+    mean_ns = float(sum(one.duration_ns for one in made)) / len(made)
+    assert after[0].duration_ns is not None
+    assert after[0].duration_ns.mean == mean_ns  # of whole numbers, as without weights
+    assert after[0].duration_ns == before[0].duration_ns
+    assert after[0].time_to_first_token_ns == before[0].time_to_first_token_ns
+    assert after[1] == before[1]
 
 
 # Both together

@@ -141,6 +141,46 @@ def test_kubernetes_takes_the_chart_with_every_value_set() -> None:
     assert policy["spec"]["ingress"][1]["from"] == ALL_VALUES["networkPolicy"]["readers"]
 
 
+def test_several_replicas_have_a_volume_each_and_one_database() -> None:
+    objects = rendered(ALL_VALUES)
+    [stateful] = [one for one in objects if one["kind"] == "StatefulSet"]
+    [container] = containers(objects)
+    services = [one for one in objects if one["kind"] == "Service"]
+    headless = [one for one in services if one["spec"].get("clusterIP") == "None"]
+
+    assert stateful["spec"]["replicas"] == 3
+    assert [one["metadata"]["name"] for one in headless] == ["latencytrace-pods"]
+    assert headless[0]["spec"]["selector"] == stateful["spec"]["selector"]["matchLabels"]
+    assert {"name": "LATENCYTRACE_STORE", "value": ALL_VALUES["store"]} in container["env"]
+    [password] = [one for one in container["env"] if "CLICKHOUSE_PASSWORD" in one["name"]]
+    assert password["valueFrom"]["secretKeyRef"]["name"] == "clickhouse-password"
+
+
+def test_several_replicas_with_an_embedded_store_each_are_refused() -> None:
+    helm = pytest.importorskip("helm_python", reason="`make test-helm` installs it")
+    with pytest.raises(helm.HelmError, match="need a ClickHouse server"):
+        rendered({"replicas": 2})
+
+
+def test_a_server_that_the_policy_lets_nobody_reach_is_refused() -> None:
+    helm = pytest.importorskip("helm_python", reason="`make test-helm` installs it")
+    store = {"store": ALL_VALUES["store"]}
+    with pytest.raises(helm.HelmError, match="egress must name the ClickHouse server and DNS"):
+        rendered(store)
+
+    [container] = containers(rendered({**store, "networkPolicy": {"enabled": False}}))
+    assert {"name": "LATENCYTRACE_STORE", "value": store["store"]} in container["env"]
+
+
+def test_the_fleet_of_the_documentation_is_one_that_the_chart_makes() -> None:
+    page = (ROOT / "docs" / "pages" / "past-one-machine.md").read_text("utf-8")
+    [written] = re.findall(r"^```yaml\n(replicas: .+?)^```", page, re.MULTILINE | re.DOTALL)
+    objects = rendered(yaml.safe_load(written))
+    [policy] = [one for one in objects if one["kind"] == "NetworkPolicy"]
+
+    assert policy["spec"]["egress"][1]["ports"] == [{"port": 8123}]
+
+
 def test_a_chart_without_the_token_is_refused() -> None:
     helm = pytest.importorskip("helm_python", reason="`make test-helm` installs it")
     with pytest.raises(helm.HelmError, match="holds the token"):

@@ -117,6 +117,7 @@ def _one(
         startup=bool(table.startup[place]),
         health=root.health,
         detail=root.detail,
+        weight=1 if table.weight is None else int(table.weight[place]),
         ledger=ledger_of(segments),
         segments=segments,
         repairs=table.repairs.get(place, ()),

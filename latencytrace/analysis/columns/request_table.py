@@ -33,6 +33,7 @@ class Root(NamedTuple):
     health: bool
     status: RequestStatus
     detail: TraceDetail = TraceDetail.FULL
+    tells_weight: bool = False  # its attributes do, maybe
 
 
 class Words(NamedTuple):
@@ -72,6 +73,7 @@ class RequestTable:
     segment_span_id: NDArray[np.uint64]  # (s,)
     segment_name: Words  # (s,)
     ledger: _Column  # (r, stages): ns
+    weight: _Column | None = None  # (r,): how many requests each stands for; None: itself
 
     def __len__(self) -> int:
         return len(self.trace_ids)
@@ -131,6 +133,7 @@ class RequestTable:
             segment_span_id=self.segment_span_id[segments],
             segment_name=Words(self.segment_name.codes[segments], self.segment_name.values),
             ledger=self.ledger[places],
+            weight=None if self.weight is None else self.weight[places],
         )
 
 

@@ -20,6 +20,7 @@ from latencytrace.analysis.tail.cohort_attributes import MOST_ATTRIBUTES
 from latencytrace.analysis.tokens.counts import FINISH_REASON, MODEL, value
 from latencytrace.analysis.tokens.latency import TokenLatency
 from latencytrace.analysis.trace.routes import is_health, route_of
+from latencytrace.analysis.trace.weight import MOST, STATED_IN, weight_of
 from latencytrace.model import MetricAttributes, Repair, Span, SpanKind, semconv
 from latencytrace.model.detail import detail_named
 
@@ -38,9 +39,14 @@ class _Call(NamedTuple):
 
 
 class Tables:
-    """Makes tables of columns, and remembers what follows from shapes alone."""
+    """Makes tables of columns, and remembers what follows from shapes alone.
 
-    def __init__(self) -> None:
+    Args:
+        max_weight: The largest weight of a request that is believed.
+    """
+
+    def __init__(self, max_weight: int = MOST) -> None:
+        self._max_weight = max_weight
         self._roots: dict[int, Root] = {}
         self._calls: dict[int, _Call] = {}
         self._metrics: dict[tuple[int, int, bool], MetricAttributes] = {}
@@ -86,6 +92,7 @@ class Tables:
             segment_span_id=batch.span_id[columns.trees.rows[segments[:, PLACE]]],
             segment_name=_names(columns, segments),
             ledger=columns.ledger[numbers],
+            weight=_weights(columns, rows, trace, _tell_weight(roots)[root], self._max_weight),
         )
 
     def _root(self, columns: RequestColumns, row: int) -> Root:
@@ -99,6 +106,7 @@ class Tables:
         found = Root(
             span.service, span.instance, span.version, route_of(span), is_health(span),
             status_of(span), detail_named(span.attributes.get(semconv.DETAIL)),
+            not STATED_IN.isdisjoint(span.attributes),
         )  # fmt: skip
         if shape >= 0 and not needs_address:
             self._roots[shape] = found
@@ -198,6 +206,31 @@ def _of_shapes(
                 codes[places[at:]] = codes[place]
                 break
     return codes, values
+
+
+def _tell_weight(roots: Sequence[Root]) -> NDArray[np.bool_]:
+    return np.array([one.tells_weight for one in roots], np.bool_)
+
+
+def _weights(
+    columns: RequestColumns,
+    rows: _Column,
+    traces: _Column,
+    by_attributes: NDArray[np.bool_],
+    most: int,
+) -> _Column | None:
+    """How many requests each of some rows stands for; None: each itself."""
+    batch = columns.batch
+    tell = by_attributes
+    if len(batch.stated):
+        tell = tell | np.isin(rows, batch.stated)
+    weights = np.ones(len(rows), np.int64)
+    for at in np.flatnonzero(tell).tolist():
+        row = int(rows[at])
+        attributes = batch.span(row).attributes if by_attributes[at] else {}
+        trace_id = batch.trace_ids[traces[at]]
+        weights[at] = weight_of(trace_id, batch.trace_state(row), attributes, most)
+    return weights if (weights != 1).any() else None
 
 
 def _begins(counts: _Column) -> _Column:

@@ -12,6 +12,7 @@ from latencytrace.analysis.ledger.runtime_gaps import with_runtime
 from latencytrace.analysis.tail.cohort_attributes import cohort_attributes
 from latencytrace.analysis.tokens.latency import token_latency
 from latencytrace.analysis.trace.routes import is_health, route_of
+from latencytrace.analysis.trace.weight import MOST, weight_of
 from latencytrace.model import (
     AttributeValue,
     Request,
@@ -69,7 +70,10 @@ def requests_of(
 
 
 def request_of(
-    trace: Trace, segments: tuple[Segment, ...], revisions: Mapping[tuple[str, str], int]
+    trace: Trace,
+    segments: tuple[Segment, ...],
+    revisions: Mapping[tuple[str, str], int],
+    max_weight: int = MOST,
 ) -> Request:
     """One request and its ledger.
 
@@ -77,6 +81,7 @@ def request_of(
         trace: Of the request.
         segments: Its critical path (see `analysis.ledger.critical_path`).
         revisions: The highest revision written so far, by trace id and request span id.
+        max_weight: The largest weight that is believed.
     """
     root = trace.root
     tokens = token_latency(trace)
@@ -112,6 +117,7 @@ def request_of(
         cold_start=met.cold_start,
         health=is_health(root),
         detail=detail_named(root.attributes.get(semconv.DETAIL)),
+        weight=weight_of(root.trace_id, root.trace_state, root.attributes, max_weight),
         ledger=ledger_of(segments),
         segments=segments,
         repairs=trace.repairs,

@@ -153,7 +153,7 @@ def heading(objective: Objective) -> list[RenderableType]:
     target = (
         f"{100 * objective.target_ratio:.6g} % of {' · '.join(filter(None, of))}: "
         f"{objective_text(objective.measured, objective.limit_ns, *slices)}, "
-        f"over {length_text(objective.period_ns)}"
+        f"over {objective.period_text}"
     )
     return [Text(f"{objective.name}  {objective.display_name}", "bold"), target]
 

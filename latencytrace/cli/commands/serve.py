@@ -69,6 +69,14 @@ def serve(  # noqa: PLR0913, PLR0917 - one argument a flag
             help="File of objectives; objectives.yaml here by default.", show_default=False
         ),
     ] = None,
+    max_weight: Annotated[
+        int | None,
+        typer.Option(
+            "--max-weight",
+            help="Largest weight of a sampled request that is believed [1024].",
+            show_default=False,
+        ),
+    ] = None,
     insecure: Annotated[  # noqa: FBT002 - a flag
         bool, typer.Option("--insecure", help="Listen off loopback without a token.")
     ] = False,
@@ -76,8 +84,8 @@ def serve(  # noqa: PLR0913, PLR0917 - one argument a flag
     """Receive spans over OTLP, attribute every request's time to stages, answer questions.
 
     Every flag has an environment variable: LATENCYTRACE_DATA, _LISTEN, _OTLP_HTTP,
-    _OTLP_GRPC, _STORE, _KEEP_SPANS, _OBJECTIVES. Stop it with Ctrl-C; nothing that was
-    acknowledged is lost.
+    _OTLP_GRPC, _STORE, _KEEP_SPANS, _OBJECTIVES, _MAX_WEIGHT. Stop it with Ctrl-C; nothing
+    that was acknowledged is lost.
 
     Example: latencytrace serve --data ./traces
     """
@@ -100,6 +108,7 @@ def serve(  # noqa: PLR0913, PLR0917 - one argument a flag
         store=store,
         keep_spans_ratio=keep_spans,
         objectives=objectives,
+        max_weight=max_weight,
     )
     if store is not None and has_password(store):
         logging.getLogger(__name__).warning(
@@ -120,12 +129,16 @@ def serve(  # noqa: PLR0913, PLR0917 - one argument a flag
         at = _unless_usual("--url", api, DEFAULT_URL)
         say(f"next: {name} run{to} -- COMMAND, then {name} breakdown{at}", flush=True)
 
+    gc.set_threshold(*COLLECTED_AFTER)
     with private_umask():
         raise_limit()
         run_service(settings, ready, insecure=insecure, stopping=_end_in_time)
     gc.freeze()  # on a busy machine the last collection would take seconds
 
 
+# Open traces are many objects, all of them in use: CPython's own 700 has them looked through all
+# the time, a microsecond of CPU a span.
+COLLECTED_AFTER: Final = (20_000, 10, 10)
 KERNELS_GRACE_S: Final = 0.5  # after the service's own
 
 

@@ -13,6 +13,7 @@ from latencytrace.cli.copying.archive import (
 )
 from latencytrace.cli.copying.progress import rows_bar
 from latencytrace.cli.source.reading import Source
+from latencytrace.errors import TooLargeError
 from latencytrace.service.store import Piece, Table
 
 
@@ -39,9 +40,19 @@ def _listed(source: Source) -> list[Piece]:
 def _copy(source: Source, pieces: list[Piece], archive: ArchiveWriter, title: str) -> None:
     with rows_bar(title, sum(piece.rows for piece in pieces)) as advance:
         for piece in pieces:
-            asked = {name: str(value) for name, value in asdict(piece).items()}
-            body = source.body("/backup/rows", asked)
-            rows, size = (int.from_bytes(body[at : at + 8], "little") for at in (0, 8))
-            if rows:
-                archive.add(replace(piece, rows=rows), body[16:], size)
+            _copy_piece(source, piece, archive)
             advance(piece.rows)
+
+
+def _copy_piece(source: Source, piece: Piece, archive: ArchiveWriter) -> None:
+    """Copy a piece, in halves where it is too large at once."""
+    asked = {name: str(value) for name, value in asdict(piece).items()}
+    try:
+        body = source.body("/backup/rows", asked)
+    except TooLargeError:
+        for half in piece.halves():
+            _copy_piece(source, half, archive)
+        return
+    rows, size = (int.from_bytes(body[at : at + 8], "little") for at in (0, 8))
+    if rows:
+        archive.add(replace(piece, rows=rows), body[16:], size)

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import Any, Final
 from latencytrace.cli.copying.archive import Counts, counts_of, piece_of
 from latencytrace.cli.copying.progress import rows_bar
 from latencytrace.cli.copying.restore import ENGINE
-from latencytrace.errors import LatencytraceError, StoreError
+from latencytrace.errors import LatencytraceError, StoreError, TooLargeError
 from latencytrace.model.texts.secrets import shown
 from latencytrace.service.storage.private_files import read_private, write_private
 from latencytrace.service.store import Piece, Store, Table, open_beside, open_store
@@ -44,19 +44,25 @@ def migrate_to(address: str, folder: Path) -> Migrated:
         raise LatencytraceError(f"there is no embedded store in {folder}: name its folder, --data")
     with closing(open_store(ENGINE, folder)) as source:
         source.keep_noted()
-        pieces = source.pieces()
+        pieces = list(source.pieces())
         where = shown(address).partition("?")[0].rpartition("@")[2]
         move = {"to": where, "written_ns": source.last_written_ns(), "rows": _rows(pieces)}
         done, under_way = folder / _DONE, folder / _UNDER_WAY
         if _known(done, move):
             return Migrated(counts={}, copied=0, before=True)
-        if begun := _known(under_way, move):
+
+        begun = _known(under_way, move)
+
+        def note(pieces: Sequence[Piece]) -> None:
+            listed = {**(begun or move), "pieces": [asdict(piece) for piece in pieces]}
+            write_private(under_way, json.dumps(listed).encode())
+
+        if begun:
             pieces = [piece_of(one) for one in begun["pieces"]]
         else:
-            listed = {**move, "pieces": [asdict(piece) for piece in pieces]}
-            write_private(under_way, json.dumps(listed).encode())
+            note(pieces)
         with closing(open_beside(address, folder)) as server:
-            copied = _copied(source, server, pieces)
+            copied = _copied(source, server, pieces, note)
             counts = _compared(source, server, pieces)
         write_private(done, json.dumps(move).encode())
         under_way.unlink()
@@ -96,19 +102,36 @@ def _known(path: Path, move: Mapping[str, Any]) -> Mapping[str, Any]:
     return known
 
 
-def _copied(source: Store, server: Store, pieces: Sequence[Piece]) -> int:
-    """Copy the pieces that the server has not got; how many rows that was."""
-    copied = 0
+def _copied(
+    source: Store, server: Store, pieces: list[Piece], note: Callable[[Sequence[Piece]], None]
+) -> int:
+    """Copy the pieces that the server has not got; how many rows that was.
+
+    A piece that is too large is replaced by its halves, which is noted before one is copied.
+    """
+    copied = place = 0
     with rows_bar("moving", sum(piece.rows for piece in pieces)) as advance:
-        for piece in pieces:
-            there = server.count_of(piece)
-            # Of requests, rows of a piece may be superseded there; to write them again is nothing.
-            if there == 0 or (piece.table is Table.REQUESTS and there < source.count_of(piece)):
-                rows = source.rows_of(piece)
-                if rows:
-                    copied += server.take(piece, rows)
+        while place < len(pieces):
+            piece = pieces[place]
+            try:
+                copied += _moved(source, server, piece)
+            except TooLargeError:
+                pieces[place : place + 1] = piece.halves()
+                note(pieces)
+                continue
             advance(piece.rows)
+            place += 1
     return copied
+
+
+def _moved(source: Store, server: Store, piece: Piece) -> int:
+    """Copy a piece, unless the server has it; how many rows that was."""
+    there = server.count_of(piece)
+    # Of requests, rows of a piece may be superseded there; to write them again is nothing.
+    if there and (piece.table is not Table.REQUESTS or there >= source.count_of(piece)):
+        return 0
+    rows = source.rows_of(piece)
+    return server.take(piece, rows) if rows else 0
 
 
 def _compared(source: Store, server: Store, pieces: Sequence[Piece]) -> Counts:

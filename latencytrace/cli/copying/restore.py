@@ -15,6 +15,7 @@ from latencytrace.service.store import Store, Table, open_store
 ENGINE: Final = "chdb"
 # Until all of it is there: the ending of a new folder, or a folder in an empty one.
 _HALF: Final = ".restoring"
+_OF_A_VOLUME: Final = frozenset({"lost+found"})  # in the root of a new file system
 
 
 def restore_into(path: Path, folder: Path) -> Counts:
@@ -29,7 +30,8 @@ def restore_into(path: Path, folder: Path) -> Counts:
     folder = folder.resolve()  # of a link, the folder that it leads to
     is_there = folder.is_dir()
     half = folder / _HALF if is_there else folder.with_name(f"{folder.name}{_HALF}")
-    if folder.exists() and (not is_there or any(one != half for one in folder.iterdir())):
+    names = {one.name for one in folder.iterdir()} if is_there else set()
+    if names - {half.name, *_OF_A_VOLUME} or (folder.exists() and not is_there):
         raise LatencytraceError(f"{folder} is not empty: name a folder that is new or empty")
     entries = checked(path)
     try:

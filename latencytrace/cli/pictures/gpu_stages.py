@@ -9,23 +9,7 @@ from latencytrace.cli.pictures.bars import stage_style
 from latencytrace.cli.pictures.fitted_table import FittedTable
 from latencytrace.model.texts.units import UNKNOWN, duration, share
 from latencytrace.service.answers.documents import RequestDocument
-from latencytrace.service.answers.gpu_documents import GpuStageDocument
-
-IN_WORDS = {
-    "compute": "arithmetic",
-    "memory_bandwidth": "memory bandwidth",
-    "copy": "copying",
-    "launch_or_sync": "launching, or waiting for the GPU",
-    "gpu_idle": "not the GPU: it was idle",
-    "latency_or_mixed": "latency, or a mixture",
-    "unknown": "unknown",
-}
-NOTES_IN_WORDS = {
-    "throttled": "clocks held down",
-    "foreign_load": "others at work there",
-    "queued": "waited for earlier work",
-    "modelled": "modelled",
-}
+from latencytrace.service.answers.gpu_documents import BOUND_BY, NOTES, GpuStageDocument
 
 
 def stages_table(stages: Sequence[GpuStageDocument]) -> list[RenderableType]:
@@ -46,9 +30,9 @@ def stages_table(stages: Sequence[GpuStageDocument]) -> list[RenderableType]:
             share(row["device_ns"] / row["wall_ns"]) if row["wall_ns"] else UNKNOWN,
             _used(row, "bandwidth_ratio"),
             _used(row, "tensor_ratio"),
-            IN_WORDS.get(row["bound"], row["bound"]),
+            BOUND_BY.get(row["bound"], row["bound"]),
             row["confidence"] if row["bound"] != "unknown" else "",
-            ", ".join(NOTES_IN_WORDS.get(note, note) for note in row["notes"]),
+            ", ".join(NOTES.get(note, note) for note in row["notes"]),
         )
     return [drawn]
 
@@ -83,7 +67,7 @@ def devices_table(
         wall_ns = max(span["end_ns"] - span["start_ns"], device["end_ns"] - device["start_ns"])
         error = "" if device["error_ns"] is None else f" ± {duration(device['error_ns'])}"
         bounds = {
-            IN_WORDS.get(row["bound"], row["bound"])
+            BOUND_BY.get(row["bound"], row["bound"])
             for row in stages
             if (row["uuid"], row["stage"], row["service"])
             == (device["gpu"], span["stage"], span["service"])

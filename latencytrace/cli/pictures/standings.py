@@ -60,10 +60,15 @@ def moment(at: str) -> str:
 
 def _target(objective: ObjectiveDocument) -> str:
     of = (objective["service"], objective["route"], objective["model"], objective["version"])
+    since = objective["budget_since"]
+    period = (
+        length_text(objective["period_ns"])
+        if since is None
+        else f"the calendar's period since {moment(since)}"
+    )
     return (
         f"{100 * objective['target_ratio']:.6g} % of {' · '.join(filter(None, of))}: "
-        f"{_wanted(objective)}, "
-        f"over {length_text(objective['period_ns'])}"
+        f"{_wanted(objective)}, over {period}"
     )
 
 

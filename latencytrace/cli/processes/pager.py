@@ -30,6 +30,8 @@ def page(console: Console, *parts: RenderableType) -> None:
 def _shown_by(command: Sequence[str], text: str) -> bool:
     """Have a program show a text; False: it cannot be started."""
     flags = [_FLAGS_OF_LESS] if Path(command[0]).name == "less" else []
+    # An interrupt is the pager's, which holds the terminal and does not inherit a handler.
+    before = signal.signal(signal.SIGINT, lambda *_: None)
     try:
         pager = subprocess.Popen(  # noqa: S603 - the user's own choice
             [*command, *flags],
@@ -38,11 +40,9 @@ def _shown_by(command: Sequence[str], text: str) -> bool:
             encoding=sys.stdout.encoding,
             errors="backslashreplace",
         )
+        pager.communicate(f"{text}\n")
     except OSError:
         return False
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # the pager's, which holds the terminal
-    try:
-        pager.communicate(f"{text}\n")
     finally:
         signal.signal(signal.SIGINT, before)
     return True

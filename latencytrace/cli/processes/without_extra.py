@@ -11,7 +11,7 @@ COMMANDS = {  # by the extra that they come with
         *("capacity", "gpu", "profile", "objectives", "acknowledge", "maintenance", "export"),
         "doctor",
     ),
-    "service": ("serve", "rules", "import", "backup", "restore", "migrate"),
+    "service": ("serve", "rules", "import", "backup", "restore", "migrate", "adopt"),
     "load": ("load",),
     "demo": ("demo",),
 }

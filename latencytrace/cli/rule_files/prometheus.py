@@ -82,7 +82,7 @@ def annotations(objective: Objective, settings: RuleSettings) -> dict[str, str]:
         ),
         "description": (
             f"Promised: {100 * objective.target_ratio:.6g} % of {of} {_wanted(objective)} "
-            f"over {length_text(objective.period_ns)}. "
+            f"over {objective.period_text}. "
             f'Budget left: {{{{ with query "{budget}" }}}}{{{{ . | first | value | '
             "humanizePercentage }}{{ else }}unknown{{ end }}. Guilty stage, slow requests and "
             "links: GET /api/v1/alerts of the service."

@@ -24,8 +24,8 @@ from latencytrace.model.objective import MINUTE_NS, window_text
 
 _PER_SCRAPE = 60  # requests
 _FAILS = 10  # each such scrape does
-_CALM_NS = 15 * MINUTE_NS  # before something happens
-_BLIP_NS = 20 * MINUTE_NS  # at most, where it takes hours to page
+_CALM_NS = 10 * MINUTE_NS  # before something happens
+_BLIP_NS = 10 * MINUTE_NS  # at most, where it takes hours to page
 _MOMENTS = 20  # of a stretch are looked at, at most
 _FILLED = 0.8  # of what makes a tier fire: a little less holds an alert
 _SLACK = 1.1  # detection must be within a tenth, and an evaluation or two, of the formula

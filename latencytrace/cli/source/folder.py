@@ -4,11 +4,12 @@ import asyncio
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from http import HTTPStatus
 from pathlib import Path
 
 import httpx
 
-from latencytrace.errors import LatencytraceError
+from latencytrace.errors import LatencytraceError, TooLargeError
 from latencytrace.service.clock import now_ns
 from latencytrace.service.store import Store, open_store
 from latencytrace.service.web.application import API, application
@@ -50,7 +51,8 @@ class FolderSource:
     ) -> bytes:
         answer = asyncio.run(self._asked(method, path, parameters, document))
         if answer.is_error:
-            raise LatencytraceError(answer.json()["detail"])
+            large = answer.status_code == HTTPStatus.REQUEST_ENTITY_TOO_LARGE
+            raise (TooLargeError if large else LatencytraceError)(answer.json()["detail"])
         return answer.content
 
     async def _asked(

@@ -18,7 +18,7 @@ from latencytrace.cli.processes.local_service import (
 )
 from latencytrace.cli.source.filters import Filters
 from latencytrace.cli.source.service_address import service_address
-from latencytrace.errors import LatencytraceError, ServiceUnreachableError
+from latencytrace.errors import LatencytraceError, ServiceUnreachableError, TooLargeError
 from latencytrace.model.texts.escaped import escaped
 from latencytrace.service.answers.documents import (
     AlertDocument,
@@ -102,7 +102,8 @@ class ServiceSource:
                 f"the service at {self.url} fell silent: {error}"
             ) from None
         if not answer.is_success:
-            raise LatencytraceError(_problem(answer))
+            large = answer.status_code == httpx.codes.REQUEST_ENTITY_TOO_LARGE
+            raise (TooLargeError if large else LatencytraceError)(_problem(answer))
         return answer.content
 
 

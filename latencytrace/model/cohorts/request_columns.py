@@ -45,6 +45,14 @@ class KnownNumbers:
             known=np.array([number is not None for number in numbers], np.bool_),
         )
 
+    @classmethod
+    def joined(cls, parts: Sequence[Self]) -> Self:
+        """Lay columns one below the other."""
+        return cls(
+            value=np.concatenate([part.value for part in parts]),
+            known=np.concatenate([part.known for part in parts]),
+        )
+
     def taken(self, rows: Rows) -> Self:
         """Return some of the rows."""
         return replace(self, value=self.value[rows], known=self.known[rows])
@@ -66,6 +74,16 @@ class Words:
         ]
         return cls(names=tuple(places), number=np.array(numbers, np.int32))
 
+    @classmethod
+    def joined(cls, parts: Sequence[Self]) -> Self:
+        """Lay columns one below the other."""
+        places: dict[str, int] = {}
+        numbers = []
+        for part in parts:
+            new = [places.setdefault(name, len(places)) for name in part.names]
+            numbers.append(np.array([*new, UNKNOWN], np.int32)[part.number])  # that one is last
+        return cls(names=tuple(places), number=np.concatenate(numbers))
+
     def taken(self, rows: Rows) -> Self:
         """Return some of the rows."""
         return replace(self, number=self.number[rows])
@@ -78,6 +96,27 @@ class AttributeColumns:
     row: Rows  # (m,): the request of each, in rising order
     key: Words  # (m,)
     value: Words  # (m,)
+
+    @classmethod
+    def joined(cls, parts: Sequence[Self], requests: Sequence[int]) -> Self:
+        """Lay columns of so many requests each one below the other."""
+        first = np.cumsum([0, *requests])
+        return cls(
+            row=np.concatenate([one.row + at for one, at in zip(parts, first, strict=False)]),
+            key=Words.joined([one.key for one in parts]),
+            value=Words.joined([one.value for one in parts]),
+        )
+
+    def taken(self, rows: Rows, requests: int) -> Self:
+        """Return those of some of so many requests, none of which is named twice."""
+        place = np.full(requests, -1)
+        place[rows] = np.arange(len(rows))
+        row = place[self.row]
+        order = np.argsort(row, kind="stable")
+        order = order[np.count_nonzero(row < 0) :]
+        return replace(
+            self, row=row[order], key=self.key.taken(order), value=self.value.taken(order)
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,16 +161,33 @@ class RequestColumns:
         found: KnownNumbers = self.engine.get(name) or getattr(self, name)
         return found
 
-    def taken(self, rows: Rows) -> Self:
-        """Return some of the requests, in order of start, without their attributes."""
+    def joined(self, other: Self) -> Self:
+        """Return these requests and others, in order of start, without what engines reported."""
+        parts = (self, other)
+        order = np.argsort(np.concatenate([one.start_ns for one in parts]), kind="stable")
+        kept = [one.attributes for one in parts if one.attributes is not None]
+        attributes = AttributeColumns.joined(kept, list(map(len, parts))) if kept[1:] else None
+        named = {name: [getattr(one, name) for one in parts] for name in _PLAIN}
+        columns: dict[str, Any] = {name: np.concatenate(each) for name, each in named.items()}
+        for name in (*NUMBERS, *WORDS):
+            each = [getattr(one, name) for one in parts]
+            columns[name] = type(each[0]).joined(each)
+        found = replace(self, **columns, attributes=attributes, engine={})
+        return found.taken(order, attributes=True)
+
+    def taken(self, rows: Rows, *, attributes: bool = False) -> Self:
+        """Return some of the requests, in order of start.
+
+        Args:
+            rows: Each of them once, if their attributes are asked for.
+            attributes: Whether they are.
+        """
+        kept = self.attributes if attributes else None
         return replace(
             self,
-            trace_id=self.trace_id[rows],
-            start_ns=self.start_ns[rows],
-            duration_ns=self.duration_ns[rows],
-            stages_ns=self.stages_ns[rows],
+            **{name: getattr(self, name)[rows] for name in _PLAIN},
             **{name: getattr(self, name).taken(rows) for name in (*NUMBERS, *WORDS)},
-            attributes=None,
+            attributes=kept.taken(rows, len(self)) if kept else None,
             engine={name: one.taken(rows) for name, one in self.engine.items()},
         )
 
@@ -173,6 +229,7 @@ NUMBERS = (
     "time_to_first_token_ns", "time_per_output_token_ns", "input_tokens", "cached_input_tokens",
     "output_tokens", "batch_size", "queue_depth", "concurrency", "preemptions", "cold_start",
 )  # fmt: skip
+_PLAIN = ("trace_id", "start_ns", "duration_ns", "stages_ns")
 WORDS = ("service", "instance", "version", "route", "model", "status", "finish_reason")
 
 

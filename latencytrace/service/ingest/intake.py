@@ -17,6 +17,10 @@ from latencytrace.service.otlp.traces import CheckedRequest
 MAX_BYTES_READ: Final = 4 * otlp.MAX_BYTES  # of all bodies that are being read and checked
 LONG_BODY_BYTES: Final = 64 * 1024  # decompressed; more would hold up the event loop for long
 RETRY_AFTER_S: Final = 1
+WAIT_S: Final = 3.0  # for room, before a sender is put off
+WAITING: Final = 1000  # posts, beyond which none waits
+WAITING_BYTES: Final = 32 * 1024 * 1024  # of their bodies, likewise
+LOOK_S: Final = 0.02  # between two looks whether there is room
 
 T = TypeVar("T")
 Submit = Callable[[CheckedRequest], Future[None]]
@@ -68,6 +72,9 @@ class Intake:
         self._check = partial(otlp.check, capture_content=capture_content)
         self.bytes = 0  # being read and checked now
         self._workers = Workers()
+        self._queue = asyncio.Lock()  # for room: whoever came first goes first
+        self._waiting = 0  # for room
+        self._waiting_bytes = 0
 
     @contextmanager
     def share(self) -> Iterator[Share]:
@@ -87,11 +94,45 @@ class Intake:
             OtlpError: Nothing of it can be kept.
             OverloadedError: Too many long ones are being checked, or too much waits already.
         """
-        self._require_room()  # first, for checking is much of the work
+        await self._room(len(body))  # first, for checking is much of the work
         short = otlp.decompressed_if_short(body, content_encoding, LONG_BODY_BYTES)
         if short is not None:
             return self._check(short, content_type, None)
         return await self.beside(self._check, body, content_type, content_encoding)
+
+    async def _room(self, size: int) -> None:
+        """Wait a while until more is let in: many senders lose what is refused.
+
+        Args:
+            size: Bytes of the body that waits.
+
+        Raises:
+            OverloadedError: Too much waits still, or too many.
+        """
+        if not self._queue.locked() and self._has_room():
+            return
+        if self._waiting >= WAITING or (
+            self._waiting and self._waiting_bytes + size > WAITING_BYTES
+        ):
+            self._require_room()
+        self._waiting += 1
+        self._waiting_bytes += size
+        try:
+            async with asyncio.timeout(WAIT_S), self._queue:
+                while not self._has_room():  # noqa: ASYNC110 - a thread makes it
+                    await asyncio.sleep(LOOK_S)
+        except TimeoutError:
+            self._require_room()
+        finally:
+            self._waiting -= 1
+            self._waiting_bytes -= size
+
+    def _has_room(self) -> bool:
+        try:
+            self._require_room()
+        except OverloadedError:
+            return False
+        return not self._workers.are_busy
 
     async def beside(self, work: Callable[..., T], *arguments: object) -> T:
         """Do what takes a while beside the event loop, which it would hold up.

@@ -28,12 +28,17 @@ class Workers:
     """
 
     def __init__(self, threads: int = THREADS, most_waiting: int = MOST_WAITING) -> None:
-        self._threads = threads
+        self._count = threads
         self._most = threads + most_waiting
         self._queue: SimpleQueue[tuple[Future[object], Callable[[], object]]] = SimpleQueue()
         self._lock = threading.Lock()
         self._under_way = 0
         self._started = False
+
+    @property
+    def are_busy(self) -> bool:
+        """Return whether each thread has something to do, and something more waits."""
+        return self._under_way > self._count
 
     async def run(self, work: Callable[..., T], *arguments: object) -> T:
         """Do a piece of work in one of the threads.
@@ -47,7 +52,7 @@ class Workers:
             self._under_way += 1
             if not self._started:
                 self._started = True
-                for number in range(self._threads):
+                for number in range(self._count):
                     name = f"latencytrace-worker-{number}"
                     threading.Thread(target=self._serve, name=name, daemon=True).start()
         future: Future[object] = Future()

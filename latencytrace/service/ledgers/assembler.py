@@ -44,25 +44,21 @@ class _Open:
 
     @property
     def due_ns(self) -> int:
-        quiet_ns = QUIET_NS if self.rooted else ROOTLESS_QUIET_NS
-        return min(self.last_ns + quiet_ns, self.first_ns + AGE_NS)
+        quiet_ns = self.last_ns + (QUIET_NS if self.rooted else ROOTLESS_QUIET_NS)
+        old_ns = self.first_ns + AGE_NS
+        return quiet_ns if quiet_ns < old_ns else old_ns  # noqa: FURB136 - `min` takes 5 times as long
 
     def join(self, taken: "_Open") -> None:
         """Take back what was taken."""
         self.spans += taken.spans
         self.waiting += taken.claimed
         self.late += taken.late
-        self.rooted = True
         self.left |= taken.left
         self.missed_ns = taken.missed_ns
 
     def is_complete(self, now_ns: int) -> bool:
         """Whether it can be attributed: all of it is stored, or it has grown old."""
         return not self.waiting or now_ns - self.first_ns >= AGE_NS
-
-    def overdue_ns(self, now_ns: int) -> int:
-        """How long it has been due; 0 where it was taken in time and put back for the store."""
-        return 0 if self.from_store else now_ns - self.due_ns
 
 
 @dataclass(slots=True)
@@ -76,11 +72,27 @@ class _Closed:
 
 @dataclass(slots=True)
 class AssemblerCounts:
-    """Counts of what the bounds cost, and of how well traces are kept up with."""
+    """Counts of what the bounds cost, and of what is not to be done yet."""
 
     evicted: int = 0  # traces attributed early because too many were open
     late: int = 0  # times that spans came too late for their trace
-    overdue_ns: int = 0  # how long the first one of what was due last had been so
+    awaiting_root: int = 0  # spans of open traces whose root has not come
+    late_ns: int = 0  # how long the first one of what was due last had been so
+
+    def take(self, trace: _Open, now_ns: int) -> None:
+        """Take note of how long a trace has been due."""
+        if not trace.from_store:  # which was taken in time, and put back for the store
+            self.late_ns = max(self.late_ns, now_ns - trace.due_ns)
+
+    def add(self, trace: _Open, spans: int) -> None:
+        """Take note that an open trace has so many spans more."""
+        if not trace.rooted:
+            self.awaiting_root += spans
+
+    def has_root(self, trace: _Open) -> None:
+        """Take note that the root of an open trace is there, or is not waited for."""
+        self.add(trace, -trace.spans)
+        trace.rooted = True
 
 
 class Assembler:
@@ -144,19 +156,20 @@ class Assembler:
     def arrived(self, spans: Counts, rooted: frozenset[str]) -> None:
         """Note that spans arrived and wait to be stored, of `rooted` a root among them."""
         now_ns = self._now_ns()
+        self.account.take(sum(spans.values()))
         for trace_id, count in spans.items():
-            self.account.taken += count
-            self.account.open += count
             trace = self._open.get(trace_id)
             if trace is None:
                 trace = self._opened(trace_id, now_ns, rooted=trace_id in rooted)
             elif trace_id in rooted and not trace.rooted:
-                trace.rooted = True
+                self.counts.has_root(trace)
                 heappush(self._due, (trace.due_ns, trace_id))
             trace.last_ns = now_ns
             trace.spans += count
+            self.counts.add(trace, count)
             trace.waiting += count
-            if self._is_late(trace_id, now_ns):
+            closed = self._closed.get(trace_id)
+            if closed is not None and now_ns - closed.due_ns > LATE_NS:
                 self.counts.late += 1
                 trace.late += count
 
@@ -166,7 +179,7 @@ class Assembler:
             trace = self._open[trace_id]  # whatever waits keeps it open
             trace.waiting -= count
             if trace.late == trace.spans and not (trace.waiting or trace.left):
-                del self._open[trace_id]
+                self.counts.add(self._open.pop(trace_id), -trace.spans)
                 self.account.open -= trace.spans
                 self.account.without[Without.LATE] += trace.spans
                 self._on_forgotten(trace_id)
@@ -187,7 +200,8 @@ class Assembler:
         """Open traces whose spans an earlier process stored and did not attribute."""
         for trace_id in (one for one in trace_ids if one not in self._attributing):
             trace = self._open.get(trace_id) or self._opened(trace_id, self._now_ns(), rooted=True)
-            trace.left = trace.rooted = True
+            self.counts.has_root(trace)
+            trace.left = True
             heappush(self._due, (trace.due_ns, trace_id))
 
     def is_due(self) -> bool:
@@ -204,11 +218,10 @@ class Assembler:
         they have grown old, with what waits. What was taken is to be given back by `attributed`,
         `without`, `again`, `from_store` or `missed`.
         """
-        now_ns = self._now_ns()
+        now_ns, self.counts.late_ns = self._now_ns(), 0
         due = self._evicted(limit)
         due += self._grown_old(now_ns, limit - len(due))
         waiting: list[tuple[int, str]] = []
-        self.counts.overdue_ns = 0
         while self._due and self._due[0][0] <= now_ns and len(due) < limit:
             entry = heappop(self._due)
             trace = self._open.get(entry[1])
@@ -217,7 +230,7 @@ class Assembler:
             if trace.due_ns > now_ns:
                 heappush(self._due, (trace.due_ns, entry[1]))
             elif self._claims(entry[1], trace) or trace.is_complete(now_ns):
-                self.counts.overdue_ns = max(self.counts.overdue_ns, trace.overdue_ns(now_ns))
+                self.counts.take(trace, now_ns)
                 due.append(self._taken(entry[1]))
             else:
                 waiting.append(entry)
@@ -256,8 +269,7 @@ class Assembler:
         """
         for trace_id in trace_ids:
             spans = self._close(trace_id)
-            # None of what comes is late before it held a request.
-            self._closed.pop(trace_id, None)
+            self._closed.pop(trace_id, None)  # none of what comes is late before it held a request
             if reason is not None:
                 self.account.without[reason] += spans
                 continue
@@ -326,8 +338,8 @@ class Assembler:
 
     def _before(self, trace_id: str) -> int:
         """How many spans of a trace were attributed before, or hold no request so far."""
-        known = (self._closed.get(trace_id), self._rootless.get(trace_id))
-        return _spans_since(self._now_ns() - STORED_NS, known)
+        known = [one for one in (self._closed.get(trace_id), self._rootless.get(trace_id)) if one]
+        return _spans_since(self._now_ns() - STORED_NS, known) if known else 0
 
     def _claims(self, trace_id: str, trace: _Open) -> bool:
         """Have a trace's attribution store what waits; False: it has not got all of it."""
@@ -341,9 +353,11 @@ class Assembler:
     def _taken(self, trace_id: str) -> str:
         """Take an open trace; what of it waits to be stored stays open."""
         trace = self._open.pop(trace_id)
+        self.counts.add(trace, -trace.spans)
         if trace.waiting:
             rest = self._opened(trace_id, self._now_ns(), rooted=trace.rooted)
             rest.spans = rest.waiting = trace.waiting
+            self.counts.add(rest, rest.spans)
             trace.spans, trace.waiting = trace.spans - trace.waiting, 0
         self._attributing[trace_id] = trace
         return trace_id
@@ -351,6 +365,7 @@ class Assembler:
     def _reopened(self, trace_id: str) -> _Open:
         taken = self._attributing.pop(trace_id)
         trace = self._open.get(trace_id) or self._opened(trace_id, self._now_ns(), rooted=True)
+        self.counts.has_root(trace)
         trace.join(taken)
         heappush(self._due, (trace.due_ns, trace_id))
         return trace
@@ -385,6 +400,7 @@ class Assembler:
         trace = self._open[trace_id]
         trace.waiting -= count
         trace.spans -= count
+        self.counts.add(trace, -count)
         trace.late = min(trace.late, trace.spans)
         if not (trace.spans or trace.left):
             del self._open[trace_id]
@@ -405,11 +421,7 @@ class Assembler:
             self._closed.popitem(last=False)
         return trace.spans
 
-    def _is_late(self, trace_id: str, now_ns: int) -> bool:
-        closed = self._closed.get(trace_id)
-        return closed is not None and now_ns - closed.due_ns > LATE_NS
 
-
-def _spans_since(since_ns: int, known: Iterable[_Closed | None]) -> int:
+def _spans_since(since_ns: int, known: Iterable[_Closed]) -> int:
     """The spans of those that are known; of those that came long ago, the arrivals may be gone."""
-    return sum(one.spans for one in known if one is not None and one.due_ns > since_ns)
+    return sum(one.spans for one in known if one.due_ns > since_ns)

@@ -171,7 +171,8 @@ class Attribution:
     def _attribute(self, traces: Sequence[Trace], revisions: Revisions, found: Attributed) -> None:
         for trace in traces:
             try:
-                request = request_of(trace, critical_path(trace), revisions)
+                segments, most = critical_path(trace), self._columns.max_weight
+                request = request_of(trace, segments, revisions, most)
                 found.requests.append(as_load(request) if self._is_start(trace) else request)
             except FAULTS:
                 self._set_aside(trace.root.trace_id, found)

@@ -65,7 +65,7 @@ class Attributor:
         self._on_spans = on_spans
         self._attribution = Attribution(telemetry, traces.is_old, store.instances, columns)
         self.is_fast = False  # of the latest traces, most went by columns
-        self.has_failed = False  # the store, at the latest batch
+        self.fault: StoreError | None = None  # of the store, at the latest batch
         self.recovering: set[str] = set()  # traces that had no ledger
         self._in_doubt: set[tuple[str, str]] = set()  # requests that may have been written
         self.counted_before: set[str] = set()  # traces whose ledgers were lost
@@ -80,18 +80,26 @@ class Attributor:
         try:
             self._attribute(taken)
             left.clear()
-            self.has_failed = False
+            self.fault = None
         except (PoisonedBlockError, *FAULTS):
             halves = self._halves(taken)
             left.clear()
         except StoreError as error:
-            self.has_failed = True
+            self.fault = error
             self._telemetry.store_errors.inc()
             _log.error("%d traces are attributed later: %s", len(left), error)
             return False
         finally:
             self._traces.again(left)
         return sum(self.attribute(half) for half in halves) == len(halves)
+
+    def attribute_all(self, taken: Sequence[str], most: int) -> None:
+        """Attribute traces, so many at once; `fault` tells of those that the store refuses."""
+        faults = []
+        for start in range(0, len(taken), most):
+            self.attribute(taken[start : start + most])
+            faults.append(self.fault)
+        self.fault = next(filter(None, faults), self.fault)
 
     def _halves(self, taken: Sequence[str]) -> tuple[Sequence[str], ...]:
         """Part a batch that cannot be attributed; a trace alone is set aside."""

@@ -27,6 +27,7 @@ from latencytrace.analysis.columns.requests import Kernels, RequestColumns, attr
 from latencytrace.analysis.columns.tables import Tables
 from latencytrace.analysis.trace.is_request import ENTRY_KINDS
 from latencytrace.analysis.trace.startup import may_be_startup
+from latencytrace.analysis.trace.weight import MOST
 from latencytrace.model import Span, Stage, semconv
 from latencytrace.model.span_batch import SpanBatch
 from latencytrace.model.stage import STAGES
@@ -75,19 +76,22 @@ class ColumnAttribution:
         cache: The folder for what was compiled; None: beside the package, or wherever numba
             may write.
         ahead: See `compile_ahead`.
+        max_weight: The largest weight of a request that is believed.
     """
 
     def __init__(
         self,
         cache: Path | None = None,
         ahead: Callable[[Path | None], None] = compile_ahead,
+        max_weight: int = MOST,
     ) -> None:
+        self.max_weight = max_weight
         self._cache = cache
         self._ahead = ahead
         self._worth_spans: int | None = None
         self._lock = threading.Lock()
         self._facts = Facts()
-        self._tables = Tables()
+        self._tables = Tables(max_weight)
         self._shape_facts = _ShapeFacts()
         self._shapes: Sequence[Span] = ()
         self._seen = 0
@@ -121,7 +125,8 @@ class ColumnAttribution:
         batch = batch_of(parts)
         if batch.shapes is not self._shapes:  # they are numbered anew
             self._shapes = batch.shapes
-            self._facts, self._tables, self._shape_facts = Facts(), Tables(), _ShapeFacts()
+            self._facts, self._shape_facts = Facts(), _ShapeFacts()
+            self._tables = Tables(self.max_weight)
         try:
             with raised_as_runtime_errors():
                 columns, odd = attributed(batch, self._facts, self._kernels)

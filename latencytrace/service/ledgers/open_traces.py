@@ -177,13 +177,13 @@ class OpenTraces:
 
     @property
     def counts(self) -> AssemblerCounts:
-        """How well traces are kept up with, as it changes."""
+        """Counts of what the bounds cost, as they change."""
         return self._assembler.counts
 
     @property
-    def spans(self) -> Account:
-        """The account of all spans, as it changes: for one number of it."""
-        return self._assembler.account
+    def work(self) -> int:
+        """How many spans can be attributed soon: those of traces with their root."""
+        return self._assembler.account.open - self._assembler.counts.awaiting_root
 
     @property
     def held_bytes(self) -> int:
@@ -207,9 +207,9 @@ class OpenTraces:
 
     def _claim(self, trace_id: str, count: int) -> bool:
         """See `Assembler`; its lock is held."""
-        blocks = [block for block, _ in self._held.parts(trace_id)]
-        is_whole = self._held.count(trace_id) == count
-        if is_whole and self.unstored.claim(trace_id, blocks):
+        parts = self._held.parts(trace_id)
+        blocks, held = [block for block, _ in parts], sum([len(rows) for _, rows in parts])
+        if held == count and self.unstored.claim(trace_id, blocks):
             return True
         self.unstored.urge(trace_id, blocks)
         return False

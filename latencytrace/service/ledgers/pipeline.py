@@ -25,9 +25,11 @@ from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
 
+from latencytrace.analysis.trace.weight import MOST
 from latencytrace.errors import OverloadedError, StoreError
 from latencytrace.model import Span
 from latencytrace.service.clock import now_ns as time_of_day_ns
+from latencytrace.service.ingest.admission import Admission
 from latencytrace.service.ingest.committer import Committer, Outcome
 from latencytrace.service.ingest.journal import Journal
 from latencytrace.service.ledgers.attributor import Attributor
@@ -47,14 +49,12 @@ from latencytrace.service.store import Store
 _log = logging.getLogger(__name__)
 
 BATCH_TRACES = 500
+LARGE_SPANS = 5000  # a batch of fewer, longer traces tells the pace too
 BATCH_COLUMNS = 4000  # where they go by columns: an insert costs the same however little there is
 PACE_S = 1.0  # between two looks at what is due, and between two inserts
 HOLD_S = 10.0  # spans wait for their ledgers before they are stored by themselves
-BEHIND_S = 3.0  # that one batch takes, after which no more is let in
-LATE_S = 1.1  # by which the first one of a batch is due: of one a second, none is later
-BACKLOG_S = 2.5  # of work on the spans of open traces; while there is more, none are let in
-BEHIND_BYTES = 8 * 1024 * 1024  # of spans in memory, some 20 000; fewer are soon attributed
-LOADING_ROUNDS = 10  # for which traces wait until what decodes and attributes fast is loaded
+SHORT_PACE_S = 0.1  # between two looks while somebody waits for the next one
+LOADING_ROUNDS = 100  # for which traces wait until what decodes and attributes fast is loaded
 LOADING_BYTES = 4 * 1024 * 1024  # of spans in memory, and no more, meanwhile
 KEEP_PACE_S = 60.0  # between two copies of spans that are kept, unless there are many
 
@@ -77,6 +77,7 @@ class Pipeline:
         max_held_bytes: How much of the spans of open traces is held in memory.
         cache: The folder for what is compiled.
         tidy: Drops what has been kept for long enough; called once a second.
+        max_weight: The largest weight of a request that is believed.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - what it is made of
@@ -94,6 +95,7 @@ class Pipeline:
         max_held_bytes: int = MAX_BYTES,
         cache: Path | None = None,
         tidy: Callable[[], None] = lambda: None,
+        max_weight: int = MOST,
     ) -> None:
         self._store = store
         self._tidy = tidy
@@ -110,7 +112,7 @@ class Pipeline:
             journal=journal,
         )
         self._settling = settling = Settling(now_ns, round(settle_s * 1e9))
-        self._columns = columns = ColumnAttribution(cache)
+        self._columns = columns = ColumnAttribution(cache, max_weight=max_weight)
         self._missing = missing = MissingLedgers(store, now_ns, time_of_day_ns)
         self._attributor = Attributor(
             store, traces, settling, telemetry, now_ns, SpanKeeping(keep_spans_ratio), objectives,
@@ -119,12 +121,10 @@ class Pipeline:
         self._kept_ns: int | None = None  # when spans were last copied
         self._has_failed_to_keep = False  # the last time
         self._left: list[str] = []  # traces of which only the store has the spans
-        self._busy_ns: int | None = None  # since when a batch is attributed
+        self._admission = Admission(now_ns)
         self._rounds_left = LOADING_ROUNDS
-        self._is_loaded = False  # the latest batch was a large one
-        self._rate = 0.0  # spans a second that large batches are attributed at, lately
         self._has_taken_up = False  # what an earlier process left is attributed
-        self.left_fault: StoreError | None = None  # why that cannot be read
+        self.left_fault: StoreError | None = None  # why that, or at the end all, is not there
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="latencytrace-ledger", daemon=True)
         telemetry.watch(
@@ -172,6 +172,10 @@ class Pipeline:
             StoreError: The service is shutting down.
         """
         self.require_room()
+        return self.keep(checked)
+
+    def keep(self, checked: CheckedRequest) -> Future[None]:
+        """See `submit`; there was room when they were decoded, and need not be any more."""
         self._columns.expect(checked.span_count)
         self._traces.arrived([checked])  # first, for they may be stored before `submit` returns
         try:
@@ -190,7 +194,7 @@ class Pipeline:
         Raises:
             OverloadedError: Too much waits to be attributed.
         """
-        if self._traces.is_overfull or self._is_behind():
+        if self._traces.is_overfull or not self._has_room:
             raise OverloadedError(
                 f"{self._traces.count} traces wait to be attributed: send again in a second"
             )
@@ -200,11 +204,12 @@ class Pipeline:
         return self._traces.is_open(trace_id)
 
     def close(self) -> None:
-        """Commit what is queued, attribute what has its root, and stop."""
+        """Commit what is queued, attribute what has its root, and stop; see `left_fault`."""
         self._committer.close()
         self._stopping.set()
         if self._thread.is_alive():
             self._thread.join()
+        self.left_fault = self.left_fault or self._committer.fault or self._attributor.fault
 
     def arrived(self, requests: Sequence[CheckedRequest]) -> None:
         """Note that the spans of these requests came, and wait to be stored."""
@@ -221,12 +226,7 @@ class Pipeline:
 
     def settle(self) -> None:
         """Count the requests that nothing has come for in a while."""
-        settled = self._settling.settled()
-        if settled.until_ns is not None:
-            self._telemetry.counted.count(settled.requests)
-            for table in settled.tables:
-                count_table(self._telemetry.counted, table)
-            self._on_settled(settled)
+        _count(self._settling.settled(), self._telemetry, self._on_settled)
 
     def check(self) -> None:
         """Ask the store for arrivals without a ledger, and attribute them.
@@ -266,7 +266,7 @@ class Pipeline:
         while self._left and not self.is_open(self._left[-1]):
             self._left.pop()
         # Nothing is dropped that something is still to be made of.
-        if not (self._left or self._has_failed_to_keep or self._attributor.has_failed):
+        if not (self._left or self._has_failed_to_keep or self._attributor.fault):
             self._tidy()
         self._committer.probe()
         self._roll_up()
@@ -318,28 +318,27 @@ class Pipeline:
             began_ns = self._now_ns()
             if self._waits:
                 self._rounds_left -= 1
-            else:
-                while self._has_more_after_step() and not self._stopping.is_set():
-                    self.look_after()
-                self._has_taken_up = True
+                pause_s = min(PACE_S, SHORT_PACE_S)
+                continue
+            while self._has_more_after_step() and not self._stopping.is_set():
+                self.look_after()
+                self._has_taken_up |= not self._left
+            self._has_taken_up = True
             self.look_after()
+            self._admission.rest()
             pause_s = max(PACE_S - (self._now_ns() - began_ns) / 1e9, 0.0)
-        left = self._traces.close_all()
-        for start in range(0, len(left), BATCH_TRACES):
-            self._attributor.attribute(left[start : start + BATCH_TRACES])
+            if not self._has_room:
+                pause_s = min(pause_s, SHORT_PACE_S)
+        self._attributor.attribute_all(self._traces.close_all(), BATCH_TRACES)
         self.settle()
 
     def _has_more_after_step(self) -> bool:
         """Attribute one batch, and take note of how fast that goes; whether it was a full one."""
         before, full = self._traces.account().ended, self._batch_traces
-        self._busy_ns = began_ns = self._now_ns()
+        self._admission.begin()
         attributed = self.step()
-        self._busy_ns = None
-        took_s = (self._now_ns() - began_ns) / 1e9
-        self._is_loaded = attributed >= BATCH_TRACES
-        if self._is_loaded and took_s > 0:
-            rate = max(self._traces.account().ended - before, 0) / took_s
-            self._rate = (self._rate + rate) / 2 if self._rate else rate
+        ended = max(self._traces.account().ended - before, 0)
+        self._admission.end(ended, is_large=attributed >= BATCH_TRACES or ended >= LARGE_SPANS)
         return 2 * attributed >= full  # some of a full one may have to be read from the store
 
     @property
@@ -352,17 +351,15 @@ class Pipeline:
         """How many traces are attributed together at most."""
         return BATCH_COLUMNS if self._attributor.is_fast else BATCH_TRACES
 
-    def _is_behind(self) -> bool:
-        """Whether spans come faster than they are attributed, so that they would wait for long."""
+    @property
+    def _has_room(self) -> bool:
+        """Tell whether what comes now is attributed soon."""
+        held_bytes = self._traces.held_bytes
         if self._waits:
-            return self._traces.held_bytes > LOADING_BYTES
-        if not self._has_taken_up or self._traces.held_bytes <= BEHIND_BYTES:
-            return False
-        busy_ns = self._busy_ns
-        busy_for_ns = 0 if busy_ns is None else self._now_ns() - busy_ns
-        is_late = max(self._traces.counts.overdue_ns, busy_for_ns) > LATE_S * 1e9
-        has_too_much = self._traces.spans.open > BACKLOG_S * self._rate > 0
-        return busy_for_ns > BEHIND_S * 1e9 or (self._is_loaded and is_late and has_too_much)
+            return held_bytes <= LOADING_BYTES
+        if self._attributor.fault or self._committer.fault or not self._has_taken_up:
+            return True  # for the journal takes what it can
+        return self._admission.has_room(self._traces.work, held_bytes, self._traces.counts.late_ns)
 
     def _acknowledged(self, span_count: int, submitted: Future[None]) -> None:
         if not submitted.cancelled() and submitted.exception() is None:
@@ -372,3 +369,17 @@ class Pipeline:
         files, parts = self._committer.damaged_files, self._missing.damaged_parts
         failing, account = self._committer.fault is not None, self._traces.account()
         return Custody(account=account, damaged_files=files, damaged_parts=parts, failing=failing)
+
+
+def _count(settled: Settled, telemetry: Telemetry, on_settled: Callable[[Settled], None]) -> None:
+    """Count requests for metrics and objectives; a fault there costs its own batch alone."""
+    if settled.until_ns is None:
+        return
+    counted = telemetry.counted
+    tables = [partial(count_table, counted, table) for table in settled.tables]
+    for count in (partial(counted.count, settled.requests), *tables, partial(on_settled, settled)):
+        try:
+            count()
+        except Exception:  # noqa: BLE001 - no thread but this one attributes
+            telemetry.faulty_batches.inc()
+            _log.exception("metrics or objectives miss requests, please report this")

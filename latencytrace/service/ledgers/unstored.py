@@ -58,10 +58,13 @@ class Unstored:
         Returns:
             Whether it has all of them that are not stored. False: a commit has begun.
         """
-        known = (self._posts.get(id(block)) for block in blocks)
-        posts = [post for post in known if post is not None and trace_id in post.left]
-        if any(post.is_committing or not post.is_in_journal for post in posts):
-            return False
+        posts: list[_Post] = []
+        for block in blocks:
+            post = self._posts.get(id(block))
+            if post is not None and trace_id in post.left:
+                if post.is_committing or not post.is_in_journal:
+                    return False
+                posts.append(post)
         for post in posts:
             post.claimed[trace_id] = post.left.pop(trace_id)
         self._claims[trace_id] = posts

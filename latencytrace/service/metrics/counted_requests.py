@@ -18,7 +18,7 @@ from latencytrace.service.metrics.cohorts import (
     Cohort,
     RequestCohorts,
 )
-from latencytrace.service.metrics.histograms import ManyHistogram, Observation
+from latencytrace.service.metrics.histograms import ManyHistogram
 from latencytrace.service.metrics.slowest import SlowestRequests
 
 _LONGEST_NS: Final = (1 << 63) - 1  # what an array of times holds
@@ -135,7 +135,7 @@ class CountedRequests:
             if request.counts:
                 by_cohort.setdefault(self.cohorts.of(request), []).append(request)
         for cohort, counted in by_cohort.items():
-            self.count_left_out(cohort, len(counted))
+            self.count_left_out(cohort, sum(one.weight for one in counted))
             self._count(counted, cohort, at_s)
 
     def pin_routes(self, objectives: Sequence[Objective]) -> None:
@@ -178,17 +178,20 @@ class CountedRequests:
     def _count(self, requests: Sequence[Request], cohort: tuple[str, ...], at_s: float) -> None:
         for kind in (kind for one in requests for kind in {each.kind for each in one.repairs}):
             self.repaired.labels(kind.value).inc()
-        durations = [(one.duration_ns / 1e9, one.trace_id) for one in requests]
-        self.request_duration.observe(cohort, durations, at_s)
-        for status, count in Tally(one.status.value for one in requests).items():
+        durations = ((one.duration_ns, one) for one in requests)
+        _observe(self.request_duration, cohort, durations, at_s)
+        by_status: Tally[str] = Tally()
+        for one in requests:
+            by_status[one.status.value] += one.weight
+        for status, count in by_status.items():
             self.requests.labels(*cohort, status).inc(count)
-        by_stage: dict[Stage, list[Observation]] = {}
+        by_stage: dict[Stage, list[tuple[int | None, Request]]] = {}
         for one in requests:
             for stage, stage_ns in one.ledger.items():
                 if stage_ns:
-                    by_stage.setdefault(stage, []).append((stage_ns / 1e9, one.trace_id))
+                    by_stage.setdefault(stage, []).append((stage_ns, one))
         for stage, stage_times in by_stage.items():
-            self.stage_duration.observe((*cohort, stage.value), stage_times, at_s)
+            _observe(self.stage_duration, (*cohort, stage.value), stage_times, at_s)
         self._count_slowest(requests, cohort, at_s)
         self._count_tokens(requests, cohort, at_s)
 
@@ -197,24 +200,27 @@ class CountedRequests:
     ) -> None:
         # An odd time, such as 2**64 - 1, is more than an array holds.
         durations_ns = np.array([min(one.duration_ns, _LONGEST_NS) for one in requests], np.int64)
+        weights = np.array([one.weight for one in requests], np.int64)
         stages_ns: Tally[str] = Tally()
-        for number in np.flatnonzero(self.slowest.among(cohort, durations_ns, at_s)).tolist():
-            for stage, stage_ns in requests[number].ledger.items():
+        slow = self.slowest.among(cohort, durations_ns, at_s, weights)
+        for number in np.flatnonzero(slow).tolist():
+            one = requests[number]
+            for stage, stage_ns in one.ledger.items():
                 if stage_ns:
-                    stages_ns[stage.value] += stage_ns
+                    stages_ns[stage.value] += stage_ns * one.weight
         if stages_ns:
             self.slowest.add(cohort, stages_ns)
 
     def _count_tokens(
         self, requests: Sequence[Request], cohort: tuple[str, ...], at_s: float
     ) -> None:
-        first = [(one.time_to_first_token_ns, one.trace_id) for one in requests]
-        _observe_known(self.time_to_first_token, cohort, first, at_s)
-        token = [(one.time_per_output_token_ns, one.trace_id) for one in requests]
-        _observe_known(self.time_per_output_token, cohort, token, at_s)
-        if tokens := sum(one.input_tokens or 0 for one in requests):
+        first = ((one.time_to_first_token_ns, one) for one in requests)
+        _observe(self.time_to_first_token, cohort, first, at_s)
+        token = ((one.time_per_output_token_ns, one) for one in requests)
+        _observe(self.time_per_output_token, cohort, token, at_s)
+        if tokens := sum((one.input_tokens or 0) * one.weight for one in requests):
             self.tokens.labels(*cohort, "input").inc(tokens)
-        if tokens := sum(one.output_tokens or 0 for one in requests):
+        if tokens := sum((one.output_tokens or 0) * one.weight for one in requests):
             self.tokens.labels(*cohort, "output").inc(tokens)
 
     def _histogram(
@@ -236,12 +242,15 @@ class CountedRequests:
         return Counter(name, text, labels, registry=self._registry)
 
 
-def _observe_known(
+def _observe(
     histogram: ManyHistogram,
-    cohort: tuple[str, ...],
-    found: Iterable[tuple[int | None, str]],
+    labels: tuple[str, ...],
+    found: Iterable[tuple[int | None, Request]],
     at_s: float,
 ) -> None:
-    known = [(took_ns / 1e9, trace_id) for took_ns, trace_id in found if took_ns is not None]
+    """Count a time of each request that has it."""
+    known = [(took_ns / 1e9, one) for took_ns, one in found if took_ns is not None]
     if known:
-        histogram.observe(cohort, known, at_s)
+        weights = [one.weight for _, one in known]
+        observations = [(seconds, one.trace_id) for seconds, one in known]
+        histogram.observe(labels, observations, at_s, None if set(weights) == {1} else weights)

@@ -8,7 +8,7 @@ arrays: `exposition` writes these itself, and only who asks for samples has samp
 import threading
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from math import frexp
 from typing import Final
 
@@ -129,7 +129,11 @@ class ManyHistogram(Collector):
         registry.register(self)
 
     def observe(
-        self, labels: tuple[str, ...], observations: Iterable[Observation], at_s: float
+        self,
+        labels: tuple[str, ...],
+        observations: Iterable[Observation],
+        at_s: float,
+        weights: Sequence[int] | None = None,
     ) -> None:
         """Count observations of one series.
 
@@ -137,11 +141,13 @@ class ManyHistogram(Collector):
             labels: Their values.
             observations: Any.
             at_s: The time of day.
+            weights: How many each stands for; None: itself.
         """
         observed = list(observations)
-        if len(observed) >= _MANY:
+        if weights is not None or len(observed) >= _MANY:
             times = np.array([one[0] for one in observed])
-            self.observe_all(labels, times, lambda place: observed[place][1], at_s)
+            each = None if weights is None else np.array(weights, np.int64)
+            self.observe_all(labels, times, lambda place: observed[place][1], at_s, each)
             return
         bounds = self._bounds
         with self._lock:
@@ -165,6 +171,7 @@ class ManyHistogram(Collector):
         seconds: NDArray[np.float64],
         trace_id_of: Callable[[int], str],
         at_s: float,
+        weights: NDArray[np.int64] | None = None,
     ) -> None:
         """Count observations of one series, as `observe` does one by one.
 
@@ -173,23 +180,26 @@ class ManyHistogram(Collector):
             seconds: Any but none.
             trace_id_of: By place, the trace that shows it.
             at_s: The time of day.
+            weights: How many each stands for; None: itself.
         """
+        taken = seconds if weights is None else seconds * weights
+        is_some = seconds > 0
         buckets = np.searchsorted(self._bounds, seconds, side="left")
         shares, powers = np.frexp(seconds)
         numbers = np.searchsorted(_FRACTIONS, shares, side="left") + (powers - 1) * _STEPS
-        numbers = numbers[seconds > 0]
+        numbers = numbers[is_some]
         least = int(numbers.min()) if len(numbers) else 0
-        by_number = np.bincount(numbers - least)
+        by_number = _counts(numbers - least, None if weights is None else weights[is_some])
         with self._lock:
             series = self._of(labels)
-            for bucket, count in enumerate(np.bincount(buckets).tolist()):
+            for bucket, count in enumerate(_counts(buckets, weights).tolist()):
                 series.counts[bucket] += count
-            series.zeros += len(seconds) - len(numbers)
+            series.zeros += int(_counts(is_some.astype(np.int64), weights)[0])
             for place in np.flatnonzero(by_number).tolist():
                 number = least + place
                 series.native[number] = series.native.get(number, 0) + int(by_number[place])
             # Added up one after the other, so that it does not matter how they come.
-            series.total = float(np.cumsum(np.concatenate(([series.total], seconds)))[-1])
+            series.total = float(np.cumsum(np.concatenate(([series.total], taken)))[-1])
             last = np.full(len(series.counts), -1)
             last[buckets] = np.arange(len(buckets))
             for bucket in np.flatnonzero(last >= 0).tolist():
@@ -218,11 +228,9 @@ class ManyHistogram(Collector):
         """Read all series."""
         with self._lock:
             series = [
-                replace(
-                    one,
-                    counts=one.counts.copy(),
-                    exemplars=one.exemplars.copy(),
-                    native=one.native.copy(),
+                Series(
+                    *(one.labels, one.counts.copy(), one.exemplars.copy()),
+                    *(one.total, one.zeros, one.native.copy()),
                 )
                 for one in self._series.values()
             ]
@@ -230,3 +238,10 @@ class ManyHistogram(Collector):
 
     def _family(self, series: Sequence[Series]) -> SeriesFamily:
         return SeriesFamily(self._name, self._text, self._labels, self._bounds, series)
+
+
+def _counts(places: NDArray[np.int64], weights: NDArray[np.int64] | None) -> NDArray[np.int64]:
+    """How often each place from 0 on comes, by weight; at least that of 0 is there."""
+    if weights is None:
+        return np.bincount(places, minlength=1)
+    return np.bincount(places, weights, minlength=1).astype(np.int64)

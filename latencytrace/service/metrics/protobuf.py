@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from itertools import groupby
 from operator import attrgetter
-from struct import pack
+from struct import Struct, pack
 from typing import Final
 
 from prometheus_client.core import Metric
@@ -77,16 +77,18 @@ def _histogram(series: Series, bounds: list[bytes]) -> bytes:
         b"\x08", _varint(sum(series.counts)), b"\x11", pack("<d", series.total),
     ]  # fmt: skip
     until = 0
+    last = bounds[-1]
     for bound, count, seen in zip(bounds, series.counts, series.exemplars, strict=True):
         until += count
-        if seen is None and bound is bounds[-1]:
-            continue  # it is what all are
-        bucket = b"\x08" + _varint(until) + bound
         if seen is not None:
-            bucket += b"\x1a" + _sized(_exemplar(seen))
+            exemplar = _exemplar(seen)
+            bucket = b"".join((b"\x08", _varint(until), bound, b"\x1a", exemplar))
+        elif bound is last:
+            continue  # it is what all are
+        else:
+            bucket = b"\x08" + _varint(until) + bound
         parts += (b"\x1a", _sized(bucket))
-    parts += (b"\x28", _varint(_zigzag(SCHEMA)), b"\x31", pack("<d", ZERO_THRESHOLD))
-    parts += (b"\x38", _varint(series.zeros), *_native(series.native))
+    parts += (_NATIVE, _varint(series.zeros), *_native(series.native))
     return b"".join(parts)
 
 
@@ -119,9 +121,14 @@ def _span(offset: int, length: int) -> bytes:
 
 
 def _exemplar(seen: Seen) -> bytes:
+    """An exemplar after its length."""
     seconds, trace_id, at_s = seen
-    label = _TRACE_ID + _sized(trace_id.encode())
-    return b"\x0a" + _sized(label) + b"\x11" + pack("<d", seconds) + _moment(at_s)
+    traced = trace_id.encode()
+    at = _moment(at_s)
+    if len(traced) == _TRACE_ID_CHARS:  # all are, but for what tests and old stores hold
+        return b"".join((_BYTES[_TRACED + len(at)], _TRACE, traced, _VALUE(0x11, seconds), at))
+    label = _TRACE_ID + _sized(traced)
+    return _sized(b"\x0a" + _sized(label) + _VALUE(0x11, seconds) + at)
 
 
 @lru_cache(maxsize=_KNOWN)
@@ -167,6 +174,15 @@ def _varint(number: int) -> bytes:
     found.append(number)
     return bytes(found)
 
+
+_VALUE: Final = Struct("<Bd").pack  # a tag and a number
+_NATIVE: Final = (
+    b"\x28" + _varint(_zigzag(SCHEMA)) + b"\x31" + pack("<d", ZERO_THRESHOLD) + b"\x38"
+)
+# An exemplar with a trace id of the usual length, which is written without being measured.
+_TRACE_ID_CHARS: Final = 32
+_TRACE: Final = b"\x0a\x2c" + _TRACE_ID + b"\x20"
+_TRACED: Final = len(_TRACE) + _TRACE_ID_CHARS + 9
 
 # Differences between the counts of two buckets, by themselves: those below 0 from the end on.
 _NEAR: Final = 512

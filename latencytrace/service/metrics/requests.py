@@ -4,11 +4,11 @@ A request is recorded long after it ended, by what its spans reported; each meas
 request's own span in its context, so that exemplars lead to the trace.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from opentelemetry.context import Context
-from opentelemetry.metrics import Meter
+from opentelemetry.metrics import Histogram, Meter
 from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, set_span_in_context
 
 from latencytrace.model import Request, Stage, semconv
@@ -54,35 +54,34 @@ class RequestMetrics:
         self._of_http = _AttributeSets(max_sets)
         self._of_gen_ai = _AttributeSets(max_sets)
         self._of_stages = _AttributeSets(max_cohorts * (len(Stage) + 1))
-        self._http = meter.create_histogram(
-            "http.server.request.duration",
-            "s",
-            "Duration of HTTP server requests.",
-            explicit_bucket_boundaries_advisory=HTTP_BUCKETS,
+
+        def histogram(name: str, described: str, buckets: Sequence[float]) -> Histogram:
+            return meter.create_histogram(
+                name, "s", described, explicit_bucket_boundaries_advisory=buckets
+            )
+
+        self._http = histogram(
+            "http.server.request.duration", "Duration of HTTP server requests.", HTTP_BUCKETS
         )
-        self._gen_ai = meter.create_histogram(
+        self._gen_ai = histogram(
             "gen_ai.server.request.duration",
-            "s",
             "From a request's start to its last output token.",
-            explicit_bucket_boundaries_advisory=GEN_AI_BUCKETS,
+            GEN_AI_BUCKETS,
         )
-        self._first_token = meter.create_histogram(
+        self._first_token = histogram(
             "gen_ai.server.time_to_first_token",
-            "s",
             "From a request's start to its first output token.",
-            explicit_bucket_boundaries_advisory=FIRST_TOKEN_BUCKETS,
+            FIRST_TOKEN_BUCKETS,
         )
-        self._token = meter.create_histogram(
+        self._token = histogram(
             "gen_ai.server.time_per_output_token",
-            "s",
             "Mean time between output tokens after the first.",
-            explicit_bucket_boundaries_advisory=TOKEN_BUCKETS,
+            TOKEN_BUCKETS,
         )
-        self._stage = meter.create_histogram(
+        self._stage = histogram(
             "latencytrace.request.stage.duration",
-            "s",
             "Critical-path time of a request in one stage.",
-            explicit_bucket_boundaries_advisory=STAGE_BUCKETS,
+            STAGE_BUCKETS,
         )
 
     def count(self, requests: Iterable[Request]) -> None:

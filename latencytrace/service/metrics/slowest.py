@@ -37,6 +37,7 @@ class _Cohort:
     seen: int = 0
     looked: float = 0.0  # how many were seen when it was looked last
     least: int = _LENGTHS  # the number of a duration from which on it is slow
+    rows: int = 0  # that were added to `now`
     requests: int = 0
     stages_ns: dict[str, int] = field(default_factory=dict)
 
@@ -46,7 +47,8 @@ class _Cohort:
             follows = epoch == self.epoch + 1
             self.before = self.now if follows else np.zeros(_LENGTHS, np.int64)
             self.now = np.zeros(_LENGTHS, np.int64)
-            self.epoch, self.seen, self.looked = epoch, int(self.before.sum()), 0.0
+            self.epoch, self.seen, self.looked = epoch, self.rows if follows else 0, 0.0
+            self.rows = 0
 
     def look(self) -> None:
         """Find which durations are slow, where many are new."""
@@ -54,7 +56,7 @@ class _Cohort:
             return
         self.looked = self.seen
         slower = np.cumsum((self.now + self.before)[::-1])[::-1]
-        self.least = int(np.count_nonzero(slower > SHARE * self.seen))
+        self.least = int(np.count_nonzero(slower > SHARE * slower[0]))
 
 
 class SlowestRequests(Collector):
@@ -72,7 +74,11 @@ class SlowestRequests(Collector):
         registry.register(self)
 
     def among(
-        self, cohort: Labels, durations_ns: NDArray[np.int64], at_s: float
+        self,
+        cohort: Labels,
+        durations_ns: NDArray[np.int64],
+        at_s: float,
+        weights: NDArray[np.int64] | None = None,
     ) -> NDArray[np.bool_]:
         """(r,): whether each request is one of the slowest; all of them are usual from now on.
 
@@ -80,17 +86,20 @@ class SlowestRequests(Collector):
             cohort: Whose requests they are.
             durations_ns: (r,): how long they took.
             at_s: The time of day.
+            weights: (r,): how many each stands for; None: itself.
         """
+        each = np.ones(len(durations_ns), np.int64) if weights is None else weights
         shares, powers = np.frexp(np.maximum(durations_ns, 1))
         numbers = ((shares - 0.5) * 2 * _STEPS).astype(np.int64) + powers * _STEPS
         with self._lock:
             known = self._cohorts.setdefault(cohort, _Cohort())
             known.turn(int(at_s // EPOCH_S))
             known.look()
-            known.now += np.bincount(numbers, minlength=_LENGTHS)
+            known.now += np.bincount(numbers, each, _LENGTHS).astype(np.int64)
             known.seen += len(numbers)
+            known.rows += len(numbers)
             slow: NDArray[np.bool_] = numbers >= known.least
-            known.requests += int(np.count_nonzero(slow))
+            known.requests += int(each[slow].sum())
         return slow
 
     def add(self, cohort: Labels, stages_ns: Mapping[str, int]) -> None:

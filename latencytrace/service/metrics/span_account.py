@@ -27,6 +27,11 @@ class Account:
     attributed: int = 0
     without: Counter[Without] = field(default_factory=Counter)
 
+    def take(self, count: int) -> None:
+        """Take note that so many arrived."""
+        self.taken += count
+        self.open += count
+
     @property
     def ended(self) -> int:
         """Spans that wait no more, whatever became of them."""

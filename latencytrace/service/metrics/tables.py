@@ -54,18 +54,20 @@ class _Cohort:
         self._places = places
         self._cohort = cohort
         self._at_s = at_s
+        self._weights = None if table.weight is None else table.weight[places]
 
     def count(self) -> None:
         """Count them."""
         counted, table, places = self._counted, self._table, self._places
-        counted.count_left_out(self._cohort, len(places))
+        weights = np.ones(len(places), np.int64) if self._weights is None else self._weights
+        counted.count_left_out(self._cohort, int(weights.sum()))
         wanted = set(places.tolist()) if table.repairs else set()
         for place, repairs in table.repairs.items():
             if place in wanted:
                 for kind in {repair.kind for repair in repairs}:
                     counted.repaired.labels(kind.value).inc()
         self._observe(counted.request_duration, self._cohort, table.duration_ns)
-        by_root = np.bincount(table.root[places])
+        by_root = np.bincount(table.root[places], weights)
         for root in np.flatnonzero(by_root).tolist():
             status = table.roots[root].status.value
             counted.requests.labels(*self._cohort, status).inc(int(by_root[root]))
@@ -80,8 +82,12 @@ class _Cohort:
 
     def _count_slowest(self) -> None:
         slowest, durations_ns = self._counted.slowest, self._table.duration_ns[self._places]
-        slow = self._places[slowest.among(self._cohort, durations_ns, self._at_s)]
-        stages_ns = self._table.ledger[slow].sum(axis=0).tolist()
+        is_slow = slowest.among(self._cohort, durations_ns, self._at_s, self._weights)
+        # Integers of Python: 64 bits do not hold every sum.
+        ledgers = self._table.ledger[self._places[is_slow]].astype(object)
+        if self._weights is not None:
+            ledgers = ledgers * self._weights[is_slow, None].astype(object)
+        stages_ns = ledgers.sum(axis=0).tolist()
         named = {STAGES[place].value: length_ns for place, length_ns in enumerate(stages_ns)}
         found = {stage: length_ns for stage, length_ns in named.items() if length_ns}
         if found:
@@ -97,13 +103,20 @@ class _Cohort:
         times_ns: NDArray[np.int64],
         unknown: int = reported.UNKNOWN,
     ) -> None:
-        places = self._places[times_ns[self._places] != unknown]
+        is_known = times_ns[self._places] != unknown
+        places = self._places[is_known]
         if len(places):
             trace_ids = self._table.trace_ids
             seconds = times_ns[places] / _NS_PER_S
-            histogram.observe_all(labels, seconds, lambda at: trace_ids[places[at]], self._at_s)
+            weights = None if self._weights is None else self._weights[is_known]
+            histogram.observe_all(
+                labels, seconds, lambda at: trace_ids[places[at]], self._at_s, weights
+            )
 
     def _add_tokens(self, column: int, direction: str) -> None:
         tokens = self._table.known[self._places, column]
-        if total := int(tokens[tokens != reported.UNKNOWN].sum()):
+        tokens = np.where(tokens == reported.UNKNOWN, 0, tokens)
+        if self._weights is not None:  # as integers of Python: 64 bits do not hold every sum
+            tokens = tokens.astype(object) * self._weights.astype(object)
+        if total := int(tokens.sum()):
             self._counted.tokens.labels(*self._cohort, direction).inc(total)

@@ -106,6 +106,10 @@ class Telemetry:
         self.faulty = self._counter(
             f"{_PREFIX}_faulty_traces", "Traces set aside by a fault of the service's own."
         )
+        self.faulty_batches = self._counter(
+            f"{_PREFIX}_faulty_batches",
+            "Batches of requests that metrics or objectives miss by a fault of the service's own.",
+        )
         self.store_errors = self._counter(
             f"{_PREFIX}_store_errors", "Batches of traces that the store could not take; retried."
         )

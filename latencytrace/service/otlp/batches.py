@@ -68,11 +68,19 @@ def batch_of(parts: Sequence[Part]) -> SpanBatch:
         counts=counts,
         packed=packed,
         span=_reader(parts, part, row),
+        stated=np.flatnonzero(spans["state"]),
+        trace_state=_states(parts, part, spans["state"]),
     )
 
 
 def _reader(parts: Sequence[Part], part: Numbers, row: Numbers) -> Callable[[int], Span]:
     return lambda at: parts[part[at]][0].spans([int(row[at])])[0]
+
+
+def _states(
+    parts: Sequence[Part], part: Numbers, words: NDArray[np.int32]
+) -> Callable[[int], str]:
+    return lambda at: parts[part[at]][0].word(int(words[at]))
 
 
 def _forget_shapes(parts: Sequence[Part]) -> None:

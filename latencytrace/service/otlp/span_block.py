@@ -129,7 +129,7 @@ class SpanBlock:
     def _span(self, row: tuple[int, ...]) -> Span:
         (
             trace_high, trace_low, span_id, parent_id, start_ns, end_ns, pairs, pair_count,
-            events, event_count, links, link_count, name, _, _, resource, scope, removed, _,
+            events, event_count, links, link_count, name, state, _, resource, scope, removed, _,
             kind, status,
         ) = row  # fmt: skip
         _, _, service, instance, version, host = self.resources[resource].tolist()
@@ -152,6 +152,7 @@ class SpanBlock:
             events=tuple(map(self._event, self.events[events : events + event_count].tolist())),
             links=tuple(map(self._link, self.links[links : links + link_count].tolist())),
             content_removed=removed,
+            trace_state=word(state),
         )
 
     def _event(self, row: tuple[int, ...]) -> Event:

@@ -4,9 +4,9 @@ What it costs a span is said in `scanner`.
 """
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import compress, pairwise
 from typing import Final, Self
 
 import numpy as np
@@ -55,9 +55,8 @@ class CheckedRequest:
     @classmethod
     def of(cls, columns: SpanBlock) -> Self:
         """The request with these spans."""
-        rows = _by_trace(columns.trace_id)
-        rooted = _by_trace(columns.trace_id[columns.rooted])
-        return cls(columns=columns, rows=rows, rooted=frozenset(rooted))
+        rows, has_root = _by_trace(columns.trace_id, columns.rooted)
+        return cls(columns=columns, rows=rows, rooted=frozenset(compress(rows, has_root)))
 
     @property
     def span_count(self) -> int:
@@ -80,17 +79,21 @@ class CheckedRequest:
         return _REASON if self.columns.rejected else None
 
 
-def _by_trace(ids: NDArray[np.uint64]) -> dict[str, Rows]:
-    """The rows of each trace, in order."""
+def _by_trace(
+    ids: NDArray[np.uint64], rooted: NDArray[np.bool_]
+) -> tuple[dict[str, Rows], Sequence[bool]]:
+    """The rows of each trace, in order; and whether one of them is rooted."""
     if not len(ids):
-        return {}
+        return {}, ()
     order = np.lexsort((ids[:, 1], ids[:, 0]))
     ordered = ids[order]
     first = np.flatnonzero(np.any(ordered[1:] != ordered[:-1], axis=1)) + 1
     digits = ordered[np.concatenate(([0], first))].astype(">u8").tobytes().hex()
     names = [digits[at : at + 32] for at in range(0, len(digits), 32)]
     edges = pairwise((0, *first.tolist(), len(order)))
-    return {name: order[since:until] for name, (since, until) in zip(names, edges, strict=True)}
+    rows = {name: order[since:until] for name, (since, until) in zip(names, edges, strict=True)}
+    has_root = np.logical_or.reduceat(rooted[order], np.concatenate(([0], first)))
+    return rows, has_root.tolist()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,5 +1,6 @@
 """Requests of a cohort as columns: the question, and how its answer in Arrow is read."""
 
+import math
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -45,6 +46,12 @@ _COLUMNS: Final = {
     "version": "ServiceVersion",
 }
 _HIGHEST_HASH: Final = (1 << 64) - 1
+_IN_PART: Final = "TraceId < {end:String}"
+_PART_DIGITS: Final = 12
+_MOST_ERRORS: Final = 5  # standard ones, that a part may be off
+_CELL_DIGITS: Final = 4  # by which requests of one cell agree
+_CELLS: Final = 16**_CELL_DIGITS
+_MOST_CELL_ERRORS: Final = 6  # as above, for the fullest of all cells; and as many requests
 
 
 def durations_question(cohort: Cohort, standing: Standing = WITH_FINAL) -> tuple[str, Parameters]:
@@ -72,20 +79,67 @@ def times_question(cohort: Cohort, standing: Standing = WITH_FINAL) -> tuple[str
     )
 
 
+def spread_question(
+    cohort: Cohort, part_ratio: float, standing: Standing
+) -> tuple[str, Parameters]:
+    """How the requests of a cohort lie in cells of trace ids, for `is_spread`."""
+    condition, parameters = where(cohort)
+    rows = standing.rows(f"{condition} AND {explained(cohort)}", "TraceId")
+    return (
+        (
+            "SELECT sum(found), max(found), sum(in_part) FROM (SELECT count() AS found, "
+            f"countIf({_IN_PART}) AS in_part FROM {rows} "
+            f"GROUP BY substring(TraceId, 1, {_CELL_DIGITS}))"
+        ),
+        {**parameters, **standing.bound(), "end": _part_end(part_ratio)},
+    )
+
+
+def is_spread(answer: bytes, part_ratio: float) -> bool:
+    """Tell from its answer, as TSV, whether a part has its share of the requests of each sender.
+
+    Trace ids are random, as their specification asks, and rows of five minutes lie in their
+    order: to read those below one is to read a part of the rows. Some senders put the time into
+    the first digits, or zeros, which then say nothing by chance. A few such requests among many
+    others are hardly more or fewer in the part, but they are many in one cell. So are those of a
+    trace that has many: then, too, all rows are to be read.
+    """
+    requests, most, found = map(int, answer.split())
+    mean = requests / _CELLS
+    if most > mean + _MOST_CELL_ERRORS * (math.sqrt(mean) + 1):
+        return False
+    error = math.sqrt(requests * part_ratio * (1 - part_ratio))
+    return abs(found - requests * part_ratio) <= _MOST_ERRORS * error
+
+
 def columns_question(
     cohort: Cohort,
     bands: Sequence[DurationBand],
     standing: Standing = WITH_FINAL,
     *,
     attributes: bool,
+    part_ratio: float = 1.0,
 ) -> tuple[str, Parameters]:
-    """The requests of a cohort that lie in one of these bands, for `columns_from`."""
+    """The requests of a cohort that lie in one of these bands, for `columns_from`.
+
+    Args:
+        cohort: Whose requests they are.
+        bands: How long they took, and which share of them is read.
+        standing: How the rows are read.
+        attributes: Whether those are read, too.
+        part_ratio: The part of all that the shares are taken of, where its requests
+            are spread (`is_spread`): no share is larger.
+    """
     condition, parameters = where(cohort)
     bound: dict[str, object] = {**parameters}
+    if part_ratio < 1:
+        condition = f"{condition} AND {_IN_PART}"
+        bound["end"] = _part_end(part_ratio)
     for place, band in enumerate(bands):
         bound[f"least{place}"] = band.at_least_ns
         bound[f"most{place}"] = band.at_most_ns
-        bound[f"hash{place}"] = min(int(band.share_ratio * 2.0**64), _HIGHEST_HASH)
+        share = band.share_ratio / part_ratio
+        bound[f"hash{place}"] = min(int(share * 2.0**64), _HIGHEST_HASH)
     within = (
         " OR ".join(
             f"(DurationNs BETWEEN {{least{place}:UInt64}} AND {{most{place}:UInt64}} "
@@ -133,6 +187,11 @@ def columns_from(answer: bytes, *, attributes: bool) -> RequestColumns:
         **named,
         attributes=_attributes(columns[_KEYS], columns[_VALUES], order) if attributes else None,
     )
+
+
+def _part_end(part_ratio: float) -> str:
+    """The trace id below which such a part of all lies."""
+    return f"{int(part_ratio * 16**_PART_DIGITS):0{_PART_DIGITS}x}"
 
 
 def _column(name: str) -> str:

@@ -45,7 +45,14 @@ _SPAN_TYPES: Final[Mapping[str, str]] = {
     "Arrived": "DateTime64(3)",
 }
 TARGETS: Final[Mapping[Table, Target]] = {
-    table: Target(table=name, columns=columns, block_format="Native", left_out={_IN_ALL: "UInt64"})
+    table: Target(
+        table=name,
+        columns=columns,
+        block_format="Native",
+        left_out={_IN_ALL: "UInt64"},
+        # What a copy of an older version lacks is read as 0.
+        read={"Weight": "greatest(Weight, 1)"},
+    )
     for table, name, columns in (
         (Table.REQUESTS, REQUESTS, TARGET.columns),
         (Table.SPANS, SPANS, _SPAN_TYPES),

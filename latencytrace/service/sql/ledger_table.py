@@ -36,6 +36,7 @@ _COLUMNS: Final = {
     "preemptions": "Preemptions",
     "cold_start": "ColdStart",
     "revision": "toInt32(Revision)",
+    "weight": "toInt32(Weight)",
 } | {f"{stage}_ns": f"toInt64({stage_column(stage)})" for stage in Stage}
 
 _SENT: Final = ("service", "instance", "version", "route", "model", "finish_reason")

@@ -23,7 +23,8 @@ Query = Callable[[str, str, Parameters], bytes]  # a question, a format, what it
 
 _LINES: Final = "JSONEachRow"
 _COLUMN: Final = "intDiv(toUnixTimestamp64Nano(Start) - {since:Int64}, {column_ns:Int64})"
-_LEVELS: Final = "0.5, 0.95, 0.99"
+_FAILED: Final = "Status != 'ok'"
+_LEVELS: Final = (0.5, 0.95, 0.99)
 
 
 def overview(
@@ -58,18 +59,22 @@ def overview_question(cohort: Cohort, standing: Standing = WITH_FINAL) -> tuple[
     and route says.
     """
     condition, parameters = where(cohort, outermost=False)
-    stages = ", ".join(f"sum({stage_column(stage)})" for stage in Stage)
+    by = standing.counting
+    # Whole nanoseconds by weight, to the last one: 64 bits do not hold every sum.
+    times = f"toInt128({{}}) * {by.number}" if standing.weighted else "{}"
+    stages = ", ".join(f"sum({times.format(stage_column(stage))})" for stage in Stage)
+    longest = by.total("toFloat64(DurationNs)")
     return (
         (
-            "SELECT ServiceName AS service, Route AS route, count() AS requests, "
-            "countIf(Status != 'ok') AS failed, count() OVER () AS routes, "
-            f"quantilesExactInclusive({_LEVELS})(DurationNs) AS durations, "
-            "quantileExactInclusiveOrNull(0.5)(TimeToFirstTokenNs) AS first_token, "
+            f"SELECT ServiceName AS service, Route AS route, {by.count()} AS requests, "
+            f"{by.count(_FAILED)} AS failed, count() OVER () AS routes, "
+            f"{by.quantiles(_LEVELS, 'DurationNs')} AS durations, "
+            f"{by.median('TimeToFirstTokenNs')} AS first_token, "
             f"[{stages}] AS stages, "
-            f"sumMap([{_COLUMN}], [toUInt64(1)]) AS counts, "
-            f"sumMap([{_COLUMN}], [DurationNs]) AS times "
+            f"sumMap([{_COLUMN}], [{by.number}]) AS counts, "
+            f"sumMap([{_COLUMN}], [{times.format('DurationNs')}]) AS times "
             f"FROM {standing.rows(f'{condition} AND {explained(cohort)}')} "
-            "GROUP BY service, route ORDER BY sum(toFloat64(DurationNs)) DESC, service, route "
+            f"GROUP BY service, route ORDER BY {longest} DESC, service, route "
             "LIMIT {limit:UInt32}"
         ),
         {**parameters, **standing.bound()},
@@ -91,7 +96,7 @@ def heat_map_question(cohort: Cohort, standing: Standing = WITH_FINAL) -> tuple[
     row = f"toInt32(floor(log2(greatest(DurationNs, 1)) * {ROWS_PER_DOUBLING}))"
     return (
         (
-            f"SELECT {_COLUMN} AS column, {row} AS row, count() AS requests "
+            f"SELECT {_COLUMN} AS column, {row} AS row, {standing.counting.count()} AS requests "
             f"FROM {standing.rows(f'{condition} AND {counted(cohort)}')} "
             "GROUP BY column, row ORDER BY column, row"
         ),
@@ -109,10 +114,11 @@ def stages_over_time_question(
 ) -> tuple[str, Parameters]:
     """The number of requests and the time of each stage in each column of time."""
     condition, parameters = where(cohort)
-    stages = ", ".join(f"sum(toFloat64({stage_column(stage)}))" for stage in Stage)
+    by = standing.counting
+    stages = ", ".join(by.total(f"toFloat64({stage_column(stage)})") for stage in Stage)
     return (
         (
-            f"SELECT {_COLUMN} AS column, count() AS requests, [{stages}] AS stages "
+            f"SELECT {_COLUMN} AS column, {by.count()} AS requests, [{stages}] AS stages "
             f"FROM {standing.rows(f'{condition} AND {explained(cohort)}')} "
             "GROUP BY column ORDER BY column"
         ),

@@ -157,6 +157,8 @@ WIDE_ROWS: Final = (
 _SIGN: Final = 1 << 63
 _LEVELS = (0.5, 0.9, 0.95, 0.99, 0.999)
 _STAGE_LEVELS = (0.5, 0.95, 0.99)
+_FULL: Final = f"'{TraceDetail.FULL}'"
+_OF_MODEL: Final = "TimeToFirstTokenOf = 'model'"
 
 
 def where(
@@ -238,18 +240,17 @@ def breakdown_question(cohort: Cohort, standing: Standing = WITH_FINAL) -> tuple
     condition, parameters = where(cohort, unsure=True)
     sure = has_attributes(cohort)
     which = f"({explained(cohort)} AND {sure})"
-    levels = ", ".join(map(str, _LEVELS))
-    stage_levels = ", ".join(map(str, _STAGE_LEVELS))
+    by = standing.counting
     selected = [
-        f"countIf({which}) AS requests",
-        f"countIf({sure}) AS all_requests",
-        f"countIf(Startup AND NOT ({counted(cohort)}) AND {sure}) AS startup",
-        f"countIf({explained(cohort)} AND NOT ({sure})) AS unsure",
-        f"countIf({counted(cohort)} AND NOT ({has_stages(cohort)}) AND {sure}) AS reduced",
-        f"countIf({which} AND Detail != '{TraceDetail.FULL}') AS reduced_counted",
-        f"sumIf(toFloat64(DurationNs), {which}) AS duration",
-        f"countIf({which} AND TimeToFirstTokenOf = 'model') AS first_tokens_of_model",
-        f"avgIf(1e9 / nullIf(TimePerOutputTokenNs, 0), {which}) AS tokens_per_second",
+        f"{by.count(which)} AS requests",
+        f"{by.count(sure)} AS all_requests",
+        f"{by.count(f'Startup AND NOT ({counted(cohort)}) AND {sure}')} AS startup",
+        f"{by.count(f'{explained(cohort)} AND NOT ({sure})')} AS unsure",
+        f"{by.count(f'{counted(cohort)} AND NOT ({has_stages(cohort)}) AND {sure}')} AS reduced",
+        f"{by.count(f'{which} AND Detail != {_FULL}')} AS reduced_counted",
+        f"{by.total('toFloat64(DurationNs)', which)} AS duration",
+        f"{by.count(f'{which} AND {_OF_MODEL}')} AS first_tokens_of_model",
+        f"{by.mean('1e9 / nullIf(TimePerOutputTokenNs, 0)', which)} AS tokens_per_second",
         (
             "maxIntersectionsIf(toUnixTimestamp64Nano(Start), "
             f"toUnixTimestamp64Nano(Start) + toInt64(DurationNs), {which}) AS concurrency"
@@ -257,15 +258,15 @@ def breakdown_question(cohort: Cohort, standing: Standing = WITH_FINAL) -> tuple
     ]
     for name in ("DurationNs", "TimeToFirstTokenNs", "TimePerOutputTokenNs"):
         selected += [
-            f"avgIf({name}, {which}) AS {name}Mean",
-            f"quantilesExactInclusiveIf({levels})({name}, {which}) AS {name}Quantiles",
+            f"{by.mean(name, which)} AS {name}Mean",
+            f"{by.quantiles(_LEVELS, name, which)} AS {name}Quantiles",
         ]
     for column in map(stage_column, Stage):
         has = f"{which} AND {column} > 0"
         selected += [
-            f"sumIf(toFloat64({column}), {which}) AS {column}Sum",
-            f"countIf({has}) AS {column}Count",
-            f"quantilesExactInclusiveIf({stage_levels})({column}, {has}) AS {column}Quantiles",
+            f"{by.total(f'toFloat64({column})', which)} AS {column}Sum",
+            f"{by.count(has)} AS {column}Count",
+            f"{by.quantiles(_STAGE_LEVELS, column, has)} AS {column}Quantiles",
         ]
     return (
         f"SELECT {', '.join(selected)} FROM {standing.rows(condition)}",
@@ -276,9 +277,10 @@ def breakdown_question(cohort: Cohort, standing: Standing = WITH_FINAL) -> tuple
 def runtime_question(cohort: Cohort, standing: Standing = WITH_FINAL) -> tuple[str, Parameters]:
     """The longest parts of a cohort's `runtime`: a narrow question beside the breakdown's."""
     condition, parameters = where(cohort)
+    by = standing.counting
     return (
         (
-            "SELECT name, sum(toFloat64(ns)) AS total_ns, count() AS requests "
+            f"SELECT name, {by.total('toFloat64(ns)')} AS total_ns, {by.count()} AS requests "
             f"FROM {standing.rows(f'{condition} AND {explained(cohort)}')} "
             "ARRAY JOIN `Runtime.Name` AS name, `Runtime.Ns` AS ns "
             f"GROUP BY name ORDER BY total_ns DESC, name LIMIT {MOST_PARTS}"

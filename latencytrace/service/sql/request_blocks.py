@@ -85,6 +85,7 @@ def block_of_table(table: RequestTable, read_ns: int) -> bytes:
         "DurationNs": table.duration_ns.astype(np.uint64).tobytes(),
         "TimeToFirstTokenOf": _words(_first_tokens(table), {None: 0}),
         **{name: _unknown(table.known[:, column], np.int64) for name, column in _KNOWN.items()},
+        "Weight": (none + 1 if table.weight is None else table.weight).astype(np.uint32).tobytes(),
         "ColdStart": _unknown(table.known[:, reported.COLD_START], np.uint8),
         "AttributesLeftOut": np.minimum(table.attributes_left_out, _U32)
         .astype(np.uint32)

@@ -65,6 +65,7 @@ _Row = TypedDict(
         "Health": bool,
         "Startup": bool,
         "Detail": str,
+        "Weight": int,
         "ServiceName": str,
         "ServiceInstance": str | None,
         "ServiceVersion": str | None,
@@ -183,6 +184,7 @@ _TOLD: Mapping[str, Callable[[Request], object]] = {
     "Health": attrgetter("health"),
     "Startup": attrgetter("startup"),
     "Detail": attrgetter("detail"),
+    "Weight": attrgetter("weight"),
     "ServiceName": attrgetter("service"),
     "ServiceInstance": attrgetter("instance"),
     "ServiceVersion": attrgetter("version"),
@@ -287,6 +289,7 @@ def _request(row: _Row) -> Request:
         health=row["Health"],
         startup=row["Startup"],
         detail=detail_named(row["Detail"]),
+        weight=row["Weight"],
         ledger={
             stage: length_ns
             for column, stage in _STAGES.items()

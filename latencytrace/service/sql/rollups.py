@@ -15,6 +15,7 @@ from latencytrace.model.cohorts.histogram import BINS_PER_DOUBLING, ERROR_RATIO,
 from latencytrace.model.detail import TraceDetail
 from latencytrace.service.cohort import Cohort
 from latencytrace.service.plain_answers import MOST_PARTS
+from latencytrace.service.sql.counting import BY_ROW, BY_WEIGHT, Counting
 from latencytrace.service.sql.questions import Parameters, explained, has_stages, where
 from latencytrace.service.sql.standing import WINDOW, WITH_FINAL, Standing, windows
 from latencytrace.service.sql.tables import REQUESTS, ROLLUPS, WINDOWS, stage_column
@@ -32,6 +33,9 @@ _TOKEN_RATE: Final = "OutputTokensPerSecond"  # noqa: S105 - tokens of models
 _OF_MODEL: Final = "FirstTokensOfModel"
 _REDUCED: Final = "ReducedRequests"
 _RUNTIME_PART: Final = "RuntimePart"
+
+_IS_OF_MODEL: Final = "TimeToFirstTokenOf = 'model'"
+_IS_REDUCED: Final = f"Detail != '{TraceDetail.FULL}'"
 
 _KIND: Final = "multiIf(Startup, 1, Health, 2, 0)"  # 0: it counts whatever the route
 _STARTUP: Final = 1
@@ -64,22 +68,26 @@ _MEASURES: Final = {
         for stage in Stage
     },
 }
-_TOTALS: Final = {  # the count and the sum of each
-    _DURATION: "count(), sum(toFloat64(DurationNs))",
-    _FIRST_TOKEN: f"count({_FIRST_TOKEN}), ifNull(sum(toFloat64({_FIRST_TOKEN})), 0)",
-    _PER_TOKEN: f"count({_PER_TOKEN}), ifNull(sum(toFloat64({_PER_TOKEN})), 0)",
-    _TOKEN_RATE: (
-        f"count(nullIf({_PER_TOKEN}, 0)), ifNull(sum(1e9 / nullIf({_PER_TOKEN}, 0)), 0)"
-    ),
-    _OF_MODEL: "countIf(TimeToFirstTokenOf = 'model'), 0.",
-    _REDUCED: f"countIf(Detail != '{TraceDetail.FULL}'), 0.",
-    **{
-        stage_column(stage): (
-            f"countIf({stage_column(stage)} > 0), sum(toFloat64({stage_column(stage)}))"
-        )
-        for stage in Stage
-    },
-}
+
+
+def _totals(by: Counting) -> Mapping[str, str]:
+    """The count and the sum of each measure."""
+    rate = "1e9 / nullIf(TimePerOutputTokenNs, 0)"
+    return {
+        _DURATION: f"{by.count()}, {by.total('toFloat64(DurationNs)')}",
+        **{
+            measure: f"{by.known(measure)}, ifNull({by.total(f'toFloat64({measure})')}, 0)"
+            for measure in (_FIRST_TOKEN, _PER_TOKEN)
+        },
+        _TOKEN_RATE: f"{by.known(f'nullIf({_PER_TOKEN}, 0)')}, ifNull({by.total(rate)}, 0)",
+        _OF_MODEL: f"{by.count(_IS_OF_MODEL)}, 0.",
+        _REDUCED: f"{by.count(_IS_REDUCED)}, 0.",
+        **{
+            column: f"{by.count(f'{column} > 0')}, {by.total(f'toFloat64({column})')}"
+            for column in map(stage_column, Stage)
+        },
+    }
+
 
 Window = np.dtype(
     [("window", "<u4"), ("pass", "<u8"), ("merged", "?"), ("requests", "<u8")]
@@ -107,20 +115,22 @@ PUT_DOWN: Final = (  # the last step: from now on the rows of this pass are thos
 )
 
 
-def _entries(rows: str, labels: Mapping[str, str]) -> str:
+def _entries(rows: str, labels: Mapping[str, str], by: Counting) -> str:
     """The rows of a rollup that requests come to: totals, bins, and parts of the runtime.
 
     Args:
         rows: The requests, as what follows `FROM`.
         labels: What they are counted by: the name of each label, and how it is read.
+        by: How they are counted.
     """
     names = ", ".join(labels)
     read = ", ".join(f"{how} AS {name}" for name, how in labels.items())
-    totals = ", ".join(f"('{measure}', {how})" for measure, how in _TOTALS.items())
+    totals = ", ".join(f"('{measure}', {how})" for measure, how in _totals(by).items())
     values = ", ".join(
         f"(toUInt8({number}), {how})" for number, how in enumerate(_MEASURES.values(), 1)
     )
     measures = ", ".join(f"'{measure}'" for measure in _MEASURES)
+    also = "" if by is BY_ROW else ", Weight"
     bin_ = (
         f"if(pair.2 < 1, {ZERO}, toInt16(floor(log2(greatest(pair.2, 1)) * {BINS_PER_DOUBLING})))"
     )
@@ -130,26 +140,27 @@ def _entries(rows: str, labels: Mapping[str, str]) -> str:
         f"FROM {rows} GROUP BY {names}) ARRAY JOIN totals AS total WHERE total.2 > 0 "
         f"UNION ALL SELECT {names}, [{measures}][number] AS Measure, '' AS Part, "
         "toInt16(bin) AS Bin, Count, 0. AS Sum FROM ("
-        f"SELECT {names}, pair.1 AS number, {bin_} AS bin, count() AS Count FROM "
-        f"(SELECT {read}, arrayJoin(arrayFilter(one -> one.2 >= 0, [{values}])) AS pair "
+        f"SELECT {names}, pair.1 AS number, {bin_} AS bin, {by.count()} AS Count FROM "
+        f"(SELECT {read}{also}, arrayJoin(arrayFilter(one -> one.2 >= 0, [{values}])) AS pair "
         f"FROM {rows}) GROUP BY {names}, number, bin) "
         f"UNION ALL SELECT {read}, '{_RUNTIME_PART}' AS Measure, name AS Part, "
-        f"toInt16({_TOTAL}) AS Bin, count() AS Count, sum(toFloat64(ns)) AS Sum "
+        f"toInt16({_TOTAL}) AS Bin, {by.count()} AS Count, {by.total('toFloat64(ns)')} AS Sum "
         f"FROM {rows} ARRAY JOIN `Runtime.Name` AS name, `Runtime.Ns` AS ns GROUP BY {names}, Part"
     )
 
 
-def _roll_up() -> str:
+def _roll_up(by: Counting) -> str:
     labels = {**_PLACES, **_LABELS}
     columns = ", ".join((*labels, *_COUNTS))
-    entries = _entries(WITH_FINAL.rows(f"{WINDOW} IN {_LISTED}"), labels)
+    entries = _entries(WITH_FINAL.rows(f"{WINDOW} IN {_LISTED}"), labels, by)
     return (
         f"INSERT INTO {ROLLUPS} (Pass, {columns}) "
         f"SELECT {{pass:UInt64}}, {columns} FROM ({entries})"
     )
 
 
-ROLL_UP: Final = _roll_up()  # the windows `{windows}` under the number `{pass}`
+# The windows `{windows}` under the number `{pass}`, of rows with weights or without.
+ROLL_UP: Final = {True: _roll_up(BY_WEIGHT), False: _roll_up(BY_ROW)}
 
 
 def is_by_labels(cohort: Cohort) -> bool:
@@ -177,10 +188,11 @@ def breakdown_question(cohort: Cohort, standing: Standing | None) -> tuple[str, 
     )
     if standing is not None:
         exact = standing.rows(f"({condition}) AND {WINDOW} IN {windows('exact')}")
+        exact = _entries(exact, _KINDS, standing.counting)
         counts = (
             f"SELECT Which, Measure, Part, Bin, sum(Count) AS Count, sum(Sum) AS Sum FROM "
             f"({counts} UNION ALL SELECT {kind} AS Which, {', '.join(_COUNTS)} "
-            f"FROM ({_entries(exact, _KINDS)})) GROUP BY Which, Measure, Part, Bin"
+            f"FROM ({exact})) GROUP BY Which, Measure, Part, Bin"
         )
     return (
         (

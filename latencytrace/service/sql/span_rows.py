@@ -34,7 +34,7 @@ _COLUMNS = (
     "arrayMap(map -> (mapKeys(map), mapValues(map)), Events.Attributes), Events.AttributeTypes, "
     "Links.TraceId, Links.SpanId, "
     "arrayMap(map -> (mapKeys(map), mapValues(map)), Links.Attributes), Links.AttributeTypes, "
-    "ContentRemoved"
+    "ContentRemoved, TraceState"
 )
 
 # What came twice is one span; where the two differ, the one that lasts longer stands.
@@ -51,7 +51,7 @@ _Texts = list[str]
 _Maps = list[tuple[_Texts, _Texts]]
 _Row = tuple[
     str, str, str, str, str, str, str, str, str, str, int, int, str, _Texts, _Texts, str,
-    list[int], _Texts, _Maps, _Texts, _Texts, _Texts, _Maps, _Texts, int,
+    list[int], _Texts, _Maps, _Texts, _Texts, _Texts, _Maps, _Texts, int, str,
 ]  # fmt: skip
 
 
@@ -111,7 +111,7 @@ def _spans(rows: Sequence[_Row]) -> list[Span]:
         trace_ids, span_ids, parent_ids, names, kinds, services, instances, hosts, versions,
         scopes, signed_starts_ns, durations_ns, statuses, keys, values, types,
         event_times, event_names, event_maps, event_types,
-        link_traces, link_spans, link_maps, link_types, removed,
+        link_traces, link_spans, link_maps, link_types, removed, states,
     ) = zip(*rows, strict=True)  # fmt: skip
     starts_ns = [start_ns & _U64 for start_ns in signed_starts_ns]  # OTLP's 64 bits, signed here
     return from_columns(
@@ -138,6 +138,7 @@ def _spans(rows: Sequence[_Row]) -> list[Span]:
         events=map(_events, event_times, event_names, event_maps, event_types),
         links=map(_links, link_traces, link_spans, link_maps, link_types),
         content_removed=removed,
+        trace_state=states,
     )
 
 

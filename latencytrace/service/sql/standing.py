@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from latencytrace.service.sql.counting import BY_ROW, BY_WEIGHT, Counting
 from latencytrace.service.sql.tables import REQUESTS
 
 WINDOW: Final = "toStartOfFiveMinutes(Start)"  # with which the rows are in order
@@ -23,6 +24,12 @@ class Standing:
     """
 
     unmerged: tuple[int, ...] | None = None  # windows that need it; None: all of them
+    weighted: bool = False  # some stand for several requests, for their senders sampled
+
+    @property
+    def counting(self) -> Counting:
+        """How they are counted."""
+        return BY_WEIGHT if self.weighted else BY_ROW
 
     def rows(self, condition: str, columns: str = "*") -> str:
         """Return the rows that stand and meet a condition, as what follows `FROM`."""

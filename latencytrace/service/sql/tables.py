@@ -146,6 +146,7 @@ REQUEST_COLUMNS = {
     "Health": "Bool",
     "Startup": "Bool DEFAULT false",
     "Detail": f"{_WORD} DEFAULT '{TraceDetail.FULL}'",
+    "Weight": "UInt32 DEFAULT 1 CODEC(ZSTD(1))",  # how many requests it stands for
     "ServiceName": _WORD,
     "ServiceInstance": _UNKNOWN_WORD,
     "ServiceVersion": _UNKNOWN_WORD,
@@ -336,6 +337,7 @@ class Target:
     columns: Mapping[str, str]  # by name: their types
     block_format: str  # the engine's name for it
     left_out: Mapping[str, str] = field(default_factory=dict)  # in the block, not in the table
+    read: Mapping[str, str] = field(default_factory=dict)  # by name: how; others as they are
 
     def insert_statement(
         self, path: str | None, arrived_ms: int | None = None, writer: str = ""
@@ -348,6 +350,7 @@ class Target:
             writer: The service that writes it; empty: the only one.
         """
         names = ", ".join(f"`{name}`" for name in self.columns)
+        read = ", ".join(self.read.get(name, f"`{name}`") for name in self.columns)
         listed = _listed({**self.columns, **self.left_out})
         structure = listed.replace("\\", "\\\\").replace("'", "\\'")
         column, value = "", ""
@@ -358,7 +361,7 @@ class Target:
         block = f"file('{path}', '{self.block_format}', '{structure}')"
         if path is None:
             block = f"input('{structure}') FORMAT {self.block_format}\n"
-        return f"INSERT INTO {self.table} ({names}{column}) SELECT {names}{value} FROM {block}"
+        return f"INSERT INTO {self.table} ({names}{column}) SELECT {read}{value} FROM {block}"
 
 
 def column_type(definition: str) -> str:

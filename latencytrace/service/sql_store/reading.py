@@ -142,9 +142,27 @@ class SqlQuestions(Store):
         attributes: bool = False,
     ) -> RequestColumns:
         """See `Store.cohort_columns`."""
-        question = partial(cohort_columns.columns_question, cohort, bands, attributes=attributes)
-        answer = self._asked(cohort, question, cohort_columns.FORMAT)
-        return cohort_columns.columns_from(answer, attributes=attributes)
+        part_ratio = max((band.share_ratio for band in bands), default=1.0)
+
+        def ask(plan: Plan) -> bytes:
+            question, bound = cohort_columns.columns_question(
+                cohort,
+                bands,
+                plan.standing,
+                attributes=attributes,
+                part_ratio=part_ratio if self._is_spread(cohort, part_ratio, plan) else 1.0,
+            )
+            return self._readers.query(question, cohort_columns.FORMAT, bound)
+
+        return cohort_columns.columns_from(self._over(cohort, ask), attributes=attributes)
+
+    def _is_spread(self, cohort: Cohort, part_ratio: float, plan: Plan) -> bool:
+        """Tell whether a part of a cohort can be read for a share of it."""
+        if part_ratio >= 1:
+            return False
+        question, bound = cohort_columns.spread_question(cohort, part_ratio, plan.standing)
+        answer = self._readers.query(question, "TSV", bound)
+        return cohort_columns.is_spread(answer, part_ratio)
 
     def request(self, trace_id: str, span_id: str | None) -> Request | None:
         """See `Store.request`."""

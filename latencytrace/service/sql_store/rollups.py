@@ -25,6 +25,7 @@ from latencytrace.service.sql.rollups import (
 )
 from latencytrace.service.sql.standing import WITH_FINAL, Standing
 from latencytrace.service.sql.tables import DERIVED
+from latencytrace.service.sql_store.weights import Weights
 
 QUIET_NS: Final = 60 * 10**9  # nothing was written to a window for so long: it is rolled up
 PACE_NS: Final = 10**9  # between two steps
@@ -82,6 +83,7 @@ class Rollups:
         lost_parts: Callable[[], int],
         exact_requests: int = EXACT_REQUESTS,
     ) -> None:
+        self.weights = Weights(read, now_ns, alone=True)
         self._read = read
         self._write = write
         self._now_ns = now_ns
@@ -117,7 +119,11 @@ class Rollups:
                     return answer
         except RollupsLostError:
             pass  # the next step makes them anew
-        return ask(Plan())
+        return ask(self._unplanned())
+
+    def _unplanned(self) -> Plan:
+        """Every row is held against the others."""
+        return Plan(standing=Standing(weighted=self.weights.found()))
 
     def suffice(self, plan: Plan) -> bool:
         """Say whether so many requests are rolled up that the others need not be read."""
@@ -147,7 +153,7 @@ class Rollups:
         # Rows of a pass that was cut short are of a number that no window names.
         self._pass = max(began_ns, self._pass + 1)
         bound = {"windows": windows, "pass": self._pass}
-        self._write(ROLL_UP, "Null", bound)
+        self._write(ROLL_UP[self.weights.found()], "Null", bound)
         self._write(PUT_DOWN, "Null", bound)
         with self._lock:
             for window in windows:
@@ -203,7 +209,7 @@ class Rollups:
         with self._lock:
             self._look(self._read)
             if not self._knows_all or self._lost_parts() != self._lost:
-                return Plan()
+                return self._unplanned()
             changed = {one for one in self._changed if first_s <= one <= last_s}
             marks = self._marks
         # Asked for afterwards: a window that is rolled up meanwhile is believed to be changed.
@@ -213,7 +219,9 @@ class Rollups:
         unmerged = known["window"][~known["merged"]].tolist()
         within = known[~np.isin(known["window"], list(edges))]
         return Plan(
-            standing=Standing(unmerged=tuple(sorted({*changed, *unmerged}))),
+            standing=Standing(
+                unmerged=tuple(sorted({*changed, *unmerged})), weighted=self.weights.found()
+            ),
             requests=int(within["requests"].sum()),
             passes=tuple(zip(within["window"].tolist(), within["pass"].tolist(), strict=True)),
             exact=tuple(sorted(changed | edges)),
@@ -247,10 +255,15 @@ class Rollups:
 
 
 class NoRollups(Rollups):
-    """Plans for tables that others may write to: every row is held against the others."""
+    """Plans for tables that others may write to: every row is held against the others.
 
-    def __init__(self) -> None:
-        pass
+    Args:
+        read: Asks what a question needs to know.
+        now_ns: The time of day.
+    """
+
+    def __init__(self, read: Query, now_ns: Callable[[], int]) -> None:
+        self.weights = Weights(read, now_ns, alone=False)
 
     @contextmanager
     def changing(self, windows: Collection[int]) -> Iterator[None]:  # noqa: ARG002 - none is known
@@ -264,7 +277,7 @@ class NoRollups(Rollups):
         ask: Callable[[Plan], T],
     ) -> T:
         """See `Rollups.over`."""
-        return ask(Plan())
+        return ask(self._unplanned())
 
     def step(self) -> None:
         """Do nothing."""

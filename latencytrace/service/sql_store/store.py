@@ -78,7 +78,7 @@ class SqlStore(SqlTables):
         self._assembler = engine.connect()  # its reads wait for no reader's
         readers = Readers(engine)
         # They hold where all that is written is known.
-        rollups: Rollups = NoRollups()
+        rollups: Rollups = NoRollups(readers.query, day_ns)
         if not engine.writer:
             rollups = Rollups(
                 readers.query, self._assembler.query, day_ns, engine.lost_parts, exact_requests
@@ -184,6 +184,8 @@ class SqlStore(SqlTables):
             # One whose row is lost counts as from the beginning of time.
             counted_as_ns = {key: standing[key][1] if key in standing else _MS for key in counted}
             block = request_blocks.block_of(requests, void, read_ns, counted_as_ns)
+            if _any_weight(requests):
+                self._rollups.weights.note()
             with self._rollups.changing(_windows(requests, void)):
                 self._assembler.insert(request_rows.TARGET, block, len(requests) + len(void))
         self._written_ns = read_ns
@@ -263,6 +265,13 @@ def _windows(requests: Sequence[Request], void: Sequence[Void]) -> list[int]:
     if table is not None:
         starts_ns = np.concatenate([starts_ns, table.start_ns.astype(np.uint64)])
     return windows_of(starts_ns)
+
+
+def _any_weight(requests: Sequence[Request]) -> bool:
+    """Tell whether one stands for several."""
+    objects, table = parted(requests)
+    in_table = table is not None and table.weight is not None
+    return in_table or any(one.weight != 1 for one in objects)
 
 
 def _void(

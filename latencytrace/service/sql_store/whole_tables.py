@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Sequence
 
+from latencytrace.errors import StoreError, TooLargeError
 from latencytrace.service.sql import copying, questions
 from latencytrace.service.sql.tables import PARTITIONS
 from latencytrace.service.sql_store.engine import EngineConnection, StoreEngine
@@ -49,7 +50,15 @@ class SqlTables(SqlQuestions):
 
     def rows_of(self, piece: Piece) -> bytes:
         """See `Store.rows_of`."""
-        found = self._readers.query(copying.rows_question(piece), "Native")
+        try:
+            found = self._readers.query(copying.rows_question(piece), "Native")
+        except StoreError as error:
+            if not copying.TOO_LARGE.search(str(error)):
+                raise
+            raise TooLargeError(
+                f"the rows of this piece take more than {copying.MOST_MEMORY >> 20} MiB of "
+                "memory: ask for less, with more shares"
+            ) from None
         return found if copying.rows_in(found) else b""
 
     def count_of(self, piece: Piece) -> int:

@@ -15,6 +15,7 @@ from latencytrace.service.alerting.failing_calls import FailingCalls
 from latencytrace.service.alerting.links import AlertLinks
 from latencytrace.service.alerting.metrics import NotificationMetrics
 from latencytrace.service.alerting.outbox import Outbox
+from latencytrace.service.alerting.past import keeping_past
 from latencytrace.service.clock import now_ns
 from latencytrace.service.cohort import Cohort
 from latencytrace.service.metrics.telemetry import Telemetry
@@ -73,9 +74,8 @@ def watching(  # noqa: PLR0913, PLR0917 - what it is made of
     reload.changed += [evaluator.replace, telemetry.counted.pin_routes]
     telemetry.registry.register(ObjectiveMetrics(evaluator, lambda: reload.is_failing))
     telemetry.registry.register(NotificationMetrics(outbox))
-    watch = Watch(
-        evaluator, memory, outbox, Amendments(clock), changed=changed, reload=reload.step
-    )
+    noted = keeping_past(memory, links, changed)
+    watch = Watch(evaluator, memory, outbox, Amendments(clock), changed=noted, reload=reload.step)
     return evaluator, watch
 
 

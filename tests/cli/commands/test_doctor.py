@@ -393,12 +393,12 @@ def test_a_library_without_a_hook_is_named_with_what_to_do_the_shortest_first(
     packages = tmp_path / "packages"
     packages.mkdir()
     provides(packages, "qdrant_client", "qdrant-client", "1.2.0")
-    path = provides(packages, "gliner", "gliner", "0.42.1")
-    source = "import gliner, qdrant_client"
+    path = provides(packages, "flair", "flair", "0.42.1")
+    source = "import flair, qdrant_client"
 
     (short, do), (longer, _) = named(tmp_path, source, PYTHONPATH=path)
 
-    assert short == "gliner 0.42.1: no hook times it"
+    assert short == "flair 0.42.1: no hook times it"
     assert do == 'with latencytrace.stage("forward"):'
     assert longer.startswith("qdrant: not applied")
 

@@ -44,6 +44,26 @@ def test_it_shows_what_is_promised_and_when_it_alerts(here: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("duration", "over"),
+    [
+        ("1M", "month"),
+        ("1Q", "quarter"),
+        ("1w", "week"),
+        ("1d", "day"),
+        ("2M", "period of 2 months"),
+    ],
+)
+def test_a_calendars_period_is_not_told_in_days(here: Path, duration: str, over: str) -> None:
+    calendar = (
+        f"{{duration: {duration}, calendar: {{startTime: 2026-01-01 00:00:00, timeZone: UTC}}}}"
+    )
+    rolling = "{duration: 30d, isRolling: true}"
+    (here / "objectives.yaml").write_text(CHAT.replace(rolling, calendar))
+
+    assert said().splitlines()[1].endswith(f", over each calendar {over}")
+
+
 def test_a_file_can_be_named(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (here / "mine.yaml").write_text(CHAT)
     monkeypatch.setenv("LATENCYTRACE_OBJECTIVES", "mine.yaml")

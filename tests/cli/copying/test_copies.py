@@ -20,10 +20,13 @@ from latencytrace.cli.copying.backup import back_up
 from latencytrace.cli.copying.migrate import migrate_to
 from latencytrace.cli.copying.restore import restore_into
 from latencytrace.cli.source.filters import Filters
-from latencytrace.errors import StoreError
+from latencytrace.cli.source.folder import open_folder
+from latencytrace.errors import StoreError, TooLargeError
 from latencytrace.model import Request, Span
 from latencytrace.service.cohort import Cohort
-from latencytrace.service.store import Piece, Store, open_store
+from latencytrace.service.sql import copying
+from latencytrace.service.sql_store.whole_tables import SqlTables
+from latencytrace.service.store import MOST_SHARES, Piece, Store, Table, open_store
 from latencytrace.service.stores.chdb.store import ChdbStore
 from latencytrace.service.web.views.backup import backup_router
 from tests.support.builders.made_requests import made_request
@@ -35,6 +38,7 @@ from tests.support.waiting import until
 
 HOURS = 12
 SPANS = 5  # of a trace
+LARGE, FEW = 24, 4  # rows of a piece, and how many are read at once
 HOUR_NS = 3600 * 10**9
 TRACES = [f"{hour + 1:032x}" for hour in range(HOURS)]
 WITHOUT_LEDGER = "f" * 32  # a trace that its service had no time for
@@ -177,6 +181,7 @@ def test_a_restore_fills_an_empty_folder_that_cannot_be_renamed(
 ) -> None:
     volume = tmp_path / "volume"
     (volume / ".restoring").mkdir(parents=True)  # of an attempt that was cut short
+    (volume / "lost+found").mkdir()  # it is the root of a file system
     (volume / ".restoring" / "half").touch()
     inode = volume.stat().st_ino
     named = tmp_path / "link" if link else volume
@@ -380,7 +385,7 @@ def test_a_move_that_was_cut_short_goes_on_whatever_was_merged_meanwhile(
         store.insert([columns(otlp(*spans))])
     url = front.url("merged")
 
-    def one_piece(source: Store, server: Store, pieces: Sequence[Piece]) -> int:
+    def one_piece(source: Store, server: Store, pieces: Sequence[Piece], _: object) -> int:
         assert server.take(pieces[0], source.rows_of(pieces[0])) == 2
         raise StoreError("it is cut short")
 
@@ -394,6 +399,95 @@ def test_a_move_that_was_cut_short_goes_on_whatever_was_merged_meanwhile(
     assert migrate_to(url, data).copied == HOURS - 2
     with closing(open_store(url, data)) as server:
         assert sum(server.arrived_counts(TRACES).values()) == HOURS
+
+
+@pytest.fixture
+def large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a piece of more rows than can be read at once, in two windows.
+
+    `tests/service/web/test_backup.py` has rows that take too much memory; here there are too many.
+    """
+    data = tmp_path / "large"
+    with closing(ChdbStore.open(data)) as store:
+        ids = [f"{number + 1:032x}" for number in range(LARGE)]
+        spans = [one_span(one, start_ns=at % 2 * HOUR_NS) for at, one in enumerate(ids)]
+        store.insert([columns(otlp(*spans))])
+    rows_of = SqlTables.rows_of
+
+    def few_rows(store: SqlTables, piece: Piece) -> bytes:
+        if store.count_of(piece) > FEW:
+            raise TooLargeError("it takes more memory than it may")
+        return rows_of(store, piece)
+
+    monkeypatch.setattr(SqlTables, "rows_of", few_rows)
+    return data
+
+
+def test_pieces_that_take_too_much_memory_are_moved_in_smaller_ones(
+    large: Path, front: ClickHouseFront, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = front.url("large")
+    with closing(ChdbStore.open(large)) as store:
+        pieces = store.pieces()
+    taken: list[Piece] = []
+    take = SqlTables.take
+
+    def cut_short(store: SqlTables, piece: Piece, rows: bytes) -> int:
+        if len(taken) == 1:
+            raise StoreError("it is cut short")
+        taken.append(piece)
+        return take(store, piece, rows)
+
+    with monkeypatch.context() as failing:
+        failing.setattr(SqlTables, "take", cut_short)
+        with pytest.raises(StoreError, match="cut short"):
+            migrate_to(url, large)
+    noted = json.loads((large / "migrating.json").read_text())["pieces"]
+
+    done = migrate_to(url, large)
+
+    assert len(noted) > len(pieces) == 1
+    assert len({piece["first_s"] for piece in noted}) > 1  # by windows first
+    assert any(piece["shares"] > 1 for piece in noted)  # then by traces
+    with closing(ChdbStore.open(large)) as store:
+        there = store.count_of(taken[0])
+    assert 0 < there <= FEW
+    assert done.copied == LARGE - there
+    assert sum(done.counts.values()) == LARGE
+
+
+def test_pieces_that_take_too_much_memory_are_backed_up_in_smaller_ones(
+    large: Path, tmp_path: Path
+) -> None:
+    with open_folder(large) as source:
+        counts = back_up(source, tmp_path / "large.tar")
+    restored = restore_into(tmp_path / "large.tar", tmp_path / "restored")
+
+    assert sum(counts.values()) == sum(restored.values()) == LARGE
+    assert content_of(tmp_path / "restored") == content_of(large)
+
+
+@pytest.mark.parametrize(("first_s", "last_s"), [(300, 1500), (7, 1799)])
+def test_a_piece_is_halved_between_its_windows(first_s: int, last_s: int) -> None:
+    """Half of a window would be asked for in vain."""
+    piece = Piece(table=Table.SPANS, since_s=0, until_s=86_400, first_s=first_s, last_s=last_s)
+    pieces, single = [piece], []
+    while pieces:
+        halves = pieces.pop().halves()
+        single += [half for half in halves if half.first_s == half.last_s]
+        pieces += [half for half in halves if half.first_s != half.last_s]
+
+    assert sorted(one.first_s for one in single) == [300, 600, 900, 1200, 1500]
+
+
+def test_one_trace_that_takes_too_much_memory_is_said() -> None:
+    piece = Piece(table=Table.SPANS, since_s=0, until_s=86_400, first_s=300, last_s=300)
+    halves = [piece]
+    while halves[-1].shares < MOST_SHARES:
+        halves = [half for one in halves[-1:] for half in one.halves()]
+
+    with pytest.raises(StoreError, match="one trace of spans of 1970-01-01 takes more memory"):
+        halves[-1].halves()
 
 
 def test_what_came_after_the_move_is_not_said_to_be_moved(
@@ -469,6 +563,27 @@ def test_pieces_hold_every_row_once_whatever_their_size(
     assert sum(piece.rows for piece in pieces) == sum(taken) + 2  # rows that do not stand
     assert content_of(tmp_path / "other") == content_of(folder)
     assert replace(pieces[0], rows=0) != replace(pieces[1], rows=0)
+
+
+def test_requests_of_a_copy_from_before_weights_stand_for_themselves(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = copying.TARGETS[Table.REQUESTS]
+    before = {name: kind for name, kind in now.columns.items() if name != "Weight"}
+    with (
+        closing(ChdbStore.open(copy_of(folder, tmp_path / "data"))) as store,
+        monkeypatch.context() as older,
+    ):
+        older.setitem(copying.TARGETS, Table.REQUESTS, replace(now, columns=before))
+        pieces = [one for one in store.pieces() if one.table is Table.REQUESTS]
+        read = [(piece, store.rows_of(piece)) for piece in pieces]
+    with closing(ChdbStore.open(tmp_path / "other")) as store:
+        for piece, rows in read:
+            if rows:
+                store.take(piece, rows)
+
+        assert store.breakdown(Cohort()).requests == HOURS
+        assert {one.weight for one in store.written(TRACES)} == {1}
 
 
 def test_a_store_on_a_server_is_backed_up_through_its_service(

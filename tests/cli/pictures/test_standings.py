@@ -1,11 +1,16 @@
 """`latencytrace objectives` of a service that runs."""
 
 import json
+from dataclasses import replace
 
 from typer.testing import CliRunner
 
 from latencytrace.cli.app import app
 from latencytrace.cli.pictures.standings import NONE_WATCHED, picture
+from latencytrace.model import Calendar
+from latencytrace.service.alerting.document import objective_document
+from latencytrace.service.alerting.text import description
+from tests.support.builders.made_objectives import made_objective
 from tests.support.builders.notices import made_alert
 from tests.support.servers.recording_api import RecordingApi, recording_api
 
@@ -45,6 +50,25 @@ def test_it_shows_how_objectives_stand_and_what_fires(recording_api: RecordingAp
         "",
         "1 objective. 1 alert fires.",
     ]
+
+
+def test_a_calendars_budget_is_told_with_the_beginning_of_its_period() -> None:
+    monthly = Calendar(start="2026-01-01T00:00:00", zone="UTC", months=1)
+    standing = replace(
+        made_alert().standing,
+        objective=made_objective(calendar=monthly),
+        budget_since_ns=1_761_955_200 * 10**9,
+    )
+    document = objective_document(standing)
+    drawn = [str(part) for part in picture([document], [])]
+
+    assert (
+        "99 % of rag · POST /chat: duration within 2.00 s, "
+        "over the calendar's period since 2025-11-01 00:00:00 UTC"
+    ) in drawn
+    assert "Budget left: 80 % of this calendar month" in "\n".join(
+        description(replace(made_alert(), standing=standing))
+    )
 
 
 def test_where_none_is_watched_the_way_to_one_is_told() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.servers.command_line import environment
+from tests.support.servers.command_line import environment, python
 
 PROGRAM = """
 import sys
@@ -114,13 +114,6 @@ def test_no_source_is_open_while_somebody_reads(file: Path) -> None:
 
 
 def test_what_is_piped_sees_no_pager() -> None:
-    shown = subprocess.run(
-        [sys.executable, "-c", PROGRAM, str(LONG)],
-        capture_output=True,
-        check=True,
-        env=environment(PAGER="sh -c 'exit 1'"),
-        text=True,
-        timeout=60,
-    )
+    shown = python("-c", PROGRAM, str(LONG), env=environment(PAGER="sh -c 'exit 1'"), check=True)
 
     assert len(shown.stdout.splitlines()) == LONG

@@ -1,7 +1,5 @@
 """A data folder answers as a service would, without one: the same application, in this process."""
 
-import subprocess
-import sys
 import threading
 from typing import cast
 
@@ -11,6 +9,7 @@ from latencytrace.cli.source.folder import FolderSource
 from latencytrace.errors import LatencytraceError
 from tests.support.builders.filtered_folder import folder
 from tests.support.builders.spans.otlp_messages import TRACE
+from tests.support.servers.command_line import python
 
 __all__ = ["folder"]
 
@@ -55,9 +54,7 @@ def test_a_question_leaves_no_thread_behind(folder: FolderSource) -> None:
 
 def test_reading_a_folder_loads_nothing_that_listens_or_writes() -> None:
     script = "import latencytrace.cli.source.folder, sys; print('\\n'.join(sys.modules))"
-    loaded = subprocess.run(
-        [sys.executable, "-c", script], check=True, capture_output=True, text=True
-    ).stdout.splitlines()
+    loaded = python("-c", script, check=True).stdout.splitlines()
 
     listening = {"uvicorn", "grpc", "latencytrace.service.app", "latencytrace.service.ingest"}
     writing = {"latencytrace.service.ledgers", "latencytrace.service.reports", "numba"}

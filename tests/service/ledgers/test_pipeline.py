@@ -15,11 +15,13 @@ from latencytrace.analysis.ledger.requests import requests_of
 from latencytrace.errors import OverloadedError, StoreError
 from latencytrace.model import Request, Span, SpanKind, Stage, Trace, semconv
 from latencytrace.service.cohort import Cohort
+from latencytrace.service.ingest import admission
 from latencytrace.service.ingest.committer import Outcome
 from latencytrace.service.ingest.journal import Journal
 from latencytrace.service.ledgers import attribution, pipeline
 from latencytrace.service.ledgers.column_attribution import ColumnAttribution
 from latencytrace.service.ledgers.pipeline import Pipeline
+from latencytrace.service.metrics.settling import Settled
 from latencytrace.service.metrics.telemetry import Telemetry
 from latencytrace.service.otlp import traces as otlp
 from latencytrace.service.otlp.span_block import SpanBlock
@@ -434,7 +436,7 @@ def test_who_sends_faster_than_traces_are_attributed_is_put_off(
     store: FlakyStore, trace_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pipeline, "PACE_S", 0.01)
-    monkeypatch.setattr(pipeline, "BEHIND_BYTES", 0)
+    monkeypatch.setattr(admission, "LEAST_BYTES", 0)
     clock, entered, may_go_on = FakeClock(), threading.Event(), threading.Event()
 
     def wait() -> None:
@@ -471,7 +473,7 @@ def test_who_sends_faster_than_traces_are_attributed_is_put_off(
 def slow(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> Rig:
     """Attributes a span a second, and lets few in."""
     monkeypatch.setattr(pipeline, "BATCH_TRACES", 1)
-    monkeypatch.setattr(pipeline, "BEHIND_BYTES", 0)
+    monkeypatch.setattr(admission, "LEAST_BYTES", 0)
     rig.pipeline._has_taken_up = True  # noqa: SLF001 - as after its first round
     rig.store.meanwhile = lambda: rig.clock.move_s(1)
     return rig
@@ -482,7 +484,8 @@ def is_let_in(rig: Rig, *spans: Span, after_s: float) -> bool:
     if spans:
         rig.send(*spans)
     rig.clock.move_s(after_s)
-    rig.pipeline._has_more_after_step()  # noqa: SLF001 - as it does by itself
+    rig.pipeline._admission.rest()  # noqa: SLF001 - as it does by itself
+    rig.pipeline._has_more_after_step()  # noqa: SLF001 - likewise
     try:
         rig.pipeline.require_room()
     except OverloadedError:
@@ -492,11 +495,57 @@ def is_let_in(rig: Rig, *spans: Span, after_s: float) -> bool:
 
 def test_no_more_is_let_in_while_there_is_work_for_some_seconds(slow: Rig) -> None:
     few, many = (
-        is_let_in(slow, *(root(uuid4().hex) for _ in range(count)), after_s=3) for count in (2, 3)
+        is_let_in(slow, *(root(uuid4().hex) for _ in range(count)), after_s=1) for count in (2, 3)
     )
-    fewer = [is_let_in(slow, after_s=3) for _ in range(4)]
+    fewer = [is_let_in(slow, after_s=0) for _ in range(4)]
 
     assert (few, many, fewer) == (True, False, [True] * 4)
+
+
+def test_no_more_is_let_in_while_what_is_due_waits_for_seconds(slow: Rig) -> None:
+    first = is_let_in(slow, *(root(uuid4().hex) for _ in range(3)), after_s=1)
+    late = is_let_in(slow, after_s=3)
+    then = is_let_in(slow, after_s=0)
+
+    assert (first, late, then) == (True, False, True)
+
+
+def test_more_is_let_in_while_a_store_that_failed_hangs(slow: Rig) -> None:
+    slow.store.full = True
+    is_let_in(slow, root(uuid4().hex), after_s=3)
+    slow.pipeline._admission.begin()  # noqa: SLF001 - a batch, of which no end is to be seen
+    slow.clock.move_s(1000)
+    slow.pipeline.require_room()
+    slow.store.full = False
+
+
+def test_long_traces_tell_the_pace_too(slow: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pipeline, "BATCH_TRACES", 500)
+    monkeypatch.setattr(pipeline, "LARGE_SPANS", 3)
+    monkeypatch.setattr(admission, "FIRST_RATE", 1.5)
+
+    def is_let_in_beside_four(*ended: Span) -> bool:
+        is_let_in(slow, *ended, after_s=1)
+        return is_let_in(slow, *(root(uuid4().hex) for _ in range(4)), after_s=0)
+
+    long = root(uuid4().hex)
+    spans = [
+        child(long, CHILD, Stage.RETRIEVE, 0, 60),
+        child(long, CHILD[:-1] + "3", Stage.RETRIEVE, 0, 60),
+    ]
+
+    assert not is_let_in_beside_four(root(uuid4().hex))
+    assert is_let_in_beside_four(long, *spans)
+
+
+def test_more_is_let_in_while_the_store_fails(slow: Rig) -> None:
+    few = is_let_in(slow, root(uuid4().hex), after_s=3)
+    slow.store.full = True
+    many = is_let_in(slow, *(root(uuid4().hex) for _ in range(9)), after_s=3)
+    slow.store.full = False
+    again = is_let_in(slow, after_s=3)
+
+    assert (few, many, again) == (True, True, False)
 
 
 def test_traces_that_wait_for_their_root_are_no_work(slow: Rig) -> None:
@@ -734,3 +783,54 @@ def test_a_batch_that_lacks_a_few_is_followed_at_once(
 
     assert rig.pipeline._has_more_after_step()  # noqa: SLF001 - likewise
     assert not rig.pipeline._has_more_after_step()  # noqa: SLF001 - likewise
+
+
+@pytest.mark.parametrize("what", ["metrics", "objectives"])
+def test_a_fault_of_counting_ends_nothing_and_is_counted(
+    store: FlakyStore, what: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    rig, judged = Rig(store), list[str]()
+
+    def judge(settled: Settled) -> None:
+        judged.extend(request.trace_id for request in settled.each())
+
+    def broken(*_: object) -> None:
+        raise RuntimeError("a promise was broken")
+
+    on_settled = broken if what == "objectives" else judge
+    rig.pipeline = Pipeline(store, Telemetry(), rig.clock, on_settled=on_settled)
+    rig.telemetry = rig.pipeline._telemetry  # noqa: SLF001 - made with it
+    ids = [uuid4().hex for _ in range(2)]
+    with monkeypatch.context() as patched:
+        if what == "metrics":
+            patched.setattr(rig.telemetry.counted, "count", broken)
+        rig.send(root(ids[0]))
+        rig.after_s(1)
+        rig.after_s(1)
+    rig.send(root(ids[1]))
+    rig.after_s(1)
+    rig.after_s(1)
+
+    assert rig.counted("latencytrace_service_faulty_batches_total") >= 1
+    assert "please report this" in caplog.text
+    # What is counted elsewhere, and later, is.
+    assert rig.counted("latencytrace_requests_total") == (1 if what == "metrics" else 2)
+    assert judged == (ids if what == "metrics" else [])
+    assert all(ledger(store, one) for one in ids)
+
+
+@pytest.mark.timeout(400)  # the compiler, the first time
+@pytest.mark.parametrize("by", ["objects", "columns"])
+def test_weights_are_believed_up_to_the_largest(store: FlakyStore, by: str) -> None:
+    rig = Rig(store)
+    rig.pipeline = Pipeline(store, Telemetry(), rig.clock, max_weight=10)
+    if by == "columns":
+        rig.pipeline._attributor._attribution._columns.compile().join()  # noqa: SLF001 - as above
+    rates = {uuid4().hex: rate for rate in (2, 10, 11, 10**9)}
+
+    rig.send(*(replace(root(one), attributes={"SampleRate": rate}) for one, rate in rates.items()))
+    rig.after_s(1)
+
+    found = {rate: store.request(one, None) for one, rate in rates.items()}
+    weights = {rate: one.weight for rate, one in found.items() if one}
+    assert weights == {2: 2, 10: 10, 11: 1, 10**9: 1}

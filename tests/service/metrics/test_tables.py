@@ -1,12 +1,17 @@
 """A table of requests is counted as its requests are, number for number."""
 
 import re
+from dataclasses import replace
 
+import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client.openmetrics.exposition import generate_latest
 
+from latencytrace.analysis.columns import reported
 from latencytrace.analysis.columns.objects import requests_of
+from latencytrace.analysis.columns.request_table import Words
 from latencytrace.service.metrics.tables import count_table
 from latencytrace.service.metrics.telemetry import Telemetry
 from tests.support.builders.made_tables import made_table
@@ -22,6 +27,47 @@ def test_tables_are_counted_as_their_requests_are(seeds: list[int], max_cohorts:
         one_by_one.counted.count(requests_of(table))
 
     assert shown(by_tables) == shown(one_by_one)
+
+
+def test_tokens_and_times_by_weight_are_more_than_64_bits_hold() -> None:
+    made = made_table(5, 400)
+    known = made.known.copy()
+    known[:, [reported.INPUT, reported.OUTPUT]] = 1 << 40
+    ones, longest_ns = np.ones(len(made), np.int64), 1 << 60
+    named = made.roots[0]._replace(service="rag", route="POST /chat", health=False)
+    usual = replace(
+        made,
+        root=0 * ones,
+        roots=[named],
+        model=Words(0 * ones, [None]),
+        weight=None,
+        duration_ns=ones,
+        known=known,
+        repairs={},
+    )
+    ledger = np.zeros_like(made.ledger)
+    ledger[:, 0] = longest_ns
+    heavy = replace(usual, weight=ones * 10**6, duration_ns=ones * longest_ns, ledger=ledger)
+    telemetry = Telemetry()
+
+    for table in (usual, heavy):
+        count_table(telemetry.counted, table)
+
+    requests = int(usual.counts.sum())
+    tokens = 2 * (1 + 10**6) * requests * (1 << 40)
+    assert told(telemetry, "latencytrace_tokens_total") == pytest.approx(tokens)
+    slowest_s = 10**6 * requests * longest_ns / 1e9
+    assert told(telemetry, "latencytrace_slowest_stage_seconds_total") == pytest.approx(slowest_s)
+
+
+def told(telemetry: Telemetry, name: str) -> float:
+    """The sum of a metric over its labels."""
+    return sum(
+        sample.value
+        for family in telemetry.registry.collect()
+        for sample in family.samples
+        if sample.name == name
+    )
 
 
 def shown(telemetry: Telemetry) -> list[str]:

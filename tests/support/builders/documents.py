@@ -113,6 +113,7 @@ def request_document() -> RequestDocument:
         start="1763690000000000000",
         duration_ns=100 * MS,
         revision=1,
+        weight=1,
         time_to_first_token_ns=30 * MS,
         time_to_first_token_of=FirstTokenOf.CALLER,
         model_time_to_first_token_ns=None,

@@ -41,8 +41,10 @@ def made_table(seed: int, traces: int = 12) -> RequestTable:
     }
     far_ns = random.choice((10**9, 10**13, 10**16))
     starts_ns = [random.randrange(10**16, 10**16 + far_ns) for _ in roots]
+    weights = [random.choice((1, 1, 2, 37, 1000)) for _ in roots]
     return replace(
         table,
+        weight=random.choice((None, np.array(weights, np.int64))),
         root=np.arange(len(roots)),
         roots=roots,
         known=known,

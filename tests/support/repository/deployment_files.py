@@ -15,6 +15,9 @@ KUBERNETES = DEPLOYMENT / "kubernetes"
 ALL_VALUES: dict[str, Any] = {
     "image": {"tag": "0.2.0"},
     "environment": {"LATENCYTRACE_SETTLE": 5},
+    "replicas": 3,
+    "store": "clickhouse://traces@clickhouse:8123/latencytrace",
+    "storePasswordSecret": "clickhouse-password",
     "objectives": "apiVersion: openslo/v1\nkind: SLO\n",
     "persistence": {"storageClass": "fast"},
     "networkPolicy": {

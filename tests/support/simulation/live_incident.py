@@ -98,7 +98,11 @@ def scraped(service: RunningService) -> Iterator[str]:
 
 
 def prometheus_config(
-    folder: Path, target: str, alertmanager: str, objective: Objective, settings: RuleSettings
+    folder: Path,
+    target: str,
+    alertmanager: str | None,
+    objective: Objective,
+    settings: RuleSettings,
 ) -> dict[str, Any]:
     """Scrape the service, and tell that Alertmanager what the rules of an objective find."""
     rules = folder / "rules.yaml"
@@ -106,7 +110,11 @@ def prometheus_config(
     return {
         "global": {"scrape_interval": window_text(settings.scrape_ns)},
         "rule_files": [str(rules)],
-        "alerting": {"alertmanagers": [{"static_configs": [{"targets": [alertmanager]}]}]},
+        "alerting": {
+            "alertmanagers": [{"static_configs": [{"targets": [alertmanager]}]}]
+            if alertmanager
+            else []
+        },
         "scrape_configs": [
             {
                 "job_name": "latencytrace",

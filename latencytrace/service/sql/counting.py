@@ -1,0 +1,128 @@
+"""Aggregates over requests: each counted once, or as many times as its weight says.
+
+Rows have weights where senders recorded a share of all traces. Where none has, questions are
+those that know of no weights, at no cost.
+"""
+
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+from latencytrace.service.sql.tables import REQUESTS
+
+# Rows that were written since `{since:Int64}`, by weeks and days that the engine skips.
+ANY_WEIGHT: Final = (
+    f"SELECT count() FROM (SELECT 1 FROM {REQUESTS} WHERE Weight != 1 AND NOT Moved "
+    "AND Written >= fromUnixTimestamp64Nano({since:Int64}) LIMIT 1)"
+)
+
+
+class Counting(Protocol):
+    """Expressions over the rows of a question; a condition says which of them count."""
+
+    number: str  # of requests that a row is, as UInt64
+
+    def count(self, condition: str = "") -> str:
+        """How many requests there are."""
+        ...
+
+    def known(self, value: str) -> str:
+        """How many of them have a value."""
+        ...
+
+    def total(self, value: str, condition: str = "") -> str:
+        """The sum of a value that is 0 where it is unknown."""
+        ...
+
+    def mean(self, value: str, condition: str) -> str:
+        """The mean of a value, of those that have one; null: none has."""
+        ...
+
+    def quantiles(self, levels: Sequence[float], value: str, condition: str = "") -> str:
+        """Quantiles of a value, of those that have one."""
+        ...
+
+    def median(self, value: str) -> str:
+        """Its median; null: none has one."""
+        ...
+
+
+class ByRow:
+    """Each row is a request."""
+
+    number = "toUInt64(1)"
+
+    def count(self, condition: str = "") -> str:
+        """See `Counting.count`."""
+        return f"countIf({condition})" if condition else "count()"
+
+    def known(self, value: str) -> str:
+        """See `Counting.known`."""
+        return f"count({value})"
+
+    def total(self, value: str, condition: str = "") -> str:
+        """See `Counting.total`."""
+        return f"sumIf({value}, {condition})" if condition else f"sum({value})"
+
+    def mean(self, value: str, condition: str) -> str:
+        """See `Counting.mean`."""
+        return f"avgIf({value}, {condition})"
+
+    def quantiles(self, levels: Sequence[float], value: str, condition: str = "") -> str:
+        """See `Counting.quantiles`: between two values in proportion."""
+        listed = ", ".join(map(str, levels))
+        if not condition:
+            return f"quantilesExactInclusive({listed})({value})"
+        return f"quantilesExactInclusiveIf({listed})({value}, {condition})"
+
+    def median(self, value: str) -> str:
+        """See `Counting.median`."""
+        return f"quantileExactInclusiveOrNull(0.5)({value})"
+
+
+BY_ROW: Final[Counting] = ByRow()
+
+
+class ByWeight:
+    """Each row is as many requests as its weight says."""
+
+    number = "toUInt64(Weight)"
+
+    def count(self, condition: str = "") -> str:
+        """See `Counting.count`."""
+        return f"sumIf(Weight, {condition})" if condition else "sum(Weight)"
+
+    def known(self, value: str) -> str:
+        """See `Counting.known`."""
+        return f"sumIf(Weight, isNotNull({value}))"
+
+    def total(self, value: str, condition: str = "") -> str:
+        """See `Counting.total`."""
+        weighted = f"toFloat64({value}) * Weight"  # 64 bits do not hold every sum
+        return f"sumIf({weighted}, {condition})" if condition else f"sum({weighted})"
+
+    def mean(self, value: str, condition: str) -> str:
+        """See `Counting.mean`."""
+        having = f"{condition} AND isNotNull({value})"
+        weighted = f"sumIf(toFloat64({value}) * Weight, {having}) / sumIf(Weight, {having})"
+        return f"if(maxIf(Weight, {having}) > 1, {weighted}, {BY_ROW.mean(value, condition)})"
+
+    def quantiles(self, levels: Sequence[float], value: str, condition: str = "") -> str:
+        """See `Counting.quantiles`: the least value that so many requests are within.
+
+        Where each row is one request after all, as if there were no weights.
+        """
+        listed = ", ".join(map(str, levels))
+        having = f"isNotNull({value})" + f" AND {condition}" * bool(condition)
+        weighted = f"quantilesExactWeightedIf({listed})({value}, Weight, {having})"
+        return (
+            f"if(maxIf(Weight, {having}) > 1, arrayMap(one -> toFloat64(one), {weighted}), "
+            f"{BY_ROW.quantiles(levels, value, condition)})"
+        )
+
+    def median(self, value: str) -> str:
+        """See `Counting.median`."""
+        weighted = f"toFloat64(quantileExactWeightedOrNull(0.5)({value}, Weight))"
+        return f"if(maxIf(Weight, isNotNull({value})) > 1, {weighted}, {BY_ROW.median(value)})"
+
+
+BY_WEIGHT: Final[Counting] = ByWeight()
