@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from itertools import count
 
 import grpc.aio
 import pytest
@@ -93,15 +94,21 @@ async def under_grpc(pair: Pair) -> None:
         await asyncio.gather(*(call(b"") for call in calls))
 
 
-def traced(new_loop: NewLoop, serve: Callable[[Pair], Awaitable[None]], pair: Pair) -> Spans:
+def traced(new_loop: NewLoop, serve: Callable[[Pair], Awaitable[None]]) -> Spans:
+    """Serve a pair, again where a busy machine ran who waited so late that it says nothing."""
+
     async def main() -> None:
         await serve(pair)
 
-    with hooked(EventLoopHook, AiohttpHook, GrpcServerHook) as spans:
-        with asyncio.Runner(loop_factory=new_loop) as runner:
-            runner.run(main())
-        assert spans.recorder.open_requests.open == set()
-    return spans
+    for turn in count(1):
+        pair = Pair()
+        with hooked(EventLoopHook, AiohttpHook, GrpcServerHook) as spans:
+            with asyncio.Runner(loop_factory=new_loop) as runner:
+                runner.run(main())
+            assert spans.recorder.open_requests.open == set()
+        if pair.resumed_after_s < HELD_S / 20 or turn == TURNS:
+            return spans
+    raise AssertionError
 
 
 def waited_ns(span: RecordedSpan) -> int:
@@ -114,12 +121,7 @@ def waited_ns(span: RecordedSpan) -> int:
 def test_who_waits_for_a_held_loop_has_a_gap_and_who_holds_it_none(
     new_loop: NewLoop, serve: Callable[[Pair], Awaitable[None]]
 ) -> None:
-    # A busy machine may run who waited so late that it may as well have waited for another thing.
-    for _ in range(TURNS):
-        pair = Pair()
-        spans = traced(new_loop, serve, pair)
-        if pair.resumed_after_s < HELD_S / 20:
-            break
+    spans = traced(new_loop, serve)
 
     one_ns, other_ns = sorted(map(waited_ns, spans.all))
     assert other_ns >= HELD_S * 0.9e9
