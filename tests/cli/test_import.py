@@ -102,7 +102,7 @@ def test_what_is_bad_is_named_and_what_is_good_is_kept(
     file = tmp_path / "half.jsonl"
     file.write_text("\n".join([lines[0], lines[1], '{"resourceSpans": [', lines[2]]))
 
-    clean = imported(tmp_path / "data", file, tmp_path / "missing.json")
+    clean = imported(tmp_path / "data", file)
 
     captured = capsys.readouterr()
     assert not clean
@@ -113,11 +113,21 @@ def test_what_is_bad_is_named_and_what_is_good_is_kept(
             "id 8, not all of them 0"
         ),
         f"latencytrace: {file}, line 4: it is cut off: the file ends in its middle",
-        (
-            f"latencytrace: {tmp_path / 'missing.json'}, byte 0: cannot be read: "
-            "No such file or directory"
-        ),
     ]
+
+
+def test_a_file_that_is_not_there_ends_it_before_anything_is_imported(tmp_path: Path) -> None:
+    there, missing = tmp_path / "old.jsonl", tmp_path / "missing.json"
+    there.write_text(otlp_json_lines(*ROOTS))
+
+    ended = latencytrace("import", str(there), str(missing), "--data", str(tmp_path / "data"))
+
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert ended.stderr == (
+        f"latencytrace: {missing} cannot be read: No such file or directory; "
+        "nothing was imported\n"
+    )
+    assert not (tmp_path / "data").exists()
 
 
 def test_counts_are_told_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -167,7 +177,10 @@ def test_standard_input_is_read_and_a_rejection_is_exit_code_1(tmp_path: Path) -
 
 
 def test_a_service_that_does_not_answer_is_named(tmp_path: Path) -> None:
-    done = latencytrace("import", tmp_path / "any.json", "--url", "http://127.0.0.1:9")
+    file = tmp_path / "any.json"
+    file.write_text(otlp_json_lines(*ROOTS))
+
+    done = latencytrace("import", file, "--url", "http://127.0.0.1:9")
 
     assert done.returncode == 1
     assert done.stderr == (

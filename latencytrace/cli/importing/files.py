@@ -18,7 +18,7 @@ from latencytrace.cli.importing.report import Report
 from latencytrace.cli.importing.target import Target, target
 from latencytrace.cli.pictures.lines import complain, say
 from latencytrace.cli.pictures.terminal import say_document, side_screen
-from latencytrace.errors import OtlpError
+from latencytrace.errors import LatencytraceError, OtlpError
 from latencytrace.model.texts.escaped import escaped
 from latencytrace.model.texts.secrets import shown
 from latencytrace.service.answers.documents import BreakdownDocument
@@ -55,14 +55,16 @@ def import_files(  # noqa: PLR0913 - one argument a flag
         Whether nothing was rejected.
 
     Raises:
-        LatencytraceError: There is nowhere to import into, or it takes no more.
+        LatencytraceError: There is nowhere to import into, or it takes no more. A file is not
+            there: then nothing is imported of the others either.
     """
     period = period_ns(since, until, now_ns())
+    sizes = dict(zip(files, map(_size, files), strict=True))
     with target(url, endpoint, data) as into:
         report = Report(into=into.title)
         with _progress() as progress:
             for name in files:
-                task = progress.add_task(escaped(Path(shown(name)).name), total=_size(name))
+                task = progress.add_task(escaped(Path(shown(name)).name), total=sizes[name])
                 _import_file(name, period, into, report, lambda size: progress.advance(task, size))  # noqa: B023 - called within this turn
         source = into.finish()
         if report.since is not None and report.until is not None:
@@ -176,12 +178,14 @@ def _progress() -> Progress:
 
 def _size(name: str) -> int | None:
     """Of a regular file; None: unknown."""
-    if name == STDIN:
+    if name == STDIN or name.startswith(SCHEME):
         return None
     try:
         status = Path(name).stat()
-    except OSError:
-        return None
+    except OSError as error:
+        raise LatencytraceError(
+            f"{shown(name)} cannot be read: {error.strerror}; nothing was imported"
+        ) from None
     return status.st_size if stat.S_ISREG(status.st_mode) else None
 
 
