@@ -137,7 +137,7 @@ def _requests(forest: _Forest) -> Iterator[Span]:
             if around[span_id] <= MAX_NESTED_REQUESTS:
                 found.append((around[span_id], span.start_ns, span_id))
             around[span_id] += 1
-    sizes = _sizes(forest.spans)
+    sizes = _sizes(forest.spans) if any(depth for depth, _, _ in found) else {}
     nested = 0
     for depth, _, span_id in sorted(found):
         if depth:
