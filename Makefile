@@ -10,7 +10,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 report = --junitxml=$(VENV)/hooks/$(1).xml
 
 .DEFAULT_GOAL := help
-.PHONY: soak stress help demo demo-smollm2 test lint bench bench-agent bench-service bench-request bench-overhead bench-start hook-list bench-servers bench-tokens dashboards docs clean \
+.PHONY: soak stress help demo demo-smollm2 test lint bench bench-agent bench-service bench-request bench-overhead bench-start hook-list bench-servers bench-tokens dashboards pictures docs clean \
 	test-helm test-llama-cpp test-batchers test-large test-rabbitmq test-every-hook test-nvml-oldest test-fresh
 
 help: ## list these commands
@@ -126,6 +126,9 @@ stress: $(VENV)/.checks ## a busy machine, a slow store, fifty kills, a full dis
 		echo '== a full disk'; \
 		$(BIN)/python -m tests.stress --full-disk --requests 1500 --slow-ms 60 || status=1; \
 		exit $$status
+
+pictures: $(VENV)/.checks ## take the documentation's pictures of pages anew
+	@$(BIN)/pytest tests/end_to_end -k "sound and light" --pictures docs/pages/pictures
 
 dashboards: $(VENV)/.checks ## write the Grafana dashboards anew from their source, dashboards/generate
 	@$(BIN)/python -m dashboards.generate

@@ -6,6 +6,7 @@ import signal
 import socket
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -33,6 +34,11 @@ LONGEST = (
     "tests/end_to_end/test_agreement.py",
     "tests/end_to_end/test_hostile_senders.py",
 )
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the flag of `make pictures`."""
+    parser.addoption("--pictures", type=Path, help="a folder whose pictures of pages are renewed")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

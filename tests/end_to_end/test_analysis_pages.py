@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
@@ -63,9 +64,13 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningService
 @pytest.mark.parametrize("path", PAGES.values(), ids=PAGES)
 @pytest.mark.parametrize("options", SCREENS.values(), ids=SCREENS)
 def test_a_page_is_sound(
-    service: RunningService, browser: Browser, path: str, options: Mapping[str, Any]
+    service: RunningService,
+    browser: Browser,
+    path: str,
+    options: Mapping[str, Any],
+    picture: Path,
 ) -> None:
-    check_sound(browser, service.url, path, options)
+    check_sound(browser, service.url, path, options, picture)
 
 
 @pytest.mark.parametrize("path", WRONG.values(), ids=WRONG)
@@ -269,6 +274,18 @@ def versions(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServic
         )
         assert saved.is_success
         yield running
+
+
+@pytest.mark.parametrize("path", [SLOWER], ids=["compare"])
+@pytest.mark.parametrize("options", SCREENS.values(), ids=SCREENS)
+def test_a_comparison_is_sound(
+    versions: RunningService,
+    browser: Browser,
+    path: str,
+    options: Mapping[str, Any],
+    picture: Path,
+) -> None:
+    check_sound(browser, versions.url, path, options, picture)
 
 
 def test_a_slower_version_is_named_with_its_stage_as_the_api_does(

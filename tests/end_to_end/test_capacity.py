@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
@@ -22,6 +23,11 @@ from tests.support.waiting import until
 
 SERVERS = 4
 DECODE = Station(stage=Stage.DECODE, servers=SERVERS, mean_ms=100)
+PAGES = {
+    "capacity": "/capacity",
+    "capacity of nobody": "/capacity?service=nobody",
+    "capacity within a second": "/capacity?within=1s",
+}
 AT_ONCE = 600  # spans of one message
 
 
@@ -96,12 +102,16 @@ def test_the_command_prints_the_knee_first_and_the_levels_below(service: Running
     assert "queue" in ended.stdout.split("growth", 1)[1]
 
 
-@pytest.mark.parametrize("path", ["/capacity", "/capacity?service=nobody", "/capacity?within=1s"])
+@pytest.mark.parametrize("path", PAGES.values(), ids=PAGES)
 @pytest.mark.parametrize("options", SCREENS.values(), ids=SCREENS)
 def test_the_page_is_sound(
-    service: RunningService, browser: Browser, path: str, options: Mapping[str, Any]
+    service: RunningService,
+    browser: Browser,
+    path: str,
+    options: Mapping[str, Any],
+    picture: Path,
 ) -> None:
-    check_sound(browser, service.url, path, options)
+    check_sound(browser, service.url, path, options, picture)
 
 
 def test_the_page_says_the_same_as_the_api(service: RunningService, browser: Browser) -> None:

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -47,18 +48,23 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningService
         yield running
 
 
+@pytest.mark.parametrize("path", ["/gpu"], ids=["gpu"])
 @pytest.mark.parametrize("options", SCREENS.values(), ids=SCREENS)
 def test_the_page_is_sound(
-    service: RunningService, browser: Browser, options: Mapping[str, Any]
+    service: RunningService,
+    browser: Browser,
+    path: str,
+    options: Mapping[str, Any],
+    picture: Path,
 ) -> None:
-    check_sound(browser, service.url, "/gpu", options)
+    check_sound(browser, service.url, path, options, picture)
 
 
 @pytest.mark.parametrize("options", SCREENS.values(), ids=SCREENS)
 def test_the_page_without_a_gpu_is_sound(
-    empty: RunningService, browser: Browser, options: Mapping[str, Any]
+    empty: RunningService, browser: Browser, options: Mapping[str, Any], picture: Path
 ) -> None:
-    check_sound(browser, empty.url, "/gpu", options)
+    check_sound(browser, empty.url, "/gpu", options, picture)
 
 
 def test_without_a_gpu_it_says_what_to_do(empty: RunningService, browser: Browser) -> None:

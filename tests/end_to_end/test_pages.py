@@ -33,6 +33,7 @@ from tests.support.builders.seen_traffic import (
 )
 from tests.support.builders.spans.otlp_messages import message
 from tests.support.servers.browser import SCREENS, check_sound, opened
+from tests.support.servers.ports import free_port
 from tests.support.servers.running_service import RunningService
 from tests.support.waiting import until
 
@@ -41,14 +42,17 @@ HUGE = 12_000
 BUMP_ROWS = 4  # of the heat map, which the slow stretch covers
 POST = 2000  # spans of a post
 PHONE = SCREENS["phone"]["viewport"]
+PLAIN = "duration=100ms.."  # leaves out the request of hostile names
 PAGES = {
-    "overview": "/",
-    "breakdown": "/breakdown",
-    "requests": "/requests",
-    "trace": f"/requests/{SLOW_TRACE}",
+    "overview": f"/?{PLAIN}",
+    "hostile overview": "/",
+    "breakdown": f"/breakdown?{PLAIN}",
+    "requests": f"/requests?{PLAIN}&limit=10",
+    "hostile requests": "/requests",
+    "closed trace": f"/requests/{SLOW_TRACE}",
     "failed trace": f"/requests/{FAILED_TRACE}",
     "hostile trace": f"/requests/{HOSTILE_TRACE}",
-    "objectives": "/objectives",
+    "quiet objectives": "/objectives",
     "health": "/health",
     "nothing found": "/breakdown?route=nothing",
     "API": "/docs",
@@ -115,9 +119,9 @@ def test_a_page_is_sound(
     browser: Browser,
     path: str,
     options: dict[str, Any],
-    tmp_path: Path,
+    picture: Path,
 ) -> None:
-    check_sound(browser, service.url, path, options, tmp_path / "page.png")
+    check_sound(browser, service.url, path, options, picture)
 
 
 def test_pages_say_the_same_as_the_api(service: RunningService, browser: Browser) -> None:
@@ -396,20 +400,23 @@ NOTE_WHAT_IS_SAID = """() => {
 }"""
 
 
-def test_a_live_page_says_that_the_service_is_gone(
-    service: RunningService, browser: Browser
-) -> None:
-    with opened(browser, f"{service.url}/breakdown?since=2h") as (page, _):
-        shown = page.locator(".facts strong").inner_text()
-        page.evaluate(NOTE_WHAT_IS_SAID)
-        page.route("**/breakdown**", lambda route: route.abort())
-        page.keyboard.press("l")
+def test_a_live_page_outlives_a_restart_of_its_service(tmp_path: Path, browser: Browser) -> None:
+    listen = ("--listen", f"127.0.0.1:{free_port()}")
+    with RunningService(tmp_path / "data", *listen) as first:
+        post(first, chat(f"{1:032x}", time.time_ns() - 10**9))
+        first.request(f"{1:032x}")
+        with opened(browser, f"{first.url}/breakdown?since=2h") as (page, _):
+            shown = page.locator(".facts strong").inner_text()
+            page.evaluate(NOTE_WHAT_IS_SAID)
+            page.keyboard.press("l")
+            first.end()
 
-        expect(page.locator("#said")).to_contain_text("does not answer", timeout=60_000)
-        expect(page.locator(".facts strong")).to_have_text(shown)
-        page.unroute("**/breakdown**")
-        expect(page.locator("#said")).to_be_empty(timeout=60_000)  # some seconds after it is said
-        assert "The service answers again." in page.evaluate("window.told")
+            expect(page.locator("#said")).to_contain_text("does not answer", timeout=60_000)
+            expect(page.locator(".facts strong")).to_have_text(shown)
+            with RunningService(tmp_path / "data", *listen) as again:
+                says = "window.told.includes('The service answers again.')"
+                until(lambda: page.evaluate(says), again.said)
+                expect(page.locator(".facts strong")).to_have_text(shown)
 
 
 OFFERED = {
@@ -613,6 +620,18 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningService
         folder / "data", "--listen", everywhere, env={"LATENCYTRACE_TOKEN": TOKEN}
     ) as running:
         yield running
+
+
+@pytest.mark.parametrize("path", ["/login"], ids=["login"])
+@pytest.mark.parametrize("options", SCREENS.values(), ids=SCREENS)
+def test_the_login_page_is_sound(
+    guarded: RunningService,
+    browser: Browser,
+    path: str,
+    options: dict[str, Any],
+    picture: Path,
+) -> None:
+    check_sound(browser, guarded.url, path, options, picture)
 
 
 def test_a_token_is_exchanged_for_a_cookie(guarded: RunningService, browser: Browser) -> None:

@@ -21,6 +21,9 @@ SCREENS: Final[Mapping[str, Mapping[str, Any]]] = {
     "dark": {"color_scheme": "dark"},
     "phone": {"viewport": {"width": 360, "height": 780}, "has_touch": True},
 }
+TALLEST = 2000  # pixels of a picture
+CUT_BARS = """[...document.querySelectorAll('table:not(.shifts) .wide > svg')]
+  .filter((one) => one.getBoundingClientRect().right > innerWidth).map((one) => one.outerHTML)"""
 FONTS = """<?xml version="1.0"?>
 <!DOCTYPE fontconfig SYSTEM "fonts.dtd">
 <fontconfig>
@@ -101,17 +104,28 @@ def opened(browser: Browser, address: str, **options: Any) -> Iterator[tuple[Pag
 
 
 def check_sound(
-    browser: Browser, url: str, path: str, options: Mapping[str, Any], picture: Path | None = None
+    browser: Browser, url: str, path: str, options: Mapping[str, Any], picture: Path
 ) -> None:
-    """Assert that a page has no serious fault: axe, width, console, policy, other hosts.
+    """Assert that a page has no serious fault: axe, width, cut bars, console, policy, other hosts.
 
-    A picture of it is stored where one is asked for, to be looked at.
+    A picture of it is stored, to be looked at.
     """
     with opened(browser, f"{url}{path}", **options) as (page, watched):
-        if picture is not None:
-            page.screenshot(path=picture, full_page=True, animations="disabled")
+        bottom = page.evaluate("Math.ceil(document.body.getBoundingClientRect().bottom)")
+        page.screenshot(
+            path=picture,
+            full_page=True,
+            clip={
+                "x": 0,
+                "y": 0,
+                "width": page.evaluate("innerWidth"),
+                "height": min(bottom, TALLEST),
+            },
+            animations="disabled",
+        )
         assert violations(page) == []
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        assert page.evaluate(CUT_BARS) == []
         assert (watched.status, watched.errors) == (200, [])
         assert watched.hosts == {urlsplit(url).netloc}
 
