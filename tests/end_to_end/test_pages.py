@@ -2,6 +2,8 @@
 
 import csv
 import re
+import subprocess
+import sys
 import time
 from collections.abc import Iterable, Iterator
 from html import unescape
@@ -33,6 +35,7 @@ from tests.support.builders.seen_traffic import (
 )
 from tests.support.builders.spans.otlp_messages import message
 from tests.support.servers.browser import SCREENS, check_sound, opened
+from tests.support.servers.command_line import COMMAND, environment
 from tests.support.servers.ports import free_port
 from tests.support.servers.running_service import RunningService
 from tests.support.waiting import until
@@ -53,7 +56,7 @@ PAGES = {
     "failed trace": f"/requests/{FAILED_TRACE}",
     "hostile trace": f"/requests/{HOSTILE_TRACE}",
     "quiet objectives": "/objectives",
-    "health": "/health",
+    "health without agents": "/health",
     "nothing found": "/breakdown?route=nothing",
     "API": "/docs",
 }
@@ -610,6 +613,48 @@ def test_programs_are_answered_as_before(service: RunningService) -> None:
 
     assert answer.headers["content-type"] == "application/problem+json"
     assert "/openapi.json" in answer.json()["detail"]
+
+
+PROGRAM = """
+import sqlite3, sys
+import latencytrace
+with latencytrace.request("nightly"):
+    sqlite3.connect(":memory:").execute("select 1")
+sys.stdin.read()
+"""
+
+
+@pytest.fixture(scope="module")
+def reported(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningService]:
+    """One that an agent reports to."""
+    with RunningService(tmp_path_factory.mktemp("reported") / "data") as running:
+        run = (*COMMAND, "run", "--endpoint", running.otlp, "--", sys.executable, "-c", PROGRAM)
+        with subprocess.Popen(run, stdin=subprocess.PIPE, env=environment()):
+            until(lambda: running.ask("/breakdown")["requests"] == 1, running.said)
+            until(lambda: 'hook="sqlite"' in running.get("/metrics").text, running.said)
+            yield running
+
+
+@pytest.mark.parametrize("path", ["/health"], ids=["health"])
+@pytest.mark.parametrize("options", SCREENS.values(), ids=SCREENS)
+def test_the_page_of_health_is_sound(
+    reported: RunningService,
+    browser: Browser,
+    path: str,
+    options: dict[str, Any],
+    picture: Path,
+) -> None:
+    check_sound(browser, reported.url, path, options, picture)
+
+
+def test_health_names_the_agents_and_their_hooks(
+    reported: RunningService, browser: Browser
+) -> None:
+    with opened(browser, f"{reported.url}/health") as (page, _):
+        agents = page.get_by_role("group", name="Agents").locator("tbody tr")
+        expect(agents).to_have_count(1)
+        expect(agents.locator("td[data-label=Hooked]")).to_contain_text("sqlite")
+        expect(agents.locator("td[data-label=Dropped]")).to_have_text("0")
 
 
 @pytest.fixture(scope="module")
