@@ -12,7 +12,10 @@ def cut_cycles(spans: dict[str, Span]) -> tuple[frozenset[str], list[Repair]]:
     finished: set[str] = set()
     cut: set[str] = set()
     repairs = []
-    for first in spans:
+    for first, span in spans.items():
+        if span.parent_id in finished:  # as of most
+            finished.add(first)
+            continue
         walked: dict[str, None] = {}
         at: str | None = first
         while at is not None and at in spans and at not in finished and at not in walked:

@@ -67,14 +67,20 @@ def once(*answers: bytes) -> list[Span]:
         answers: In the format JSONCompactEachRow. A line that two of them have is read once:
             what lies in both tables is the same in both.
     """
-    lines = iter(dict.fromkeys(chain.from_iterable(map(bytes.splitlines, answers))))
+    longest_first = sorted(map(bytes.splitlines, answers), key=len, reverse=True)
+    lines = dict.fromkeys(chain.from_iterable(longest_first))
+    unread = iter(lines)
+    spans: list[Span] = []
+    while few := [cast(_Row, orjson.loads(line)) for line in islice(unread, _AT_ONCE)]:
+        spans += _spans(few)
+    if len(lines) == max(map(len, longest_first), default=0):  # one has all, in order, each once
+        return spans
     found: dict[tuple[str, str], Span] = {}
-    while few := [cast(_Row, orjson.loads(line)) for line in islice(lines, _AT_ONCE)]:
-        for span in _spans(few):
-            place = (span.trace_id, span.span_id)
-            known = found.setdefault(place, span)
-            if known is not span and _length_and_start(span) < _length_and_start(known):
-                found[place] = span
+    for span in spans:
+        place = (span.trace_id, span.span_id)
+        known = found.setdefault(place, span)
+        if known is not span and _length_and_start(span) < _length_and_start(known):
+            found[place] = span
     return [found[place] for place in sorted(found)]
 
 
