@@ -6,12 +6,11 @@ from dashboards.generate.cohort_variables import SCRAPED_VARIABLES
 from dashboards.generate.dashboard import Json, dashboard, variable
 from dashboards.generate.panel import THIRD, target
 from dashboards.generate.panels import graph, number
-from dashboards.generate.queries import SCRAPED, total
+from dashboards.generate.queries import PERIOD, SCRAPED, total
 from dashboards.generate.tables import table
 
 _SERVICE = "latencytrace_service"
 _AGENT = "latencytrace_agent"
-_OVERHEAD = "latencytrace_tracing_overhead_seconds"
 _AGENTS = f'{SCRAPED},service=~"$service"'
 
 
@@ -21,6 +20,11 @@ def _rate(metric: str, legend: str, *by: str) -> Json:
 
 def _value(metric: str, legend: str = "{{instance}}") -> Json:
     return target(f"{metric}{{{SCRAPED}}}", legend)
+
+
+def _or_none(expr: str, legend: str) -> Json:
+    """A sum that has no series until it has happened."""
+    return target(f"{expr} or vector(0)", legend)
 
 
 def _gauge(metric: str, legend: str, *by: str) -> Json:
@@ -83,12 +87,14 @@ _INTAKE = [
     ),
     graph(
         "Posts refused",
-        "Posts that were not kept, by HTTP status, and connections closed before their time, by "
-        "reason. Senders repeat those of 429 and 503.",
+        "Posts that were not kept, by HTTP status, and connections closed before their time. "
+        "Senders repeat those of 429 and 503.",
         "reqps",
         [
             _rate("posts_refused", "{{code}}", "code"),
-            _rate("connections_closed", "closed: {{reason}}", "reason"),
+            _or_none(
+                total(f"{_SERVICE}_connections_closed_total", where=SCRAPED), "connections closed"
+            ),
         ],
         width=THIRD,
     ),
@@ -249,11 +255,10 @@ _STORE = [
         "short",
         [
             _gauge("store_failing", "{{instance}} failing"),
-            _gauge("damaged_parts", "{{instance}} rows of {{table}}", "table"),
-            target(
-                f"sum by (instance) "
-                f"(increase({_SERVICE}_journal_damaged_blocks_total{{{SCRAPED}}}[$__rate_interval]))",
-                "{{instance}} journal",
+            _or_none(f"sum({_SERVICE}_damaged_parts{{{SCRAPED}}})", "damaged rows"),
+            _or_none(
+                total(f"{_SERVICE}_journal_damaged_blocks_total", where=SCRAPED, period=PERIOD),
+                "damaged stretches",
             ),
         ],
         width=THIRD,
@@ -378,19 +383,6 @@ _AGENT_COUNTS = [
         "percentunit",
         [target(f"min by (service) ({_AGENT}_sampling_ratio{{{_AGENTS}}})", "{{service}}")],
         width=THIRD,
-    ),
-    graph(
-        "What tracing costs requests",
-        "By the control group: the estimate, and the ends of its interval.",
-        "s",
-        [
-            target(
-                f"max by (service, route, bound) ({_OVERHEAD}{{{_AGENTS}}})",
-                "{{service}} {{route}} {{bound}}",
-            )
-        ],
-        width=THIRD,
-        below_zero=True,
     ),
     table(
         "Hooks",
