@@ -23,7 +23,7 @@ def _value(metric: str, legend: str = "{{instance}}") -> Json:
 
 
 def _or_none(expr: str, legend: str) -> Json:
-    """A sum that has no series until it has happened."""
+    """What has no series until there is something of it."""
     return target(f"{expr} or vector(0)", legend)
 
 
@@ -238,10 +238,10 @@ _STORE = [
     ),
     graph(
         "Kept since",
-        "Age of the oldest data of each table.",
+        "Age of the oldest data of each table; 0 until the first is looked at, within a minute.",
         "s",
         [
-            target(
+            _or_none(
                 f"time() - max by (instance, table) "
                 f"({_SERVICE}_store_oldest_timestamp_seconds{{{SCRAPED}}})",
                 "{{instance}} {{table}}",

@@ -241,7 +241,7 @@ def test_requests_that_stand_for_many_are_weighed_and_what_is_chance_is_said_by_
     tests = [
         story(
             odd, throughout(PAGE, 0, len(odd), 0),
-            weights=[500 if bad else 20 for bad, _ in odd],
+            weights=[500 if bad else 1 for bad, _ in odd],
         ),
         story(
             failing, throughout(PAGE, len(failing) - 4, len(failing), 1),
