@@ -111,6 +111,13 @@ _CACHES = [
         [target(total(_PREEMPTIONS, _BY, where=_CHOSEN), _LEGEND)],
         width=THIRD,
     ),
+    graph(
+        "Accepted drafts",
+        "Share of the tokens drafted by speculative decoding that were accepted.",
+        "percentunit",
+        _each("speculative_acceptance_ratio"),
+        width=THIRD,
+    ),
 ]
 _TOKENS = [
     graph(

@@ -122,6 +122,7 @@ class Objective:
     tiers: tuple[BurnRule, ...] = ()  # that the file names; none: those of its period
     receivers: tuple[str, ...] = ()  # sinks that its alerts are for; none: all
     slices: TimeSlices | None = None  # None: requests are judged
+    pages_on_silence: bool = True  # where requests that came steadily stay away
 
     @property
     def period_text(self) -> str:

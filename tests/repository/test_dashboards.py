@@ -35,6 +35,13 @@ from tests.support.repository.promql import Selector, grouped_labels, selectors
 RATE_INTERVAL = timedelta(minutes=17)  # no number that a query would hold by itself
 PLAIN = {"quantile": "0.99", "__rate_interval": "17m", "__range": "19m"}
 OF_PROMETHEUS = {"up", "scrape_duration_seconds", "scrape_samples_scraped"}  # made by a scrape
+LEFT_TO_OTHERS = {  # of what the service says of itself
+    "latencytrace_service_attributed_traces_total",  # by which of two ways: nobody acts on it
+    "latencytrace_service_clock_jumps_total",
+    "latencytrace_service_engine_models_left_out",
+    "latencytrace_service_expired_partitions_total",  # as the settings ask
+    "latencytrace_service_expired_rows_total",
+}
 UNITS = {
     *("none", "short", "percentunit", "bytes", "s", "suffix: d", "cps", "reqps", "locale"),
     *("watt", "celsius", "hertz", "Bps"),
@@ -194,6 +201,20 @@ def test_a_query_asks_for_series_and_labels_there_are(
     }
     assert not missing
     assert grouped_labels(parsable(query)) <= set.union(*(labels[s.metric] for s in asked))
+
+
+def test_what_the_service_and_agents_say_of_themselves_is_in_a_panel(
+    labels: dict[str, set[str]],
+) -> None:
+    said = {
+        name
+        for name in labels
+        if name.startswith(("latencytrace_service_", "latencytrace_agent_"))
+        and not name.endswith("_created")
+    }
+    shown = {one.metric for query in QUERIES for one in selectors(parsable(query))}
+
+    assert said - shown == LEFT_TO_OTHERS
 
 
 @every_query

@@ -14,16 +14,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from latencytrace.analysis.slo import traffic
 from latencytrace.analysis.slo.burn_rate import (
     CALM_SHARE,
+    FAINT_RATIO,
     LEAST_BAD,
+    LEAST_BAD_FAINT,
     OUTAGE_BAD,
     burn_rules,
     keep_firing_ns,
 )
 from latencytrace.model import AlertKind, BurnRule, Objective, Severity
-from latencytrace.model.objective import HOUR_NS, MINUTE_NS, window_text
+from latencytrace.model.objective import DAY_NS, HOUR_NS, MINUTE_NS, window_text
 
 BURN_RATE = "latencytrace:slo_burn_rate"
 BAD = "latencytrace:slo_bad_requests"
+CAME_BAD = "latencytrace:slo_came_bad_requests"
 REQUESTS = "latencytrace:slo_requests"
 ACTIVE = "latencytrace:slo_active"
 COVERAGE = "latencytrace:slo_coverage_ratio"
@@ -33,12 +36,17 @@ NOT_CALM = "latencytrace:slo_not_calm"
 BURNING = "latencytrace:slo_burning"
 TRAFFIC = "latencytrace:slo_traffic"
 EXPECTED = "latencytrace:slo_expected_requests"
+LOOK = "latencytrace:slo_look_requests"
+STEADY = "latencytrace:slo_steady_requests"
 FIRING = "latencytrace:slo_alert_firing"
 
 Recorded = tuple[str, Mapping[str, str], str]  # name, labels, expression
 
 _TOTAL_COUNTER = "latencytrace_slo_requests_total"
 _BAD_COUNTER = "latencytrace_slo_bad_requests_total"
+# Where senders sample, they, not those that they stand for, say what may be chance.
+_CAME_COUNTER = "latencytrace_slo_came_requests_total"
+_CAME_BAD_COUNTER = "latencytrace_slo_came_bad_requests_total"
 _LABELS = "slo, service, route"
 _LEAST_SCRAPES = 4  # in a window: with fewer, its rates are chance
 _HELD = "1d"  # through silence
@@ -67,6 +75,9 @@ def recorded(
         window = {"window": window_text(window_ns)}
         yield REQUESTS, window, _counted(_TOTAL_COUNTER, objective, window_ns, scrape_ns)
         yield BAD, window, _counted(_BAD_COUNTER, objective, window_ns, scrape_ns)
+    for long_ns in sorted({rule.long_ns for rule in rules}):
+        window = {"window": window_text(long_ns)}
+        yield CAME_BAD, window, _counted(_CAME_BAD_COUNTER, objective, long_ns, scrape_ns)
     # Of all windows at once: a rule costs more than the series that it records.
     requests, bad = (f"{name}{{{_named(objective)}}}" for name in (REQUESTS, BAD))
     yield BURN_RATE, {}, f"{bad} / ({requests} > 0) / {objective.budget_ratio:.6g}"
@@ -79,13 +90,8 @@ def recorded(
     yield BUDGET_LEFT, period, _budget_left(objective, rules, interval_ns)
     for severity in Severity:
         yield from _states(objective, [rule for rule in rules if rule.severity is severity])
-    part = window_text(HOUR_NS // traffic.PARTS)
-    came = f"{_increase(_TOTAL_COUNTER, objective, part)} > bool 0"
-    yield TRAFFIC, {"window": part}, came
-    window = {"window": window_text(traffic.LOOK_NS)}
-    yield EXPECTED, window, _expected(objective, interval_ns)
-    labels = {"alertname": str(AlertKind.NO_DATA), "severity": str(Severity.PAGE)}
-    yield FIRING, labels, _silent(objective, scrape_ns)
+    if objective.pages_on_silence:
+        yield from _silence(objective, scrape_ns, interval_ns)
 
 
 def fires(objective: Objective, rules: Sequence[BurnRule], scrape_ns: int) -> str:
@@ -135,7 +141,7 @@ def alarm(objective: Objective, rules: tuple[BurnRule, ...], expression: str) ->
 
 def absent(objective: Objective) -> str:
     """No series at all: nobody watches this objective."""
-    return f"absent({_TOTAL_COUNTER}{{{_named(objective)}}})"
+    return f"absent({_CAME_COUNTER}{{{_named(objective)}}})"
 
 
 def _states(objective: Objective, rules: Sequence[BurnRule]) -> Iterator[Recorded]:
@@ -171,18 +177,29 @@ def _burning(objective: Objective, rules: Sequence[BurnRule]) -> str:
 
 
 def _begins(objective: Objective, rule: BurnRule) -> str:
-    bad = _series(BAD, objective, rule.long_ns)
+    bad, came_bad, requests = (
+        _series(name, objective, rule.long_ns) for name in (BAD, CAME_BAD, REQUESTS)
+    )
     long, short = (_series(BURN_RATE, objective, one) for one in (rule.long_ns, rule.short_ns))
     coverage = _series(COVERAGE, objective, rule.long_ns)
-    least = str(LEAST_BAD[rule.severity])
+    usual = _series(USUAL_RATE, objective, objective.period_ns)
+    least = LEAST_BAD[rule.severity]
     if rule.least_ratio:
-        usual = _series(USUAL_RATE, objective, objective.period_ns)
         share = rule.least_ratio * rule.factor * objective.budget_ratio * rule.long_ns / 1e9
-        least = f"on ({_LABELS}) clamp_min({usual} * {share:.6g}, {least})"
+        enough = (
+            f"{came_bad} >= {least}\nand on ({_LABELS}) {bad} >= "
+            f"on ({_LABELS}) {usual} * {share:.6g}"
+        )
+    else:
+        share = FAINT_RATIO * rule.long_ns / 1e9
+        enough = (
+            f"{came_bad} >= on ({_LABELS}) {least} - {least - LEAST_BAD_FAINT} * "
+            f"({requests} <= bool on ({_LABELS}) {usual} * {share:.6g})"
+        )
     return (
         f"(\n{long} * on ({_LABELS}) {coverage} > {rule.factor:.6g}\n"
         f"and on ({_LABELS}) {short} > {rule.factor:.6g}\n"
-        f"and on ({_LABELS}) {bad} >= {least}\n)"
+        f"and on ({_LABELS}) {enough}\n)"
     )
 
 
@@ -197,48 +214,96 @@ def _not_calm(objective: Objective, rule: BurnRule) -> str:
     )
 
 
-def _expected(objective: Objective, interval_ns: int) -> str:
-    """The requests that ten minutes would bring; while that alert fires, as it was before."""
-    look, hour = window_text(traffic.LOOK_NS), window_text(HOUR_NS)
-    known = _series(EXPECTED, objective, traffic.LOOK_NS)
-    silence = state(objective, AlertKind.NO_DATA, Severity.PAGE)
-    before = _increase(_TOTAL_COUNTER, objective, hour, look)
+def _silence(objective: Objective, scrape_ns: int, interval_ns: int) -> Iterator[Recorded]:
+    """Yield what tells whether requests stay away, and whether the alert of that fires."""
+    part = {"window": window_text(HOUR_NS // traffic.PARTS)}
+    yield TRAFFIC, part, f"{_increase(_CAME_COUNTER, objective, part['window'])} > bool 0"
+    for look_ns in traffic.LOOKS_NS:
+        look = window_text(look_ns)
+        yield LOOK, {"window": look}, _increase(_CAME_COUNTER, objective, look)
+    yield STEADY, {"window": window_text(HOUR_NS)}, _steady(objective, interval_ns)
+    yield EXPECTED, {"window": window_text(traffic.LOOK_NS)}, _expected(objective)
+    labels = {"alertname": str(AlertKind.NO_DATA), "severity": str(Severity.PAGE)}
+    yield FIRING, labels, _silent(objective, scrape_ns)
+
+
+def _steady(objective: Objective, interval_ns: int) -> str:
+    """The requests of ten minutes in the mean of an hour, where they came steadily."""
     parts = _series(TRAFFIC, objective, HOUR_NS // traffic.PARTS)
-    came = f"sum_over_time({parts}[{hour}] offset {look})"
+    look = _series(LOOK, objective, traffic.LOOK_NS)
     least = traffic.BUSY_PARTS / traffic.PARTS * HOUR_NS / interval_ns
     return (
-        f"(\nmax by ({_LABELS}) ({known})\nand on ({_LABELS}) {silence}\n)\nor\n(\n"
-        f"{before} * {traffic.LOOK_NS / HOUR_NS:.6g}\n"
-        f"and on ({_LABELS}) {came} >= {least:.6g}\n)"
+        f"avg_over_time({look}[{window_text(HOUR_NS - traffic.LOOK_NS)}])\n"
+        f"and on ({_LABELS}) sum_over_time({parts}[{window_text(HOUR_NS)}]) >= {least:.6g}"
     )
+
+
+def _expected(objective: Objective) -> str:
+    """The requests that ten minutes would bring; while that alert fires, as it was before."""
+    known = _series(EXPECTED, objective, traffic.LOOK_NS)
+    silence = state(objective, AlertKind.NO_DATA, Severity.PAGE)
+    before = "\nor ".join(_before(objective, look_ns) for look_ns in traffic.LOOKS_NS)
+    return (
+        f"(\nmax by ({_LABELS}) ({known})\nand on ({_LABELS}) {silence}\n)\n"
+        f"or max by ({_LABELS}) (\n{before}\n)"
+    )
+
+
+def _before(objective: Objective, look_ns: int) -> str:
+    """The same of the hour before a look."""
+    return f"{_series(STEADY, objective, HOUR_NS)} offset {window_text(look_ns)}"
 
 
 def _silent(objective: Objective, scrape_ns: int) -> str:
     """1 where requests stay away, and until they come again."""
     expected = _series(EXPECTED, objective, traffic.LOOK_NS)
-    look, bad = (
-        _increase(counter, objective, window_text(traffic.LOOK_NS))
-        for counter in (_TOTAL_COUNTER, _BAD_COUNTER)
-    )
+    look = _series(LOOK, objective, traffic.LOOK_NS)
+    bad = _increase(_CAME_BAD_COUNTER, objective, window_text(traffic.LOOK_NS))
     latest, latest_bad = (
         _increase(counter, objective, window_text(traffic.FAILING_NS))
-        for counter in (_TOTAL_COUNTER, _BAD_COUNTER)
+        for counter in (_CAME_COUNTER, _CAME_BAD_COUNTER)
     )
     back_ns = max(traffic.RETURN_NS, _LEAST_SCRAPES * scrape_ns)
-    back = _increase(_TOTAL_COUNTER, objective, window_text(back_ns))
+    back = _increase(_CAME_COUNTER, objective, window_text(back_ns))
     back_ratio = traffic.RETURNED_RATIO * back_ns / traffic.LOOK_NS
     page = state(objective, AlertKind.BURN, Severity.PAGE)
     silence = state(objective, AlertKind.NO_DATA, Severity.PAGE)
+    fell = "\nor\n".join(_fell(objective, look_ns) for look_ns in traffic.LOOKS_NS)
     return (
         f"count by ({_LABELS}) (\n"
-        f"{back} <= on ({_LABELS}) {expected} * {back_ratio:.6g}\nand on ({_LABELS}) (\n"
-        f"(\n{look} == 0\nand on ({_LABELS}) {expected} >= {traffic.LEAST_MISSING}\n)\nor\n"
-        f"(\n{look} <= on ({_LABELS}) {expected} * {traffic.COLLAPSED_RATIO:g}\n"
-        f"and on ({_LABELS}) {expected} >= {traffic.LEAST_EXPECTED}\n"
+        f"{back} <= on ({_LABELS}) "
+        f"clamp_min({expected} * {back_ratio:.6g}, {traffic.LEAST_RETURNED})\n"
+        f"and on ({_LABELS}) (\n(\n(\n{fell}\n)\n"
         f"unless on ({_LABELS}) (\n{bad} >= {LEAST_BAD[Severity.PAGE]}\n"
         f"and on ({_LABELS}) {latest_bad} >= on ({_LABELS}) {latest} * {OUTAGE_BAD:g}\n)\n"
-        f"unless on ({_LABELS}) {page}\n)\n"
+        f"unless on ({_LABELS}) (\n{page}\nand on ({_LABELS}) {look} > 0\n)\n"
+        f"unless on ({_LABELS}) (\n{_lull(objective)}\n)\n)\n"
         f"or\n{silence}\n)\n) > bool 0"
+    )
+
+
+def _fell(objective: Objective, look_ns: int) -> str:
+    """Far fewer requests than chance explains, of those that such a while would bring."""
+    expected = _before(objective, look_ns)
+    came = _series(LOOK, objective, look_ns)
+    looks = look_ns / traffic.LOOK_NS
+    return (
+        f"(\n{came} * {traffic.MISSING_OF_EACH} <= on ({_LABELS}) "
+        f"{expected} * {looks:g} - {traffic.LEAST_MISSING}\n"
+        f"and on ({_LABELS}) {came} <= on ({_LABELS}) "
+        f"{expected} * {traffic.COLLAPSED_RATIO * looks:g}\n)"
+    )
+
+
+def _lull(objective: Objective) -> str:
+    """The objectives that were as quiet at this hour on each of the days before."""
+    look, hour = _series(LOOK, objective, traffic.LOOK_NS), window_text(HOUR_NS)
+    expected = _series(EXPECTED, objective, traffic.LOOK_NS)
+    ago = [window_text(day * DAY_NS - HOUR_NS // 2) for day in range(1, traffic.LULL_DAYS + 1)]
+    return f"\nand on ({_LABELS}) ".join(
+        f"min_over_time({look}[{hour}] offset {one}) <= on ({_LABELS}) "
+        f"{expected} * {traffic.RETURNED_RATIO:g}"
+        for one in ago
     )
 
 

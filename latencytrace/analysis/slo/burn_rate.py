@@ -6,7 +6,8 @@ means the same share of the budget; a window that is not observed whole counts o
 part that is (`coverage_ratio`); a handful of bad requests never fires; and neither do many
 bad of few, where these few spend less than half of what the factor means: a burn rate says
 nothing of how much traffic there is. An outage at little traffic has a tier of its own, which
-asks for nearly all requests of a while to be bad, however few there are.
+asks for nearly all requests of a while to be bad, however few there are; where traffic is far
+below the usual one, five in a row will do.
 """
 
 from latencytrace.model import BurnRule, Objective, Severity, Tally
@@ -18,6 +19,9 @@ CALM_SHARE = 0.9  # of the factor: an alert that fires at 6 is over below 5.4
 _KEEP_FIRING_NS = {Severity.PAGE: 5 * MINUTE_NS, Severity.TICKET: 30 * MINUTE_NS}
 LEAST_BAD = {Severity.PAGE: 10, Severity.TICKET: 20}  # requests in the long window
 LEAST_BAD_SLICES = 2  # of time, each of which is many requests
+FAINT_RATIO = 0.15  # of the usual traffic, and less: the outage may have taken the rest
+# Five of five by chance, where a twentieth is bad: 3e-7 in a window, of which a month has 3000.
+LEAST_BAD_FAINT = 5
 
 # Factor, long window over 30 days, severity; what of the budget that is spent when it fires
 # at the usual traffic must at least be; that share of the budget. The fastest needs most, for
@@ -32,7 +36,7 @@ _TIERS = (
 OUTAGE_BAD = 0.9  # of the requests of its window; `tests/benchmarks/bench_outages.py`
 _OUTAGE_SPENT = 0.03  # of the budget, were the traffic of its window the usual one
 _OUTAGE_LEAST_NS = 864 * 10**9  # of 30 days: blips and restarts last less
-_OUTAGE_PAUSE = 0.4  # of its window: two requests so far apart are traffic enough
+_OUTAGE_PAUSE = 0.5  # of its window: two requests so far apart are traffic enough
 
 
 def scaled_rules(period_ns: int) -> tuple[BurnRule, ...]:
@@ -125,7 +129,7 @@ def burns(  # noqa: PLR0913, PLR0917 - what is counted, and how much of it can b
     long: Tally,
     short: Tally,
     coverage_ratio: float,
-    usual: float = 0.0,
+    usual: float | None = None,
 ) -> bool:
     """Return whether a tier fires.
 
@@ -135,25 +139,33 @@ def burns(  # noqa: PLR0913, PLR0917 - what is counted, and how much of it can b
         long: Counts of its long window.
         short: Counts of its short window.
         coverage_ratio: The share of the long window that was observed.
-        usual: How many requests the long window has in the mean of the period.
+        usual: How many requests the long window has in the mean of the period; None: what it
+            can prevent is left out.
     """
     long_rate, short_rate = burn_rate(objective, long), burn_rate(objective, short)
-    least = rule.least_ratio * rule.factor * objective.budget_ratio * usual
+    least = rule.least_ratio * rule.factor * objective.budget_ratio * (usual or 0.0)
+    is_faint = not rule.least_ratio and (usual is None or long.total <= FAINT_RATIO * usual)
     return (
         long_rate is not None
         and short_rate is not None
-        and long.came.bad >= least_bad(objective, rule.severity)
+        and long.came.bad >= least_bad(objective, rule.severity, is_faint=is_faint)
         and long.bad >= least
         and long_rate * coverage_ratio > rule.factor
         and short_rate > rule.factor
     )
 
 
-def least_bad(objective: Objective, severity: Severity) -> int:
-    """Return how many bad ones that came a long window must hold; with fewer it may be chance."""
+def least_bad(objective: Objective, severity: Severity, *, is_faint: bool = False) -> int:
+    """Return how many bad ones that came a long window must hold; with fewer it may be chance.
+
+    Args:
+        objective: Whose they are.
+        severity: Of the tier.
+        is_faint: Whether it is the outage's, and traffic far below the usual.
+    """
     if objective.slices is not None:
         return LEAST_BAD_SLICES * objective.parts
-    return LEAST_BAD[severity]
+    return LEAST_BAD_FAINT if is_faint else LEAST_BAD[severity]
 
 
 def is_calm(

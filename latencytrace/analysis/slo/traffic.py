@@ -1,7 +1,9 @@
 """Traffic that stays away: requests came steadily for an hour, and now few come or none.
 
-A tenth is no chance where forty were to be expected, and no rhythm of a day falls so fast.
-Where nearly all of what still comes is bad, the alert on the burn says more, and soon.
+A tenth is no chance where forty were to be expected, nor none where eighteen were: below one in
+ten million in each look. Where it was as quiet at this time of day on both days before, it is
+the rhythm of the service. Where nearly all of what still comes is bad, the alert
+on the burn says more, and soon.
 """
 
 from collections.abc import Sequence
@@ -10,48 +12,53 @@ from latencytrace.analysis.slo.burn_rate import LEAST_BAD, OUTAGE_BAD
 from latencytrace.model import Severity, Tally
 from latencytrace.model.objective import HOUR_NS, MINUTE_NS
 
-LOOK_NS = 10 * MINUTE_NS  # how long requests must stay away
+LOOKS_NS = tuple(minutes * MINUTE_NS for minutes in (10, 17, 30))  # requests stay away for
+LOOK_NS = LOOKS_NS[0]
 FAILING_NS = 5 * MINUTE_NS  # what is looked at to see whether those that come are bad
 RETURN_NS = 2 * MINUTE_NS  # what is looked at to see whether they come again
 PARTS, BUSY_PARTS = 12, 10  # of the hour before: a burst is no traffic to be expected
 COLLAPSED_RATIO = 0.1  # of what was to be expected
-RETURNED_RATIO = 0.2
-LEAST_MISSING = 20  # where none came
-LEAST_EXPECTED = 40  # where few came
+RETURNED_RATIO, LEAST_RETURNED = 0.2, 2.5  # the latter, or a stray request would be a return
+LEAST_MISSING = 18  # where none came
+MISSING_OF_EACH = 3  # more, for each request that came
+LULL_DAYS = 2
 
 
-def expected_requests(parts: Sequence[int], window_ns: int) -> float | None:
-    """Return how many requests a window would bring after such an hour.
+def expected_requests(parts: Sequence[int]) -> float | None:
+    """Return how many requests ten minutes would bring after such an hour.
 
     Args:
         parts: The requests of its twelfths.
-        window_ns: The window.
 
     Returns:
         None: they did not come steadily.
     """
     if sum(map(bool, parts)) < BUSY_PARTS:
         return None
-    return sum(parts) * window_ns / HOUR_NS
+    return sum(parts) * LOOK_NS / HOUR_NS
 
 
-def is_silent(expected: float | None) -> bool:
-    """Return whether it is news that no request came where so many were to be expected."""
-    return expected is not None and expected >= LEAST_MISSING
-
-
-def has_collapsed(expected: float | None, look: Tally, failing: Tally) -> bool:
-    """Return whether nearly all traffic is gone, and it is not failures that say so.
+def has_collapsed(expected: float, came: int, look_ns: int) -> bool:
+    """Return whether far fewer came than chance explains.
 
     Args:
-        expected: How many requests the last ten minutes would have brought.
-        look: What they brought.
+        expected: How many requests ten minutes would have brought.
+        came: How many the look brought.
+        look_ns: Its length.
+    """
+    expected *= look_ns / LOOK_NS
+    missing = expected - LEAST_MISSING
+    return MISSING_OF_EACH * came <= missing and came <= COLLAPSED_RATIO * expected
+
+
+def mostly_fails(look: Tally, failing: Tally) -> bool:
+    """Return whether the few requests fail, so that the alert on the burn says it.
+
+    Args:
+        look: What the last ten minutes brought.
         failing: What the last five minutes brought.
     """
-    if expected is None or expected < LEAST_EXPECTED or look.total > COLLAPSED_RATIO * expected:
-        return False
-    burns = look.bad >= LEAST_BAD[Severity.PAGE] and failing.bad >= OUTAGE_BAD * failing.total
-    return not burns
+    return look.bad >= LEAST_BAD[Severity.PAGE] and failing.bad >= OUTAGE_BAD * failing.total
 
 
 def has_returned(expected: float, recent: Tally) -> bool:
@@ -61,4 +68,4 @@ def has_returned(expected: float, recent: Tally) -> bool:
         expected: How many requests ten minutes brought before.
         recent: What the last two minutes brought.
     """
-    return recent.total > RETURNED_RATIO * expected * RETURN_NS / LOOK_NS
+    return recent.total > max(RETURNED_RATIO * expected * RETURN_NS / LOOK_NS, LEAST_RETURNED)

@@ -45,7 +45,9 @@ def grafana_document(
 def _rules(objective: Objective, settings: RuleSettings, uid: str) -> Iterator[Document]:
     rules = rules_of(objective, settings)
     watched = [(AlertKind.BURN, one) for one in Severity if any(r.severity is one for r in rules)]
-    for kind, severity in (*watched, (AlertKind.NO_DATA, Severity.PAGE)):
+    if objective.pages_on_silence:
+        watched.append((AlertKind.NO_DATA, Severity.PAGE))
+    for kind, severity in watched:
         firing = alarm(objective, rules, state(objective, kind, severity))
         yield _rule(objective, uid, kind, severity, firing)
     gone = f"count(\n{absent(objective)}\n)"

@@ -134,15 +134,8 @@ def _alerting(
             "labels": alert_labels(objective, severity) | EVALUATOR,
             "annotations": annotations(objective, settings),
         }
-    of = objective.route or objective.service
-    yield {
-        "alert": str(AlertKind.NO_DATA),
-        "expr": silent(objective, settings.scrape_ns),
-        "labels": alert_labels(objective, Severity.PAGE) | EVALUATOR,
-        "annotations": {
-            "summary": f"{objective.name}: {of}, which was steady, has lost its traffic"
-        },
-    }
+    if objective.pages_on_silence:
+        yield _no_data(objective, settings)
     yield {
         "alert": ABSENT,
         "expr": absent(objective),
@@ -151,5 +144,17 @@ def _alerting(
         "annotations": {
             "summary": f"{objective.name}: Prometheus has no counters of it, nobody watches it",
             "description": "Is the service up, scraped, and given the file of objectives?",
+        },
+    }
+
+
+def _no_data(objective: Objective, settings: RuleSettings) -> Document:
+    of = objective.route or objective.service
+    return {
+        "alert": str(AlertKind.NO_DATA),
+        "expr": silent(objective, settings.scrape_ns),
+        "labels": alert_labels(objective, Severity.PAGE) | EVALUATOR,
+        "annotations": {
+            "summary": f"{objective.name}: {of}, which was steady, has lost its traffic"
         },
     }

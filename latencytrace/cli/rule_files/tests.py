@@ -178,7 +178,7 @@ def _absence(one: _Watched) -> tuple[list[Document], list[Document]]:
 
 
 def _counters(one: _Watched, parts: Sequence[tuple[int, float | None]]) -> Iterator[Document]:
-    """The two counters: so long with such a share of bad requests, or with none at all."""
+    """The counters: so long with such a share of bad requests, or with none at all."""
     labels = (
         f'slo="{one.objective.name}", service={_quoted(one.objective.service)}, '
         f"route={_quoted(one.objective.route or '')}, "
@@ -189,7 +189,12 @@ def _counters(one: _Watched, parts: Sequence[tuple[int, float | None]]) -> Itera
         for _ in range(ceil(length_ns / one.settings.scrape_ns)):
             total.append(total[-1] + (0 if ratio is None else _PER_SCRAPE))
             bad.append(bad[-1] + round(_PER_SCRAPE * (ratio or 0)))
-    for counter, counts in (("requests", total), ("bad_requests", bad)):
+    for counter, counts in (
+        ("requests", total),
+        ("bad_requests", bad),
+        ("came_requests", total),
+        ("came_bad_requests", bad),
+    ):
         values = [
             "stale" if place % _FAILS == _FAILS - 1 else str(count)
             for place, count in enumerate(counts)

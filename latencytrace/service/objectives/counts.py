@@ -13,8 +13,9 @@ from latencytrace.analysis.columns.request_table import RequestTable
 from latencytrace.analysis.columns.verdicts import GOOD, NOT_JUDGED, verdicts
 from latencytrace.analysis.slo.burn_rate import usual_requests
 from latencytrace.analysis.slo.guilty_stage import guilty_stage, measured_ledger
-from latencytrace.analysis.slo.onset import burning_since
+from latencytrace.analysis.slo.onset import burning_since, rolling
 from latencytrace.analysis.slo.over_time import Slots
+from latencytrace.analysis.slo.traffic import LOOK_NS, LULL_DAYS
 from latencytrace.analysis.slo.verdict import is_good, measured_ns
 from latencytrace.analysis.tail.distinctions import Traits, distinctions, traits_of
 from latencytrace.model import (
@@ -28,6 +29,7 @@ from latencytrace.model import (
     Tally,
 )
 from latencytrace.model.alert import MOSTLY
+from latencytrace.model.objective import DAY_NS, HOUR_NS
 from latencytrace.service.objectives.tally_ring import rings_of
 
 LATEST_BAD, LATEST_GOOD = 200, 300
@@ -137,6 +139,14 @@ class ObjectiveCounts:
     def requests(self, until_ns: int, window_ns: int) -> Tally:
         """The requests of a window of some hours that came, whatever is judged."""
         return self._rings.requests.tally(until_ns, window_ns).came
+
+    def is_lull(self, now_ns: int, most: float) -> bool:
+        """Tell whether ten minutes of this hour brought as few on each of the days before."""
+        ring = self._rings.of(self.objective.period_ns)
+        middles_ns = [now_ns - day * DAY_NS for day in range(1, LULL_DAYS + 1)]
+        hours = [ring.came(middle_ns + HOUR_NS // 2, HOUR_NS) for middle_ns in middles_ns]
+        looks = [rolling(came, LOOK_NS // ring.slot_ns)[1:] for came in hours]
+        return all(len(look) and look.min() <= most for look in looks)
 
     def coverage_ratio(
         self, until_ns: int, window_ns: int, longest_pause_ns: int | None = None

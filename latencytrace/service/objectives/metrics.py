@@ -72,11 +72,20 @@ class ObjectiveMetrics(Collector):
         bad = CounterMetricFamily(
             f"{_PREFIX}_bad_requests", "Those of them that violated it.", labels=_LABELS
         )
+        came = CounterMetricFamily(
+            f"{_PREFIX}_came_requests",
+            "Those of them that came; where senders sample, each stands for several.",
+            labels=_LABELS,
+        )
+        came_bad = CounterMetricFamily(
+            f"{_PREFIX}_came_bad_requests", "Those that came and violated it.", labels=_LABELS
+        )
         for objective, tally in self._evaluator.watched.since_start():
             total.add_metric(_labels(objective), tally.total / objective.parts)
             bad.add_metric(_labels(objective), tally.bad / objective.parts)
-        yield total
-        yield bad
+            came.add_metric(_labels(objective), tally.came.total / objective.parts)
+            came_bad.add_metric(_labels(objective), tally.came.bad / objective.parts)
+        yield from (total, bad, came, came_bad)
 
     def _targets(self) -> Iterator[Metric]:
         target = _gauge("target_ratio", "The share of requests that is to be good.")

@@ -115,26 +115,26 @@ class SilenceState:
         *,
         page_fires: bool,
     ) -> None:
-        silent_ns = now_ns - max(last_ns, started_ns)
-        look = counts.requests(now_ns, traffic.LOOK_NS)
-        if traffic.LOOK_NS <= silent_ns <= LONGEST_SILENCE_NS:
-            before = _hour_before(counts, last_ns)
-            began = traffic.is_silent(traffic.expected_requests(before, silent_ns))
-        elif now_ns - started_ns >= traffic.LOOK_NS and not page_fires:
-            both = counts.requests(now_ns, HOUR_NS + traffic.LOOK_NS)
-            if look.total > traffic.COLLAPSED_RATIO * both.total * traffic.LOOK_NS / HOUR_NS:
-                return  # the usual case, found out with little work
-            before = _hour_before(counts, now_ns - traffic.LOOK_NS)
-            began = traffic.has_collapsed(
-                traffic.expected_requests(before, traffic.LOOK_NS),
-                look,
-                counts.requests(now_ns, traffic.FAILING_NS),
-            )
-        else:
+        listened_ns = now_ns - started_ns
+        if listened_ns < traffic.LOOK_NS or now_ns - last_ns > LONGEST_SILENCE_NS:
             return
-        expected = traffic.expected_requests(before, traffic.LOOK_NS) or 0.0
-        recent = counts.requests(now_ns, traffic.RETURN_NS)
-        if began and not traffic.has_returned(expected, recent):
+        if last_ns < started_ns < now_ns - HOUR_NS:
+            return  # it would have been news before
+        look = counts.requests(now_ns, traffic.LOOK_NS)
+        both = counts.requests(now_ns, HOUR_NS + traffic.LOOK_NS)
+        if 2 * look.total > both.total * traffic.LOOK_NS / HOUR_NS and last_ns >= started_ns:
+            return  # the usual case, found out with little work
+        latest_ns = last_ns if last_ns < started_ns else now_ns
+        looks = [one for one in traffic.LOOKS_NS if one <= listened_ns]
+        expected = _missed(counts, looks, latest_ns, now_ns)
+        failing = counts.requests(now_ns, traffic.FAILING_NS)
+        if expected is None or (
+            look.total and (page_fires or traffic.mostly_fails(look, failing))
+        ):
+            return
+        if traffic.has_returned(expected, counts.requests(now_ns, traffic.RETURN_NS)):
+            return
+        if not counts.is_lull(now_ns, traffic.RETURNED_RATIO * expected):
             self.firing_ns, self.expected = now_ns, expected
 
 
@@ -189,7 +189,10 @@ class ObjectiveState:
         """Let tiers decide, and then whether requests stay away."""
         rates = self.tiers.step(counts, now_ns)
         page_fires = any(rate.firing and rate.rule.severity is Severity.PAGE for rate in rates)
-        self.silence.step(counts, started_ns, now_ns, page_fires=page_fires)
+        if counts.objective.pages_on_silence:
+            self.silence.step(counts, started_ns, now_ns, page_fires=page_fires)
+        else:
+            self.silence.firing_ns = None
         return rates
 
     def text(self, objective: Objective) -> str:
@@ -231,10 +234,26 @@ def _name(rule: BurnRule) -> str:
     return f"{rule.factor:g}/{rule.long_ns}/{rule.severity}"
 
 
-def _hour_before(counts: ObjectiveCounts, until_ns: int) -> list[int]:
-    """The requests of the twelfths of an hour."""
+def _missed(
+    counts: ObjectiveCounts, looks_ns: Sequence[int], latest_ns: int, now_ns: int
+) -> float | None:
+    """The requests that ten minutes would bring, where far fewer came; None: they did not.
+
+    Args:
+        counts: Of the objective.
+        looks_ns: How long requests may have stayed away.
+        latest_ns: The hour of before ends here, or earlier.
+        now_ns: The time.
+    """
     part_ns = HOUR_NS // traffic.PARTS
-    return [
-        counts.requests(until_ns - place * part_ns, part_ns - 1).total
-        for place in range(traffic.PARTS)
-    ]
+    for look_ns in looks_ns:
+        before_ns = min(now_ns - look_ns, latest_ns)
+        hour = [
+            counts.requests(before_ns - place * part_ns, part_ns - 1).total
+            for place in range(traffic.PARTS)
+        ]
+        expected = traffic.expected_requests(hour)
+        came = counts.requests(now_ns, look_ns).total
+        if expected is not None and traffic.has_collapsed(expected, came, look_ns):
+            return expected
+    return None

@@ -92,6 +92,16 @@ class TallyRing:
         bad, total = np.concatenate([self._counts[:2, each] for _, each in stretches], axis=1)
         return stretches[0][0] * self.slot_ns, bad, total
 
+    def came(self, until_ns: int, window_ns: int) -> NDArray[np.int64]:
+        """Of each slot of a window the requests that came; none of before the first known."""
+        if self._latest is None:
+            return np.zeros(0, np.int64)
+        numbers = np.arange(self._latest - self._size + 1, self._latest + 1)
+        came = (self._counts[1] - self._counts[3])[numbers % self._size]
+        known = np.arange(self._size) >= np.argmax(came > 0)
+        first, last = (until_ns - window_ns) // self.slot_ns, until_ns // self.slot_ns
+        return np.asarray(came[known & (first <= numbers) & (numbers <= last)], np.int64)
+
     def coverage_ratio(self, until_ns: int, window_ns: int, silence_ns: int) -> float:
         """The share of a window in which requests came, pauses up to `silence_ns` included."""
         found = [

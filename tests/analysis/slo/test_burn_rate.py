@@ -193,6 +193,18 @@ def test_nearly_all_bad_fires_the_outages_tier_however_few_there_are(
     assert burns(OBJECTIVE, rule, tally, tally, 1.0, usual) is fired
 
 
+@pytest.mark.parametrize(
+    ("bad", "total", "usual", "fired"),
+    [(5, 5, 40, True), (4, 4, 40, False), (5, 6, 40, False), (5, 5, 30, False), (9, 9, 30, False)],
+)
+def test_far_below_the_usual_traffic_five_bad_in_a_row_are_an_outage(
+    bad: int, total: int, usual: float, *, fired: bool
+) -> None:
+    rule, tally = burn_rules(OBJECTIVE)[3], Tally(bad=bad, total=total)
+
+    assert burns(OBJECTIVE, rule, tally, tally, 1.0, usual) is fired
+
+
 @given(NINES, PERIODS)
 def test_an_outage_that_fires_spends_its_share_of_the_budget_at_its_own_traffic(
     target_ratio: float, period_ns: int

@@ -202,13 +202,21 @@ def agreement(name: str, steps: list[tuple[int, int]]) -> dict[str, Any]:
     return {
         "name": name,
         "interval": f"{SCRAPE_S}s",
-        "input_series": [series("bad_requests", bad), series("requests", total)],
+        "input_series": counters(bad, total),
         "promql_expr_test": expected,
     }
 
 
-def series(counter: str, counts: tuple[int, ...]) -> dict[str, str]:
-    """A counter's values."""
+def counters(bad: tuple[int, ...], total: tuple[int, ...]) -> list[dict[str, str]]:
+    """The counters of an objective whose requests stand for themselves."""
+    return [
+        _series(f"{came}{counter}", counts)
+        for came in ("", "came_")
+        for counter, counts in (("bad_requests", bad), ("requests", total))
+    ]
+
+
+def _series(counter: str, counts: tuple[int, ...]) -> dict[str, str]:
     values, sum_ = [], 0
     for count in counts:
         sum_ += count

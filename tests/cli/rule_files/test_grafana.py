@@ -20,9 +20,9 @@ from tests.cli.commands.test_rules import (
     HOUR,
     SCRAPE_S,
     WEEK,
+    counters,
     ours,
     scrapes,
-    series,
     service_decides,
 )
 from tests.support.builders.made_objectives import SECOND_NS, made_objective
@@ -154,9 +154,7 @@ def test_grafana_finds_silence_and_absence(tmp_path: Path) -> None:
         {
             "name": "silence",
             "interval": f"{SCRAPE_S}s",
-            "input_series": [
-                stopped(series("bad_requests", bad)), stopped(series("requests", total)),
-            ],
+            "input_series": [stopped(counter) for counter in counters(bad, total)],
             "promql_expr_test": [at(silence, HOUR, 0), at(silence, stands, 1)],
         },
         {
@@ -189,7 +187,7 @@ def promtool_test(name: str, found: list[tuple[str, int, int]]) -> dict[str, Any
     return {
         "name": name,
         "interval": f"{SCRAPE_S}s",
-        "input_series": [series("bad_requests", bad), series("requests", total)],
+        "input_series": counters(bad, total),
         "promql_expr_test": [at(*one) for one in found],
     }
 

@@ -35,12 +35,12 @@ SETTINGS = RuleSettings(
 Steps = Sequence[tuple[int, int]]  # bad and all requests between two scrapes
 
 
-def held(folder: Path, *tests: dict[str, Any]) -> str:
+def held(folder: Path, *tests: dict[str, Any], settings: RuleSettings = SETTINGS) -> str:
     """What promtool says of tests of the rules for a month."""
-    (folder / "rules.yaml").write_text(yaml.safe_dump(rules_document([MONTH], SETTINGS)))
+    (folder / "rules.yaml").write_text(yaml.safe_dump(rules_document([MONTH], settings)))
     document = {
         "rule_files": ["rules.yaml"],
-        "evaluation_interval": f"{EVALUATION_S}s",
+        "evaluation_interval": f"{settings.interval_ns // SECOND_NS}s",
         "tests": list(tests),
     }
     (folder / "tests.yaml").write_text(yaml.safe_dump(document))
@@ -48,14 +48,33 @@ def held(folder: Path, *tests: dict[str, Any]) -> str:
 
 
 def story(
-    steps: Steps, expected: Iterable[dict[str, Any]], *more: dict[str, str], failing: bool = False
+    steps: Steps,
+    expected: Iterable[dict[str, Any]],
+    *more: dict[str, str],
+    failing: bool = False,
+    weights: Sequence[int] = (),
 ) -> dict[str, Any]:
-    """A test of counters, where every tenth scrape fails or none does."""
+    """A test of counters, where every tenth scrape fails or none does.
+
+    Args:
+        steps: Of the requests that came.
+        expected: What promtool is to find.
+        more: Other series.
+        failing: Whether scrapes do.
+        weights: How many requests each of a step stands for; none: itself.
+    """
+    bad, total = ([step[which] for step in steps] for which in (0, 1))
+    counted = [
+        [count * weight for count, weight in zip(counts, weights or [1] * len(steps), strict=True)]
+        for counts in (bad, total)
+    ]
     return {
         "interval": f"{SCRAPE_S}s",
         "input_series": [
-            scraped("bad_requests_total", [bad for bad, _ in steps], failing=failing),
-            scraped("requests_total", [total for _, total in steps], failing=failing),
+            scraped("bad_requests_total", counted[0], failing=failing),
+            scraped("requests_total", counted[1], failing=failing),
+            scraped("came_bad_requests_total", bad, failing=failing),
+            scraped("came_requests_total", total, failing=failing),
             *more,
         ],
         "promql_expr_test": list(expected),
@@ -210,6 +229,47 @@ def test_an_outage_that_takes_most_traffic_with_it_is_one_page(tmp_path: Path) -
     ]
 
     assert "SUCCESS" in held(tmp_path, story(steps, expected))
+
+
+def test_requests_that_stand_for_many_are_weighed_and_what_is_chance_is_said_by_those_that_came(
+    tmp_path: Path,
+) -> None:
+    """One bad request that stands for 500 is no page; twenty that stand for themselves are."""
+    healthy = [*steady(HOUR, 3), *steady(HOUR, 3)]
+    odd = [*healthy, (1, 1), *steady(15 * MINUTE, 3)]
+    failing = [*healthy, *steady(15 * MINUTE, 4, 2)]
+    tests = [
+        story(
+            odd, throughout(PAGE, 0, len(odd), 0),
+            weights=[500 if bad else 1 for bad, _ in odd],
+        ),
+        story(
+            failing, throughout(PAGE, len(failing) - 4, len(failing), 1),
+            weights=[20] * len(failing),
+        ),
+        story(  # fifteen stay away for an hour: that may be chance
+            sparse := [(0, int(place % 16 == 0)) for place in range(2 * HOUR)] + steady(HOUR, 0),
+            throughout(QUIET, 0, len(sparse), 0), weights=[100] * len(sparse),
+        ),
+    ]  # fmt: skip
+
+    assert "SUCCESS" in held(tmp_path, *tests)
+
+
+def test_a_silence_that_comes_each_evening_is_no_news(tmp_path: Path) -> None:
+    """Few scrapes and evaluations, for two days of them take a while."""
+    settings = replace(SETTINGS, scrape_ns=60 * SECOND_NS, interval_ns=240 * SECOND_NS)
+    evenings = [(4 + 24 * day) * 60 for day in range(3)]  # when traffic ends, in scrapes
+    days = [*steady(4 * 60, 10), *steady(20 * 60, 0)] * 3
+    steps = days[: evenings[-1] + 30]
+    known = [f"{60 * (evening + 20)}s" for evening in evenings]
+    expected = [
+        {**at(QUIET, 0, count), "eval_time": moment}
+        for moment, count in zip(known, (1, 1, 0), strict=True)
+    ]
+    test = {**story(steps, expected), "interval": "60s"}
+
+    assert "SUCCESS" in held(tmp_path, test, settings=settings)
 
 
 def test_prometheus_is_quiet_while_a_service_tells_alertmanager_and_speaks_when_it_is_gone(

@@ -346,6 +346,21 @@ def test_an_alert_policy_that_is_none_is_refused(old: str, new: str, says: str) 
     assert "the target 0.99: no page" in said or "line 9" not in said
 
 
+@pytest.mark.parametrize(
+    ("said", "pages"),
+    [("", True), ("alertWhenNoData: true", True), ("alertWhenNoData: false", False)],
+)
+def test_a_policy_says_whether_silence_is_an_alert_and_may_keep_the_usual_tiers(
+    said: str, *, pages: bool
+) -> None:
+    policy = f"{{kind: AlertPolicy, metadata: {{name: on-call}}, spec: {{{said}}}}}"
+    text = written(more=f"  alertPolicies: [{policy}]\n")
+    [objective] = parse_objectives(text, "o.yaml").objectives
+
+    assert objective.pages_on_silence is pages
+    assert objective.tiers == ()
+
+
 ALPHA = """\
 apiVersion: openslo/v1alpha
 kind: SLO

@@ -1,11 +1,13 @@
 """Outages page however little traffic is left, and traffic that stays away is news in itself."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from latencytrace.model import Alert, AlertKind
 from latencytrace.service.alerting.text import summary
+from tests.support.builders.made_objectives import made_objective
 from tests.support.builders.traffic import Traffic
 
 PAGE_BEGAN, PAGE_ENDED = "LatencySLOBurn/page began", "LatencySLOBurn/page ended"
@@ -86,6 +88,55 @@ def test_a_stray_request_does_not_end_a_silence(traffic: Traffic) -> None:
     traffic.run(12, per_s=0)
 
     assert traffic.names() == [QUIET_BEGAN]
+
+
+def test_a_tenth_of_little_traffic_is_news_within_half_an_hour(tmp_path: Path) -> None:
+    traffic = Traffic(tmp_path)
+    traffic.run(3 * 60, per_s=0.02)
+    found_min = traffic.until_firing(0.0, per_s=0.0015)
+
+    assert found_min is not None
+    assert found_min <= 30
+    assert traffic.names() == [QUIET_BEGAN]
+
+
+def test_five_requests_of_few_that_all_fail_page(traffic: Traffic) -> None:
+    traffic.run(2 * 60, per_s=0.3, tick_s=60)
+    traffic.run(2 * 60, per_s=0.05, tick_s=60)
+    traffic.run(2 * 60, per_s=0.008, tick_s=60)
+    before = traffic.names()
+    found_min = traffic.until_firing(1.0, per_s=0.008)
+
+    assert before == []
+    assert found_min is not None
+    assert found_min <= 16
+    assert traffic.names() == [PAGE_BEGAN]
+
+
+def test_a_silence_that_comes_each_evening_is_no_news_and_one_at_noon_is(tmp_path: Path) -> None:
+    traffic = Traffic(tmp_path)
+    by_day = []
+    for _ in range(4):
+        before = len(traffic.heard)
+        traffic.run(10 * 60, per_s=0.1, tick_s=150)
+        traffic.run(14 * 60, per_s=0, tick_s=150)
+        by_day.append(traffic.names()[before:])
+    traffic.run(5 * 60, per_s=0.1, tick_s=150)
+    traffic.run(30, per_s=0, tick_s=150)
+
+    assert by_day[0] == [QUIET_BEGAN]
+    assert by_day[1] == [QUIET_ENDED, QUIET_BEGAN]
+    assert by_day[2] == [QUIET_ENDED]
+    assert by_day[3] == []
+    assert traffic.names()[-1] == QUIET_BEGAN
+
+
+def test_an_objective_may_leave_silence_to_others(tmp_path: Path) -> None:
+    traffic = Traffic(tmp_path, replace(made_objective(), pages_on_silence=False))
+    traffic.run(2 * 60, tick_s=60)
+    traffic.run(60, per_s=0, tick_s=60)
+
+    assert traffic.names() == []
 
 
 def test_a_restart_is_no_return_of_traffic(traffic: Traffic) -> None:

@@ -21,7 +21,7 @@ from latencytrace.service.reports.engine_scraper import EngineScraper
 from latencytrace.service.reports.received import MetricReports
 from latencytrace.service.storage.retention import Limits, Retention
 from latencytrace.service.store import DamagedPart, Partition, Table
-from tests.service.reports.test_agents import report
+from tests.service.reports.test_agents import budget_report
 from tests.support.builders.gpu_requests import request, whole_sample
 from tests.support.builders.made_requests import made_request
 from tests.support.builders.notices import LINKS
@@ -64,6 +64,7 @@ def _of_requests() -> Iterable[Metric]:
         ),
     )
     telemetry.posts_refused.labels("400")
+    telemetry.connection_closed("slow")
     telemetry.attributed_traces.labels("columns")
     telemetry.counted.count([made_request()] * LEAST)
     telemetry.counted.count(
@@ -91,7 +92,7 @@ def _of_storage() -> Iterable[Metric]:
 
 def _of_agents() -> Iterable[Metric]:
     reports = MetricReports.of(FakeClock())
-    reports.take(report())
+    reports.take(budget_report())
     reports.take(request([whole_sample()]))
     route = RouteOverheadDocument(
         service="rag", route="POST /chat", requests=100, control_requests=100,
@@ -120,6 +121,12 @@ def _of_objectives(folder: Path) -> Iterable[Metric]:
 
 def _of_engines() -> Iterable[Metric]:
     text = (ENGINES / "vllm.txt").read_text("utf-8")
-    engines = EngineScraper(["http://127.0.0.1:8000/metrics"], lambda _: text, FakeClock())
+    drafted = (
+        f'vllm:spec_decode_num_{{}}_tokens_total{{{{model_name="smollm2"}}}} {count}\n'
+        for count in (4, 8)
+    )
+    texts = (text + line.format("draft") + line.format("accepted") for line in drafted)
+    engines = EngineScraper(["http://127.0.0.1:8000/metrics"], lambda _: next(texts), FakeClock())
+    engines.step()
     engines.step()
     return engines.collect()

@@ -11,7 +11,7 @@ from uuid import uuid4
 import yaml
 
 from latencytrace.model import Attributes, Span, SpanKind, Stage, StatusCode, semconv
-from tests.service.reports.test_agents import report
+from tests.service.reports.test_agents import budget_report
 from tests.support.builders.gpu_requests import request, whole_sample
 from tests.support.builders.objectives_yaml import objectives_yaml
 from tests.support.builders.spans.otlp_messages import one_span, otlp
@@ -36,7 +36,7 @@ class Scraped:
 
 
 class BusyEngine:
-    """Answers as vLLM does, with more input tokens each time."""
+    """Answers as vLLM does, with more input tokens and drafts each time."""
 
     def __init__(self) -> None:
         self._text = ENGINE.read_text("utf-8")
@@ -45,6 +45,9 @@ class BusyEngine:
     def __call__(self, _: Received) -> Response:
         """Answer."""
         text = self._text.replace(" 725.0", f" {self._input_tokens}.0")
+        for kind in ("draft", "accepted"):
+            name = f"vllm:spec_decode_num_{kind}_tokens_total"
+            text += f'{name}{{model_name="smollm2"}} {self._input_tokens}.0\n'
         self._input_tokens += 100
         return Response(body=text.encode())
 
@@ -88,7 +91,7 @@ def send(service: RunningService) -> list[str]:
         The requests' trace ids.
     """
     assert service.post(b"no OTLP").status_code == 400
-    for told in (report(), request([whole_sample()])):
+    for told in (budget_report(), request([whole_sample()])):
         assert service.post(told.SerializeToString(), path="/v1/metrics").is_success
     return sent(service, [chat(100), chat(100), chat(300), chat(500, failed=True)])
 

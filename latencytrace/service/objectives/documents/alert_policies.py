@@ -60,10 +60,10 @@ class _Condition(Part):
 
 class _Policy(Part):
     description: object = None
-    alert_when_no_data: object = None
+    alert_when_no_data: Annotated[str, one_of("true", "false")] | None = None
     alert_when_resolved: object = None
     alert_when_breaching: object = None
-    conditions: Annotated[list[InstanceOf[Field]], Items]
+    conditions: Annotated[list[InstanceOf[Field]], Items] | None = None
     notification_targets: Annotated[list[InstanceOf[Field]], Items] | None = None
 
 
@@ -84,12 +84,15 @@ def alerting_of(policies: Field | None, references: References, notes: list[str]
         return NO_ALERTING
     tiers: list[BurnRule] = []
     receivers: list[str] = []
+    when_silent: set[str | None] = set()
     for field in _specs(policies, "AlertPolicy", "alertPolicyRef", references):
         policy = _Policy.read(field)
         if policy is None:
             continue
-        conditions = policy.found["conditions"]
-        for one in _specs(conditions, "AlertCondition", "conditionRef", references):
+        when_silent.add(policy.alert_when_no_data)
+        conditions = policy.found.get("conditions")
+        named = conditions and _specs(conditions, "AlertCondition", "conditionRef", references)
+        for one in named or ():
             condition = _Condition.read(one)
             if condition is not None:
                 tiers.append(_tier(condition, notes))
@@ -98,7 +101,11 @@ def alerting_of(policies: Field | None, references: References, notes: list[str]
             for one in _specs(targets, "AlertNotificationTarget", "targetRef", references):
                 receivers += _receivers(one, notes)
     tiers.sort(key=lambda tier: -tier.factor)
-    return Alerting(tiers=tuple(tiers), receivers=tuple(dict.fromkeys(receivers)))
+    return Alerting(
+        tiers=tuple(tiers),
+        receivers=tuple(dict.fromkeys(receivers)),
+        pages_on_silence="false" not in when_silent or "true" in when_silent,
+    )
 
 
 def _tier(condition: _Condition, notes: list[str]) -> BurnRule:

@@ -38,6 +38,7 @@ class Alerting:
 
     tiers: tuple[BurnRule, ...] = ()
     receivers: tuple[str, ...] = ()
+    pages_on_silence: bool = True
 
 
 NO_ALERTING: Final = Alerting()
@@ -80,5 +81,6 @@ def objective_of(  # noqa: PLR0913 - its parts
         calendar=period.calendar,
         tiers=alerting.tiers,
         receivers=alerting.receivers,
+        pages_on_silence=alerting.pages_on_silence,
         slices=slices,
     )
