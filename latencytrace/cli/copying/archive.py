@@ -142,12 +142,12 @@ def checked(path: Path) -> list[Entry]:
     try:
         for member, content in _members(path):
             digest = hashlib.sha256(content).hexdigest()
-            if member.name != MANIFEST:
-                digests[member.name] = digest
-            elif member.pax_headers.get(_DIGEST, digest) == digest:
-                manifest = json.loads(content)
+            if member.name == MANIFEST:
+                manifest = _manifest(
+                    content, is_whole=member.pax_headers.get(_DIGEST, digest) == digest
+                )
             else:
-                raise ValueError(f"{MANIFEST} is not what was written")
+                digests[member.name] = digest
         entries = _entries(path, manifest)
     except (tarfile.TarError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise LatencytraceError(f"{path} is no backup, or damaged: {error}") from None
@@ -159,6 +159,13 @@ def checked(path: Path) -> list[Entry]:
     if digests:
         raise LatencytraceError(f"{path} holds {min(digests)}, which its manifest does not name")
     return entries
+
+
+def _manifest(content: bytes, *, is_whole: bool) -> Mapping[str, Any]:
+    if not is_whole:
+        raise ValueError(f"{MANIFEST} is not what was written")
+    manifest: Mapping[str, Any] = json.loads(content)
+    return manifest
 
 
 def _entries(path: Path, manifest: Mapping[str, Any]) -> list[Entry]:
