@@ -7,6 +7,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+import yaml
 
 from latencytrace.model import Span
 from tests.support.builders.spans.otlp_messages import one_span, otlp
@@ -14,6 +15,7 @@ from tests.support.servers.running_prometheus import RunningPrometheus
 from tests.support.servers.running_service import RunningService
 from tests.support.waiting import until
 
+PAGE = Path(__file__).parents[2] / "docs/pages/prometheus-grafana.md"
 MS = 1_000_000
 HISTOGRAM = "latencytrace_request_duration_seconds"
 # One fast, the others all between two classic buckets: 1 and 1.5 s.
@@ -69,6 +71,32 @@ def test_prometheus_stores_native_histograms_with_fine_quantiles_and_exemplars(
     assert total_s == pytest.approx(sum(DURATIONS_MS) / 1000)
     assert median_s == pytest.approx(1.25, rel=0.05)
     assert len(shown[0]["exemplars"][0]["labels"]["trace_id"]) == 32
+
+
+def test_what_prometheus_hands_on_has_the_same_counts_and_exemplars(tmp_path: Path) -> None:
+    block = PAGE.read_text("utf-8").partition("### Handed on\n")[2].split("```")[1]
+    handed_on = yaml.safe_load(block.removeprefix("yaml"))
+    now_s = time.time()
+    with (
+        RunningService(tmp_path / "service") as service,
+        RunningPrometheus(tmp_path / "kept", {}, "native-histograms", takes_writes=True) as kept,
+    ):
+        handed_on["remote_write"][0]["url"] = f"{kept.url}/api/v1/write"
+        scraping = {**config(service), **handed_on}
+
+        def shown() -> Any:  # noqa: ANN401 - JSON
+            # What was scraped before it begins to hand on stays where it is.
+            service.post(otlp(request_of(100)))
+            return kept.ask("query_exemplars", query=HISTOGRAM, start=now_s - 600, end=now_s + 600)
+
+        with RunningPrometheus(tmp_path / "scraping", scraping, "native-histograms"):
+            exemplars = until(shown)
+            until(lambda: service.metric("latencytrace_service_spans_open") == 0, service.said)
+            counted = service.metric("latencytrace_requests_total")
+            until(lambda: kept.value("latencytrace_requests_total") == counted)
+            until(lambda: kept.value(f"histogram_count({HISTOGRAM})") == counted)
+
+    assert len(exemplars[0]["exemplars"][0]["labels"]["trace_id"]) == 32
 
 
 def test_prometheus_stores_classic_buckets_where_it_asks_for_no_others(

@@ -1,6 +1,7 @@
 """Requests that Tornado's own server answers."""
 
 import importlib
+import sys
 from collections.abc import Sequence
 from contextvars import Token
 from functools import wraps
@@ -99,6 +100,15 @@ def _begun(recorder: Recorder, handler: Any) -> _Request | None:  # noqa: ANN401
     return None
 
 
+def _is_handshake(handler: Any) -> bool:  # noqa: ANN401
+    """Tell whether a WebSocket begins; a header that asks for one makes no other page one."""
+    kind = getattr(sys.modules.get("tornado.websocket"), "WebSocketHandler", ())
+    return (
+        isinstance(handler, kind)
+        and handler.request.headers.get("Upgrade", "").lower() == "websocket"
+    )
+
+
 def _joined(recorder: Recorder, handler: Any) -> Token[Context] | None:  # noqa: ANN401
     """Make who opened a WebSocket current: a connection may live for hours, and is no request."""
     with guarded("joining who connected", recorder.on_fault):
@@ -112,7 +122,7 @@ def time_handlers(recorder: Recorder, original: Timed) -> Timed:
 
     @wraps(original)
     async def _execute(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401
-        if self.request.headers.get("Upgrade", "").lower() == "websocket":
+        if _is_handshake(self):
             connection = _joined(recorder, self)
             try:
                 await original(self, *args, **kwargs)

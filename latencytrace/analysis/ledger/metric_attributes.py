@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from latencytrace.analysis.tokens.latency import TokenLatency
 from latencytrace.analysis.trace.known_engines import engine_of
+from latencytrace.analysis.trace.routes import METHODS
 from latencytrace.model import (
     AttributeValue,
     MetricAttributes,
@@ -15,11 +16,6 @@ from latencytrace.model import (
 
 MOST_CHARACTERS = 200  # of one attribute
 
-_METHODS = frozenset(
-    {
-        "CONNECT", "DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT", "QUERY", "TRACE",
-    }
-)  # fmt: skip
 _CALLING = frozenset({SpanKind.CLIENT, SpanKind.PRODUCER})
 # What a span says of its operation: the attribute, and what the conventions call its values.
 _OPERATIONS = (
@@ -71,7 +67,7 @@ def metric_attributes(root: Span, tokens: TokenLatency, status: RequestStatus) -
 
 
 def _http(root: Span, method: str) -> Pairs:
-    yield semconv.HTTP_REQUEST_METHOD, method if method in _METHODS else semconv.OTHER
+    yield semconv.HTTP_REQUEST_METHOD, method if method in METHODS else semconv.OTHER
     yield from _texts(root, semconv.HTTP_ROUTE, semconv.HTTP_ROUTE)
     yield from _texts(root, semconv.URL_SCHEME, semconv.URL_SCHEME, semconv.HTTP_SCHEME_OLD)
     yield from _texts(

@@ -8,6 +8,11 @@ from latencytrace.analysis.trace.known_engines import title_of
 from latencytrace.model import AttributeValue, Span, SpanKind, semconv
 
 UNMATCHED: Final = "unmatched"  # the route of all requests that no route of the server matched
+METHODS: Final = frozenset(  # that the conventions know
+    {
+        "CONNECT", "DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT", "QUERY", "TRACE",
+    }
+)  # fmt: skip
 
 _HEALTH = frozenset(
     {
@@ -42,11 +47,12 @@ def route_of(root: Span) -> str:
     """`POST /chat` from the template of the route; else the span's own name.
 
     An HTTP server's span that has no route, and is named by the method alone or with the path
-    as it was asked for, is `UNMATCHED`: callers make up as many paths as they like.
+    as it was asked for, is `UNMATCHED`: callers make up as many paths as they like. So they do
+    methods: one that the conventions do not know is `HTTP`, as in their names of spans.
     """
     route, method = root.attributes.get(semconv.HTTP_ROUTE), _method(root)
     if route and method:
-        return f"{method} {route!s}"
+        return f"{method if method in METHODS else 'HTTP'} {route!s}"
     if method and root.kind is SpanKind.SERVER and not route and _is_as_asked(root, method):
         return UNMATCHED
     return title_of(root)

@@ -21,6 +21,7 @@ from latencytrace.service.store import Piece, Table
 
 MANIFEST: Final = "manifest.json"
 FORMAT: Final = 1
+_DIGEST: Final = "LATENCYTRACE.sha256"  # in the head of the manifest; older ones have none
 _PIECE: Final = ("since_s", "until_s", "first_s", "last_s", "share", "shares")
 Counts = Mapping[tuple[str, str], int]  # rows by table and day
 
@@ -93,11 +94,12 @@ class ArchiveWriter:
             "taken": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}",
             "files": [entry.document() for entry in self.entries],
         }
-        self._write(MANIFEST, json.dumps(document, indent=1).encode())
+        manifest = json.dumps(document, indent=1).encode()
+        self._write(MANIFEST, manifest, {_DIGEST: hashlib.sha256(manifest).hexdigest()})
 
-    def _write(self, name: str, content: bytes) -> None:
+    def _write(self, name: str, content: bytes, said: Mapping[str, str] = {}) -> None:
         info = tarfile.TarInfo(name)
-        info.size, info.mode = len(content), 0o600
+        info.size, info.mode, info.pax_headers = len(content), 0o600, dict(said)
         self._archive.addfile(info, io.BytesIO(content))
 
 
@@ -138,13 +140,16 @@ def checked(path: Path) -> list[Entry]:
     digests: dict[str, str] = {}
     manifest: Mapping[str, Any] = {}
     try:
-        for name, content in _members(path):
-            if name == MANIFEST:
-                manifest = json.loads(content)
+        for member, content in _members(path):
+            digest = hashlib.sha256(content).hexdigest()
+            if member.name == MANIFEST:
+                manifest = _manifest(
+                    content, is_whole=member.pax_headers.get(_DIGEST, digest) == digest
+                )
             else:
-                digests[name] = hashlib.sha256(content).hexdigest()
+                digests[member.name] = digest
         entries = _entries(path, manifest)
-    except (tarfile.TarError, ValueError, KeyError, TypeError) as error:
+    except (tarfile.TarError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise LatencytraceError(f"{path} is no backup, or damaged: {error}") from None
     except OSError as error:
         raise LatencytraceError(f"{path} cannot be read: {error.strerror or error}") from None
@@ -154,6 +159,13 @@ def checked(path: Path) -> list[Entry]:
     if digests:
         raise LatencytraceError(f"{path} holds {min(digests)}, which its manifest does not name")
     return entries
+
+
+def _manifest(content: bytes, *, is_whole: bool) -> Mapping[str, Any]:
+    if not is_whole:
+        raise ValueError(f"{MANIFEST} is not what was written")
+    manifest: Mapping[str, Any] = json.loads(content)
+    return manifest
 
 
 def _entries(path: Path, manifest: Mapping[str, Any]) -> list[Entry]:
@@ -167,18 +179,27 @@ def _entries(path: Path, manifest: Mapping[str, Any]) -> list[Entry]:
 
 
 def rows_in_archive(path: Path, entries: Iterable[Entry]) -> Iterator[tuple[Piece, bytes]]:
-    """The pieces of a backup with their rows, in the order in which they were copied."""
+    """The pieces of a backup with their rows, in the order in which they were copied.
+
+    Raises:
+        LatencytraceError: One is not of the length that the manifest says.
+    """
     by_file = {entry.file: entry for entry in entries}
-    for name, content in _members(path):
-        if entry := by_file.get(name):
-            rows = pa.decompress(content, entry.bytes, codec="zstd", asbytes=True)
+    for member, content in _members(path):
+        if entry := by_file.get(member.name):
+            try:
+                rows = pa.decompress(content, entry.bytes, codec="zstd", asbytes=True)
+            except (OSError, MemoryError, OverflowError, SystemError) as error:
+                raise LatencytraceError(
+                    f"{path} is damaged: {entry.file} cannot be unpacked: {error}"
+                ) from None
             yield entry.piece, rows
 
 
-def _members(path: Path) -> Iterator[tuple[str, bytes]]:
+def _members(path: Path) -> Iterator[tuple[tarfile.TarInfo, bytes]]:
     with tarfile.open(path, mode="r:") as archive:
         for member in archive:
             file = archive.extractfile(member)
             if file is None:
                 raise tarfile.TarError(f"{member.name!r} is no file")
-            yield member.name, file.read()
+            yield member, file.read()

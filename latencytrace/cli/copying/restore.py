@@ -59,7 +59,10 @@ def _filled(store: Store, path: Path, entries: Sequence[Entry]) -> Counts:
     """
     with rows_bar(path.name, sum(entry.piece.rows for entry in entries)) as advance:
         for piece, rows in rows_in_archive(path, entries):
-            store.take(piece, rows)
+            if (taken := store.take(piece, rows)) != piece.rows:
+                raise LatencytraceError(
+                    f"{path} is damaged: it has {taken} of {piece.rows} rows of {piece.table}"
+                )
             advance(piece.rows)
     found = [replace(one.piece, rows=store.count_of(one.piece)) for one in entries]
     wrong = [

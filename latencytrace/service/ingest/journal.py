@@ -98,7 +98,7 @@ class Journal:
         for path in self._left:
             try:
                 content = _content(read_private(path))
-            except (OSError, StoreError) as error:
+            except (OSError, StoreError, MemoryError) as error:  # the last: a length that is rot
                 self._taken_up.append(Segment(path, 0, 1))
                 _log.error("%s cannot be read and stays where it is: %s", path, error)
                 continue

@@ -164,6 +164,14 @@ def test_a_stream_tells_when_its_tokens_left(spans: Spans) -> None:
     assert len(times.lengths_ns) == 2
 
 
+def test_a_page_that_is_asked_for_as_a_websocket_is_a_request(spans: Spans) -> None:
+    (answer,) = answers("/items/7", Upgrade="websocket")
+
+    spans.wait_for(1)
+    assert answer.status == 200
+    assert spans.only.attributes[semconv.HTTP_RESPONSE_STATUS_CODE] == 200
+
+
 def test_a_websocket_is_no_request_but_belongs_to_who_opened_it(spans: Spans) -> None:
     application = web.Application([("/talk", Talk)], log_function=lambda _: None)
     (listener,) = netutil.bind_sockets(0, "127.0.0.1")

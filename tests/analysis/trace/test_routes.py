@@ -113,6 +113,11 @@ def test_a_server_span_named_by_what_was_asked_for_is_unmatched(made: Span) -> N
     ("made", "route"),
     [
         (server_span("x", http_request_method="GET", http_route="/x/{id}"), "GET /x/{id}"),
+        (
+            server_span("X7 /x/{id}", http_request_method="X7", http_route="/x/{id}"),
+            "HTTP /x/{id}",
+        ),
+        (server_span("HTTP", http_request_method="_OTHER", http_route="/x/{id}"), "HTTP /x/{id}"),
         (server_span("GET x-by-id", http_request_method="GET", url_path="/x/1"), "GET x-by-id"),
         (server_span("GET /x/{id}", http_request_method="GET", url_path="/x/1"), "GET /x/{id}"),
         (server_span("package.Service/Method"), "package.Service/Method"),
@@ -122,7 +127,16 @@ def test_a_server_span_named_by_what_was_asked_for_is_unmatched(made: Span) -> N
             "GET",
         ),
     ],
-    ids=["template", "own name", "template in its name", "gRPC", "no method", "client"],
+    ids=[
+        "template",
+        "made-up method",
+        "unknown method",
+        "own name",
+        "template in its name",
+        "gRPC",
+        "no method",
+        "client",
+    ],
 )
 def test_a_name_that_tells_more_is_the_route(made: Span, route: str) -> None:
     assert route_of(made) == route

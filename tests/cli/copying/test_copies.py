@@ -1,5 +1,6 @@
 """Backups, what is made of them, and the move to a server: every row, once."""
 
+import io
 import json
 import re
 import signal
@@ -10,18 +11,20 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import IO, cast
 
 import numpy as np
 import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
+from latencytrace.cli.copying.archive import MANIFEST
 from latencytrace.cli.copying.backup import back_up
 from latencytrace.cli.copying.migrate import migrate_to
 from latencytrace.cli.copying.restore import restore_into
 from latencytrace.cli.source.filters import Filters
 from latencytrace.cli.source.folder import open_folder
-from latencytrace.errors import StoreError, TooLargeError
+from latencytrace.errors import LatencytraceError, StoreError, TooLargeError
 from latencytrace.model import Request, Span
 from latencytrace.service.cohort import Cohort
 from latencytrace.service.sql import copying
@@ -118,7 +121,7 @@ def test_what_is_restored_is_equal_to_what_was_backed_up(
         assert store.unassembled() == [WITHOUT_LEDGER]
 
 
-@pytest.mark.parametrize("at", [0.1, 0.5, 0.9])
+@pytest.mark.parametrize("at", [0.1, 0.5, 0.9, 0.9999])  # the last is the manifest
 def test_a_backup_with_one_wrong_byte_is_refused(archive: Path, tmp_path: Path, at: float) -> None:
     with tarfile.open(archive) as whole:
         entries = [one for one in whole if one.size > 100]
@@ -132,6 +135,31 @@ def test_a_backup_with_one_wrong_byte_is_refused(archive: Path, tmp_path: Path, 
 
     assert done.returncode == 1
     assert "damaged" in done.stderr
+    assert not (tmp_path / "restored").exists()
+
+
+@pytest.mark.parametrize(
+    "said",
+    [{"bytes": -1}, {"bytes": 5}, {"bytes": 10**12}, {"bytes": 2**70}, {"rows": 10**9}],
+    ids=str,
+)
+def test_a_manifest_that_says_other_lengths_is_refused(
+    archive: Path, tmp_path: Path, said: dict[str, int]
+) -> None:
+    hostile = tmp_path / "hostile.tar"
+    with tarfile.open(archive) as whole, tarfile.open(hostile, "w") as made:
+        for member in whole:
+            content = cast(IO[bytes], whole.extractfile(member)).read()
+            if member.name == MANIFEST:
+                document = json.loads(content)
+                document["files"][0].update(said)
+                content = json.dumps(document).encode()
+                member.size, member.pax_headers = len(content), {}
+            made.addfile(member, io.BytesIO(content))
+
+    with pytest.raises(LatencytraceError, match="is damaged: "):
+        restore_into(hostile, tmp_path / "restored")
+
     assert not (tmp_path / "restored").exists()
 
 

@@ -1,8 +1,9 @@
 """What is answered for outlives the process, once and whole."""
 
+import os
 import resource
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
@@ -17,14 +18,19 @@ def left(folder: Path) -> list[bytes]:
 
 
 @contextmanager
-def files_no_longer_than(size: int) -> Iterator[None]:
-    """The disk is full where a file reaches this size."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+def at_most(what: int, size: int) -> Iterator[None]:
+    """A limit of the process: of memory, or of files, as where the disk is full."""
+    before = resource.getrlimit(what)
+    resource.setrlimit(what, (size, before[1]))
     try:
         yield
     finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        resource.setrlimit(what, before)
+
+
+def files_no_longer_than(size: int) -> AbstractContextManager[None]:
+    """The disk is full where a file reaches this size."""
+    return at_most(resource.RLIMIT_FSIZE, size)
 
 
 def test_a_new_folder_holds_nothing(tmp_path: Path) -> None:
@@ -137,6 +143,21 @@ def test_zeros_behind_the_blocks_are_no_blocks(tmp_path: Path) -> None:
 
     assert [block for block, _ in journal.left()] == [b"one"]
     assert list(journal.damaged_files.values()) == [1]
+
+
+def test_a_file_of_an_impossible_length_stays_and_the_others_are_read(tmp_path: Path) -> None:
+    Journal(tmp_path).append(b"one")
+    impossible = tmp_path / "000000000002.spans"
+    impossible.touch()
+    os.truncate(impossible, 1 << 42)
+
+    with at_most(resource.RLIMIT_AS, 1 << 40):
+        journal = Journal(tmp_path)
+        read = [block for block, _ in journal.left()]
+
+    assert read == [b"one"]
+    assert journal.damaged_files == {impossible.name: 1}
+    assert impossible.exists()
 
 
 def test_strange_entries_are_named_and_left_alone(

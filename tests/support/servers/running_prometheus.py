@@ -94,9 +94,22 @@ class RunningServer:
 
 
 class RunningPrometheus(RunningServer):
-    """Prometheus, with exemplars and whatever else it has only when asked."""
+    """Prometheus, with exemplars and whatever else it has only when asked.
 
-    def __init__(self, folder: Path, config: Mapping[str, Any], *features: str) -> None:
+    Args:
+        folder: Holds its files.
+        config: What its file says.
+        features: More than exemplars.
+        takes_writes: Others may hand on what they scrape.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        config: Mapping[str, Any],
+        *features: str,
+        takes_writes: bool = False,
+    ) -> None:
         super().__init__(
             folder,
             config,
@@ -104,6 +117,7 @@ class RunningPrometheus(RunningServer):
             f"--storage.tsdb.path={folder / 'data'}",
             f"--enable-feature={','.join(('exemplar-storage', *features))}",
             "--web.enable-lifecycle",
+            *(("--web.enable-remote-write-receiver",) if takes_writes else ()),
         )
 
     def ask(self, path: str, **parameters: str | float) -> Any:  # noqa: ANN401 - JSON

@@ -165,7 +165,12 @@ def begun_work(
     """
     with guarded("beginning work", recorder.on_fault):
         if not recorder.suppressed():
-            carried = {key: str(headers[key]) for key in W3C if headers.get(key)}
+            # They are ASCII; what JSON can hold besides would fail in the propagator.
+            carried = {
+                key: str(headers[key]).encode("ascii", "ignore").decode()
+                for key in W3C
+                if headers.get(key)
+            }
             context = propagate.extract(carried, Context()) if carried else otherwise
             return recorder.start(name, None, attributes, kind=SpanKind.CONSUMER, context=context)
     return None

@@ -85,7 +85,7 @@ _UNKNOWN_DATABASE: Final = 81
 _REFUSED: Final = frozenset({192, 193, 194, 516})  # user or password
 
 # A block that was taken is known by its token for so many blocks.
-_TABLE_SETTINGS: Final = "non_replicated_deduplication_window = 1000"
+TABLE_SETTINGS: Final = "non_replicated_deduplication_window = 1000"
 _COMMENT: Final = "made by latencytrace"
 _TABLES: Final = tuple(name.partition(".")[2] for name in UUIDS)
 _OUR_TABLE: Final = re.compile(rf"\b{DATABASE}\.({'|'.join(_TABLES)})\b")
@@ -225,7 +225,7 @@ class Server:
             connection.query(f"CREATE DATABASE IF NOT EXISTS {database}{everywhere}", "Null")
         found = self._tables(connection)
         engine = local_engine if cluster is None else replicated_engine
-        for table, definition in table_definitions(engine, _TABLE_SETTINGS):
+        for table, definition in table_definitions(engine, TABLE_SETTINGS):
             if table not in found:
                 connection.query(
                     f"CREATE TABLE IF NOT EXISTS {table}{everywhere} {definition} "

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import cast
+from uuid import uuid4
 
 import httpx
 import pytest
@@ -13,10 +14,14 @@ import pytest
 from latencytrace.errors import PoisonedBlockError, SettingsError, StoreError, StoreInUseError
 from latencytrace.service.cohort import Cohort
 from latencytrace.service.sql.native import ARRIVED
-from latencytrace.service.sql.tables import COUNT
+from latencytrace.service.sql.tables import COUNT, replicated_engine, table_definitions
 from latencytrace.service.store import Store, open_store
 from latencytrace.service.stores.clickhouse.address import ServerAddress
-from latencytrace.service.stores.clickhouse.server import Ending, ServerConnection
+from latencytrace.service.stores.clickhouse.server import (
+    TABLE_SETTINGS,
+    Ending,
+    ServerConnection,
+)
 from latencytrace.service.stores.clickhouse.store import ClickHouseStore
 from tests.support.builders.made_requests import made_request
 from tests.support.builders.spans.otlp_messages import TRACE, columns, one_span, otlp
@@ -41,7 +46,10 @@ CLUSTERS = """<clickhouse><remote_servers>
   <shard><replica><host>127.0.0.1</host><port>9</port></replica></shard>
   <shard><replica><host>127.0.0.2</host><port>9</port></replica></shard>
 </two_shards>
-</remote_servers></clickhouse>"""
+</remote_servers>
+<zookeeper><implementation>testkeeper</implementation></zookeeper>
+<macros><shard>1</shard><replica>first</replica></macros>
+</clickhouse>"""
 
 
 @pytest.fixture(scope="module")
@@ -216,9 +224,37 @@ def test_a_cluster_of_several_shards_is_refused(front: ClickHouseFront, tmp_path
 def test_what_a_cluster_is_told_is_read_by_the_engine(
     front: ClickHouseFront, tmp_path: Path
 ) -> None:
-    # It has no Keeper: it reads the definition, finds the cluster, and goes no further.
+    # It passes on no definitions: it reads one, finds the cluster, and goes no further.
     with pytest.raises(StoreError, match="DDL queries are disabled"):
         open_store(front.url("replicated", options="?cluster=one_shard"), tmp_path)
+
+
+def test_the_tables_of_a_cluster_are_made_with_a_keeper(store: Store) -> None:
+    # As a server makes them that was sent the definitions: with an id that is the same on all.
+    # One in memory keeps what replicas share; they take nothing, for the engine serves no others.
+    server = connection(store)
+    server.query("CREATE DATABASE copies", "Null")
+    made = dict(table_definitions(replicated_engine, TABLE_SETTINGS))
+    for table, definition in made.items():
+        name = table.partition(".")[2]
+        server.query(f"CREATE TABLE copies.{name} UUID '{uuid4()}' {definition}", "Null")
+
+    copies = server.query(
+        "SELECT name, engine, uniqExact(zookeeper_path) OVER (), replica_name FROM system.tables "
+        "JOIN system.replicas USING (database, uuid) WHERE database = 'copies' ORDER BY name",
+        "TSV",
+    )
+
+    assert [line.split("\t") for line in copies.decode().splitlines()] == [
+        [name, f"Replicated{family}", str(len(made)), "first"]
+        for name, family in (
+            ("request_rollups", "MergeTree"),
+            ("requests", "ReplacingMergeTree"),
+            ("rollup_windows", "ReplacingMergeTree"),
+            ("span_arrivals", "MergeTree"),
+            ("spans", "MergeTree"),
+        )
+    ]
 
 
 # Faults
