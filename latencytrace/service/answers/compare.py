@@ -36,7 +36,6 @@ from latencytrace.service.answers.compare_documents import (
     ShiftsDocument,
     SideDocument,
 )
-from latencytrace.service.answers.exported import columns_of
 from latencytrace.service.cohort import Cohort, CohortQuery
 from latencytrace.service.storage.baselines import Baseline, Baselines
 from latencytrace.service.store import Store, TableFormat
@@ -138,6 +137,9 @@ def compared_table(body: bytes, table_format: TableFormat) -> Compared:
     Raises:
         QuestionError: It is no table of ledgers.
     """
+    # It needs pyarrow, which is heavy, and rarely asked for.
+    from latencytrace.service.answers.exported import columns_of  # noqa: PLC0415
+
     columns = columns_of(body, table_format)
     return Compared(requests=len(columns), columns=columns)
 

@@ -2,11 +2,9 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-import pyarrow as pa
-from pyarrow import ipc
 
 from latencytrace.model import RequestStatus, Stage
 from latencytrace.model.cohorts.request_columns import (
@@ -30,6 +28,9 @@ from latencytrace.service.sql.questions import (
 )
 from latencytrace.service.sql.standing import WITH_FINAL, Standing
 from latencytrace.service.sql.tables import stage_column
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 FORMAT: Final = "ArrowStream"
 _SETTINGS: Final = (
@@ -170,6 +171,8 @@ def columns_question(
 
 def columns_from(answer: bytes, *, attributes: bool) -> RequestColumns:
     """Requests from an answer to that question in the format `FORMAT`."""
+    from pyarrow import ipc  # noqa: PLC0415 - heavy, and many services are never asked
+
     table = ipc.open_stream(answer).read_all().combine_chunks() if answer else None
     if table is None or not table.num_rows:
         return RequestColumns.of([], attributes=attributes)
@@ -198,20 +201,20 @@ def _column(name: str) -> str:
     return _COLUMNS.get(name) or "".join(word.capitalize() for word in name.split("_"))
 
 
-def _numbers(column: pa.Array, order: Rows) -> KnownNumbers:
+def _numbers(column: "pa.Array", order: Rows) -> KnownNumbers:
     return KnownNumbers(
         value=column.fill_null(0).to_numpy(zero_copy_only=False)[order],
         known=column.is_valid().to_numpy(zero_copy_only=False)[order],
     )
 
 
-def _words(column: pa.Array, order: Rows) -> Words:
+def _words(column: "pa.Array", order: Rows) -> Words:
     encoded = column.dictionary_encode()
     number = encoded.indices.fill_null(UNKNOWN).to_numpy(zero_copy_only=False)
     return Words(names=encoded.dictionary.to_pylist(), number=number[order].astype(np.int32))
 
 
-def _attributes(keys: pa.Array, values: pa.Array, order: Rows) -> AttributeColumns:
+def _attributes(keys: "pa.Array", values: "pa.Array", order: Rows) -> AttributeColumns:
     place = np.empty_like(order)
     place[order] = np.arange(len(order))
     row = np.repeat(place, keys.value_lengths().to_numpy(zero_copy_only=False))

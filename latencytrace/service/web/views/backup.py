@@ -4,7 +4,6 @@ from dataclasses import asdict
 from http import HTTPStatus
 from typing import Annotated, Any
 
-import pyarrow as pa
 from fastapi import APIRouter, HTTPException, Query
 from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field
@@ -41,6 +40,8 @@ def backup_router(store: Store) -> APIRouter:
     @router.get("/backup/rows", response_class=Response)
     def rows(asked: Annotated[PieceQuery, Query()]) -> Response:
         """The rows of a piece: twice eight bytes, rows and size; then the rows, compressed."""
+        import pyarrow as pa  # noqa: PLC0415 - heavy, and rarely asked for
+
         try:
             found = store.rows_of(Piece(**asked.model_dump()))
         except TooLargeError as error:
