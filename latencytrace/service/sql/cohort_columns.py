@@ -15,10 +15,12 @@ from latencytrace.model.cohorts.request_columns import (
     WORDS,
     AttributeColumns,
     DurationBand,
+    Durations,
     KnownNumbers,
     RequestColumns,
     Rows,
     Words,
+    weights_of,
 )
 from latencytrace.service.cohort import Cohort
 from latencytrace.service.sql.questions import (
@@ -38,6 +40,7 @@ _SETTINGS: Final = (
     "output_format_arrow_fixed_string_as_fixed_byte_array = 1, "
     "output_format_arrow_compression_method = 'none'"
 )
+_WEIGHT: Final = "weight"
 _KEYS: Final = "attribute_keys"
 _VALUES: Final = "attribute_values"
 _COLUMNS: Final = {
@@ -55,24 +58,34 @@ _MOST_CELL_ERRORS: Final = 6  # as above, for the fullest of all cells; and as m
 
 
 def durations_question(cohort: Cohort, standing: Standing = WITH_FINAL) -> tuple[str, Parameters]:
-    """The durations of a cohort's requests as `Int64`, in no order."""
+    """The durations of a cohort's requests, for `durations_from`."""
     condition, parameters = where(cohort)
     return (
         (
-            "SELECT toInt64(DurationNs) FROM "
+            f"SELECT toInt64(DurationNs){', toInt64(Weight)' * standing.weighted} FROM "
             f"{standing.rows(f'{condition} AND {explained(cohort)}')} SETTINGS {WIDE_ROWS}"
         ),
         {**parameters, **standing.bound()},
     )
 
 
+def durations_from(answer: bytes, *, weighted: bool) -> Durations:
+    """Durations from an answer to that question as `RowBinary`."""
+    found = np.frombuffer(answer, np.int64)
+    return (
+        Durations(ns=found[::2], weight=weights_of(found[1::2]))
+        if weighted
+        else Durations(ns=found)
+    )
+
+
 def times_question(cohort: Cohort, standing: Standing = WITH_FINAL) -> tuple[str, Parameters]:
-    """The start, the duration and the success of each as `Int64`, in no order."""
+    """The start, the duration, the success and the weight of each as `Int64`, in no order."""
     condition, parameters = where(cohort)
     return (
         (
             "SELECT toUnixTimestamp64Nano(Start), toInt64(DurationNs), "
-            f"toInt64(Status = '{RequestStatus.OK}') "
+            f"toInt64(Status = '{RequestStatus.OK}'), toInt64(Weight) "
             f"FROM {standing.rows(f'{condition} AND {counted(cohort)}')}"
         ),
         {**parameters, **standing.bound()},
@@ -156,6 +169,8 @@ def columns_question(
         *(f"toInt64({_column(name)}) AS {name}" for name in NUMBERS),
         *(f"{_column(name)} AS {name}" for name in WORDS),
     ]
+    if standing.weighted:
+        selected.append(f"toInt64(Weight) AS {_WEIGHT}")
     if attributes:
         selected += [f"`Attributes.Key` AS {_KEYS}", f"`Attributes.Value` AS {_VALUES}"]
     return (
@@ -185,6 +200,7 @@ def columns_from(answer: bytes, *, attributes: bool) -> RequestColumns:
         duration_ns=columns["duration_ns"].to_numpy()[order],
         stages_ns=np.column_stack([columns[f"{stage}_ns"].to_numpy() for stage in Stage])[order],
         **named,
+        weight=weights_of(columns[_WEIGHT].to_numpy()[order]) if _WEIGHT in columns else None,
         attributes=_attributes(columns[_KEYS], columns[_VALUES], order) if attributes else None,
     )
 
