@@ -242,7 +242,7 @@ def test_numbers_at_once_that_a_share_cannot_tell_apart_are_one_level() -> None:
     part = measured(sampled(columns, alternating(columns, 2, 10)))
 
     assert [one.first for one in part.levels] == [1]
-    assert part.knee is part.growth is part.most is None
+    assert (part.knee, part.growth, part.most) == (None, None, None)
 
 
 def test_the_knee_of_many_servers_is_found_by_a_share() -> None:

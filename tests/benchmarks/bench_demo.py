@@ -111,7 +111,7 @@ def send(
     told: argparse.Namespace,
 ) -> None:
     """Send requests in turn until there are enough for a verdict about the search."""
-    before_us = service.ask("/breakdown")["requests"]
+    before_us = cast("int", service.ask("/breakdown")["requests"])
     chance = random.Random(20 + before_us)  # noqa: S311 - the same questions every time
     for client in (before, slower):  # the first one loads what is loaded late
         ask(client, QUESTIONS[0], 1)
@@ -125,7 +125,7 @@ def send(
             ask(before, question, many, {"x-forwarded-proto": "https"})
         are_counted(service, before_us + 2 + 3 * told.rounds * look)
         found = service.ask(f"/compare?a={quote(USUAL)}&b={quote(SLOWER)}")
-        of_each = found["b"]["requests"]
+        of_each = cast("Any", found["b"])["requests"]
         print(f"{of_each} of each: {found['verdict']}", flush=True)
         if found["verdict"] != "not_enough_data" and of_each >= BACK_TESTED:
             return

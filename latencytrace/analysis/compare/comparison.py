@@ -72,8 +72,9 @@ def compare(
     requests = [weighted.number(len(side), side.weight) for side in (a, b)]
     effective = [weighted.effective(len(side), side.weight) for side in (a, b)]
     if min(effective) < LEAST_REQUESTS:
-        times = max(np.divide(requests, np.maximum(effective, 1.0)).tolist())
-        return _not_compared(math.ceil(LEAST_REQUESTS * max(times, 1.0)), None, ())
+        pairs = zip(requests, effective, strict=True)
+        times = max(1.0, *(number / max(size, 1.0) for number, size in pairs))
+        return _not_compared(math.ceil(LEAST_REQUESTS * times), None, ())
     found = matching(a, b)
     if found.unmatched is not None:
         return _not_compared(None, found, ())

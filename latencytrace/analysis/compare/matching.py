@@ -57,7 +57,7 @@ class _Requests:
 
     a: RequestColumns
     b: RequestColumns
-    counted: Codes | NDArray[np.bool_]  # how many requests each is; 0: it is not compared
+    counted: Codes  # how many requests each is; 0: it is not compared
 
     def column(self, name: str) -> tuple[KnownNumbers, KnownNumbers]:
         """A column of numbers of both."""
@@ -109,13 +109,13 @@ def matching(a: RequestColumns, b: RequestColumns) -> Matching:
     )
 
 
-def _counted(side: RequestColumns) -> Codes | NDArray[np.bool_]:
+def _counted(side: RequestColumns) -> Codes:
     """How many requests each is that did not fail; of all, where all of them did."""
     failed = [place for place, name in enumerate(side.status.names) if name in FAILED]
     served = ~np.isin(side.status.number, failed)
     if not served.any():
         served = np.ones(len(side), np.bool_)
-    return served if side.weight is None else served * side.weight
+    return np.where(served, side.weights(), 0)
 
 
 def _attempts(

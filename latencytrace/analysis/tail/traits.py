@@ -67,16 +67,16 @@ def traits(groups: Groups) -> tuple[Trait, ...]:
         The greatest difference first; of a number one bound, the best.
     """
     named: list[_Named] = []
-    counted: list[Counts] = []
+    of_each: list[Counts] = []
     for names, counts in _candidates(groups):
         seen = counts.sum(axis=(1, 2)) >= LEAST_REQUESTS
         named += [one for one, enough in zip(names, seen, strict=True) if enough]
-        counted.append(counts[seen])
+        of_each.append(counts[seen])
     if not named:
         return ()
-    counts: Counts = np.concatenate(counted)
-    frequent = np.argsort(-counts.sum(axis=(1, 2)), kind="stable")[:MOST_TRAITS]
-    tail, reference, p_values = _compared(counts[frequent], groups)
+    every: Counts = np.concatenate(of_each)
+    frequent = np.argsort(-every.sum(axis=(1, 2)), kind="stable")[:MOST_TRAITS]
+    tail, reference, p_values = _compared(every[frequent], groups)
     corrected = holm(p_values)
     clear = (tail - reference >= LEAST_DIFFERENCE) & (corrected <= LEVEL)
     found = [

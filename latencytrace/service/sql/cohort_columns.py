@@ -26,6 +26,7 @@ from latencytrace.service.cohort import Cohort
 from latencytrace.service.sql.questions import (
     WIDE_ROWS,
     Parameters,
+    Query,
     counted,
     explained,
     where,
@@ -57,26 +58,16 @@ _CELLS: Final = 16**_CELL_DIGITS
 _MOST_CELL_ERRORS: Final = 6  # as above, for the fullest of all cells; and as many requests
 
 
-def durations_question(cohort: Cohort, standing: Standing = WITH_FINAL) -> tuple[str, Parameters]:
-    """The durations of a cohort's requests, for `durations_from`."""
+def durations(ask: Query, cohort: Cohort, standing: Standing = WITH_FINAL) -> Durations:
+    """How long the requests of a cohort took."""
     condition, parameters = where(cohort)
-    return (
-        (
-            f"SELECT toInt64(DurationNs){', toInt64(Weight)' * standing.weighted} FROM "
-            f"{standing.rows(f'{condition} AND {explained(cohort)}')} SETTINGS {WIDE_ROWS}"
-        ),
-        {**parameters, **standing.bound()},
-    )
-
-
-def durations_from(answer: bytes, *, weighted: bool) -> Durations:
-    """Durations from an answer to that question as `RowBinary`."""
-    found = np.frombuffer(answer, np.int64)
-    return (
-        Durations(ns=found[::2], weight=weights_of(found[1::2]))
-        if weighted
-        else Durations(ns=found)
-    )
+    weight = ", toInt64(Weight)" * standing.weighted
+    rows = standing.rows(f"{condition} AND {explained(cohort)}")
+    question = f"SELECT toInt64(DurationNs){weight} FROM {rows} SETTINGS {WIDE_ROWS}"
+    found = np.frombuffer(ask(question, "RowBinary", {**parameters, **standing.bound()}), np.int64)
+    if not standing.weighted:
+        return Durations(ns=found)
+    return Durations(ns=found[::2], weight=weights_of(found[1::2]))
 
 
 def times_question(cohort: Cohort, standing: Standing = WITH_FINAL) -> tuple[str, Parameters]:

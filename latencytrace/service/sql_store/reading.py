@@ -125,13 +125,8 @@ class SqlQuestions(Store):
 
     def durations(self, cohort: Cohort) -> Durations:
         """See `Store.durations`."""
-
-        def ask(plan: Plan) -> Durations:
-            question, bound = cohort_columns.durations_question(cohort, plan.standing)
-            answer = self._readers.query(question, "RowBinary", bound)
-            return cohort_columns.durations_from(answer, weighted=plan.standing.weighted)
-
-        return self._over(cohort, ask)
+        ask = partial(cohort_columns.durations, self._readers.query, cohort)
+        return self._over(cohort, lambda plan: ask(plan.standing))
 
     def times(self, cohort: Cohort) -> RequestTimes:
         """See `Store.times`."""
