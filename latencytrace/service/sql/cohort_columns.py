@@ -53,7 +53,7 @@ _HIGHEST_HASH: Final = (1 << 64) - 1
 _IN_PART: Final = "TraceId < {end:String}"
 _PART_DIGITS: Final = 12
 _MOST_ERRORS: Final = 5  # standard ones, that a part may be off
-_CELL_DIGITS: Final = 4  # by which requests of one cell agree
+_CELL_DIGITS: Final = 4  # by which requests of one cell agree: as text they are 32 bits
 _CELLS: Final = 16**_CELL_DIGITS
 _MOST_CELL_ERRORS: Final = 6  # as above, for the fullest of all cells; and as many requests
 
@@ -93,7 +93,7 @@ def spread_question(
         (
             "SELECT sum(found), max(found), sum(in_part) FROM (SELECT count() AS found, "
             f"countIf({_IN_PART}) AS in_part FROM {rows} "
-            f"GROUP BY substring(TraceId, 1, {_CELL_DIGITS}))"
+            "GROUP BY reinterpretAsUInt32(TraceId))"
         ),
         {**parameters, **standing.bound(), "end": _part_end(part_ratio)},
     )
