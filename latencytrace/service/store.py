@@ -15,7 +15,12 @@ from numpy.typing import NDArray
 from latencytrace.errors import PluginError, StoreError
 from latencytrace.model import Breakdown, Request, RequestStatus, Span
 from latencytrace.model.cohorts.overview import HeatCell, Overview, StageColumn
-from latencytrace.model.cohorts.request_columns import DurationBand, RequestColumns
+from latencytrace.model.cohorts.request_columns import (
+    DurationBand,
+    Durations,
+    RequestColumns,
+    weights_of,
+)
 from latencytrace.model.cohorts.request_times import RequestTimes
 from latencytrace.plugins import STORES, load_plugin
 from latencytrace.service import plain_answers
@@ -189,15 +194,22 @@ class Questions(ABC):
             return plain_answers.csv_table(found)
         return plain_answers.parquet_table(found)
 
-    def durations(self, cohort: Cohort) -> NDArray[np.int64]:
+    def durations(self, cohort: Cohort) -> Durations:
         """How long each of them took, in no order."""
-        return np.array([one.duration_ns for one in self._with_stages(cohort)], np.int64)
+        found = self._with_stages(cohort)
+        return Durations(
+            ns=np.array([one.duration_ns for one in found], np.int64),
+            weight=weights_of(np.array([one.weight for one in found], np.int64)),
+        )
 
     def times(self, cohort: Cohort) -> RequestTimes:
         """When each of those that `requests` lists was under way, in whatever detail."""
         found = self._counted(cohort)
-        rows = [(one.start_ns, one.duration_ns, one.status is RequestStatus.OK) for one in found]
-        return RequestTimes.of(np.array(rows, np.int64).reshape(-1))
+        rows = [
+            (one.start_ns, one.duration_ns, one.status is RequestStatus.OK, one.weight)
+            for one in found
+        ]
+        return RequestTimes.of(np.array(rows, np.int64).reshape(-1, 4))
 
     def cohort_columns(
         self,

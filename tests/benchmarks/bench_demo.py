@@ -1,6 +1,6 @@
 """Compares the example application with itself: a slower search, and then longer prompts.
 
-    python -m tests.benchmarks.bench_demo [--rounds 40] [--looks 20]
+    python -m tests.benchmarks.bench_demo [--rounds 40] [--looks 20] [--data DIR]
 
 The real application runs twice, traced, beside a real service: as it is, and with a filter without
 an index in its vector search. Requests take turns, so that whatever else the machine does slows
@@ -8,7 +8,8 @@ all alike: a question, the same to the slower one, and one that asks for a longe
 many rounds it is looked whether the search is told to be slower; at last the answers of
 `compare`, `tail` and `whatif` are printed, and what `whatif` forecasts for a search as fast as
 before beside what the application took that has it. Exit code 0: they are
-right. See `docs/pages/compare.md`.
+right. With `--data` requests are kept there, and the next run within the hour adds to them. See
+`docs/pages/compare.md`.
 
 It is no test of every change: a machine that is busy with other things makes neighbouring
 requests alike, and then it takes many until anything is proven.
@@ -54,8 +55,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.bench_demo")
     parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument("--looks", type=int, default=20)
+    parser.add_argument("--data", type=Path)
     told = parser.parse_args(arguments)
-    with TemporaryDirectory() as folder, RunningService(Path(folder) / "data") as service:
+    with (
+        TemporaryDirectory() as folder,
+        RunningService(told.data or Path(folder) / "data") as service,
+    ):
         with applications(Path(folder), service.otlp) as (before, slower):
             send(service, before, slower, told)
         return report(service)
@@ -106,7 +111,8 @@ def send(
     told: argparse.Namespace,
 ) -> None:
     """Send requests in turn until there are enough for a verdict about the search."""
-    chance = random.Random(20)  # noqa: S311 - the same questions every time
+    before_us = cast("int", service.ask("/breakdown")["requests"])
+    chance = random.Random(20 + before_us)  # noqa: S311 - the same questions every time
     for client in (before, slower):  # the first one loads what is loaded late
         ask(client, QUESTIONS[0], 1)
     for look in range(1, told.looks + 1):
@@ -117,10 +123,11 @@ def send(
             ask(slower, question, few)
             # uvicorn believes a proxy on this machine: `url.scheme` tells these from the others.
             ask(before, question, many, {"x-forwarded-proto": "https"})
-        are_counted(service, 2 + 3 * told.rounds * look)
+        are_counted(service, before_us + 2 + 3 * told.rounds * look)
         found = service.ask(f"/compare?a={quote(USUAL)}&b={quote(SLOWER)}")
-        print(f"{told.rounds * look} of each: {found['verdict']}", flush=True)
-        if found["verdict"] != "not_enough_data" and told.rounds * look >= BACK_TESTED:
+        of_each = cast("Any", found["b"])["requests"]
+        print(f"{of_each} of each: {found['verdict']}", flush=True)
+        if found["verdict"] != "not_enough_data" and of_each >= BACK_TESTED:
             return
 
 

@@ -1,4 +1,4 @@
-"""Time of `tail` and of its parts, beside that of reading the durations of the same requests.
+"""Time of `tail`, its parts and `compare`, beside that of reading the durations they are of.
 
     python -m tests.benchmarks.bench_tail [--requests 1700000] [--rounds 5]
 
@@ -10,6 +10,7 @@ import argparse
 import tempfile
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
 
@@ -18,13 +19,18 @@ import chdb
 from latencytrace.analysis.tail.groups import Split
 from latencytrace.analysis.tail.tail import tail_of
 from latencytrace.service.answers import tail as answers
+from latencytrace.service.answers.compare import comparison
 from latencytrace.service.cohort import Cohort
 from latencytrace.service.sql.tables import REQUESTS
 from latencytrace.service.sql_store.rollups import PACE_NS
+from latencytrace.service.storage.baselines import Baselines
 from latencytrace.service.stores.chdb.store import ChdbStore
 
 COHORT = Cohort(service="rag")
 AT_ONCE = 100_000
+BEGIN_S = 1_763_690_000
+APART_NS = 2_000_000
+WINDOW_NS = 300 * 10**9
 MADE = f"""
 INSERT INTO {REQUESTS} (TraceId, SpanId, Revision, Outermost, Health, ServiceName,
   ServiceInstance, ServiceVersion, Route, Model, Status, Start, DurationNs, InputTokens,
@@ -32,7 +38,7 @@ INSERT INTO {REQUESTS} (TraceId, SpanId, Revision, Outermost, Health, ServiceNam
   `Attributes.Key`, `Attributes.Value`, AttributesLeftOut)
 SELECT lower(hex(sipHash128(number, 1))), lower(hex(sipHash64(number, 2))), 1, true, false, 'rag',
   concat('pod-', toString(rand(1) % 8)), '1.0', 'POST /chat', 'small', 'ok',
-  fromUnixTimestamp64Nano(toInt64(1763690000000000000 + number * 2000000)), r + p + d + u,
+  fromUnixTimestamp64Nano(toInt64({{begin}} + number * {{apart}})), r + p + d + u,
   toInt64(p / 100000), 200, rand(2) % 20, false, r, p, d, u,
   ['tenant', 'region', 'db.collection.name', 'db.system.name', 'gen_ai.request.model'],
   [concat('t', toString(rand(3) % 10)), 'eu', 'articles', 'qdrant', 'small'], 0
@@ -53,9 +59,10 @@ def main() -> None:
         engine = chdb.connect(str(Path(folder) / "data" / "clickhouse"))
         for first in range(0, asked.requests, AT_ONCE):
             count = min(AT_ONCE, asked.requests - first)
-            engine.query(MADE.format(first=first, count=count))
+            begin_ns = BEGIN_S * 10**9
+            engine.query(MADE.format(first=first, count=count, begin=begin_ns, apart=APART_NS))
         engine.close()
-        while not store.breakdown(COHORT).quantile_error_ratio:
+        for _ in range(asked.requests * APART_NS // WINDOW_NS + 2):  # a window a step at least
             time.sleep(PACE_NS / 1e9)
             store.roll_up()
         compare(store, asked.rounds)
@@ -63,14 +70,24 @@ def main() -> None:
 
 
 def compare(store: ChdbStore, rounds: int) -> None:
-    """Ask both questions in turn."""
-    split = Split.of(store.durations(COHORT), 0.99)
+    """Ask all questions in turn; of the requests one half is compared with the other."""
+    durations = store.durations(COHORT)
+    split = Split.of(durations, 0.99)
     columns = store.cohort_columns(COHORT, split.bands(), attributes=True)
+    middle_s = BEGIN_S + round(len(durations) * APART_NS / 2e9)
+    middle = datetime.fromtimestamp(middle_s, UTC).isoformat().replace("+00:00", "Z")
+    halves = (
+        f"service=rag&since=2000-01-01T00:00:00Z&until={middle}",
+        f"service=rag&since={middle}",
+    )
+    baselines = Baselines(Path("none"))  # none is saved
     questions: dict[str, Callable[[], object]] = {
         "durations": lambda: store.durations(COHORT),
         "tail": lambda: answers.tail(store, COHORT, 0.99),
         "its columns": lambda: store.cohort_columns(COHORT, split.bands(), attributes=True),
+        "its split": lambda: Split.of(durations, 0.99),
         "its statistics": lambda: tail_of(columns, split, 0.99),
+        "compare": lambda: comparison(store, baselines, halves, 0.03, 0),
     }
     took: dict[str, list[tuple[float, float]]] = {name: [] for name in questions}
     for _ in range(rounds):

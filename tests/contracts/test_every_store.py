@@ -757,7 +757,7 @@ def test_columns_hold_the_requests_that_a_list_holds(store: Store) -> None:
     ):
         held = store.requests(cohort, Order.NEWEST, 9)[::-1]
         assert as_lists(store.cohort_columns(cohort)) == columns_of(*held)
-        assert sorted(store.durations(cohort)) == sorted(one.duration_ns for one in held)
+        assert sorted(store.durations(cohort).ns) == sorted(one.duration_ns for one in held)
         times = store.times(cohort)
         assert times.start_ns.tolist() == [one.start_ns for one in held]
         assert times.duration_ns.tolist() == [one.duration_ns for one in held]
@@ -1175,6 +1175,35 @@ def test_requests_count_as_many_as_they_stand_for(store: Store) -> None:
     rows = [one for one in made if one.service == "weighed" and one.counts]
     assert store.breakdown(by_row).requests == sum(one.weight for one in rows) > 10**6
     assert len(store.requests(by_row, Order.NEWEST, 1000)) == store.count(by_row) == len(rows)
+
+
+def test_each_row_says_how_many_requests_it_stands_for(store: Store) -> None:
+    requests = [
+        replace(
+            one_request(f"row {number}", service="rows", ledger={Stage.DECODE: 10 + number}),
+            start_ns=START_NS + number,
+            weight=weight,
+        )
+        for number, weight in enumerate([1, 7, 10**6, 1])
+    ]
+    store.write(requests, [])
+    store.write([one_request("plain", service="plain rows")], [])
+
+    durations = store.durations(Cohort(service="rows"))
+    assert durations.weight is not None
+    assert durations.requests == 10**6 + 9
+    assert sorted(zip(durations.ns.tolist(), durations.weight.tolist(), strict=True)) == [
+        (10, 1), (11, 7), (12, 10**6), (13, 1),
+    ]  # fmt: skip
+    times = store.times(Cohort(service="rows"))
+    assert times.weight is not None
+    assert times.weight.tolist() == [1, 7, 10**6, 1]
+    bands = [DurationBand(at_least_ns=11, at_most_ns=12)]
+    columns = store.cohort_columns(Cohort(service="rows"), bands, attributes=True)
+    assert columns.weights().tolist() == [7, 10**6]
+    plain = Cohort(service="plain rows")
+    assert store.durations(plain).weight is store.times(plain).weight is None
+    assert store.cohort_columns(plain).weight is None
 
 
 def test_times_by_weight_are_more_than_64_bits_hold(store: Store) -> None:

@@ -126,6 +126,7 @@ def test_a_faster_search_is_forecast_end_to_end(service: RunningService) -> None
         *("--faster", "66.7%", "--json"),
     )
     shown = run(service, "whatif", "--stage", "retrieve", "--at-most-ms", "50")
+    halved = run(service, "whatif", "--stage", "retrieve", "--faster", "0.5")
 
     document = json.loads(ended.stdout)
     usual = service.ask("/breakdown?version=1")["duration_ns"]
@@ -135,6 +136,7 @@ def test_a_faster_search_is_forecast_end_to_end(service: RunningService) -> None
     assert then == pytest.approx(usual["p50"], rel=0.1)  # where the search was never slower
     assert document["error_ratio"] is not None
     assert shown.stdout.startswith("If retrieve took at most 50 ms")
+    assert halved.stdout.startswith("If retrieve were 50 % faster")
 
 
 @pytest.mark.parametrize(

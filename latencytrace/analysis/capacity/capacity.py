@@ -1,5 +1,6 @@
 """A cohort's latency against its load: rates and durations by how many requests are under way."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -7,6 +8,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from latencytrace.analysis import weighted
 from latencytrace.analysis.capacity.growth import Growth, growth
 from latencytrace.analysis.capacity.levels import Knee, Levels, knee
 from latencytrace.analysis.capacity.limits import Limit, are_good, holding
@@ -50,12 +52,13 @@ class Capacity:
     """Latency against load."""
 
     requests: int
+    recorded_requests: int
     read_requests: int  # of which stages are known
     needed_requests: int | None  # None: there are enough
     length_ns: int  # that was counted
     requests_per_s: float | None
     concurrency: float | None  # the mean
-    most: int | None
+    most: int | None  # None: a share of all was recorded
     levels: tuple[LevelLatency, ...]
     knee: Knee | None
     goodput: Goodput | None  # None: there is no limit
@@ -72,39 +75,48 @@ def capacity(
         columns: Of a share of them, whichever they are.
         limits: That they shall meet.
     """
-    if len(times) < LEAST_REQUESTS:
-        return _too_few(len(times), len(columns))
+    requests = weighted.number(len(times), times.weight)
+    effective = weighted.effective(len(times), times.weight)
+    if effective < LEAST_REQUESTS:
+        needed = math.ceil(LEAST_REQUESTS * requests / effective) if requests else LEAST_REQUESTS
+        return _too_few(requests, len(times), len(columns), needed)
     found = Occupancy.of(times)
     levels = Levels.of(found)
     inside = np.flatnonzero(_is_inside(found.block(columns.start_ns), found))
     columns = columns.taken(inside)
-    came = found.coming(columns.start_ns)
+    came = found.coming(columns.start_ns, columns.weight)
     limits = holding(limits, columns)
     good = are_good(limits, columns) if limits else None
     good_ratios = None if good is None else _good_ratios(levels, found, columns, good)
+    good_ratio = None
+    if good is not None and len(good):
+        good_ratio = float(weighted.mean(good, columns.weight))
     bend = knee(levels)
     length_s = found.length_ns / 1e9
-    started = int(np.count_nonzero(_is_inside(found.block(times.start_ns), found)))
+    counted = _is_inside(found.block(times.start_ns), found)
+    started = weighted.number(int(np.count_nonzero(counted)), weighted.of(counted, times.weight))
     return Capacity(
-        requests=len(times),
+        requests=requests,
+        recorded_requests=len(times),
         read_requests=len(columns),
         needed_requests=None,
         length_ns=found.length_ns,
         requests_per_s=started / length_s,
         concurrency=float(levels.crowd_s.sum() / length_s),
-        most=levels.most,
+        most=levels.most if times.weight is None else None,
         levels=_latencies(levels, columns, levels.level(came), good_ratios, length_s),
         knee=bend,
-        goodput=_goodput(levels, limits, good, good_ratios, started / length_s),
+        goodput=_goodput(levels, limits, good_ratio, good_ratios, started / length_s),
         growth=growth(columns, came, levels, bend),
     )
 
 
-def _too_few(requests: int, read: int) -> Capacity:
+def _too_few(requests: int, recorded: int, read: int, needed: int) -> Capacity:
     return Capacity(
         requests=requests,
+        recorded_requests=recorded,
         read_requests=read,
-        needed_requests=LEAST_REQUESTS,
+        needed_requests=needed,
         length_ns=0,
         requests_per_s=None,
         concurrency=None,
@@ -126,9 +138,12 @@ def _good_ratios(
     """(m,): the share of the answers that ended at a level that are good; NaN: none was read."""
     level = levels.level(found.leaving(columns.start_ns + columns.duration_ns))
     served = are_good((), columns)
-    answers = np.bincount(level[served], minlength=len(levels))
+    of_good, answers = (
+        np.bincount(level[one], weighted.of(one, columns.weight), minlength=len(levels))
+        for one in (good, served)
+    )
     with np.errstate(invalid="ignore"):
-        return np.bincount(level[good], minlength=len(levels)) / answers
+        return np.asarray(of_good / answers)
 
 
 def _latencies(
@@ -141,9 +156,10 @@ def _latencies(
     found = []
     for place in range(len(levels)):
         taken_ns = columns.duration_ns[level == place]
-        p50_ns, p95_ns = (
-            np.quantile(taken_ns, LEVELS).tolist() if len(taken_ns) >= LEAST_ROWS else (None, None)
-        )
+        weight = weighted.of(level == place, columns.weight)
+        p50_ns, p95_ns = None, None
+        if weighted.effective(len(taken_ns), weight) >= LEAST_ROWS:
+            p50_ns, p95_ns = weighted.quantiles(taken_ns, LEVELS, weight).tolist()
         rate = float(levels.rate_per_s[place])
         ratio = None if good_ratios is None else float(good_ratios[place])
         found.append(
@@ -164,21 +180,22 @@ def _latencies(
 def _goodput(
     levels: Levels,
     limits: tuple[Limit, ...],
-    good: NDArray[np.bool_] | None,
+    good_ratio: float | None,
     good_ratios: NDArray[np.float64] | None,
     requests_per_s: float,
 ) -> Goodput | None:
-    if good is None or good_ratios is None or not len(good):
+    if good_ratio is None or good_ratios is None:
         return None
     rates = np.nan_to_num(levels.rate_per_s * good_ratios)
     held = levels.time_s.sum(axis=0) >= LEAST_TIME * levels.time_s.sum()
     # By what is sure of it: of levels that few were served at, one is the best by chance.
-    sure = rates * (1 - 2 / np.sqrt(np.maximum(levels.served.sum(axis=0), 4.0)))
+    came = levels.served.sum(axis=0) / levels.mean_weight
+    sure = rates * (1 - 2 / np.sqrt(np.maximum(came, 4.0)))
     best = int(np.argmax(np.where(held, sure, -1.0))) if held.any() else None
     return Goodput(
         limits=limits,
-        good_ratio=float(good.mean()),
-        per_s=float(good.mean()) * requests_per_s,
+        good_ratio=good_ratio,
+        per_s=good_ratio * requests_per_s,
         best_per_s=None if best is None else float(rates[best]),
         best_level=best,
     )

@@ -1,5 +1,6 @@
 """The stages that take longer while more requests are under way, and the first one to."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -7,6 +8,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from latencytrace.analysis import weighted
 from latencytrace.analysis.capacity.levels import Knee, Levels
 from latencytrace.analysis.capacity.occupancy import BLOCKS, Floats
 from latencytrace.model import Stage
@@ -64,15 +66,22 @@ def growth(
     """
     if len(columns) < 2 * LEAST_ROWS:
         return None
-    calm_to = int(np.quantile(under_way, CALM, method="lower"))
-    crowded_from = int(np.quantile(under_way, CROWDED, method="higher"))
+    weight = columns.weight
+    last = weighted.number(len(columns), weight) - 1
+    ranks = math.floor(CALM * last), math.ceil(CROWDED * last)
+    calm_to, crowded_from = weighted.at_ranks(under_way, ranks, weight)
+
+    def are_enough(which: NDArray[np.bool_]) -> bool:
+        return weighted.effective(int(which.sum()), weighted.of(which, weight)) >= LEAST_ROWS
+
     if found is not None:
         half = max(int(found.concurrency) // 2, 1)
-        calm_to = half if (under_way <= half).sum() >= LEAST_ROWS else calm_to
+        calm_to = half if are_enough(under_way <= half) else calm_to
         past = int(levels.last[found.level]) + 1
-        crowded_from = past if (under_way >= past).sum() >= LEAST_ROWS else crowded_from
+        crowded_from = past if are_enough(under_way >= past) else crowded_from
     calm, crowded = under_way <= calm_to, under_way >= crowded_from
-    if calm_to >= crowded_from or min(calm.sum(), crowded.sum()) < LEAST_ROWS:
+    are_apart = crowded_from > max(calm_to, levels.known_from)
+    if not are_apart or not (are_enough(calm) and are_enough(crowded)):
         return None
     block = np.arange(len(columns)) * BLOCKS // len(columns)
     mean_ns, again = _means(columns, calm, block)
@@ -104,16 +113,18 @@ def _means(
 ) -> tuple[Floats, Floats]:
     """The mean time in each stage, and that of stretches of requests drawn again."""
     lengths_ns = columns.stages_ns[which]
+    weight = weighted.of(which, columns.weight)
+    each_ns = lengths_ns if weight is None else lengths_ns * weight[:, None]
     sums = np.column_stack(
-        [np.bincount(block[which], each, minlength=BLOCKS) for each in lengths_ns.T]
+        [np.bincount(block[which], each, minlength=BLOCKS) for each in each_ns.T]
     )
-    counts = np.bincount(block[which], minlength=BLOCKS).astype(np.float64)
+    counts = np.bincount(block[which], weight, minlength=BLOCKS).astype(np.float64)
     drawn = np.random.default_rng(_SEED).multinomial(
         BLOCKS, np.full(BLOCKS, 1 / BLOCKS), RESAMPLES
     )
     with np.errstate(invalid="ignore", divide="ignore"):
         again: Floats = (drawn @ sums) / (drawn @ counts)[:, None]
-    return lengths_ns.mean(axis=0), again
+    return weighted.mean(lengths_ns, weight), again
 
 
 def _first(
@@ -128,10 +139,12 @@ def _first(
     least_ns = LEAST_GROWTH * usual_ns.sum()
     for place, first in _levels_above(levels, calm_to):
         lengths_ns = columns.stages_ns[level == place]
-        if len(lengths_ns) < LEAST_ROWS:
+        weight = weighted.of(level == place, columns.weight)
+        rows = weighted.effective(len(lengths_ns), weight)
+        if rows < LEAST_ROWS:
             continue
-        grown_ns = lengths_ns.mean(axis=0) - usual_ns
-        error_ns = lengths_ns.sum(axis=1).std() / np.sqrt(len(lengths_ns))
+        grown_ns = weighted.mean(lengths_ns, weight) - usual_ns
+        error_ns = lengths_ns.sum(axis=1).std() / np.sqrt(rows)
         if grown_ns.sum() - 2 * error_ns >= least_ns:
             return STAGES[int(np.argmax(grown_ns))], first
     return None, None

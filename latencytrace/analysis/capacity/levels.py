@@ -8,6 +8,7 @@ Source: Kleinrock, "Power and Deterministic Rules of Thumb for Probabilistic Pro
 Communications", ICC 1979.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Final
 
@@ -19,6 +20,7 @@ from latencytrace.analysis.capacity.occupancy import BLOCKS, Floats, Occupancy
 LEAST_SERVED: Final = 100  # at a level
 SINGLE: Final = 8  # up to so many at once each number is a level of its own
 WIDTH: Final = 1.25  # of a level above
+NOISE: Final = 0.1  # of a number that is known by a sample, at most, for a level of its own
 LESS_POWER: Final = 0.9  # beyond the knee; less of a difference proves none
 DRAWS: Final = 1000
 _TOLD: Final = (0.025, 0.975)  # a 95 % interval
@@ -35,18 +37,30 @@ class Levels:
     served: Floats  # (b, m)
     time_s: Floats
     crowd_s: Floats  # time, of each request under way
+    mean_weight: float  # see `Occupancy`
+    known_from: int  # up to so many a sample cannot tell levels apart; 0: all is known
 
     @classmethod
     def of(cls, found: Occupancy) -> "Levels":
-        """Put neighbouring numbers together until enough requests ended at each level."""
-        most = found.time_ns.shape[1] - 1
-        first = _merged(_edges(most), found.served.sum(axis=0))
+        """Put neighbouring numbers together until enough requests ended at each level.
+
+        Where a share is recorded, so are those that the sample cannot tell apart: of `n` under
+        way, each with its chance, as many are found as their weights say, give or take
+        `sqrt(n * (w - 1))` for a mean weight `w`.
+        """
+        most, weight = found.time_ns.shape[1] - 1, found.mean_weight
+        known_from = math.ceil((weight - 1) / NOISE**2)
+        edges = [1, *(edge for edge in _edges(most)[1:] if edge >= known_from)]
+        first = _merged(edges, found.served.sum(axis=0), LEAST_SERVED * weight)
         time_s = found.time_ns / 1e9
         crowd_s = time_s * np.arange(most + 1)
         served, time_s, crowd_s = (
             np.add.reduceat(each, first, axis=1) for each in (found.served, time_s, crowd_s)
         )
-        return cls(first=first, most=most, served=served, time_s=time_s, crowd_s=crowd_s)
+        return cls(
+            first=first, most=most, served=served, time_s=time_s, crowd_s=crowd_s,
+            mean_weight=weight, known_from=known_from,
+        )  # fmt: skip
 
     def __len__(self) -> int:
         """Return the number of levels."""
@@ -104,7 +118,7 @@ def knee(levels: Levels) -> Knee | None:
     less = power_beyond < LESS_POWER * power[:, best]
     if best == len(levels) - 1 or less.mean() < _SURE:
         return None
-    seen = np.where(served >= LEAST_SERVED / 2, power, 0.0)
+    seen = np.where(served >= LEAST_SERVED * levels.mean_weight / 2, power, 0.0)
     low, high = np.quantile(np.argmax(seen, axis=1), _TOLD, method="nearest").astype(int)
     rates = _ratio(served[:, best:].sum(axis=1), time_s[:, best:].sum(axis=1))
     low_per_s, high_per_s = np.quantile(rates, _TOLD).tolist()
@@ -127,16 +141,16 @@ def _edges(most: int) -> list[int]:
     return edges
 
 
-def _merged(edges: list[int], served: Floats) -> NDArray[np.int64]:
+def _merged(edges: list[int], served: Floats, least_served: float) -> NDArray[np.int64]:
     """The first numbers of levels at which enough ended; what is left over joins the last."""
     summed = np.add.reduceat(served, edges)
     first, ended = [edges[0]], 0.0
     for edge, number in zip(edges, summed.tolist(), strict=True):
-        if ended >= LEAST_SERVED:
+        if ended >= least_served:
             first.append(edge)
             ended = 0.0
         ended += number
-    if ended < LEAST_SERVED and len(first) > 1:
+    if ended < least_served and len(first) > 1:
         first.pop()
     return np.array(first, np.int64)
 

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from latencytrace.model.cohorts.request_times import RequestTimes, Times
+from latencytrace.analysis import weighted
+from latencytrace.model.cohorts.request_columns import Times
+from latencytrace.model.cohorts.request_times import RequestTimes
 
 BLOCKS = 48  # stretches of time whose requests may resemble each other
 MOST_TRIMMED = 0.1  # of the time, at either end
@@ -20,14 +22,46 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Moments:
+    """Moments in order, each of as many requests as its weight says."""
+
+    at_ns: Times
+    summed: NDArray[np.int64] | None  # (n + 1,): of the weights; None: each is of one
+
+    @classmethod
+    def of(cls, at_ns: Times, weight: Times | None) -> "Moments":
+        """Put moments in order."""
+        if weight is None:
+            return cls(at_ns=np.sort(at_ns), summed=None)
+        order = np.argsort(at_ns, kind="stable")
+        return cls(at_ns=at_ns[order], summed=np.append(0, np.cumsum(weight[order])))
+
+    def before(self, at_ns: Times) -> NDArray[np.int64]:
+        """How many requests have theirs before others."""
+        return self._requests(np.searchsorted(self.at_ns, at_ns, side="left"))
+
+    def until(self, at_ns: Times) -> NDArray[np.int64]:
+        """How many have theirs before others or with them."""
+        return self._requests(np.searchsorted(self.at_ns, at_ns, side="right"))
+
+    def requests(self) -> NDArray[np.int64]:
+        """How many requests each is of."""
+        return np.ones(len(self.at_ns), np.int64) if self.summed is None else np.diff(self.summed)
+
+    def _requests(self, moments: NDArray[np.int64]) -> NDArray[np.int64]:
+        return moments if self.summed is None else self.summed[moments]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Occupancy:
     """A cohort over time; `b` stretches as long as each other, up to `n` requests at once."""
 
     edges_ns: Times  # (b + 1,)
     time_ns: Floats  # (b, n + 1): with so many under way
     served: Floats  # (b, n + 1): answers that ended while so many were under way
-    starts_ns: Times  # of all requests, in order; likewise the next
-    ends_ns: Times
+    starts: Moments  # of all requests
+    ends: Moments
+    mean_weight: float  # requests that each of them was recorded for; 1 without weights
 
     @classmethod
     def of(cls, times: RequestTimes) -> "Occupancy":
@@ -37,24 +71,28 @@ class Occupancy:
         began before the cohort did, or have not ended yet.
         """
         starts_ns, length_ns = times.start_ns, int(times.start_ns[-1] - times.start_ns[0])
-        ends_ns = starts_ns + times.duration_ns
-        trimmed = int(min(np.quantile(times.duration_ns, LONG), MOST_TRIMMED * length_ns))
+        ends_ns, weight = starts_ns + times.duration_ns, times.weight
+        long_ns = float(weighted.quantiles(times.duration_ns, LONG, weight))
+        trimmed = int(min(long_ns, MOST_TRIMMED * length_ns))
         first_ns, last_ns = int(starts_ns[0]) + trimmed, int(starts_ns[-1]) - trimmed
         counted_ns = max(last_ns - first_ns, 1)
         edges = [first_ns + at * counted_ns // BLOCKS for at in range(BLOCKS + 1)]
         edges_ns = np.array(edges, np.int64)
-        in_order = np.sort(ends_ns)
-        time_ns = _time_ns(starts_ns, in_order, edges_ns)
-        leaving = ends_ns[times.served & (ends_ns >= edges_ns[0]) & (ends_ns < edges_ns[-1])]
-        under_way = np.minimum(_leaving(starts_ns, in_order, leaving), time_ns.shape[1] - 1)
+        starts, ends = Moments.of(starts_ns, weight), Moments.of(ends_ns, weight)
+        time_ns = _time_ns(starts, ends, edges_ns)
+        is_counted = times.served & (ends_ns >= edges_ns[0]) & (ends_ns < edges_ns[-1])
+        leaving = ends_ns[is_counted]
+        under_way = np.minimum(_leaving(starts, ends, leaving), time_ns.shape[1] - 1)
         place = _block(edges_ns, leaving) * time_ns.shape[1] + under_way
-        served = np.bincount(place, minlength=time_ns.size).reshape(time_ns.shape)
+        each = weighted.of(is_counted, weight)
+        served = np.bincount(place, each, minlength=time_ns.size).reshape(time_ns.shape)
         return cls(
             edges_ns=edges_ns,
             time_ns=time_ns,
             served=served.astype(np.float64),
-            starts_ns=starts_ns,
-            ends_ns=in_order,
+            starts=starts,
+            ends=ends,
+            mean_weight=1.0 if weight is None else float(weighted.mean(weight, weight)),
         )
 
     @property
@@ -66,16 +104,17 @@ class Occupancy:
         """The stretch of each moment; below 0 or `BLOCKS`: none."""
         return _block(self.edges_ns, at_ns)
 
-    def coming(self, at_ns: Times) -> NDArray[np.int64]:
-        """How many are under way when one starts, itself included."""
-        started = np.searchsorted(self.starts_ns, at_ns, side="left")
-        ended = np.searchsorted(self.ends_ns, at_ns, side="right")
-        found: NDArray[np.int64] = np.maximum(started - ended, 0) + 1
+    def coming(self, at_ns: Times, weight: weighted.Weight = None) -> NDArray[np.int64]:
+        """How many are under way when some start, themselves included."""
+        started, ended = self.starts.before(at_ns), self.ends.until(at_ns)
+        found: NDArray[np.int64] = np.maximum(started - ended, 0) + (
+            1 if weight is None else weight
+        )
         return found
 
     def leaving(self, at_ns: Times) -> NDArray[np.int64]:
         """How many are under way when one ends, itself included."""
-        return _leaving(self.starts_ns, self.ends_ns, at_ns)
+        return _leaving(self.starts, self.ends, at_ns)
 
 
 def _block(edges_ns: Times, at_ns: Times) -> NDArray[np.int64]:
@@ -83,17 +122,15 @@ def _block(edges_ns: Times, at_ns: Times) -> NDArray[np.int64]:
     return place - 1
 
 
-def _leaving(starts_ns: Times, ends_ns: Times, at_ns: Times) -> NDArray[np.int64]:
-    started = np.searchsorted(starts_ns, at_ns, side="left")
-    ended = np.searchsorted(ends_ns, at_ns, side="left")
-    found: NDArray[np.int64] = np.maximum(started - ended, 1)
+def _leaving(starts: Moments, ends: Moments, at_ns: Times) -> NDArray[np.int64]:
+    found: NDArray[np.int64] = np.maximum(starts.before(at_ns) - ends.before(at_ns), 1)
     return found
 
 
-def _time_ns(starts_ns: Times, ends_ns: Times, edges_ns: Times) -> Floats:
+def _time_ns(starts: Moments, ends: Moments, edges_ns: Times) -> Floats:
     """How long so many were under way, in each stretch."""
-    at_ns = np.concatenate([ends_ns, starts_ns, edges_ns])
-    change = np.repeat([-1, 1, 0], [len(ends_ns), len(starts_ns), len(edges_ns)])
+    at_ns = np.concatenate([ends.at_ns, starts.at_ns, edges_ns])
+    change = np.concatenate([-ends.requests(), starts.requests(), np.zeros_like(edges_ns)])
     order = np.argsort(at_ns, kind="stable")  # who ends then leaves before the next one comes
     at_ns = at_ns[order]
     under_way = np.clip(np.cumsum(change[order])[:-1], 0, MOST_AT_ONCE)

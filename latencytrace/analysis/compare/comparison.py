@@ -8,6 +8,7 @@ from typing import Final
 
 import numpy as np
 
+from latencytrace.analysis import weighted
 from latencytrace.analysis.compare.blocks import LEAST_BLOCKS, blocks
 from latencytrace.analysis.compare.matching import Matching, matching
 from latencytrace.analysis.compare.shifts import (
@@ -68,8 +69,12 @@ def compare(
         at_least_ratio: A proven shift counts where it is at least this share of the request's
             own quantile before.
     """
-    if min(len(a), len(b)) < LEAST_REQUESTS:
-        return _not_compared(LEAST_REQUESTS, None, ())
+    requests = [weighted.number(len(side), side.weight) for side in (a, b)]
+    effective = [weighted.effective(len(side), side.weight) for side in (a, b)]
+    if min(effective) < LEAST_REQUESTS:
+        pairs = zip(requests, effective, strict=True)
+        times = max(1.0, *(number / max(size, 1.0) for number, size in pairs))
+        return _not_compared(math.ceil(LEAST_REQUESTS * times), None, ())
     found = matching(a, b)
     if found.unmatched is not None:
         return _not_compared(None, found, ())
@@ -81,7 +86,9 @@ def compare(
     if not are_testable(*sides, TESTED[0]):
         needed = max(LEAST_BLOCKS * length for length in lengths)
         few = min(side.effective_requests / len(side.weight) for side in sides)
-        return _not_compared(_rounded_up(max(needed, 2 * LEAST_BEYOND / few)), found, lengths)
+        each = max(requests[0] / len(a), requests[1] / len(b))  # that is recorded stands for
+        needed_rows = max(needed, 2 * LEAST_BEYOND / few)
+        return _not_compared(_rounded_up(needed_rows * each), found, lengths)
     whole = Values(a.duration_ns, sides[0]), Values(b.duration_ns, sides[1])
     measures = [whole]
     stages = _stages(a, b, sides)
@@ -91,7 +98,7 @@ def compare(
             (Values(a.stages_ns[:, place], sides[0]), Values(b.stages_ns[:, place], sides[1]))
         )
     shifts, tests = _tested(measures, sides)
-    return _judged(shifts, stages, found, lengths, tests, min(len(a), len(b)), at_least_ratio)
+    return _judged(shifts, stages, found, lengths, tests, min(requests), at_least_ratio)
 
 
 def _not_compared(

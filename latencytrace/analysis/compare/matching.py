@@ -18,6 +18,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from latencytrace.analysis import weighted
 from latencytrace.model.cohorts.request_columns import UNKNOWN, KnownNumbers, RequestColumns, Words
 
 Floats = NDArray[np.float64]
@@ -56,7 +57,7 @@ class _Requests:
 
     a: RequestColumns
     b: RequestColumns
-    is_compared: NDArray[np.bool_]
+    counted: Codes  # how many requests each is; 0: it is not compared
 
     def column(self, name: str) -> tuple[KnownNumbers, KnownNumbers]:
         """A column of numbers of both."""
@@ -81,8 +82,8 @@ def matching(a: RequestColumns, b: RequestColumns) -> Matching:
     Requests that failed weigh nothing, where others did not: how fast an error comes is no
     latency.
     """
-    served = [_served(side) for side in (a, b)]
-    of = _Requests(a=a, b=b, is_compared=np.concatenate(served))
+    served = [_counted(side) for side in (a, b)]
+    of = _Requests(a=a, b=b, counted=np.concatenate(served))
     numbers = [one for name in NUMBERS if (one := _number(name, of)) is not None]
     words = [one for name in WORDS if (one := _word(name, of)) is not None]
     words = [one for one in words if _fitted([one], of)[1] >= LEAST_OVERLAP]
@@ -108,11 +109,13 @@ def matching(a: RequestColumns, b: RequestColumns) -> Matching:
     )
 
 
-def _served(side: RequestColumns) -> NDArray[np.bool_]:
-    """Which requests did not fail; all, where all of them did."""
+def _counted(side: RequestColumns) -> Codes:
+    """How many requests each is that did not fail; of all, where all of them did."""
     failed = [place for place, name in enumerate(side.status.names) if name in FAILED]
     served = ~np.isin(side.status.number, failed)
-    return served if bool(served.any()) else np.ones(len(side), np.bool_)
+    if not served.any():
+        served = np.ones(len(side), np.bool_)
+    return np.where(served, side.weights(), 0)
 
 
 def _attempts(
@@ -129,14 +132,22 @@ def _attempts(
 
 def _load_ratio(of: _Requests) -> float:
     """How many times as often requests came to B as to A, idle stretches left out."""
-    gaps = [float(np.median(np.diff(side.start_ns))) for side in (of.a, of.b)]
+    gaps = [
+        float(np.median(np.diff(side.start_ns))) / float(weighted.mean(side.weights(), None))
+        for side in (of.a, of.b)
+    ]
     return gaps[0] / gaps[1] if gaps[0] > 0 and gaps[1] > 0 else 1.0
 
 
 def _number(name: str, of: _Requests) -> _Covariate | None:
     """A number that both sides know; None: too seldom, or it is the same everywhere."""
     sides = of.column(name)
-    if min(float(np.mean(side.known)) for side in sides) < LEAST_KNOWN:
+    weights = of.a.weight, of.b.weight
+    known_ratios = (
+        float(weighted.mean(side.known, weight))
+        for side, weight in zip(sides, weights, strict=True)
+    )
+    if min(known_ratios) < LEAST_KNOWN:
         return None
     values = np.log1p(np.maximum(np.concatenate([side.value for side in sides]), 0))
     known = np.concatenate([side.known for side in sides])
@@ -184,7 +195,7 @@ def _word(name: str, of: _Requests) -> _Covariate | None:
 
 def _fitted(covariates: Sequence[_Covariate], of: _Requests) -> tuple[Floats, float]:
     """How likely each request is one of B, both sides being as many; and how much they share."""
-    code = np.zeros(len(of.is_compared), np.int64)
+    code = np.zeros(len(of.counted), np.int64)
     for one in covariates:
         code = code * (int(one.cells.max()) + 1) + one.cells
     found, first, inverse = np.unique(code, return_index=True, return_inverse=True)
@@ -194,7 +205,7 @@ def _fitted(covariates: Sequence[_Covariate], of: _Requests) -> tuple[Floats, fl
     columns += [(x * y)[:, None] for x, y in combinations(trends, 2)]
     shares = []
     for part in (slice(len(of.a)), slice(len(of.a), None)):
-        counts = np.bincount(inverse[part], of.is_compared[part], len(found))
+        counts = np.bincount(inverse[part], of.counted[part], len(found))
         shares.append(counts / max(counts.sum(), 1))
     chance = _logistic(np.hstack(columns), *shares)
     return chance[inverse], float(2 * (shares[0] * chance).sum())

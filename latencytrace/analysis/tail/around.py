@@ -7,9 +7,9 @@ quantile has stages that do.
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from latencytrace.model.cohorts.request_columns import DurationBand
+from latencytrace.analysis import weighted
+from latencytrace.model.cohorts.request_columns import DurationBand, Durations
 
 WIDTH = 0.02  # of all requests, by rank
 LEAST_AROUND = 10  # requests
@@ -26,26 +26,24 @@ class Around:
     band: DurationBand  # what is read of them
 
 
-def around(durations_ns: NDArray[np.int64], quantile: float) -> Around | None:
+def around(durations: Durations, quantile: float) -> Around | None:
     """Find the requests around a quantile of the duration; None: there are too few.
 
     They are 2 % of all by rank, half of them on each side where there are as many, and at
     least 10; of equal durations all belong to them.
 
     Args:
-        durations_ns: Of all requests, in any order.
+        durations: Of all requests.
         quantile: From 0 to 1.
     """
-    count = len(durations_ns)
-    if count < LEAST:
+    count, weight = durations.requests, durations.weight
+    if weighted.effective(len(durations), weight) < LEAST:
         return None
     wanted = max(round(WIDTH * count), LEAST_AROUND)
     first = min(max(round(quantile * count - wanted / 2), 0), count - wanted)
-    low, high = np.partition(durations_ns, (first, first + wanted - 1))[
-        [first, first + wanted - 1]
-    ].tolist()
-    requests = int(np.count_nonzero((durations_ns >= low) & (durations_ns <= high)))
-    band = DurationBand(
-        at_least_ns=low, at_most_ns=high, share_ratio=min(1.0, MOST_READ / requests)
-    )
+    low, high = weighted.at_ranks(durations.ns, (first, first + wanted - 1), weight)
+    within = (durations.ns >= low) & (durations.ns <= high)
+    rows = int(np.count_nonzero(within))
+    band = DurationBand(at_least_ns=low, at_most_ns=high, share_ratio=min(1.0, MOST_READ / rows))
+    requests = weighted.number(rows, weighted.of(within, weight))
     return Around(quantile=quantile, requests=requests, band=band)

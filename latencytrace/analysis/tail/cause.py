@@ -77,7 +77,7 @@ class _Case:
         return Explanation(
             cause=Cause(kind=kind, stage=stage, trait=trait.apart if trait else None),
             ratio=found.excess_ns / self.excess_ns if found and unusual else 0.0,
-            rows=lengths_ns >= np.median(lengths_ns[self.groups.tail]),
+            rows=lengths_ns >= self.groups.median(lengths_ns, self.groups.tail),
         )
 
     def trait(self, keys: Sequence[str]) -> Trait | None:
@@ -164,8 +164,8 @@ def predicted_ratio(groups: Groups, key: str) -> float:
     sums = np.bincount(place, groups.weight * duration_ns)
     predicted: NDArray[np.float64] = (sums / np.maximum(weights, 1e-9))[place]
     tail, usual = groups.tail, groups.reference
-    excess_ns = duration_ns[tail].mean() - duration_ns[usual].mean()
-    return float((predicted[tail].mean() - predicted[usual].mean()) / excess_ns)
+    excess_ns = groups.mean(duration_ns, tail) - groups.mean(duration_ns, usual)
+    return (groups.mean(predicted, tail) - groups.mean(predicted, usual)) / excess_ns
 
 
 def _kind_of(stage: Stage) -> CauseKind:

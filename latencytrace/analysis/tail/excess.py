@@ -3,6 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from latencytrace.analysis import weighted
 from latencytrace.analysis.tail.groups import Groups, Mask
 from latencytrace.model.cohorts.request_columns import STAGES
 from latencytrace.model.cohorts.tail import StageExcess
@@ -59,13 +60,14 @@ def _at_threshold(groups: Groups, stages: NDArray[np.int64]) -> NDArray[np.float
     """The mean time in each stage of the fastest requests of the tail."""
     rows = np.flatnonzero(groups.tail)
     fastest = rows[np.argsort(groups.columns.duration_ns[rows])[: max(len(rows) // 5, 5)]]
-    means: NDArray[np.float64] = groups.columns.stages_ns[fastest][:, stages].mean(axis=0)
-    return means
+    weight = weighted.of(fastest, groups.columns.weight)
+    return weighted.mean(groups.columns.stages_ns[fastest][:, stages], weight)
 
 
 def _block_sums(groups: Groups, which: Mask, stages: NDArray[np.int64]) -> tuple[Sums, Sums]:
     """The time in each stage, and the requests, of each block."""
-    block = groups.block[which]
-    lengths_ns = groups.columns.stages_ns[which]
+    block, weight = groups.block[which], weighted.of(which, groups.columns.weight)
+    lengths_ns = groups.columns.stages_ns[which] * (1 if weight is None else weight[:, None])
     sums = [np.bincount(block, lengths_ns[:, stage], minlength=groups.blocks) for stage in stages]
-    return np.column_stack(sums), np.bincount(block, minlength=groups.blocks).astype(np.float64)
+    counts = np.bincount(block, weight, minlength=groups.blocks).astype(np.float64)
+    return np.column_stack(sums), counts

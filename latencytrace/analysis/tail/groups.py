@@ -8,7 +8,8 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from latencytrace.model.cohorts.request_columns import DurationBand, RequestColumns
+from latencytrace.analysis import weighted
+from latencytrace.model.cohorts.request_columns import DurationBand, Durations, RequestColumns
 
 REFERENCE = (0.4, 0.6)  # quantiles around the median
 MOST_TAIL = 4_000  # requests; of more a share is read, and likewise below
@@ -51,31 +52,56 @@ class Split:
     """A cohort by duration: faster ones, the reference, slower ones, and the tail."""
 
     starts_ns: tuple[int, int, int, int]  # where each of the four begins
-    counts: tuple[int, int, int, int]
+    counts: tuple[int, int, int, int]  # of requests
+    rows: tuple[int, int, int, int]  # of those that were recorded
+    effective: float  # how many of equal weight would say as much as those
 
     @classmethod
-    def of(cls, durations_ns: NDArray[np.int64], quantile: float) -> "Split":
+    def of(cls, durations: Durations, quantile: float) -> "Split":
         """Split at least one request; what is as long as the quantile belongs to the tail."""
-        low, high, threshold = _quantiles(durations_ns, (*REFERENCE, quantile))
-        return cls._at(durations_ns, low, high, threshold)
+        low, high, threshold = _quantiles(durations, (*REFERENCE, quantile))
+        return cls._at(durations, low, high, threshold)
 
     @classmethod
-    def without_tail(cls, durations_ns: NDArray[np.int64]) -> "Split":
+    def without_tail(cls, durations: Durations) -> "Split":
         """Split at least one request; the tail is known otherwise."""
-        low, high = _quantiles(durations_ns, REFERENCE)
-        return cls._at(durations_ns, low, high, DurationBand().at_most_ns)
+        low, high = _quantiles(durations, REFERENCE)
+        return cls._at(durations, low, high, DurationBand().at_most_ns)
 
     @classmethod
-    def _at(cls, durations_ns: NDArray[np.int64], low: int, high: int, threshold: int) -> "Split":
+    def _at(cls, durations: Durations, low: int, high: int, threshold: int) -> "Split":
         starts = (0, min(low, threshold), min(high + 1, threshold), threshold)
-        beyond = [int(np.count_nonzero(durations_ns >= start)) for start in starts]
-        first, second, third, fourth = (more - fewer for more, fewer in pairwise([*beyond, 0]))
-        return cls(starts_ns=starts, counts=(first, second, third, fourth))
+        rows = counts = _in_bands(starts, durations.ns, None)
+        if durations.weight is not None:
+            counts = _in_bands(starts, durations.ns, durations.weight)
+        return cls(
+            starts_ns=starts,
+            counts=counts,
+            rows=rows,
+            effective=weighted.effective(len(durations), durations.weight),
+        )
+
+    @property
+    def requests(self) -> int:
+        """How many there are."""
+        return sum(self.counts)
 
     @property
     def threshold_ns(self) -> int:
         """The duration from which on a request belongs to the tail."""
         return self.starts_ns[3]
+
+    @property
+    def recorded(self) -> int:
+        """How many of them were recorded."""
+        return sum(self.rows)
+
+    def counts_without(self, selected: Durations) -> list[int]:
+        """Return how many of each band were not selected; those that were are the tail."""
+        taken = np.bincount(self.places(selected.ns), selected.weight, minlength=4)
+        counts: list[int] = np.maximum(np.array(self.counts) - taken, 0).astype(int).tolist()
+        counts[TAIL] = selected.requests
+        return counts
 
     def places(self, durations_ns: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the band that each of these durations is in, from 0."""
@@ -90,17 +116,28 @@ class Split:
                 at_least_ns=start, at_most_ns=end - 1, share_ratio=min(1.0, enough / count)
             )
             for start, end, count, enough in zip(
-                self.starts_ns, ends, self.counts, most, strict=True
+                self.starts_ns, ends, self.rows, most, strict=True
             )
             if count
         ]
 
 
-def _quantiles(durations_ns: NDArray[np.int64], levels: Sequence[float]) -> list[int]:
-    count = len(durations_ns)
-    places = [min(int(level * count), count - 1) for level in levels]
-    found = np.partition(durations_ns, sorted(set(places)))
-    return [int(found[place]) for place in places]
+def _quantiles(durations: Durations, levels: Sequence[float]) -> list[int]:
+    count = durations.requests
+    ranks = [min(int(level * count), count - 1) for level in levels]
+    return weighted.at_ranks(durations.ns, ranks, durations.weight)
+
+
+def _in_bands(
+    starts_ns: Sequence[int], durations_ns: NDArray[np.int64], weight: NDArray[np.int64] | None
+) -> tuple[int, int, int, int]:
+    """How many requests are in each of the four bands."""
+    within = [durations_ns >= start for start in starts_ns]
+    beyond = [
+        int(np.count_nonzero(one) if weight is None else weight[one].sum()) for one in within
+    ]
+    first, second, third, fourth = (more - fewer for more, fewer in pairwise([*beyond, 0]))
+    return first, second, third, fourth
 
 
 def needed_requests(quantile: float) -> int:
@@ -116,6 +153,7 @@ class Groups:
     tail: Mask
     reference: Mask
     weight: NDArray[np.float64]  # requests that a row stands for
+    evidence: NDArray[np.float64] | None  # of each row: adds up to a group's effective size
     block: NDArray[np.int64]  # of those in the tail or the reference: a stretch of time
     blocks: int
 
@@ -124,12 +162,29 @@ class Groups:
         """Group the rows that `Split.bands` asked for."""
         return cls._of_bands(columns, split.places(columns.duration_ns), split.counts)
 
+    def mean(self, values: NDArray[np.int64] | NDArray[np.float64], which: Mask) -> float:
+        """The mean of a number of each row, over some rows."""
+        return float(weighted.mean(values[which], weighted.of(which, self.columns.weight)))
+
+    def median(self, values: NDArray[np.int64], which: Mask) -> float:
+        """The median likewise."""
+        weight = weighted.of(which, self.columns.weight)
+        return float(weighted.quantiles(values[which], 0.5, weight))
+
+    @property
+    def effective_tail(self) -> float:
+        """How many requests of equal weight would say as much as those of the tail."""
+        return weighted.effective(
+            int(self.tail.sum()), weighted.of(self.tail, self.columns.weight)
+        )
+
     @classmethod
     def _of_bands(
         cls, columns: RequestColumns, band: NDArray[np.int64], counts: Sequence[int]
     ) -> "Groups":
         """Group rows by the band that each is in, of so many requests."""
-        rows = np.maximum(np.bincount(band, minlength=4), 1)
+        weights = columns.weight
+        rows = np.maximum(np.bincount(band, weights, minlength=4), 1)
         compared = (band == USUAL) | (band == TAIL)
         place = np.cumsum(compared) - 1
         total = int(compared.sum())
@@ -138,7 +193,8 @@ class Groups:
             columns=columns,
             tail=band == TAIL,
             reference=band == USUAL,
-            weight=(np.array(counts) / rows)[band],
+            weight=(np.array(counts) / rows)[band] * (1 if weights is None else weights),
+            evidence=None if weights is None else _evidence(band, weights),
             block=np.maximum(place, 0) * blocks // max(total, 1),
             blocks=blocks,
         )
@@ -159,3 +215,11 @@ class Groups:
         usual = np.maximum(np.cumsum(every.reference) - 1, 0) * every.blocks
         usual //= max(int(every.reference.sum()), 1)
         return replace(every, block=np.where(every.tail, place, usual))
+
+
+def _evidence(band: NDArray[np.int64], weight: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Weights such that sums over a band, and sums of squares, are its effective size."""
+    sums = np.bincount(band, weight, minlength=4)
+    squares = np.bincount(band, np.square(weight, dtype=np.float64), minlength=4)
+    found: NDArray[np.float64] = weight * (sums / np.maximum(squares, 1))[band]
+    return found

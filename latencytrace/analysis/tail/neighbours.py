@@ -9,16 +9,21 @@ step of one pays as well, is nobody's.
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
+
+from latencytrace.analysis import weighted
+from latencytrace.model.cohorts.request_columns import weights_of
 
 LEAST_STEPS: Final = 30  # of a kind, for a fit
 LEAST_REQUESTS: Final = 10  # of each group
 LEAST_SHARE: Final = 0.1  # of what others cost: a culprit with less is not named
 OUT_OF_PROPORTION: Final = 1.25  # how much more of the cost than of the members is a culprit's
 MOST_CULPRITS: Final = 5
+NO_WEIGHTS: Final[Mapping[str, int]] = MappingProxyType({})
 RESAMPLES: Final = 1000
 _TOLD: Final = (0.025, 0.975)  # a 95 % interval
 _SEED: Final = 20_240_601
@@ -80,13 +85,16 @@ class Neighbours:
 
 
 def neighbours(
-    tail: Mapping[str, Sequence[Wait]], reference: Mapping[str, Sequence[Wait]]
+    tail: Mapping[str, Sequence[Wait]],
+    reference: Mapping[str, Sequence[Wait]],
+    weight_of: Mapping[str, int] = NO_WEIGHTS,
 ) -> Neighbours | None:
     """Find what others cost the requests of the tail, and the usual ones.
 
     Args:
         tail: The waits of each request that was looked at, none included.
         reference: Likewise.
+        weight_of: How many requests each of them stands for, where it is more than one.
 
     Returns:
         None: too few requests, or of no kind there are steps enough.
@@ -94,23 +102,55 @@ def neighbours(
     every = [wait for waits in (*tail.values(), *reference.values()) for wait in waits]
     steps = {id(wait.step): wait.step for wait in every}
     slopes = _slopes(steps.values())
-    if not slopes or min(len(tail), len(reference)) < LEAST_REQUESTS:
+    costs, usual = (_costs(group, slopes, weight_of) for group in (tail, reference))
+    if not slopes or min(costs.effective, usual.effective) < LEAST_REQUESTS:
         return None
-    costs, usual = (
-        np.array([sum(_cost_ns(wait, slopes) for wait in waits) for waits in group.values()])
-        for group in (tail, reference)
-    )
     low_ns, high_ns = _interval(costs, usual)
     return Neighbours(
         tail_requests=len(tail),
         reference_requests=len(reference),
         steps=sum(step.kind in slopes for step in steps.values()),
-        tail_mean_ns=float(costs.mean()),
-        reference_mean_ns=float(usual.mean()),
+        tail_mean_ns=costs.mean_ns,
+        reference_mean_ns=usual.mean_ns,
         low_ns=low_ns,
         high_ns=high_ns,
-        culprits=_culprits([wait for waits in tail.values() for wait in waits], slopes),
+        culprits=_culprits([wait for waits in tail.values() for wait in waits], slopes, weight_of),
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Costs:
+    """The cost of others to each request of a group."""
+
+    ns: Floats
+    weight: NDArray[np.int64] | None
+
+    @property
+    def effective(self) -> float:
+        """How many of equal weight would say as much."""
+        return weighted.effective(len(self.ns), self.weight)
+
+    @property
+    def mean_ns(self) -> float:
+        """Their mean."""
+        return float(weighted.mean(self.ns, self.weight))
+
+    def drawn_ns(self, random: np.random.Generator) -> Floats:
+        """The means of requests that are drawn again, each with its weight."""
+        rows = random.choice(len(self.ns), (RESAMPLES, len(self.ns)))
+        if self.weight is None:
+            return np.asarray(self.ns[rows].mean(axis=1))
+        return np.average(self.ns[rows], axis=1, weights=self.weight[rows])
+
+
+def _costs(
+    group: Mapping[str, Sequence[Wait]],
+    slopes: Mapping[str, float],
+    weight_of: Mapping[str, int],
+) -> _Costs:
+    costs = [sum(_cost_ns(wait, slopes) for wait in waits) for waits in group.values()]
+    weight = np.array([weight_of.get(trace_id, 1) for trace_id in group], np.int64)
+    return _Costs(ns=np.array(costs), weight=weights_of(weight))
 
 
 def _slopes(steps: Iterable[Step]) -> dict[str, float]:
@@ -154,15 +194,17 @@ def _held_up_by_ns(wait: Wait, work: int, slopes: Mapping[str, float]) -> float:
     return wait.held_up_ns * min(part, 1.0)
 
 
-def _interval(costs: Floats, usual: Floats) -> tuple[float, float]:
+def _interval(costs: _Costs, usual: _Costs) -> tuple[float, float]:
     """The 95 % interval of the difference of the means, by drawing requests again."""
     random = np.random.default_rng(_SEED)
-    drawn = [random.choice(each, (RESAMPLES, len(each))).mean(axis=1) for each in (costs, usual)]
+    drawn = [each.drawn_ns(random) for each in (costs, usual)]
     low_ns, high_ns = np.quantile(drawn[0] - drawn[1], _TOLD).tolist()
     return low_ns, high_ns
 
 
-def _culprits(waits: Sequence[Wait], slopes: Mapping[str, float]) -> tuple[Culprit, ...]:
+def _culprits(
+    waits: Sequence[Wait], slopes: Mapping[str, float], weight_of: Mapping[str, int]
+) -> tuple[Culprit, ...]:
     costs: dict[tuple[str, str], float] = defaultdict(float)
     members: dict[tuple[str, str], int] = defaultdict(int)
     whole, count = 0.0, 0
@@ -172,11 +214,12 @@ def _culprits(waits: Sequence[Wait], slopes: Mapping[str, float]) -> tuple[Culpr
         for one in wait.step.members:
             if one.trace_id == wait.trace_id or not one.labels:
                 continue
-            cost_ns = _held_up_by_ns(wait, one.work, slopes)
-            whole, count = whole + cost_ns, count + 1
+            weight = weight_of.get(wait.trace_id, 1)
+            cost_ns = weight * _held_up_by_ns(wait, one.work, slopes)
+            whole, count = whole + cost_ns, count + weight
             for label in set(one.labels):
                 costs[label] += cost_ns
-                members[label] += 1
+                members[label] += weight
     if whole <= 0:
         return ()
     found = [

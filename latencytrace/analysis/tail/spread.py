@@ -24,7 +24,7 @@ def is_unusual(lengths_ns: NDArray[np.int64], groups: Groups) -> bool:
     than that of a log-normal one, in their logarithms. Where a quarter of the requests or more
     is slow for the same reason, the lower half of the cohort tells the spread.
     """
-    tail = float(np.median(lengths_ns[groups.tail]))
+    tail = groups.median(lengths_ns, groups.tail)
     low, median, high = _weighted_quantiles(lengths_ns, groups.weight)
     if tail <= high:
         return False

@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from latencytrace.analysis.tail.cause import Explanation, explanation
 from latencytrace.analysis.tail.excess import stage_excess
@@ -18,7 +17,7 @@ from latencytrace.analysis.tail.groups import (
     needed_requests,
 )
 from latencytrace.analysis.tail.traits import traits
-from latencytrace.model.cohorts.request_columns import RequestColumns
+from latencytrace.model.cohorts.request_columns import Durations, RequestColumns
 from latencytrace.model.cohorts.tail import Tail
 
 EXAMPLES = 3
@@ -29,6 +28,7 @@ def no_tail(quantile: float) -> Tail:
     """Return the tail of a cohort without requests."""
     return Tail(
         requests=0,
+        recorded_requests=0,
         quantile=quantile,
         needed_requests=needed_requests(quantile),
         threshold_ns=None,
@@ -49,16 +49,14 @@ def tail_of(columns: RequestColumns, split: Split, quantile: float) -> Tail:
         split: The durations of the whole cohort.
         quantile: From which on a request belongs to the tail.
     """
-    requests, needed = sum(split.counts), needed_requests(quantile)
-    enough = requests >= needed
-    return _compared(Groups.of(columns, split), split, quantile, None if enough else needed)
+    groups, needed = Groups.of(columns, split), needed_requests(quantile)
+    # Those that stand for many say less than as many that stand for themselves.
+    times = max(needed / split.effective, LEAST_TAIL / max(groups.effective_tail, 1.0))
+    return _compared(groups, split, quantile, round(times * split.requests) if times > 1 else None)
 
 
 def tail_of_selection(
-    columns: RequestColumns,
-    split: Split,
-    selection: Selection,
-    selected_ns: NDArray[np.int64],
+    columns: RequestColumns, split: Split, selection: Selection, selected: Durations
 ) -> Tail:
     """Compare requests that were selected with those around the median that were not.
 
@@ -67,20 +65,19 @@ def tail_of_selection(
             and as many as are looked at of the others, with their attributes.
         split: The durations of the whole cohort, `without_tail`.
         selection: Those that were selected.
-        selected_ns: The durations of all of them.
+        selected: The durations of all of them.
     """
-    counts = np.array(split.counts) - np.bincount(split.places(selected_ns), minlength=4)
-    counts = np.maximum(counts, 0)
-    counts[TAIL] = len(selected_ns)
-    groups = Groups.of_selection(columns, split, selection, counts.tolist())
-    enough = int(groups.tail.sum()) >= LEAST_TAIL
-    quantile = 1 - len(selected_ns) / sum(split.counts)
-    found = _compared(groups, split, quantile, None if enough else LEAST_TAIL)
+    counts = split.counts_without(selected)
+    groups = Groups.of_selection(columns, split, selection, counts)
+    effective = groups.effective_tail
+    needed = max(LEAST_TAIL, round(LEAST_TAIL * selected.requests / max(effective, 1.0)))
+    quantile = 1 - selected.requests / split.requests
+    found = _compared(groups, split, quantile, None if effective >= LEAST_TAIL else needed)
     return replace(
         found,
         threshold_ns=selection.at_least_ns,
-        tail_requests=len(selected_ns),
-        reference_requests=int(counts[USUAL]),
+        tail_requests=selected.requests,
+        reference_requests=counts[USUAL],
     )
 
 
@@ -91,7 +88,8 @@ def _compared(groups: Groups, split: Split, quantile: float, needed: int | None)
     found = traits(groups) if enough and stages else ()
     explained = explanation(groups, stages, found) if enough else None
     return Tail(
-        requests=sum(split.counts),
+        requests=split.requests,
+        recorded_requests=split.recorded,
         quantile=quantile,
         needed_requests=needed,
         threshold_ns=split.threshold_ns,

@@ -6,13 +6,16 @@ need not say more than one: the variance of each share is estimated with the cor
 the trait shows within stretches of time.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+import math
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from latencytrace.analysis import weighted
 from latencytrace.analysis.holm import holm
 from latencytrace.analysis.tail.groups import Groups, Mask
 from latencytrace.model.cohorts.request_columns import AttributeColumns, KnownNumbers
@@ -40,7 +43,8 @@ COLD_START = "cold_start"
 _TRUE = "true"
 
 Floats = NDArray[np.float64]
-Counts = NDArray[np.int64]  # (traits, blocks, 2): of the tail and of the reference
+# (traits, blocks, 2): of the tail and of the reference; of weighted requests, as evidence
+Counts = NDArray[np.number[Any]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,16 +67,16 @@ def traits(groups: Groups) -> tuple[Trait, ...]:
         The greatest difference first; of a number one bound, the best.
     """
     named: list[_Named] = []
-    counted: list[Counts] = []
+    of_each: list[Counts] = []
     for names, counts in _candidates(groups):
         seen = counts.sum(axis=(1, 2)) >= LEAST_REQUESTS
         named += [one for one, enough in zip(names, seen, strict=True) if enough]
-        counted.append(counts[seen])
+        of_each.append(counts[seen])
     if not named:
         return ()
-    counts = np.concatenate(counted)
-    frequent = np.argsort(-counts.sum(axis=(1, 2)), kind="stable")[:MOST_TRAITS]
-    tail, reference, p_values = _compared(counts[frequent], groups)
+    every: Counts = np.concatenate(of_each)
+    frequent = np.argsort(-every.sum(axis=(1, 2)), kind="stable")[:MOST_TRAITS]
+    tail, reference, p_values = _compared(every[frequent], groups)
     corrected = holm(p_values)
     clear = (tail - reference >= LEAST_DIFFERENCE) & (corrected <= LEVEL)
     found = [
@@ -113,7 +117,7 @@ def _candidates(groups: Groups) -> Iterator[tuple[list[_Named], Counts]]:
         yield names, _counts(groups, words.number, len(names))
     for key in (*NUMBERS, *columns.engine):
         numbers = columns.numbers(key)
-        bounded = list(_bounded(key, numbers, groups.reference))
+        bounded = list(_bounded(key, numbers, groups))
         for one in bounded:
             yield [one], _counts(groups, np.where(one[2](), 0, -1), 1)
     cold = columns.cold_start.known & (columns.cold_start.value == 1)
@@ -122,17 +126,29 @@ def _candidates(groups: Groups) -> Iterator[tuple[list[_Named], Counts]]:
         yield _attributes(groups, columns.attributes)
 
 
-def _bounded(key: str, numbers: KnownNumbers, reference: Mask) -> Iterator[_Named]:
+def _bounded(key: str, numbers: KnownNumbers, groups: Groups) -> Iterator[_Named]:
     """Bounds that few requests of the reference exceed, or that few of them fall below."""
-    values = numbers.value[reference & numbers.known]
+    known = groups.reference & numbers.known
+    values, weight = numbers.value[known], weighted.of(known, groups.columns.weight)
     if not len(values):
         return
     if key in _BETTER_HIGH:
         levels = [1 - level for level in BOUNDS]
-        for bound in np.unique(np.quantile(values, levels, method="lower")).tolist():
+        for bound in _bounds(values, levels, weight, math.floor):
             yield key, f"at most {bound}", partial(_holds, numbers, np.less_equal, bound)
-    for bound in np.unique(np.quantile(values, BOUNDS, method="higher")).tolist():
+    for bound in _bounds(values, BOUNDS, weight, math.ceil):
         yield key, f"over {bound}", partial(_holds, numbers, np.greater, bound)
+
+
+def _bounds(
+    values: NDArray[np.int64],
+    levels: Sequence[float],
+    weight: weighted.Weight,
+    to_rank: Callable[[float], int],
+) -> list[int]:
+    """Quantiles that are values themselves, each once."""
+    last = weighted.number(len(values), weight) - 1
+    return sorted(set(weighted.at_ranks(values, [to_rank(last * one) for one in levels], weight)))
 
 
 def _holds(numbers: KnownNumbers, compare: Callable[..., Mask], bound: int) -> Mask:
@@ -156,6 +172,7 @@ def _attributes(groups: Groups, kept: AttributeColumns) -> tuple[list[_Named], C
         named.append((kept.key.names[of_key], kept.value.names[of_value], rows))
     counts = np.bincount(
         (number * groups.blocks + groups.block[row]) * 2 + groups.reference[row],
+        weighted.of(row, groups.evidence),
         minlength=len(pairs) * groups.blocks * 2,
     )
     return named, counts.reshape(len(pairs), groups.blocks, 2)
@@ -171,7 +188,11 @@ def _counts(groups: Groups, number: NDArray[np.int32] | NDArray[np.int64], names
     """How many compared requests have each number; below 0 they have none."""
     which = (groups.tail | groups.reference) & (number >= 0)
     place = number[which].astype(np.int64) * groups.blocks + groups.block[which]
-    found = np.bincount(place * 2 + groups.reference[which], minlength=names * groups.blocks * 2)
+    found = np.bincount(
+        place * 2 + groups.reference[which],
+        weighted.of(which, groups.evidence),
+        minlength=names * groups.blocks * 2,
+    )
     return found.reshape(names, groups.blocks, 2)
 
 

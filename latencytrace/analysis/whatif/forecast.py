@@ -7,9 +7,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from latencytrace.analysis import weighted
 from latencytrace.analysis.compare.matching import matching
 from latencytrace.model import Stage
-from latencytrace.model.cohorts.request_columns import STAGES, RequestColumns
+from latencytrace.model.cohorts.request_columns import STAGES, Durations, RequestColumns
 
 Floats = NDArray[np.float64]
 
@@ -27,24 +28,29 @@ class Replayed:
     weight: float  # how many requests of the cohort it stands for
 
 
-def forecast(durations_ns: NDArray[np.int64], sample: Sequence[Replayed]) -> list[float]:
+def forecast(durations: Durations, sample: Sequence[Replayed]) -> list[float]:
     """The quantiles at `LEVELS` as they would be.
 
     What the sample loses of its own quantile is taken off the cohort's: that so few are
     replayed makes both of the sample's wrong alike.
 
     Args:
-        durations_ns: Of the whole cohort.
+        durations: Of the whole cohort.
         sample: Of it; not empty.
     """
     weight = np.array([one.weight for one in sample])
     now = np.array([one.duration_ns for one in sample], np.float64)
     then = np.array([one.replayed_ns for one in sample])
-    exact = np.quantile(durations_ns, LEVELS)
+    exact = quantiles(durations)
     return [
         float(whole * _quantile(then, weight, level) / max(_quantile(now, weight, level), 1.0))
         for whole, level in zip(exact, LEVELS, strict=True)
     ]
+
+
+def quantiles(durations: Durations) -> list[float]:
+    """The quantiles at `LEVELS` as they are."""
+    return weighted.quantiles(durations.ns, LEVELS, durations.weight).tolist()  # type: ignore[no-any-return] # of numbers
 
 
 def back_test(columns: RequestColumns, stage: Stage, gained_ratio: float) -> float | None:
@@ -68,10 +74,11 @@ def back_test(columns: RequestColumns, stage: Stage, gained_ratio: float) -> flo
     having = np.flatnonzero(stage_ns > 0)
     if len(having) < 2 * LEAST_TESTED:
         return None
-    middle = np.median(stage_ns[having])
+    middle = weighted.quantiles(stage_ns[having], 0.5, weighted.of(having, columns.weight))
     halves = having[stage_ns[having] <= middle], having[stage_ns[having] > middle]
     fast, slow = (columns.taken(half) for half in halves)
-    if min(len(fast), len(slow)) < LEAST_TESTED:
+    sizes = [weighted.effective(len(half), half.weight) for half in (fast, slow)]
+    if min(sizes) < LEAST_TESTED:
         return None
     found = matching(fast, slow)
     if found.unmatched is not None:

@@ -43,11 +43,11 @@ def whatif(  # noqa: PLR0913 - one argument a flag
         raise typer.BadParameter(
             "say either --faster 50% or --at-most-ms 20", param_hint="--faster"
         )
-    change = (
-        {"faster": str(options.ratio(faster, "--faster", most=1.0))} if faster is not None else {}
-    )
-    if at_most_ms is not None:
-        change = {"at_most_ms": str(at_most_ms)}
+    if faster is not None:
+        ratio = options.ratio(faster, "--faster", most=1.0)
+        change, what = {"faster": str(ratio)}, f"were {100 * ratio:g} % faster"
+    else:
+        change, what = {"at_most_ms": str(at_most_ms)}, f"took at most {at_most_ms:g} ms"
     with reading.source(url, data) as source:
         document = cast(
             WhatifDocument, source.document("/whatif", {**wanted, "stage": stage, **change})
@@ -58,6 +58,5 @@ def whatif(  # noqa: PLR0913 - one argument a flag
         if document["duration_ns"] is None:
             parts: Sequence[RenderableType] = [nothing(source, wanted)]
         else:
-            what = f"{faster} faster" if faster is not None else f"at most {at_most_ms:g} ms"
             parts = forecast.picture(document, what)
     page(screen(), *parts)

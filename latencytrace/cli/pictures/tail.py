@@ -8,6 +8,7 @@ from rich.text import Text
 from latencytrace.cli.pictures.fitted_table import FittedTable, stage_bar
 from latencytrace.model.texts.units import chance, count, duration, share, signed
 from latencytrace.service.answers.sentences.tail import beside, sentence
+from latencytrace.service.answers.sentences.weights import recorded_note
 from latencytrace.service.answers.tail_documents import StageExcessDocument, TailDocument
 
 BAR_SHORTEST, BAR_LONGEST = 4, 32
@@ -17,7 +18,8 @@ LEAST_SHARE = 0.005  # of the excess: stages with less are not shown
 
 def picture(document: TailDocument, console: Console) -> list[RenderableType]:
     """The picture of the tail of at least one request."""
-    parts: list[RenderableType] = [Text(_numbers(document)), ""]
+    parts: list[RenderableType] = [Text(_numbers(document))]
+    parts += [*(Text(note) for note in recorded_note(document)), ""]
     parts += [Text(_verdict(document), "bold"), ""]
     if document["stages"]:
         parts += [_stages(document, console.width), ""]

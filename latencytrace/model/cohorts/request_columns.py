@@ -31,6 +31,28 @@ class DurationBand:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Durations:
+    """The durations of requests, in no order."""
+
+    ns: Times
+    weight: Times | None = None  # requests that each stands for; None: itself
+
+    def __len__(self) -> int:
+        """Return how many were recorded."""
+        return len(self.ns)
+
+    @property
+    def requests(self) -> int:
+        """How many there were."""
+        return len(self.ns) if self.weight is None else int(self.weight.sum())
+
+
+def weights_of(weight: Times) -> Times | None:
+    """Weights of requests; None: none stands for more than itself."""
+    return weight if bool((weight != 1).any()) else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class KnownNumbers:
     """A column of numbers, some of which are unknown."""
 
@@ -144,12 +166,13 @@ class RequestColumns:
     model: Words
     status: Words
     finish_reason: Words
+    weight: Times | None = None  # requests that each stands for; None: itself
     attributes: AttributeColumns | None = None  # None: they were not asked for
     # What engines of its model reported when it began, by name; empty: nothing is known.
     engine: Mapping[str, KnownNumbers] = field(default_factory=dict)
 
     def __len__(self) -> int:
-        """Return the number of requests."""
+        """Return the number of requests that were recorded."""
         return len(self.start_ns)
 
     def trace_id_of(self, row: int) -> str:
@@ -160,6 +183,10 @@ class RequestColumns:
         """Return a column of numbers by its name, an engine's too."""
         found: KnownNumbers = self.engine.get(name) or getattr(self, name)
         return found
+
+    def weights(self) -> Times:
+        """Return how many requests each stands for."""
+        return np.ones(len(self), np.int64) if self.weight is None else self.weight
 
     def joined(self, other: Self) -> Self:
         """Return these requests and others, in order of start, without what engines reported."""
@@ -172,7 +199,8 @@ class RequestColumns:
         for name in (*NUMBERS, *WORDS):
             each = [getattr(one, name) for one in parts]
             columns[name] = type(each[0]).joined(each)
-        found = replace(self, **columns, attributes=attributes, engine={})
+        weight = weights_of(np.concatenate([one.weights() for one in parts]))
+        found = replace(self, **columns, weight=weight, attributes=attributes, engine={})
         return found.taken(order, attributes=True)
 
     def taken(self, rows: Rows, *, attributes: bool = False) -> Self:
@@ -187,6 +215,7 @@ class RequestColumns:
             self,
             **{name: getattr(self, name)[rows] for name in _PLAIN},
             **{name: getattr(self, name).taken(rows) for name in (*NUMBERS, *WORDS)},
+            weight=None if self.weight is None else weights_of(self.weight[rows]),
             attributes=kept.taken(rows, len(self)) if kept else None,
             engine={name: one.taken(rows) for name, one in self.engine.items()},
         )
@@ -212,6 +241,7 @@ class RequestColumns:
                 [[one.ledger.get(stage, 0) for stage in STAGES] for one in rows], np.int64
             ).reshape(-1, len(STAGES)),
             **named,
+            weight=weights_of(np.array([one.weight for one in rows], np.int64)),
             attributes=_attributes(rows) if attributes else None,
         )
 

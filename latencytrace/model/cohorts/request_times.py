@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-Times = NDArray[np.int64]
+from latencytrace.model.cohorts.request_columns import Times, weights_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,13 +15,18 @@ class RequestTimes:
     start_ns: Times  # since the Unix epoch
     duration_ns: Times
     served: NDArray[np.bool_]  # answered with success
+    weight: Times | None = None  # requests that each stands for; None: itself
 
     @classmethod
     def of(cls, rows: Times) -> "RequestTimes":
-        """Lay out a start, a duration and whether it was served for each, one after the other."""
-        order = np.argsort(rows[::3], kind="stable")
-        start_ns, duration_ns, served = (rows[place::3][order] for place in range(3))
-        return cls(start_ns=start_ns, duration_ns=duration_ns, served=served.astype(np.bool_))
+        """Lay out a row for each: start, duration, whether it was served, and its weight."""
+        start_ns, duration_ns, served, weight = rows[np.argsort(rows[:, 0], kind="stable")].T
+        return cls(
+            start_ns=start_ns,
+            duration_ns=duration_ns,
+            served=served.astype(np.bool_),
+            weight=weights_of(weight),
+        )
 
     def __len__(self) -> int:
         """Return the number of requests."""

@@ -69,6 +69,7 @@ class Tail:
     """The requests beyond a quantile against those around the median."""
 
     requests: int
+    recorded_requests: int
     quantile: float
     needed_requests: int | None  # None: there are enough for a cause to be named
     threshold_ns: int | None  # None: there is no request

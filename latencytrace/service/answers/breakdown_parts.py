@@ -2,8 +2,10 @@
 
 from typing import Final
 
+import numpy as np
 from typing_extensions import TypedDict
 
+from latencytrace.analysis import weighted
 from latencytrace.analysis.tail.around import LEAST, Around, around
 from latencytrace.model import Stage
 from latencytrace.model.cohorts.request_columns import STAGES
@@ -55,10 +57,10 @@ class StagesOverTimeDocument(TypedDict):
 
 def arounds(store: Store, cohort: Cohort) -> AroundsDocument:
     """`GET /breakdown/quantiles`."""
-    durations_ns = store.durations(cohort)
-    found = [one for level in QUANTILES if (one := around(durations_ns, level)) is not None]
+    durations = store.durations(cohort)
+    found = [one for level in QUANTILES if (one := around(durations, level)) is not None]
     return {
-        "requests": len(durations_ns),
+        "requests": durations.requests,
         "needed_requests": None if found else LEAST,
         "quantiles": [_around(store, cohort, one) for one in found],
     }
@@ -87,7 +89,8 @@ def stages_over_time(store: Store, cohort: Cohort, now_ns: int) -> StagesOverTim
 
 def _around(store: Store, cohort: Cohort, found: Around) -> AroundDocument:
     columns = store.cohort_columns(cohort, [found.band])
-    means_ns = columns.stages_ns.mean(axis=0).tolist() if len(columns) else []
+    found_ns = weighted.mean(columns.stages_ns, columns.weight) if len(columns) else np.zeros(0)
+    means_ns = found_ns.tolist()
     return {
         "quantile": found.quantile,
         "requests": found.requests,

@@ -2,10 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from urllib.parse import parse_qsl
 
 import numpy as np
 
+from latencytrace.analysis import weighted
 from latencytrace.analysis.compare.comparison import (
     TESTED,
     Comparison,
@@ -49,7 +51,8 @@ class Compared:
     """One side of a comparison."""
 
     requests: int  # of the cohort
-    columns: RequestColumns  # of all of them, or of a share
+    recorded: int  # of those
+    columns: RequestColumns  # of all of these, or of a share
 
 
 def comparison(  # noqa: PLR0913, PLR0917 - what two sides are read with
@@ -107,7 +110,7 @@ def save_baseline(
     """
     baselines.check(name)
     cohort = cohort_written(written, now_ns)
-    requests = len(store.durations(cohort))
+    requests = store.durations(cohort).requests
     if not requests:
         raise QuestionError(f"no request is in {written!r}: there is nothing to save")
     table = answers.ledgers(store, cohort, TableFormat.PARQUET)
@@ -141,7 +144,8 @@ def compared_table(body: bytes, table_format: TableFormat) -> Compared:
     from latencytrace.service.answers.exported import columns_of  # noqa: PLC0415
 
     columns = columns_of(body, table_format)
-    return Compared(requests=len(columns), columns=columns)
+    requests = weighted.number(len(columns), columns.weight)
+    return Compared(requests=requests, recorded=len(columns), columns=columns)
 
 
 def _compared(
@@ -151,10 +155,10 @@ def _compared(
         body = baselines.table(written.removeprefix(BASELINE))
         return compared_table(body, TableFormat.PARQUET)
     cohort = cohort_written(written, now_ns)
-    requests = len(store.durations(cohort))
-    share = min(1.0, MOST_COMPARED / max(requests, 1))
+    durations = store.durations(cohort)
+    share = min(1.0, MOST_COMPARED / max(len(durations), 1))
     columns = store.cohort_columns(cohort, [DurationBand(share_ratio=share)])
-    return Compared(requests=requests, columns=beside(columns))
+    return Compared(requests=durations.requests, recorded=len(durations), columns=beside(columns))
 
 
 def comparison_document(a: Compared, b: Compared, at_least_ratio: float) -> CompareDocument:
@@ -177,34 +181,36 @@ def comparison_document(a: Compared, b: Compared, at_least_ratio: float) -> Comp
 
 
 def _side(side: Compared) -> SideDocument:
-    status = side.columns.status
-    failed = [place for place, name in enumerate(status.names) if name in FAILED]
-    count = len(side.columns)
+    status, weight = side.columns.status, side.columns.weight
+    names = [place for place, name in enumerate(status.names) if name in FAILED]
+    failed, count = np.isin(status.number, names), len(side.columns)
     return {
         "requests": side.requests,
+        "recorded_requests": weighted.recorded(side.recorded, side.requests),
         "compared_requests": count,
-        "failed_ratio": float(np.isin(status.number, failed).mean()) if count else None,
+        "failed_ratio": float(weighted.mean(failed, weight)) if count else None,
         "duration_ns": _plain(side.columns) if count else None,
         "circumstances": _circumstances(side.columns),
     }
 
 
 def _circumstances(columns: RequestColumns) -> CircumstancesDocument:
+    mean = partial(_mean, weight=columns.weight)
     return {
-        "input_tokens": _mean(columns.input_tokens),
+        "input_tokens": mean(columns.input_tokens),
         "cached_input_ratio": _cached_ratio(columns),
-        "output_tokens": _mean(columns.output_tokens),
-        "batch_size": _mean(columns.batch_size),
-        "queue_depth": _mean(columns.queue_depth),
-        "concurrency": _mean(columns.concurrency),
-        "preemptions": _mean(columns.preemptions),
-        "cold_start_ratio": _mean(columns.cold_start),
+        "output_tokens": mean(columns.output_tokens),
+        "batch_size": mean(columns.batch_size),
+        "queue_depth": mean(columns.queue_depth),
+        "concurrency": mean(columns.concurrency),
+        "preemptions": mean(columns.preemptions),
+        "cold_start_ratio": mean(columns.cold_start),
         **_of_engines(columns),
     }
 
 
 def _of_engines(columns: RequestColumns) -> EngineCircumstancesDocument:
-    means = {name: _mean(numbers) for name, numbers in columns.engine.items()}
+    means = {name: _mean(each, columns.weight) for name, each in columns.engine.items()}
 
     def ratio(name: str) -> float | None:
         percent = means.get(name)
@@ -221,19 +227,24 @@ def _of_engines(columns: RequestColumns) -> EngineCircumstancesDocument:
     }
 
 
-def _mean(numbers: KnownNumbers) -> float | None:
-    return float(numbers.value[numbers.known].mean()) if numbers.known.any() else None
+def _mean(numbers: KnownNumbers, weight: weighted.Weight) -> float | None:
+    known = numbers.known
+    if not known.any():
+        return None
+    return float(weighted.mean(numbers.value[known], weighted.of(known, weight)))
 
 
 def _cached_ratio(columns: RequestColumns) -> float | None:
     """The share of the input that came out of a cache, by token."""
     known = columns.cached_input_tokens.known & columns.input_tokens.known
-    brought = int(columns.input_tokens.value[known].sum())
-    return int(columns.cached_input_tokens.value[known].sum()) / brought if brought else None
+    weights = columns.weights()[known]
+    brought = int(columns.input_tokens.value[known] @ weights)
+    return int(columns.cached_input_tokens.value[known] @ weights) / brought if brought else None
 
 
 def _plain(columns: RequestColumns) -> PlainQuantilesDocument:
-    p50, p95, p99 = (round(float(one)) for one in np.quantile(columns.duration_ns, TESTED))
+    found = weighted.quantiles(columns.duration_ns, TESTED, columns.weight)
+    p50, p95, p99 = (round(float(one)) for one in found)
     return {"p50": p50, "p95": p95, "p99": p99}
 
 

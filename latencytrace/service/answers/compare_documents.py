@@ -73,7 +73,8 @@ class SideDocument(TypedDict):
     """One side of a comparison."""
 
     requests: int
-    compared_requests: int  # of many, a share drawn by their trace ids
+    recorded_requests: int | None  # that count by their weights; null: all of them
+    compared_requests: int  # of those recorded: of many, a share drawn by their trace ids
     failed_ratio: float | None  # of those that failed or were rejected: they are not compared
     duration_ns: PlainQuantilesDocument | None
     circumstances: CircumstancesDocument
@@ -141,6 +142,7 @@ class WhatifDocument(TypedDict):
     """A cohort as if one of its stages were faster."""
 
     requests: int
+    recorded_requests: int | None  # that count by their weights; null: all of them
     stage: Stage
     stage_requests: int  # with time of that stage on their critical path, of those replayed
     replayed_requests: int

@@ -17,6 +17,7 @@ from latencytrace.model.cohorts.request_columns import (
     KnownNumbers,
     RequestColumns,
     Words,
+    weights_of,
 )
 from latencytrace.service.store import TableFormat
 
@@ -27,6 +28,7 @@ _TYPES: Final[Mapping[str, pa.DataType]] = {
     "duration_ns": pa.int64(),
     "cold_start": pa.bool_(),
     **{name: pa.string() for name in WORDS},
+    "weight": pa.int64(),
     **{name: pa.int64() for name in NUMBERS if name != "cold_start"},
     **{f"{stage}_ns": pa.int64() for stage in STAGES},
 }
@@ -84,6 +86,9 @@ def _columns(table: pa.Table) -> RequestColumns:
         duration_ns=_whole(table, "duration_ns"),
         stages_ns=np.column_stack([_whole(table, f"{stage}_ns") for stage in STAGES]),
         **named,
+        weight=weights_of(np.maximum(_whole(table, "weight"), 1))
+        if "weight" in table.column_names
+        else None,
     )
 
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from latencytrace.analysis import weighted
 from latencytrace.analysis.tail.groups import MOST_TAIL, Selection, Split
 from latencytrace.analysis.tail.neighbours import Neighbours
 from latencytrace.analysis.tail.tail import no_tail, tail_of, tail_of_selection
@@ -11,6 +12,7 @@ from latencytrace.model import DurationRange
 from latencytrace.model.cohorts.request_columns import (
     Beside,
     DurationBand,
+    Durations,
     RequestColumns,
     as_they_are,
 )
@@ -33,10 +35,10 @@ def tail(
     store: Store, cohort: Cohort, quantile: float, beside: Beside = as_they_are
 ) -> TailDocument:
     """Compare the requests of a cohort beyond a quantile with those around its median."""
-    durations_ns = store.durations(cohort)
-    if not len(durations_ns):
+    durations = store.durations(cohort)
+    if not len(durations):
         return tail_document(no_tail(quantile))
-    split = Split.of(durations_ns, quantile)
+    split = Split.of(durations, quantile)
     columns = beside(store.cohort_columns(cohort, split.bands(), attributes=True))
     neighbours = neighbours_of(store, columns, split)
     return tail_document(tail_of(columns, split, quantile), neighbours)
@@ -53,10 +55,10 @@ def tail_of_selected(
         selection: Those, within the cohort's durations and time.
         beside: Adds what engines reported.
     """
-    durations_ns = store.durations(cohort)
-    if not len(durations_ns):
+    durations = store.durations(cohort)
+    if not len(durations):
         return tail_document(no_tail(_NO_QUANTILE))
-    split = Split.without_tail(durations_ns)
+    split = Split.without_tail(durations)
     columns = store.cohort_columns(cohort, split.bands(), attributes=True)
     selected = cohort.model_copy(
         update={
@@ -68,14 +70,15 @@ def tail_of_selected(
         }
     )
     if selection.is_empty:
-        selected_ns, chosen = np.empty(0, np.int64), RequestColumns.of([], attributes=True)
+        its = Durations(ns=np.empty(0, np.int64))
+        chosen = RequestColumns.of([], attributes=True)
     else:
-        selected_ns = store.durations(selected)
-        band = DurationBand(share_ratio=min(1.0, MOST_TAIL / max(len(selected_ns), 1)))
+        its = store.durations(selected)
+        band = DurationBand(share_ratio=min(1.0, MOST_TAIL / max(len(its), 1)))
         chosen = store.cohort_columns(selected, [band], attributes=True)
     others = columns.taken(np.flatnonzero(~selection.holds(columns)), attributes=True)
     every = beside(others.joined(chosen))
-    return tail_document(tail_of_selection(every, split, selection, selected_ns))
+    return tail_document(tail_of_selection(every, split, selection, its))
 
 
 def tail_document(found: Tail, beside: Neighbours | None = None) -> TailDocument:
@@ -83,6 +86,7 @@ def tail_document(found: Tail, beside: Neighbours | None = None) -> TailDocument
     excess_ns = found.excess_ns
     return {
         "requests": found.requests,
+        "recorded_requests": weighted.recorded(found.recorded_requests, found.requests),
         "quantile": found.quantile,
         "needed_requests": found.needed_requests,
         "threshold_ns": found.threshold_ns,

@@ -66,6 +66,7 @@ class TailDocument(TypedDict):
     """The requests beyond a quantile against those around the median."""
 
     requests: int
+    recorded_requests: int | None  # that count by their weights; null: all of them
     quantile: float
     needed_requests: int | None  # null: there are enough
     threshold_ns: int | None

@@ -4,10 +4,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from latencytrace.analysis import weighted
 from latencytrace.analysis.build_trace import build_traces
-from latencytrace.analysis.whatif.forecast import LEVELS, Replayed, back_test, forecast
+from latencytrace.analysis.whatif.forecast import Replayed, back_test, forecast, quantiles
 from latencytrace.analysis.whatif.replay import (
     MOST_SPANS,
     Change,
@@ -16,7 +16,7 @@ from latencytrace.analysis.whatif.replay import (
 )
 from latencytrace.errors import QuestionError
 from latencytrace.model import Request, Span, Stage, Trace
-from latencytrace.model.cohorts.request_columns import DurationBand, RequestColumns
+from latencytrace.model.cohorts.request_columns import DurationBand, Durations, RequestColumns
 from latencytrace.service.answers.compare_documents import ForecastsDocument, WhatifDocument
 from latencytrace.service.cohort import Cohort
 from latencytrace.service.store import Store
@@ -44,18 +44,19 @@ def change_of(stage: str, faster: float | None, at_most_ms: float | None) -> Cha
 
 def whatif(store: Store, cohort: Cohort, change: Change) -> WhatifDocument:
     """`GET /whatif`."""
-    durations_ns = store.durations(cohort)
-    chosen = _chosen(store, cohort, durations_ns)
+    durations = store.durations(cohort)
+    chosen = _chosen(store, cohort, durations)
     sample, by_spans, having, gained_ratio = _replayed(store, chosen, change)
-    share = min(1.0, MOST_TESTED / max(len(durations_ns), 1))
+    share = min(1.0, MOST_TESTED / max(len(durations), 1))
     tested = store.cohort_columns(cohort, [DurationBand(share_ratio=share)])
     return {
-        "requests": len(durations_ns),
+        "requests": durations.requests,
+        "recorded_requests": weighted.recorded(len(durations), durations.requests),
         "stage": change.stage,
         "stage_requests": having,
         "replayed_requests": len(sample),
         "replayed_spans": by_spans,
-        "duration_ns": _forecasts(durations_ns, sample) if sample else None,
+        "duration_ns": _forecasts(durations, sample) if sample else None,
         "error_ratio": back_test(tested, change.stage, gained_ratio) if sample else None,
     }
 
@@ -68,29 +69,32 @@ class _Chosen:
     weight: float
 
 
-def _forecasts(durations_ns: NDArray[np.int64], sample: Sequence[Replayed]) -> ForecastsDocument:
-    pairs = zip(np.quantile(durations_ns, LEVELS), forecast(durations_ns, sample), strict=True)
+def _forecasts(durations: Durations, sample: Sequence[Replayed]) -> ForecastsDocument:
+    pairs = zip(quantiles(durations), forecast(durations, sample), strict=True)
     p50, p95, p99 = ({"now": round(float(now)), "then": round(then)} for now, then in pairs)
     return {"p50": p50, "p95": p95, "p99": p99}  # type: ignore[typeddict-item] # of ints
 
 
-def _chosen(store: Store, cohort: Cohort, durations_ns: NDArray[np.int64]) -> list[_Chosen]:
+def _chosen(store: Store, cohort: Cohort, durations: Durations) -> list[_Chosen]:
     """Some of the requests below a high quantile, and some of those beyond it."""
-    if not len(durations_ns):
+    if not len(durations):
         return []
-    edge_ns = int(np.quantile(durations_ns, TAIL))
-    in_tail = int((durations_ns > edge_ns).sum())
+    edge_ns = int(weighted.quantiles(durations.ns, TAIL, durations.weight))
+    in_tail = durations.ns > edge_ns
     chosen: list[_Chosen] = []
-    for number, band in (
-        (len(durations_ns) - in_tail, DurationBand(at_most_ns=edge_ns)),
+    for within, band in (
+        (~in_tail, DurationBand(at_most_ns=edge_ns)),
         (in_tail, DurationBand(at_least_ns=edge_ns + 1)),
     ):
-        share = min(1.0, MOST_REPLAYED / max(number, 1))
+        rows = int(np.count_nonzero(within))
+        number = weighted.number(rows, weighted.of(within, durations.weight))
+        share = min(1.0, MOST_REPLAYED / max(rows, 1))
         wanted = DurationBand(
             at_least_ns=band.at_least_ns, at_most_ns=band.at_most_ns, share_ratio=share
         )
         requests = _requests(store, store.cohort_columns(cohort, [wanted]))
-        chosen += [_Chosen(request=one, weight=number / len(requests)) for one in requests]
+        each = number / max(sum(one.weight for one in requests), 1)
+        chosen += [_Chosen(request=one, weight=each * one.weight) for one in requests]
     return chosen
 
 

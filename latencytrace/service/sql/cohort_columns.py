@@ -13,15 +13,18 @@ from latencytrace.model.cohorts.request_columns import (
     WORDS,
     AttributeColumns,
     DurationBand,
+    Durations,
     KnownNumbers,
     RequestColumns,
     Rows,
     Words,
+    weights_of,
 )
 from latencytrace.service.cohort import Cohort
 from latencytrace.service.sql.questions import (
     WIDE_ROWS,
     Parameters,
+    Query,
     counted,
     explained,
     where,
@@ -39,6 +42,7 @@ _SETTINGS: Final = (
     "output_format_arrow_fixed_string_as_fixed_byte_array = 1, "
     "output_format_arrow_compression_method = 'none'"
 )
+_WEIGHT: Final = "weight"
 _KEYS: Final = "attribute_keys"
 _VALUES: Final = "attribute_values"
 _COLUMNS: Final = {
@@ -50,30 +54,30 @@ _HIGHEST_HASH: Final = (1 << 64) - 1
 _IN_PART: Final = "TraceId < {end:String}"
 _PART_DIGITS: Final = 12
 _MOST_ERRORS: Final = 5  # standard ones, that a part may be off
-_CELL_DIGITS: Final = 4  # by which requests of one cell agree
+_CELL_DIGITS: Final = 4  # by which requests of one cell agree: as text they are 32 bits
 _CELLS: Final = 16**_CELL_DIGITS
 _MOST_CELL_ERRORS: Final = 6  # as above, for the fullest of all cells; and as many requests
 
 
-def durations_question(cohort: Cohort, standing: Standing = WITH_FINAL) -> tuple[str, Parameters]:
-    """The durations of a cohort's requests as `Int64`, in no order."""
+def durations(ask: Query, cohort: Cohort, standing: Standing = WITH_FINAL) -> Durations:
+    """How long the requests of a cohort took."""
     condition, parameters = where(cohort)
-    return (
-        (
-            "SELECT toInt64(DurationNs) FROM "
-            f"{standing.rows(f'{condition} AND {explained(cohort)}')} SETTINGS {WIDE_ROWS}"
-        ),
-        {**parameters, **standing.bound()},
-    )
+    weight = ", toInt64(Weight)" * standing.weighted
+    rows = standing.rows(f"{condition} AND {explained(cohort)}")
+    question = f"SELECT toInt64(DurationNs){weight} FROM {rows} SETTINGS {WIDE_ROWS}"
+    found = np.frombuffer(ask(question, "RowBinary", {**parameters, **standing.bound()}), np.int64)
+    if not standing.weighted:
+        return Durations(ns=found)
+    return Durations(ns=found[::2], weight=weights_of(found[1::2]))
 
 
 def times_question(cohort: Cohort, standing: Standing = WITH_FINAL) -> tuple[str, Parameters]:
-    """The start, the duration and the success of each as `Int64`, in no order."""
+    """The start, the duration, the success and the weight of each as `Int64`, in no order."""
     condition, parameters = where(cohort)
     return (
         (
             "SELECT toUnixTimestamp64Nano(Start), toInt64(DurationNs), "
-            f"toInt64(Status = '{RequestStatus.OK}') "
+            f"toInt64(Status = '{RequestStatus.OK}'), toInt64(Weight) "
             f"FROM {standing.rows(f'{condition} AND {counted(cohort)}')}"
         ),
         {**parameters, **standing.bound()},
@@ -90,7 +94,7 @@ def spread_question(
         (
             "SELECT sum(found), max(found), sum(in_part) FROM (SELECT count() AS found, "
             f"countIf({_IN_PART}) AS in_part FROM {rows} "
-            f"GROUP BY substring(TraceId, 1, {_CELL_DIGITS}))"
+            "GROUP BY reinterpretAsUInt32(TraceId))"
         ),
         {**parameters, **standing.bound(), "end": _part_end(part_ratio)},
     )
@@ -157,6 +161,8 @@ def columns_question(
         *(f"toInt64({_column(name)}) AS {name}" for name in NUMBERS),
         *(f"{_column(name)} AS {name}" for name in WORDS),
     ]
+    if standing.weighted:
+        selected.append(f"toInt64(Weight) AS {_WEIGHT}")
     if attributes:
         selected += [f"`Attributes.Key` AS {_KEYS}", f"`Attributes.Value` AS {_VALUES}"]
     return (
@@ -188,6 +194,7 @@ def columns_from(answer: bytes, *, attributes: bool) -> RequestColumns:
         duration_ns=columns["duration_ns"].to_numpy()[order],
         stages_ns=np.column_stack([columns[f"{stage}_ns"].to_numpy() for stage in Stage])[order],
         **named,
+        weight=weights_of(columns[_WEIGHT].to_numpy()[order]) if _WEIGHT in columns else None,
         attributes=_attributes(columns[_KEYS], columns[_VALUES], order) if attributes else None,
     )
 

@@ -1,6 +1,5 @@
 """The questions of pages at a glance: routes side by side, durations over time."""
 
-from collections.abc import Callable
 from typing import Final, cast
 
 import orjson
@@ -15,11 +14,9 @@ from latencytrace.model.cohorts.overview import (
     TimeColumn,
 )
 from latencytrace.service.cohort import Cohort
-from latencytrace.service.sql.questions import Parameters, counted, explained, where
+from latencytrace.service.sql.questions import Parameters, Query, counted, explained, where
 from latencytrace.service.sql.standing import WITH_FINAL, Standing
 from latencytrace.service.sql.tables import stage_column
-
-Query = Callable[[str, str, Parameters], bytes]  # a question, a format, what it binds
 
 _LINES: Final = "JSONEachRow"
 _COLUMN: Final = "intDiv(toUnixTimestamp64Nano(Start) - {since:Int64}, {column_ns:Int64})"

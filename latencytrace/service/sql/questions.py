@@ -1,6 +1,6 @@
 """The questions about requests: their SQL, bound parameters and how answers are read."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple, replace
 from typing import Final, cast
 
@@ -24,6 +24,7 @@ from latencytrace.service.sql.tables import ARRIVALS, REQUESTS, SPANS, stage_col
 from latencytrace.service.store import Order
 
 Parameters = Mapping[str, object]
+Query = Callable[[str, str, Parameters], bytes]  # a question, a format, what it binds
 
 SERVICES: Final = (
     f"SELECT DISTINCT ServiceName FROM {REQUESTS} WHERE NOT Moved ORDER BY ServiceName"

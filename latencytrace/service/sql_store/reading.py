@@ -7,11 +7,10 @@ from typing import Final, TypeVar, cast
 
 import numpy as np
 import orjson
-from numpy.typing import NDArray
 
 from latencytrace.model import Breakdown, Request, Span, Stage
 from latencytrace.model.cohorts.overview import HeatCell, Overview, StageColumn
-from latencytrace.model.cohorts.request_columns import DurationBand, RequestColumns
+from latencytrace.model.cohorts.request_columns import DurationBand, Durations, RequestColumns
 from latencytrace.model.cohorts.request_times import RequestTimes
 from latencytrace.service.cohort import Cohort
 from latencytrace.service.sql import (
@@ -124,15 +123,16 @@ class SqlQuestions(Store):
         question = partial(ledger_table.table_question, cohort, table_format)
         return self._asked(cohort, question, ledger_table.ENGINE_FORMATS[table_format])
 
-    def durations(self, cohort: Cohort) -> NDArray[np.int64]:
+    def durations(self, cohort: Cohort) -> Durations:
         """See `Store.durations`."""
-        question = partial(cohort_columns.durations_question, cohort)
-        return np.frombuffer(self._asked(cohort, question, "RowBinary"), np.int64)
+        ask = partial(cohort_columns.durations, self._readers.query, cohort)
+        return self._over(cohort, lambda plan: ask(plan.standing))
 
     def times(self, cohort: Cohort) -> RequestTimes:
         """See `Store.times`."""
         question = partial(cohort_columns.times_question, cohort)
-        return RequestTimes.of(np.frombuffer(self._asked(cohort, question, "RowBinary"), np.int64))
+        answer = self._asked(cohort, question, "RowBinary")
+        return RequestTimes.of(np.frombuffer(answer, np.int64).reshape(-1, 4))
 
     def cohort_columns(
         self,

@@ -11,12 +11,12 @@ def made(seed: int) -> RequestTimes:
     random = np.random.default_rng(seed)
     start_ns = np.sort(random.integers(0, 3_000, 200))
     duration_ns = random.integers(0, 60, 200)
-    rows = np.column_stack([start_ns, duration_ns, random.random(200) < 0.8])
-    return RequestTimes.of(rows.astype(np.int64).reshape(-1))
+    rows = np.column_stack([start_ns, duration_ns, random.random(200) < 0.8, np.ones(200)])
+    return RequestTimes.of(rows.astype(np.int64))
 
 
 def test_rows_are_put_in_order_of_start() -> None:
-    times = RequestTimes.of(np.array([30, 5, 1, 10, 7, 0], np.int64))
+    times = RequestTimes.of(np.array([[30, 5, 1, 1], [10, 7, 0, 1]], np.int64))
 
     assert times.start_ns.tolist() == [10, 30]
     assert times.duration_ns.tolist() == [7, 5]
@@ -41,7 +41,7 @@ def test_time_and_what_was_served_are_those_of_each_nanosecond() -> None:
 
 def test_who_comes_and_who_leaves_counts_itself() -> None:
     times = RequestTimes.of(
-        np.array([[0, 100, 1], [10, 20, 1], [20, 20, 1], [40, 10, 1]], np.int64).reshape(-1)
+        np.array([[0, 100, 1, 1], [10, 20, 1, 1], [20, 20, 1, 1], [40, 10, 1, 1]], np.int64)
     )
     found = Occupancy.of(times)
 
@@ -51,9 +51,9 @@ def test_who_comes_and_who_leaves_counts_itself() -> None:
 
 def test_both_ends_are_left_out_for_as_long_as_most_requests_take() -> None:
     start_ns = np.arange(0, 10_000, 10)
-    rows = np.column_stack([start_ns, np.full(1000, 300), np.ones(1000)]).astype(np.int64)
+    rows = np.column_stack([start_ns, np.full(1000, 300), np.ones(1000), np.ones(1000)])
 
-    found = Occupancy.of(RequestTimes.of(rows.reshape(-1)))
+    found = Occupancy.of(RequestTimes.of(rows.astype(np.int64)))
 
     assert (int(found.edges_ns[0]), int(found.edges_ns[-1])) == (300, 9_690)
     assert found.time_ns.sum(axis=0)[30] == found.length_ns
@@ -61,9 +61,11 @@ def test_both_ends_are_left_out_for_as_long_as_most_requests_take() -> None:
 
 def test_very_many_at_once_are_counted_as_the_most() -> None:
     count = MOST_AT_ONCE + 500
-    rows = np.column_stack([np.arange(count), np.full(count, 10**9), np.ones(count)])
+    rows = np.column_stack(
+        [np.arange(count), np.full(count, 10**9), np.ones(count), np.ones(count)]
+    )
 
-    found = Occupancy.of(RequestTimes.of(rows.astype(np.int64).reshape(-1)))
+    found = Occupancy.of(RequestTimes.of(rows.astype(np.int64)))
 
     assert found.time_ns.shape[1] == MOST_AT_ONCE + 1
     assert found.time_ns.sum() == found.length_ns

@@ -8,9 +8,10 @@ import numpy as np
 from latencytrace.analysis.tail.groups import Selection, Split
 from latencytrace.analysis.tail.tail import tail_of_selection
 from latencytrace.model import Request, Stage
-from latencytrace.model.cohorts.request_columns import RequestColumns
+from latencytrace.model.cohorts.request_columns import Durations, RequestColumns
 from latencytrace.model.cohorts.tail import CauseKind, Tail
 from tests.support.builders.made_requests import START_NS, made_request
+from tests.support.simulation.tails import durations_of
 
 MS = 1_000_000
 SECOND_NS = 1000 * MS
@@ -49,8 +50,9 @@ def selected(requests: Sequence[Request], bump: range, at_least_ns: int = 400 * 
         since_ns=START_NS + bump.start * SECOND_NS,
         until_ns=START_NS + bump.stop * SECOND_NS,
     )
-    split = Split.without_tail(columns.duration_ns)
-    return tail_of_selection(columns, split, box, columns.duration_ns[box.holds(columns)])
+    split = Split.without_tail(durations_of(columns))
+    selected = Durations(ns=columns.duration_ns[box.holds(columns)])
+    return tail_of_selection(columns, split, box, selected)
 
 
 def test_a_bump_is_explained_by_its_own_stage_alone() -> None:

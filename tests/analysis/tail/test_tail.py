@@ -12,10 +12,15 @@ from latencytrace.analysis.holm import holm
 from latencytrace.analysis.tail.groups import Split, needed_requests
 from latencytrace.analysis.tail.tail import no_tail, tail_of
 from latencytrace.model import Request, Stage
-from latencytrace.model.cohorts.request_columns import STAGES, KnownNumbers, RequestColumns
+from latencytrace.model.cohorts.request_columns import (
+    STAGES,
+    Durations,
+    KnownNumbers,
+    RequestColumns,
+)
 from latencytrace.model.cohorts.tail import CauseKind, StageExcess, Tail
 from tests.support.builders.made_requests import START_NS, made_request
-from tests.support.simulation.tails import INCIDENTS, cohort, tail
+from tests.support.simulation.tails import INCIDENTS, cohort, durations_of, tail
 
 MS = 1_000_000
 SEEDS = range(9_000, 9_006)  # not those that it was built with
@@ -23,7 +28,7 @@ SEEDS = range(9_000, 9_006)  # not those that it was built with
 
 def found(requests: Sequence[Request], quantile: float = 0.9) -> Tail:
     columns = RequestColumns.of(requests, attributes=True)
-    return tail_of(columns, Split.of(columns.duration_ns, quantile), quantile)
+    return tail_of(columns, Split.of(durations_of(columns), quantile), quantile)
 
 
 def served(number: int, stages: dict[Stage, int]) -> Request:
@@ -64,7 +69,7 @@ durations = st.lists(st.integers(0, 1000), min_size=1, max_size=60)
 def test_every_request_is_in_one_band_and_the_tail_is_the_slowest(
     lengths_ns: list[int], quantile: float
 ) -> None:
-    split = Split.of(np.array(lengths_ns), quantile)
+    split = Split.of(Durations(ns=np.array(lengths_ns)), quantile)
 
     bands = split.bands()
     counts = [
@@ -101,7 +106,7 @@ def test_what_an_engine_told_meanwhile_is_named(
         engine={key: KnownNumbers(value=np.where(known, told, 0), known=known)},
     )
 
-    cause = tail_of(columns, Split.of(columns.duration_ns, 0.99), 0.99).cause
+    cause = tail_of(columns, Split.of(durations_of(columns), 0.99), 0.99).cause
 
     assert cause is not None
     assert (cause.kind, cause.stage) == (CauseKind.STAGE, Stage.DECODE)
@@ -110,7 +115,7 @@ def test_what_an_engine_told_meanwhile_is_named(
 
 
 def test_a_long_tail_is_read_in_part() -> None:
-    split = Split.of(np.arange(1_000_000), 0.9)
+    split = Split.of(Durations(ns=np.arange(1_000_000)), 0.9)
 
     assert split.counts == (400_000, 200_001, 299_999, 100_000)
     assert [round(band.share_ratio, 3) for band in split.bands()] == [0.013, 0.05, 0.017, 0.04]
@@ -239,7 +244,7 @@ def slow_searches(base: RequestColumns, seed: int) -> StageExcess:
     stages_ns[:, STAGES.index(Stage.RETRIEVE)] = search_ns
     stages_ns[:, STAGES.index(Stage.DECODE)] = 500 * MS * chance.gamma(20, 1 / 20, len(base))
     columns = replace(base, stages_ns=stages_ns, duration_ns=stages_ns.sum(axis=1))
-    first, *_ = tail_of(columns, Split.of(columns.duration_ns, 0.98), 0.98).stages
+    first, *_ = tail_of(columns, Split.of(durations_of(columns), 0.98), 0.98).stages
     assert first.stage is Stage.RETRIEVE
     return first
 

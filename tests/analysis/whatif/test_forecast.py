@@ -7,6 +7,7 @@ import pytest
 
 from latencytrace.analysis.whatif.forecast import Replayed, back_test, forecast
 from latencytrace.model import Stage
+from latencytrace.model.cohorts.request_columns import Durations
 from tests.support.simulation.cohorts import System, cohort
 
 STEADY = System(noise=0.02)
@@ -23,7 +24,7 @@ def test_a_sample_stands_for_its_cohort() -> None:
         for one in random.choice(part, 200)
     ]
 
-    found = forecast(durations_ns, sample)
+    found = forecast(Durations(ns=durations_ns), sample)
 
     assert found == pytest.approx(0.8 * np.quantile(durations_ns, (0.5, 0.95, 0.99)))
 

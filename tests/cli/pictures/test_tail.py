@@ -33,6 +33,7 @@ def excess(stage: Stage, tail_ms: int, usual_ms: int, of_ms: int) -> StageExcess
 def document(**more: object) -> TailDocument:
     whole = TailDocument(
         requests=6000,
+        recorded_requests=None,
         quantile=0.99,
         needed_requests=None,
         threshold_ns=900 * MS,
@@ -101,6 +102,12 @@ instance rag-1           50.0 %  30.0 %    0.012
 Requests that show it:
   latencytrace trace aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"""
     )
+
+
+def test_requests_of_senders_that_sample_are_said_to_count_by_weight() -> None:
+    lines = drawn(document(recorded_requests=812))
+
+    assert lines[1] == "812 of 6,000 requests were recorded: they count by weight."
 
 
 def test_a_tail_without_a_cause_is_said_to_have_none() -> None:

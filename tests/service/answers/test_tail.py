@@ -29,6 +29,7 @@ def apart(key: str, value: str) -> SetApart:
 def of_cause(cause: Cause | None, *stages: StageExcess) -> Tail:
     return Tail(
         requests=2000,
+        recorded_requests=2000,
         quantile=0.99,
         needed_requests=None,
         threshold_ns=900 * MS,

@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from pathlib import Path
 from random import Random
 
 import numpy as np
@@ -14,12 +15,17 @@ from opentelemetry.sdk.trace.sampling import Decision
 from latencytrace.agent.spans.sampling import ConsistentProbability
 from latencytrace.model import Span, Stage
 from latencytrace.model.objective import DAY_NS
+from latencytrace.service.answers.compare import comparison, save_baseline
+from latencytrace.service.answers.load.capacity import capacity_of
+from latencytrace.service.answers.tail import tail
+from latencytrace.service.answers.whatif import change_of, whatif
 from latencytrace.service.cohort import Cohort
 from latencytrace.service.ledgers.pipeline import Pipeline
 from latencytrace.service.metrics.settling import Settled
 from latencytrace.service.metrics.telemetry import Telemetry
 from latencytrace.service.objectives.counts import ObjectiveCounts
 from latencytrace.service.otlp.traces import check
+from latencytrace.service.storage.baselines import Baselines
 from latencytrace.service.store import Order, Store
 from latencytrace.service.stores.chdb.store import ChdbStore
 from tests.support.builders.made_objectives import made_objective
@@ -187,6 +193,44 @@ def test_metrics_and_objectives_count_what_a_breakdown_does(told: Told, service:
     assert tally.bad / tally.total == pytest.approx(
         bad_ratio, abs=SURE * math.sqrt(bad_ratio * (1 - bad_ratio) / recorded) + 1e-9
     )
+
+
+@pytest.mark.parametrize("service", SHARES)
+def test_every_analysis_counts_the_population(told: Told, tmp_path: Path, service: str) -> None:
+    cohort, shown = Cohort(service=service), f"service={service}"
+    whole = told.store.breakdown(cohort)
+    came = told.store.count(cohort)
+    baselines = Baselines(tmp_path / "baselines")
+    now_ns = time.time_ns()
+
+    slow = tail(told.store, cohort, 0.9)
+    sides = comparison(told.store, baselines, (shown, shown), 0.03, now_ns)
+    faster = whatif(told.store, cohort, change_of("decode", 0.5, None))
+    load = capacity_of(told.store, cohort, [], now_ns)
+    saved = save_baseline(told.store, baselines, "all", shown, now_ns)
+
+    for document in (slow, sides["a"], faster, load):
+        assert document["requests"] == whole.requests
+        assert document["recorded_requests"] == (None if SHARES[service] == 1 else came)
+    assert saved["requests"] == whole.requests
+    again = comparison(told.store, baselines, ("baseline:all", shown), 0.03, now_ns)
+    assert again["a"] == sides["a"]
+    assert whole.duration_ns is not None
+    assert sides["a"]["duration_ns"] is not None
+    assert sides["a"]["duration_ns"]["p50"] == round(whole.duration_ns.p50)
+    assert faster["duration_ns"] is not None
+    assert faster["duration_ns"]["p50"]["now"] == round(whole.duration_ns.p50)
+    assert slow["tail_requests"] == pytest.approx(whole.requests / 10, rel=0.2)
+
+
+def test_the_tail_of_services_that_record_other_shares_is_that_of_the_population(
+    told: Told,
+) -> None:
+    everyone = [one.duration_ns for each in told.of_service.values() for one in each]
+
+    document = tail(told.store, Cohort(), 0.9)
+
+    assert document["threshold_ns"] == pytest.approx(np.quantile(everyone, 0.9), rel=0.08)
 
 
 @pytest.mark.parametrize("service", SHARES)

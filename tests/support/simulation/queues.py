@@ -90,6 +90,7 @@ def times_of(columns: RequestColumns) -> RequestTimes:
         start_ns=columns.start_ns,
         duration_ns=columns.duration_ns,
         served=np.isin(columns.status.number, ok),
+        weight=columns.weight,
     )
 
 

@@ -17,6 +17,7 @@ from latencytrace.model import Stage
 from latencytrace.model.cohorts.request_columns import (
     STAGES,
     AttributeColumns,
+    Durations,
     KnownNumbers,
     RequestColumns,
     Words,
@@ -252,10 +253,15 @@ def taken(columns: RequestColumns, rows: Mask) -> RequestColumns:
     return replace(columns, **parts)  # type: ignore[arg-type] # each is of its own type
 
 
+def durations_of(columns: RequestColumns) -> Durations:
+    """How long they took, as a store answers."""
+    return Durations(ns=columns.duration_ns, weight=columns.weight)
+
+
 def tail(seed: int, kind: CauseKind | None, count: int = 20_000, quantile: float = 0.99) -> Tail:
     """The tail of such a cohort, as the service finds it."""
     columns = cohort(seed, kind, count)
-    split = Split.of(columns.duration_ns, quantile)
+    split = Split.of(durations_of(columns), quantile)
     return tail_of(read(columns, split, seed), split, quantile)
 
 

@@ -14,6 +14,7 @@ from latencytrace.service.answers.load.capacity_documents import (
     LevelDocument,
 )
 from latencytrace.service.answers.load.sentence import limit_text, per_s, range_text
+from latencytrace.service.answers.sentences.weights import recorded_note
 
 BAR_SHORTEST, BAR_LONGEST = 6, 32
 BAR_STYLE = "#3e9fe6"
@@ -23,7 +24,8 @@ PICTURE = "p95"
 
 def picture(document: CapacityDocument, console: Console) -> list[RenderableType]:
     """The picture of at least one request."""
-    parts: list[RenderableType] = [Text(_numbers(document)), ""]
+    parts: list[RenderableType] = [Text(_numbers(document))]
+    parts += [*(Text(note) for note in recorded_note(document)), ""]
     parts += [Text(document["sentence"], "bold"), ""]
     if document["levels"]:
         parts += [_levels(document, console.width), ""]
@@ -36,9 +38,11 @@ def picture(document: CapacityDocument, console: Console) -> list[RenderableType
 def _numbers(document: CapacityDocument) -> str:
     facts = [count(document["requests"], "request")]
     if document["concurrency"] is not None:
+        most = document["max_concurrency"]
+        at_most = "" if most is None else f", at most {most}"
         facts += [
             f"{per_s(document['requests_per_second'])} over {duration(document['counted_ns'])}",
-            f"{document['concurrency']:.3g} at once, at most {document['max_concurrency']}",
+            f"{document['concurrency']:.3g} at once{at_most}",
         ]
     return " · ".join(facts)
 

@@ -19,7 +19,7 @@ def picture(document: WhatifDocument, what: str) -> list[RenderableType]:
         gain_ns = found["now"] - found["then"]
         gained = f"{duration(gain_ns)} ({share(gain_ns / max(found['now'], 1))})"
         drawn.add_row(level, duration(found["now"]), duration(found["then"]), gained)
-    title = f"If {document['stage']} took {what}"
+    title = f"If {document['stage']} {what}"
     return [
         Text(f"{title} · {count(document['requests'], 'request')}", "bold"),
         drawn,

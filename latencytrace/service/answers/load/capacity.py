@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
+from latencytrace.analysis import weighted
 from latencytrace.analysis.capacity.capacity import Capacity, Goodput, LevelLatency, capacity
 from latencytrace.analysis.capacity.growth import Growth, StageGrowth
 from latencytrace.analysis.capacity.levels import Knee
@@ -56,6 +57,7 @@ def capacity_document(found: Capacity) -> CapacityDocument:
     """Write it as its document."""
     document: CapacityDocument = {
         "requests": found.requests,
+        "recorded_requests": weighted.recorded(found.recorded_requests, found.requests),
         "read_requests": found.read_requests,
         "needed_requests": found.needed_requests,
         "counted_ns": found.length_ns,

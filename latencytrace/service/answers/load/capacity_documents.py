@@ -75,12 +75,13 @@ class CapacityDocument(TypedDict):
     """A cohort's latency against its load."""
 
     requests: int
+    recorded_requests: int | None  # that count by their weights; null: all of them
     read_requests: int  # of which stages are known
     needed_requests: int | None  # null: there are enough
     counted_ns: int  # the time that was counted
     requests_per_second: float | None
     concurrency: float | None  # the mean
-    max_concurrency: int | None
+    max_concurrency: int | None  # null: a share of all was recorded
     levels: list[LevelDocument]
     knee: KneeDocument | None  # null: none is proven
     goodput: GoodputDocument | None  # null: there is no limit

@@ -61,7 +61,8 @@ def neighbours_of(store: Store, columns: RequestColumns, split: Split) -> Neighb
     labels = _labels(store, groups[0], by_place)
     steps = {place: _step(one, labels) for place, one in by_place.items()}
     of_tail, usual = (_waits(group, steps) for group in groups)
-    return neighbours(of_tail, usual)
+    weight_of = {one.request.trace_id: one.request.weight for group in groups for one in group}
+    return neighbours(of_tail, usual, weight_of)
 
 
 def neighbours_document(found: Neighbours, excess_ns: float | None) -> NeighboursDocument:

@@ -16,6 +16,8 @@ def sentence(document: CapacityDocument) -> str:
 
 def _knee(document: CapacityDocument) -> str:
     found = document["knee"]
+    if found is None and len(document["levels"]) == 1 and document["recorded_requests"]:
+        return "Too small a share of the requests was recorded to tell how many were at once."
     if found is None:
         most = document["levels"][-1]["concurrency"] if document["levels"] else 0
         return f"No knee is proven up to {most} at once."

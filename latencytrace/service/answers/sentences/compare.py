@@ -10,6 +10,7 @@ from latencytrace.service.answers.compare_documents import (
     ShiftDocument,
     SideDocument,
 )
+from latencytrace.service.answers.sentences.weights import recorded_note
 
 LEVELS: Final = ("p50", "p95", "p99")
 PROVEN: Final = (Verdict.REGRESSION, Verdict.IMPROVEMENT)
@@ -53,6 +54,8 @@ def sentence(document: CompareDocument) -> str:
 
 def notes(document: CompareDocument) -> Iterator[str]:
     """What a reader should know beside the numbers."""
+    for letter, side in zip("AB", both(document), strict=True):
+        yield from recorded_note(side, letter)
     failed = [side["failed_ratio"] for side in both(document)]
     if any(failed):
         shares = " and ".join(share(ratio) for ratio in failed)

@@ -5,6 +5,7 @@ from typing import cast
 
 from latencytrace.model.texts.units import count, share
 from latencytrace.service.answers.compare_documents import ForecastDocument, WhatifDocument
+from latencytrace.service.answers.sentences.weights import recorded_note
 
 
 def sentence(document: WhatifDocument, premise: str) -> str:
@@ -27,6 +28,7 @@ def changed(forecast: ForecastDocument) -> str:
 
 def notes(document: WhatifDocument) -> Iterator[str]:
     """How many requests were replayed, by what, and how far off such forecasts are."""
+    yield from recorded_note(document)
     replayed, by_spans = document["replayed_requests"], document["replayed_spans"]
     having = document["stage_requests"]
     yield f"{having:,} of {count(replayed, 'replayed request')} waited for this stage."

@@ -13,6 +13,7 @@ from latencytrace.model.cohorts.request_columns import RequestColumns
 from latencytrace.service.answers.load.neighbours import _parts, neighbours_of
 from latencytrace.service.store import Store
 from tests.support.builders.spans.otlp_messages import one_span
+from tests.support.simulation.tails import durations_of
 
 MS = 1_000_000
 START_NS = 1_790_000_000 * 10**9
@@ -80,7 +81,7 @@ class _Store:
 def found_in(store: _Store) -> int | None:
     """How many steps were found; None: nothing is told."""
     columns = RequestColumns.of(store.requests, attributes=True)
-    split = Split.of(columns.duration_ns, 0.95)
+    split = Split.of(durations_of(columns), 0.95)
     found = neighbours_of(cast("Store", store), columns, split)
     return None if found is None else found.steps
 

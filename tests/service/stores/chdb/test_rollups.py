@@ -182,8 +182,11 @@ class Written:
             self._compare_quantiles(found, cohort, requests)
         counted = plain_answers.counted(cohort, requests)
         explained = [one for one in counted if plain_answers.has_stages(one, cohort)]
-        durations_ns = self.store.durations(cohort)
-        assert sorted(durations_ns.tolist()) == sorted(one.duration_ns for one in explained)
+        lasted = self.store.durations(cohort)
+        weights = [1] * len(lasted) if lasted.weight is None else lasted.weight.tolist()
+        assert sorted(zip(lasted.ns.tolist(), weights, strict=True)) == sorted(
+            (one.duration_ns, one.weight) for one in explained
+        )
         assert self.store.count(cohort) == len(counted)
         durations = sorted(one.duration_ns for one in counted)
         listed = self.store.requests(cohort, Order.SLOWEST, 7)

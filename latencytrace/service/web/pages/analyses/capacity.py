@@ -14,6 +14,7 @@ from latencytrace.service.answers.load.capacity_documents import (
     LevelDocument,
 )
 from latencytrace.service.answers.load.sentence import limit_text, per_s, range_text
+from latencytrace.service.answers.sentences.weights import recorded_note
 from latencytrace.service.web.drawing.intervals import Scale
 from latencytrace.service.web.pages.cohort_bar import Asked, nearest, read
 from latencytrace.service.web.pages.exports import Export
@@ -73,6 +74,7 @@ def capacity_pages(parts: Parts) -> APIRouter:
 
 def facts(document: CapacityDocument) -> Iterator[str]:
     """Yield the facts that the numbers rest on, and what is good."""
+    yield from recorded_note(document)
     if document["concurrency"] is not None:
         yield f"{per_s(document['requests_per_second'])}, {document['concurrency']:.3g} at once"
     goodput = document["goodput"]

@@ -14,6 +14,7 @@ from latencytrace.service.answers import tail as answers
 from latencytrace.service.answers.documents import ListedRequestDocument
 from latencytrace.service.answers.requests import request_document
 from latencytrace.service.answers.sentences.tail import beside, sentence
+from latencytrace.service.answers.sentences.weights import recorded_note
 from latencytrace.service.answers.tail_documents import (
     SetApartDocument,
     StageExcessDocument,
@@ -73,6 +74,7 @@ def tail_pages(parts: Parts) -> APIRouter:
             "quantile": quantile,
             "quantiles": [(one, percentile(one)) for one in dict.fromkeys([*QUANTILES, quantile])],
             "sentence": sentence,
+            "recorded": recorded_note,
             "beside": beside,
             "shown": shown,
             "scale_of": scale_of,
@@ -132,7 +134,8 @@ def means(document: TailDocument) -> list[tuple[str, int, dict[str, int]]]:
 def enough(question: Asked, document: TailDocument) -> Iterator[tuple[str, Address]]:
     """Ways to more requests in the tail: a lower quantile for which these do, a longer time."""
     lower = [float(one) for one in QUANTILES if float(one) < document["quantile"]]
-    suits = [one for one in lower if needed_requests(one) <= document["requests"]]
+    recorded = document["recorded_requests"] or document["requests"]
+    suits = [one for one in lower if needed_requests(one) <= recorded]
     if suits:
         text = f"take the tail from {percentile(str(max(suits)))} on, for which these are enough"
         yield text, question.link("/tail", quantile=str(max(suits)))
