@@ -60,7 +60,7 @@ test-batchers: $(VENV)/.batchers ## the tests with batchers that are large, each
 LARGE := anthropic bedrock catboost cohere ctranslate2 diffusers duckdb faster_whisper flag_embedding gliner google_genai haystack hnswlib jax keras langchain \
 	lightgbm llama_index mcp mistral_common mistralai openai_agents opencv openvino pillow pinecone pydantic_ai soundfile spacy transformers_processors txtai \
 	typesense usearch vespa xgboost
-OLDER := arq fastembed mcp opensearch weaviate
+OLDER := aio_pika arq fastembed mcp opensearch pika valkey weaviate
 HANDLERS := aws_lambda crewai gptcache gradio guardrails_ai llm_guard nemoguardrails runpod streamlit
 RABBITMQ := aio_pika pika
 
@@ -78,7 +78,7 @@ test-rabbitmq: $(VENV)/.rabbitmq-unpacked ## the tests of clients of RabbitMQ, a
 	@$(BIN)/pytest $(RABBITMQ:%=tests/agent/hooks/test_%.py) $(call report,rabbitmq)
 
 # What `make test` skips of hooks, for want of a library, is run here: each with its real one.
-test-every-hook: test-llama-cpp test-batchers test-large test-rabbitmq ## every hook with its real library, which `make test` lacks for some
+test-every-hook: test-llama-cpp test-batchers test-rabbitmq test-large ## every hook with its real library, which `make test` lacks for some
 	@$(BIN)/python -m tests.contracts.hooks_held $(VENV)/hooks/*.xml
 
 test-fresh: ## `make test` on this machine as it was before anything was installed for us (Linux, root)

@@ -269,7 +269,8 @@ def llama_index_rag() -> None:
             return self._get_text_embedding(query)
 
     documents = [Document(text=text) for text in TEXTS]
-    index = VectorStoreIndex.from_documents(documents, embed_model=Encoder())
+    with _tracer.start_as_current_span("index"):  # else each passage is a request of its own
+        index = VectorStoreIndex.from_documents(documents, embed_model=Encoder())
     retriever = index.as_retriever(similarity_top_k=3)
 
     def answer(number: int) -> None:

@@ -3,7 +3,8 @@
     python -m tests.benchmarks.compare_stages FOLDER [APPLICATION…]
 
 FOLDER has an environment for each of them, under its name (see `OTHERS`), with what the
-applications need; docs/pages/hooks.md says what else is in each.
+applications need; one that is absent is passed over. docs/pages/hooks.md says what else is in
+each.
 """
 
 import sys
@@ -12,7 +13,7 @@ from pathlib import Path
 from tests.benchmarks.measure_applications import OURS, ledgers_of, told
 
 APPLICATIONS = ("openai_chat", "langgraph_agent", "flask_bert", "fastapi_sql", "llama_index_rag")
-OTHERS = ("contrib", "openinference", "openllmetry", "openlit")
+OTHERS = ("contrib", "openinference", "openllmetry", "openlit", "ddtrace")
 
 
 def main(folder: Path, applications: list[str]) -> None:
@@ -22,7 +23,8 @@ def main(folder: Path, applications: list[str]) -> None:
     commands: dict[str, tuple[str | Path, ...]] = {"latencytrace": OURS}
     for name in OTHERS:
         python = folder.resolve() / name / "bin" / "python"
-        commands[name] = (python, "-m", "tests.benchmarks.traced_by", name)
+        if python.exists():
+            commands[name] = (python, "-m", "tests.benchmarks.traced_by", name)
     for application in applications or APPLICATIONS:
         for name, command in commands.items():
             try:

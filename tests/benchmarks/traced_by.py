@@ -56,7 +56,17 @@ def openlit() -> None:
     library.init(application_name=SERVICE, otlp_endpoint=ENDPOINT, disable_metrics=True)
 
 
-TRACERS = (contrib, openinference, openllmetry, openlit)
+def ddtrace() -> None:
+    """Datadog's, which sends OTLP where it is asked to, and answers OpenTelemetry's interface."""
+    os.environ |= {
+        "DD_TRACE_OTEL_ENABLED": "true",
+        "OTEL_TRACES_EXPORTER": "otlp",
+        "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL": "http/protobuf",
+    }
+    import ddtrace.auto  # noqa: F401 - it traces once imported
+
+
+TRACERS = (contrib, openinference, openllmetry, openlit, ddtrace)
 
 
 def main(tracer: str, application: str) -> None:

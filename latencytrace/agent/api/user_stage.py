@@ -1,20 +1,34 @@
 """`latencytrace.stage`: a stage that the user names himself."""
 
 from collections.abc import Callable
+from functools import lru_cache
 from types import TracebackType
 from typing import Any, ParamSpec, Protocol, Self, TypeVar, cast
 
-from opentelemetry.trace import Span, get_current_span
+from opentelemetry.trace import Span
+from opentelemetry.trace.propagation import (
+    _SPAN_KEY,  # where a context holds its span
+)
 
-from latencytrace.agent.guard import edge_faults, guarded
+from latencytrace.agent.context import current
+from latencytrace.agent.guard import FAULTS, edge_faults
 from latencytrace.agent.timing.named_stage import named_stage
 from latencytrace.agent.timing.recorder import Recorder, Timing
 from latencytrace.agent.timing.wrapping import Call, timed
+from latencytrace.model import semconv
 from latencytrace.model.attributes import AttributeValue
 from latencytrace.model.stage import Stage
 
 P = ParamSpec("P")
 R = TypeVar("R")
+_new = object.__new__
+
+
+@lru_cache(maxsize=1024)
+def _named_stage(name: str) -> tuple[Stage, dict[str, AttributeValue]]:
+    """Return the stage that a name means, and all that a span notes of it."""
+    stage, named = named_stage(name)
+    return stage, {**named, semconv.STAGE: stage.value}
 
 
 class Begun(Protocol):
@@ -62,10 +76,12 @@ class UserStage:
         self._timings: list[Begun] = []  # the same object may be entered again meanwhile
 
     def __enter__(self) -> Self:
-        with guarded("starting a stage", edge_faults):
+        try:
             timing = self._begun()
             timing.activate()
             self._timings.append(timing)
+        except FAULTS as fault:
+            edge_faults("starting a stage", fault)
         return self
 
     def __exit__(
@@ -74,7 +90,7 @@ class UserStage:
         exc_val: BaseException | None,
         exc_tb: TracebackType | None,
     ) -> None:
-        with guarded("ending a stage", edge_faults):
+        try:
             timing = self._innermost()
             if timing is None:
                 return
@@ -82,6 +98,8 @@ class UserStage:
             if exc_val is not None:
                 timing.fail(exc_val)
             timing.end()
+        except FAULTS as fault:
+            edge_faults("ending a stage", fault)
 
     def _begun(self) -> Begun:
         return self._started()
@@ -90,15 +108,20 @@ class UserStage:
         return Call(Stage.APPLICATION, self._started(), edge_faults)
 
     def _started(self) -> Timing:
-        stage, named = named_stage(self._name)
-        attributes = {**named, **self._attributes} if named else self._attributes
-        return self._recorder().start(self._name, stage, attributes)
+        stage, named = _named_stage(self._name)
+        recorder = self._recorder()
+        if recorder.detail.spares:
+            return recorder.start(self._name, stage, {**named, **self._attributes})
+        timing = _new(Timing)
+        noted = {**named, **self._attributes, semconv.STAGE: named[semconv.STAGE]}
+        recorder.start_call(timing, self._name, noted, current())
+        return timing
 
     def _innermost(self) -> Begun | None:
         """Let go of what was entered last in this task or thread; several may share us."""
-        current = get_current_span()
+        span = current().get(_SPAN_KEY)
         for timing in reversed(self._timings):
-            if timing.span is current:
+            if timing.span is span:
                 self._timings.remove(timing)
                 return timing
         return self._timings.pop() if self._timings else None
@@ -107,8 +130,10 @@ class UserStage:
         """Decorate a function, a coroutine function or either kind of generator."""
 
         def begin(_args: tuple[Any, ...], _kwargs: dict[str, Any]) -> Call | None:
-            with guarded("starting a stage", edge_faults):
+            try:
                 return self._begun_call()
-            return None
+            except FAULTS as fault:
+                edge_faults("starting a stage", fault)
+                return None
 
         return cast("Callable[P, R]", timed(function, begin))

@@ -136,10 +136,13 @@ class Recorder:
             noted.setdefault(semconv.DETAIL, lacks.value)
         return noted
 
-    def start_call(self, name: str, noted: dict[str, AttributeValue], here: Context) -> "Timing":
+    def start_call(
+        self, timing: "Timing", name: str, noted: Mapping[str, AttributeValue], here: Context
+    ) -> None:
         """Start the span of a call now, as `start` does, but quicker.
 
         Args:
+            timing: What is to hold it, made without `__init__`.
             name: Of low cardinality.
             noted: Scalars, its stage among them.
             here: What is current.
@@ -151,29 +154,25 @@ class Recorder:
                 noted[semconv.STARTUP] = True
             if lacks is not None:
                 noted.setdefault(semconv.DETAIL, lacks.value)
+        timing.pending = self.devices.pending
+        timing.intervals = timing.token = None
         tracer = self.tracer
         if type(tracer) is RecordingTracer and tracer.delegate is None:
             span = tracer.start_span(name, here, _INTERNAL, noted, None, None, False, False)  # noqa: FBT003 - by place: CPython calls so the fastest
-            if type(span) is RecordedSpan:
-                timing = _new(Timing)  # without `__init__`, as the span itself
-                timing.span = span
-                timing.started_ns = span.started_ns
-                timing._pending = self.devices.pending  # noqa: SLF001 - `Timing` is of this file
-                timing.intervals = timing._token = None  # noqa: SLF001
-                return timing
-            # It was decided on: to start it again would be to draw again.
-            return Timing(span, monotonic_ns(), self.devices.pending)
-        began_ns = monotonic_ns()
-        span = tracer.start_span(
+            timing.span = span
+            # If not ours, it was decided on: to start it again would be to draw again.
+            timing.started_ns = span.started_ns if type(span) is RecordedSpan else monotonic_ns()
+            return
+        timing.started_ns = monotonic_ns()
+        timing.span = tracer.start_span(
             name,
             here,
             _INTERNAL,
             noted,
-            start_time=began_ns + ANCHOR_NS,
+            start_time=timing.started_ns + ANCHOR_NS,
             record_exception=False,
             set_status_on_exception=False,
         )
-        return Timing(span, began_ns, self.devices.pending)
 
     def reset_after_fork(self) -> None:
         """In a forked child: keep nothing of the parent's."""
@@ -243,14 +242,14 @@ def _is_root(context: Context | None) -> bool:
 class Timing:
     """A span under way, and the work interleaved with it."""
 
-    __slots__ = ("_pending", "_token", "intervals", "span", "started_ns")
+    __slots__ = ("intervals", "pending", "span", "started_ns", "token")
 
     def __init__(self, span: Span, started_ns: int, pending: PendingDeviceSpans) -> None:
         self.span = span
         self.started_ns = started_ns
-        self._pending = pending
+        self.pending = pending
         self.intervals: IntervalRecorder | None = None
-        self._token: Token[Context] | None = None
+        self.token: Token[Context] | None = None
 
     def collect_intervals(self) -> IntervalRecorder:
         """Begin to collect interleaved work on this span."""
@@ -267,15 +266,15 @@ class Timing:
         """Make the span current until `deactivate`, in the same task and thread."""
         try:
             if self.intervals is None:
-                self._token = enter(Context({**current(), _SPAN_KEY: self.span}))
+                self.token = enter(Context({**current(), _SPAN_KEY: self.span}))
             else:
-                self._token = enter(self.context())
+                self.token = enter(self.context())
         except FAULTS as fault:
             edge_faults("making a span current", fault)
 
     def deactivate(self) -> None:
         """Make the span before it current again."""
-        token, self._token = self._token, None
+        token, self.token = self.token, None
         try:
             if token is not None:
                 leave(token)
@@ -311,11 +310,20 @@ class Timing:
     def end(self, ended_ns: int | None = None) -> None:
         """End the span at a monotonic time, or now, with its intervals packed; only once."""
         span = self.span
-        if not span.is_recording():  # the SDK's span would warn of a second end
+        # The SDK's span would warn of a second end.
+        if span.ended_ns if type(span) is RecordedSpan else not span.is_recording():
             return
         if self.intervals is not None:
             self.defer(semconv.INTERVALS, self.intervals.taken(self.started_ns))
         at_ns = monotonic_ns() if ended_ns is None else ended_ns
-        if self._pending.waiting:  # what ends behind work on a device has often waited for it
-            self._pending.settle()
-        span.end(at_ns + ANCHOR_NS)
+        if self.pending.waiting:  # what ends behind work on a device has often waited for it
+            self.pending.settle()
+        if type(span) is not RecordedSpan:
+            span.end(at_ns + ANCHOR_NS)
+            return
+        try:  # as its `end` does, a call less
+            span.ended_ns = at_ns
+            span.parent_context = None
+            span.tracer.on_end(span)
+        except FAULTS as fault:
+            edge_faults("ending a span", fault)

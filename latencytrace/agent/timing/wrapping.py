@@ -11,14 +11,14 @@ from functools import wraps
 from typing import Any, Final, Protocol
 
 from opentelemetry.context import Context
-from opentelemetry.trace import get_current_span
+from opentelemetry.trace import INVALID_SPAN, get_current_span
 
 from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.context import current, enter, leave
 from latencytrace.agent.device.pending_spans import PendingDeviceSpans
 from latencytrace.agent.device.timer import DevicePasses
 from latencytrace.agent.device.timers import DeviceTimers
-from latencytrace.agent.guard import FAULTS, OnFault, edge_faults, guarded, raise_fault
+from latencytrace.agent.guard import FAULTS, OnFault, edge_faults, raise_fault
 from latencytrace.agent.timing.hook import Arguments, HookAttributes, Patch, Timed
 from latencytrace.agent.timing.intervals import IntervalRecorder
 from latencytrace.agent.timing.recorder import Recorder, Timing, is_inside, is_suppressed
@@ -29,102 +29,110 @@ from latencytrace.model.stage import Stage
 COMPUTING: Final = frozenset({Stage.EMBED, Stage.RERANK, Stage.FORWARD})
 
 
-class Call:
-    """One timed call: a span, or an interval of the stream that it happens in.
+class Call(Timing):
+    """One timed call, which is a span; a call of a stream's is an `_Interval`.
 
     Args:
         stage: What the call is part of.
-        record: The span under way, or where the interval goes; None: nothing is timed.
+        started: Its span, under way.
         on_fault: Takes what our own code raises.
         describe_result: Attributes from the result.
     """
 
-    __slots__ = (
-        "_describe_result", "_intervals", "_on_fault", "_passes", "_pending", "_stage",
-        "_started_ns", "_timing",
-    )  # fmt: skip
+    __slots__ = ("_describe_result", "_on_fault", "_passes", "_stage")
+    is_span = True  # which `activate` makes current
 
     def __init__(
         self,
         stage: Stage,
-        record: Timing | IntervalRecorder | None,
+        started: Timing,
         on_fault: OnFault,
         describe_result: Callable[[Any], HookAttributes] | None = None,
     ) -> None:
+        super().__init__(started.span, started.started_ns, started.pending)
         self._stage = stage
-        self._timing: Timing | None = None
-        self._intervals: IntervalRecorder | None = None
-        if isinstance(record, IntervalRecorder):
-            self._intervals = record
-            self._started_ns = monotonic_ns()
-        else:
-            self._timing = record
         self._on_fault = on_fault
         self._describe_result = describe_result
         self._passes: DevicePasses | None = None
-        self._pending: PendingDeviceSpans | None = None
 
-    @property
-    def is_span(self) -> bool:
-        """Tell whether it is one, which `activate` makes current."""
-        return self._timing is not None
-
-    def on_device(self, passes: DevicePasses, pending: PendingDeviceSpans) -> None:
+    def on_device(self, passes: DevicePasses) -> None:
         """Have a span's time on a device measured too; it ends once that is known."""
-        if self._timing is not None:
-            self._passes, self._pending = passes, pending
-            passes.begin()
+        self._passes = passes
+        passes.begin()
 
     def passes_on(self, devices: DeviceTimers, device: object) -> DevicePasses | None:
         """Return what measures the passes within a span, by the first; None: nothing can."""
-        if self._passes is None and self._timing is not None:
-            self._passes, self._pending = devices.passes_on(device, self._stage), devices.pending
+        if self._passes is None:
+            self._passes = devices.passes_on(device, self._stage)
         return self._passes
-
-    def activate(self) -> None:
-        """Make the call's span current."""
-        if self._timing is not None:
-            self._timing.activate()
-
-    def deactivate(self) -> None:
-        """Make the span before it current again."""
-        if self._timing is not None:
-            self._timing.deactivate()
 
     def finish(self, result: object) -> None:
         """End the call that returned."""
         ended_ns = monotonic_ns()
-        if self._timing is not None and self._describe_result is not None:
+        if self._describe_result is not None:
             try:
-                self._timing.note(self._describe_result(result))
+                self.note(self._describe_result(result))
             except FAULTS as fault:
                 self._on_fault("describing a result", fault)
-        self.end(ended_ns)
+        try:
+            if self._passes is None:
+                self.end(ended_ns)
+            else:
+                self._passes.end()
+                self.pending.end(self, ended_ns, self._passes)
+        except FAULTS as fault:
+            self._on_fault("ending a span", fault)
 
     def fail(self, error: BaseException) -> None:
         """End the call that raised."""
-        with guarded("noting an exception", self._on_fault):
-            if self._timing is not None:
-                self._timing.fail(error)
-        self.end(monotonic_ns())
-
-    def end(self, ended_ns: int) -> None:
-        """End the span, or note the interval."""
         try:
-            if self._timing is not None:
-                if self._passes is None or self._pending is None:
-                    self._timing.end(ended_ns)
-                    return
-                self._passes.end()
-                self._pending.end(self._timing, ended_ns, self._passes)
-            elif self._intervals is not None:
-                self._intervals.add(self._stage, self._started_ns, ended_ns)
+            super().fail(error)
+        except FAULTS as fault:
+            self._on_fault("noting an exception", fault)
+        self._describe_result = None  # for there is none
+        self.finish(None)
+
+
+class _Interval(Call):
+    """One timed call without a span: an interval of the stream that it happens in.
+
+    Args:
+        stream: Where it is noted; None: nothing is timed.
+    """
+
+    __slots__ = ("_stream",)
+    is_span = False
+
+    def __init__(self, stage: Stage, stream: IntervalRecorder | None, on_fault: OnFault) -> None:
+        super().__init__(stage, _NO_SPAN, on_fault)
+        self.started_ns = monotonic_ns()
+        self._stream = stream
+
+    def on_device(self, passes: DevicePasses) -> None:
+        """Do without, for it has no span."""
+
+    def passes_on(self, devices: DeviceTimers, device: object) -> None:
+        """Return nothing, likewise."""
+
+    def activate(self) -> None:
+        """Change nothing: what is current stays so."""
+
+    def deactivate(self) -> None:
+        """Change nothing."""
+
+    def finish(self, result: object) -> None:  # noqa: ARG002 - likewise
+        """Note the interval, which now ends."""
+        ended_ns = monotonic_ns()
+        try:
+            if self._stream is not None:
+                self._stream.add(self._stage, self.started_ns, ended_ns)
         except FAULTS as fault:
             self._on_fault("ending a span", fault)
 
 
 _new = object.__new__
-_UNTIMED = Call(Stage.OTHER, None, raise_fault)
+_NO_SPAN = Timing(INVALID_SPAN, 0, PendingDeviceSpans())
+_UNTIMED = _Interval(Stage.OTHER, None, raise_fault)
 
 
 class TimedCall(Protocol):
@@ -218,15 +226,14 @@ def beginning(original: Timed, patch: Patch, recorder: Recorder) -> Begin:
                 return None
             intervals = recorder.stream() if patch.interleaved else None
             if intervals is not None:
-                return Call(stage, intervals, on_fault) if intervals.begin(stage) else None
+                return _Interval(stage, intervals, on_fault) if intervals.begin(stage) else None
             if computes:
                 recorder.steps.begin()
             noted = {**describe(arguments_of(args, kwargs)), **of_stage} if describe else of_stage
             call = _new(Call)
-            call._timing = recorder.start_call(name, noted, here)  # noqa: SLF001 - without `__init__`
-            call._stage, call._on_fault = stage, on_fault  # noqa: SLF001
-            call._intervals = call._passes = call._pending = None  # noqa: SLF001
-            call._describe_result = describe_result  # noqa: SLF001
+            recorder.start_call(call, name, noted, here)
+            call._stage, call._on_fault = stage, on_fault  # noqa: SLF001 - without `__init__`
+            call._describe_result, call._passes = describe_result, None  # noqa: SLF001
         except FAULTS as fault:
             on_fault(doing, fault)
             return None

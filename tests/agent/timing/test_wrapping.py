@@ -11,6 +11,7 @@ import pytest
 from opentelemetry.instrumentation.utils import suppress_instrumentation
 from opentelemetry.trace import INVALID_SPAN, Span, get_current_span
 
+from latencytrace.agent.guard import edge_faults
 from latencytrace.agent.spans.span import RecordedSpan
 from latencytrace.agent.timing.hook import Arguments, HookAttributes, Patch
 from latencytrace.agent.timing.recorder import Recorder
@@ -157,6 +158,24 @@ def test_a_description_that_raises_does_not_reach_the_program(patch: Patch) -> N
     assert timed(search, beginning(search, patch, recorder))(1) == 4
 
     assert len(faults) == 1
+
+
+def test_a_queue_that_raises_does_not_reach_the_program(
+    spans: Spans, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tracer = spans.recorder.tracer
+    taken: list[RecordedSpan] = []
+
+    def take(span: RecordedSpan) -> None:
+        taken.append(span)
+        raise ValueError
+
+    monkeypatch.setattr(tracer, "on_end", take)
+    faults_before = edge_faults.faults
+
+    assert patched(spans, search)(4) == 7
+    assert len(taken) == 1
+    assert edge_faults.faults == faults_before + 1
 
 
 def test_the_wrapper_looks_like_what_it_wraps(spans: Spans) -> None:

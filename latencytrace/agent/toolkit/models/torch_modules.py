@@ -26,7 +26,7 @@ def on_device(begin: Begin, recorder: Recorder) -> Begin:
                 device = _device_of(args, kwargs)
                 passes = recorder.devices.passes_on(device, Stage.FORWARD)
                 if passes is not None:
-                    call.on_device(passes, recorder.devices.pending)
+                    call.on_device(passes)
         return call
 
     return begin_computing
