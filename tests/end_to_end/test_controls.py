@@ -71,7 +71,8 @@ def test_a_hidden_wait_appears_as_unattributed(service: RunningService, applicat
     waited_ns = [wait.json() for wait in waits]
     found = ledgers(service, route, CALLS)
     for waits_ns, ledger in zip(reversed(waited_ns), found, strict=True):
-        assert ledger["unattributed"] >= waits_ns >= HIDDEN_MS * MS
+        # The end of a wait may lie in a pause of the runtime, which has its own row.
+        assert ledger["unattributed"] + ledger.get("runtime", 0) >= waits_ns >= HIDDEN_MS * MS
         assert sum(ledger.values()) - ledger["unattributed"] < ledger["unattributed"]
 
 

@@ -151,11 +151,7 @@ class RecordingTracer(Tracer):
         record_exception: bool = True,  # noqa: FBT001, FBT002
         set_status_on_exception: bool = True,  # noqa: FBT001, FBT002
     ) -> Span:
-        """Start a span that is not current.
-
-        Returns:
-            A span that records; one that does not, if the parent is not sampled.
-        """
+        """Start a span that is not current; it does not record if the parent is not sampled."""
         if self.delegate is not None:
             return self.delegate.start_span(
                 name,
@@ -187,15 +183,13 @@ class RecordingTracer(Tracer):
             span.ended_ns = 0
             span.forks = _forks
             span.kind_number = 0 if kind is _INTERNAL else kind.value
-            span.raw_attributes = None
+            span.raw_attributes = span.span_context = span.parent_context = span.token = None
             if attributes:
-                raw = attributes.copy() if type(attributes) is dict else None
+                raw = span.raw_attributes = attributes.copy() if type(attributes) is dict else None
                 if raw is None or not all_scalars(map(type, raw.values())):
-                    raw = copied_attributes(attributes)
-                span.raw_attributes = raw
+                    raw = span.raw_attributes = copied_attributes(attributes)
                 if len(raw) > self.limits.attributes:
                     span.shed(raw)
-            span.span_context = span.parent_context = span.token = None
             span.attached = True
             span.record_error = record_exception
             span.mark_error = set_status_on_exception
