@@ -25,7 +25,7 @@ EXTRA_HINT = "pip install 'latencytrace[service]'"
 LOOPBACK = {"127.0.0.1", "localhost", "::1"}
 
 
-def answers(url: str, timeout_s: float = 1.0) -> bool:
+def answers(url: str, timeout_s: float = 5.0) -> bool:
     """Tell whether an HTTP server answers GET with success.
 
     By hand: `run` asks it, has no httpx, and would take longer to import http.client than to ask.

@@ -287,16 +287,18 @@ def test_bodies_are_sent_in_turn_with_the_headers_named(
 
 
 def test_a_sweep_shows_latency_against_load_and_the_knee(server: LoadServer) -> None:
-    ended = latencytrace(
-        *("load", f"{server.url}/slow", "--rates", "5,40", "--seconds", "0.6"),
-        *("--constant", "--warm-up", "0", "--max-in-flight", "1", "--no-trace"),
-    )
+    def attempt() -> None:
+        ended = latencytrace(
+            *("load", f"{server.url}/slow", "--rates", "5,40", "--seconds", "0.6"),
+            *("--constant", "--warm-up", "0", "--max-in-flight", "1", "--no-trace"),
+        )
+        assert ended.returncode == 0, ended.stderr
+        assert "e2e p95" in ended.stdout
+        assert "TTFT" not in ended.stdout
+        assert "at 40/s it achieved" in ended.stdout  # and at 5/s what was asked for
+        assert "--max-in-flight was reached" in ended.stdout
 
-    assert ended.returncode == 0, ended.stderr
-    assert "e2e p95" in ended.stdout
-    assert "TTFT" not in ended.stdout
-    assert "at 40/s it achieved" in ended.stdout
-    assert "--max-in-flight was reached" in ended.stdout
+    again(attempt)
 
 
 @pytest.mark.parametrize(
