@@ -18,7 +18,7 @@ from latencytrace.model.texts.secrets import parted, why_no_address
 from latencytrace.variables import OFF
 
 READY_TIMEOUT_S = 60.0
-STOP_TIMEOUT_S = 15.0
+STOP_TIMEOUT_S = 30.0  # it needs 10 s at most, where the machine is not busy
 LONGEST_STATUS = 100  # of an answer's first line
 LAST_LINES = 5  # of a failed program's log, shown in the message
 EXTRA_HINT = "pip install 'latencytrace[service]'"
