@@ -337,10 +337,10 @@ class Agent:
 
     def _report_changes(self) -> None:
         """Report to the receiver how we do, if that changed; on the background thread."""
-        counts, queued = self._exporter.counts, self._exporter.queued
         began_ns = self._began_ns
         if began_ns is None:  # its first round may come before there is anything to report on
             return
+        counts, queued = self._exporter.counts, self._exporter.queued
         is_new = monotonic_ns() - began_ns < self.settings.interval_s * 1e9
         is_used = counts.sent or counts.dropped or queued or self._global.program is not None
         if (

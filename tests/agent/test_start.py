@@ -5,8 +5,9 @@ import json
 import logging
 import subprocess
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -16,6 +17,7 @@ import transformers.generation.utils
 import latencytrace
 from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.device.timer import DeviceTimer
+from latencytrace.agent.export.exporter import Exporter
 from latencytrace.agent.guard import raise_fault
 from latencytrace.agent.reporting.own_budget import OwnBudget
 from latencytrace.agent.start import Agent, start
@@ -363,3 +365,22 @@ def test_only_a_budget_that_was_set_may_leave_requests_out(
         latencytrace.uninstrument()
 
     assert seen == {may_sample}
+
+
+def test_a_round_that_ends_before_the_agent_is_made_reports_nothing(
+    settings: AgentSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rounds: list[None] = []
+
+    class Early(Exporter):
+        """Its thread has made a round before its maker goes on, as on a busy machine."""
+
+        def __init__(self, *args: Any, after_round: Callable[[], None], **more: Any) -> None:  # noqa: ANN401
+            super().__init__(*args, after_round=after_round, **more)
+            rounds.append(after_round())
+
+    monkeypatch.setattr("latencytrace.agent.start.Exporter", Early)
+
+    Agent(settings, raise_fault).stop(PATIENCE_S)
+
+    assert rounds == [None]

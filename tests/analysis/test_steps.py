@@ -26,11 +26,11 @@ def test_fifty_thousand_decode_steps_are_one_segment_and_soon_divided() -> None:
         for n in range(STEPS)
     ]
     forward = sglang("decode_forward", 0, 10 * STEPS, "root")
-    began = time.process_time()
+    began = time.thread_time()
 
     request = only(forward, *steps, end_ns=10 * STEPS)
 
-    assert time.process_time() - began < 6  # 2 s on an idle machine
+    assert time.thread_time() - began < 20  # 2 s on an idle machine; quadratic: minutes
     assert [(one.stage, one.name) for one in request.segments] == [
         (Stage.DECODE, "decode_forward")
     ]

@@ -48,7 +48,7 @@ def latencytrace(
         capture_output=True,
         check=False,
         text=True,
-        timeout=50,
+        timeout=100,
         env=environment(**env),
     )
 

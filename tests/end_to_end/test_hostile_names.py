@@ -100,7 +100,7 @@ def piped(*arguments: str) -> str:
         capture_output=True,
         check=False,
         env=environment(PYTHONIOENCODING="utf-8"),
-        timeout=60,
+        timeout=100,
     )
     return (ended.stdout + ended.stderr).decode()
 
@@ -122,7 +122,7 @@ def on_terminal(*arguments: str) -> str:
             said += part
     except OSError:  # Linux's way to say that nobody holds the other end
         pass
-    process.wait(60)
+    process.wait(100)
     os.close(ours)
     return said.decode()
 

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from uuid import uuid4
 
@@ -18,8 +18,9 @@ from latencytrace.service.net.connections import HEADERS_S, MAX_HEADER_BYTES
 from latencytrace.service.net.listeners import GRACE_S
 from latencytrace.service.otlp.traces import JSON, MAX_BYTES, MAX_MEMBERS, PROTOBUF
 from tests.support.builders.spans.otlp_messages import one_span, otlp
+from tests.support.secrets.data_folder import files_under
 from tests.support.servers.running_service import RunningService
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_S, again, until
 
 GZIPPED = {"content-type": PROTOBUF, "content-encoding": "gzip"}
 MANY_MEMBERS = gzip.compress(b"", 1) * 950_000  # 19 MB
@@ -106,15 +107,16 @@ def test_a_small_body_that_grows_is_checked_beside_the_event_loop(
 
 
 def test_more_long_bodies_than_can_be_checked_are_put_off(service: RunningService) -> None:
-    refused_before = service.metric("latencytrace_service_posts_refused_total")
+    def attempt() -> None:
+        refused_before = service.metric("latencytrace_service_posts_refused_total")
+        with posting(service, FEWER_PARTS, 20) as answers:
+            pass
+        statuses = [answer.result() for answer in answers]
+        refused = service.metric("latencytrace_service_posts_refused_total") - refused_before
+        assert refused == statuses.count(429)
+        assert set(statuses) == {200, 429}  # unless the machine has the senders come one by one
 
-    with posting(service, FEWER_PARTS, 20) as answers:
-        pass
-
-    statuses = [answer.result() for answer in answers]
-    assert set(statuses) == {200, 429}
-    refused = service.metric("latencytrace_service_posts_refused_total") - refused_before
-    assert refused == statuses.count(429)
+    again(attempt)
 
 
 @pytest.mark.timeout(120)
@@ -153,7 +155,7 @@ def test_a_half_sent_post_does_not_delay_the_end(ending: RunningService) -> None
 
         assert ending.end() == 0
 
-        assert time.monotonic() - began_s < GRACE_S
+        assert time.monotonic() - began_s < 2 * GRACE_S  # likewise
         assert b" 503 " in everything(half).splitlines()[0]
 
 
@@ -217,6 +219,7 @@ def test_an_absolute_target_of_ours_is_answered(service: RunningService) -> None
 def test_headers_that_never_end_are_given_up(service: RunningService) -> None:
     closed_before = closed_connections(service)
     with ExitStack() as opened:
+        began_s = time.monotonic()
         silent = opened.enter_context(connected(service.otlp))
         half = opened.enter_context(connected(service.otlp))
         half.sendall(b"POST /v1/traces HT")
@@ -233,14 +236,13 @@ def test_headers_that_never_end_are_given_up(service: RunningService) -> None:
 
         thread = threading.Thread(target=drip)
         thread.start()
-        began_s = time.monotonic()
         said = [everything(connection) for connection in (silent, half, dripping)]
         took_s = time.monotonic() - began_s
         ended.set()
         thread.join()
 
     assert all(one.startswith(b"HTTP/1.1 408 ") for one in said)
-    assert HEADERS_S - 1 < took_s < 2 * HEADERS_S
+    assert HEADERS_S - 1 < took_s < 3 * HEADERS_S
     assert closed_connections(service) - closed_before == 3
 
 
@@ -295,7 +297,7 @@ def test_half_open_connections_make_room_for_others(tmp_path: Path, half: bytes)
 def test_no_files_left_is_said_and_passes(tmp_path: Path) -> None:
     with (
         RunningService(tmp_path / "data", first="ulimit -n 256") as service,
-        httpx.Client(timeout=10, trust_env=False) as kept,
+        httpx.Client(timeout=PATIENCE_S, trust_env=False) as kept,
     ):
         kept.get(f"{service.url}/healthz")
         grpc = service.otlp_grpc
@@ -315,10 +317,12 @@ def test_what_it_writes_is_private_whatever_the_umask(tmp_path: Path) -> None:
     with RunningService(tmp_path / "data", first="umask 0") as service:
         service.post(otlp(one_span(trace_id := uuid4().hex)))
         service.request(trace_id)
-        made = [tmp_path / "data", *(tmp_path / "data").rglob("*")]
-        # The engine keeps links to its own tables, and a link has no rights of its own.
-        files = [path for path in made if path.exists() and not path.is_symlink()]
-        rights = {path: path.stat().st_mode & 0o077 for path in files}
+        made = list(files_under(tmp_path / "data"))
+        rights = {}
+        for path in {tmp_path / "data", *made, *(path.parent for path in made)}:
+            # The engine keeps links to its own tables, and a link has no rights of its own.
+            with suppress(FileNotFoundError):  # it renames as well
+                rights[path] = 0 if path.is_symlink() else path.stat().st_mode & 0o077
 
     assert len(rights) > 10
     assert {path: mode for path, mode in rights.items() if mode} == {}

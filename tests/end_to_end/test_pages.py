@@ -386,7 +386,7 @@ def test_a_live_page_replaces_what_changed_and_keeps_what_is_open(
         post(service, chat(f"{77:032x}", time.time_ns() - 10**9))
 
         more = re.compile(rf"^{before + 1} requests$")
-        expect(page.locator(".facts strong")).to_have_text(more, timeout=60_000)
+        expect(page.locator(".facts strong")).to_have_text(more)
         assert page.locator("body").get_attribute("data-loaded") == "once"
         expect(page.get_by_label("Route")).to_have_value("POST /ch")
         assert table.evaluate("one => one.open")
@@ -414,7 +414,7 @@ def test_a_live_page_outlives_a_restart_of_its_service(tmp_path: Path, browser: 
             page.keyboard.press("l")
             first.end()
 
-            expect(page.locator("#said")).to_contain_text("does not answer", timeout=60_000)
+            expect(page.locator("#said")).to_contain_text("does not answer")
             expect(page.locator(".facts strong")).to_have_text(shown)
             with RunningService(tmp_path / "data", *listen) as again:
                 says = "window.told.includes('The service answers again.')"

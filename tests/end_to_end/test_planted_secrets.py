@@ -4,6 +4,7 @@ import shutil
 import signal
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import httpx
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2_grpc import TraceServiceStub
 
-from tests.support.secrets.data_folder import DataFolder
+from tests.support.secrets.data_folder import DataFolder, files_under
 from tests.support.secrets.planted_secrets import PREFIX, SPELLINGS, VISIBLE, in_json, requests_of
 from tests.support.servers.running_service import PROTOBUF, RunningService
 from tests.support.waiting import until
@@ -75,11 +76,9 @@ def _ok(service: RunningService, body: bytes, headers: dict[str, str]) -> None:
 def files_of(folder: Path) -> bytes:
     """All files of a folder that is being written."""
     contents = []
-    for path in folder.rglob("*"):
-        try:
+    for path in files_under(folder):
+        with suppress(FileNotFoundError):
             contents.append(path.read_bytes() if path.is_file() else b"")
-        except FileNotFoundError:
-            continue
     return b"\0".join(contents)
 
 

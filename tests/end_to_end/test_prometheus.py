@@ -14,7 +14,8 @@ from tests.support.waiting import until
 ALL = {"job": ".+", "instance": ".+", "stage": ".*", "slo": ".*"} | dict.fromkeys(
     ("service", "route", "model", "engine", "target", "name", "uuid"), ".*"
 )
-CHOSEN = {**ALL, "quantile": "0.99", "__rate_interval": "4s", "__range": "60s"}
+# A busy machine scrapes seldom, and takes minutes for all the panels.
+CHOSEN = {**ALL, "quantile": "0.99", "__rate_interval": "20s", "__range": "10m"}
 QUERIES = [query for query in all_queries() if not query.is_mark]
 MARKS = [query for query in all_queries() if query.is_mark]
 
@@ -65,7 +66,7 @@ def test_exemplars_lead_to_requests(scraped: Scraped) -> None:
     series = scraped.prometheus.ask(
         "query_exemplars",
         query="latencytrace_request_duration_seconds_bucket",
-        start=now_s - 60,
+        start=now_s - 600,
         end=now_s,
     )
 

@@ -1,5 +1,6 @@
 """Connections over HTTP; loaded with the first post, for a program may end without one."""
 
+import encodings.idna  # noqa: F401 - which each connection looks up: whole before any fork
 import http.client
 import io
 import socket

@@ -18,14 +18,14 @@ from latencytrace.model.texts.secrets import parted, why_no_address
 from latencytrace.variables import OFF
 
 READY_TIMEOUT_S = 60.0
-STOP_TIMEOUT_S = 15.0
+STOP_TIMEOUT_S = 30.0  # it needs 10 s at most, where the machine is not busy
 LONGEST_STATUS = 100  # of an answer's first line
 LAST_LINES = 5  # of a failed program's log, shown in the message
 EXTRA_HINT = "pip install 'latencytrace[service]'"
 LOOPBACK = {"127.0.0.1", "localhost", "::1"}
 
 
-def answers(url: str, timeout_s: float = 1.0) -> bool:
+def answers(url: str, timeout_s: float = 5.0) -> bool:
     """Tell whether an HTTP server answers GET with success.
 
     By hand: `run` asks it, has no httpx, and would take longer to import http.client than to ask.

@@ -1,7 +1,6 @@
 """Bodies must come at a pace: one that drips holds a share of what all may send at once."""
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable, MutableMapping
 from http import HTTPStatus
 from typing import Any, Final
@@ -24,7 +23,8 @@ def at_a_pace(receive: Receive) -> Receive:
 
     The receiver raises `HTTPException` (408), which ends the connection, too.
     """
-    began_s = time.monotonic()
+    now_s = asyncio.get_running_loop().time
+    began_s = now_s()
     received = 0
     is_whole = False
 
@@ -32,7 +32,7 @@ def at_a_pace(receive: Receive) -> Receive:
         nonlocal received, is_whole
         if is_whole:  # what comes now is that the sender left
             return await receive()
-        left_s = began_s + GRACE_S + received / BYTES_PER_S - time.monotonic()
+        left_s = began_s + GRACE_S + received / BYTES_PER_S - now_s()
         try:
             async with asyncio.timeout(left_s):
                 message = await receive()

@@ -117,6 +117,7 @@ def test_stopping_sends_what_waits_and_ends_the_thread(receiver: Receiver) -> No
     before = threading.active_count()
     with sending(receiver.endpoint) as program:
         program.make(5)
+        assert program.exporter.stop(PATIENCE_S)
 
     assert len(receiver.spans) == 5
     assert "latencytrace-export" not in [thread.name for thread in threading.enumerate()]
@@ -125,7 +126,7 @@ def test_stopping_sends_what_waits_and_ends_the_thread(receiver: Receiver) -> No
 
 def test_after_stopping_a_flush_is_quick_and_says_what_is_left(receiver: Receiver) -> None:
     with sending(receiver.endpoint) as program:
-        pass
+        program.exporter.stop(PATIENCE_S)
     nothing_left = program.exporter.flush(PATIENCE_S)
     program.make(1)
 
@@ -257,12 +258,12 @@ def test_a_receiver_that_is_busy_gets_the_same_spans_again(
 def test_a_receiver_that_names_a_time_is_not_asked_before(receiver: Receiver) -> None:
     receiver.answers.append((429, {"Retry-After": "1"}))
     with sending(receiver.endpoint) as program:
+        began = time.monotonic()  # before it is refused: who looks on may see that late
         program.make(1)
-        until(lambda: receiver.refused == 1)
-        refused = time.monotonic()
         until(lambda: len(receiver.spans) == 1)
 
-    assert time.monotonic() - refused >= 0.9
+    assert receiver.refused == 1
+    assert time.monotonic() - began >= 1
 
 
 @pytest.mark.parametrize("after", ["Wed, 21 Oct 2026 07:28:00 GMT", "soon", "-1", "0"])
@@ -327,7 +328,7 @@ def test_a_receiver_that_hangs_for_too_long_is_given_up_and_tried_again(
     receiver: Receiver, caplog: pytest.LogCaptureFixture
 ) -> None:
     receiver.release.clear()
-    with sending(receiver.endpoint, timeout_s=0.05) as program:
+    with sending(receiver.endpoint, timeout_s=0.5) as program:
         program.make(1)
         until(lambda: len(warnings_in(caplog)) == 1)
         receiver.release.set()

@@ -133,7 +133,7 @@ def test_another_path_is_not_there(port: GpuPort) -> None:
 def test_who_says_nothing_holds_nobody_up_for_long(
     port: GpuPort, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("latencytrace.agent.gpu.port._Handler.timeout", 0.05)
+    monkeypatch.setattr("latencytrace.agent.gpu.port._Handler.timeout", 1.0)
     port.take([sample()])
 
     assert port.listens_at is not None

@@ -113,17 +113,18 @@ def test_a_loop_that_is_held_while_a_request_waits_for_something_else_is_no_gap(
     agent: TracedProgram,
 ) -> None:
     app = FastAPI()
-    arrived = asyncio.Event()
+    arrived, something_else = asyncio.Event(), asyncio.Event()
 
     @app.get("/other")
     async def other() -> None:
         arrived.set()
-        await asyncio.sleep(3 * HELD_S)
+        await something_else.wait()
 
     @app.get("/one")
     async def one() -> None:
         await arrived.wait()
         time.sleep(HELD_S)  # noqa: ASYNC251 - what is tested
+        asyncio.get_running_loop().call_later(HELD_S, something_else.set)
 
     asked_both(app)
 

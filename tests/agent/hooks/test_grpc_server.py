@@ -32,7 +32,7 @@ from tests.support.servers.grpc_calls import (
     async_serving,
     serving,
 )
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_S, until
 
 HOOKS = (GrpcServerHook,)
 TRACEPARENT = (("traceparent", f"00-{'1' * 32}-{'2' * 16}-01"),)
@@ -171,7 +171,7 @@ class Gated(Handlers):
 
     def unary_unary(self, _: bytes, __: grpc.ServicerContext) -> bytes:
         """One answer."""
-        self.open.wait(10)
+        self.open.wait(PATIENCE_S)
         return b""
 
 
@@ -259,7 +259,8 @@ def left(address: str, method: str) -> None:
 def late(address: str) -> None:
     """Call, and give up after a while."""
     with grpc.insecure_channel(address) as channel, contextlib.suppress(grpc.RpcError):
-        channel.unary_unary(f"/{SERVICE}/unary_unary")(REQUEST, timeout=0.05)
+        grpc.channel_ready_future(channel).result(PATIENCE_S)  # else it may pass before it is sent
+        channel.unary_unary(f"/{SERVICE}/unary_unary")(REQUEST, timeout=0.5)
 
 
 @pytest.mark.parametrize("method", ["unary_stream_endless", "unary_stream"])
@@ -280,7 +281,7 @@ def test_a_caller_that_leaves_a_server_of_asyncios_ends_the_call_as_cancelled(
             await asyncio.to_thread(left, address, "unary_stream_endless")
             await asyncio.to_thread(spans.wait_for, 1)
 
-    asyncio.run(asyncio.wait_for(serve(), 10))
+    asyncio.run(asyncio.wait_for(serve(), PATIENCE_S))
 
     assert spans.only.attributes[semconv.CANCELLED] is True
 
@@ -300,7 +301,7 @@ def test_a_deadline_that_passes_with_asyncio_is_the_calls_status(spans: Spans) -
             await asyncio.to_thread(late, address)
             await asyncio.to_thread(spans.wait_for, 1)
 
-    asyncio.run(asyncio.wait_for(serve(), 10))
+    asyncio.run(asyncio.wait_for(serve(), PATIENCE_S))
 
     assert spans.only.attributes[semconv.ERROR_TYPE] == "DEADLINE_EXCEEDED"
 

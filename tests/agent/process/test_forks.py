@@ -13,6 +13,35 @@ from tests.support.servers.command_line import python
 
 FORKING_IMPORTS = Path(__file__).parents[2] / "support" / "programs" / "forking_imports.py"
 FORKS = 20
+FORKING_WHILE_IT_CONNECTS = """
+import os, signal, socket, sys, threading, time
+from latencytrace.agent.export.http import HttpSender
+
+class Slow:
+    def find_spec(self, name, path=None, target=None):
+        if name == "stringprep":  # by which the codec of host names looks letters up
+            begun.set()
+            time.sleep(0.3)
+
+def post():
+    try:
+        HttpSender("http://127.0.0.1:9", {}, 1.0).send(b"")
+    except OSError:
+        pass
+
+begun = threading.Event()
+sys.meta_path.insert(0, Slow())
+thread = threading.Thread(target=post)
+thread.start()
+begun.wait()
+child = os.fork()
+if not child:
+    signal.alarm(30)  # it would wait for a thread that did not come along
+    print(socket.getaddrinfo("127.0.0.1", 80)[0][-1][0], flush=True)
+    os._exit(0)
+thread.join()
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
 
 
 @pytest.mark.timeout(240)  # a child that hangs is waited for
@@ -20,6 +49,12 @@ def test_a_child_meets_no_module_that_a_thread_was_importing() -> None:
     run = python(FORKING_IMPORTS, str(FORKS))
 
     assert run.stdout.split() == ["NvmlReader"] * FORKS, run.stdout + run.stderr
+
+
+def test_a_child_connects_that_was_forked_while_a_thread_connected_first() -> None:
+    run = python("-c", FORKING_WHILE_IT_CONNECTS)
+
+    assert (run.returncode, run.stdout) == (0, "127.0.0.1\n"), run.stderr
 
 
 def test_a_fork_waits_for_an_import_but_not_for_ever() -> None:

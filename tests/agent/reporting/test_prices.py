@@ -5,13 +5,18 @@ from latencytrace.agent.hooks.tokenizers import TokenizersHook
 from latencytrace.agent.reporting.prices import Prices, measured_prices, times_requests
 from latencytrace.agent.start import agent_status
 from tests.support.agent.receiving import TracedProgram
+from tests.support.waiting import again
 
 
 def test_a_request_and_a_call_have_a_price() -> None:
-    prices = measured_prices(times_requests([TokenizersHook, AsgiHook]))
+    def attempt() -> None:
+        prices = measured_prices(times_requests([TokenizersHook, AsgiHook]))
+        assert prices.call_ns > 0
+        assert (
+            prices.request_ns > 0
+        )  # unless garbage was collected while an untimed one was priced
 
-    assert prices.call_ns > 0
-    assert prices.request_ns > 0
+    again(attempt)
 
 
 def test_without_a_hook_for_requests_calls_have_a_price() -> None:

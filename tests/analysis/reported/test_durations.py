@@ -206,9 +206,9 @@ def test_a_long_chain_of_engines_inside_each_other_is_attributed_soon() -> None:
         vllm(name=f"span {number}", parent=f"span {number - 1}" if number else "root")
         for number in range(5_000)
     ]
-    began = time.process_time()
+    began = time.thread_time()
 
     request = only(*chain)
 
-    assert time.process_time() - began < 5
+    assert time.thread_time() - began < 5
     assert sum(request.ledger.values()) == request.duration_ns

@@ -14,6 +14,7 @@ import pytest
 from tests.support.servers.command_line import COMMAND, NOWHERE, environment, latencytrace
 from tests.support.servers.load_server import FIRST_S, GAP_S, TOKENS, LoadServer, serving
 from tests.support.servers.ports import free_port
+from tests.support.waiting import again, until
 
 MS = 1_000_000
 FIRST_NS, GAP_NS = FIRST_S * 1e9, GAP_S * 1e9
@@ -69,34 +70,42 @@ def test_the_rate_with_the_best_goodput_is_printed(server: LoadServer) -> None:
 
 
 def test_the_times_of_an_openai_stream_are_those_of_its_tokens(server: LoadServer) -> None:
-    rate = measured(
-        *(f"{server.url}/openai", "--json-body", '{"prompt": "hi"}', "--no-trace"),
-        *("--rate", "10", "--requests", "12", "--warm-up", "0"),
-    )
+    def attempt() -> Any:  # noqa: ANN401 - JSON
+        server.told.clear()
+        rate = measured(
+            *(f"{server.url}/openai", "--json-body", '{"prompt": "hi"}', "--no-trace"),
+            *("--rate", "10", "--requests", "12", "--warm-up", "0"),
+        )
+        first_ns = median(told.first_token_ns for told in server.told)
+        per_token_ns = median(mean(told.gaps_ns) for told in server.told)
+        gap_ns = median(gap for told in server.told for gap in told.gaps_ns)
+        duration_ns = median(told.duration_ns for told in server.told)
+        assert rate["time_to_first_byte_ns"]["p50"] < FIRST_NS
+        assert first_ns <= rate["time_to_first_token_ns"]["p50"] <= first_ns + SLACK_NS
+        assert abs(rate["time_per_output_token_ns"]["p50"] - per_token_ns) <= GAP_NS / 2
+        assert abs(rate["inter_token_ns"]["p50"] - gap_ns) <= GAP_NS / 2
+        assert duration_ns <= rate["duration_ns"]["p50"] <= duration_ns + SLACK_NS
+        return rate
 
-    first_ns = median(told.first_token_ns for told in server.told)
-    per_token_ns = median(mean(told.gaps_ns) for told in server.told)
-    gap_ns = median(gap for told in server.told for gap in told.gaps_ns)
-    duration_ns = median(told.duration_ns for told in server.told)
+    rate = again(attempt)
     assert rate["shapes"] == {"openai": 12}
-    assert rate["time_to_first_byte_ns"]["p50"] < FIRST_NS
-    assert first_ns <= rate["time_to_first_token_ns"]["p50"] <= first_ns + SLACK_NS
-    assert abs(rate["time_per_output_token_ns"]["p50"] - per_token_ns) <= GAP_NS / 2
-    assert abs(rate["inter_token_ns"]["p50"] - gap_ns) <= GAP_NS / 2
-    assert duration_ns <= rate["duration_ns"]["p50"] <= duration_ns + SLACK_NS
     assert rate["output_tokens"] == 12 * TOKENS
     assert rate["tokens_reported_by"] == {"usage": 12}
 
 
 def test_the_chunks_of_a_plain_stream_are_its_tokens(server: LoadServer) -> None:
-    rate = measured(
-        f"{server.url}/chunks", "--rate", "10", "--requests", "8", "--warm-up", "0", "--no-trace"
-    )
+    asked = ("--rate", "10", "--requests", "8", "--warm-up", "0", "--no-trace")
 
+    def attempt() -> Any:  # noqa: ANN401 - JSON
+        server.told.clear()
+        rate = measured(f"{server.url}/chunks", *asked)
+        first_ns = median(told.first_token_ns for told in server.told)
+        assert first_ns <= rate["time_to_first_token_ns"]["p50"] <= first_ns + SLACK_NS
+        return rate
+
+    rate = again(attempt)
     assert rate["shapes"] == {"chunks": 8}
-    first_ns = median(told.first_token_ns for told in server.told)
     assert rate["output_tokens"] == 8 * TOKENS
-    assert first_ns <= rate["time_to_first_token_ns"]["p50"] <= first_ns + SLACK_NS
 
 
 def test_an_answer_in_one_piece_has_no_first_token(server: LoadServer) -> None:
@@ -132,28 +141,33 @@ def test_what_waits_in_the_generator_counts_from_when_it_was_due(
 
 
 def test_a_server_that_answers_slowly_is_asked_at_the_same_rate(server: LoadServer) -> None:
-    rate = measured(
-        *(f"{server.url}/slow", "--constant", "--rate", "40", "--requests", "40"),
-        *("--warm-up", "0", "--no-trace"),
-    )
+    def attempt() -> None:
+        rate = measured(
+            *(f"{server.url}/slow", "--constant", "--rate", "40", "--requests", "40"),
+            *("--warm-up", "0", "--no-trace"),
+        )
+        assert rate["in_flight_max"] >= 4
+        assert rate["offered_per_s"] == pytest.approx(40, rel=0.001)
+        assert rate["achieved_per_s"] == pytest.approx(40, rel=0.2)
+        assert FIRST_NS <= rate["duration_ns"]["p50"] <= FIRST_NS + SLACK_NS
 
-    assert rate["in_flight_max"] >= 4
-    assert rate["offered_per_s"] == pytest.approx(40, rel=0.001)
-    assert rate["achieved_per_s"] == pytest.approx(40, rel=0.2)
-    assert FIRST_NS <= rate["duration_ns"]["p50"] <= FIRST_NS + SLACK_NS
+    again(attempt)
 
 
 def test_a_slow_start_stays_in_the_warm_up(server: LoadServer, tmp_path: Path) -> None:
     out = tmp_path / "requests.jsonl"
 
-    rate = measured(
-        *(f"{server.url}/slow_start", "--rate", "10", "--requests", "10", "--warm-up", "1.5"),
-        *("--no-trace", "--requests-out", out),
-    )
+    def attempt() -> None:
+        server.started = False
+        rate = measured(
+            *(f"{server.url}/slow_start", "--rate", "10", "--requests", "10", "--warm-up", "1.5"),
+            *("--no-trace", "--requests-out", out),
+        )
+        assert rate["warm_up_requests"] == 15
+        assert max(row["duration_ns"] for row in rows(out) if row["warm_up"]) >= 900 * MS
+        assert rate["duration_ns"]["p50"] <= SLACK_NS
 
-    assert rate["warm_up_requests"] == 15
-    assert max(row["duration_ns"] for row in rows(out) if row["warm_up"]) >= 900 * MS
-    assert rate["duration_ns"]["p50"] <= SLACK_NS
+    again(attempt)
 
 
 @pytest.mark.parametrize(
@@ -170,7 +184,7 @@ def test_failures_are_counted_by_kind_and_none_succeeding_is_exit_code_1(
 ) -> None:
     rate = measured(
         *(f"{server.url}/{path}", "--rate", "20", "--requests", "5", "--warm-up", "0"),
-        *("--timeout", "0.8", "--no-trace"),
+        *("--timeout", "3", "--no-trace"),
         code=1,
     )
 
@@ -180,13 +194,15 @@ def test_failures_are_counted_by_kind_and_none_succeeding_is_exit_code_1(
 
 
 def test_a_timeout_counts_with_how_long_was_waited(server: LoadServer) -> None:
-    rate = measured(
-        *(f"{server.url}/silent", "--rate", "20", "--requests", "5", "--warm-up", "0"),
-        *("--timeout", "0.3", "--no-trace"),
-        code=1,
-    )
+    def attempt() -> None:
+        rate = measured(
+            *(f"{server.url}/silent", "--rate", "20", "--requests", "5", "--warm-up", "0"),
+            *("--timeout", "0.3", "--no-trace"),
+            code=1,
+        )
+        assert 300 * MS <= rate["duration_ns"]["p50"] <= 300 * MS + SLACK_NS
 
-    assert 300 * MS <= rate["duration_ns"]["p50"] <= 300 * MS + SLACK_NS
+    again(attempt)
 
 
 def test_nobody_listening_is_a_refused_connection() -> None:
@@ -271,16 +287,18 @@ def test_bodies_are_sent_in_turn_with_the_headers_named(
 
 
 def test_a_sweep_shows_latency_against_load_and_the_knee(server: LoadServer) -> None:
-    ended = latencytrace(
-        *("load", f"{server.url}/slow", "--rates", "5,40", "--seconds", "0.6"),
-        *("--constant", "--warm-up", "0", "--max-in-flight", "1", "--no-trace"),
-    )
+    def attempt() -> None:
+        ended = latencytrace(
+            *("load", f"{server.url}/slow", "--rates", "5,40", "--seconds", "0.6"),
+            *("--constant", "--warm-up", "0", "--max-in-flight", "1", "--no-trace"),
+        )
+        assert ended.returncode == 0, ended.stderr
+        assert "e2e p95" in ended.stdout
+        assert "TTFT" not in ended.stdout
+        assert "at 40/s it achieved" in ended.stdout  # and at 5/s what was asked for
+        assert "--max-in-flight was reached" in ended.stdout
 
-    assert ended.returncode == 0, ended.stderr
-    assert "e2e p95" in ended.stdout
-    assert "TTFT" not in ended.stdout
-    assert "at 40/s it achieved" in ended.stdout
-    assert "--max-in-flight was reached" in ended.stdout
+    again(attempt)
 
 
 @pytest.mark.parametrize(
@@ -310,8 +328,8 @@ def test_ctrl_c_shows_what_was_measured_by_then(server: LoadServer) -> None:
         text=True,
         env=environment(),
     ) as process:
-        while len(server.bodies) < 5:
-            assert process.poll() is None
+        # So many that a machine that sends the first of them late, and at once, has answers.
+        until(lambda: len(server.bodies) >= 40 or process.poll() is not None)
 
         process.send_signal(signal.SIGINT)
         output, _ = process.communicate(timeout=100)

@@ -39,7 +39,7 @@ def said_on_terminal(lines: int, pager: str, term: str = "xterm", program: str =
             said += part
     except OSError:  # Linux's way to say that nobody holds the other end
         pass
-    assert process.wait(60) == 0
+    assert process.wait(100) == 0
     os.close(ours)
     return said.decode()
 
@@ -85,7 +85,7 @@ def test_a_closed_input_is_no_terminal() -> None:
         capture_output=True,
         check=True,
         env=environment(PAGER="sh -c 'exit 1'"),
-        timeout=60,
+        timeout=100,
     )
 
     assert len(shown.stdout.splitlines()) == LONG
@@ -98,7 +98,7 @@ def test_what_an_encoding_lacks_is_spelled_out() -> None:
         capture_output=True,
         check=True,
         env=environment(PYTHONIOENCODING="latin-1"),
-        timeout=60,
+        timeout=100,
     )
 
     assert shown.stdout.splitlines()[0] == b"\\u2588 0"

@@ -14,7 +14,7 @@ from latencytrace.cli.source.service_address import service_address
 from latencytrace.errors import SettingsError
 from tests.agent.test_wire import certificate
 from tests.support.servers.command_line import latencytrace
-from tests.support.servers.recording import RecordingServer
+from tests.support.servers.recording import Received, RecordingServer, Response
 
 UNUSABLE = {
     "no scheme": "127.0.0.1:8321",
@@ -74,6 +74,16 @@ def test_a_server_of_something_else_is_no_service(
     ask: Callable[[str], object], no_http: str
 ) -> None:
     assert not ask(no_http)
+
+
+@pytest.mark.parametrize("ask", [answers, service_at])
+def test_a_service_that_is_busy_for_a_moment_is_one(ask: Callable[[str], object]) -> None:
+    def late(_: Received) -> Response:
+        threading.Event().wait(1.5)
+        return Response()
+
+    with RecordingServer(late) as server:
+        assert ask(server.url)
 
 
 def test_a_service_over_tls_is_asked_where_its_authority_is_known(

@@ -24,7 +24,7 @@ from tests.support.simulation.simulator import simulate
 from tests.support.simulation.ways import WAYS
 from tests.support.waiting import PATIENCE_S
 
-pytestmark = pytest.mark.timeout(400)  # the compiler, the first time
+pytestmark = pytest.mark.timeout(900)  # the compiler, the first time, at a low priority
 
 S = 1_000_000_000
 

@@ -306,7 +306,7 @@ def test_a_request_of_another_service_stays_one_inside_the_outermost(
     assert (found.outermost, found.revision) == (False, 2)
 
 
-@pytest.mark.timeout(400)  # the compiler, the first time
+@pytest.mark.timeout(900)  # the compiler, the first time, at a low priority
 def test_requests_by_columns_are_written_revised_and_counted_once(rig: Rig) -> None:
     rig.pipeline._attributor._attribution._columns.compile().join()  # noqa: SLF001 - as under load
     ids = [uuid4().hex for _ in range(3)]
@@ -330,7 +330,7 @@ def test_requests_by_columns_are_written_revised_and_counted_once(rig: Rig) -> N
     assert rig.counted("latencytrace_service_spans_unaccounted") == 0
 
 
-@pytest.mark.timeout(400)  # likewise
+@pytest.mark.timeout(900)  # likewise
 def test_a_store_that_fails_is_given_requests_by_columns_again(rig: Rig, trace_id: str) -> None:
     rig.pipeline._attributor._attribution._columns.compile().join()  # noqa: SLF001 - as under load
     rig.store.full = True
@@ -741,7 +741,7 @@ def test_requests_a_hundred_days_apart_are_divided_together(rig: Rig, trace_id: 
     assert rig.store.breakdown(Cohort(service=trace_id)).requests == len(spans)
 
 
-@pytest.mark.timeout(400)  # the compiler, the first time
+@pytest.mark.timeout(900)  # the compiler, the first time, at a low priority
 @pytest.mark.parametrize("by_columns", [False, True])
 def test_a_request_whose_write_failed_after_it_was_kept_is_counted(
     rig: Rig, trace_id: str, *, by_columns: bool
@@ -819,7 +819,7 @@ def test_a_fault_of_counting_ends_nothing_and_is_counted(
     assert all(ledger(store, one) for one in ids)
 
 
-@pytest.mark.timeout(400)  # the compiler, the first time
+@pytest.mark.timeout(900)  # the compiler, the first time, at a low priority
 @pytest.mark.parametrize("by", ["objects", "columns"])
 def test_weights_are_believed_up_to_the_largest(store: FlakyStore, by: str) -> None:
     rig = Rig(store)

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from starlette.exceptions import HTTPException
 
-from latencytrace.service.net import slow_bodies
-from latencytrace.service.net.slow_bodies import at_a_pace
+from latencytrace.service.net.slow_bodies import BYTES_PER_S, GRACE_S, at_a_pace
+from tests.support.fakes.event_loop import hurried
 
 
 class Sender:
@@ -33,11 +33,6 @@ class Sender:
         return {"type": "http.request", "body": bytes(size), "more_body": more}
 
 
-@pytest.fixture(autouse=True)
-def short_grace(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(slow_bodies, "GRACE_S", 0.2)
-
-
 async def read(sender: Sender) -> int:
     receive = at_a_pace(sender)
     size = 0
@@ -49,29 +44,29 @@ async def read(sender: Sender) -> int:
 
 
 def test_a_body_that_comes_at_once_is_read() -> None:
-    assert asyncio.run(read(Sender((0, 1000), (0, 500)))) == 1500
+    assert hurried(read(Sender((0, 1000), (0, 500)))) == 1500
 
 
 @pytest.mark.parametrize(
     "sender",
     [
         pytest.param(Sender((0, 3), ends=False), id="half a body"),
-        pytest.param(Sender(*[(0.03, 1)] * 60), id="a byte at a time"),
+        pytest.param(Sender(*[(3, 1)] * 60), id="a byte at a time"),
         pytest.param(Sender((60, 1)), id="none of it"),
     ],
 )
 def test_a_body_that_drips_is_given_up(sender: Sender) -> None:
     with pytest.raises(HTTPException, match="too slowly") as given_up:
-        asyncio.run(read(sender))
+        hurried(read(sender))
 
     assert given_up.value.status_code == 408
     assert given_up.value.headers == {"connection": "close"}
 
 
 def test_a_large_body_has_time_in_proportion() -> None:
-    parts = [(0.05, slow_bodies.BYTES_PER_S // 10)] * 10  # 0.5 s, at twice the pace asked for
+    parts = [(5, 10 * BYTES_PER_S)] * 10  # 50 s, at twice the pace asked for
 
-    assert asyncio.run(read(Sender(*parts))) == slow_bodies.BYTES_PER_S // 10 * 10
+    assert hurried(read(Sender(*parts))) == 100 * BYTES_PER_S
 
 
 def test_what_comes_after_the_body_may_take_as_long_as_it_likes() -> None:
@@ -80,7 +75,7 @@ def test_what_comes_after_the_body_may_take_as_long_as_it_likes() -> None:
 
     async def receive() -> MutableMapping[str, Any]:
         if body.is_sent:
-            await asyncio.sleep(0.4)
+            await asyncio.sleep(2 * GRACE_S)
             return left
         return await body()
 
@@ -89,4 +84,4 @@ def test_what_comes_after_the_body_may_take_as_long_as_it_likes() -> None:
         await paced()
         return await paced()
 
-    assert asyncio.run(listen()) == left
+    assert hurried(listen()) == left

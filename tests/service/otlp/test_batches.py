@@ -20,7 +20,7 @@ from latencytrace.service.otlp.span_block import SpanBlock
 from tests.service.otlp.generated_requests import requests
 from tests.support.builders.spans.otlp_messages import one_span, otlp
 
-pytestmark = pytest.mark.timeout(300)  # where nothing is compiled yet
+pytestmark = pytest.mark.timeout(900)  # where nothing is compiled yet
 
 WAYS: dict[str, Callable[[bytes], SpanBlock]] = {
     "plain": lambda sent: span_block_of(ExportTraceServiceRequest.FromString(sent)),

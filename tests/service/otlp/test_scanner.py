@@ -19,7 +19,7 @@ from latencytrace.service.otlp.span_block import SpanBlock
 from tests.service.otlp.generated_requests import any_text, requests, texts
 from tests.support.builders.spans.otlp_messages import one_span, otlp
 
-pytestmark = pytest.mark.timeout(300)  # where nothing is compiled yet
+pytestmark = pytest.mark.timeout(900)  # where nothing is compiled yet
 
 
 @pytest.fixture(scope="module")

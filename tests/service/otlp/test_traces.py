@@ -121,10 +121,10 @@ def test_gzip_of_many_members_is_refused_in_no_time() -> None:
     member = gzip.compress(b"", 1)
 
     assert otlp.decompressed(member * otlp.MAX_MEMBERS, "gzip") == b""
-    began_s = time.process_time()
+    began_s = time.thread_time()
     with pytest.raises(OtlpError, match="more than 64 members"):
         otlp.decompressed(member * 1_000_000, "gzip")
-    assert time.process_time() - began_s < 1
+    assert time.thread_time() - began_s < 5  # quadratic: many minutes
 
 
 @pytest.mark.parametrize("size", [0, 1, 65535, 65536, 65537, 200_000])

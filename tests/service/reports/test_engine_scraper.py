@@ -194,7 +194,7 @@ def test_what_an_engine_answers_is_fetched() -> None:
     [
         (Response(302, headers={"Location": "http://127.0.0.1:9/"}), "answers 302", 10),
         (Response(503), "answers 503", 10),
-        (Response(body=dripping()), "too slowly", 0.3),
+        (Response(body=dripping()), "too slowly", 2),
         (Response(body=repeat(b"#" * (1 << 20), (MAX_BYTES >> 20) + 1)), "longer than 16 MiB", 10),
     ],
     ids=["redirected", "refused", "dripping", "endless"],

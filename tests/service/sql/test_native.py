@@ -73,7 +73,7 @@ class TwoWays:
         return sorted(lines.splitlines())
 
 
-pytestmark = pytest.mark.timeout(300)  # where nothing is compiled yet
+pytestmark = pytest.mark.timeout(900)  # where nothing is compiled yet
 
 
 @pytest.fixture(scope="module", params=["plain", "compiled"])

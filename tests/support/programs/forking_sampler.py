@@ -35,17 +35,17 @@ def main() -> None:
         on_fault=raise_fault,
     )
     sampler.start()
-    taken.get(timeout=30)
+    taken.get(timeout=100)
     child = os.fork()
     if child:
         os.waitpid(child, 0)
-        sampler.stop(30)
+        sampler.stop(100)
         return
     sampler.reset_after_fork()
     begun = monotonic_ns()
     while sampler.state.why_not == SamplerState().why_not and monotonic_ns() - begun < PATIENCE_NS:
         time.sleep(0.01)
-    sampler.stop(30)
+    sampler.stop(100)
     print(*reader.calls, sep=",")
     print(sampler.state.why_not, flush=True)
 

@@ -1,7 +1,9 @@
-"""All that a data folder holds, once no service has it open."""
+"""All that a data folder holds."""
 
 import json
+import os
 from base64 import b64encode
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -13,7 +15,7 @@ TABLES = ("span_arrivals", "spans", "requests")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataFolder:
-    """A folder's rows as text and its files as bytes."""
+    """A folder's rows as text and its files as bytes, once no service has it open."""
 
     rows: str
     files: bytes
@@ -29,7 +31,7 @@ class DataFolder:
             )
         finally:
             connection.close()
-        files = b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file())
+        files = b"".join(path.read_bytes() for path in files_under(folder) if path.is_file())
         return cls(rows=rows, files=files)
 
     def holds(self, secret: str) -> bool:
@@ -37,6 +39,12 @@ class DataFolder:
         in_json = json.dumps(secret, ensure_ascii=False)[1:-1]
         spellings = (secret, in_json, in_json.replace("/", "\\/"), *_in_base64(secret))
         return any(text in self.rows or text.encode() in self.files for text in spellings)
+
+
+def files_under(folder: Path) -> Iterator[Path]:
+    """All files; `rglob` ends where a service renames a folder that it is about to look into."""
+    for parent, _, names in os.walk(folder):
+        yield from (Path(parent, name) for name in names)
 
 
 def _in_base64(secret: str) -> list[str]:

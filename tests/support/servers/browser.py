@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import axe_playwright_python
 import pytest
-from playwright.sync_api import Browser, Page, Playwright
+from playwright.sync_api import Browser, Page, Playwright, expect
 
 UNPACKED = Path(__file__).parents[3] / ".venv" / "chromium"
 PROGRAM = "chromium-headless-shell"
@@ -22,6 +22,7 @@ SCREENS: Final[Mapping[str, Mapping[str, Any]]] = {
     "phone": {"viewport": {"width": 360, "height": 780}, "has_touch": True},
 }
 TALLEST = 2000  # pixels of a picture
+PATIENCE_MS = 60_000
 CUT_BARS = """[...document.querySelectorAll('table:not(.shifts) .wide > svg')]
   .filter((one) => one.getBoundingClientRect().right > innerWidth).map((one) => one.outerHTML)"""
 FONTS = """<?xml version="1.0"?>
@@ -93,7 +94,8 @@ def opened(browser: Browser, address: str, **options: Any) -> Iterator[tuple[Pag
     """A page in a context of its own, watched from the start."""
     context = browser.new_context(**options)
     page = context.new_page()
-    page.set_default_timeout(60_000)
+    page.set_default_timeout(PATIENCE_MS)
+    expect.set_options(timeout=PATIENCE_MS)  # else 5 s, which a busy machine may take
     watched = Watched.of(page)
     answer = page.goto(address, wait_until="load")
     watched.status = answer.status if answer else 0

@@ -131,7 +131,7 @@ class RunningPrometheus(RunningServer):
         found = self.ask("query", query=expr)["result"]
         return float(found[0]["value"][1]) if found else None
 
-    def over_time(self, expr: str, seconds: int = 60) -> list[list[float]]:
+    def over_time(self, expr: str, seconds: int = 600) -> list[list[float]]:
         """The values of each series over the last seconds, one a second."""
         now_s = time.time()
         answer = self.ask("query_range", query=expr, start=now_s - seconds, end=now_s, step=1)
