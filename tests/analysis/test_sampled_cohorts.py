@@ -118,6 +118,20 @@ def test_few_that_stand_for_many_are_not_enough_for_a_cause() -> None:
     assert found.needed_requests > 2 * found.requests > 2_000
 
 
+def test_hours_that_stand_for_a_million_are_no_more_than_numbers_hold() -> None:
+    columns = tails.cohort(31, CauseKind.DEPENDENCY, 2_000)
+    hours = replace(
+        columns, stages_ns=columns.stages_ns * 20_000, duration_ns=columns.duration_ns * 20_000
+    )
+
+    alone, heavy = tail(hours), tail(replace(hours, weight=np.full(2_000, 10**6)))
+
+    assert heavy.stages
+    assert [(one.stage, one.low_ns, one.high_ns) for one in heavy.stages] == [
+        (one.stage, pytest.approx(one.low_ns), pytest.approx(one.high_ns)) for one in alone.stages
+    ]
+
+
 def test_nothing_is_named_where_nothing_depends_on_anything() -> None:
     named = [
         bool(found.cause or found.attributes)

@@ -322,6 +322,8 @@ class Timing:
             span.end(at_ns + ANCHOR_NS)
             return
         try:  # as its `end` does, a call less
+            if span.ended_ns:  # meanwhile, as by another thread; none comes in between now
+                return
             span.ended_ns = at_ns
             span.parent_context = None
             span.tracer.on_end(span)

@@ -114,7 +114,9 @@ def _means(
     """The mean time in each stage, and that of stretches of requests drawn again."""
     lengths_ns = columns.stages_ns[which]
     weight = weighted.of(which, columns.weight)
-    each_ns = lengths_ns if weight is None else lengths_ns * weight[:, None]
+    each_ns = lengths_ns.astype(np.float64)  # 64 bits do not hold every sum
+    if weight is not None:
+        each_ns *= weight[:, None]
     sums = np.column_stack(
         [np.bincount(block[which], each, minlength=BLOCKS) for each in each_ns.T]
     )

@@ -50,6 +50,7 @@ _CAME_BAD_COUNTER = "latencytrace_slo_came_bad_requests_total"
 _LABELS = "slo, service, route"
 _LEAST_SCRAPES = 4  # in a window: with fewer, its rates are chance
 _HELD = "1d"  # through silence
+_NEARLY = 0.99  # of the evaluations of that
 _REPORTED_NS = 3 * MINUTE_NS  # in which a service reported to Alertmanager; it forgets after four
 
 
@@ -224,7 +225,7 @@ def _silence(objective: Objective, scrape_ns: int, interval_ns: int) -> Iterator
     yield STEADY, {"window": window_text(HOUR_NS)}, _steady(objective, interval_ns)
     yield EXPECTED, {"window": window_text(traffic.LOOK_NS)}, _expected(objective)
     labels = {"alertname": str(AlertKind.NO_DATA), "severity": str(Severity.PAGE)}
-    yield FIRING, labels, _silent(objective, scrape_ns)
+    yield FIRING, labels, _silent(objective, scrape_ns, interval_ns)
 
 
 def _steady(objective: Objective, interval_ns: int) -> str:
@@ -254,8 +255,8 @@ def _before(objective: Objective, look_ns: int) -> str:
     return f"{_series(STEADY, objective, HOUR_NS)} offset {window_text(look_ns)}"
 
 
-def _silent(objective: Objective, scrape_ns: int) -> str:
-    """1 where requests stay away, and until they come again."""
+def _silent(objective: Objective, scrape_ns: int, interval_ns: int) -> str:
+    """1 where requests stay away, and until they come again, or a day has passed."""
     expected = _series(EXPECTED, objective, traffic.LOOK_NS)
     look = _series(LOOK, objective, traffic.LOOK_NS)
     bad = _increase(_CAME_BAD_COUNTER, objective, window_text(traffic.LOOK_NS))
@@ -268,6 +269,7 @@ def _silent(objective: Objective, scrape_ns: int) -> str:
     back_ratio = traffic.RETURNED_RATIO * back_ns / traffic.LOOK_NS
     page = state(objective, AlertKind.BURN, Severity.PAGE)
     silence = state(objective, AlertKind.NO_DATA, Severity.PAGE)
+    a_day = _NEARLY * DAY_NS / interval_ns
     fell = "\nor\n".join(_fell(objective, look_ns) for look_ns in traffic.LOOKS_NS)
     return (
         f"count by ({_LABELS}) (\n"
@@ -278,7 +280,8 @@ def _silent(objective: Objective, scrape_ns: int) -> str:
         f"and on ({_LABELS}) {latest_bad} >= on ({_LABELS}) {latest} * {OUTAGE_BAD:g}\n)\n"
         f"unless on ({_LABELS}) (\n{page}\nand on ({_LABELS}) {look} > 0\n)\n"
         f"unless on ({_LABELS}) (\n{_lull(objective)}\n)\n)\n"
-        f"or\n{silence}\n)\n) > bool 0"
+        f"or\n(\n{silence}\nunless on ({_LABELS}) "
+        f"count_over_time({silence}[{_HELD}]) >= {a_day:.6g}\n)\n)\n) > bool 0"
     )
 
 

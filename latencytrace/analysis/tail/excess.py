@@ -67,7 +67,9 @@ def _at_threshold(groups: Groups, stages: NDArray[np.int64]) -> NDArray[np.float
 def _block_sums(groups: Groups, which: Mask, stages: NDArray[np.int64]) -> tuple[Sums, Sums]:
     """The time in each stage, and the requests, of each block."""
     block, weight = groups.block[which], weighted.of(which, groups.columns.weight)
-    lengths_ns = groups.columns.stages_ns[which] * (1 if weight is None else weight[:, None])
+    lengths_ns = groups.columns.stages_ns[which].astype(np.float64)  # 64 bits hold no such sum
+    if weight is not None:
+        lengths_ns *= weight[:, None]
     sums = [np.bincount(block, lengths_ns[:, stage], minlength=groups.blocks) for stage in stages]
     counts = np.bincount(block, weight, minlength=groups.blocks).astype(np.float64)
     return np.column_stack(sums), counts

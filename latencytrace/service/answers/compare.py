@@ -237,9 +237,9 @@ def _mean(numbers: KnownNumbers, weight: weighted.Weight) -> float | None:
 def _cached_ratio(columns: RequestColumns) -> float | None:
     """The share of the input that came out of a cache, by token."""
     known = columns.cached_input_tokens.known & columns.input_tokens.known
-    weights = columns.weights()[known]
-    brought = int(columns.input_tokens.value[known] @ weights)
-    return int(columns.cached_input_tokens.value[known] @ weights) / brought if brought else None
+    weights = columns.weights()[known].astype(np.float64)  # 64 bits do not hold every sum
+    brought = float(columns.input_tokens.value[known] @ weights)
+    return float(columns.cached_input_tokens.value[known] @ weights) / brought if brought else None
 
 
 def _plain(columns: RequestColumns) -> PlainQuantilesDocument:

@@ -86,10 +86,16 @@ def _columns(table: pa.Table) -> RequestColumns:
         duration_ns=_whole(table, "duration_ns"),
         stages_ns=np.column_stack([_whole(table, f"{stage}_ns") for stage in STAGES]),
         **named,
-        weight=weights_of(np.maximum(_whole(table, "weight"), 1))
-        if "weight" in table.column_names
-        else None,
+        weight=_weight(table),
     )
+
+
+def _weight(table: pa.Table) -> NDArray[np.int64] | None:
+    """The weights, which stores keep in 32 bits: sums of greater ones might overflow."""
+    if "weight" not in table.column_names:
+        return None
+    column = table["weight"].cast(pa.uint32()).fill_null(1).cast(pa.int64())
+    return weights_of(np.maximum(column.to_numpy(), 1))
 
 
 def _whole(table: pa.Table, name: str) -> NDArray[np.int64]:

@@ -141,11 +141,16 @@ class ObjectiveCounts:
         return self._rings.requests.tally(until_ns, window_ns).came
 
     def is_lull(self, now_ns: int, most: float) -> bool:
-        """Tell whether ten minutes of this hour brought as few on each of the days before."""
-        ring = self._rings.of(self.objective.period_ns)
+        """Tell whether ten minutes of this hour brought as few on each of the days before.
+
+        Of slices of time no requests are known that long: then none of them may have had any.
+        """
+        ring, slices = self._rings.of(self.objective.period_ns), self.objective.slices
+        most, look_ns = (most, LOOK_NS) if slices is None else (0, max(LOOK_NS, slices.length_ns))
+        length = -(-look_ns // ring.slot_ns)
         middles_ns = [now_ns - day * DAY_NS for day in range(1, LULL_DAYS + 1)]
         hours = [ring.came(middle_ns + HOUR_NS // 2, HOUR_NS) for middle_ns in middles_ns]
-        looks = [rolling(came, LOOK_NS // ring.slot_ns)[1:] for came in hours]
+        looks = [rolling(came, length)[length - 1 :] for came in hours]
         return all(len(look) and look.min() <= most for look in looks)
 
     def coverage_ratio(

@@ -68,6 +68,17 @@ def test_the_end_of_a_span_around_it_settles_it_first(spans: Spans, cuda: FakeCu
     assert spans.names == ["forward", "encode"]
 
 
+def test_a_span_that_waits_and_is_ended_again_is_sent_once(spans: Spans, cuda: FakeCuda) -> None:
+    timing, passes = computed(spans, cuda)
+    spans.recorder.devices.pending.end(timing, cuda.clock() + 1, passes)
+    cuda.wait()
+
+    timing.end()
+
+    assert spans.names == ["forward"]
+    assert spans.only.ended_ns - spans.only.started_ns == 1
+
+
 def test_a_thread_that_had_nothing_computed_asks_no_device(spans: Spans, cuda: FakeCuda) -> None:
     ended_late(spans, cuda)
     cuda.wait()

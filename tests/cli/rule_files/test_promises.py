@@ -256,9 +256,23 @@ def test_requests_that_stand_for_many_are_weighed_and_what_is_chance_is_said_by_
     assert "SUCCESS" in held(tmp_path, *tests)
 
 
+# Of two days at the usual ones promtool takes a while.
+FEW = replace(SETTINGS, scrape_ns=60 * SECOND_NS, interval_ns=240 * SECOND_NS)
+
+
+def test_after_a_day_the_little_traffic_is_the_usual_one(tmp_path: Path) -> None:
+    stays_away = 4 * 60  # scrapes
+    steps = [*steady(stays_away, 10), *steady(30 * 60, 0)]
+    expected = [
+        {**at(QUIET, 0, count), "eval_time": f"{60 * (stays_away + 60 * hours)}s"}
+        for hours, count in ((1, 1), (23, 1), (25, 0), (29, 0))
+    ]
+    test = {**story(steps, expected), "interval": "60s"}
+
+    assert "SUCCESS" in held(tmp_path, test, settings=FEW)
+
+
 def test_a_silence_that_comes_each_evening_is_no_news(tmp_path: Path) -> None:
-    """Few scrapes and evaluations, for two days of them take a while."""
-    settings = replace(SETTINGS, scrape_ns=60 * SECOND_NS, interval_ns=240 * SECOND_NS)
     evenings = [(4 + 24 * day) * 60 for day in range(3)]  # when traffic ends, in scrapes
     days = [*steady(4 * 60, 10), *steady(20 * 60, 0)] * 3
     steps = days[: evenings[-1] + 30]
@@ -269,7 +283,7 @@ def test_a_silence_that_comes_each_evening_is_no_news(tmp_path: Path) -> None:
     ]
     test = {**story(steps, expected), "interval": "60s"}
 
-    assert "SUCCESS" in held(tmp_path, test, settings=settings)
+    assert "SUCCESS" in held(tmp_path, test, settings=FEW)
 
 
 def test_prometheus_is_quiet_while_a_service_tells_alertmanager_and_speaks_when_it_is_gone(

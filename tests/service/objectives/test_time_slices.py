@@ -206,3 +206,21 @@ def test_traffic_that_stays_away_is_news_of_slices_too(tmp_path: Path) -> None:
     traffic.tick()
 
     assert traffic.names() == ["LatencySLONoData/page began"]
+
+
+@pytest.mark.parametrize("minutes", [1, 15])
+def test_a_silence_of_each_evening_is_no_news_of_slices_and_one_at_noon_is(
+    tmp_path: Path, minutes: int
+) -> None:
+    slices = TimeSlices(length_ns=minutes * MINUTE_NS, target_ratio=None)
+    traffic = Traffic(tmp_path, made_objective(slices=slices))
+    for _ in range(3):
+        before = len(traffic.heard)
+        traffic.run(10 * 60, per_s=0.1, tick_s=150)
+        traffic.run(14 * 60, per_s=0, tick_s=150)
+    last_evening = traffic.names()[before:]
+    traffic.run(5 * 60, per_s=0.1, tick_s=150)
+    traffic.run(40, per_s=0, tick_s=150)
+
+    assert last_evening == ["LatencySLONoData/page ended"]
+    assert traffic.names()[-1] == "LatencySLONoData/page began"

@@ -34,7 +34,7 @@ from latencytrace.model.detail import TraceDetail, least
 
 _FIRST_SERVER_ERROR = 500
 _SERVER = SpanKind.SERVER
-_REQUEST: Final = create_key("latencytrace-served-request")
+_REQUEST: Final = create_key("latencytrace.served_request")
 
 
 class ServedRequest:

@@ -3,6 +3,7 @@
 from opentelemetry.context import Context
 from opentelemetry.trace import SpanKind
 
+from latencytrace.agent.api.user_request import UserRequest
 from latencytrace.agent.toolkit.http.routes import noted_routes
 from latencytrace.agent.toolkit.http.server import ServedRequest
 from latencytrace.model import Stage, semconv
@@ -44,3 +45,17 @@ def test_a_route_found_after_the_request_has_ended_changes_nothing() -> None:
     request.deactivate()
     assert spans.names == ["GET"]
     assert semconv.HTTP_ROUTE not in spans.only.attributes
+
+
+def test_a_route_found_within_a_request_of_its_own_is_not_that_of_the_one_around() -> None:
+    spans = Spans()
+    find = noted_routes(lambda _, found: found)(spans.recorder, lambda: "items/{item}")
+    request = ServedRequest(spans.recorder, "GET", {}, Context(), on_loop=False)
+    request.activate()
+
+    with UserRequest(lambda: spans.recorder, "nightly", {}):
+        find()
+
+    request.deactivate()
+    request.end()
+    assert spans.names == ["nightly", "GET"]
