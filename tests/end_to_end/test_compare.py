@@ -127,6 +127,7 @@ def test_a_faster_search_is_forecast_end_to_end(service: RunningService) -> None
     )
     shown = run(service, "whatif", "--stage", "retrieve", "--at-most-ms", "50")
     halved = run(service, "whatif", "--stage", "retrieve", "--faster", "0.5")
+    absent = run(service, "whatif", "--stage", "guardrail", "--faster", "0.5")
 
     document = json.loads(ended.stdout)
     usual = service.ask("/breakdown?version=1")["duration_ns"]
@@ -137,6 +138,7 @@ def test_a_faster_search_is_forecast_end_to_end(service: RunningService) -> None
     assert document["error_ratio"] is not None
     assert shown.stdout.startswith("If retrieve took at most 50 ms")
     assert halved.stdout.startswith("If retrieve were 50 % faster")
+    assert "waited for guardrail: a stage of the breakdown gives something" in absent.stdout
 
 
 @pytest.mark.parametrize(

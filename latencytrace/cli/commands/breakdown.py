@@ -25,10 +25,11 @@ NEVER_TWO = (
     "Never more than one request at a time: queues and contention cannot show. "
     "Send several at once."
 )
-MOSTLY_UNATTRIBUTED = (
+MOSTLY_UNATTRIBUTED = Text(
     "More than half is time that no span explains. `latencytrace trace slowest` shows between "
     'which spans it lies; `with latencytrace.stage("NAME"):` around code of yours names it, '
-    "and LATENCYTRACE_TORCH_MODULES=CLASS a torch module of yours."
+    "and LATENCYTRACE_TORCH_MODULES=CLASS a torch module of yours.",
+    "dim",
 )
 UNNAMED = (Stage.UNATTRIBUTED, Stage.OTHER)
 MOSTLY = 0.5
@@ -74,7 +75,11 @@ def pictures(
         return [reason(source, wanted), *notes]
     parts: list[RenderableType] = []
     for title, document in _by_route(source, wanted, whole):
-        parts += picture(title, document, console)
+        parts += [
+            part
+            for part in picture(title, document, console)
+            if part is not MOSTLY_UNATTRIBUTED or part not in parts  # one route says it for all
+        ]
     return [*parts, *_on_gpus(source, wanted), *notes]
 
 
@@ -115,7 +120,7 @@ def picture(title: str, document: BreakdownDocument, console: Console) -> list[R
     parts += [_stages(document, console.width), Text(_sum(document), "dim")]
     unnamed = (row["share_ratio"] for row in document["stages"] if row["stage"] in UNNAMED)
     if sum(unnamed) > MOSTLY:
-        parts.append(Text(MOSTLY_UNATTRIBUTED, "dim"))
+        parts.append(MOSTLY_UNATTRIBUTED)
     return [*parts, ""]
 
 

@@ -17,6 +17,7 @@ from latencytrace.model.cohorts.request_columns import (
     as_they_are,
 )
 from latencytrace.model.cohorts.tail import Cause, CauseKind, SetApart, StageExcess, Tail
+from latencytrace.model.stage import Stage
 from latencytrace.service.answers.load.neighbours import neighbours_document, neighbours_of
 from latencytrace.service.answers.tail_documents import (
     CauseDocument,
@@ -140,6 +141,8 @@ def _heading(cause: Cause) -> str:
             return "Longer output"
         case CauseKind.INPUT if key == "cached_input_tokens":
             return "Less input cached"
+        case CauseKind.STAGE if cause.stage is Stage.UNATTRIBUTED:
+            return "More time that no span explains"
         case CauseKind.STAGE if cause.stage:
             return f"Slower {cause.stage}"
         case kind:

@@ -11,8 +11,8 @@ from tests.support.builders.documents import MS, breakdown_document, no_requests
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OneRoute:
-    """A source with a single breakdown."""
+class OneBreakdown:
+    """A source with a single breakdown, of whatever route."""
 
     only: BreakdownDocument
 
@@ -20,7 +20,10 @@ class OneRoute:
         """See `reading.Source.document`."""
         if path == "/gpu":
             return {"gpus": [], "stages": []}
-        assert (path, parameters) == ("/breakdown", {"route": "POST /chat"})
+        if path == "/services":
+            return {"services": [{"service": "rag", "routes": ["POST /chat", "POST /embed"]}]}
+        assert path == "/breakdown"
+        assert parameters.get("route", "POST /chat").startswith("POST /")
         return self.only
 
     def body(self, path: str, parameters: Mapping[str, str]) -> bytes:
@@ -72,7 +75,7 @@ def test_rows_that_do_not_add_up_are_said_so() -> None:
 
 
 def notes(document: BreakdownDocument) -> list[str]:
-    source = OneRoute(only=document)
+    source = OneBreakdown(only=document)
     return [str(part) for part in pictures(source, {"route": "POST /chat"}, PLAIN)[-2:]]
 
 
@@ -84,6 +87,15 @@ def test_who_sees_little_is_told_how_to_see_more() -> None:
     assert "latencytrace.stage(" in drawn(little)
     assert "latencytrace.stage(" not in drawn(much)
     assert "latencytrace.stage(" not in drawn(waited)  # it would name nothing
+
+
+def test_routes_that_all_show_little_say_once_how_to_see_more() -> None:
+    document = breakdown_document(decode=40 * MS, unattributed=60 * MS)
+
+    parts = [str(part) for part in pictures(OneBreakdown(only=document), {}, PLAIN)]
+
+    assert parts.count("POST /embed · rag") == 1
+    assert sum("latencytrace.stage(" in part for part in parts) == 1
 
 
 def test_requests_that_never_overlapped_are_warned_about() -> None:

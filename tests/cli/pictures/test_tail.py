@@ -117,6 +117,12 @@ def test_a_tail_without_a_cause_is_said_to_have_none() -> None:
     assert not any("more often" in line for line in lines)
 
 
+def test_a_tail_without_a_cause_names_the_stage_that_most_of_it_is_in() -> None:
+    lines = drawn(document(cause=None, attributes=[]), 200)
+
+    assert lines[2].endswith("Most of it, 100.0 %, is retrieve, which varies as much in all.")
+
+
 def test_a_tail_of_several_causes_is_not_said_to_have_nothing_of_its_own() -> None:
     lines = drawn(document(cause=None))
 

@@ -10,7 +10,7 @@ from latencytrace.errors import QuestionError
 from latencytrace.model import Stage
 from latencytrace.model.detail import TraceDetail
 from latencytrace.service.answers.compare import comparison, save_baseline
-from latencytrace.service.answers.sentences.compare import circumstances
+from latencytrace.service.answers.sentences.compare import circumstances, rows, sentence
 from latencytrace.service.reports.engine_history import EngineHistory
 from latencytrace.service.reports.engine_names import Reading
 from latencytrace.service.storage.baselines import Baselines
@@ -83,6 +83,37 @@ def test_a_side_says_what_its_requests_brought_and_met(tmp_path: Path) -> None:
     assert shown["input cached"] == ("25.0 %", "-")
     assert shown["batch size"] == ("3.5", "-")
     assert "preemptions" not in shown
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "empty"),
+    [("rag", "no", "B"), ("no", "rag", "A"), ("no", "nor", "A or in B")],
+    ids=("the second", "the first", "both"),
+)
+def test_a_side_without_a_request_is_named(a: str, b: str, empty: str, tmp_path: Path) -> None:
+    store = store_of(made_request(stages={Stage.DECODE: 1000}))
+    sides = (f"service={a}", f"service={b}")
+
+    found = comparison(store, Baselines(tmp_path), sides, 0.05, NOW_NS)
+
+    assert sentence(found) == f"Not enough data: no request is in {empty}."
+
+
+def test_a_stage_of_some_requests_alone_has_every_quantile_under_its_name(tmp_path: Path) -> None:
+    store = store_of(
+        *(
+            replace(
+                made_request(stages={Stage.DECODE: 1000, Stage.TOOL: 1000 * (place % 10 == 0)}),
+                trace_id=f"{place + 1:032x}",
+                start_ns=START_NS + place,
+            )
+            for place in range(400)
+        )
+    )
+
+    found = comparison(store, Baselines(tmp_path), ("service=rag", "service=rag"), 0.05, NOW_NS)
+
+    assert [level for name, level, _ in rows(found) if name == "tool"] == ["p50", "p95", "p99"]
 
 
 def test_a_side_says_what_engines_told_when_its_requests_began(tmp_path: Path) -> None:

@@ -66,6 +66,7 @@ def test_a_tail_that_takes_no_longer_has_no_shares() -> None:
     ("kind", "stage", "trait", "begins"),
     [
         (CauseKind.STAGE, Stage.PREFILL, None, "Slower prefill: "),
+        (CauseKind.STAGE, Stage.UNATTRIBUTED, None, "More time that no span explains: "),
         (CauseKind.INPUT, Stage.PREFILL, apart("input_tokens", "over 4000"), "Longer input: "),
         (CauseKind.INPUT, Stage.DECODE, apart("output_tokens", "over 900"), "Longer output: "),
         (

@@ -47,6 +47,10 @@ def sentence(document: CompareDocument) -> str:
     if document["unmatched"] is not None:
         what = document["unmatched"].replace("_", " ")
         return f"Not enough data: A and B have too few requests of the same {what}."
+    sides = zip("AB", both(document), strict=True)
+    empty = [letter for letter, side in sides if not side["requests"]]
+    if empty:
+        return f"Not enough data: no request is in {' or in '.join(empty)}."
     needed = document["needed_requests"]
     more = f": it takes about {needed:,} requests of each side" if needed else ""
     return f"Not enough data{more}."
@@ -101,16 +105,16 @@ def _number(key: str, value: float | None) -> str:
 
 
 def rows(document: CompareDocument) -> Iterator[tuple[str, str, ShiftDocument]]:
-    """Each row of the table: end to end, then the stages."""
+    """Each row of the table: end to end, then the stages that either side has."""
     whole = document["duration_ns"]
     if whole is None:
         return
     for level in LEVELS:
         yield END_TO_END, level, shift_of(whole, level)
     for row in document["stages"]:
-        for level in LEVELS:
-            shift = shift_of(row, level)
-            if shift["a"] or shift["b"]:
+        shifts = {level: shift_of(row, level) for level in LEVELS}
+        if any(shift["a"] or shift["b"] for shift in shifts.values()):
+            for level, shift in shifts.items():
                 yield row["stage"], level, shift
 
 

@@ -7,6 +7,7 @@ NOTHING = (
     "Nothing sets the tail apart: no attribute, and no stage that takes longer than its usual "
     "spread explains."
 )
+MOSTLY = 0.5  # of the excess
 MIXED = "No single cause explains the tail: what it has more often stands below."
 
 
@@ -20,7 +21,14 @@ def sentence(document: TailDocument) -> str:
     cause = document["cause"]
     if cause:
         return cause["sentence"]
-    return MIXED if document["attributes"] else NOTHING
+    if document["attributes"]:
+        return MIXED
+    grown = max(document["stages"], key=lambda row: row["excess_share_ratio"] or 0, default=None)
+    part = grown["excess_share_ratio"] if grown else None
+    if grown is None or part is None or part < MOSTLY:
+        return NOTHING
+    where = f"Most of it, {share(part)}, is {grown['stage']}"
+    return f"{NOTHING} {where}, which varies as much in all."
 
 
 def beside(found: NeighboursDocument) -> str:

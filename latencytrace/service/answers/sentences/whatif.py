@@ -31,6 +31,12 @@ def notes(document: WhatifDocument) -> Iterator[str]:
     yield from recorded_note(document)
     replayed, by_spans = document["replayed_requests"], document["replayed_spans"]
     having = document["stage_requests"]
+    if not having:
+        yield (
+            f"None of {count(replayed, 'replayed request')} waited for {document['stage']}: "
+            "a stage of the breakdown gives something."
+        )
+        return
     yield f"{having:,} of {count(replayed, 'replayed request')} waited for this stage."
     if by_spans < replayed:
         yield (
