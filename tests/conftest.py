@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from latencytrace.agent.guard import FaultCounter, raise_fault
+from tests.support.clickhouse.front import ClickHouseFront
 from tests.support.repository.tree import out_of_place, strangers
 
 # OpenMP's threads spin while they wait: where others want the cores, each step would take seconds.
@@ -53,6 +54,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return number, number < len(LONGEST) and item.get_closest_marker("beside") is not None
 
     items.sort(key=turn)
+
+
+@pytest.fixture(scope="session")
+def front(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClickHouseFront]:
+    """A ClickHouse server; each test has a database of its own there."""
+    with ClickHouseFront(tmp_path_factory.mktemp("clickhouse") / "engine") as started:
+        yield started
 
 
 @pytest.fixture(autouse=True)

@@ -17,6 +17,7 @@ from latencytrace.agent.timing.wrapping import Call, beginning, named_arguments,
 
 Build = Callable[[Recorder, Timed], Timed]
 _REMEMBERED: Final = 256  # spans that are counted within
+MOST_OF_A_SPAN: Final = 256  # a program may make one for each piece of a text
 
 
 class CountWithin:
@@ -95,7 +96,6 @@ def after(doing: str, note: Callable[[Recorder, Arguments, Any], object]) -> Bui
 
 def first_of_each_span(
     patch: Patch,
-    most: int = 256,
     counted: CountWithin | None = None,
     when: Callable[..., bool] | None = None,
 ) -> Replacement:
@@ -103,7 +103,6 @@ def first_of_each_span(
 
     Args:
         patch: As for any call.
-        most: So many; a program may make one for each piece of a text.
         counted: Counts the calls of several functions together; None: each by itself.
         when: Tells by its arguments whether a call is to be timed; None: each is.
     """
@@ -116,7 +115,7 @@ def first_of_each_span(
                 if when is not None and not when(*args, **kwargs):
                     return None
                 around = get_current_span()
-                if around.is_recording() and counts.next_of(around) > most:
+                if around.is_recording() and counts.next_of(around) > MOST_OF_A_SPAN:
                     return None
             except FAULTS as fault:
                 recorder.on_fault("counting calls", fault)

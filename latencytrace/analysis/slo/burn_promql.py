@@ -378,9 +378,8 @@ def _counted(counter: str, objective: Objective, window_ns: int, scrape_ns: int)
     return f"{_increase(counter, objective, window_text(wider_ns))} * {window_ns / wider_ns:.6g}"
 
 
-def _increase(counter: str, objective: Objective, window: str, offset: str | None = None) -> str:
-    ago = f" offset {offset}" if offset else ""
-    return f"sum by ({_LABELS}) (increase({counter}{{{_named(objective)}}}[{window}]{ago}))"
+def _increase(counter: str, objective: Objective, window: str) -> str:
+    return f"sum by ({_LABELS}) (increase({counter}{{{_named(objective)}}}[{window}]))"
 
 
 def _series(name: str, objective: Objective, window_ns: int) -> str:

@@ -71,8 +71,8 @@ def _due_ns(waiting: Waiting) -> int:
 class CommitQueue:
     """Requests that wait for a commit, and the rule when it is due. No threads in it."""
 
-    def __init__(self, *, interval_ns: int = INTERVAL_NS, max_spans: int = MAX_SPANS) -> None:
-        self.interval_ns = interval_ns
+    def __init__(self, *, max_spans: int = MAX_SPANS) -> None:
+        self.interval_ns = INTERVAL_NS
         self._max_spans = max_spans
         self._waiting: list[Waiting] = []
         self._span_count = 0

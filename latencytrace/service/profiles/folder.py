@@ -26,14 +26,12 @@ class ProfileFolder:
 
     Args:
         folder: Made when the first profile is kept.
-        most: Profiles; beyond, the oldest go.
-        most_bytes: Of all traces.
+        most: Profiles; beyond, or beyond `MOST_BYTES` of traces, the oldest go.
     """
 
-    def __init__(self, folder: Path, *, most: int = MOST, most_bytes: int = MOST_BYTES) -> None:
+    def __init__(self, folder: Path, *, most: int = MOST) -> None:
         self._folder = folder
         self._most = most
-        self._most_bytes = most_bytes
 
     def keep(self, profile_id: str, about: Mapping[str, object], packed: bytes) -> None:
         """Keep one, and let go of the oldest.
@@ -80,7 +78,7 @@ class ProfileFolder:
         size = 0
         for place, (found, path) in enumerate(newest_first):
             size += found.st_size
-            if place and (place >= self._most or size > self._most_bytes):
+            if place and (place >= self._most or size > MOST_BYTES):
                 self._forget(path.name.removesuffix(_TRACE))
 
     def _forget(self, profile_id: str) -> None:

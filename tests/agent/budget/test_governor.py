@@ -16,15 +16,14 @@ class Load:
     """A process under load, window by window.
 
     Args:
-        budget_ratio: Of its CPU time.
         process: Its CPU time a second.
     """
 
-    def __init__(self, budget_ratio: float = 0.01, process: float = CORE) -> None:
+    def __init__(self, process: float = CORE) -> None:
         self.clock = FakeClock()
         self.process = process
         self.own_ns = self.process_ns = 0
-        self.governor = Governor(budget_ratio, self.clock, 0, 0)
+        self.governor = Governor(0.01, self.clock, 0, 0)
 
     def window(self, own: float, most: int = LAST) -> int:
         """Let a window pass in which the agent took so many seconds a second."""

@@ -33,9 +33,9 @@ from tests.support.waiting import PATIENCE_S
 STATE = TraceState([("vendor", "value")])
 
 
-def context_of(*, sampled: bool, remote: bool = True) -> Context:
+def context_of(*, sampled: bool) -> Context:
     flags = TraceFlags(TraceFlags.SAMPLED if sampled else TraceFlags.DEFAULT)
-    parent = SpanContext(7, 8, is_remote=remote, trace_flags=flags, trace_state=STATE)
+    parent = SpanContext(7, 8, is_remote=True, trace_flags=flags, trace_state=STATE)
     return set_span_in_context(NonRecordingSpan(parent), Context())
 
 

@@ -18,8 +18,8 @@ from tests.support.simulation.simulated_gpu import LLM, MS, SimulatedGpu, piece
 SEEDS = range(5)
 
 
-def use_of(gpu: SimulatedGpu, stage: Stage, foreign: float = 0.0) -> DeviceUse:
-    return device_use(gpu.windows(foreign), gpu.work)[Kind("rag", "tiny", stage)]
+def use_of(gpu: SimulatedGpu, stage: Stage) -> DeviceUse:
+    return device_use(gpu.windows(), gpu.work)[Kind("rag", "tiny", stage)]
 
 
 @pytest.mark.parametrize("window_ms", [105.0, 200.0])

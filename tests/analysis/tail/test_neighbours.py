@@ -24,9 +24,9 @@ Waits = dict[str, list[Wait]]
 class Engine:
     """Steps that prefill four prompts together: those of `chat` short, those of `batch` long."""
 
-    def __init__(self, seed: int = 1, *, noise: float = 0.03, token_ms: float = TOKEN_MS) -> None:
+    def __init__(self, seed: int = 1, *, token_ms: float = TOKEN_MS) -> None:
         self._random = np.random.default_rng(seed)
-        self._noise, self._token_ms = noise, token_ms
+        self._token_ms = token_ms
         self.true_ms: dict[str, float] = {}  # what others cost each request of `chat`
         self._made = 0
 
@@ -45,7 +45,7 @@ class Engine:
         ]
         work = own.work + sum(one.work for one in others)
         took_ms = FIXED_MS + self._token_ms * work
-        wall_ns = round(took_ms * MS * np.exp(self._random.normal(0, self._noise)))
+        wall_ns = round(took_ms * MS * np.exp(self._random.normal(0, 0.03)))
         cost_ms = self._token_ms * (work - own.work)
         self.true_ms[own.trace_id] = self.true_ms.get(own.trace_id, 0.0) + cost_ms
         step = Step(kind="prefill", wall_ns=wall_ns, work=work, members=(own, *others))

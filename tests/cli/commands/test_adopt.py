@@ -2,7 +2,6 @@
 
 import itertools
 import shutil
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -19,12 +18,6 @@ from tests.support.servers.running_service import RunningService
 
 TRACES = [f"{number:032x}" for number in range(1, 6)]
 _databases = itertools.count(1)
-
-
-@pytest.fixture(scope="module")
-def front(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClickHouseFront]:
-    with ClickHouseFront(tmp_path_factory.mktemp("clickhouse") / "engine") as started:
-        yield started
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from rich.console import Console
 from latencytrace.cli.commands.breakdown import picture, pictures
 from latencytrace.service.answers.documents import BreakdownDocument
 from tests.support.builders.documents import MS, breakdown_document, no_requests
+from tests.support.terminal import plain, printed_lines
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,14 +32,11 @@ class OneBreakdown:
         raise AssertionError(path, parameters)
 
 
-PLAIN = Console(width=96, color_system=None)
+PLAIN = plain(96)
 
 
 def drawn(document: BreakdownDocument, console: Console = PLAIN) -> str:
-    with console.capture() as captured:
-        for part in picture("POST /chat", document, console):
-            console.print(part)
-    return "\n".join(line.rstrip() for line in captured.get().splitlines())
+    return "\n".join(printed_lines(picture("POST /chat", document, console), console))
 
 
 def test_the_picture_of_a_known_breakdown_is_exactly_this() -> None:
@@ -179,7 +177,7 @@ def test_a_terminal_of_eighty_columns_is_wide_enough() -> None:
     document = breakdown_document(unattributed=123 * MS, decode=456 * MS)
     document["stages"][0]["parts"] = waiting()["stages"][1]["parts"]
 
-    lines = drawn(document, Console(width=80, color_system=None)).splitlines()
+    lines = drawn(document, plain(80)).splitlines()
 
     assert max(map(len, lines)) <= 80
     assert "…" not in "".join(lines)

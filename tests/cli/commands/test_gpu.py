@@ -3,10 +3,7 @@
 import json
 
 import pytest
-from rich.console import Console
-from typer.testing import CliRunner
 
-from latencytrace.cli.app import app
 from latencytrace.cli.commands import trace
 from latencytrace.cli.commands.gpu import picture
 from latencytrace.errors import ServiceUnreachableError
@@ -20,16 +17,14 @@ from tests.support.builders.documents import (
     request_document,
 )
 from tests.support.servers.recording_api import RecordingApi, recording_api
+from tests.support.terminal import plain, printed_lines, said
 
 __all__ = ["recording_api"]
 
 
 def drawn(document: GpusDocument) -> list[str]:
-    console = Console(width=160, color_system=None)
-    with console.capture() as captured:
-        for part in picture(document, console):
-            console.print(part)
-    return [" ".join(line.split()) for line in captured.get().splitlines()]
+    console = plain(160)
+    return [" ".join(line.split()) for line in printed_lines(picture(document, console), console)]
 
 
 def of(*gpus: GpuDocument) -> GpusDocument:
@@ -105,43 +100,30 @@ def test_what_is_modelled_is_said_to_be_at_least_that() -> None:
 
 
 def test_piped_it_prints_once(recording_api: RecordingApi) -> None:
-    said = CliRunner().invoke(app, ["gpu", "--url", recording_api.url], catch_exceptions=False)
-
-    assert said.exit_code == 0
-    assert "NVIDIA H200" in said.stdout
+    assert "NVIDIA H200" in said("gpu", "--url", recording_api.url)
     assert [path for path, _ in recording_api.asked].count("/api/v1/gpu") == 1
 
 
 def test_json_is_the_document(recording_api: RecordingApi) -> None:
-    said = CliRunner().invoke(
-        app, ["gpu", "--json", "--url", recording_api.url], catch_exceptions=False
-    )
-
-    assert json.loads(said.stdout) == gpus_document()
+    assert json.loads(said("gpu", "--json", "--url", recording_api.url)) == gpus_document()
 
 
 def test_without_a_service_there_is_nothing_to_show() -> None:
     with pytest.raises(ServiceUnreachableError, match="no service answers") as refused:
-        CliRunner().invoke(app, ["gpu", "--url", "http://127.0.0.1:1"], catch_exceptions=False)
+        said("gpu", "--url", "http://127.0.0.1:1")
     assert "--data" not in str(refused.value)  # which `gpu` does not take
 
 
 def test_a_breakdown_says_what_held_its_stages_up(recording_api: RecordingApi) -> None:
-    said = CliRunner().invoke(
-        app, ["breakdown", "--url", recording_api.url], catch_exceptions=False
-    )
-
-    assert "memory bandwidth" in said.stdout
+    assert "memory bandwidth" in said("breakdown", "--url", recording_api.url)
 
 
 def test_a_breakdown_of_another_service_does_not(recording_api: RecordingApi) -> None:
-    said = CliRunner().invoke(
-        app,
-        ["breakdown", "--model", "other", "--route", "POST /chat", "--url", recording_api.url],
-        catch_exceptions=False,
+    shown = said(
+        "breakdown", "--model", "other", "--route", "POST /chat", "--url", recording_api.url
     )
 
-    assert "memory bandwidth" not in said.stdout
+    assert "memory bandwidth" not in shown
 
 
 def test_a_request_on_a_gpu_shows_its_device_times() -> None:
@@ -158,13 +140,11 @@ def test_a_request_on_a_gpu_shows_its_device_times() -> None:
         "queue_ns": MS,
         "error_ns": 20_000,
     }
-    console = Console(width=160, color_system=None)
+    console = plain(160)
 
-    with console.capture() as captured:
-        for part in trace.picture(request, console, [gpu_stage()]):
-            console.print(part)
+    lines = printed_lines(trace.picture(request, console, [gpu_stage()]), console)
 
-    row = next(line for line in captured.get().splitlines() if "20.0 µs" in line)
+    row = next(line for line in lines if "20.0 µs" in line)
     assert " ".join(row.split()) == (
         "decode generate 63.0 ms 90.0 % 7.00 ms 1.00 ms 26.0 ms ± 20.0 µs memory bandwidth"
     )

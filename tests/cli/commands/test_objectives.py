@@ -9,6 +9,7 @@ from latencytrace.cli.app import app
 from latencytrace.errors import ObjectivesError, ServiceUnreachableError
 from tests.service.objectives.test_file import CHAT
 from tests.support.servers.command_line import NOWHERE
+from tests.support.terminal import said
 
 
 @pytest.fixture
@@ -20,16 +21,10 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def said(*arguments: str) -> str:
-    result = CliRunner().invoke(app, ["objectives", *arguments], catch_exceptions=False)
-    assert result.exit_code == 0
-    return result.stdout
-
-
 def test_it_shows_what_is_promised_and_when_it_alerts(here: Path) -> None:
     (here / "objectives.yaml").write_text(CHAT)
 
-    assert said().splitlines() == [
+    assert said("objectives").splitlines() == [
         "chat-e2e  99 % under 2 s",
         "99 % of rag · POST /chat: duration within 2.00 s, over 30 d",
         "alert   burns      over  and over  at least bad  after a full outage",
@@ -61,34 +56,34 @@ def test_a_calendars_period_is_not_told_in_days(here: Path, duration: str, over:
     rolling = "{duration: 30d, isRolling: true}"
     (here / "objectives.yaml").write_text(CHAT.replace(rolling, calendar))
 
-    assert said().splitlines()[1].endswith(f", over each calendar {over}")
+    assert said("objectives").splitlines()[1].endswith(f", over each calendar {over}")
 
 
 def test_a_file_can_be_named(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (here / "mine.yaml").write_text(CHAT)
     monkeypatch.setenv("LATENCYTRACE_OBJECTIVES", "mine.yaml")
 
-    assert said("mine.yaml") == said()
+    assert said("objectives", "mine.yaml") == said("objectives")
 
 
 def test_what_is_wrong_is_the_error(here: Path) -> None:
     (here / "objectives.yaml").write_text(CHAT.replace("lte", "gte"))
 
     with pytest.raises(ObjectivesError, match=r"line 15: .*op is 'gte'"):
-        CliRunner().invoke(app, ["objectives"], catch_exceptions=False)
+        said("objectives")
 
 
 @pytest.mark.usefixtures("here")
 def test_no_file_at_all_is_an_error_that_says_what_to_do() -> None:
     with pytest.raises(ObjectivesError, match="name a file, or set LATENCYTRACE_OBJECTIVES"):
-        CliRunner().invoke(app, ["objectives"], catch_exceptions=False)
+        said("objectives")
 
 
 def test_json_is_what_a_service_says_so_one_must_run(here: Path) -> None:
     (here / "objectives.yaml").write_text(CHAT)
 
     with pytest.raises(ServiceUnreachableError, match="no service answers"):
-        CliRunner().invoke(app, ["objectives", "--json"], catch_exceptions=False)
+        said("objectives", "--json")
 
 
 @pytest.mark.parametrize("flags", [("--json",), ("--url", NOWHERE)])

@@ -9,21 +9,21 @@ from latencytrace.cli.commands.requests import picture
 from latencytrace.model import Stage
 from latencytrace.service.answers.documents import ListedRequestDocument, RequestsDocument
 from tests.support.builders.documents import request_document, segment
+from tests.support.terminal import plain, printed_lines
 
 
 def document(found: list[ListedRequestDocument], matching: int | None = None) -> RequestsDocument:
     return {"requests": found, "matching": len(found) if matching is None else matching}
 
 
-def drawn(console: Console) -> str:
-    with console.capture() as captured:
-        for part in picture(document([request_document()]), "slowest first", console):
-            console.print(part)
-    return captured.get()
+def drawn(console: Console) -> list[str]:
+    return printed_lines(
+        picture(document([request_document()]), "slowest first", console), console
+    )
 
 
 def test_a_row_says_how_long_where_and_which() -> None:
-    row = drawn(Console(width=140, color_system=None)).splitlines()[3].split()
+    row = drawn(plain(140))[3].split()
 
     assert row[:2] == ["100", "ms"]
     assert " ".join(row).startswith(
@@ -32,19 +32,16 @@ def test_a_row_says_how_long_where_and_which() -> None:
 
 
 def test_a_narrow_terminal_shows_the_beginning_of_the_trace_id() -> None:
-    lines = drawn(Console(width=100, color_system=None)).splitlines()
+    lines = drawn(plain(100))
 
-    assert lines[3].rstrip().endswith(" 1f3c9a000000")
-    assert lines[5].rstrip() == "One of them: latencytrace trace 1f3c9a000000"
+    assert lines[3].endswith(" 1f3c9a000000")
+    assert lines[5] == "One of them: latencytrace trace 1f3c9a000000"
 
 
 def listed(width: int, **more: object) -> list[str]:
     request = cast(ListedRequestDocument, {**request_document(), **more})
-    console = Console(width=width, color_system=None)
-    with console.capture() as captured:
-        for part in picture(document([request]), "slowest first", console):
-            console.print(part)
-    return captured.get().splitlines()
+    console = plain(width)
+    return printed_lines(picture(document([request]), "slowest first", console), console)
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 100, 120, 200])
@@ -92,7 +89,7 @@ def test_what_kept_a_request_waiting_is_named_where_there_is_room() -> None:
 
 
 def test_stages_are_a_bar_in_colour_and_words_without() -> None:
-    coloured = drawn(Console(width=140, force_terminal=True, color_system="truecolor"))
+    coloured = "".join(drawn(Console(width=140, force_terminal=True, color_system="truecolor")))
 
     assert "█" in coloured
-    assert "█" not in drawn(Console(width=140, color_system=None))
+    assert "█" not in "".join(drawn(plain(140)))

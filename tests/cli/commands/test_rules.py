@@ -18,6 +18,7 @@ from tests.support.builders.made_objectives import SECOND_NS, made_objective
 from tests.support.builders.objectives_yaml import objectives_yaml
 from tests.support.servers.prometheus_programs import promtool
 from tests.support.simulation.incidents import decided
+from tests.support.terminal import said
 
 SCRAPE_S, EVALUATION_S = 15, 30
 PER_SCRAPE = 300  # requests
@@ -34,9 +35,7 @@ INCIDENTS = {  # of so many scrapes with such a share of bad requests
 
 def ours(*arguments: str | Path) -> str:
     """What `latencytrace rules` writes."""
-    result = CliRunner().invoke(app, ["rules", *map(str, arguments)], catch_exceptions=False)
-    assert result.exit_code == 0
-    return result.stdout
+    return said("rules", *arguments)
 
 
 @pytest.fixture
@@ -50,9 +49,9 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_promtool_has_nothing_against_the_rules(folder: Path) -> None:
-    said = promtool("check", "rules", "--lint-fatal", folder / "latencytrace-rules.yaml")
+    checked = promtool("check", "rules", "--lint-fatal", folder / "latencytrace-rules.yaml")
 
-    assert "SUCCESS" in said
+    assert "SUCCESS" in checked
 
 
 def test_the_rules_pass_the_tests_that_come_with_them(folder: Path) -> None:

@@ -1,22 +1,19 @@
 """The picture of one request."""
 
 import pytest
-from rich.console import Console
 
 from latencytrace.cli.commands.trace import ledger, picture
 from latencytrace.model import FirstTokenOf, ShareBasis, Stage
 from latencytrace.service.answers.documents import RequestDocument, RequestStepDocument
 from latencytrace.service.answers.traces.waterfall_rows import rows
 from tests.support.builders.documents import MS, request_document, span
+from tests.support.terminal import plain, printed_lines
 
-PLAIN = Console(width=87, color_system=None)
+PLAIN = plain(87)
 
 
 def drawn(request: RequestDocument) -> str:
-    with PLAIN.capture() as captured:
-        for part in picture(request, PLAIN):
-            PLAIN.print(part)
-    return "\n".join(line.rstrip() for line in captured.get().splitlines())
+    return "\n".join(printed_lines(picture(request, PLAIN), PLAIN))
 
 
 def test_the_waterfall_of_a_known_request_is_exactly_this() -> None:

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import tarfile
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -74,12 +74,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         store.write([moved], [], counted=[(moved.trace_id, moved.span_id)])
         store.insert([columns(otlp(*spans_of(WITHOUT_LEDGER)))])
     return made
-
-
-@pytest.fixture(scope="module")
-def front(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClickHouseFront]:
-    with ClickHouseFront(tmp_path_factory.mktemp("server") / "engine") as started:
-        yield started
 
 
 def content(store: Store) -> Content:

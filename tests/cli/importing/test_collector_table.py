@@ -37,12 +37,6 @@ Links Nested (TraceId String, SpanId String, TraceState String,
   Attributes Map(LowCardinality(String), String))"""
 
 
-@pytest.fixture(scope="module")
-def front(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClickHouseFront]:
-    with ClickHouseFront(tmp_path_factory.mktemp("clickhouse") / "engine") as started:
-        yield started
-
-
 def ask(front: ClickHouseFront, sql: str) -> None:
     url = f"http://127.0.0.1:{front.port}/"
     answer = httpx.post(url, content=sql.encode(), auth=(USER, PASSWORD), trust_env=False)

@@ -3,9 +3,6 @@
 import json
 from dataclasses import replace
 
-from typer.testing import CliRunner
-
-from latencytrace.cli.app import app
 from latencytrace.cli.pictures.standings import NONE_WATCHED, picture
 from latencytrace.model import Calendar
 from latencytrace.service.alerting.document import objective_document
@@ -13,18 +10,13 @@ from latencytrace.service.alerting.text import description
 from tests.support.builders.made_objectives import made_objective
 from tests.support.builders.notices import made_alert
 from tests.support.servers.recording_api import RecordingApi, recording_api
+from tests.support.terminal import said
 
 __all__ = ["recording_api"]
 
 
-def said(*arguments: str) -> str:
-    result = CliRunner().invoke(app, ["objectives", *arguments], catch_exceptions=False)
-    assert result.exit_code == 0
-    return result.stdout
-
-
 def test_it_shows_how_objectives_stand_and_what_fires(recording_api: RecordingApi) -> None:
-    assert said("--url", recording_api.url).splitlines() == [
+    assert said("objectives", "--url", recording_api.url).splitlines() == [
         "chat-e2e  99 % under 2 s",
         "99 % of rag · POST /chat: duration within 2.00 s, over 30 d",
         "100 requests, 20 bad; budget left: 80.0 %, gone in 1 h at this rate",
@@ -76,7 +68,7 @@ def test_where_none_is_watched_the_way_to_one_is_told() -> None:
 
 
 def test_as_json_it_is_the_documents_of_the_api(recording_api: RecordingApi) -> None:
-    document = json.loads(said("--url", recording_api.url, "--json"))
+    document = json.loads(said("objectives", "--url", recording_api.url, "--json"))
 
     assert document["objectives"][0]["name"] == "chat-e2e"
     assert document["alerts"][0]["guilty"]["stage"] == "retrieve"
@@ -88,6 +80,6 @@ def test_an_objective_of_a_route_that_nobody_has_says_which_there_are(
 ) -> None:
     recording_api.promised = made_alert(route="POST /chatt", requests=0)
 
-    assert said("--url", recording_api.url).splitlines()[-1] == (
+    assert said("objectives", "--url", recording_api.url).splitlines()[-1] == (
         "chat-e2e has no request. No route is called 'POST /chatt'. There are: POST /chat."
     )

@@ -3,7 +3,6 @@
 from typing import cast
 
 import pytest
-from rich.console import Console
 
 from latencytrace.cli.pictures.tail import picture
 from latencytrace.model import Stage
@@ -13,6 +12,7 @@ from latencytrace.service.answers.tail_documents import (
     StageExcessDocument,
     TailDocument,
 )
+from tests.support.terminal import plain, printed_lines
 
 MS = 1_000_000
 
@@ -76,11 +76,8 @@ def document(**more: object) -> TailDocument:
 
 
 def drawn(found: TailDocument, width: int = 100) -> list[str]:
-    console = Console(width=width, color_system=None)
-    with console.capture() as captured:
-        for part in picture(found, console):
-            console.print(part)
-    return [line.rstrip() for line in captured.get().splitlines()]
+    console = plain(width)
+    return printed_lines(picture(found, console), console)
 
 
 def test_the_picture_of_a_known_tail_is_exactly_this() -> None:

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
-from rich.console import Console
 
 from latencytrace.cli.commands.trace import picture
 from latencytrace.cli.pictures.terminal import fit
@@ -17,6 +16,7 @@ from latencytrace.model import Stage, semconv
 from latencytrace.service.answers.documents import RequestDocument, SegmentDocument, SpanDocument
 from latencytrace.service.answers.traces.waterfall_rows import MOST_LEVELS, chosen, rows
 from tests.support.builders.documents import MS, request_document, segment, span
+from tests.support.terminal import plain, printed_lines
 
 WIDTHS = (40, 60, 80, 100, 120, 200)
 
@@ -38,11 +38,9 @@ def lines_of(request: RequestDocument, width: int = 120) -> list[str]:
 
 
 def printed(drawing: object, request: RequestDocument, width: int) -> list[str]:
-    console = Console(width=width, color_system=None)
-    with console.capture() as captured:
-        for part in drawing(request, console):  # type: ignore[operator] # either picture
-            console.print(fit(part))
-    return [line.rstrip() for line in captured.get().splitlines()]
+    console = plain(width)
+    drawn = drawing(request, console)  # type: ignore[operator] # either picture
+    return printed_lines(map(fit, drawn), console)
 
 
 def line_of(request: RequestDocument, name: str, width: int = 120) -> str:

@@ -28,6 +28,7 @@ from tests.support.builders.notices import LINKS
 from tests.support.builders.traffic import START_NS, Traffic
 from tests.support.fakes.contracts import RecordingSink
 from tests.support.servers.recording import Received, RecordingServer, Response
+from tests.support.terminal import said
 
 NOTE = {"by": "Ada", "note": "the index is being rebuilt"}
 
@@ -270,12 +271,6 @@ def served(burning: Traffic) -> Iterator[str]:
 
     with RecordingServer(answer) as server:
         yield server.url
-
-
-def said(*arguments: str) -> str:
-    result = CliRunner().invoke(cli, [*arguments], catch_exceptions=False)
-    assert result.exit_code == 0, result.output
-    return result.stdout
 
 
 @pytest.mark.parametrize("by_key", [True, False])

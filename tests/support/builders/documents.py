@@ -201,13 +201,13 @@ def gpu_document(**other: object) -> GpuDocument:
     return cast(GpuDocument, {**document, **other})
 
 
-def gpu_stage(stage: str = "decode", **other: object) -> GpuStageDocument:
+def gpu_stage(**other: object) -> GpuStageDocument:
     """What decoding does on it."""
     document = {
         "uuid": "GPU-a",
         "service": "rag",
         "model": "tiny",
-        "stage": stage,
+        "stage": "decode",
         "bound": "memory_bandwidth",
         "confidence": "high",
         "notes": [],

@@ -75,7 +75,7 @@ def sample(
     )
 
 
-def whole_sample(at: int = 1) -> GpuSample:
+def whole_sample() -> GpuSample:
     """A sample in which every metric was read."""
     known = {reading.metric for reading in sample().readings}
     more = (
@@ -83,4 +83,4 @@ def whole_sample(at: int = 1) -> GpuSample:
         for metric, form in GPU_METRICS.items()
         if metric not in known
     )
-    return sample(at, 0.61, GPU, *more)
+    return sample(1, 0.61, GPU, *more)

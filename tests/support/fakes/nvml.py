@@ -66,9 +66,9 @@ class FakeNvml:
         """What a counter of the device counts a second, from now on."""
         self.library.fake_set_rate(gpu, metric, value)
 
-    def instance_rate(self, instance: int, metric: int, value: float, gpu: int = 0) -> None:
+    def instance_rate(self, instance: int, metric: int, value: float) -> None:
         """The same of an instance of a divided GPU."""
-        self.library.fake_set_instance_rate(gpu, instance, metric, value)
+        self.library.fake_set_instance_rate(0, instance, metric, value)
 
     def metric_fails(self, metric: int, code: int) -> None:
         """One metric of GPM fails, from now on."""

@@ -168,12 +168,10 @@ def serving(
 
 
 @contextlib.asynccontextmanager
-async def async_serving(
-    handlers: Methods | None = None, *, interceptors: Sequence[object] = ()
-) -> AsyncIterator[str]:
+async def async_serving(handlers: Methods | None = None) -> AsyncIterator[str]:
     """A server of asyncio's; yields its address."""
     with ThreadPoolExecutor(2) as pool:  # for handlers that are no coroutines
-        server = grpc.aio.server(pool, interceptors=interceptors)
+        server = grpc.aio.server(pool)
         server.add_generic_rpc_handlers((handlers or AsyncHandlers(),))
         port = server.add_insecure_port("127.0.0.1:0")
         await server.start()

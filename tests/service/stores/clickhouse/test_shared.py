@@ -31,12 +31,6 @@ HOUR_NS = 3600 * 10**9
 _databases = itertools.count(1)
 
 
-@pytest.fixture(scope="module")
-def front(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClickHouseFront]:
-    with ClickHouseFront(tmp_path_factory.mktemp("clickhouse") / "engine") as started:
-        yield started
-
-
 @pytest.fixture
 def url(front: ClickHouseFront) -> str:
     return front.url(f"shared_{next(_databases)}")
