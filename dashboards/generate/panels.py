@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from dashboards.generate.dashboard import Json
-from dashboards.generate.panel import HALF, WHOLE, instant, of_field, panel, target
+from dashboards.generate.panel import HALF, THIRD, WHOLE, instant, of_field, panel, target
 from latencytrace.model.stage_colours import STAGE_COLOURS
 
 # Grafana is dark unless somebody chose otherwise.
@@ -32,41 +32,44 @@ def graph(  # noqa: PLR0913 - what a graph is told
     width: int = HALF,
     links: Sequence[Json] = (),
     thresholds: Steps | None = None,
+    logarithmic: bool = False,
+    least_step: str = "",
 ) -> Json:
     """Lines over time, one for each series; stacked where they add up to something.
 
-    Stages have their colour. Thresholds are dashed lines.
+    Stages have their colour. Thresholds are dashed lines. `least_step` is for what is rare.
     """
     custom: Json = {
         "drawStyle": "line",
         "lineWidth": 0 if stacked else 1,
-        "fillOpacity": 75 if stacked else 8,
+        "fillOpacity": 75 if stacked else 0,
         "showPoints": "never",
         "spanNulls": False,
         "stacking": {"mode": "normal" if stacked else "none", "group": "A"},
         "hideFrom": _HIDE_NOWHERE,
+        **({"scaleDistribution": {"type": "log", "log": 10}} if logarithmic else {}),
         **({} if thresholds is None else {"thresholdsStyle": {"mode": "dashed"}}),
     }
     defaults: Json = {
         "unit": unit,
-        **_least(below_zero),
-        "color": {"mode": "palette-classic-by-name"},
+        **_least(below_zero or logarithmic),
+        "color": {"mode": "palette-classic"},
         "custom": custom,
         "links": list(links),
-        **_thresholds(thresholds),
+        **thresholds_of(thresholds),
     }
     by_stage = any(one.get("legendFormat") == _BY_STAGE for one in targets)
     colors = _STAGE_COLORS if by_stage else _FIXED_COLORS
     options: Json = {
         "legend": {
-            "displayMode": "table",
-            "placement": "right" if width == WHOLE else "bottom",
+            "displayMode": "list" if width == THIRD else "table",
+            "placement": "bottom" if width == THIRD else "right",
             "showLegend": True,
-            "calcs": ["mean", "max"],
+            "calcs": [] if width == THIRD else ["mean", "max"],
         },
         "tooltip": {"mode": "multi", "sort": "desc"},
     }
-    return panel(
+    drawn = panel(
         "timeseries",
         title,
         description,
@@ -78,6 +81,7 @@ def graph(  # noqa: PLR0913 - what a graph is told
         },
         options=options,
     )
+    return {**drawn, "interval": least_step} if least_step else drawn
 
 
 def number(  # noqa: PLR0913 - what a number is told
@@ -106,9 +110,9 @@ def number(  # noqa: PLR0913 - what a number is told
         title,
         description,
         [target(expr)],
-        size=(4, 4),
+        size=(4, 5),  # in one of 4 the sketch is left out on narrow screens
         fields={
-            "defaults": {"unit": unit, **_least(below_zero), **_thresholds(thresholds)},
+            "defaults": {"unit": unit, **_least(below_zero), **thresholds_of(thresholds)},
             "overrides": [],
         },
         options=options,
@@ -214,7 +218,8 @@ def heatmap(title: str, description: str, expr: str, *, width: int = HALF) -> Js
     )
 
 
-def _thresholds(steps: Steps | None) -> Json:
+def thresholds_of(steps: Steps | None) -> Json:
+    """The property of a field that has them."""
     if steps is None:
         return {}
     found = [{"color": color, "value": value} for value, color in steps]

@@ -4,15 +4,17 @@ from collections.abc import Mapping, Sequence
 
 from dashboards.generate.dashboard import Json
 from dashboards.generate.panel import WHOLE, instant, of_field, panel
+from dashboards.generate.panels import Steps, thresholds_of
 
 
-def table(
+def table(  # noqa: PLR0913 - the parts of a table
     title: str,
     description: str,
     columns: Mapping[str, tuple[str, str, str]],
     *,
     labels: Sequence[str],
     links: Sequence[Json] = (),
+    thresholds: Mapping[str, Steps] | None = None,
 ) -> Json:
     """A row for each set of labels, sorted by the first column of values.
 
@@ -22,6 +24,7 @@ def table(
         columns: By heading the query, its unit and how the cell is drawn.
         labels: The labels that stand before the values.
         links: Of every label.
+        thresholds: Of columns whose colour says how they stand.
     """
     targets = [instant(expr, table=True) for expr, _, _ in columns.values()]
     values = [f"Value #{chr(ord('A') + number)}" for number in range(len(columns))]
@@ -29,7 +32,16 @@ def table(
         values = ["Value"]
     headings = dict(zip((*labels, *values), (*map(str.capitalize, labels), *columns), strict=True))
     overrides = [
-        of_field(heading, {"unit": unit, "custom.cellOptions": {"type": cell}})
+        of_field(
+            heading,
+            {
+                "unit": unit,
+                "custom.cellOptions": {"type": cell},
+                **({"decimals": 0} if unit == "locale" else {}),  # of an increase
+                **({"fieldMinMax": True} if cell == "gauge" else {}),  # not all columns' most
+                **thresholds_of((thresholds or {}).get(heading)),
+            },
+        )
         for heading, (_, unit, cell) in columns.items()
     ]
     overrides += [

@@ -43,8 +43,8 @@ LEFT_TO_OTHERS = {  # of what the service says of itself
     "latencytrace_service_expired_rows_total",
 }
 UNITS = {
-    *("none", "short", "percentunit", "bytes", "s", "suffix: d", "cps", "reqps", "locale"),
-    *("watt", "celsius", "hertz", "Bps"),
+    *("none", "short", "percentunit", "bytes", "s", "suffix:d", "cps", "reqps", "locale"),
+    *("watt", "celsius", "hertz", "Bps", "count:tokens/s", "count:spans/s"),
 }
 QUERIES = list(all_queries())
 PANELS = [(path, panel) for path in FILES for panel in panels(path)]
@@ -269,7 +269,9 @@ def test_a_stage_has_its_one_colour_in_every_graph() -> None:
 
 def test_burn_rates_are_drawn_against_the_factors_that_alert() -> None:
     burns = [
-        panel for _, panel in PANELS if panel["title"] in {"Burn rate", "Burn rate of the moment"}
+        panel
+        for _, panel in PANELS
+        if panel["title"] in {"Burn rate by window", "Burn rate by objective"}
     ]
     factors = {rule.factor for rule in burn_rules(made_objective())}
 
