@@ -26,7 +26,7 @@ def _each(metric: str, *more: str, of: str = _LEGEND) -> Json:
 
 
 def _count(metric: str, label: str) -> Json:
-    """How often something rare happened around each point."""
+    """How often something rare happened before each point."""
     counted = f"increase({_value(f'{metric}_total')}[{STEP}])"
     return target(f"sum by (gpu, uuid, {label}) ({counted})", f"{_LEGEND} {{{{{label}}}}}")
 
@@ -141,7 +141,7 @@ _POWER = [
 _FAULTS = [
     graph(
         "Memory errors",
-        "ECC errors, in the rate interval around each point.",
+        "ECC errors, in the rate interval before each point.",
         "short",
         [_count("ecc_errors", "type")],
         width=HALF,

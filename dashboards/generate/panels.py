@@ -110,7 +110,7 @@ def number(  # noqa: PLR0913 - what a number is told
         title,
         description,
         [target(expr)],
-        size=(4, 5),  # in one of 4 the sketch is left out on narrow screens
+        size=(4, 4),
         fields={
             "defaults": {"unit": unit, **_least(below_zero), **thresholds_of(thresholds)},
             "overrides": [],

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from dashboards.generate.dashboard import Json
+from dashboards.generate.dashboard import Json, heading
 from dashboards.generate.panel import WHOLE, instant, of_field, panel
 from dashboards.generate.panels import Steps, thresholds_of
 
@@ -30,25 +30,28 @@ def table(  # noqa: PLR0913 - the parts of a table
     values = [f"Value #{chr(ord('A') + number)}" for number in range(len(columns))]
     if len(columns) == 1:
         values = ["Value"]
-    headings = dict(zip((*labels, *values), (*map(str.capitalize, labels), *columns), strict=True))
+    headings = dict(zip((*labels, *values), (*map(heading, labels), *columns), strict=True))
     overrides = [
         of_field(
-            heading,
+            column,
             {
                 "unit": unit,
                 "custom.cellOptions": {"type": cell},
                 **({"decimals": 0} if unit == "locale" else {}),  # of an increase
                 **({"fieldMinMax": True} if cell == "gauge" else {}),  # not all columns' most
-                **thresholds_of((thresholds or {}).get(heading)),
+                **thresholds_of((thresholds or {}).get(column)),
             },
         )
-        for heading, (_, unit, cell) in columns.items()
+        for column, (_, unit, cell) in columns.items()
     ]
-    overrides += [
-        of_field(label.capitalize(), {"links": list(links)}) for label in labels if links
-    ]
+    overrides += [of_field(heading(label), {"links": list(links)}) for label in labels if links]
     first_unit = next(iter(columns.values()))[1]
-    custom: Json = {"align": "auto", "cellOptions": {"type": "auto"}, "inspect": False}
+    custom: Json = {
+        "align": "auto",
+        "cellOptions": {"type": "auto"},
+        "inspect": False,
+        "minWidth": 90,  # pixels; of 150, a column of ten would hide on most screens
+    }
     drawn = panel(
         "table",
         title,
