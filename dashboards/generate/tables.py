@@ -44,13 +44,16 @@ def table(  # noqa: PLR0913 - the parts of a table
         )
         for column, (_, unit, cell) in columns.items()
     ]
-    overrides += [of_field(heading(label), {"links": list(links)}) for label in labels if links]
+    overrides += [
+        of_field(heading(label), {"custom.minWidth": 150, "links": list(links)})
+        for label in labels
+    ]
     first_unit = next(iter(columns.values()))[1]
     custom: Json = {
         "align": "auto",
         "cellOptions": {"type": "auto"},
         "inspect": False,
-        "minWidth": 90,  # pixels; of 150, a column of ten would hide on most screens
+        "minWidth": 80,  # pixels; at the usual 150 the last of ten columns is hidden
     }
     drawn = panel(
         "table",
