@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from dashboards.generate.dashboard import Json
-from dashboards.generate.panel import HALF, THIRD, WHOLE, instant, of_field, panel, target
+from dashboards.generate.panel import HALF, WHOLE, instant, of_field, panel, target
 from latencytrace.model.stage_colours import STAGE_COLOURS
 
 # Grafana is dark unless somebody chose otherwise.
@@ -60,12 +60,13 @@ def graph(  # noqa: PLR0913 - what a graph is told
     }
     by_stage = any(one.get("legendFormat") == _BY_STAGE for one in targets)
     colors = _STAGE_COLORS if by_stage else _FIXED_COLORS
+    beside = by_stage or width == WHOLE  # a legend, where there is room
     options: Json = {
         "legend": {
-            "displayMode": "list" if width == THIRD else "table",
-            "placement": "bottom" if width == THIRD else "right",
+            "displayMode": "table" if beside else "list",
+            "placement": "right" if beside else "bottom",
             "showLegend": True,
-            "calcs": [] if width == THIRD else ["mean", "max"],
+            "calcs": ["mean", "max"] if beside else [],
         },
         "tooltip": {"mode": "multi", "sort": "desc"},
     }
