@@ -62,7 +62,7 @@ def variable(name: str, series: str, *, every: str = ".*") -> Json:
     return {
         "type": "query",
         "name": name,
-        "label": name.capitalize(),
+        "label": heading(name),
         "datasource": DATASOURCE,
         "query": {"query": query, "refId": "StandardVariableQuery"},
         "refresh": 2,  # when the time changes too
@@ -76,6 +76,11 @@ def variable(name: str, series: str, *, every: str = ".*") -> Json:
         "hide": 0,
         "skipUrlSync": False,
     }
+
+
+def heading(label: str) -> str:
+    """A label as people write it."""
+    return label.upper() if label in {"slo", "uuid"} else label.capitalize()
 
 
 def choice(name: str, label: str, values: Sequence[str], chosen: str) -> Json:

@@ -4,7 +4,7 @@ from typing import Final
 
 from dashboards.generate.cohort_variables import SCRAPED_VARIABLES
 from dashboards.generate.dashboard import Json, dashboard, variable
-from dashboards.generate.panel import HALF, THIRD, target
+from dashboards.generate.panel import THIRD, TOKENS_PER_S, target
 from dashboards.generate.panels import graph, number
 from dashboards.generate.queries import SCRAPED, total
 
@@ -48,7 +48,7 @@ _SUMMARY = [
         f"max({_value('kv_cache_use_ratio')})",
     ),
     number(
-        "Found in prefix caches",
+        "Prefix cache hits",
         "Share of input tokens that need no prefill.",
         "percentunit",
         f"{total(_HITS, where=_CHOSEN)} / {total(_QUERIES, where=_CHOSEN)}",
@@ -93,7 +93,7 @@ _CACHES = [
         width=THIRD,
     ),
     graph(
-        "Prefix cache hits",
+        "Prefix cache hits by engine",
         "Share of input tokens found in the prefix cache.",
         "percentunit",
         [
@@ -111,28 +111,28 @@ _CACHES = [
         [target(total(_PREEMPTIONS, _BY, where=_CHOSEN), _LEGEND)],
         width=THIRD,
     ),
+]
+_TOKENS = [
+    graph(
+        "Input tokens",
+        "Read, a second; those found in a cache included.",
+        TOKENS_PER_S,
+        [target(total(_INPUT, _BY, where=_CHOSEN), _LEGEND)],
+        width=THIRD,
+    ),
+    graph(
+        "Output tokens",
+        "Generated, a second.",
+        TOKENS_PER_S,
+        [target(total(_OUTPUT, _BY, where=_CHOSEN), _LEGEND)],
+        width=THIRD,
+    ),
     graph(
         "Accepted drafts",
         "Share of the tokens drafted by speculative decoding that were accepted.",
         "percentunit",
         _each("speculative_acceptance_ratio"),
         width=THIRD,
-    ),
-]
-_TOKENS = [
-    graph(
-        "Input tokens",
-        "Read, a second; those found in a cache included.",
-        "cps",
-        [target(total(_INPUT, _BY, where=_CHOSEN), _LEGEND)],
-        width=HALF,
-    ),
-    graph(
-        "Output tokens",
-        "Generated, a second.",
-        "cps",
-        [target(total(_OUTPUT, _BY, where=_CHOSEN), _LEGEND)],
-        width=HALF,
     ),
 ]
 

@@ -6,26 +6,29 @@ from dashboards.generate.cohort_variables import SCRAPED_VARIABLES
 from dashboards.generate.dashboard import Json, dashboard, variable
 from dashboards.generate.panel import HALF, THIRD, target
 from dashboards.generate.panels import graph, number, states
-from dashboards.generate.queries import SCRAPED, total
+from dashboards.generate.queries import SCRAPED, STEP
+from latencytrace.model.gpu.sample import THROTTLING
 
 _GPU = "latencytrace_gpu"
 _CHOSEN = f'{SCRAPED},name=~"$name",uuid=~"$uuid"'
 _LEGEND = "GPU {{gpu}}"
+_THROTTLING = "|".join(sorted(THROTTLING))
 
 
 def _value(metric: str) -> str:
     return f"{_GPU}_{metric}{{{_CHOSEN}}}"
 
 
-def _each(metric: str, *more: str) -> Json:
+def _each(metric: str, *more: str, of: str = _LEGEND) -> Json:
     """A value of each GPU; of several services that tell it one."""
     expr = f"max by ({', '.join(['gpu', 'uuid', *more])}) ({_value(metric)})"
-    return target(expr, " ".join([_LEGEND, *(f"{{{{{label}}}}}" for label in more)]))
+    return target(expr, " ".join([of, *(f"{{{{{label}}}}}" for label in more)]))
 
 
-def _rate(metric: str, *more: str) -> Json:
-    legend = " ".join([_LEGEND, *(f"{{{{{label}}}}}" for label in more)])
-    return target(total(f"{_GPU}_{metric}_total", ["gpu", "uuid", *more], where=_CHOSEN), legend)
+def _count(metric: str, label: str) -> Json:
+    """How often something rare happened before each point."""
+    counted = f"increase({_value(f'{metric}_total')}[{STEP}])"
+    return target(f"sum by (gpu, uuid, {label}) ({counted})", f"{_LEGEND} {{{{{label}}}}}")
 
 
 _USED_SHARE = (
@@ -58,7 +61,12 @@ _SUMMARY = [
         f"max({_USED_SHARE})",
     ),
     number("Power", "Drawn by all of them.", "watt", f"sum({_value('power_watts')})"),
-    number("Hottest", "Of all sensors.", "celsius", f"max({_value('temperature_celsius')})"),
+    number(
+        "Highest temperature",
+        "Of all sensors.",
+        "celsius",
+        f"max({_value('temperature_celsius')})",
+    ),
 ]
 _BUSY = [
     graph(
@@ -103,8 +111,8 @@ _MEMORY = [
         "Bytes a second to the host and to other GPUs.",
         "Bps",
         [
-            _each("pcie_bytes_per_second", "direction"),
-            _each("nvlink_bytes_per_second", "direction"),
+            _each("pcie_bytes_per_second", "direction", of=f"{_LEGEND} PCIe"),
+            _each("nvlink_bytes_per_second", "direction", of=f"{_LEGEND} NVLink"),
         ],
         width=THIRD,
     ),
@@ -122,26 +130,27 @@ _POWER = [
         width=THIRD,
     ),
     states(
-        "Clocks held down",
-        "When, and why. `gpu_idle` is no harm; power and heat make every stage slower.",
-        f"max by (gpu, uuid, reason) ({_value('clock_event_active')})",
+        "Throttled clocks",
+        "When, and why: power and heat make every stage slower.",
+        f"max by (gpu, uuid, reason) "
+        f'({_GPU}_clock_event_active{{{_CHOSEN},reason=~"{_THROTTLING}"}})',
         f"{_LEGEND} {{{{reason}}}}",
-        {0: ("free", "green"), 1: ("held down", "orange")},
+        {0: ("not throttled", "green"), 1: ("throttled", "orange")},
     ),
 ]
 _FAULTS = [
     graph(
         "Memory errors",
-        "ECC errors, a second.",
-        "cps",
-        [_rate("ecc_errors", "type")],
+        "ECC errors, in the rate interval before each point.",
+        "short",
+        [_count("ecc_errors", "type")],
         width=HALF,
     ),
     graph(
         "Driver faults",
-        "XID errors, a second, by code.",
-        "cps",
-        [_rate("xid_errors", "xid")],
+        "XID errors by code, likewise.",
+        "short",
+        [_count("xid_errors", "xid")],
         width=HALF,
     ),
 ]

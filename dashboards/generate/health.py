@@ -4,7 +4,7 @@ from typing import Final
 
 from dashboards.generate.cohort_variables import SCRAPED_VARIABLES
 from dashboards.generate.dashboard import Json, dashboard, variable
-from dashboards.generate.panel import THIRD, target
+from dashboards.generate.panel import DAYS, HALF, SPANS_PER_S, THIRD, target
 from dashboards.generate.panels import graph, number
 from dashboards.generate.queries import PERIOD, SCRAPED, total
 from dashboards.generate.tables import table
@@ -52,13 +52,13 @@ _SUMMARY = [
     number(
         "Spans kept",
         "Spans that were kept, a second.",
-        "cps",
+        SPANS_PER_S,
         total(f"{_SERVICE}_spans_received_total", where=SCRAPED),
     ),
     number(
         "Spans lost by agents",
         "Spans that agents dropped, a second: the service was away, or slower than they are.",
-        "cps",
+        SPANS_PER_S,
         total(f"{_AGENT}_spans_dropped_total", where=_AGENTS),
     ),
     number(
@@ -81,7 +81,7 @@ _INTAKE = [
     graph(
         "Spans",
         "Spans that were kept, and those rejected by partial success, a second.",
-        "cps",
+        SPANS_PER_S,
         [_rate("spans_received", "kept"), _rate("spans_rejected", "rejected")],
         width=THIRD,
     ),
@@ -192,18 +192,18 @@ _ACCOUNT = [
             _gauge(f"spans_{name}", f"{{{{instance}}}} {name}")
             for name in ("open", "rootless", "unaccounted")
         ],
-        width=THIRD,
+        width=HALF,
     ),
     graph(
         "Spans attributed, and not",
         "Spans whose trace has ledgers, and those whose trace is done with and has none, by "
         "reason, a second.",
-        "cps",
+        SPANS_PER_S,
         [
             _rate("spans_attributed", "attributed"),
             _rate("spans_without_ledger", "{{reason}}", "reason"),
         ],
-        width=THIRD,
+        width=HALF,
     ),
     graph(
         "Notifications",
@@ -215,14 +215,14 @@ _ACCOUNT = [
             _rate("notices_refused", "{{sink}} refused", "sink"),
             _rate("notices_dropped", "{{sink}} dropped", "sink"),
         ],
-        width=THIRD,
+        width=HALF,
     ),
     graph(
         "Notifications that wait",
         "What sinks have not taken yet.",
         "short",
         [_gauge("notices_waiting", "{{instance}} {{sink}}", "sink")],
-        width=THIRD,
+        width=HALF,
     ),
 ]
 _STORE = [
@@ -239,11 +239,12 @@ _STORE = [
     graph(
         "Kept since",
         "Age of the oldest data of each table; 0 until the first is looked at, within a minute.",
-        "s",
+        DAYS,
         [
-            _or_none(
-                f"time() - max by (instance, table) "
-                f"({_SERVICE}_store_oldest_timestamp_seconds{{{SCRAPED}}})",
+            target(
+                f"(time() - max by (instance, table) "
+                f"({_SERVICE}_store_oldest_timestamp_seconds{{{SCRAPED}}})) / 86400"
+                " or on () vector(0)",
                 "{{instance}} {{table}}",
             )
         ],
@@ -303,7 +304,7 @@ _COST = [
     graph(
         "Uptime",
         "Days since the service started: a fall to 0 is a restart.",
-        "suffix: d",
+        DAYS,
         [target(f"(time() - process_start_time_seconds{{{SCRAPED}}}) / 86400", "{{instance}}")],
         width=THIRD,
     ),
@@ -324,7 +325,7 @@ _AGENT_COUNTS = [
     graph(
         "Spans of agents",
         "Spans that agents sent and dropped, a second.",
-        "cps",
+        SPANS_PER_S,
         [_of_agents("spans_sent"), _of_agents("spans_dropped")],
         width=THIRD,
     ),
@@ -375,14 +376,14 @@ _AGENT_COUNTS = [
         "By how many steps agents record less, so that tracing keeps its budget; 0: by none.",
         "short",
         [_most("reduction_steps", "{{service}}")],
-        width=THIRD,
+        width=HALF,
     ),
     graph(
         "Traces recorded",
         "The share of traces that agents record: the least of each program.",
         "percentunit",
         [target(f"min by (service) ({_AGENT}_sampling_ratio{{{_AGENTS}}})", "{{service}}")],
-        width=THIRD,
+        width=HALF,
     ),
     table(
         "Hooks",

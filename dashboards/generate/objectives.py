@@ -1,10 +1,10 @@
-"""Objectives: what is promised, how fast the budgets are spent, and what alerts."""
+"""Objectives: how they stand, how fast their budgets are spent, and what alerts."""
 
 from typing import Final
 
 from dashboards.generate.cohort_variables import SCRAPED_VARIABLES, alerts
 from dashboards.generate.dashboard import dashboard, link_of_data, variable
-from dashboards.generate.panel import HALF, WHOLE, target
+from dashboards.generate.panel import DAYS, WHOLE, target
 from dashboards.generate.panels import graph, number, states
 from dashboards.generate.queries import PERIOD, SCRAPED, total
 from dashboards.generate.tables import table
@@ -27,13 +27,17 @@ def _bad_share(period: str) -> str:
     return f"{bad} / {every}"
 
 
-_DAYS: Final = "suffix: d"  # readable on an axis, which "4.13 weeks" is not
 _DAY_S: Final = 86_400
-_GONE_IN: Final = f"{_each('exhaustion_seconds', 'min')} / {_DAY_S}"
+_GONE_IN: Final = _each("exhaustion_seconds", "min")
+_STATE: Final = (
+    f'max by ({", ".join(_KEYS)}) (2 * {_SLO}_alert_firing{{{_CHOSEN},severity="page"}}'
+    f" or {_SLO}_alert_firing{{{_CHOSEN}}})"
+)
 # The factors of the alerts' tiers: above 6 somebody is paged, above 1 the budget does not last.
 _OF_BURN: Final = ((None, "green"), (1, "yellow"), (6, "orange"), (14.4, "red"))
 _OF_BUDGET: Final = ((None, "red"), (0, "orange"), (0.25, "green"))
 _OF_DAYS: Final = ((None, "red"), (1, "orange"), (7, "green"))
+_OF_SECONDS: Final = tuple((days and days * _DAY_S, color) for days, color in _OF_DAYS)
 _TO_TAIL = link_of_data(
     "The tail of its requests",
     "/d/latencytrace-tail?${__url_time_range}&${datasource:queryparam}"
@@ -41,12 +45,13 @@ _TO_TAIL = link_of_data(
     "&var-route=${__data.fields.Route:percentencode}",
 )
 _SUMMARY = [
-    number("Promised", "Objectives that are watched.", "short", f"count({_each('target_ratio')})"),
+    number("Objectives", "Those that are evaluated.", "short", f"count({_each('target_ratio')})"),
     number(
         "Alerts firing",
         "Of the service's own evaluation.",
         "short",
         f"sum({_each('alert_firing', 'max', 'alertname', 'severity')})",
+        thresholds=((None, "green"), (1, "red")),
     ),
     number(
         "Least budget left",
@@ -59,9 +64,9 @@ _SUMMARY = [
     number(
         "First budget gone in",
         "At the burn rate of now, if it lasts. Nothing is shown while no budget is being spent.",
-        _DAYS,
+        "s",
         f"min({_GONE_IN})",
-        thresholds=_OF_DAYS,
+        thresholds=_OF_SECONDS,
     ),
     number(
         "Fastest burn",
@@ -73,20 +78,20 @@ _SUMMARY = [
     ),
     number(
         "Bad requests",
-        "Share of all requests that break a promise.",
+        "Share of all requests that violate an objective.",
         "percentunit",
         f"{total(_BAD, where=_CHOSEN)} / {total(_REQUESTS, where=_CHOSEN)}",
     ),
 ]
-_PROMISES = [
+_STANDING = [
     table(
-        "Objectives",
-        "What is promised, and how it stands. Requests and bad ones are of the time shown, the "
+        "Each objective",
+        "What it asks for, and how it stands. Requests and bad ones are of the time shown, the "
         "budget is of the whole period. Click one for the tail of its requests.",
         {
             "Burn rate": (_each("burn_rate"), "none", "gauge"),
-            "Budget left": (_each("budget_left_ratio", "min"), "percentunit", "auto"),
-            "Gone in": (_GONE_IN, _DAYS, "auto"),
+            "Budget left": (_each("budget_left_ratio", "min"), "percentunit", "color-text"),
+            "Gone in": (_GONE_IN, "s", "color-text"),
             "Target": (_each("target_ratio"), "percentunit", "auto"),
             "Within": (_each("threshold_seconds"), "s", "auto"),
             "Requests": (total(_REQUESTS, _KEYS, where=_CHOSEN, period=PERIOD), "locale", "auto"),
@@ -94,6 +99,7 @@ _PROMISES = [
         },
         labels=_KEYS,
         links=[_TO_TAIL],
+        thresholds={"Burn rate": _OF_BURN, "Budget left": _OF_BUDGET, "Gone in": _OF_SECONDS},
     )
 ]
 _BUDGETS = [
@@ -108,35 +114,35 @@ _BUDGETS = [
     graph(
         "Budget gone in",
         "At the burn rate of that moment, if it lasted.",
-        _DAYS,
-        [target(_GONE_IN, "{{slo}}")],
+        DAYS,
+        [target(f"{_GONE_IN} / {_DAY_S}", "{{slo}}")],
         thresholds=_OF_DAYS,
+        logarithmic=True,
     ),
 ]
 _BURNING = [
     graph(
-        "Burn rate",
+        "Burn rate by window",
         "How many times faster than sustainable the budget is spent, in each window that alerts "
-        "watch. An alert fires when a long window and a twelfth of it are both over its factor; "
-        "the lines are at 1, 6 and 14.4.",
+        "watch: of the objective where it is fastest. Choose one at the top to see it alone. An "
+        "alert fires when a long window and a twelfth of it are both over its factor; the lines "
+        "are at 1, 6 and 14.4.",
         "none",
-        [target(_each("burn_rate", "max", "window"), "{{slo}} {{window}}")],
+        [target(f"max by (window) ({_SLO}_burn_rate{{{_CHOSEN}}})", "{{window}}")],
         width=WHOLE,
         thresholds=_OF_BURN,
     ),
     graph(
-        "Bad share",
-        "Share of each objective's requests that took longer than promised or failed.",
+        "Share of bad requests",
+        "Of each objective's requests.",
         "percentunit",
         [target(_bad_share("$__rate_interval"), "{{slo}}")],
-        width=HALF,
     ),
     graph(
-        "Burn rate of the moment",
+        "Burn rate by objective",
         "The bad share of one step of the graph, as a multiple of what is allowed.",
         "none",
         [target(f"({_bad_share('$__rate_interval')}) / (1 - {_each('target_ratio')})", "{{slo}}")],
-        width=HALF,
         thresholds=_OF_BURN,
     ),
 ]
@@ -144,16 +150,16 @@ _ALERTS = [
     states(
         "Alerts",
         "When the service's own evaluation fired. Alertmanager has those of Prometheus' rules.",
-        _each("alert_firing", "max", "alertname", "severity"),
-        "{{slo}} {{severity}} {{alertname}}",
-        {0: ("quiet", "green"), 1: ("firing", "red")},
+        _STATE,
+        "{{slo}}",
+        {0: ("none", "green"), 1: ("ticket", "orange"), 2: ("page", "red")},
     )
 ]
 
 OBJECTIVES: Final = dashboard(
     "latencytrace-objectives",
     "latencytrace / Objectives",
-    "What is promised, how fast the budgets are spent, and what alerts.",
+    "How objectives stand, how fast their budgets are spent, and what alerts.",
     variables=[
         *SCRAPED_VARIABLES,
         variable("service", f"{_SLO}_target_ratio{{{SCRAPED}}}"),
@@ -163,7 +169,7 @@ OBJECTIVES: Final = dashboard(
     annotations=[alerts(',slo=~"$slo"')],
     rows={
         "Now": _SUMMARY,
-        "What is promised": _PROMISES,
+        "How they stand": _STANDING,
         "Budgets": _BUDGETS,
         "How fast they burn": _BURNING,
         "What fired": _ALERTS,

@@ -5,7 +5,7 @@ from typing import Final
 
 from dashboards.generate.cohort_variables import COHORT_VARIABLES, alerts
 from dashboards.generate.dashboard import Json, dashboard, slowest_of
-from dashboards.generate.panel import THIRD, WHOLE, target
+from dashboards.generate.panel import THIRD, TOKENS_PER_S, WHOLE, target
 from dashboards.generate.panels import graph, heatmap, number
 from dashboards.generate.queries import (
     COHORT,
@@ -73,8 +73,8 @@ _RATE_ERRORS_DURATION = [
         links=[slowest_of("__field.labels.service", "__field.labels.route")],
     ),
     graph(
-        "Requests by how they ended",
-        "The same, by status; together they are all requests.",
+        "Requests by status",
+        "How they ended; together they are all requests.",
         "reqps",
         [target(total(REQUESTS, ["status"]), "{{status}}")],
         stacked=True,
@@ -118,27 +118,27 @@ _TOKENS = [
     graph(
         "Tokens",
         "Tokens read (input) and written (output), a second.",
-        "cps",
+        TOKENS_PER_S,
         [target(total(TOKENS, ["model", "direction"]), "{{model}} {{direction}}")],
         width=THIRD,
     ),
 ]
 _HEATMAPS = [
     heatmap(
-        "Durations",
+        "Distribution of durations",
         "How many requests took how long. The points are single requests: click one for its "
         "trace.",
         buckets(REQUEST),
         width=THIRD,
     ),
     heatmap(
-        "Times to first token",
+        "Distribution of times to first token",
         "How many requests waited how long for their first token.",
         buckets(TTFT),
         width=THIRD,
     ),
     heatmap(
-        "Times per output token",
+        "Distribution of times per output token",
         "How many requests got their tokens how fast.",
         buckets(TPOT),
         width=THIRD,
@@ -156,6 +156,6 @@ OVERVIEW: Final = dashboard(
         "Rate, errors, duration": _RATE_ERRORS_DURATION,
         "Where the time goes": _BREAKDOWN,
         "Tokens": _TOKENS,
-        "Every request": _HEATMAPS,
+        "Distributions": _HEATMAPS,
     },
 )

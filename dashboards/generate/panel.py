@@ -8,6 +8,9 @@ from dashboards.generate.dashboard import DATASOURCE, Json
 HALF: Final = 12
 THIRD: Final = 8
 WHOLE: Final = 24
+DAYS: Final = "suffix:d"  # readable on an axis, which "4.13 weeks" is not
+TOKENS_PER_S: Final = "count:tokens/s"
+SPANS_PER_S: Final = "count:spans/s"
 
 
 def target(expr: str, legend: str = "", *, exemplars: bool = False) -> Json:

@@ -32,41 +32,45 @@ def graph(  # noqa: PLR0913 - what a graph is told
     width: int = HALF,
     links: Sequence[Json] = (),
     thresholds: Steps | None = None,
+    logarithmic: bool = False,
+    least_step: str = "",
 ) -> Json:
     """Lines over time, one for each series; stacked where they add up to something.
 
-    Stages have their colour. Thresholds are dashed lines.
+    Stages have their colour. Thresholds are dashed lines. `least_step` is for what is rare.
     """
     custom: Json = {
         "drawStyle": "line",
         "lineWidth": 0 if stacked else 1,
-        "fillOpacity": 75 if stacked else 8,
+        "fillOpacity": 75 if stacked else 0,
         "showPoints": "never",
         "spanNulls": False,
         "stacking": {"mode": "normal" if stacked else "none", "group": "A"},
         "hideFrom": _HIDE_NOWHERE,
+        **({"scaleDistribution": {"type": "log", "log": 10}} if logarithmic else {}),
         **({} if thresholds is None else {"thresholdsStyle": {"mode": "dashed"}}),
     }
     defaults: Json = {
         "unit": unit,
-        **_least(below_zero),
-        "color": {"mode": "palette-classic-by-name"},
+        **_least(below_zero or logarithmic),
+        "color": {"mode": "palette-classic"},
         "custom": custom,
         "links": list(links),
-        **_thresholds(thresholds),
+        **thresholds_of(thresholds),
     }
     by_stage = any(one.get("legendFormat") == _BY_STAGE for one in targets)
     colors = _STAGE_COLORS if by_stage else _FIXED_COLORS
+    beside = by_stage or width == WHOLE  # a legend, where there is room
     options: Json = {
         "legend": {
-            "displayMode": "table",
-            "placement": "right" if width == WHOLE else "bottom",
+            "displayMode": "table" if beside else "list",
+            "placement": "right" if beside else "bottom",
             "showLegend": True,
-            "calcs": ["mean", "max"],
+            "calcs": ["mean", "max"] if beside else [],
         },
         "tooltip": {"mode": "multi", "sort": "desc"},
     }
-    return panel(
+    drawn = panel(
         "timeseries",
         title,
         description,
@@ -78,6 +82,7 @@ def graph(  # noqa: PLR0913 - what a graph is told
         },
         options=options,
     )
+    return {**drawn, "interval": least_step} if least_step else drawn
 
 
 def number(  # noqa: PLR0913 - what a number is told
@@ -108,7 +113,7 @@ def number(  # noqa: PLR0913 - what a number is told
         [target(expr)],
         size=(4, 4),
         fields={
-            "defaults": {"unit": unit, **_least(below_zero), **_thresholds(thresholds)},
+            "defaults": {"unit": unit, **_least(below_zero), **thresholds_of(thresholds)},
             "overrides": [],
         },
         options=options,
@@ -214,7 +219,8 @@ def heatmap(title: str, description: str, expr: str, *, width: int = HALF) -> Js
     )
 
 
-def _thresholds(steps: Steps | None) -> Json:
+def thresholds_of(steps: Steps | None) -> Json:
+    """The property of a field that has them."""
     if steps is None:
         return {}
     found = [{"color": color, "value": value} for value, color in steps]

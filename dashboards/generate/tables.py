@@ -2,17 +2,19 @@
 
 from collections.abc import Mapping, Sequence
 
-from dashboards.generate.dashboard import Json
+from dashboards.generate.dashboard import Json, heading
 from dashboards.generate.panel import WHOLE, instant, of_field, panel
+from dashboards.generate.panels import Steps, thresholds_of
 
 
-def table(
+def table(  # noqa: PLR0913 - the parts of a table
     title: str,
     description: str,
     columns: Mapping[str, tuple[str, str, str]],
     *,
     labels: Sequence[str],
     links: Sequence[Json] = (),
+    thresholds: Mapping[str, Steps] | None = None,
 ) -> Json:
     """A row for each set of labels, sorted by the first column of values.
 
@@ -22,21 +24,37 @@ def table(
         columns: By heading the query, its unit and how the cell is drawn.
         labels: The labels that stand before the values.
         links: Of every label.
+        thresholds: Of columns whose colour says how they stand.
     """
     targets = [instant(expr, table=True) for expr, _, _ in columns.values()]
     values = [f"Value #{chr(ord('A') + number)}" for number in range(len(columns))]
     if len(columns) == 1:
         values = ["Value"]
-    headings = dict(zip((*labels, *values), (*map(str.capitalize, labels), *columns), strict=True))
+    headings = dict(zip((*labels, *values), (*map(heading, labels), *columns), strict=True))
     overrides = [
-        of_field(heading, {"unit": unit, "custom.cellOptions": {"type": cell}})
-        for heading, (_, unit, cell) in columns.items()
+        of_field(
+            column,
+            {
+                "unit": unit,
+                "custom.cellOptions": {"type": cell},
+                **({"decimals": 0} if unit == "locale" else {}),  # of an increase
+                **({"fieldMinMax": True} if cell == "gauge" else {}),  # not all columns' most
+                **thresholds_of((thresholds or {}).get(column)),
+            },
+        )
+        for column, (_, unit, cell) in columns.items()
     ]
     overrides += [
-        of_field(label.capitalize(), {"links": list(links)}) for label in labels if links
+        of_field(heading(label), {"custom.minWidth": 150, "links": list(links)})
+        for label in labels
     ]
     first_unit = next(iter(columns.values()))[1]
-    custom: Json = {"align": "auto", "cellOptions": {"type": "auto"}, "inspect": False}
+    custom: Json = {
+        "align": "auto",
+        "cellOptions": {"type": "auto"},
+        "inspect": False,
+        "minWidth": 80,  # pixels; at the usual 150 the last of ten columns is hidden
+    }
     drawn = panel(
         "table",
         title,

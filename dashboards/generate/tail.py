@@ -76,6 +76,7 @@ _STAGES = [
         "s",
         [target(_OF_SLOWEST, "{{stage}}")],
         stacked=True,
+        least_step="1m",
     ),
     graph(
         "What they spend more than usual",
@@ -83,6 +84,7 @@ _STAGES = [
         "s",
         [target(f"({_OF_SLOWEST}) - on (stage) ({_OF_ALL})", "{{stage}}")],
         below_zero=True,
+        least_step="1m",
     ),
     graph(
         "Each stage at the chosen quantile",
@@ -106,7 +108,7 @@ _STAGES = [
         _STAGE_OF_ROUTE,
     ),
     bars(
-        "Stages that stray most",
+        "Stages with the widest spread",
         "Over the whole time shown: the chosen quantile of a stage less its median. What is large "
         "here is what sets slow requests apart.",
         "s",
@@ -116,13 +118,13 @@ _STAGES = [
 ]
 _SINGLE_REQUESTS = [
     heatmap(
-        "Durations",
+        "Distribution of durations",
         "How many requests took how long. The points are single requests: click one for its "
         "trace.",
         buckets(REQUEST),
     ),
     heatmap(
-        "Time in the chosen stages",
+        "Distribution of time in the chosen stages",
         "How many requests spent how long in each of the chosen stages; choose one at the top to "
         "see it alone.",
         buckets(STAGE, where=_CHOSEN_STAGES),
@@ -160,7 +162,7 @@ TAIL: Final = dashboard(
     rows={
         "The slowest": _SLOWEST,
         "Which stage": _STAGES,
-        "Every request": _SINGLE_REQUESTS,
+        "Distributions": _SINGLE_REQUESTS,
         "Tokens": _TOKENS,
     },
 )

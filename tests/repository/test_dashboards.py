@@ -12,6 +12,7 @@ from typing import Any
 
 import promql_parser
 import pytest
+import yaml
 
 from dashboards.generate.all_dashboards import DASHBOARDS, file_text
 from latencytrace.analysis.slo.burn_rate import burn_rules
@@ -31,6 +32,7 @@ from tests.support.repository.dashboard_files import (
 )
 from tests.support.repository.known_metrics import labels_of_metrics
 from tests.support.repository.promql import Selector, grouped_labels, selectors
+from tests.support.servers.prometheus_programs import promtool
 
 RATE_INTERVAL = timedelta(minutes=17)  # no number that a query would hold by itself
 PLAIN = {"quantile": "0.99", "__rate_interval": "17m", "__range": "19m"}
@@ -43,8 +45,8 @@ LEFT_TO_OTHERS = {  # of what the service says of itself
     "latencytrace_service_expired_rows_total",
 }
 UNITS = {
-    *("none", "short", "percentunit", "bytes", "s", "suffix: d", "cps", "reqps", "locale"),
-    *("watt", "celsius", "hertz", "Bps"),
+    *("none", "short", "percentunit", "bytes", "s", "suffix:d", "cps", "reqps", "locale"),
+    *("watt", "celsius", "hertz", "Bps", "count:tokens/s", "count:spans/s"),
 }
 QUERIES = list(all_queries())
 PANELS = [(path, panel) for path in FILES for panel in panels(path)]
@@ -267,9 +269,88 @@ def test_a_stage_has_its_one_colour_in_every_graph() -> None:
         assert fixed == {stage.value: STAGE_COLOURS[stage].dark for stage in Stage}
 
 
+@every_panel
+def test_the_series_of_a_panel_are_told_apart(panel: dict[str, Any]) -> None:
+    legends = [asked["legendFormat"] for asked in panel["targets"] if "legendFormat" in asked]
+
+    assert len(set(legends)) == len(legends)
+
+
+@every_panel
+def test_a_gauge_in_a_table_is_drawn_against_its_own_column(panel: dict[str, Any]) -> None:
+    drawn = [
+        {each["id"]: each["value"] for each in one["properties"]}
+        for one in panel["fieldConfig"]["overrides"]
+    ]
+
+    gauges = [one for one in drawn if one.get("custom.cellOptions") == {"type": "gauge"}]
+    assert all(one.get("fieldMinMax") for one in gauges)
+
+
+def expr_of(title: str) -> str:
+    (query,) = (query for query in QUERIES if query.panel == title and not query.is_mark)
+    return filled(query.expr, {**dict.fromkeys(names_in(query.expr), ".*"), **PLAIN})
+
+
+def check_answers(
+    folder: Path, expr: str, series: dict[str, str], answers: dict[str, float]
+) -> None:
+    """Assert with Prometheus' own tool what a query of these series answers at 0 s."""
+    asked = {
+        "expr": expr,
+        "eval_time": "0s",
+        "exp_samples": [{"labels": labels, "value": value} for labels, value in answers.items()],
+    }
+    tested = {
+        "input_series": [{"series": name, "values": value} for name, value in series.items()],
+        "promql_expr_test": [asked],
+    }
+    path = folder / "test.yaml"
+    path.write_text(yaml.safe_dump({"tests": [tested]}))
+    promtool("test", "rules", path)
+
+
+def test_the_timeline_of_alerts_shows_a_page_over_a_ticket(tmp_path: Path) -> None:
+    labels = 'service="rag",route="/chat"'
+    firing = {("quiet", 0, 0): 0, ("asked", 0, 1): 1, ("paged", 1, 0): 2, ("both", 1, 1): 2}
+
+    check_answers(
+        tmp_path,
+        expr_of("Alerts"),
+        {
+            f'latencytrace_slo_alert_firing{{job="a",instance="b",slo="{slo}",{labels},'
+            f'severity="{severity}"}}': f"{fires}"
+            for slo, page, ticket in firing
+            for severity, fires in (("page", page), ("ticket", ticket))
+        },
+        {f'{{slo="{slo}",{labels}}}': value for (slo, _, _), value in firing.items()},
+    )
+
+
+@pytest.mark.parametrize(
+    ("series", "answers"),
+    [
+        ({}, {"{}": 0}),
+        (
+            {
+                "latencytrace_service_store_oldest_timestamp_seconds"
+                '{job="a",instance="b",table="spans"}': "-172800"
+            },
+            {'{instance="b",table="spans"}': 2},
+        ),
+    ],
+)
+def test_nothing_nameless_stands_beside_the_age_of_a_table(
+    tmp_path: Path, series: dict[str, str], answers: dict[str, float]
+) -> None:
+    check_answers(tmp_path, expr_of("Kept since"), series, answers)
+
+
 def test_burn_rates_are_drawn_against_the_factors_that_alert() -> None:
     burns = [
-        panel for _, panel in PANELS if panel["title"] in {"Burn rate", "Burn rate of the moment"}
+        panel
+        for _, panel in PANELS
+        if panel["title"] in {"Burn rate by window", "Burn rate by objective"}
     ]
     factors = {rule.factor for rule in burn_rules(made_objective())}
 
