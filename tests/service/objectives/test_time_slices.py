@@ -214,8 +214,9 @@ def test_a_silence_of_each_evening_is_no_news_of_slices_and_one_at_noon_is(
 ) -> None:
     slices = TimeSlices(length_ns=minutes * MINUTE_NS, target_ratio=None)
     traffic = Traffic(tmp_path, made_objective(slices=slices))
+    before = 0
     for _ in range(3):
-        before = len(traffic.heard)
+        before = len(traffic.names())
         traffic.run(10 * 60, per_s=0.1, tick_s=150)
         traffic.run(14 * 60, per_s=0, tick_s=150)
     last_evening = traffic.names()[before:]
