@@ -141,15 +141,11 @@ class ObjectiveCounts:
         return self._rings.requests.tally(until_ns, window_ns).came
 
     def is_lull(self, now_ns: int, most: float) -> bool:
-        """Tell whether ten minutes of this hour brought as few on each of the days before.
-
-        Of slices of time no requests are known that long: then none of them may have had any.
-        """
+        """Tell whether this hour had ten minutes as low, or a slice as empty, on the days before."""
         ring, slices = self._rings.of(self.objective.period_ns), self.objective.slices
         most, look_ns = (most, LOOK_NS) if slices is None else (0, max(LOOK_NS, slices.length_ns))
-        length = -(-look_ns // ring.slot_ns)
-        middles_ns = [now_ns - day * DAY_NS for day in range(1, LULL_DAYS + 1)]
-        hours = [ring.came(middle_ns + HOUR_NS // 2, HOUR_NS) for middle_ns in middles_ns]
+        length, ends_ns = -(-look_ns // ring.slot_ns), now_ns + HOUR_NS // 2
+        hours = [ring.came(ends_ns - day * DAY_NS, HOUR_NS) for day in range(1, LULL_DAYS + 1)]
         looks = [rolling(came, length)[length - 1 :] for came in hours]
         return all(len(look) and look.min() <= most for look in looks)
 
