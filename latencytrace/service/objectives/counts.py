@@ -141,7 +141,7 @@ class ObjectiveCounts:
         return self._rings.requests.tally(until_ns, window_ns).came
 
     def is_lull(self, now_ns: int, most: float) -> bool:
-        """Tell whether this hour had ten minutes as low, or a slice as empty, on the days before."""
+        """Tell whether this hour had ten minutes as low, or an empty slice, on the days before."""
         ring, slices = self._rings.of(self.objective.period_ns), self.objective.slices
         most, look_ns = (most, LOOK_NS) if slices is None else (0, max(LOOK_NS, slices.length_ns))
         length, ends_ns = -(-look_ns // ring.slot_ns), now_ns + HOUR_NS // 2
