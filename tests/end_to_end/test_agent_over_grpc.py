@@ -18,7 +18,7 @@ from opentelemetry import trace
 def request(name):
     with trace.get_tracer("test").start_as_current_span(name) as span:
         print(f"{span.get_span_context().trace_id:032x}", flush=True)
-    assert latencytrace.flush(), latencytrace.agent_status()
+    assert latencytrace.flush(60), latencytrace.agent_status()
 
 request("parent")
 child = os.fork()
@@ -37,8 +37,8 @@ from opentelemetry.sdk.trace import TracerProvider
 trace.set_tracer_provider(TracerProvider())
 with trace.get_tracer("test").start_as_current_span("own") as span:
     print(f"{span.get_span_context().trace_id:032x}", flush=True)
-assert latencytrace.flush()
-assert latencytrace.flush()  # the agent's report on itself follows the first one's spans
+assert latencytrace.flush(60)
+assert latencytrace.flush(60)  # the agent's report on itself follows the first one's spans
 trace.get_tracer_provider().shutdown()
 """
 

@@ -413,10 +413,10 @@ with latencytrace.stage("around"):
     with latencytrace.stage(who):
         pass
 assert [thread.name for thread in threading.enumerate()].count("latencytrace-export") == 1
-assert latencytrace.flush()
+assert latencytrace.flush(60)
 with latencytrace.stage(f"{who} again"):
     pass
-assert latencytrace.flush()
+assert latencytrace.flush(60)
 made = latencytrace.agent_status().spans_sent
 assert made == (4 if child else 2), (who, made)
 if child:

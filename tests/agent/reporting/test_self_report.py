@@ -149,7 +149,7 @@ def test_a_running_agent_says_what_it_has_done(receiver: Receiver) -> None:
     try:
         with latencytrace.stage("rerank"):
             pass
-        latencytrace.flush()
+        latencytrace.flush(60)
         until(lambda: bool(receiver.reports))
     finally:
         latencytrace.uninstrument()

@@ -215,7 +215,7 @@ import os, latencytrace
 for _ in range(50):
     with latencytrace.stage("rerank"):
         pass
-latencytrace.flush()
+latencytrace.flush(60)
 print(os.getpid())
 """
 
