@@ -96,6 +96,7 @@ _BREAKDOWN = [
         "mean duration: nothing is hidden, nothing counted twice.",
         "s",
         [target(_MEAN_PER_STAGE, "{{stage}}")],
+        by_stage=True,
         stacked=True,
         width=WHOLE,
     ),

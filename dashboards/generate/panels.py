@@ -9,7 +9,6 @@ from latencytrace.model.stage_colours import STAGE_COLOURS
 
 # Grafana is dark unless somebody chose otherwise.
 _STAGE_COLORS: Final = {stage.value: colour.dark for stage, colour in STAGE_COLOURS.items()}
-_BY_STAGE: Final = "{{stage}}"
 _FIXED_COLORS: Final = {
     "ok": "green",
     "error": "red",
@@ -28,6 +27,7 @@ def graph(  # noqa: PLR0913 - what a graph is told
     targets: Sequence[Json],
     *,
     stacked: bool = False,
+    by_stage: bool = False,
     below_zero: bool = False,
     width: int = HALF,
     links: Sequence[Json] = (),
@@ -58,7 +58,6 @@ def graph(  # noqa: PLR0913 - what a graph is told
         "links": list(links),
         **thresholds_of(thresholds),
     }
-    by_stage = any(one.get("legendFormat") == _BY_STAGE for one in targets)
     colors = _STAGE_COLORS if by_stage else _FIXED_COLORS
     beside = by_stage or width == WHOLE  # a legend, where there is room
     options: Json = {

@@ -23,7 +23,7 @@ def rows(sql: str) -> Json:
 
 
 def series(sql: str) -> Json:
-    """A query for lines: its first column is the time, then labels, then the value."""
+    """A query for lines: the time, labels, and `Value`, which Grafana leaves out of names."""
     return _asked(sql, "timeseries", 0)
 
 

@@ -75,6 +75,7 @@ _STAGES = [
         "minutes before. Means over these requests, so that they add up to their mean duration.",
         "s",
         [target(_OF_SLOWEST, "{{stage}}")],
+        by_stage=True,
         stacked=True,
         least_step="1m",
     ),
@@ -83,6 +84,7 @@ _STAGES = [
         "The same less the mean of all requests: the stage that grows most makes the tail.",
         "s",
         [target(f"({_OF_SLOWEST}) - on (stage) ({_OF_ALL})", "{{stage}}")],
+        by_stage=True,
         below_zero=True,
         least_step="1m",
     ),
@@ -92,6 +94,7 @@ _STAGES = [
         "up to that of the whole: they are of different requests.",
         "s",
         [target(quantile(_QUANTILE, STAGE, ["stage"], where=_CHOSEN_STAGES), "{{stage}}")],
+        by_stage=True,
     ),
     graph(
         "Each stage's median",
@@ -99,6 +102,7 @@ _STAGES = [
         "this one makes the tail.",
         "s",
         [target(quantile(0.5, STAGE, ["stage"], where=_CHOSEN_STAGES), "{{stage}}")],
+        by_stage=True,
     ),
     bars(
         "Slowest stages",

@@ -78,7 +78,7 @@ _SLOWEST = [
         "s",
         [
             series(
-                f"SELECT {STEP} AS time, Route, quantileExact({LEVEL})(DurationNs) / 1e9 AS value "
+                f"SELECT {STEP} AS time, Route, quantileExact({LEVEL})(DurationNs) / 1e9 AS Value "
                 f"FROM {REQUESTS} WHERE {CHOSEN} GROUP BY time, Route ORDER BY time"
             )
         ],
@@ -107,12 +107,13 @@ _WHY = [
         "s",
         [
             series(
-                f"SELECT {STEP} AS time, Stage, avg(Ns) / 1e9 AS value "
+                f"SELECT {STEP} AS time, Stage, avg(Ns) / 1e9 AS Value "
                 f"FROM {REQUESTS} {_STAGES} WHERE {CHOSEN} AND {_OF_TAIL} "
                 "GROUP BY time, Stage ORDER BY time"
             )
         ],
         stacked=True,
+        by_stage=True,
         width=HALF,
     ),
 ]

@@ -9,6 +9,7 @@ import chdb
 import pytest
 
 from latencytrace.model import Stage
+from latencytrace.model.stage_colours import STAGE_COLOURS
 from latencytrace.service.stores.chdb.store import ChdbStore
 from tests.repository.test_grafana_schema import kind_of, wrong
 from tests.support.builders.made_requests import START_NS, made_request
@@ -94,6 +95,21 @@ def test_what_can_be_chosen_is_found(engine: chdb.session.Session, name: str) ->
     found = engine.query(expanded(variables(PATH)[name]["query"]), "TSV")
 
     assert str(found.data()).strip() in {"rag", "POST /chat"}
+
+
+def test_lines_are_named_by_their_label_and_stages_have_their_colour(
+    engine: chdb.session.Session,
+) -> None:
+    title = "Mean time of the tail in each stage"
+    [panel] = [panel for panel in PANELS if panel["title"] == title]
+    fixed = {
+        one["matcher"]["options"]: one["properties"][0]["value"]["fixedColor"]
+        for one in panel["fieldConfig"]["overrides"]
+    }
+
+    rows = answer(engine, title)
+    assert {tuple(row) for row in rows} == {("time", "Stage", "Value")}
+    assert fixed == {stage.value: STAGE_COLOURS[stage].dark for stage in Stage}
 
 
 def test_the_slowest_request_comes_first_with_the_stage_that_took_longest(
