@@ -13,7 +13,7 @@ from latencytrace.analysis.columns.request_table import RequestTable
 from latencytrace.analysis.columns.verdicts import GOOD, NOT_JUDGED, verdicts
 from latencytrace.analysis.slo.burn_rate import usual_requests
 from latencytrace.analysis.slo.guilty_stage import guilty_stage, measured_ledger
-from latencytrace.analysis.slo.onset import burning_since, rolling
+from latencytrace.analysis.slo.onset import burning_since
 from latencytrace.analysis.slo.over_time import Slots
 from latencytrace.analysis.slo.traffic import LOOK_NS, LULL_DAYS
 from latencytrace.analysis.slo.verdict import is_good, measured_ns
@@ -141,13 +141,13 @@ class ObjectiveCounts:
         return self._rings.requests.tally(until_ns, window_ns).came
 
     def is_lull(self, now_ns: int, most: float) -> bool:
-        """Tell whether this hour had ten minutes as low, or an empty slice, on the days before."""
+        """Tell whether ten minutes of this hour brought as few on each of the days before."""
         ring, slices = self._rings.of(self.objective.period_ns), self.objective.slices
+        # Of slices of time no requests are known that long: then none of them may have had any.
         most, look_ns = (most, LOOK_NS) if slices is None else (0, max(LOOK_NS, slices.length_ns))
-        length, ends_ns = -(-look_ns // ring.slot_ns), now_ns + HOUR_NS // 2
-        hours = [ring.came(ends_ns - day * DAY_NS, HOUR_NS) for day in range(1, LULL_DAYS + 1)]
-        looks = [rolling(came, length)[length - 1 :] for came in hours]
-        return all(len(look) and look.min() <= most for look in looks)
+        ends_ns = [now_ns - day * DAY_NS + HOUR_NS // 2 for day in range(1, LULL_DAYS + 1)]
+        found = [ring.fewest(end_ns, HOUR_NS, look_ns) for end_ns in ends_ns]
+        return all(fewest is not None and fewest <= most for fewest in found)
 
     def coverage_ratio(
         self, until_ns: int, window_ns: int, longest_pause_ns: int | None = None

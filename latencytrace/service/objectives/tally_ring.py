@@ -6,6 +6,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from latencytrace.analysis.slo.onset import rolling
 from latencytrace.model import Objective, Tally
 from latencytrace.model.objective import HOUR_NS, MINUTE_NS, SLICE_PARTS, TimeSlices
 
@@ -92,15 +93,22 @@ class TallyRing:
         bad, total = np.concatenate([self._counts[:2, each] for _, each in stretches], axis=1)
         return stretches[0][0] * self.slot_ns, bad, total
 
-    def came(self, until_ns: int, window_ns: int) -> NDArray[np.int64]:
-        """Of each slot of a window the requests that came; none of before the first known."""
+    def fewest(self, until_ns: int, window_ns: int, look_ns: int) -> int | None:
+        """The fewest requests that came in so long, within a window.
+
+        Returns:
+            None: nothing is known of it, for the first request came later.
+        """
         if self._latest is None:
-            return np.zeros(0, np.int64)
+            return None
         numbers = np.arange(self._latest - self._size + 1, self._latest + 1)
         came = (self._counts[1] - self._counts[3])[numbers % self._size]
         known = np.arange(self._size) >= np.argmax(came > 0)
         first, last = (until_ns - window_ns) // self.slot_ns, until_ns // self.slot_ns
-        return np.asarray(came[known & (first <= numbers) & (numbers <= last)], np.int64)
+        length = -(-look_ns // self.slot_ns)
+        of_slot = came[known & (first <= numbers) & (numbers <= last)]
+        looks = rolling(of_slot, length)[length - 1 :]
+        return int(looks.min()) if len(looks) else None
 
     def coverage_ratio(self, until_ns: int, window_ns: int, silence_ns: int) -> float:
         """The share of a window in which requests came, pauses up to `silence_ns` included."""

@@ -214,14 +214,13 @@ def test_a_silence_of_each_evening_is_no_news_of_slices_and_one_at_noon_is(
 ) -> None:
     slices = TimeSlices(length_ns=minutes * MINUTE_NS, target_ratio=None)
     traffic = Traffic(tmp_path, made_objective(slices=slices))
-    before = 0
+    began, ended = (f"LatencySLONoData/page {step}" for step in ("began", "ended"))
     for _ in range(3):
-        before = len(traffic.names())
         traffic.run(10 * 60, per_s=0.1, tick_s=150)
         traffic.run(14 * 60, per_s=0, tick_s=150)
-    last_evening = traffic.names()[before:]
+    by_evening = traffic.names()
     traffic.run(5 * 60, per_s=0.1, tick_s=150)
     traffic.run(40, per_s=0, tick_s=150)
 
-    assert last_evening == ["LatencySLONoData/page ended"]
-    assert traffic.names()[-1] == "LatencySLONoData/page began"
+    assert by_evening == [began, ended, began, ended]  # of the first two
+    assert traffic.names() == [*by_evening, began]
