@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from html import unescape
 from pathlib import Path
 from typing import Any, cast
@@ -16,8 +17,9 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from latencytrace.model import BadRequest, RequestStatus, Span
-from latencytrace.model.objective import MINUTE_NS
+from latencytrace.model import BadRequest, RequestStatus, Span, semconv
+from latencytrace.model.objective import HOUR_NS, MINUTE_NS
+from latencytrace.model.packed.runtime_gap import RuntimeGap
 from latencytrace.service.alerting.document import alert_document
 from latencytrace.service.alerting.links import AlertLinks
 from latencytrace.service.objectives.memory import ObjectiveMemory
@@ -27,13 +29,14 @@ from tests.support.builders.seen_traffic import (
     FAILED_TRACE,
     HOSTILE_TRACE,
     HUGE_TRACE,
+    MS,
     SLOW_TRACE,
     chat,
     hostile,
     huge,
     traffic,
 )
-from tests.support.builders.spans.otlp_messages import message
+from tests.support.builders.spans.otlp_messages import message, one_span
 from tests.support.servers.browser import SCREENS, check_sound, opened
 from tests.support.servers.command_line import COMMAND, environment
 from tests.support.servers.ports import free_port
@@ -42,6 +45,7 @@ from tests.support.waiting import until
 
 TOKEN = "the pages' token"  # noqa: S105 - a test's
 HUGE = 12_000
+PAUSED_TRACE = f"{11:032x}"
 BUMP_ROWS = 4  # of the heat map, which the slow stretch covers
 POST = 2000  # spans of a post
 PHONE = SCREENS["phone"]["viewport"]
@@ -565,6 +569,28 @@ def test_hostile_names_are_text(service: RunningService, browser: Browser) -> No
             assert "<script>alert" not in said
             assert not re.search("[\x1b\u202e]", said)
             assert watched.errors == []
+
+
+@pytest.mark.parametrize("options", [SCREENS["phone"]], ids=["request that pauses"])
+def test_a_request_that_pauses_and_that_no_span_explains_is_shown_so(
+    service: RunningService, browser: Browser, options: dict[str, Any], picture: Path
+) -> None:
+    start_ns = time.time_ns() - 3 * HOUR_NS  # before what other tests ask for
+    gaps = f"{RuntimeGap.GARBAGE_COLLECTION}:0+{2 * MS};{RuntimeGap.EVENT_LOOP_LAG}:{5 * MS}+{MS}"
+    root = one_span(
+        PAUSED_TRACE,
+        start_ns=start_ns,
+        end_ns=start_ns + 90 * MS,
+        attributes={"http.route": "/paused", semconv.RUNTIME_GAPS: gaps},
+    )
+    post(service, [replace(root, service="paused")])
+    service.request(PAUSED_TRACE)
+
+    check_sound(browser, service.url, "/breakdown?service=paused&since=4h", options, picture)
+    with opened(browser, f"{service.url}/requests/{PAUSED_TRACE}", **options) as (page, _):
+        held = page.locator(".held")
+        expect(held).to_contain_text("87.0 ms, 96.7 % of the request, is time that no span")
+        expect(held).to_contain_text("Held up longest by")
 
 
 def test_a_huge_trace_is_searched_with_few_elements(

@@ -30,6 +30,7 @@ _CROWDS: Final = (
 _INSTANCES: Final = frozenset(
     {"instance", "service.instance.id", "host.name", "host.id", "k8s.pod.name", "k8s.node.name"}
 )
+_VERSIONS: Final = frozenset({"version", "service.version"})
 _CONSEQUENCES: Final = frozenset(  # of being slow
     {"status", "finish_reason", "error.type", "http.response.status_code", "http.status_code"}
 )
@@ -121,8 +122,12 @@ def _explanations(case: _Case) -> Iterator[Explanation]:
     yield case.of_stage(CauseKind.COLD_START, Stage.LOAD)
     yield case.of_stage(CauseKind.RUNTIME, Stage.RUNTIME, case.trait(("instance",)))
     yield from _by_number(case, CauseKind.INPUT, _TOKENS)
+    releases = [one.rows() for one in case.found if one.apart.key in _VERSIONS]
     yield from (
-        case.of_trait(CauseKind.INSTANCE, one) for one in case.found if one.apart.key in _INSTANCES
+        case.of_trait(CauseKind.INSTANCE, one)
+        for one in case.found
+        if one.apart.key in _INSTANCES
+        and not any(np.array_equal(one.rows(), rows) for rows in releases)  # it is new, not bad
     )
     yield case.of_stage(CauseKind.WAITING, Stage.QUEUE, case.trait(_CROWDS))
     stage = case.grown.stage

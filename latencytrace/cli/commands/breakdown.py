@@ -217,9 +217,11 @@ def _left_out(document: BreakdownDocument) -> Sequence[str]:
 def _reduced(document: BreakdownDocument) -> Sequence[str]:
     """Say what some requests lack; an older service knows nothing of it."""
     reduced = document.get("reduced_requests", 0)
-    return [f"In less detail, to keep the agent's budget: {count(reduced, 'request')}."] * (
-        reduced > 0
-    )
+    if not reduced:
+        return []
+    number = count(reduced, "request")
+    more = "LATENCYTRACE_OVERHEAD=0.05 allows more."
+    return [f"In less detail, to keep the agent's budget: {number}. {more}"]
 
 
 def _never_two(document: BreakdownDocument) -> Sequence[str]:

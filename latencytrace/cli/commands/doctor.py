@@ -5,7 +5,6 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import groupby
 from pathlib import Path
 from typing import Annotated
 
@@ -71,7 +70,7 @@ def doctor(
         ]
         say_document({"findings": listed, "wrong": wrong})
     else:
-        _show(findings, wrong, screen())
+        show_findings(findings, wrong, screen())
     if wrong:
         raise typer.Exit(1)
 
@@ -158,8 +157,12 @@ def _run(interpreter: Path, *arguments: str, sent: str = "") -> subprocess.Compl
     )
 
 
-def _show(findings: Sequence[Finding], wrong: int, console: Console) -> None:
-    for about, found in groupby(findings, key=lambda finding: finding.about):
+def show_findings(findings: Sequence[Finding], wrong: int, console: Console) -> None:
+    """Print what was found, all that is about one thing below its name."""
+    by_about: dict[str, list[Finding]] = {}
+    for finding in findings:
+        by_about.setdefault(finding.about, []).append(finding)
+    for about, found in by_about.items():
         console.print(Text(about, "bold"))
         for finding in found:
             mark, style = MARKS[finding.verdict]

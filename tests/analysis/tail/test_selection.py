@@ -76,6 +76,20 @@ def test_what_a_bump_has_alone_is_named() -> None:
     assert [(one.key, one.value) for one in found.attributes] == [("instance", "pod-9")]
 
 
+def test_the_one_instance_of_a_new_version_is_not_called_bad() -> None:
+    bump = range(310, 330)
+    requests = [
+        replace(one, version="2" if one.instance else "1")
+        for one in traffic(bump, instance="pod-9")
+    ]
+    found = selected(requests, bump)
+
+    assert found.cause is not None
+    assert (found.cause.kind, found.cause.stage) == (CauseKind.DEPENDENCY, Stage.RETRIEVE)
+    assert found.cause.trait is not None
+    assert (found.cause.trait.key, found.cause.trait.value) == ("version", "2")
+
+
 def test_a_few_requests_are_no_cause() -> None:
     bump = range(310, 319)
     found = selected(traffic(bump), bump)

@@ -8,7 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
+from latencytrace.cli.commands.doctor import show_findings
+from latencytrace.service.answers.findings.finding import Finding, Verdict
 from tests.support.agent.receiving import Receiver
 from tests.support.servers.command_line import NOWHERE, environment, latencytrace, listening
 from tests.support.servers.ports import free_port
@@ -47,6 +50,18 @@ def test_where_nothing_is_wrong_it_says_so_and_ends_with_0(service: RunningServi
     assert f"spans are taken at {service.otlp}/v1/traces" in said.stdout
     (hooks,) = re.findall("✓ each applies once the program imports its library: (.*)", said.stdout)
     assert {"httpx", "fastapi", "threads"} <= {each.split(" ")[0] for each in hooks.split(", ")}
+
+
+def test_what_is_about_one_thing_stands_together() -> None:
+    found = [
+        Finding(about=about, verdict=Verdict.FINE, what=what, fix=None)
+        for about, what in (("service", "answers"), ("agents", "send"), ("service", "takes"))
+    ]
+    console = Console(width=80, color_system=None)
+    with console.capture() as captured:
+        show_findings(found, 0, console)
+
+    assert captured.get().startswith("service\n  ✓ answers\n  ✓ takes\nagents\n  ✓ send\n")
 
 
 def test_hooks_of_which_nothing_is_wrong_are_one_line_and_absent_libraries_none(

@@ -10,6 +10,7 @@ from fastapi.responses import Response
 from latencytrace.analysis.trace.stage_of import stage_of
 from latencytrace.errors import NotFoundError
 from latencytrace.model import Request as FoundRequest
+from latencytrace.model import Stage
 from latencytrace.service.answers.documents import ListedRequestDocument
 from latencytrace.service.answers.requests import (
     found_request,
@@ -37,7 +38,7 @@ from latencytrace.service.web.pages.rendering import Address, json_block
 
 WITHOUT_SCRIPT = 300  # rows that the page itself holds; a script draws the others
 MOST_GAPS = 5
-LITTLE = 0.05  # of a request: where its longest span alone took less, many held it up
+LITTLE = 0.05  # of what spans explain: where the longest alone took less, many held it up
 
 
 def trace_pages(parts: Parts) -> APIRouter:
@@ -86,13 +87,17 @@ def _head(found: ListedRequestDocument) -> Mapping[str, Any]:
     segments = [
         (one["stage"], one["start_ns"], one["end_ns"], one["name"]) for one in found["segments"]
     ]
+    held = held_longest(found)
+    named = dict(found["ledger"])
+    unexplained_ns = named.pop(Stage.UNATTRIBUTED, 0)
     return {
         "title": f"{found['route']} {found['trace_id'][:12]}",
         "found": found,
         "stages_bar": segment_bar(segments, found["duration_ns"]),
-        "held": held_longest(found),
-        "few": lambda held, found: held.length_ns < LITTLE * found["duration_ns"],
-        "longest_stage": lambda found: max(found["ledger"].items(), key=itemgetter(1)),
+        "held": held,
+        "unexplained_ns": unexplained_ns,
+        "few": held and held.length_ns < LITTLE * (found["duration_ns"] - unexplained_ns),
+        "longest_stage": max(named.items(), key=itemgetter(1), default=None),
         "gaps": gaps(found, MOST_GAPS),
         "perfetto": Address(
             f"/api/v1/requests/{found['trace_id']}?span_id={found['span_id']}&format=perfetto"
