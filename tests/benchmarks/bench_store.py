@@ -1,13 +1,14 @@
 """A large store: how long the service takes to start on it, and what questions cost.
 
     python tests/benchmarks/bench_store.py [--requests 100000] [--days 2] [--kept 1.0]
-        [--rounds 5] [--folder FOLDER] [--json]
+        [--rounds 5] [--folder FOLDER] [--rest 60] [--json]
 
 A store is filled with requests of 8 to 20 spans, those of 20 000 more among the arrivals, as after
 a service that died; a folder that is named is filled once and used again.
 Then the questions are asked in turn, several times; medians are shown: wall time, and the CPU
-time of all threads. At last the service is started on it: the time until its receiver answers,
-and until it says that it is ready.
+time of all threads, with the least of the latter. The service is started on it: the time until its
+receiver answers, and until it says that it is ready. At last it rests for a minute, on that store
+and on an empty one: its share of a core and its memory.
 """
 
 import argparse
@@ -231,8 +232,8 @@ def questions(store: ChdbStore, days: float) -> dict[str, Callable[[], object]]:
     }
 
 
-def ask(folder: Path, days: float, rounds: int) -> dict[str, tuple[float, float]]:
-    """Wall and CPU milliseconds of each question, medians."""
+def ask(folder: Path, days: float, rounds: int) -> dict[str, tuple[float, float, float]]:
+    """Wall and CPU milliseconds of each question, medians, and the least of the latter."""
     store = ChdbStore.open(folder)
     taken: dict[str, list[tuple[float, float]]] = {}
     asked = questions(store, days)
@@ -248,6 +249,7 @@ def ask(folder: Path, days: float, rounds: int) -> dict[str, tuple[float, float]
         name: (
             statistics.median(wall for wall, _ in found) * 1e3,
             statistics.median(cpu for _, cpu in found) * 1e3,
+            min(cpu for _, cpu in found) * 1e3,
         )
         for name, found in taken.items()
     }
@@ -270,6 +272,30 @@ def start(folder: Path) -> dict[str, float]:
     return {"answers": answers_s, "is ready": ready_s, "first ledger": ledger_s}
 
 
+def rest(folder: Path, seconds: float) -> dict[str, float]:
+    """What a service takes to which nobody comes, after as much time to begin."""
+    with RunningService(folder) as service:
+        time.sleep(seconds)
+        began_s, cpu_s = time.perf_counter(), _running_s(service.process.pid)
+        time.sleep(seconds)
+        used_s = _running_s(service.process.pid) - cpu_s
+        took_s = time.perf_counter() - began_s
+        status = Path(f"/proc/{service.process.pid}/status").read_text().splitlines()
+        held = dict(line.split(":", 1) for line in status)
+        service.end()
+    return {
+        "% of a core": 100 * used_s / took_s,
+        "MB resident": int(held["VmRSS"].split()[0]) / 1024,
+        "MB of its own": int(held["RssAnon"].split()[0]) / 1024,
+    }
+
+
+def _running_s(pid: int) -> float:
+    """How long the threads of a process have run."""
+    tasks = Path(f"/proc/{pid}/task").iterdir()
+    return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9
+
+
 def _takes(url: str, post: bytes) -> bool:
     try:
         return httpx.post(url, content=post, headers=PROTOBUF, timeout=100).is_success
@@ -290,6 +316,9 @@ def main() -> None:
     parser.add_argument("--kept", type=float, default=1.0, help="share whose spans are kept")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--folder", type=Path)
+    parser.add_argument(
+        "--rest", type=float, default=60.0, help="seconds of rest that are measured"
+    )
     parser.add_argument("--json", action="store_true")
     told = parser.parse_args()
     with folder_of(told.folder) as folder:
@@ -297,14 +326,20 @@ def main() -> None:
             fill(folder, told.requests, told.days, told.kept)
         answers = ask(folder, told.days, told.rounds)
         starts = [start(folder) for _ in range(3)]
+        resting = {"the store": rest(folder, told.rest)}
+    with folder_of(None) as empty:
+        resting["an empty one"] = rest(empty, told.rest)
     starting = {name: statistics.median(one[name] for one in starts) for name in starts[0]}
     if told.json:
-        print(json.dumps({"questions_ms": answers, "start_s": starting}))
+        print(json.dumps({"questions_ms": answers, "start_s": starting, "rest": resting}))
         return
-    for name, (wall_ms, cpu_ms) in answers.items():
-        print(f"{name:<26} {wall_ms:>9.1f} ms {cpu_ms:>9.1f} ms of CPU")
+    for name, (wall_ms, cpu_ms, least_ms) in answers.items():
+        print(f"{name:<26} {wall_ms:>9.1f} ms {cpu_ms:>9.1f} ms of CPU, least {least_ms:.1f} ms")
     for name, seconds in starting.items():
         print(f"start: {name:<19} {seconds:>9.2f} s")
+    for name, found in resting.items():
+        shown = ", ".join(f"{value:.2f} {unit}" for unit, value in found.items())
+        print(f"at rest on {name}: {shown}")
 
 
 if __name__ == "__main__":

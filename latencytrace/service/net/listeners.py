@@ -5,7 +5,7 @@ import logging
 import signal
 import socket
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -74,6 +74,29 @@ class Companion(Protocol):
         ...
 
 
+class _Server(uvicorn.Server):
+    """A server that wakes up once a second, for the date that it answers with.
+
+    By itself it looks ten times a second whether it is to end.
+    """
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self._ending = asyncio.Event()
+
+    def end(self, *, at_once: bool) -> None:
+        """Let what is under way be answered, or not, and end."""
+        self.force_exit = at_once
+        self.should_exit = True
+        self._ending.set()
+
+    async def main_loop(self) -> None:
+        """Return when it is to end."""
+        while not await self.on_tick(0):
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._ending.wait(), _LOOK_EVERY_S)
+
+
 class Servers:
     """Servers that start together, and end together at a signal.
 
@@ -88,7 +111,7 @@ class Servers:
     ) -> None:
         self._stopping_begins = stopping
         self._closed = closed
-        self._servers: tuple[uvicorn.Server, ...] = ()
+        self._servers: tuple[_Server, ...] = ()
         self._companions = companions
         self._stopping: list[asyncio.Future[None]] = []  # a task that nobody holds may vanish
 
@@ -124,7 +147,7 @@ class Servers:
             )
             for listener in listeners
         ]
-        self._servers = tuple(map(uvicorn.Server, configurations))
+        self._servers = tuple(map(_Server, configurations))
         with asyncio.Runner(loop_factory=configurations[0].get_loop_factory()) as runner:
             runner.run(self._serve([listener.socket for listener in listeners]))
 
@@ -150,8 +173,7 @@ class Servers:
         if not again:
             self._stopping_begins()
         for server in self._servers:
-            server.force_exit = again
-            server.should_exit = True
+            server.end(at_once=again)
         for companion in self._companions:
             self._stopping.append(asyncio.ensure_future(companion.stop(0 if again else ANSWERS_S)))
 

@@ -19,6 +19,7 @@ from latencytrace.model import (
 )
 from latencytrace.model.detail import detail_named
 from latencytrace.model.from_columns import from_columns
+from latencytrace.model.ledger import ledger_of
 from latencytrace.service.sql import native_values
 from latencytrace.service.sql.tables import (
     REQUEST_COLUMNS,
@@ -28,7 +29,7 @@ from latencytrace.service.sql.tables import (
     stage_column,
 )
 
-_STAGES = {stage_column(stage): stage for stage in Stage}
+_STAGES = {stage_column(stage) for stage in Stage}
 _STAGE_OF: Mapping[str, Stage] = {stage.value: stage for stage in Stage}
 _U64 = (1 << 64) - 1
 _U32 = (1 << 32) - 1
@@ -49,10 +50,15 @@ class Void(NamedTuple):
     revision: int  # the new one
 
 
-# Renamed, so that a question can still name the column itself.
-COLUMNS = (
-    "* EXCEPT (Start, Written, Moved, CountedAs, Writer), "
-    "reinterpretAsUInt64(toUnixTimestamp64Nano(Start)) AS StartNs"
+# What a request is read from. Its stages and the parts of its runtime are in its segments: each
+# column costs a question that looks for few among many as much as all of a granule.
+_NOT_READ = {"Start", "Written", "Moved", "CountedAs", "Runtime.Name", "Runtime.Ns", *_STAGES}
+# `Start` is renamed, so that a question can still name the column itself.
+COLUMNS = ", ".join(
+    [
+        *(f"`{name}`" for name in REQUEST_COLUMNS if name not in _NOT_READ),
+        "reinterpretAsUInt64(toUnixTimestamp64Nano(Start)) AS StartNs",
+    ]
 )
 
 _Row = TypedDict(
@@ -260,6 +266,8 @@ def written_from(lines: bytes) -> Iterator[tuple[int, Request]]:
 
 def _request(row: _Row) -> Request:
     first_of = row["TimeToFirstTokenOf"]
+    segments = _segments(row)
+    ledger = ledger_of(segments)
     return Request(
         trace_id=row["TraceId"],
         span_id=row["SpanId"],
@@ -290,12 +298,8 @@ def _request(row: _Row) -> Request:
         startup=row["Startup"],
         detail=detail_named(row["Detail"]),
         weight=row["Weight"],
-        ledger={
-            stage: length_ns
-            for column, stage in _STAGES.items()
-            if (length_ns := cast(dict[str, int], row)[column])
-        },
-        segments=tuple(_segments(row)),
+        ledger={stage: ledger[stage] for stage in Stage if ledger.get(stage)},
+        segments=tuple(segments),
         repairs=tuple(
             Repair(kind=RepairKind(kind), span_id=span_id, detail=detail)
             for kind, span_id, detail in zip(

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Final, Protocol, Self, cast
 
-import chdb
+from chdb import _chdb  # its own `connect` imports pyarrow, which takes 38 MB
 
 from latencytrace.errors import PoisonedBlockError, StoreError
 from latencytrace.service.sql.tables import (
@@ -43,6 +43,8 @@ _log = logging.getLogger(__name__)
 _SHORT_INSERTS: Final = 3  # that are tried again as they are
 _MENDS: Final = 8  # of parts that one question may find damaged
 
+# By itself the engine looks 20 times a second how much memory the process has.
+_AT_REST: Final = "memory_worker_period_ms=1000"
 _START_FAILED = "Error initializing"  # the engine prints the reason itself
 _CODE = re.compile(r"Code: (\d+)\. DB::Exception: ")
 
@@ -89,7 +91,8 @@ class Engine:
     def connect(self, **settings: int) -> "Connection":
         """A connection with settings of its own."""
         try:
-            connection = Connection(chdb.connect(str(self._path)), self._damage)
+            opened = _chdb.connect(f"{self._path}?{_AT_REST}")  # type: ignore[attr-defined] # no types
+            connection = Connection(opened, self._damage)
         except RuntimeError as error:
             raise _connection_error(self._path, error) from error
         self._connections.append(connection)

@@ -20,6 +20,7 @@ from latencytrace.service.sql.tables import MERGED_OFTEN, SPANS, UUIDS
 from latencytrace.service.sql_store.engine import bound_text
 from latencytrace.service.sql_store.pending_copies import TO_KEEP
 from latencytrace.service.sql_store.store import MOST_TO_KEEP
+from latencytrace.service.stores.chdb.engine import Engine
 from latencytrace.service.stores.chdb.store import ChdbStore
 from tests.support.builders.made_requests import made_request
 from tests.support.builders.spans.otlp_messages import TRACE, columns, one_span, otlp
@@ -52,6 +53,14 @@ def spans_in(folder: Path) -> int:
 
 
 # The folder and its owner
+
+
+def test_the_engine_rarely_looks_after_memory(tmp_path: Path) -> None:
+    engine = Engine.open(tmp_path / "data")
+    asked = "SELECT value FROM system.server_settings WHERE name = 'memory_worker_period_ms'"
+
+    assert engine.connect().query(asked, "TSV") == b"1000\n"
+    engine.close()
 
 
 def test_tables_of_an_older_folder_are_merged_as_rarely_as_new_ones(tmp_path: Path) -> None:
