@@ -33,6 +33,8 @@ _tracer = trace.get_tracer("application")  # whoever traces, a request is a root
 THOUGHT_S = 0.03  # that a remote model takes
 TEXTS = [f"passage number {number} tells of {number * 7 % 11} things" for number in range(64)]
 
+_RAG = ("asyncpg", "langchain_community") if "RAG_API" in os.environ else ("rag_api",)
+
 # What each needs, and what it is.
 NEEDS = {
     "openai_chat": ("openai",),
@@ -42,15 +44,15 @@ NEEDS = {
     "txtai_search": ("txtai",),
     "milvus_search": ("milvus_lite", "pymilvus"),
     "lancedb_search": ("lancedb",),
-    "llama_index_rag": ("llama_index.core", "openai"),
+    "llama_index_rag": ("llama_index", "openai"),
     "haystack_pipeline": ("haystack", "openai"),
     "celery_embedding": ("celery", "sentence_transformers"),
     "whisper_transcription": ("faster_whisper",),
     "diffusers_image": ("diffusers",),
-    "litellm_proxy": ("litellm.proxy",),
-    "litellm_proxy_streamed": ("litellm.proxy",),
-    "rag_api": ("langchain_community", "asyncpg"),
-    "rag_api_known": ("langchain_community", "asyncpg"),
+    "litellm_proxy": ("litellm_proxy_extras",),
+    "litellm_proxy_streamed": ("litellm_proxy_extras",),
+    "rag_api": _RAG,
+    "rag_api_known": _RAG,
 }
 
 
