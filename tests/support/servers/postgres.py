@@ -17,7 +17,7 @@ USER = "postgres"  # in whose name root must start it
 def program(name: str) -> str | None:
     """Where a program of PostgreSQL's lies; None: it is not installed."""
     found = sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"))
-    return str(found[-1]) if found else shutil.which(name)
+    return shutil.which(name) or (str(found[-1]) if found else None)
 
 
 @contextmanager
