@@ -45,6 +45,7 @@ class ServedRequest:
         name: Of the span, until the route is known: HTTP's method.
         attributes: What the request says of itself.
         caller: The context that its headers carry.
+        kind: OpenTelemetry's.
         on_loop: An event loop runs it.
         started_ns: A monotonic time; None: now.
     """
@@ -56,6 +57,7 @@ class ServedRequest:
         attributes: HookAttributes,
         caller: Context,
         *,
+        kind: SpanKind = _SERVER,
         on_loop: bool,
         started_ns: int | None = None,
     ) -> None:
@@ -74,7 +76,7 @@ class ServedRequest:
             if self.is_spared:
                 attributes[semconv.DETAIL] = self.detail.value
             self.timing = recorder.start(
-                name, None, attributes, kind=_SERVER, context=caller, started_ns=started_ns
+                name, None, attributes, kind=kind, context=caller, started_ns=started_ns
             )
         self.intervals = IntervalRecorder()  # its own, not those of a stream below
         self.answer: AnswerStream | None = None
