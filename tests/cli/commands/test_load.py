@@ -11,9 +11,11 @@ from typing import Any
 
 import pytest
 
+from latencytrace.errors import LatencytraceError
 from tests.support.servers.command_line import COMMAND, NOWHERE, environment, latencytrace
 from tests.support.servers.load_server import FIRST_S, GAP_S, TOKENS, LoadServer, serving
 from tests.support.servers.ports import free_port
+from tests.support.terminal import said
 from tests.support.waiting import again, until
 
 MS = 1_000_000
@@ -311,11 +313,8 @@ def test_a_sweep_shows_latency_against_load_and_the_knee(server: LoadServer) -> 
     ],
 )
 def test_it_does_not_start_without_knowing_what_to_do(arguments: list[str], message: str) -> None:
-    ended = latencytrace("load", NOWHERE, *arguments)
-
-    assert ended.returncode == 1
-    assert message in ended.stderr
-    assert ended.stdout == ""
+    with pytest.raises(LatencytraceError, match=message):
+        said("load", NOWHERE, *arguments)
 
 
 def test_ctrl_c_shows_what_was_measured_by_then(server: LoadServer) -> None:

@@ -13,6 +13,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span as ProtoSpan
 from latencytrace.cli.importing import collector_table
 from latencytrace.cli.importing.collector_table import message_of
 from latencytrace.cli.source.folder import open_folder
+from latencytrace.errors import LatencytraceError
 from latencytrace.model import Event, Link, Span, Stage, StatusCode
 from tests.support.builders.spans.otlp_messages import (
     START_NS,
@@ -23,6 +24,7 @@ from tests.support.builders.spans.otlp_messages import (
 )
 from tests.support.clickhouse.front import PASSWORD, READER, USER, ClickHouseFront
 from tests.support.servers.command_line import environment, latencytrace
+from tests.support.terminal import said
 
 MINUTE_NS = 60 * 10**9
 REQUESTS = 30
@@ -239,10 +241,8 @@ def test_the_password_may_be_in_the_environment(front: ClickHouseFront, tmp_path
 
 @pytest.mark.parametrize("path", ["x;y/otel_traces", "otel/a b", "otel/x'y"])
 def test_what_is_no_name_of_a_table_is_refused(tmp_path: Path, path: str) -> None:
-    done = latencytrace("import", f"clickhouse://h:1/{path}", "--data", tmp_path / "data")
-
-    assert done.returncode == 1
-    assert "is no name of a table" in done.stderr
+    with pytest.raises(LatencytraceError, match="is no name of a table"):
+        said("import", f"clickhouse://h:1/{path}", "--data", tmp_path / "data")
 
 
 @pytest.mark.parametrize(

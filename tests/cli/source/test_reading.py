@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from latencytrace.errors import LatencytraceError
 from tests.support.builders.documents import MS, breakdown_document, no_requests, request_document
 from tests.support.servers.command_line import NOWHERE, environment, latencytrace
 from tests.support.servers.recording import Received, RecordingServer, Response
+from tests.support.terminal import said
 
 OTHER_ID = "1f3c9b" + "0" * 26
 
@@ -69,9 +71,7 @@ def test_piped_output_is_plain_and_whole(url: str) -> None:
 def test_json_is_exactly_the_apis_document(
     arguments: tuple[str, ...], document: object, url: str
 ) -> None:
-    shown = latencytrace(*arguments, "--json", "--url", url)
-
-    assert json.loads(shown.stdout) == document
+    assert json.loads(said(*arguments, "--json", "--url", url)) == document
 
 
 @pytest.mark.parametrize(
@@ -83,14 +83,9 @@ def test_json_is_exactly_the_apis_document(
     ],
     ids=["ambiguous", "unknown beginning", "unknown id"],
 )
-def test_a_trace_that_is_not_there_is_one_clear_line(
-    trace_id: str, message: str, url: str
-) -> None:
-    shown = latencytrace("trace", trace_id, "--url", url)
-
-    assert shown.returncode == 1
-    assert shown.stderr.startswith(f"latencytrace: {message}")
-    assert shown.stderr.count("\n") == 1
+def test_a_trace_that_is_not_there_is_said(trace_id: str, message: str, url: str) -> None:
+    with pytest.raises(LatencytraceError, match=message):
+        said("trace", trace_id, "--url", url)
 
 
 def test_no_service_and_no_folder_says_how_to_begin(tmp_path: Path) -> None:
@@ -126,9 +121,10 @@ def test_a_named_service_that_does_not_answer_is_not_replaced_by_a_folder(tmp_pa
 def test_a_name_that_nobody_has_is_an_error_that_says_which_there_are(
     command: str, asked: tuple[str, str], answer: str, url: str
 ) -> None:
-    shown = latencytrace(command, *asked, "--url", url)
+    with pytest.raises(LatencytraceError) as refused:
+        said(command, *asked, "--url", url)
 
-    assert (shown.returncode, shown.stdout, shown.stderr) == (1, "", f"latencytrace: {answer}\n")
+    assert str(refused.value) == answer
 
 
 def test_an_address_without_its_scheme_is_told() -> None:
@@ -187,4 +183,4 @@ def test_help_is_there_without_the_service(tmp_path: Path) -> None:
     "command", ["serve", "run", "demo", "breakdown", "requests", "trace", "import", "export"]
 )
 def test_the_help_of_every_command_has_an_example(command: str) -> None:
-    assert f"Example: latencytrace {command}" in latencytrace(command, "--help").stdout
+    assert f"Example: latencytrace {command}" in said(command, "--help")

@@ -158,16 +158,28 @@ def test_a_server_is_asked_over_tls_where_its_authority_is_known(tmp_path: Path)
             assert store.arrived_counts([TRACE]) == {TRACE: 1}
 
 
-def test_a_server_without_tls_is_said_to_have_none(front: ClickHouseFront, tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="does it speak TLS there"):
-        open_store(front.url(options="?secure=1"), tmp_path)
-
-
-def test_a_file_of_authorities_that_is_not_there_is_named(
-    front: ClickHouseFront, tmp_path: Path
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        pytest.param("?secure=1", "does it speak TLS there", id="no TLS"),
+        pytest.param(
+            "?secure=1&ca_cert=/no/file", "ca_cert=/no/file cannot be read", id="no authorities"
+        ),
+        pytest.param(
+            "?cluster=prod", "no cluster 'prod', but one_shard, two_shards", id="no cluster"
+        ),
+        pytest.param(
+            "?cluster=two_shards", "'two_shards' has 2 shards, and the store takes", id="shards"
+        ),
+        # The engine passes on no definitions: it reads one, finds the cluster, and ends there.
+        pytest.param("?cluster=one_shard", "DDL queries are disabled", id="definitions"),
+    ],
+)
+def test_options_that_cannot_be_are_refused_with_the_reason(
+    front: ClickHouseFront, tmp_path: Path, options: str, error: str
 ) -> None:
-    with pytest.raises(SettingsError, match="ca_cert=/no/file cannot be read"):
-        open_store(front.url(options="?secure=1&ca_cert=/no/file"), tmp_path)
+    with pytest.raises((SettingsError, StoreError), match=error):
+        open_store(front.url("replicated", options=options), tmp_path)
 
 
 # Tables of others
@@ -207,26 +219,6 @@ def test_retention_sees_no_table_of_others(store: Store) -> None:
 
 
 # Clusters
-
-
-def test_an_unknown_cluster_is_said_with_those_that_there_are(
-    front: ClickHouseFront, tmp_path: Path
-) -> None:
-    with pytest.raises(StoreError, match="no cluster 'prod', but one_shard, two_shards"):
-        open_store(front.url(options="?cluster=prod"), tmp_path)
-
-
-def test_a_cluster_of_several_shards_is_refused(front: ClickHouseFront, tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="'two_shards' has 2 shards, and the store takes one"):
-        open_store(front.url(options="?cluster=two_shards"), tmp_path)
-
-
-def test_what_a_cluster_is_told_is_read_by_the_engine(
-    front: ClickHouseFront, tmp_path: Path
-) -> None:
-    # It passes on no definitions: it reads one, finds the cluster, and goes no further.
-    with pytest.raises(StoreError, match="DDL queries are disabled"):
-        open_store(front.url("replicated", options="?cluster=one_shard"), tmp_path)
 
 
 def test_the_tables_of_a_cluster_are_made_with_a_keeper(store: Store) -> None:
