@@ -22,6 +22,7 @@ ASKS_REQUESTS: Final = "Starlette.__call__"  # that a replacement is known by wh
 Build = Callable[[Recorder, Callable[..., Any]], Callable[..., Any]]
 _STRETCHES: Final = 16
 _CALLS: Final = 2  # at a stretch
+_LEFT_OUT: Final = 2  # of the dearest stretches: garbage may have been collected within
 _REST_S: Final = 1e-3
 _CHUNKS: Final = 64
 _CHUNK: Final = b"data: {}\n\n"
@@ -99,15 +100,16 @@ def _request_ns(application: Callable[..., Any], *, chunks: int) -> int:
 
 def _mean_ns(call: Callable[[], object]) -> int:
     """Return what a call costs on average, a few at a time."""
-    spent_ns = 0
+    stretches_ns = []
     call()  # what is made once is not its price
     for _ in range(_STRETCHES):
         time.sleep(_REST_S)  # who wants the interpreter gets it
         began_ns = cpu_ns()
         for _ in range(_CALLS):
             call()
-        spent_ns += cpu_ns() - began_ns
-    return spent_ns // (_STRETCHES * _CALLS)
+        stretches_ns.append(cpu_ns() - began_ns)
+    usual_ns = sorted(stretches_ns)[: _STRETCHES - _LEFT_OUT]
+    return sum(usual_ns) // (len(usual_ns) * _CALLS)
 
 
 def _run(coroutine: Coroutine[Any, Any, None]) -> None:
