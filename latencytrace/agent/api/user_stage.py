@@ -25,10 +25,10 @@ _new = object.__new__
 
 
 @lru_cache(maxsize=1024)
-def _named_stage(name: str) -> tuple[Stage, dict[str, AttributeValue]]:
-    """Return the stage that a name means, and all that a span notes of it."""
+def _named_stage(name: str) -> tuple[Stage, str, dict[str, AttributeValue]]:
+    """Return the stage that a name means, its value, and all that a span notes of it."""
     stage, named = named_stage(name)
-    return stage, {**named, semconv.STAGE: stage.value}
+    return stage, stage.value, {**named, semconv.STAGE: stage.value}
 
 
 class Begun(Protocol):
@@ -102,29 +102,32 @@ class UserStage:
             edge_faults("ending a stage", fault)
 
     def _begun(self) -> Begun:
-        return self._started()
-
-    def _begun_call(self) -> Call:
-        return Call(Stage.APPLICATION, self._started(), edge_faults)
-
-    def _started(self) -> Timing:
-        stage, named = _named_stage(self._name)
+        stage, value, named = _named_stage(self._name)
         recorder = self._recorder()
+        noted = {**named, **self._attributes}
         if recorder.detail.spares:
-            return recorder.start(self._name, stage, {**named, **self._attributes})
+            return recorder.start(self._name, stage, noted)
+        noted[semconv.STAGE] = value
         timing = _new(Timing)
-        noted = {**named, **self._attributes, semconv.STAGE: named[semconv.STAGE]}
         recorder.start_call(timing, self._name, noted, current())
         return timing
 
+    def _begun_call(self) -> Call:
+        return Call(Stage.APPLICATION, cast("Timing", self._begun()), edge_faults)
+
     def _innermost(self) -> Begun | None:
         """Let go of what was entered last in this task or thread; several may share us."""
+        timings = self._timings
+        if len(timings) == 1:  # it is ours, and stays the first whoever else comes meanwhile
+            timing = timings[0]
+            del timings[0]
+            return timing
         span = current().get(_SPAN_KEY)
-        for timing in reversed(self._timings):
+        for timing in reversed(timings):
             if timing.span is span:
-                self._timings.remove(timing)
+                timings.remove(timing)
                 return timing
-        return self._timings.pop() if self._timings else None
+        return timings.pop() if timings else None
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
         """Decorate a function, a coroutine function or either kind of generator."""

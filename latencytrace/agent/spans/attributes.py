@@ -13,7 +13,6 @@ from latencytrace.model.attributes import AttributeValue
 from latencytrace.model.span_limits import UNLIMITED
 
 SCALARS = frozenset((str, int, float, bool, bytes))
-all_scalars = SCALARS.issuperset
 MOST_DEFERRED = 8  # attributes at once
 _MAX_DEPTH = 8  # of nested attribute values
 _MAX_ITEMS = 1024  # of one sequence or mapping
@@ -85,7 +84,7 @@ def copied_attributes(attributes: Mapping[str, object]) -> dict[str, AttributeVa
     """
     if type(attributes) is dict:
         attributes = attributes.copy()  # at once: another thread may be changing it
-        if all_scalars(map(type, attributes.values())):
+        if SCALARS.issuperset(map(type, attributes.values())):
             return attributes
     copied = attempted(lambda: _copied_pairs(attributes, 0), otherwise=None)
     if copied is None:

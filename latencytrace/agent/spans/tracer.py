@@ -25,7 +25,7 @@ from latencytrace.agent.clock import ANCHOR_NS, monotonic_ns
 from latencytrace.agent.context import current
 from latencytrace.agent.guard import FAULTS, edge_faults
 from latencytrace.agent.process.forks import in_child
-from latencytrace.agent.spans.attributes import all_scalars, copied_attributes
+from latencytrace.agent.spans.attributes import SCALARS, copied_attributes
 from latencytrace.agent.spans.current_span import CurrentSpan
 from latencytrace.agent.spans.processors import ProgramProcessors
 from latencytrace.agent.spans.span import Details, RecordedSpan
@@ -185,9 +185,16 @@ class RecordingTracer(Tracer):
             span.kind_number = 0 if kind is _INTERNAL else kind.value
             span.raw_attributes = span.span_context = span.parent_context = span.token = None
             if attributes:
-                raw = span.raw_attributes = attributes.copy() if type(attributes) is dict else None
-                if raw is None or not all_scalars(map(type, raw.values())):
-                    raw = span.raw_attributes = copied_attributes(attributes)
+                raw = (
+                    attributes.copy()
+                    if type(attributes) is dict
+                    else copied_attributes(attributes)
+                )
+                for value in raw.values():  # cheaper than `all_scalars` of a map
+                    if type(value) not in SCALARS:
+                        raw = copied_attributes(raw)
+                        break
+                span.raw_attributes = raw
                 if len(raw) > self.limits.attributes:
                     span.shed(raw)
             span.attached = True

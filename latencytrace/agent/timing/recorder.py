@@ -7,7 +7,9 @@ from collections.abc import Collection, Mapping
 from contextvars import Token
 
 from opentelemetry.context import (
-    _SUPPRESS_INSTRUMENTATION_KEY,  # that the SDK sets around its exporters' posts
+    _SUPPRESS_INSTRUMENTATION_KEY as SUPPRESS_INSTRUMENTATION,  # set by the SDK as it posts
+)
+from opentelemetry.context import (
     Context,
     create_key,
     set_value,
@@ -45,7 +47,7 @@ from latencytrace.model.attributes import AttributeValue
 from latencytrace.model.stage import Stage
 
 _INTERVALS = create_key("latencytrace.intervals")
-_SUPPRESSED = "suppress_instrumentation"  # the key that instrumentations set
+SUPPRESSED = "suppress_instrumentation"  # the key that instrumentations set
 _INTERNAL, _SERVER = SpanKind.INTERNAL, SpanKind.SERVER
 _new = object.__new__
 
@@ -200,7 +202,7 @@ class Recorder:
     @staticmethod
     def suppressing() -> Context:
         """Return the current context, with nothing to be recorded in it."""
-        return set_value(_SUPPRESSED, value=True)
+        return set_value(SUPPRESSED, value=True)
 
     @staticmethod
     def stream() -> IntervalRecorder | None:
@@ -211,9 +213,7 @@ class Recorder:
 
 def is_suppressed(context: Context) -> bool:
     """Tell whether somebody asked for nothing to be recorded in a context."""
-    if _SUPPRESSED in context or _SUPPRESS_INSTRUMENTATION_KEY in context:  # hardly ever
-        return bool(context.get(_SUPPRESSED) or context.get(_SUPPRESS_INSTRUMENTATION_KEY))
-    return False
+    return bool(context.get(SUPPRESSED) or context.get(SUPPRESS_INSTRUMENTATION))
 
 
 def is_inside(context: Context, stages: Collection[str]) -> bool:
