@@ -35,7 +35,8 @@ def __getattr__(name: str) -> object:
         return getattr(import_module("latencytrace.notebook.extension"), name)
     if name not in __all__:
         raise AttributeError(f"module 'latencytrace' has no attribute {name!r}")
-    return getattr(import_module(_HOMES.get(name, "latencytrace.agent.start")), name)
+    home = import_module(_HOMES.get(name, "latencytrace.agent.start"))
+    return globals().setdefault(name, getattr(home, name))  # to ask each time costs a span's half
 
 
 def __dir__() -> list[str]:

@@ -41,6 +41,12 @@ def test_every_public_name_is_there_and_documented(name: str) -> None:
     assert inspect.getdoc(getattr(latencytrace, name))
 
 
+def test_a_public_name_is_looked_up_once() -> None:
+    assert vars(latencytrace).pop("stage", latencytrace.stage) is latencytrace.stage
+
+    assert vars(latencytrace)["stage"] is latencytrace.stage
+
+
 def test_an_unknown_name_is_an_attribute_error_as_of_any_module() -> None:
     with pytest.raises(AttributeError, match="no attribute 'no_such_name'"):
         latencytrace.no_such_name  # noqa: B018 - reading it is the test
