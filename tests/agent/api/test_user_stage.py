@@ -47,6 +47,13 @@ def test_a_tokenizers_work_is_of_its_stage(spans: Spans, name: str, stage_value:
     assert (spans.only.name, dict(spans.only.attributes)) == (name, {semconv.STAGE: stage_value})
 
 
+def test_an_attribute_of_the_name_that_ours_has_does_not_change_the_stage(spans: Spans) -> None:
+    with stage(spans, "rerank", **{semconv.STAGE: "decode"}):
+        pass
+
+    assert dict(spans.only.attributes) == {semconv.STAGE: Stage.RERANK}
+
+
 def test_what_a_block_raises_passes_through(spans: Spans) -> None:
     raised = LookupError("a secret")
 

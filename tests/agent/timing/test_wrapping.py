@@ -211,6 +211,7 @@ def test_arguments_are_named_whichever_way_they_came() -> None:
         "third": 4,
         "fourth": 5,
     }
+    assert named_arguments(function)((1, 5, 6), {}) == {"first": 1, "second": 5, "third": 3}
 
 
 def test_a_function_in_c_without_a_signature_is_timed_too(spans: Spans) -> None:
