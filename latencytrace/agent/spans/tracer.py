@@ -190,7 +190,7 @@ class RecordingTracer(Tracer):
                     if type(attributes) is dict
                     else copied_attributes(attributes)
                 )
-                for value in raw.values():  # cheaper than `all_scalars` of a map
+                for value in raw.values():  # cheaper than `issuperset` of a map
                     if type(value) not in SCALARS:
                         raw = copied_attributes(raw)
                         break

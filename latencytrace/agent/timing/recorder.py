@@ -7,9 +7,7 @@ from collections.abc import Collection, Mapping
 from contextvars import Token
 
 from opentelemetry.context import (
-    _SUPPRESS_INSTRUMENTATION_KEY as SUPPRESS_INSTRUMENTATION,  # set by the SDK as it posts
-)
-from opentelemetry.context import (
+    _SUPPRESS_INSTRUMENTATION_KEY,  # that the SDK sets around its exporters' posts
     Context,
     create_key,
     set_value,
@@ -213,7 +211,7 @@ class Recorder:
 
 def is_suppressed(context: Context) -> bool:
     """Tell whether somebody asked for nothing to be recorded in a context."""
-    return bool(context.get(SUPPRESSED) or context.get(SUPPRESS_INSTRUMENTATION))
+    return bool(context.get(SUPPRESSED) or context.get(_SUPPRESS_INSTRUMENTATION_KEY))
 
 
 def is_inside(context: Context, stages: Collection[str]) -> bool:

@@ -10,7 +10,10 @@ from contextvars import Token
 from functools import wraps
 from typing import Any, Final, Protocol
 
-from opentelemetry.context import Context
+from opentelemetry.context import (
+    _SUPPRESS_INSTRUMENTATION_KEY,  # see `is_suppressed`
+    Context,
+)
 from opentelemetry.trace import INVALID_SPAN, get_current_span
 from opentelemetry.trace.propagation import (
     _SPAN_KEY,  # where a context holds its span
@@ -26,7 +29,6 @@ from latencytrace.agent.spans.span import RecordedSpan
 from latencytrace.agent.timing.hook import Arguments, HookAttributes, Patch, Timed
 from latencytrace.agent.timing.intervals import IntervalRecorder
 from latencytrace.agent.timing.recorder import (
-    SUPPRESS_INSTRUMENTATION,
     SUPPRESSED,
     Recorder,
     Timing,
@@ -235,7 +237,9 @@ def beginning(original: Timed, patch: Patch, recorder: Recorder) -> Begin:  # no
             if detail.skips_calls and detail.skips(name):
                 return None
             here = current()
-            if (SUPPRESSED in here or SUPPRESS_INSTRUMENTATION in here) and is_suppressed(here):
+            if (SUPPRESSED in here or _SUPPRESS_INSTRUMENTATION_KEY in here) and is_suppressed(
+                here
+            ):
                 return None
             around = here.get(_SPAN_KEY)
             if type(around) is RecordedSpan:  # what `is_inside` asks, a call less
@@ -249,7 +253,7 @@ def beginning(original: Timed, patch: Patch, recorder: Recorder) -> Begin:  # no
             intervals = recorder.stream() if patch.interleaved else None
             if intervals is not None:
                 return _Interval(stage, intervals, on_fault) if intervals.begin(stage) else None
-            if computes and not (steps.have_begun and steps.listener is None):
+            if computes and not (steps.have_begun and steps.listener is None):  # none counts
                 steps.begin()
             noted = {**describe(arguments_of(args, kwargs)), **of_stage} if describe else of_stage
             call = _new(Call)
