@@ -28,7 +28,7 @@ LONGER = {
     "load": 90,
     "read_reporters": 255,
     "serve": 115,
-    "start_span": 65,
+    "start_span": 63,
     "total_gaps": 65,
     "unpack_many": 90,
 }

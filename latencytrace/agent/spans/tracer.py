@@ -140,7 +140,7 @@ class RecordingTracer(Tracer):
         """Tell whether a span goes to the exporter alone, through no code of the program's."""
         return self.delegate is None and self.processors.on_start is None
 
-    def start_span(  # noqa: C901, PLR0913, PLR0917 - OpenTelemetry's signature; a call costs
+    def start_span(  # noqa: C901, PLR0912, PLR0913, PLR0917 - OpenTelemetry's signature; a call costs
         self,
         name: str,
         context: Context | None = None,
@@ -154,15 +154,9 @@ class RecordingTracer(Tracer):
         """Start a span that is not current; it does not record if the parent is not sampled."""
         if self.delegate is not None:
             return self.delegate.start_span(
-                name,
-                context,
-                kind,
-                cast("Mapping[str, AnyValue] | None", attributes),
-                links,
-                start_time,
-                record_exception,
-                set_status_on_exception,
-            )
+                name, context, kind, cast("Mapping[str, AnyValue] | None", attributes),
+                links, start_time, record_exception, set_status_on_exception,
+            )  # fmt: skip
         try:
             here = current() if context is None else context
             parent = here.get(_SPAN_KEY)
@@ -185,11 +179,10 @@ class RecordingTracer(Tracer):
             span.kind_number = 0 if kind is _INTERNAL else kind.value
             span.raw_attributes = span.span_context = span.parent_context = span.token = None
             if attributes:
-                raw = (
-                    attributes.copy()
-                    if type(attributes) is dict
-                    else copied_attributes(attributes)
-                )
+                if type(attributes) is dict:
+                    raw = attributes.copy()
+                else:
+                    raw = copied_attributes(attributes)
                 for value in raw.values():  # cheaper than `issuperset` of a map
                     if type(value) not in SCALARS:
                         raw = copied_attributes(raw)
