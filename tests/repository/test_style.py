@@ -19,7 +19,6 @@ LONGER = {
     "Pipeline": 315,
     "Profiles": 250,
     "RecordedSpan": 285,
-    "RecordingTracer": 210,
     "agent_settings": 73,
     "descend": 205,
     "fill_pauses": 110,
@@ -28,7 +27,7 @@ LONGER = {
     "load": 90,
     "read_reporters": 255,
     "serve": 115,
-    "start_span": 63,
+    "start_span": 62,
     "total_gaps": 65,
     "unpack_many": 90,
 }
