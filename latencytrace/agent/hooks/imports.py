@@ -17,15 +17,17 @@ from latencytrace.model.stage import Stage
 
 _MODULE: Final = "importlib._bootstrap"
 _MOST: Final = 64  # imports of one span
+_MOST_MISSING: Final = 1024  # names that are remembered
 
 
 def time_imports(recorder: Recorder, original: Timed) -> Timed:
     """Time each import of a module that is not there yet, with all that it imports itself."""
     counts = CountWithin()
     own = threading.local()  # `is_at_work`: what this thread imports is for a span of ours
+    missing: set[str] = set()  # optional ones, which a library may look for in each request
 
     def begin(name: str) -> Call | None:
-        if name in sys.modules or getattr(own, "is_at_work", False):
+        if name in sys.modules or name in missing or getattr(own, "is_at_work", False):
             return None
         own.is_at_work = True
         try:
@@ -55,7 +57,11 @@ def time_imports(recorder: Recorder, original: Timed) -> Timed:
         call.activate()
         try:
             return original(name, import_)
-        finally:  # one that is not there is no error: many are optional
+        except ModuleNotFoundError:  # no error of the span: many are optional
+            if len(missing) < _MOST_MISSING:
+                missing.add(name)
+            raise
+        finally:
             end(call)
 
     return _as_pythons_own(find_and_load, original)
