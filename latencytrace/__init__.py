@@ -4,7 +4,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from latencytrace.agent.api.stages import batch, enqueue, request, stage
+    from latencytrace.agent.api.batches import batch, enqueue
+    from latencytrace.agent.api.requests import request
+    from latencytrace.agent.api.stages import stage
     from latencytrace.agent.reporting.status import AgentStatus
     from latencytrace.agent.start import agent_status, flush, instrument, uninstrument
     from latencytrace.agent.toolkit.batching import Ticket
@@ -25,7 +27,10 @@ __all__ = [
 _HOMES = {
     "AgentStatus": "latencytrace.agent.reporting.status",
     "Ticket": "latencytrace.agent.toolkit.batching",
-    **dict.fromkeys(("batch", "enqueue", "request", "stage"), "latencytrace.agent.api.stages"),
+    "batch": "latencytrace.agent.api.batches",
+    "enqueue": "latencytrace.agent.api.batches",
+    "request": "latencytrace.agent.api.requests",
+    "stage": "latencytrace.agent.api.stages",
 }
 
 

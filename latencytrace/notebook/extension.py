@@ -7,7 +7,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from IPython.core.magic import Magics, cell_magic, line_magic, magics_class
 from IPython.display import display
 
-from latencytrace.agent.api.stages import request
+from latencytrace.agent.api.requests import request
 from latencytrace.notebook.spans import CellSpans
 from latencytrace.notebook.traced_cell import TracedCell
 

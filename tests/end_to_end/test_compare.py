@@ -63,6 +63,17 @@ def test_too_few_requests_end_with_three_and_say_how_many_it_takes(
     assert document["needed_requests"] > document["a"]["requests"]
 
 
+def test_a_side_without_requests_says_which_versions_there_are(service: RunningService) -> None:
+    ended = run(service, "compare", "version=1", "version=9.9")
+
+    assert ended.returncode == 3
+    assert ended.stdout.startswith("Not enough data: no request is in B.")
+    versions = ", ".join(sorted(VERSIONS))
+    assert ended.stdout.splitlines()[-1] == (
+        f"B: No request in the last hour has --version 9.9. Versions: {versions}."
+    )
+
+
 def test_an_improvement_ends_with_zero_and_is_markdown_where_asked_for(
     service: RunningService,
 ) -> None:

@@ -17,19 +17,47 @@ from latencytrace.model.stage import Stage
 
 _MODULE: Final = "importlib._bootstrap"
 _MOST: Final = 64  # imports of one span
+_MOST_MISSING: Final = 1024  # names that are remembered
 
 
 def time_imports(recorder: Recorder, original: Timed) -> Timed:
     """Time each import of a module that is not there yet, with all that it imports itself."""
-    counts = CountWithin()
-    own = threading.local()  # `is_at_work`: what this thread imports is for a span of ours
+    imports = _Imports(recorder)
 
-    def begin(name: str) -> Call | None:
-        if name in sys.modules or getattr(own, "is_at_work", False):
+    @wraps(original)
+    def find_and_load(name: str, import_: Any) -> Any:  # noqa: ANN401 - Python's
+        call = imports.begin(name)
+        if call is None:
+            return original(name, import_)
+        call.activate()
+        try:
+            return original(name, import_)
+        except ModuleNotFoundError:  # no error of the span: many are optional
+            imports.note_missing(name)
+            raise
+        finally:
+            imports.end(call)
+
+    return _as_pythons_own(find_and_load, original)
+
+
+class _Imports:
+    """The imports of a program that are timed."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self._counts = CountWithin()
+        self._own = threading.local()  # `is_at_work`: its thread's imports are for a span of ours
+        self._missing: set[str] = set()  # libraries may look for optional ones in each request
+
+    def begin(self, name: str) -> Call | None:
+        """Start a span, where the import is to have one."""
+        own, recorder = self._own, self._recorder
+        if name in sys.modules or name in self._missing or getattr(own, "is_at_work", False):
             return None
         own.is_at_work = True
         try:
-            if not _is_wanted(recorder, counts):
+            if not _is_wanted(recorder, self._counts):
                 return None
             started = recorder.start(f"import {name.partition('.')[0]}", Stage.LOAD)
             return Call(Stage.LOAD, started, recorder.on_fault)
@@ -39,26 +67,19 @@ def time_imports(recorder: Recorder, original: Timed) -> Timed:
         finally:
             own.is_at_work = False
 
-    def end(call: Call) -> None:
-        own.is_at_work = True
+    def note_missing(self, name: str) -> None:
+        """Remember a module that is not installed: its next import is not timed."""
+        if len(self._missing) < _MOST_MISSING:
+            self._missing.add(name)
+
+    def end(self, call: Call) -> None:
+        """End the span of an import."""
+        self._own.is_at_work = True
         try:
             call.deactivate()
             call.finish(None)
         finally:
-            own.is_at_work = False
-
-    @wraps(original)
-    def find_and_load(name: str, import_: Any) -> Any:  # noqa: ANN401 - Python's
-        call = begin(name)
-        if call is None:
-            return original(name, import_)
-        call.activate()
-        try:
-            return original(name, import_)
-        finally:  # one that is not there is no error: many are optional
-            end(call)
-
-    return _as_pythons_own(find_and_load, original)
+            self._own.is_at_work = False
 
 
 def _is_wanted(recorder: Recorder, counts: CountWithin) -> bool:

@@ -8,6 +8,7 @@ from urllib.parse import parse_qsl, quote, urlencode
 import typer
 
 from latencytrace.analysis.compare.verdict import AT_LEAST, Verdict
+from latencytrace.cli.doctor_checks.no_request import why_none
 from latencytrace.cli.pictures.cohorts import comparison
 from latencytrace.cli.pictures.lines import say
 from latencytrace.cli.pictures.terminal import say_document, screen, show
@@ -88,6 +89,8 @@ def compare(  # noqa: PLR0913 - one argument a flag
     document = None if b is None else _compared((a or "", b), wanted, ratio, url, data)
     if document is not None:
         _show(document, (a or "", b or ""), as_json=as_json, as_markdown=markdown)
+        if not (as_json or markdown):
+            _say_why_empty(document, (a or "", b or ""), wanted, url, data)
     if save is not None:
         _save(save, a if b is None else b, wanted, url, data, is_said=not (as_json or markdown))
     if document is not None:
@@ -145,6 +148,28 @@ def _compared(
     return comparison_document(tables[0], tables[1], ratio)
 
 
+def _say_why_empty(
+    document: CompareDocument,
+    sides: tuple[str, str],
+    wanted: Filters,
+    url: str | None,
+    data: Path | None,
+) -> None:
+    """Say which of its filters leaves a side without any request."""
+    named = zip("AB", sides, (document["a"], document["b"]), strict=True)
+    for letter, side, found in named:
+        if not (found["requests"] or side.startswith(_BASELINE) or _is_file(side)):
+            with reading.source(url, data) as source:
+                say(f"{letter}: {why_none(source, _parameters(written(side, wanted)))}")
+
+
+def _parameters(query: str) -> dict[str, str]:
+    asked: dict[str, str] = {}
+    for key, value in parse_qsl(query, keep_blank_values=True):
+        asked[key] = f"{asked[key]}&{value}" if key in asked else value
+    return asked
+
+
 def _is_file(side: str) -> bool:
     return side.lower().endswith(FILES) and not side.startswith(_BASELINE)
 
@@ -172,10 +197,8 @@ def _table(side: str, wanted: Filters, url: str | None, data: Path | None) -> "C
             name = quote(side.removeprefix(_BASELINE), safe="")
             body = source.body(f"/baselines/{name}", {})
         else:
-            asked: dict[str, str] = {}
-            for key, value in parse_qsl(query, keep_blank_values=True):
-                asked[key] = f"{asked[key]}&{value}" if key in asked else value
-            body = source.body("/ledgers", {**asked, "format": TableFormat.PARQUET.value})
+            asked = {**_parameters(query), "format": TableFormat.PARQUET.value}
+            body = source.body("/ledgers", asked)
     return compared_table(body, TableFormat.PARQUET)
 
 

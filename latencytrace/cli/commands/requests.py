@@ -93,11 +93,13 @@ def picture(listed: RequestsDocument, ordered: str, console: Console) -> list[Re
             request["trace_id"] if console.width >= WIDE else request["trace_id"][:SHORT_ID],
         )
     stages = {stage for request in found for stage in request["ledger"]}
+    fitted = drawn.drawn(console.width)
+    has_bars = any(column.header == "stages" for column in fitted.columns)
     return [
         Text(f"{shown}{count(max(matching, len(found)), 'request')}, {ordered}", "bold"),
-        *((legend(sorted(stages)),) if coloured else ()),
+        *((legend(sorted(stages)),) if has_bars else ()),
         "",
-        drawn.drawn(console.width),
+        fitted,
         "",
         Text(f"One of them: latencytrace trace {found[0]['trace_id'][:SHORT_ID]}", "dim"),
     ]

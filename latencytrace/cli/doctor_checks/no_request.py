@@ -11,6 +11,10 @@ from latencytrace.errors import NotFoundError
 TIMES = ("since", "until")
 FIRST = "1970-01-01T00:00:00Z"
 MOST_NAMES = 20
+MOST_REQUESTS = 1000  # the newest, for the versions that there are
+NO_VERSION = (
+    "None has a version: a program has one with OTEL_RESOURCE_ATTRIBUTES=service.version=1.2."
+)
 NOTHING_YET = (
     "No request is there yet. Is the program traced (`latencytrace run -- COMMAND`), and has it "
     "been asked anything? A request shows within three seconds of its end."
@@ -33,7 +37,9 @@ def why_none(source: reading.Source, wanted: Filters) -> str:
     each = list(_one_by_one(filters))
     nobodys = [flag for flag, alone in each if not _any(source, {**times, **alone})]
     if nobodys:
-        return f"No request {period(wanted)} has {' or '.join(nobodys)}."
+        missing = f"No request {period(wanted)} has {' or '.join(nobodys)}."
+        is_version = "version" in wanted and _flag("version", wanted["version"]) in nobodys
+        return f"{missing} {_versions(source, times)}" if is_version else missing
     flags = ", ".join(flag for flag, _ in each)
     return f"Requests {period(wanted)} have each of {flags}, but none has all of them."
 
@@ -98,6 +104,12 @@ def _one_by_one(filters: Iterable[tuple[str, str]]) -> Iterator[tuple[str, Filte
     for name, value in filters:
         for part in value.split("&") if name == "where" else [value]:
             yield _flag(name, unquote(part) if name == "where" else part), {name: part}
+
+
+def _versions(source: reading.Source, times: Filters) -> str:
+    newest = reading.requests(source, times, "newest", MOST_REQUESTS)
+    versions = {version for request in newest if (version := request["version"])}
+    return f"Versions: {_names(versions)}." if versions else NO_VERSION
 
 
 def _any(source: reading.Source, wanted: Filters) -> bool:

@@ -32,7 +32,8 @@ def picture(
     parts: list[RenderableType] = [*windows(maintenance), ""] if maintenance else []
     for objective in objectives:
         parts += [Text(f"{objective['name']}  {objective['display_name']}", "bold")]
-        parts += [_target(objective), _budget(objective), _tiers(objective["burn_rates"]), ""]
+        rates = objective["burn_rates"]
+        parts += [_target(objective), _budget(objective), _tiers(rates), *_not_yet(rates), ""]
         for alert in alerts:
             labels = alert["labels"]
             if (labels.get("slo"), labels.get("route")) == (objective["name"], objective["route"]):
@@ -103,6 +104,22 @@ def _tiers(rates: list[BurnRateDocument]) -> RenderableType:
             FIRES if rate["firing"] else "",
         )
     return drawn
+
+
+def _not_yet(rates: list[BurnRateDocument]) -> list[str]:
+    """Say what an alert takes, where requests are bad enough for one and none fires."""
+    if any(rate["firing"] for rate in rates):
+        return []
+    burns = [
+        (round(rate["long_ns"] * rate["factor"] / rate["long"]), rate["long"])
+        for rate in rates
+        if rate["long"] and rate["short"] and min(rate["long"], rate["short"]) > rate["factor"]
+    ]
+    if not burns:
+        return []
+    needed_ns, burn = min(burns)
+    needed = f"{length_text(needed_ns)} of such requests, and enough that are bad"
+    return [f"No alert yet: at {_times(burn)} it takes {needed}."]
 
 
 def _alert(alert: AlertDocument) -> list[RenderableType]:

@@ -36,6 +36,11 @@ class Screen(Console):
             force_jupyter=False,  # it would show what is captured
         )
 
+    @property
+    def color_system(self) -> str | None:
+        """See `Console.color_system`; with NO_COLOR none, for bars of one colour say nothing."""
+        return None if self.no_color else super().color_system
+
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
     ) -> Iterable[Segment]:

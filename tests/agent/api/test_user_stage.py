@@ -2,6 +2,8 @@
 
 import asyncio
 import logging
+import subprocess
+import sys
 import threading
 from collections.abc import AsyncIterator, Iterator
 
@@ -246,3 +248,15 @@ def test_without_an_agent_a_stage_is_a_block_like_any_other() -> None:
         assert rerank() == 1
 
     assert not isinstance(get_current_span(), RecordedSpan)
+
+
+def test_the_first_stage_loads_only_what_it_needs_and_is_looked_up_once() -> None:
+    program = (
+        "import sys, latencytrace; latencytrace.stage; "
+        "print('stage' in vars(latencytrace), 'asyncio' in sys.modules, "
+        "'latencytrace.agent.toolkit' in sys.modules)"
+    )
+
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+
+    assert ended.stdout.split() == [b"True", b"False", b"False"]

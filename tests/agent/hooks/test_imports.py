@@ -107,6 +107,19 @@ def test_a_module_that_is_not_there_is_no_error(spans: Spans) -> None:
     assert semconv.ERROR_TYPE not in spans.all[0].attributes
 
 
+def test_a_module_that_is_looked_for_in_each_request_makes_the_first_one_only_a_cold_start(
+    spans: Spans,
+) -> None:
+    def work() -> None:
+        with suppress(ModuleNotFoundError):
+            importlib.import_module("imported_from_nowhere")
+
+    in_request(spans, work)
+    in_request(spans, work)
+
+    assert spans.names == ["import imported_from_nowhere", "request", "request"]
+
+
 def test_a_warning_of_a_module_comes_from_whoever_imports_it(spans: Spans) -> None:
     def work() -> None:
         with warnings.catch_warnings(record=True) as caught:

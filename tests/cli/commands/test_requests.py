@@ -92,4 +92,12 @@ def test_stages_are_a_bar_in_colour_and_words_without() -> None:
     coloured = "".join(drawn(Console(width=140, force_terminal=True, color_system="truecolor")))
 
     assert "█" in coloured
+    assert "■" in coloured
     assert "█" not in "".join(drawn(plain(140)))
+
+
+def test_a_terminal_too_narrow_for_bars_has_no_legend_of_them() -> None:
+    narrow = drawn(Console(width=40, force_terminal=True, color_system="truecolor"))
+
+    assert "■" not in "".join(narrow)
+    assert len(narrow) == len(drawn(plain(40)))

@@ -6,7 +6,13 @@ from dataclasses import dataclass
 import pytest
 
 from latencytrace.cli.commands.trace import full_id
-from latencytrace.cli.doctor_checks.no_request import FIRST, MOST_NAMES, nothing, why_none
+from latencytrace.cli.doctor_checks.no_request import (
+    FIRST,
+    MOST_NAMES,
+    NO_VERSION,
+    nothing,
+    why_none,
+)
 from latencytrace.cli.source.folder import FolderSource
 from latencytrace.errors import LatencytraceError, NotFoundError
 from tests.support.builders.filtered_folder import folder
@@ -97,7 +103,26 @@ def test_filters_that_no_request_passes_are_named(
 ) -> None:
     assert why_none(folder, {**BOTH, **wanted}) == (
         f"No request with --since {BOTH['since']} has {flags}."
+        + (" Versions: 1.0, another." if "version" in wanted else "")
     )
+
+
+def test_a_version_that_no_request_has_is_answered_with_those_there_are(
+    folder: FolderSource,
+) -> None:
+    class WithoutVersion(NoRequests):
+        """One request, of no version."""
+
+        def document(self, path: str, parameters: Mapping[str, str]) -> object:
+            """See `reading.Source.document`."""
+            if path == "/requests" and "version" not in parameters:
+                return {"requests": [{"version": None}]}
+            return super().document(path, parameters)
+
+    assert why_none(folder, {**BOTH, "version": "1.2"}).endswith(
+        " has --version 1.2. Versions: 1.0, another."
+    )
+    assert why_none(WithoutVersion([]), {"version": "1.2"}).endswith(f" 1.2. {NO_VERSION}")
 
 
 def test_filters_that_pass_only_apart_are_named_as_such(folder: FolderSource) -> None:

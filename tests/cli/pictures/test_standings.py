@@ -2,11 +2,13 @@
 
 import json
 from dataclasses import replace
+from typing import cast
 
 from latencytrace.cli.pictures.standings import NONE_WATCHED, picture
 from latencytrace.model import Calendar
 from latencytrace.service.alerting.document import objective_document
 from latencytrace.service.alerting.text import description
+from latencytrace.service.answers.documents import ObjectiveDocument
 from tests.support.builders.made_objectives import made_objective
 from tests.support.builders.notices import made_alert
 from tests.support.servers.recording_api import RecordingApi, recording_api
@@ -42,6 +44,21 @@ def test_it_shows_how_objectives_stand_and_what_fires(recording_api: RecordingAp
         "",
         "1 objective. 1 alert fires.",
     ]
+
+
+def test_a_burn_that_does_not_alert_yet_says_what_it_takes() -> None:
+    document = objective_document(made_alert().standing)
+    quiet = [{**rate, "firing": False} for rate in document["burn_rates"]]
+    slow = [{**rate, "long": 14.0} for rate in quiet]
+    said_of = [
+        "\n".join(
+            str(part) for part in picture([cast(ObjectiveDocument, {**document, **rates})], [])
+        )
+        for rates in ({"burn_rates": quiet}, {"burn_rates": slow}, {})
+    ]
+
+    assert "No alert yet: at 20x it takes 43.2 min of such requests, and enough" in said_of[0]
+    assert not any("No alert yet" in other for other in said_of[1:])
 
 
 def test_a_calendars_budget_is_told_with_the_beginning_of_its_period() -> None:

@@ -35,6 +35,16 @@ def test_what_acts_is_spelled_out(text: str, shown: str) -> None:
     assert escaped(text) == shown
 
 
+def test_no_color_leaves_out_what_only_colours_tell(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    assert Screen().color_system is not None
+
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert Screen().color_system is None
+
+
 @given(st.text())
 def test_nothing_that_acts_is_left(text: str) -> None:
     kinds = {unicodedata.category(character) for character in escaped(text)}

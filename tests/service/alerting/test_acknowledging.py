@@ -194,8 +194,9 @@ def test_maintenance_that_is_planned_can_be_called_off(tmp_path: Path) -> None:
     ("wanted", "says"),
     [
         ({"name": "x"}, "either an end or a duration"),
-        ({"name": "a b", "duration": "1h"}, "name"),
-        ({"name": "x", "duration": "1w"}, "duration"),
+        ({"name": "a b", "duration": "1h"}, "letters, digits"),
+        ({"name": "x\n", "duration": "1h"}, "letters, digits"),
+        ({"name": "x", "duration": "1w"}, "as 30m, 2h or 1d"),
         ({"name": "x", "duration": "32d"}, "within 31 days"),
         ({"name": "x", "duration": "1h", "start": "2020-01-01T00:00:00Z"}, "it is over"),
         ({"name": "x", "end": "2020-01-01T00:00:00Z"}, "must end after its start"),

@@ -7,10 +7,10 @@ import pytest
 
 from latencytrace.cli.pictures.cohorts.comparison import markdown, picture
 from latencytrace.errors import QuestionError
-from latencytrace.model import Stage
+from latencytrace.model import RequestStatus, Stage
 from latencytrace.model.detail import TraceDetail
 from latencytrace.service.answers.compare import comparison, save_baseline
-from latencytrace.service.answers.sentences.compare import circumstances, rows, sentence
+from latencytrace.service.answers.sentences.compare import circumstances, notes, rows, sentence
 from latencytrace.service.reports.engine_history import EngineHistory
 from latencytrace.service.reports.engine_names import Reading
 from latencytrace.service.storage.baselines import Baselines
@@ -97,6 +97,14 @@ def test_a_side_without_a_request_is_named(a: str, b: str, empty: str, tmp_path:
     found = comparison(store, Baselines(tmp_path), sides, 0.05, NOW_NS)
 
     assert sentence(found) == f"Not enough data: no request is in {empty}."
+
+
+def test_what_is_left_out_is_said_of_sides_that_have_requests(tmp_path: Path) -> None:
+    store = store_of(made_request(stages={Stage.DECODE: 1000}, status=RequestStatus.ERROR))
+
+    found = comparison(store, Baselines(tmp_path), ("service=rag", "service=no"), 0.05, NOW_NS)
+
+    assert "Left out: 100.0 % of the requests, which failed or were rejected." in notes(found)
 
 
 def test_a_stage_of_some_requests_alone_has_every_quantile_under_its_name(tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ def notes(document: CompareDocument) -> Iterator[str]:
         yield from recorded_note(side, letter)
     failed = [side["failed_ratio"] for side in both(document)]
     if any(failed):
-        shares = " and ".join(share(ratio) for ratio in failed)
+        shares = " and ".join(share(ratio) for ratio in failed if ratio is not None)
         yield f"Left out: {shares} of the requests, which failed or were rejected."
     whole = document["duration_ns"]
     if whole is not None:

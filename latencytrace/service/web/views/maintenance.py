@@ -1,5 +1,6 @@
 """Writes of those on call: alerts that somebody looks after, and windows of maintenance."""
 
+import re
 from collections.abc import Callable
 from http import HTTPStatus
 from typing import Annotated, Final
@@ -29,6 +30,8 @@ from latencytrace.service.objectives.maintenance import LONGEST_NS, Maintenance
 _UNITS_NS: Final = {"m": MINUTE_NS, "h": HOUR_NS, "d": DAY_NS}
 _AHEAD_NS: Final = 366 * DAY_NS
 _LATE_NS: Final = MINUTE_NS  # by which a start may lie in the past: clocks differ
+_DURATION: Final = re.compile(r"[1-9][0-9]{0,4}[mhd]")
+_NAME: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 _PLAIN: Final = r"^[^\x00-\x1f\x7f]*$"
 _Names = Annotated[list[Annotated[str, Field(max_length=500)]], Field(max_length=100)]
 
@@ -47,10 +50,10 @@ class Wanted(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$")]
+    name: str
     start: AwareDatetime | None = None
     end: AwareDatetime | None = None
-    duration: Annotated[str | None, Field(pattern=r"^[1-9]\d{0,4}[mhd]$")] = None
+    duration: str | None = None
     objectives: _Names = []
     services: _Names = []
 
@@ -60,6 +63,11 @@ class Wanted(BaseModel):
         Raises:
             QuestionError: It is none.
         """
+        if _NAME.fullmatch(self.name) is None:
+            raise QuestionError(
+                "name: write at most 63 letters, digits, dots, dashes and underscores, the "
+                "first and the last a letter or a digit"
+            )
         start_ns = now_ns if self.start is None else round(self.start.timestamp()) * 10**9
         if start_ns < now_ns - _LATE_NS:
             raise QuestionError("start: it is over, and what was counted stays counted")
@@ -68,6 +76,8 @@ class Wanted(BaseModel):
         if (self.end is None) == (self.duration is None):
             raise QuestionError("say either an end or a duration, as 2h")
         if self.duration is not None:
+            if _DURATION.fullmatch(self.duration) is None:
+                raise QuestionError("duration: write minutes, hours or days, as 30m, 2h or 1d")
             end_ns = start_ns + int(self.duration[:-1]) * _UNITS_NS[self.duration[-1]]
         else:
             end_ns = 0 if self.end is None else round(self.end.timestamp()) * 10**9
