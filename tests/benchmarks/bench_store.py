@@ -18,7 +18,7 @@ import random
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -36,7 +36,7 @@ from latencytrace.service.answers.tail import tail
 from latencytrace.service.clock import now_ns
 from latencytrace.service.cohort import Cohort
 from latencytrace.service.otlp.span_block import SpanBlock
-from latencytrace.service.sql.tables import REQUESTS, SPANS
+from latencytrace.service.sql.tables import REQUESTS, SPANS, stage_column
 from latencytrace.service.storage.baselines import Baselines
 from latencytrace.service.store import Order, TableFormat
 from latencytrace.service.stores.chdb.store import ChdbStore
@@ -161,7 +161,8 @@ def fill(folder: Path, requests: int, days: float, kept: float) -> None:
         store.write(written, [], age_ns=now_ns() - start_ns - CHUNK * step_ns)
     for copy in range(1, copies):
         bound = {"until": began_ns + length_ns, "by": copy * length_ns, "copy": copy}
-        store._assembler.query(_copy(REQUESTS, "Start", "Written"), "Null", bound)  # noqa: SLF001 - the contract has no such thing
+        copied = _copy(REQUESTS, "Start", "Written", also=_longer())
+        store._assembler.query(copied, "Null", bound)  # noqa: SLF001 - the contract has no such thing
         if copy < copies * kept:
             store._assembler.query(_copy(SPANS, "Timestamp"), "Null", bound)  # noqa: SLF001 - likewise
     last_ns = began_ns + (copies - 1) * length_ns
@@ -174,13 +175,23 @@ def fill(folder: Path, requests: int, days: float, kept: float) -> None:
     store.close()
 
 
-def _copy(table: str, *times: str) -> str:
+def _longer() -> Iterator[str]:
+    """What makes the last segment of each copy a little longer, so that few take as long."""
+    by, ends = "cityHash64(TraceId) % 1000", "`Segments.EndNs`"
+    yield f"DurationNs + {by} AS DurationNs"
+    yield f"arrayPushBack(arrayPopBack({ends}), {ends}[-1] + {by}) AS {ends}"
+    for stage in Stage:
+        column = stage_column(stage)
+        yield f"{column} + if(`Segments.Stage`[-1] = '{stage}', {by}, 0) AS {column}"
+
+
+def _copy(table: str, *times: str, also: Iterable[str] = ()) -> str:
     """The statement that copies the first rows of a table, with other trace ids and times."""
-    moved = ", ".join(f"{time} + toIntervalNanosecond({{by:Int64}}) AS {time}" for time in times)
+    moved = (f"{time} + toIntervalNanosecond({{by:Int64}}) AS {time}" for time in times)
     half = "lower(hex(cityHash64(substring(TraceId, 1, 16), {copy:Int64})))"
     return (
         f"INSERT INTO {table} SELECT * REPLACE ({half} || substring(TraceId, 17) AS TraceId, "  # noqa: S608 - our own names
-        f"{moved}) FROM (SELECT * FROM {table} "
+        f"{', '.join((*moved, *also))}) FROM (SELECT * FROM {table} "
         f"WHERE {times[0]} < fromUnixTimestamp64Nano({{until:Int64}}))"
     )
 

@@ -136,15 +136,18 @@ def columns_question(
             are spread (`is_spread`): no share is larger.
     """
     condition, parameters = where(cohort)
+    hashes = [_highest_hash(band.share_ratio / part_ratio) for band in bands]
     bound: dict[str, object] = {**parameters}
     if part_ratio < 1:
         condition = f"{condition} AND {_IN_PART}"
         bound["end"] = _part_end(part_ratio)
-    for place, band in enumerate(bands):
+    elif hashes and max(hashes) < _HIGHEST_HASH:  # few are left to be held against each band
+        condition = f"{condition} AND cityHash64(TraceId) <= {{hash:UInt64}}"
+        bound["hash"] = max(hashes)
+    for place, (band, highest) in enumerate(zip(bands, hashes, strict=True)):
         bound[f"least{place}"] = band.at_least_ns
         bound[f"most{place}"] = band.at_most_ns
-        share = band.share_ratio / part_ratio
-        bound[f"hash{place}"] = min(int(share * 2.0**64), _HIGHEST_HASH)
+        bound[f"hash{place}"] = highest
     within = (
         " OR ".join(
             f"(DurationNs BETWEEN {{least{place}:UInt64}} AND {{most{place}:UInt64}} "
@@ -197,6 +200,11 @@ def columns_from(answer: bytes, *, attributes: bool) -> RequestColumns:
         weight=weights_of(columns[_WEIGHT].to_numpy()[order]) if _WEIGHT in columns else None,
         attributes=_attributes(columns[_KEYS], columns[_VALUES], order) if attributes else None,
     )
+
+
+def _highest_hash(share_ratio: float) -> int:
+    """The hash up to which such a share of all trace ids lies."""
+    return min(int(share_ratio * 2.0**64), _HIGHEST_HASH)
 
 
 def _part_end(part_ratio: float) -> str:

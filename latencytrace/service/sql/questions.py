@@ -400,10 +400,7 @@ def requests_question(
     keys = f"{by} DESC, TraceId, SpanId" if first[-1] in first[-2:-1] else f"{by} DESC"
     rows = standing.rows(f"{condition} AND {counted(cohort)} AND {by} >= {bound}")
     return (
-        (
-            f"SELECT {columns} FROM {rows} ORDER BY {keys} LIMIT {{limit:UInt32}} "
-            f"SETTINGS {WIDE_ROWS}"
-        ),
+        f"SELECT {columns} FROM {rows} ORDER BY {keys} LIMIT {{limit:UInt32}}",
         {**parameters, **standing.bound(), "last": first[-1]},
     )
 

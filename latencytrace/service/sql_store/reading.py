@@ -32,6 +32,7 @@ LISTS: Final = "JSONCompactEachRow"  # the engine's formats: a row a line
 OBJECTS: Final = "JSONEachRow"
 KEYS_AT_ONCE: Final = 2000
 MOST_TIMES: Final = 500_000  # requests: of more it is not known how many were at once
+LEAST_IN_WINDOW: Final = 8_000  # requests: of fewer, a part lies in most granules
 LINKED_WITHIN_NS: Final = 600 * 10**9  # before a step began, its members may have begun
 _SIGN: Final = 1 << 63
 _Question = tuple[str, questions.Parameters]
@@ -158,7 +159,7 @@ class SqlQuestions(Store):
 
     def _is_spread(self, cohort: Cohort, part_ratio: float, plan: Plan) -> bool:
         """Tell whether a part of a cohort can be read for a share of it."""
-        if part_ratio >= 1:
+        if part_ratio >= 1 or plan.requests < LEAST_IN_WINDOW * len(plan.passes):
             return False
         question, bound = cohort_columns.spread_question(cohort, part_ratio, plan.standing)
         answer = self._readers.query(question, "TSV", bound)

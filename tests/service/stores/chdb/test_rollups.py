@@ -13,13 +13,14 @@ import pytest
 from latencytrace.errors import StoreError
 from latencytrace.model import Breakdown, FirstTokenOf, Request, RequestStatus, Stage
 from latencytrace.model.cohorts.histogram import ERROR_RATIO
+from latencytrace.model.cohorts.request_columns import DurationBand
 from latencytrace.model.detail import TraceDetail
 from latencytrace.service import plain_answers
 from latencytrace.service.clock import now_ns
 from latencytrace.service.cohort import Cohort
 from latencytrace.service.sql.rollups import WINDOW_S
 from latencytrace.service.sql.tables import DERIVED, REQUESTS, ROLLUPS, UUIDS
-from latencytrace.service.sql_store import rollups
+from latencytrace.service.sql_store import reading, rollups
 from latencytrace.service.store import Order, Table
 from latencytrace.service.stores.chdb.store import ChdbStore
 from tests.support.builders.made_requests import made_request
@@ -386,6 +387,27 @@ def test_a_request_written_while_a_question_is_answered_counts_once(
     requests = [request for request, _ in rolled.held.values() if request.detail.has_stages]
     assert len(wrote) == 1
     assert len(durations) == len(plain_answers.counted(Cohort(), requests))
+
+
+@pytest.mark.parametrize("least", [0, 1000])
+def test_a_part_is_only_looked_for_where_windows_have_many_requests(
+    rolled: Written, monkeypatch: pytest.MonkeyPatch, least: int
+) -> None:
+    ask = rolled.store._readers.query  # noqa: SLF001 - to see what is asked
+    asked: list[str] = []
+
+    def seen(sql: str, answer_format: str, parameters: dict[str, object]) -> bytes:
+        asked.append(sql)
+        return ask(sql, answer_format, parameters)
+
+    monkeypatch.setattr(rolled.store._readers, "query", seen)  # noqa: SLF001 - likewise
+    monkeypatch.setattr(reading, "LEAST_IN_WINDOW", least)
+
+    whole = rolled.store.cohort_columns(Cohort())
+    half = rolled.store.cohort_columns(Cohort(), [DurationBand(share_ratio=0.5)])
+
+    assert 0.2 * len(whole) < len(half) < 0.8 * len(whole)
+    assert any("in_part" in sql for sql in asked) == (least == 0)
 
 
 @pytest.mark.parametrize("step", ["request_rollups", "rollup_windows"])
