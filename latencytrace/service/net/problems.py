@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from http import HTTPStatus
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import orjson
 from fastapi import FastAPI, Request
@@ -71,8 +71,7 @@ def problem_of(request: Request, error: Exception) -> Problem:
         case HTTPException():
             return Problem(error.status_code, _detail(request, error), error.headers)
         case RequestValidationError():
-            faults = (f"{fault['loc'][-1]}: {fault['msg']}" for fault in error.errors())
-            return Problem(HTTPStatus.BAD_REQUEST, "; ".join(faults))
+            return Problem(HTTPStatus.BAD_REQUEST, "; ".join(map(_fault, error.errors())))
         case _:
             return Problem(
                 HTTPStatus.INTERNAL_SERVER_ERROR,
@@ -86,6 +85,13 @@ def problem_status(error: Exception) -> HTTPStatus:
         if isinstance(error, kind):
             return status
     return HTTPStatus.INTERNAL_SERVER_ERROR
+
+
+def _fault(fault: Mapping[str, Any]) -> str:
+    place = fault["loc"][-1]
+    if fault["type"] == "json_invalid":
+        return f"the body is not JSON, at character {place}: {fault['ctx']['error']}"
+    return f"{place}: {fault['msg']}"
 
 
 def _detail(request: Request, error: HTTPException) -> str:
