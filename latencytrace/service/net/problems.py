@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from http import HTTPStatus
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import orjson
 from fastapi import FastAPI, Request
@@ -21,6 +21,25 @@ from latencytrace.errors import (
 )
 
 MEDIA_TYPE = "application/problem+json"
+DESCRIBED: Final[dict[int | str, dict[str, Any]]] = {  # as responses of OpenAPI
+    "default": {
+        "description": "An error, and what to do (RFC 9457).",
+        "content": {
+            MEDIA_TYPE: {
+                "schema": {
+                    "type": "object",
+                    "properties": {
+                        "type": {"type": "string"},
+                        "title": {"type": "string"},
+                        "status": {"type": "integer"},
+                        "detail": {"type": "string"},
+                    },
+                    "required": ["type", "title", "status", "detail"],
+                }
+            }
+        },
+    }
+}
 
 _STATUSES: tuple[tuple[type[LatencytraceError], HTTPStatus], ...] = (
     (MediaTypeError, HTTPStatus.UNSUPPORTED_MEDIA_TYPE),
