@@ -359,6 +359,26 @@ def test_a_call_answered_by_a_traced_service_through_another_library_is_network(
     assert trace.stages["GET"] is Stage.NETWORK
 
 
+def test_a_call_of_any_protocol_is_network_around_the_server_span_that_it_caused() -> None:
+    trace = request(
+        span("fetch", 10, 90, kind=CLIENT),
+        span("served", 30, 70, parent="fetch", kind=SERVER, service="features"),
+        span("unseen", 92, 95, kind=CLIENT),
+    )
+
+    assert trace.stages["fetch"] is Stage.NETWORK
+    assert trace.stages["unseen"] is Stage.OTHER
+
+
+def test_a_client_that_called_a_traced_service_keeps_a_stage_of_its_own() -> None:
+    trace = request(
+        span("search", 10, 90, kind=CLIENT, stage=Stage.RETRIEVE),
+        span("served", 30, 70, parent="search", kind=SERVER, service="database"),
+    )
+
+    assert trace.stages["search"] is Stage.RETRIEVE
+
+
 def test_what_a_service_was_called_for_says_nothing_of_its_own_calls() -> None:
     trace = request(
         span("search", 10, 90, stage=Stage.RETRIEVE),

@@ -246,6 +246,8 @@ def test_an_open_trace_is_not_found_and_says_why(service: RunningService, trace_
         ("/api/v1/tail?limit=5", 400, "since, until, quantile"),
         ("/api/v1/ledgers?fromat=csv", 400, "since, until, format"),
         ("/api/v1/requests?order=best", 400, "order"),
+        (f"/api/v1/requests/{'0' * 32}?span=1", 400, "'span' is no parameter here: use span_id"),
+        ("/api/v1/compare?a=version=1&since=1h&b=version=2", 400, "'since' is no parameter here"),
         ("/api/v1/no_such_view", 404, "/openapi.json"),
     ],
 )

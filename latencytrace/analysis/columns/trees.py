@@ -38,6 +38,7 @@ _MOST_REQUESTS = 256  # of one trace; of more, objects take care
 _NETWORK = STAGES.index(Stage.NETWORK)
 _OTHER = STAGES.index(Stage.OTHER)
 _RESPOND = STAGES.index(Stage.RESPOND)
+_UNATTRIBUTED = STAGES.index(Stage.UNATTRIBUTED)
 
 
 def link_spans(  # noqa: C901, PLR0912, PLR0913, PLR0915, PLR0917 - columns, and loops without calls
@@ -87,6 +88,7 @@ def link_spans(  # noqa: C901, PLR0912, PLR0913, PLR0915, PLR0917 - columns, and
     purpose = np.empty(rows, np.int64)
     step_stage = np.empty(rows, np.int64)  # before it is known what calls were made for
     answered = np.zeros(rows, np.bool_)
+    calls = np.zeros(rows, np.bool_)  # of a server span that it is the parent of
     size = np.ones(rows, np.int64)
     requests = np.empty((rows, 4), np.int64)
     made = 0
@@ -188,6 +190,7 @@ def link_spans(  # noqa: C901, PLR0912, PLR0913, PLR0915, PLR0917 - columns, and
             usual = usual and not facts[kind[above], LEAF_ONLY]
             elsewhere = facts[kind[row], SERVICE] != facts[kind[above], SERVICE]
             if elsewhere and facts[kind[row], SERVER]:
+                calls[above] = facts[kind[above], CLIENT] != 0
                 usual = usual and around[row] <= MAX_NESTED_REQUESTS
                 requests[made] = (row, trace, 0, 0)
                 made += 1
@@ -226,6 +229,8 @@ def link_spans(  # noqa: C901, PLR0912, PLR0913, PLR0915, PLR0917 - columns, and
             if stage[row] == _OTHER and above >= 0 and facts[kind[row], IS_STEP]:
                 stage[row] = step_stage[above]
             step_stage[row] = stage[row]
+            if calls[row] and (stage[row] == _OTHER or stage[row] == _UNATTRIBUTED):
+                stage[row] = _NETWORK
             for_what = -1
             if above >= 0 and facts[kind[row], SERVICE] == facts[kind[above], SERVICE]:
                 for_what = purpose[above]

@@ -1,14 +1,19 @@
-"""The purposes of calls to servers that we cannot see."""
+"""Calls of servers that are in the trace, and the purposes of those that are not."""
 
 from collections.abc import Mapping
 
+from latencytrace.analysis.trace.is_request import is_entry
 from latencytrace.model import Span, SpanKind, Stage
+
+_PLACED_NOWHERE = frozenset({Stage.OTHER, Stage.UNATTRIBUTED})
 
 
 def with_purposes(spans: Mapping[str, Span], stages: Mapping[str, Stage]) -> dict[str, Stage]:
-    """Give client spans whose server is not in the trace the stage that they serve.
+    """Give client spans the stage `network`, or the one that they serve.
 
-    A vector search made over HTTP is `retrieve`, not `network`: we cannot tell the
+    What a client span that no table places spends outside the server span that it caused is
+    `network`. A call whose server is not in the trace has the stage of what it was made for:
+    a vector search made over HTTP is `retrieve`, not `network`: we cannot tell the
     way there from the work, and the span above says what both are for. It takes the
     stage of the nearest span above it, within its service, that explains something.
 
@@ -16,13 +21,17 @@ def with_purposes(spans: Mapping[str, Span], stages: Mapping[str, Stage]) -> dic
         spans: By span id, each parent before its children.
         stages: By span id.
     """
-    if Stage.NETWORK not in stages.values():
-        return dict(stages)
+    resolved = dict(stages)
+    for span in spans.values():
+        caller = _caller(span, spans)
+        if caller is not None and stages[caller] in _PLACED_NOWHERE:
+            resolved[caller] = Stage.NETWORK
+    if Stage.NETWORK not in resolved.values():
+        return resolved
     answered = _answered(spans)
     purposes: dict[str, Stage | None] = {}
-    resolved = dict(stages)
     for span_id, span in spans.items():
-        stage = stages[span_id]
+        stage = resolved[span_id]
         parent = None if span.parent_id is None else spans[span.parent_id]
         above = None
         if parent is not None and parent.service == span.service:
@@ -34,6 +43,14 @@ def with_purposes(spans: Mapping[str, Span], stages: Mapping[str, Stage]) -> dic
         if above is not None and span.kind is SpanKind.CLIENT and span_id not in answered:
             resolved[span_id] = above
     return resolved
+
+
+def _caller(span: Span, spans: Mapping[str, Span]) -> str | None:
+    """Return the client span of another service that caused a server span."""
+    parent = None if span.parent_id is None else spans[span.parent_id]
+    if parent is None or parent.kind is not SpanKind.CLIENT or parent.service == span.service:
+        return None
+    return parent.span_id if is_entry(span) else None
 
 
 def _answered(spans: Mapping[str, Span]) -> frozenset[str]:

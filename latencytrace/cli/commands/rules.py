@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated, assert_never
 
 import typer
@@ -31,6 +32,12 @@ class RuleFormat(StrEnum):
 
 def rules(  # noqa: PLR0913, PLR0917 - one argument a flag
     file: File = None,
+    named: Annotated[
+        Path | None,
+        typer.Option(
+            "--objectives", metavar="FILE", help="The same, as `serve` takes it, without FILE."
+        ),
+    ] = None,
     kind: Annotated[
         RuleFormat,
         typer.Option(
@@ -52,7 +59,7 @@ def rules(  # noqa: PLR0913, PLR0917 - one argument a flag
 
     Example: latencytrace rules objectives.yaml > latencytrace-rules.yaml
     """
-    found = read(file)
+    found = read(file or named)
     for note in found.notes:
         typer.echo(escaped(note), err=True)
     for seconds in (scrape_interval, interval):

@@ -14,4 +14,5 @@ class JsonAnswer(Response):
     media_type = "application/json"
 
     def __init__(self, document: object, status: int = 200) -> None:
-        super().__init__(orjson.dumps(document), status)
+        body = orjson.dumps(document, option=orjson.OPT_NON_STR_KEYS)  # stages are keys
+        super().__init__(body, status)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from http import HTTPStatus
-from typing import NamedTuple
+from typing import Any, Final, NamedTuple
 
 import orjson
 from fastapi import FastAPI, Request
@@ -21,6 +21,25 @@ from latencytrace.errors import (
 )
 
 MEDIA_TYPE = "application/problem+json"
+DESCRIBED: Final[dict[int | str, dict[str, Any]]] = {  # as responses of OpenAPI
+    "default": {
+        "description": "An error, and what to do (RFC 9457).",
+        "content": {
+            MEDIA_TYPE: {
+                "schema": {
+                    "type": "object",
+                    "properties": {
+                        "type": {"type": "string"},
+                        "title": {"type": "string"},
+                        "status": {"type": "integer"},
+                        "detail": {"type": "string"},
+                    },
+                    "required": ["type", "title", "status", "detail"],
+                }
+            }
+        },
+    }
+}
 
 _STATUSES: tuple[tuple[type[LatencytraceError], HTTPStatus], ...] = (
     (MediaTypeError, HTTPStatus.UNSUPPORTED_MEDIA_TYPE),
@@ -71,8 +90,7 @@ def problem_of(request: Request, error: Exception) -> Problem:
         case HTTPException():
             return Problem(error.status_code, _detail(request, error), error.headers)
         case RequestValidationError():
-            faults = (f"{fault['loc'][-1]}: {fault['msg']}" for fault in error.errors())
-            return Problem(HTTPStatus.BAD_REQUEST, "; ".join(faults))
+            return Problem(HTTPStatus.BAD_REQUEST, "; ".join(map(_fault, error.errors())))
         case _:
             return Problem(
                 HTTPStatus.INTERNAL_SERVER_ERROR,
@@ -86,6 +104,13 @@ def problem_status(error: Exception) -> HTTPStatus:
         if isinstance(error, kind):
             return status
     return HTTPStatus.INTERNAL_SERVER_ERROR
+
+
+def _fault(fault: Mapping[str, Any]) -> str:
+    place = fault["loc"][-1]
+    if fault["type"] == "json_invalid":
+        return f"the body is not JSON, at character {place}: {fault['ctx']['error']}"
+    return f"{place}: {fault['msg']}"
 
 
 def _detail(request: Request, error: HTTPException) -> str:

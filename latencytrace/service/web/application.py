@@ -9,7 +9,7 @@ from fastapi import FastAPI
 from latencytrace.model import Objective
 from latencytrace.model.cohorts.request_columns import Beside, as_they_are
 from latencytrace.service.answers.gpu_documents import GpusDocument, GpuTimelinesDocument
-from latencytrace.service.net.problems import answer_with_problems
+from latencytrace.service.net.problems import DESCRIBED, answer_with_problems
 from latencytrace.service.storage.baselines import NAME as BASELINES
 from latencytrace.service.storage.baselines import Baselines
 from latencytrace.service.store import Store
@@ -61,6 +61,7 @@ def application(  # noqa: PLR0913 - what it shows
         description="Where did the milliseconds go? Durations are integer nanoseconds.",
         docs_url=None,  # its page would fetch its parts from elsewhere
         redoc_url=None,
+        responses=DESCRIBED,
     )
     answer_with_problems(app)
     for router in (

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Final
 
-from pydantic import Field, model_validator
+from pydantic import BaseModel, Field, model_validator
 
 from latencytrace.analysis.capacity.limits import Limit, limits_of
 from latencytrace.analysis.tail.groups import Selection
@@ -22,8 +22,8 @@ from latencytrace.service.store import Order, TableFormat
 CAME: Final = "came"  # marks the second try of a link from elsewhere; no question
 
 
-class BreakdownQuery(CohortQuery, defer_build=False):
-    """A whole cohort."""
+class KnownQuery(BaseModel):
+    """Parameters of an address, and no others."""
 
     @model_validator(mode="before")
     @classmethod
@@ -38,6 +38,10 @@ class BreakdownQuery(CohortQuery, defer_build=False):
                 known = ", ".join(cls.model_fields)
                 raise QuestionError(f"{name!r} is no parameter here: use {known}")
         return given
+
+
+class BreakdownQuery(CohortQuery, KnownQuery, defer_build=False):
+    """A whole cohort."""
 
 
 class RequestsQuery(BreakdownQuery):

@@ -38,6 +38,15 @@ def ours(*arguments: str | Path) -> str:
     return said("rules", *arguments)
 
 
+def test_the_file_is_the_argument_else_the_flag_of_the_service(tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    week = objectives_yaml(tmp_path, period="7d")
+    month = objectives_yaml(tmp_path / "other")
+
+    assert ours("--objectives", week) == ours(week) != ours(month)
+    assert ours(month, "--objectives", week) == ours(month)
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """One with rules and their tests, as the command writes them."""

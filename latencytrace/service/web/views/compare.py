@@ -18,10 +18,19 @@ from latencytrace.service.answers.compare_documents import (
 from latencytrace.service.net.json_answer import JsonAnswer
 from latencytrace.service.storage.baselines import Baselines
 from latencytrace.service.store import Store
+from latencytrace.service.web.queries import KnownQuery
 
 _Side = Annotated[
-    str, Query(description="version=1.2&since=1h, or baseline:NAME", max_length=10_000)
+    str, Field(description="version=1.2&since=1h, or baseline:NAME", max_length=10_000)
 ]
+
+
+class CompareQuery(KnownQuery):
+    """Two cohorts, each a query of its own."""
+
+    a: _Side
+    b: _Side
+    at_least: Annotated[float, Field(ge=0, le=10)] = AT_LEAST
 
 
 class Saved(BaseModel):
@@ -37,11 +46,10 @@ def compare_router(
     router = APIRouter(tags=["compare"])
 
     @router.get("/compare", response_model=CompareDocument)
-    def compare(
-        a: _Side, b: _Side, at_least: Annotated[float, Query(ge=0, le=10)] = AT_LEAST
-    ) -> Response:
+    def compare(asked: Annotated[CompareQuery, Query()]) -> Response:
         """What shifted from A to B, at equal work and load, and whether it may be chance."""
-        found = answers.comparison(store, baselines, (a, b), at_least, now_ns(), beside)
+        sides = asked.a, asked.b
+        found = answers.comparison(store, baselines, sides, asked.at_least, now_ns(), beside)
         return JsonAnswer(found)
 
     @router.get("/baselines", response_model=BaselinesDocument)

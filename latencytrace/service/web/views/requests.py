@@ -7,13 +7,14 @@ from typing import Annotated
 import orjson
 from fastapi import APIRouter, Query
 from fastapi.responses import Response
+from pydantic import Field
 
 from latencytrace.service.answers import requests as answers
 from latencytrace.service.answers.documents import RequestDocument, RequestsDocument
 from latencytrace.service.answers.traces.perfetto import perfetto_trace
 from latencytrace.service.net.json_answer import JsonAnswer
 from latencytrace.service.store import Store
-from latencytrace.service.web.queries import RequestsQuery
+from latencytrace.service.web.queries import KnownQuery, RequestsQuery
 
 
 class RequestFormat(StrEnum):
@@ -21,6 +22,15 @@ class RequestFormat(StrEnum):
 
     JSON = "json"
     PERFETTO = "perfetto"
+
+
+class RequestQuery(KnownQuery):
+    """One request of a trace."""
+
+    span_id: Annotated[str | None, Field(description="of an inner request")] = None
+    format: Annotated[
+        RequestFormat, Field(description="json, or perfetto: a trace of Chrome's format")
+    ] = RequestFormat.JSON
 
 
 def requests_router(
@@ -39,16 +49,10 @@ def requests_router(
         return JsonAnswer(answers.requests(store, cohort, asked.order, asked.limit))
 
     @router.get("/requests/{trace_id}", response_model=RequestDocument)
-    def request(
-        trace_id: str,
-        span_id: Annotated[str | None, Query(description="of an inner request")] = None,
-        format: Annotated[  # noqa: A002 - as an address names it
-            RequestFormat, Query(description="json, or perfetto: a trace of Chrome's format")
-        ] = RequestFormat.JSON,
-    ) -> Response:
+    def request(trace_id: str, asked: Annotated[RequestQuery, Query()]) -> Response:
         """The outermost request of a trace, or an inner one, with its spans."""
-        found = answers.request(store, trace_id, span_id, is_open, profiles_of)
-        if format is RequestFormat.JSON:
+        found = answers.request(store, trace_id, asked.span_id, is_open, profiles_of)
+        if asked.format is RequestFormat.JSON:
             return JsonAnswer(found)
         saved = {"content-disposition": f'attachment; filename="{found["trace_id"]}.json"'}
         return Response(orjson.dumps(perfetto_trace(found)), 200, saved, "application/json")

@@ -1,0 +1,79 @@
+"""Documents of a cohort as a client of the API gets them: encoded, and as described."""
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+
+import httpx
+import pytest
+from pydantic import TypeAdapter
+
+from latencytrace.model import Stage
+from latencytrace.service.answers.breakdown_parts import AroundsDocument, StagesOverTimeDocument
+from latencytrace.service.answers.documents import BreakdownDocument, RequestsDocument
+from latencytrace.service.answers.overview_documents import HeatMapDocument, OverviewDocument
+from latencytrace.service.answers.tail_documents import TailDocument
+from latencytrace.service.web.application import API, application
+from tests.support.builders.made_requests import START_NS, made_request
+from tests.support.fakes.listed_requests import store_of
+
+REQUESTS = [
+    replace(
+        made_request(stages={Stage.QUEUE: 5, Stage.DECODE: 1000 + number}),
+        trace_id=f"{number + 1:032x}",
+        start_ns=START_NS + number,
+    )
+    for number in range(1000)
+]
+
+
+def answered(method: str, path: str, folder: Path, body: bytes = b"") -> httpx.Response:
+    served = application(store_of(*REQUESTS), lambda: START_NS + 10**9, folder)
+
+    async def ask() -> httpx.Response:
+        transport = httpx.ASGITransport(served)
+        async with httpx.AsyncClient(transport=transport, base_url="http://here") as client:
+            headers = {"content-type": "application/json"} if body else {}
+            return await client.request(method, API + path, content=body, headers=headers)
+
+    return asyncio.run(ask())
+
+
+@pytest.mark.parametrize(
+    ("path", "document"),
+    [
+        ("/overview", OverviewDocument),
+        ("/heatmap", HeatMapDocument),
+        ("/breakdown", BreakdownDocument),
+        ("/breakdown/quantiles", AroundsDocument),
+        ("/breakdown/timeline", StagesOverTimeDocument),
+        ("/tail", TailDocument),
+        ("/requests", RequestsDocument),
+    ],
+)
+def test_a_document_arrives_as_it_is_described(path: str, document: type, tmp_path: Path) -> None:
+    answer = answered("GET", path, tmp_path)
+
+    assert answer.status_code == 200
+    TypeAdapter(document).validate_json(answer.content, strict=True)
+    assert '"decode"' in answer.text or path == "/heatmap"
+
+
+def test_a_body_that_is_no_json_is_told_from_a_wrong_one(tmp_path: Path) -> None:
+    torn = answered("PUT", "/baselines/main", tmp_path, b'{"cohort": ')
+    wrong = answered("PUT", "/baselines/main", tmp_path, b'{"cohort": 7}')
+
+    assert (torn.status_code, wrong.status_code) == (400, 400)
+    assert torn.json()["detail"].startswith("the body is not JSON, at character 11: ")
+    assert wrong.json()["detail"].startswith("cohort: ")
+
+
+def test_every_address_is_described_with_the_errors_that_it_answers(tmp_path: Path) -> None:
+    described = application(store_of(), lambda: START_NS, tmp_path).openapi()
+    operations = [one for methods in described["paths"].values() for one in methods.values()]
+
+    assert operations
+    for operation in operations:
+        assert operation["responses"].keys() == {"200", "default"}
+        assert operation["responses"]["default"]["content"].keys() == {"application/problem+json"}
+    assert "HTTPValidationError" not in described["components"]["schemas"]
