@@ -32,6 +32,8 @@ EDGES = (
     "start:uninstrument",
     "start:flush",
     "start:agent_status",
+    "api.batches:[a-z]*",
+    "api.requests:[a-z]*",
     "api.stages:[a-z]*",
     "start:_at_exit",
     "spans.tracer:RecordingTracer.start_*span",

@@ -1,5 +1,6 @@
 """Requests that a program names itself."""
 
+import latencytrace.agent.api.stages  # noqa: F401 - the first request would wait for it
 from latencytrace.agent.api.user_request import UserRequest
 from latencytrace.agent.start import recorder
 from latencytrace.model.attributes import AttributeValue
