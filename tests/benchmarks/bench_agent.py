@@ -222,7 +222,10 @@ def main() -> None:
     arguments.add_argument("--without", nargs="*", default=[], choices=PEERS, metavar="PEER")
     arguments.add_argument("--json", action="store_true")
     given = arguments.parse_args()
-    names = [name for name in CONTESTANTS if name not in given.without]
+    missing = [name for name in PEERS if not (given.environments / name / ".installed").exists()]
+    for name in sorted({*missing} - {*given.without}):
+        sys.stderr.write(f"{name} is not installed in {given.environments}: left out\n")
+    names = [name for name in CONTESTANTS if name not in {*given.without, *missing}]
     results = measured(names, given.environments, given.rounds)
     sys.stdout.write(json.dumps(results, indent=2) + "\n" if given.json else table(results))
 

@@ -201,7 +201,7 @@ def main() -> None:
     arguments.add_argument("--json", action="store_true")
     given = arguments.parse_args()
     traced = [OURS, *([BESIDE] if given.beside else []), CONTRIB, NO_SEND]
-    traced += [DDTRACE] if PEER.exists() else []
+    traced += [DDTRACE] if (PEER / ".installed").exists() else []
     traced += [IN_C, *PARTS] if given.parts else []
     names = [UNTRACED, AGAIN, *(name for name in traced if not given.only or name in given.only)]
     found = measured(names, given.rounds, given.beside)
