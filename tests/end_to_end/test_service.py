@@ -1,6 +1,7 @@
 """The service as senders and readers meet it: a real process, real OTLP, real answers."""
 
 import json
+import re
 import signal
 import socket
 import threading
@@ -261,6 +262,31 @@ def test_a_question_that_has_no_answer_is_a_problem(
     assert (answer.status_code, problem["status"]) == (status, status)
     assert problem.keys() == {"type", "title", "status", "detail"}
     assert detail in problem["detail"]
+
+
+def test_every_address_of_the_api_refuses_a_parameter_that_it_does_not_know(
+    service: RunningService,
+) -> None:
+    methods = {
+        (method, path)
+        for path, described in service.get("/openapi.json").json()["paths"].items()
+        for method in described
+        if path.startswith("/api/v1/")
+    }
+    answers = {
+        one: service.client.request(
+            one[0], service.url + re.sub("{.*?}", "none", one[1]) + "?foo=1", json={}
+        )
+        for one in methods
+    }
+
+    said = {one: (answer.status_code, answer.text) for one, answer in answers.items()}
+    assert len(methods) > 30
+    assert [
+        f"{method} {path}: {status} {text}"
+        for (method, path), (status, text) in said.items()
+        if status != 400 or "'foo' is no parameter here: " not in text
+    ] == []
 
 
 def test_the_breakdown_counts_what_was_sent(service: RunningService, trace_id: str) -> None:
