@@ -249,6 +249,8 @@ def test_an_open_trace_is_not_found_and_says_why(service: RunningService, trace_
         ("/api/v1/requests?order=best", 400, "order"),
         (f"/api/v1/requests/{'0' * 32}?span=1", 400, "'span' is no parameter here: use span_id"),
         ("/api/v1/compare?a=version=1&since=1h&b=version=2", 400, "'since' is no parameter here"),
+        ("/api/v1/requests?service=", 400, "service is empty: "),
+        ("/api/v1/compare?a=route=&b=version=2", 400, "route is empty: "),
         ("/api/v1/no_such_view", 404, "/openapi.json"),
     ],
 )
