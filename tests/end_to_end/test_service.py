@@ -29,6 +29,7 @@ from opentelemetry.trace import SpanKind as SdkSpanKind
 
 from latencytrace.model import Link, Span, Stage, semconv
 from tests.support.builders.spans.otlp_messages import child, message, one_span, otlp
+from tests.support.servers.command_line import latencytrace
 from tests.support.servers.running_service import PROTOBUF, RunningService
 from tests.support.waiting import until
 
@@ -299,6 +300,29 @@ def test_the_breakdown_counts_what_was_sent(service: RunningService, trace_id: s
     found = service.ask("/breakdown?service=rag&since=15m")
     assert found["requests"]
     assert {"service": "rag", "routes": ["POST /chat"]} in service.ask("/services")["services"]  # type: ignore[operator] # a list
+
+
+@pytest.mark.parametrize(
+    ("command", "answered"),
+    [
+        (("breakdown",), "duration_ns"),
+        (("requests",), "matching"),
+        (("tail",), "quantile"),
+        (("capacity", "--within", "1s"), "growth"),
+        (("whatif", "--stage", "decode", "--faster", "50%"), "duration_ns"),
+    ],
+    ids=["breakdown", "requests", "tail", "capacity", "whatif"],
+)
+def test_a_service_that_nobody_has_is_an_error_beside_the_document(
+    command: tuple[str, ...], answered: str, service: RunningService
+) -> None:
+    shown = latencytrace(*command, "--service", "typo", "--json", "--url", service.url)
+
+    assert (shown.returncode, shown.stderr.partition(".")[0]) == (
+        1,
+        "latencytrace: No service is called 'typo'",
+    )
+    assert answered in json.loads(shown.stdout)
 
 
 def test_metrics_name_traces_where_openmetrics_is_accepted(

@@ -189,9 +189,10 @@ def tail(source: Source, wanted: Filters, quantile: float) -> TailDocument:
     return cast(TailDocument, source.document("/tail", {**wanted, "quantile": str(quantile)}))
 
 
-def requests_document(source: Source, wanted: Filters, order: str, limit: int) -> object:
+def requests_document(source: Source, wanted: Filters, order: str, limit: int) -> RequestsDocument:
     """`GET /requests`, as it is."""
-    return source.document("/requests", {**wanted, "order": order, "limit": str(limit)})
+    asked = {**wanted, "order": order, "limit": str(limit)}
+    return cast(RequestsDocument, source.document("/requests", asked))
 
 
 def requests(
@@ -203,7 +204,7 @@ def requests(
 
 def listed(source: Source, wanted: Filters, order: str, limit: int) -> RequestsDocument:
     """The same, and how many there are; an older service does not say."""
-    document = cast(RequestsDocument, requests_document(source, wanted, order, limit))
+    document = requests_document(source, wanted, order, limit)
     return {"requests": document["requests"], "matching": document.get("matching", 0)}
 
 
