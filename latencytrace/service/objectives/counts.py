@@ -250,13 +250,12 @@ class ObjectiveCounts:
     def _seen(self, request: Request, at_ns: int) -> _Seen:
         value_ns = measured_ns(self.objective, request)
         slow = value_ns is not None and value_ns > self.objective.threshold_ns
-        failed = request.status not in {RequestStatus.OK, RequestStatus.CANCELLED} and not slow
         return _Seen(
             at_ns=at_ns,
-            failed=failed,
+            failed=request.status not in {RequestStatus.OK, RequestStatus.CANCELLED} and not slow,
             value_ns=value_ns,
             ledger=measured_ledger(self.objective, request),
-            traits=_traits(request, failed=failed),
+            traits=_traits(request, slow=slow),
             request=BadRequest(
                 trace_id=request.trace_id,
                 span_id=request.span_id,
@@ -267,9 +266,9 @@ class ObjectiveCounts:
         )
 
 
-def _traits(request: Request, *, failed: bool) -> Traits:
+def _traits(request: Request, *, slow: bool) -> Traits:
     """The traits of a request, without the error that makes it bad: no good one has it."""
     traits = traits_of(request)
-    if failed and request.status is RequestStatus.ERROR:
+    if request.status is RequestStatus.ERROR and not slow:
         return {name: value for name, value in traits.items() if name != "status"}
     return traits

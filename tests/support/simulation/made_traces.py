@@ -121,7 +121,7 @@ def made_calls(random: Random, number: int = 1) -> list[Span]:
             work,
             kind=call.kind,
             name=call.name,
-            attributes=work.attributes | call.attributes,
+            attributes={**work.attributes, **call.attributes},
             status=StatusCode.ERROR if random.random() < 0.02 else StatusCode.UNSET,
         )
         spans[-1] = caller
