@@ -1,6 +1,7 @@
 """Traces made at random, most of them as usual ones are, some with every fault there is."""
 
-from collections.abc import Callable, Mapping
+from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import replace
 from random import Random
 from typing import NamedTuple
@@ -101,10 +102,12 @@ _PLACES = tuple(
 def made_calls(random: Random, number: int = 1) -> list[Span]:
     """Services that call each other over several protocols, each host by a clock of its own.
 
-    Nearly all go by columns: nothing is to be mended but clocks, and spans that stick out.
+    Most go by columns: nothing of these is to be mended but clocks, and spans that stick out.
     """
     unit_ns = random.choice((1, 1_000, 1_000_003))
-    clocks_ns = {clock: random.choice((0, 0, 0, 1, -3, 20)) * unit_ns for clock in _PLACES}
+    off_ns: dict[tuple[str, str], int] = defaultdict(
+        lambda: random.choice((0, 0, 0, 1, -3, 20)) * unit_ns
+    )
     of_host = random.random() < 0.5
     root = _root(random, number, BEGIN_NS, BEGIN_NS + random.randint(20, 400) * unit_ns)
     spans = [replace(root, parent_id=None, name="POST /chat", kind=SpanKind.SERVER)]
@@ -142,11 +145,20 @@ def made_calls(random: Random, number: int = 1) -> list[Span]:
             status=random.choice(_ENDS),
         )
         late_ns = random.choice((0, 0, 0, 5, 500)) * unit_ns  # a stream that its caller left
-        attributes = call.answers | _some(random, ROOT_ATTRIBUTES, answer.start_ns, 0.1)
-        answer = replace(answer, end_ns=answer.end_ns + late_ns, attributes=attributes)
+        more = call.answers | _some(random, ROOT_ATTRIBUTES, answer.start_ns, 0.1)
+        answer = replace(
+            answer, end_ns=answer.end_ns + late_ns, attributes={**answer.attributes, **more}
+        )
         spans.append(answer)
         ends.append((answer, depth + 1))
-    moved = [_by_its_clock(span, clocks_ns) for span in spans]
+    moved = [
+        replace(
+            span,
+            start_ns=span.start_ns + off_ns[span.clock],
+            end_ns=span.end_ns + off_ns[span.clock],
+        )
+        for span in spans
+    ]
     if random.random() < 0.1:
         moved.pop(random.randrange(len(moved)))
     random.shuffle(moved)
@@ -188,11 +200,6 @@ def _inside(random: Random, parent: Span, number: int, unit_ns: int) -> Span:
         attributes=attributes | _some(random, ATTRIBUTES, times[0], 0.03),
         events=_events(random, times[0]),
     )
-
-
-def _by_its_clock(span: Span, clocks_ns: Mapping[tuple[str, str | None, str | None], int]) -> Span:
-    off_ns = clocks_ns.get((span.service, span.instance, span.host), 0)
-    return replace(span, start_ns=span.start_ns + off_ns, end_ns=span.end_ns + off_ns)
 
 
 def _root(random: Random, number: int, start_ns: int, end_ns: int) -> Span:
