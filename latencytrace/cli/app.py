@@ -5,6 +5,7 @@ from importlib.metadata import version
 from typing import Annotated
 
 import typer
+from typer.core import TyperGroup
 
 from latencytrace.cli.commands import (
     acknowledge,
@@ -35,7 +36,21 @@ from latencytrace.cli.commands import (
 from latencytrace.cli.pictures.lines import say
 from latencytrace.cli.processes.help_text import help_text
 
-app = typer.Typer(name="latencytrace", no_args_is_help=True, pretty_exceptions_enable=False)
+
+class _Commands(TyperGroup):
+    """The commands; what is wrong with a flag is said without the name of a Python class."""
+
+    def invoke(self, ctx: typer.Context) -> object:  # type: ignore[override] # has its parts
+        try:
+            return super().invoke(ctx)
+        except typer.BadParameter as error:
+            error.message = error.message.removeprefix("Value error, ")
+            raise
+
+
+app = typer.Typer(
+    name="latencytrace", cls=_Commands, no_args_is_help=True, pretty_exceptions_enable=False
+)
 
 
 def _say_version(is_asked: bool) -> None:  # noqa: FBT001 - as typer calls it

@@ -6,12 +6,12 @@ of `Filters`: a new filter is one more field, of a column that the table of requ
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Annotated, Final, Literal
 from urllib.parse import unquote
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 from pydantic.fields import FieldInfo
 
 from latencytrace.analysis.tail.cohort_attributes import LEFT_OUT
@@ -174,10 +174,8 @@ def _filter(column: str | None, text: str) -> FieldInfo:
 
 
 def _read(how: Callable[[str], object]) -> BeforeValidator:
-    """Read a text, empty: any; a value that was read stays."""
-    return BeforeValidator(
-        lambda given: (how(given) if given else None) if isinstance(given, str) else given
-    )
+    """Read a text; a value that was read stays."""
+    return BeforeValidator(lambda given: how(given) if isinstance(given, str) else given)
 
 
 def _read_conditions(given: object) -> object:
@@ -185,8 +183,7 @@ def _read_conditions(given: object) -> object:
     texts = [given] if isinstance(given, str) else given
     if not isinstance(texts, list):
         return given
-    joined = "&".join(filter(None, texts))
-    return attributes_of(joined) if joined else ()
+    return attributes_of("&".join(texts))
 
 
 _SO_MANY = "Only with so many: 1000..4000, 1000.., ..4000 or 512."
@@ -259,6 +256,19 @@ class CohortQuery(Filters):
         str | None, _filter(None, "From when: 15m, 2h, or RFC 3339. Default: the last hour.")
     ] = None
     until: Annotated[str | None, _filter(None, "Until when, likewise. Default: now.")] = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def refuse_empty(cls, given: object) -> object:
+        """Refuse an empty parameter, as of a variable that is not set.
+
+        Raises:
+            QuestionError: There is one.
+        """
+        for name, value in given.items() if isinstance(given, Mapping) else ():
+            if any(one == "" for one in (value if isinstance(value, list) else [value])):
+                raise QuestionError(f"{name} is empty: say which requests, or leave it out")
+        return given
 
     def cohort(self, now_ns: int) -> Cohort:
         """Return the cohort that is meant now.

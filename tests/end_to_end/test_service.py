@@ -1,6 +1,7 @@
 """The service as senders and readers meet it: a real process, real OTLP, real answers."""
 
 import json
+import re
 import signal
 import socket
 import threading
@@ -28,6 +29,7 @@ from opentelemetry.trace import SpanKind as SdkSpanKind
 
 from latencytrace.model import Link, Span, Stage, semconv
 from tests.support.builders.spans.otlp_messages import child, message, one_span, otlp
+from tests.support.servers.command_line import latencytrace
 from tests.support.servers.running_service import PROTOBUF, RunningService
 from tests.support.waiting import until
 
@@ -248,6 +250,8 @@ def test_an_open_trace_is_not_found_and_says_why(service: RunningService, trace_
         ("/api/v1/requests?order=best", 400, "order"),
         (f"/api/v1/requests/{'0' * 32}?span=1", 400, "'span' is no parameter here: use span_id"),
         ("/api/v1/compare?a=version=1&since=1h&b=version=2", 400, "'since' is no parameter here"),
+        ("/api/v1/requests?service=", 400, "service is empty: "),
+        ("/api/v1/compare?a=route=&b=version=2", 400, "route is empty: "),
         ("/api/v1/no_such_view", 404, "/openapi.json"),
     ],
 )
@@ -263,6 +267,31 @@ def test_a_question_that_has_no_answer_is_a_problem(
     assert detail in problem["detail"]
 
 
+def test_every_address_of_the_api_refuses_a_parameter_that_it_does_not_know(
+    service: RunningService,
+) -> None:
+    methods = {
+        (method, path)
+        for path, described in service.get("/openapi.json").json()["paths"].items()
+        for method in described
+        if path.startswith("/api/v1/")
+    }
+    answers = {
+        one: service.client.request(
+            one[0], service.url + re.sub("{.*?}", "none", one[1]) + "?foo=1", json={}
+        )
+        for one in methods
+    }
+
+    said = {one: (answer.status_code, answer.text) for one, answer in answers.items()}
+    assert len(methods) > 30
+    assert [
+        f"{method} {path}: {status} {text}"
+        for (method, path), (status, text) in said.items()
+        if status != 400 or "'foo' is no parameter here: " not in text
+    ] == []
+
+
 def test_the_breakdown_counts_what_was_sent(service: RunningService, trace_id: str) -> None:
     span = root(trace_id)
     service.post(otlp(span, child(span, CHILD, Stage.RETRIEVE, 0, 60)))
@@ -271,6 +300,29 @@ def test_the_breakdown_counts_what_was_sent(service: RunningService, trace_id: s
     found = service.ask("/breakdown?service=rag&since=15m")
     assert found["requests"]
     assert {"service": "rag", "routes": ["POST /chat"]} in service.ask("/services")["services"]  # type: ignore[operator] # a list
+
+
+@pytest.mark.parametrize(
+    ("command", "answered"),
+    [
+        (("breakdown",), "duration_ns"),
+        (("requests",), "matching"),
+        (("tail",), "quantile"),
+        (("capacity", "--within", "1s"), "growth"),
+        (("whatif", "--stage", "decode", "--faster", "50%"), "duration_ns"),
+    ],
+    ids=["breakdown", "requests", "tail", "capacity", "whatif"],
+)
+def test_a_service_that_nobody_has_is_an_error_beside_the_document(
+    command: tuple[str, ...], answered: str, service: RunningService
+) -> None:
+    shown = latencytrace(*command, "--service", "typo", "--json", "--url", service.url)
+
+    assert (shown.returncode, shown.stderr.partition(".")[0]) == (
+        1,
+        "latencytrace: No service is called 'typo'",
+    )
+    assert answered in json.loads(shown.stdout)
 
 
 def test_metrics_name_traces_where_openmetrics_is_accepted(

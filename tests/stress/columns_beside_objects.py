@@ -13,7 +13,7 @@ import numba
 
 from latencytrace.analysis.columns.requests import compiled
 from tests.support.simulation.by_columns import ByColumns, differences
-from tests.support.simulation.made_traces import made_trace
+from tests.support.simulation.made_traces import made_calls, made_trace
 from tests.support.simulation.simulator import GPU, MS, VECTORS, Aside, simulate
 from tests.support.simulation.ways import WAYS
 
@@ -34,7 +34,8 @@ def main() -> None:
     for number in range(-(-asked.traces // BATCH)):
         seed = asked.seed * 1_000_003 + number
         random = Random(seed)  # noqa: S311 - the same traces every time
-        traces = {f"{one:032x}": made_trace(random, one) for one in range(1, BATCH + 1)}
+        made = (made_trace, made_calls)[number % 2]
+        traces = {f"{one:032x}": made(random, one) for one in range(1, BATCH + 1)}
         if number % 20 == 0:
             by_columns = ByColumns(kernels, SHAPES)
             aside, skew_ns = ways[number // 20 % len(ways)], random.choice(SKEWS_NS)

@@ -5,11 +5,11 @@ from collections.abc import Callable, Sequence
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from latencytrace.cli.doctor_checks.no_request import nothing, why_none
+from latencytrace.cli.doctor_checks.no_request import nothing, say_found, why_none
 from latencytrace.cli.pictures import gpu_stages
 from latencytrace.cli.pictures.bars import stacked_bar
 from latencytrace.cli.pictures.fitted_table import FittedTable, stage_bar
-from latencytrace.cli.pictures.terminal import say_document, screen
+from latencytrace.cli.pictures.terminal import screen
 from latencytrace.cli.pictures.watching import watch
 from latencytrace.cli.processes import options
 from latencytrace.cli.processes.pager import page
@@ -51,7 +51,7 @@ def breakdown(
     """
     with reading.source(url, data) as source:
         if as_json:
-            say_document(reading.breakdown(source, wanted))
+            say_found(source, wanted, reading.breakdown(source, wanted))
             return
         console = screen()
         if again:

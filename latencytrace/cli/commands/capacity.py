@@ -2,9 +2,9 @@
 
 from typing import cast
 
-from latencytrace.cli.doctor_checks.no_request import nothing
+from latencytrace.cli.doctor_checks.no_request import nothing, say_found
 from latencytrace.cli.pictures.cohorts.capacity import picture
-from latencytrace.cli.pictures.terminal import say_document, screen
+from latencytrace.cli.pictures.terminal import screen
 from latencytrace.cli.processes import options
 from latencytrace.cli.processes.pager import page
 from latencytrace.cli.source import reading
@@ -38,7 +38,7 @@ def capacity(  # noqa: PLR0913 - one argument a flag
     with reading.source(url, data) as source:
         found = cast(CapacityDocument, source.document("/capacity", asked))
         if as_json:
-            say_document(found)
+            say_found(source, wanted, found)
             return
         console = screen()
         parts = picture(found, console) if found["requests"] else [nothing(source, wanted)]

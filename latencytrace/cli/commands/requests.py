@@ -8,11 +8,11 @@ import typer
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from latencytrace.cli.doctor_checks.no_request import nothing, why_none
+from latencytrace.cli.doctor_checks.no_request import nothing, say_found, why_none
 from latencytrace.cli.pictures.bars import FAILED, legend, stacked_bar
 from latencytrace.cli.pictures.fitted_table import FittedTable
 from latencytrace.cli.pictures.runtime_parts import runtime_parts
-from latencytrace.cli.pictures.terminal import say_document, screen
+from latencytrace.cli.pictures.terminal import screen
 from latencytrace.cli.pictures.watching import watch
 from latencytrace.cli.processes import options
 from latencytrace.cli.processes.pager import page
@@ -49,7 +49,7 @@ def requests(  # noqa: PLR0913 - one argument a flag
         raise typer.BadParameter(f"{order!r}: write slowest or newest", param_hint="--order")
     with reading.source(url, data) as source:
         if as_json:
-            say_document(reading.requests_document(source, wanted, order, limit))
+            say_found(source, wanted, reading.requests_document(source, wanted, order, limit))
             return
         console = screen()
 

@@ -4,9 +4,9 @@ from typing import Annotated
 
 import typer
 
-from latencytrace.cli.doctor_checks.no_request import nothing
+from latencytrace.cli.doctor_checks.no_request import nothing, say_found
 from latencytrace.cli.pictures.tail import picture
-from latencytrace.cli.pictures.terminal import say_document, screen
+from latencytrace.cli.pictures.terminal import screen
 from latencytrace.cli.processes import options
 from latencytrace.cli.processes.pager import page
 from latencytrace.cli.source import reading
@@ -31,7 +31,7 @@ def tail(
     with reading.source(url, data) as source:
         found = reading.tail(source, wanted, quantile)
         if as_json:
-            say_document(found)
+            say_found(source, wanted, found)
             return
         console = screen()
         parts = picture(found, console) if found["requests"] else [nothing(source, wanted)]

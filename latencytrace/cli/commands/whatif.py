@@ -6,9 +6,9 @@ from typing import Annotated, cast
 import typer
 from rich.console import RenderableType
 
-from latencytrace.cli.doctor_checks.no_request import nothing
+from latencytrace.cli.doctor_checks.no_request import nothing, say_found
 from latencytrace.cli.pictures.cohorts import forecast
-from latencytrace.cli.pictures.terminal import say_document, screen
+from latencytrace.cli.pictures.terminal import screen
 from latencytrace.cli.processes import options
 from latencytrace.cli.processes.pager import page
 from latencytrace.cli.source import reading
@@ -53,7 +53,7 @@ def whatif(  # noqa: PLR0913 - one argument a flag
             WhatifDocument, source.document("/whatif", {**wanted, "stage": stage, **change})
         )
         if as_json:
-            say_document(document)
+            say_found(source, wanted, document)
             return
         if document["duration_ns"] is None:
             parts: Sequence[RenderableType] = [nothing(source, wanted)]

@@ -1,9 +1,10 @@
 """Reasons why a question found no request, as far as the service can tell."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from urllib.parse import unquote
 
+from latencytrace.cli.pictures.terminal import say_document
 from latencytrace.cli.source import reading
 from latencytrace.cli.source.filters import Filters
 from latencytrace.errors import NotFoundError
@@ -50,10 +51,30 @@ def nothing(source: reading.Source, wanted: Filters) -> str:
     Raises:
         NotFoundError: Nobody has one of them; the message says who there is.
     """
+    require_known(source, wanted)
+    return why_none(source, wanted)
+
+
+def require_known(source: reading.Source, wanted: Filters) -> None:
+    """Fail where no request was found because nobody has a name that was asked for.
+
+    Raises:
+        NotFoundError: The message says who there is.
+    """
     listed = _nobodys(source, wanted)
     if listed is not None:
         raise NotFoundError(listed)
-    return why_none(source, wanted)
+
+
+def say_found(source: reading.Source, wanted: Filters, document: Mapping[str, object]) -> None:
+    """Print a document with its `requests`.
+
+    Raises:
+        NotFoundError: It has none, as nobody has a name that was asked for.
+    """
+    say_document(document)
+    if not document["requests"]:
+        require_known(source, wanted)
 
 
 def unknown(source: reading.Source, wanted: Filters) -> str | None:

@@ -15,7 +15,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from latencytrace.cli.processes.local_service import is_loopback
 from latencytrace.cli.source.folder import FolderSource
-from latencytrace.cli.source.reading import ServiceSource, Source, service_at
+from latencytrace.cli.source.reading import ServiceSource, Source, nobody_at, service_at
 from latencytrace.cli.source.service_address import checked, service_address
 from latencytrace.errors import (
     LatencytraceError,
@@ -76,7 +76,7 @@ def target(url: str | None, endpoint: str | None, data: Path | None) -> Iterator
         return
     if data is None and (url is not None or not is_loopback(address)):
         raise ServiceUnreachableError(
-            f"no service answers at {address}: start one with `latencytrace serve`, "
+            f"{nobody_at(address)}: start one with `latencytrace serve`, "
             "or import into a folder with --data"
         )
     folder = data or data_folder()

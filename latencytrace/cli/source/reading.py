@@ -14,6 +14,7 @@ from latencytrace.cli.pictures.lines import complain
 from latencytrace.cli.processes.local_service import (
     EXTRA_HINT,
     is_loopback,
+    listens,
     service_is_installed,
 )
 from latencytrace.cli.source.filters import Filters
@@ -76,8 +77,7 @@ class ServiceSource:
 
     def document(self, path: str, parameters: Filters) -> object:
         """See `Source.document`."""
-        document: object = json.loads(self.body(path, parameters))
-        return document
+        return _document(self.body(path, parameters), self.url)
 
     def body(self, path: str, parameters: Filters) -> bytes:
         """See `Source.body`."""
@@ -86,8 +86,7 @@ class ServiceSource:
 
     def send(self, method: str, path: str, document: object) -> object:
         """See `Api.send`."""
-        answer: object = json.loads(self._answer(method, path, json.dumps(document).encode()))
-        return answer
+        return _document(self._answer(method, path, json.dumps(document).encode()), self.url)
 
     def _answer(self, method: str, path: str, body: bytes | None = None) -> bytes:
         headers = {} if body is None else {"content-type": "application/json"}
@@ -116,9 +115,7 @@ def service(url: str | None) -> ServiceSource:
     address = service_address(url)
     running = service_at(address)
     if running is None:
-        raise ServiceUnreachableError(
-            f"no service answers at {address}: start one with `latencytrace serve`"
-        )
+        raise ServiceUnreachableError(f"{nobody_at(address)}: start one with `latencytrace serve`")
     return running
 
 
@@ -136,7 +133,7 @@ def source(url: str | None, data: Path | None) -> Iterator[Api]:
         return
     if data is None and (url is not None or not is_loopback(address)):
         raise ServiceUnreachableError(
-            f"no service answers at {address}: start one with `latencytrace serve`, "
+            f"{nobody_at(address)}: start one with `latencytrace serve`, "
             "or read its folder with --data"
         )
     with _folder(data or data_folder(), address, named=data is not None) as folder:
@@ -154,6 +151,17 @@ def service_at(address: str) -> ServiceSource | None:
     return ServiceSource(url=address, token=service_token())
 
 
+def nobody_at(address: str) -> str:
+    """Say that no service answers at an address, and what does."""
+    nobody = f"no service answers at {address}"
+    try:
+        answer = ask("GET", f"{address}/healthz", HEALTHY_WITHIN_S)
+    except OSError as error:
+        return f"{nobody} (what listens there: {error})" if listens(address) else nobody
+    status = escaped(f"{answer.status_code} {answer.reason_phrase}")
+    return f"{nobody} (another program does: GET /healthz got {status})"
+
+
 @contextmanager
 def _folder(folder: Path, address: str, *, named: bool) -> Iterator[Api]:
     missing = f"there are no data in {folder}"
@@ -163,12 +171,12 @@ def _folder(folder: Path, address: str, *, named: bool) -> Iterator[Api]:
         raise ServiceUnreachableError(
             missing
             if named
-            else f"no service answers at {address} and {missing}: "
+            else f"{nobody_at(address)} and {missing}: "
             "trace a program first, with `latencytrace run -- COMMAND`"
         )
     if not service_is_installed():
         raise ServiceUnreachableError(
-            f"no service answers at {address}, and reading {folder} directly needs the "
+            f"{nobody_at(address)}, and reading {folder} directly needs the "
             f"service's parts: {EXTRA_HINT}"
         )
     from latencytrace.cli.source.folder import open_folder  # noqa: PLC0415 - an extra, and heavy
@@ -189,9 +197,10 @@ def tail(source: Source, wanted: Filters, quantile: float) -> TailDocument:
     return cast(TailDocument, source.document("/tail", {**wanted, "quantile": str(quantile)}))
 
 
-def requests_document(source: Source, wanted: Filters, order: str, limit: int) -> object:
+def requests_document(source: Source, wanted: Filters, order: str, limit: int) -> RequestsDocument:
     """`GET /requests`, as it is."""
-    return source.document("/requests", {**wanted, "order": order, "limit": str(limit)})
+    asked = {**wanted, "order": order, "limit": str(limit)}
+    return cast(RequestsDocument, source.document("/requests", asked))
 
 
 def requests(
@@ -203,7 +212,7 @@ def requests(
 
 def listed(source: Source, wanted: Filters, order: str, limit: int) -> RequestsDocument:
     """The same, and how many there are; an older service does not say."""
-    document = cast(RequestsDocument, requests_document(source, wanted, order, limit))
+    document = requests_document(source, wanted, order, limit)
     return {"requests": document["requests"], "matching": document.get("matching", 0)}
 
 
@@ -249,6 +258,16 @@ def alerts(source: Source) -> list[AlertDocument]:
     """The alerts that fire."""
     document = source.document("/alerts", {})
     return cast("dict[str, list[AlertDocument]]", document)["alerts"]
+
+
+def _document(body: bytes, url: str) -> object:
+    try:
+        document: object = json.loads(body)
+    except ValueError:
+        raise ServiceUnreachableError(
+            f"no service answers at {url}: another program does, and not with JSON"
+        ) from None
+    return document
 
 
 def _problem(answer: httpx.Response) -> str:

@@ -9,6 +9,7 @@ from latencytrace.analysis import weighted
 from latencytrace.analysis.tail.around import LEAST, Around, around
 from latencytrace.model import Stage
 from latencytrace.model.cohorts.request_columns import STAGES
+from latencytrace.service.answers.documents import by_stage
 from latencytrace.service.answers.overview_documents import column_length_ns, times_ns
 from latencytrace.service.cohort import Cohort
 from latencytrace.service.store import Store
@@ -80,7 +81,7 @@ def stages_over_time(store: Store, cohort: Cohort, now_ns: int) -> StagesOverTim
                 "until": str(since_ns + (one.column + 1) * column_ns),
                 "requests": one.requests,
                 "mean_ns": round(sum(one.mean_ns.values())),
-                "stages": {stage: round(mean_ns) for stage, mean_ns in one.mean_ns.items()},
+                "stages": by_stage(one.mean_ns),
             }
             for one in store.stages_over_time(cohort, column_ns)
         ],
@@ -97,9 +98,11 @@ def _around(store: Store, cohort: Cohort, found: Around) -> AroundDocument:
         "at_least_ns": found.band.at_least_ns,
         "at_most_ns": found.band.at_most_ns,
         "mean_ns": round(sum(means_ns)),
-        "stages": {
-            stage: round(mean_ns)
-            for stage, mean_ns in zip(STAGES, means_ns or [0.0] * len(STAGES), strict=True)
-            if mean_ns
-        },
+        "stages": by_stage(
+            {
+                stage: mean_ns
+                for stage, mean_ns in zip(STAGES, means_ns or [0.0] * len(STAGES), strict=True)
+                if mean_ns
+            }
+        ),
     }

@@ -4,6 +4,7 @@ from typing_extensions import TypedDict
 
 from latencytrace.model import Stage
 from latencytrace.model.cohorts.overview import row_bounds_ns
+from latencytrace.service.answers.documents import by_stage
 from latencytrace.service.cohort import Cohort
 from latencytrace.service.store import Store
 
@@ -88,7 +89,7 @@ def overview(store: Store, cohort: Cohort, now_ns: int) -> OverviewDocument:
                 "first_token_p50_ns": (
                     None if one.first_token_p50_ns is None else round(one.first_token_p50_ns)
                 ),
-                "mean_ns": {stage: round(mean_ns) for stage, mean_ns in one.mean_ns.items()},
+                "mean_ns": by_stage(one.mean_ns),
                 "timeline": [
                     {
                         "column": column.column,

@@ -7,8 +7,7 @@ ids lower-case hex, unknown is null.
 
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import cast
+from collections.abc import Callable, Iterator, Sequence
 
 from latencytrace.analysis.build_trace import build_traces
 from latencytrace.analysis.gpu.device_work import device_work
@@ -42,6 +41,7 @@ from latencytrace.service.answers.documents import (
     ServicesDocument,
     SpanDocument,
     SpanHeadDocument,
+    by_stage,
 )
 from latencytrace.service.answers.steps import steps_of_request
 from latencytrace.service.answers.token_documents import between_tokens
@@ -122,8 +122,8 @@ def request(
             span_document(span, stage, found.start_ns) for span, stage in spans_in_order(tree)
         ],
         "network": network_phases(tree, found.segments) if tree else {},
-        "busy": _by_stage({stage: times[stage].busy_ns for stage in times}),
-        "exclusive": _by_stage({stage: times[stage].exclusive_ns for stage in times}),
+        "busy": by_stage({stage: times[stage].busy_ns for stage in times}),
+        "exclusive": by_stage({stage: times[stage].exclusive_ns for stage in times}),
     }
 
 
@@ -203,11 +203,6 @@ def _started_by(tree: Trace) -> list[PlaceDocument]:
         for link in tree.root.links
         if link.trace_id != tree.root.trace_id
     ]
-
-
-def _by_stage(times_ns: Mapping[Stage, int]) -> dict[Stage, int]:
-    """Times by the stages' names: keys of JSON are plain texts."""
-    return cast("dict[Stage, int]", {stage.value: time_ns for stage, time_ns in times_ns.items()})
 
 
 def _why_not_found(
@@ -307,7 +302,7 @@ def request_document(found: Request) -> ListedRequestDocument:
         "preemptions": found.preemptions,
         "cold_start": found.cold_start,
         "detail": found.detail,
-        "ledger": _by_stage(found.ledger),
+        "ledger": by_stage(found.ledger),
         "segments": [
             {
                 "start_ns": segment.start_ns,

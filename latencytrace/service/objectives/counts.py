@@ -255,7 +255,7 @@ class ObjectiveCounts:
             failed=request.status not in {RequestStatus.OK, RequestStatus.CANCELLED} and not slow,
             value_ns=value_ns,
             ledger=measured_ledger(self.objective, request),
-            traits=traits_of(request),
+            traits=_traits(request, slow=slow),
             request=BadRequest(
                 trace_id=request.trace_id,
                 span_id=request.span_id,
@@ -264,3 +264,11 @@ class ObjectiveCounts:
                 ledger=request.ledger,
             ),
         )
+
+
+def _traits(request: Request, *, slow: bool) -> Traits:
+    """The traits of a request, without the error that makes it bad: no good one has it."""
+    traits = traits_of(request)
+    if request.status is RequestStatus.ERROR and not slow:
+        return {name: value for name, value in traits.items() if name != "status"}
+    return traits

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Final
 
+from fastapi import Depends, Query
 from pydantic import BaseModel, Field, model_validator
 
 from latencytrace.analysis.capacity.limits import Limit, limits_of
@@ -34,10 +35,18 @@ class KnownQuery(BaseModel):
             QuestionError: There is none of this name; the message says which there are.
         """
         for name in given if isinstance(given, Mapping) else ():
-            if name not in cls.model_fields:
+            if name not in (*cls.model_fields, CAME):
                 known = ", ".join(cls.model_fields)
-                raise QuestionError(f"{name!r} is no parameter here: use {known}")
+                use = f"use {known}" if known else "there is none"
+                raise QuestionError(f"{name!r} is no parameter here: {use}")
         return given
+
+
+async def _nothing(_: Annotated[KnownQuery, Query()]) -> None:
+    """Take no parameters."""
+
+
+NO_PARAMETERS: Final = (Depends(_nothing),)  # of addresses that know none
 
 
 class BreakdownQuery(CohortQuery, KnownQuery, defer_build=False):

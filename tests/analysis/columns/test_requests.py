@@ -24,7 +24,7 @@ from latencytrace.model import (
 from tests.support.builders.spans.recorded import FIXTURES, recorded
 from tests.support.builders.spans.strategies import heaps
 from tests.support.simulation.by_columns import ByColumns, Traces, differences
-from tests.support.simulation.made_traces import made_trace
+from tests.support.simulation.made_traces import made_calls, made_trace
 from tests.support.simulation.simulator import GPU, MS, VECTORS, Aside, simulate
 from tests.support.simulation.ways import WAYS
 
@@ -39,7 +39,8 @@ def compiled() -> Kernels:
 
 
 def made(random: Random, traces: int) -> Traces:
-    return {f"{number:032x}": made_trace(random, number) for number in range(1, traces + 1)}
+    ways = (made_trace, made_calls)
+    return {f"{one:032x}": ways[one % 2](random, one) for one in range(1, traces + 1)}
 
 
 def by_trace(spans: list[Span]) -> Traces:

@@ -7,6 +7,7 @@ import typer
 
 from latencytrace.cli.commands.export import ExportFormat, export
 from latencytrace.errors import SettingsError
+from tests.support.servers.command_line import latencytrace
 from tests.support.servers.recording_api import RecordingApi, recording_api
 
 __all__ = ["recording_api"]
@@ -49,6 +50,14 @@ def test_a_table_goes_to_standard_output(
     export(url=recording_api.url)
 
     assert capfdbinary.readouterr().out == recording_api.TABLE
+
+
+def test_a_format_that_there_is_not_is_said_plainly() -> None:
+    shown = latencytrace("export", "--format", "nope")
+
+    said = " ".join(shown.stderr.replace("│", " ").split())
+    assert "Invalid value for '--format': 'nope' is not one of 'csv', 'parquet'" in said
+    assert shown.returncode == 2
 
 
 def test_of_a_table_without_rows_it_is_said_why(

@@ -4,6 +4,7 @@ import socket
 import ssl
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -60,10 +61,14 @@ def no_http() -> Iterator[str]:
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def answer() -> None:
-            connection, _ = server.accept()
-            with connection:
-                connection.recv(1024)
-                connection.sendall(b"220 mail\r\n\r\n")
+            while True:
+                try:
+                    connection, _ = server.accept()
+                except OSError:  # the test is over
+                    return
+                with connection, suppress(OSError):
+                    connection.recv(1024)
+                    connection.sendall(b"220 mail\r\n\r\n")
 
         threading.Thread(target=answer, daemon=True).start()
         yield f"http://127.0.0.1:{server.getsockname()[1]}"
@@ -74,6 +79,22 @@ def test_a_server_of_something_else_is_no_service(
     ask: Callable[[str], object], no_http: str
 ) -> None:
     assert not ask(no_http)
+
+
+def test_what_answers_in_the_place_of_a_service_is_described(no_http: str) -> None:
+    mail = latencytrace("tail", "--url", no_http)
+    with RecordingServer(lambda _: Response(404)) as server:
+        other = latencytrace("tail", "--url", server.url)
+    with RecordingServer(lambda _: Response(200, b"<html>")) as everything:
+        page = latencytrace("tail", "--url", everything.url)
+
+    assert f"no service answers at {no_http} (what listens there: " in mail.stderr
+    assert f"{server.url} (another program does: GET /healthz got 404 Not Found)" in other.stderr
+    assert page.stderr == (
+        f"latencytrace: no service answers at {everything.url}: another program does, and not "
+        "with JSON\n"
+    )
+    assert [one.returncode for one in (mail, other, page)] == [1, 1, 1]
 
 
 @pytest.mark.parametrize("ask", [answers, service_at])

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import orjson
 from pydantic import TypeAdapter
 
 from latencytrace.model import Request, Stage
@@ -40,7 +41,7 @@ def requests(count: int) -> list[Request]:
 def test_the_stages_of_the_mean_request_around_a_quantile_add_up_to_it() -> None:
     found = arounds(store_of(*requests(5000)), Cohort())
 
-    TypeAdapter(AroundsDocument).validate_python(found, strict=True)
+    TypeAdapter(AroundsDocument).validate_json(orjson.dumps(found), strict=True)
     assert (found["requests"], found["needed_requests"]) == (5000, None)
     median, high, tail = found["quantiles"]
     assert [one["quantile"] for one in found["quantiles"]] == [0.5, 0.9, 0.99]
@@ -66,7 +67,7 @@ def test_stages_over_time_leave_out_columns_without_requests() -> None:
 
     found = stages_over_time(store_of(first, last), cohort, 0)
 
-    TypeAdapter(StagesOverTimeDocument).validate_python(found, strict=True)
+    TypeAdapter(StagesOverTimeDocument).validate_json(orjson.dumps(found), strict=True)
     assert found["column_ns"] == SECOND_NS
     assert [(one["since"], one["requests"], one["mean_ns"]) for one in found["columns"]] == [
         (str(START_NS), 1, 1000),

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import orjson
 import pytest
 from pydantic import TypeAdapter
 
@@ -64,7 +65,7 @@ def test_a_gpu_without_counters_is_judged_by_what_must_move(old_gpu: GpuReports)
 
     document = gpu_answers.gpus(old_gpu, works)
 
-    TypeAdapter(GpusDocument).validate_python(document, strict=True)
+    TypeAdapter(GpusDocument).validate_json(orjson.dumps(document), strict=True)
     (gpu,), (stage,) = document["gpus"], document["stages"]
     assert (gpu["name"], gpu["bandwidth"]) == ("NVIDIA A100", None)
     assert stage["modelled_bandwidth_ratio"] == pytest.approx(60 * 5e9 / 0.45 / PEAK)

@@ -82,6 +82,24 @@ def test_where_most_requests_failed_the_newest_that_did_are_shown_and_no_stage_i
     assert {one.status for one in alert.evidence.slowest} == {RequestStatus.ERROR}
 
 
+@pytest.mark.parametrize(
+    ("status", "apart"),
+    [
+        (RequestStatus.ERROR, [("version", "2")]),
+        (RequestStatus.TIMEOUT, [("version", "2"), ("status", "timeout")]),
+    ],
+)
+def test_failed_requests_are_not_set_apart_by_having_failed(
+    traffic: Traffic, status: RequestStatus, apart: list[tuple[str, str]]
+) -> None:
+    burn(traffic, 6, FAILED, "b", status=status, version="2")
+
+    [alert] = traffic.evaluator.alerts()
+    found = alert.evidence.distinctions
+    assert alert.evidence.failed_ratio == 1
+    assert sorted((one.trait, one.value) for one in found) == sorted(apart)
+
+
 def test_the_failing_call_is_named_instead_of_a_slow_stage(traffic: Traffic) -> None:
     asked: list[Sequence[BadRequest]] = []
 

@@ -14,6 +14,7 @@ from latencytrace.service.answers.documents import BreakdownDocument, RequestsDo
 from latencytrace.service.answers.overview_documents import HeatMapDocument, OverviewDocument
 from latencytrace.service.answers.tail_documents import TailDocument
 from latencytrace.service.web.application import API, application
+from latencytrace.service.web.queries import CAME
 from tests.support.builders.made_requests import START_NS, made_request
 from tests.support.fakes.listed_requests import store_of
 
@@ -57,6 +58,18 @@ def test_a_document_arrives_as_it_is_described(path: str, document: type, tmp_pa
     assert answer.status_code == 200
     TypeAdapter(document).validate_json(answer.content, strict=True)
     assert '"decode"' in answer.text or path == "/heatmap"
+
+
+def test_an_address_without_parameters_refuses_any(tmp_path: Path) -> None:
+    misspelt = answered("GET", "/services?foo=1", tmp_path)
+
+    assert misspelt.status_code == 400
+    assert misspelt.json()["detail"] == "'foo' is no parameter here: there is none"
+
+
+@pytest.mark.parametrize("path", ["/services", "/breakdown"])
+def test_the_second_try_of_a_link_from_elsewhere_is_answered(path: str, tmp_path: Path) -> None:
+    assert answered("GET", f"{path}?{CAME}=1", tmp_path).status_code == 200
 
 
 def test_a_body_that_is_no_json_is_told_from_a_wrong_one(tmp_path: Path) -> None:

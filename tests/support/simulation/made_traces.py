@@ -1,8 +1,10 @@
 """Traces made at random, most of them as usual ones are, some with every fault there is."""
 
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import replace
 from random import Random
+from typing import NamedTuple
 
 from latencytrace.model import (
     AttributeValue,
@@ -57,6 +59,147 @@ def made_trace(random: Random, number: int = 1) -> list[Span]:
         ]
     random.shuffle(spans)
     return spans
+
+
+class _Call(NamedTuple):
+    """The two ends of a call by one protocol."""
+
+    kind: SpanKind
+    name: str
+    attributes: Attributes
+    answers: Attributes
+
+
+_CALLS = (
+    _Call(
+        SpanKind.CLIENT, "GET", {semconv.HTTP_REQUEST_METHOD: "GET"},
+        {semconv.HTTP_ROUTE: "/search", semconv.HTTP_REQUEST_METHOD: "GET"},
+    ),
+    _Call(
+        SpanKind.CLIENT, "rag.Search/Find", {semconv.RPC_SYSTEM_NAME: "grpc"},
+        {semconv.RPC_SYSTEM_NAME: "grpc", semconv.RPC_GRPC_STATUS_CODE_OLD: 0},
+    ),
+    _Call(
+        SpanKind.CLIENT, "query", {semconv.DB_SYSTEM_NAME: "qdrant"},
+        {semconv.RPC_SYSTEM_NAME: "grpc"},
+    ),
+    _Call(
+        SpanKind.CLIENT, "chat llama",
+        {semconv.GEN_AI_OPERATION_NAME: "chat", semconv.GEN_AI_USAGE_INPUT_TOKENS: 30},
+        {semconv.HTTP_ROUTE: "/v1/chat", semconv.STREAMED_EVENTS: 7},
+    ),
+    _Call(SpanKind.PRODUCER, "publish", {}, {}),
+    _Call(SpanKind.INTERNAL, "in-process", {}, {}),
+)  # fmt: skip
+_ENDS = (StatusCode.UNSET, StatusCode.UNSET, StatusCode.OK, StatusCode.ERROR)
+_PLACES = tuple(
+    (service, instance, host)
+    for service in (*SERVICES, "model")
+    for instance, host in (("one", "here"), ("two", "there"), ("three", None), (None, "there"))
+)
+
+
+def made_calls(random: Random, number: int = 1) -> list[Span]:
+    """Services that call each other over several protocols, each host by a clock of its own.
+
+    Most go by columns: nothing of these is to be mended but clocks, and spans that stick out.
+    """
+    unit_ns = random.choice((1, 1_000, 1_000_003))
+    off_ns: dict[tuple[str, str], int] = defaultdict(
+        lambda: random.choice((0, 0, 0, 1, -3, 20)) * unit_ns
+    )
+    of_host = random.random() < 0.5
+    root = _root(random, number, BEGIN_NS, BEGIN_NS + random.randint(20, 400) * unit_ns)
+    spans = [replace(root, parent_id=None, name="POST /chat", kind=SpanKind.SERVER)]
+    ends = [(spans[0], 0)]  # spans that may do more, and how deep they lie
+    while len(spans) < random.choice((3, 8, 20, 40)):
+        parent, depth = random.choice(ends[-5:])
+        work = _inside(random, parent, len(spans) + 1, unit_ns)
+        spans.append(work)
+        if random.random() < 0.4 or depth > 5:
+            ends.append((work, depth))
+            continue
+        call = random.choice(_CALLS)
+        caller = replace(
+            work,
+            kind=call.kind,
+            name=call.name,
+            attributes={**work.attributes, **call.attributes},
+            status=StatusCode.ERROR if random.random() < 0.02 else StatusCode.UNSET,
+        )
+        spans[-1] = caller
+        if random.random() < 0.3:  # as a library of HTTP below one of models
+            inner = _inside(random, caller, len(spans) + 1, unit_ns)
+            caller = replace(inner, kind=SpanKind.CLIENT, name="POST", status=caller.status)
+            spans.append(caller)
+        if random.random() < 0.2 or call.kind is SpanKind.PRODUCER:
+            continue  # whoever answers is not traced, or in a trace of its own
+        service, instance, host = random.choice(_PLACES)
+        answer = replace(
+            _inside(random, caller, len(spans) + 1, unit_ns),
+            service=service,
+            instance=instance,
+            host=host if of_host else None,
+            scope="latencytrace",
+            kind=SpanKind.SERVER,
+            status=random.choice(_ENDS),
+        )
+        late_ns = random.choice((0, 0, 0, 5, 500)) * unit_ns  # a stream that its caller left
+        more = call.answers | _some(random, ROOT_ATTRIBUTES, answer.start_ns, 0.1)
+        answer = replace(
+            answer, end_ns=answer.end_ns + late_ns, attributes={**answer.attributes, **more}
+        )
+        spans.append(answer)
+        ends.append((answer, depth + 1))
+    moved = [
+        replace(
+            span,
+            start_ns=span.start_ns + off_ns[span.clock],
+            end_ns=span.end_ns + off_ns[span.clock],
+        )
+        for span in spans
+    ]
+    if random.random() < 0.1:
+        moved.pop(random.randrange(len(moved)))
+    random.shuffle(moved)
+    return moved
+
+
+def _inside(random: Random, parent: Span, number: int, unit_ns: int) -> Span:
+    """A span within another, of the same process."""
+    edges = (parent.start_ns, parent.end_ns)
+    times = sorted(random.choice((random.randint(*edges), *edges)) for _ in range(2))
+    length_ns = times[1] - times[0]
+    steps = sorted(random.randint(0, length_ns) for _ in range(2 * random.choice((0, 0, 1, 3))))
+    packed = [
+        Interval(stage=random.choice(list(Stage)), start_ns=times[0] + a, end_ns=times[0] + b)
+        for a, b in zip(steps[::2], steps[1::2], strict=True)
+    ]
+    gaps = {"garbage_collection": [(one.start_ns, one.end_ns) for one in packed[:2]]}
+    attributes: Attributes = {}
+    if packed:
+        attributes[semconv.INTERVALS] = pack_intervals(packed, times[0])
+    if packed and random.random() < 0.3:
+        attributes[semconv.RUNTIME_GAPS] = pack_named(gaps, times[0])
+    stage = random.choice((None, None, *map(str, Stage)))
+    if stage is not None:
+        attributes[semconv.STAGE] = stage
+    return Span(
+        trace_id=parent.trace_id,
+        span_id=f"{number:016x}",
+        parent_id=parent.span_id,
+        name=random.choice(NAMES),
+        kind=SpanKind.INTERNAL,
+        service=parent.service,
+        instance=parent.instance,
+        host=parent.host,
+        scope=random.choice(SCOPES),
+        start_ns=times[0],
+        end_ns=times[1] + random.choice((0, 0, 0, unit_ns)),
+        status=random.choice(_ENDS),
+        attributes=attributes | _some(random, ATTRIBUTES, times[0], 0.03),
+        events=_events(random, times[0]),
+    )
 
 
 def _root(random: Random, number: int, start_ns: int, end_ns: int) -> Span:

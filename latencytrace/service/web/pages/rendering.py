@@ -127,7 +127,7 @@ def moment(at: int | str | None) -> str:
 
 def json_block(value: object) -> Markup:
     """Data for a script, which no name in them can end."""
-    text = orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS).decode()
+    text = orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS).decode()  # numbers are keys
     return Markup(text.replace("<", "\\u003c"))  # noqa: S704 - JSON without a `<`
 
 

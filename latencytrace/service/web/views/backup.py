@@ -6,17 +6,16 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, HTTPException, Query
 from fastapi.responses import Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from latencytrace.errors import TooLargeError
 from latencytrace.service.sql.copying import rows_in
 from latencytrace.service.store import Piece, Store, Table
+from latencytrace.service.web.queries import NO_PARAMETERS, KnownQuery
 
 
-class PieceQuery(BaseModel):
+class PieceQuery(KnownQuery):
     """A piece, as `GET /backup` lists it."""
-
-    model_config = ConfigDict(extra="forbid")
 
     table: Table
     since_s: int
@@ -32,7 +31,7 @@ def backup_router(store: Store) -> APIRouter:
     """Everything that a store has, in pieces, for `latencytrace backup`."""
     router = APIRouter(tags=["backup"])
 
-    @router.get("/backup")
+    @router.get("/backup", dependencies=NO_PARAMETERS)
     def backup() -> dict[str, Any]:
         """The pieces, in the order in which they are to be copied."""
         return {"pieces": [{**asdict(piece), "day": piece.day} for piece in store.pieces()]}

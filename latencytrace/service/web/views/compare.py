@@ -18,7 +18,7 @@ from latencytrace.service.answers.compare_documents import (
 from latencytrace.service.net.json_answer import JsonAnswer
 from latencytrace.service.storage.baselines import Baselines
 from latencytrace.service.store import Store
-from latencytrace.service.web.queries import KnownQuery
+from latencytrace.service.web.queries import NO_PARAMETERS, KnownQuery
 
 _Side = Annotated[
     str, Field(description="version=1.2&since=1h, or baseline:NAME", max_length=10_000)
@@ -52,23 +52,25 @@ def compare_router(
         found = answers.comparison(store, baselines, sides, asked.at_least, now_ns(), beside)
         return JsonAnswer(found)
 
-    @router.get("/baselines", response_model=BaselinesDocument)
+    @router.get("/baselines", response_model=BaselinesDocument, dependencies=NO_PARAMETERS)
     def listed() -> Response:
         """The baselines that are kept."""
         return JsonAnswer(answers.saved_baselines(baselines))
 
-    @router.get("/baselines/{name}", response_class=Response)
+    @router.get("/baselines/{name}", response_class=Response, dependencies=NO_PARAMETERS)
     def table(name: str) -> Response:
         """The ledgers of one, as Parquet."""
         return Response(baselines.table(name), 200, None, "application/vnd.apache.parquet")
 
-    @router.put("/baselines/{name}", response_model=BaselineDocument)
+    @router.put("/baselines/{name}", response_model=BaselineDocument, dependencies=NO_PARAMETERS)
     def save(name: str, wanted: Saved) -> Response:
         """Keep the requests of a cohort under a name, in the place of what had it."""
         kept = answers.save_baseline(store, baselines, name, wanted.cohort, now_ns())
         return JsonAnswer(kept)
 
-    @router.delete("/baselines/{name}", response_model=BaselineDocument)
+    @router.delete(
+        "/baselines/{name}", response_model=BaselineDocument, dependencies=NO_PARAMETERS
+    )
     def delete(name: str) -> Response:
         """Forget one."""
         return JsonAnswer(answers.baseline_document(baselines.delete(name)))

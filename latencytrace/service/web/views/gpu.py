@@ -7,13 +7,14 @@ from fastapi.responses import Response
 
 from latencytrace.service.answers.gpu_documents import GpusDocument, GpuTimelinesDocument
 from latencytrace.service.net.json_answer import JsonAnswer
+from latencytrace.service.web.queries import NO_PARAMETERS
 
 
 def gpu_router(
     gpus: Callable[[], GpusDocument], timelines: Callable[[], GpuTimelinesDocument]
 ) -> APIRouter:
     """The GPUs that agents read."""
-    router = APIRouter(tags=["gpu"])
+    router = APIRouter(tags=["gpu"], dependencies=NO_PARAMETERS)
 
     @router.get("/gpu", response_model=GpusDocument)
     def gpu() -> Response:

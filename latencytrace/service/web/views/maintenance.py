@@ -26,6 +26,7 @@ from latencytrace.service.answers.documents import (
 from latencytrace.service.net.json_answer import JsonAnswer
 from latencytrace.service.objectives.evaluator import Evaluator
 from latencytrace.service.objectives.maintenance import LONGEST_NS, Maintenance
+from latencytrace.service.web.queries import NO_PARAMETERS
 
 _UNITS_NS: Final = {"m": MINUTE_NS, "h": HOUR_NS, "d": DAY_NS}
 _AHEAD_NS: Final = 366 * DAY_NS
@@ -102,7 +103,7 @@ def maintenance_router(
         links: What alerts link to.
         now_ns: The time of day.
     """
-    router = APIRouter(tags=["objectives"])
+    router = APIRouter(tags=["objectives"], dependencies=NO_PARAMETERS)
 
     def noted(fingerprint: str, said: Acknowledgement | None) -> Response:
         alert = evaluator.acknowledge(fingerprint, said)

@@ -4,6 +4,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 from fastapi.responses import Response
+from pydantic import Field
 
 from latencytrace.model import Objective
 from latencytrace.service.alerting.document import (
@@ -21,38 +22,47 @@ from latencytrace.service.clock import now_ns
 from latencytrace.service.net.json_answer import JsonAnswer
 from latencytrace.service.objectives.evaluator import Evaluator
 from latencytrace.service.objectives.report import ReportDocument, month_of, report
+from latencytrace.service.web.queries import NO_PARAMETERS, KnownQuery
 
-_Month = Annotated[
-    str | None,
-    Query(pattern=r"^\d{4}-\d{2}$", description="as 2026-11, in UTC; without it this month"),
-]
+
+class ReportQuery(KnownQuery):
+    """The month of a report."""
+
+    month: Annotated[
+        str | None,
+        Field(pattern=r"^\d{4}-\d{2}$", description="as 2026-11, in UTC; without it this month"),
+    ] = None
 
 
 def objectives_router(evaluator: Evaluator, links: AlertLinks) -> APIRouter:
     """The objectives, how they stand, and the alerts that fire."""
     router = APIRouter(tags=["objectives"])
 
-    @router.get("/objectives", response_model=ObjectivesDocument)
+    @router.get("/objectives", response_model=ObjectivesDocument, dependencies=NO_PARAMETERS)
     def objectives() -> Response:
         """Every objective with its burn rates and the budget that is left."""
         return JsonAnswer(objectives_document(evaluator))
 
-    @router.get("/objectives/timeline", response_model=ObjectivesOverTimeDocument)
+    @router.get(
+        "/objectives/timeline",
+        response_model=ObjectivesOverTimeDocument,
+        dependencies=NO_PARAMETERS,
+    )
     def timeline() -> Response:
         """Every objective's budget over its period, and its burn rates."""
         return JsonAnswer(objectives_over_time(evaluator))
 
     @router.get("/objectives/report", response_model=ReportDocument)
-    def objectives_report(month: _Month = None) -> Response:
+    def objectives_report(asked: Annotated[ReportQuery, Query()]) -> Response:
         """How each objective was kept in a month, and on each of its days."""
-        return JsonAnswer(report(evaluator.watched.history(), month or month_of(now_ns())))
+        return JsonAnswer(report(evaluator.watched.history(), asked.month or month_of(now_ns())))
 
-    @router.get("/alerts", response_model=AlertsDocument)
+    @router.get("/alerts", response_model=AlertsDocument, dependencies=NO_PARAMETERS)
     def alerts() -> Response:
         """The alerts that fire, each with its cause and three requests."""
         return JsonAnswer(alerts_document(evaluator, links))
 
-    @router.get("/alerts/past", response_model=AlertsDocument)
+    @router.get("/alerts/past", response_model=AlertsDocument, dependencies=NO_PARAMETERS)
     def past_alerts() -> Response:
         """The alerts that are over, the one that ended last first."""
         return JsonAnswer(past_alerts_document(evaluator))

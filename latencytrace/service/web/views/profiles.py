@@ -13,6 +13,7 @@ from latencytrace.model.profile import DEFAULT_SECONDS, DEFAULT_STEPS, MAX_SECON
 from latencytrace.service.answers.profile_documents import ProfileDocument, ProfilesDocument
 from latencytrace.service.net.json_answer import JsonAnswer
 from latencytrace.service.profiles.orders import Profile, Profiles
+from latencytrace.service.web.queries import NO_PARAMETERS
 
 
 class Wanted(BaseModel):
@@ -30,7 +31,7 @@ def profiles_router(profiles: Profiles, url_of: Callable[[str], str]) -> APIRout
         profiles: Keeps them.
         url_of: The address of the trace of one.
     """
-    router = APIRouter(tags=["profiles"])
+    router = APIRouter(tags=["profiles"], dependencies=NO_PARAMETERS)
 
     def document(profile: Profile) -> ProfileDocument:
         return {**asdict(profile), "url": url_of(profile.id)}  # type: ignore[typeddict-item]  # its fields

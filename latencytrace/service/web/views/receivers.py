@@ -7,6 +7,7 @@ from fastapi.responses import Response
 
 from latencytrace.service.answers.documents import ReceiversDocument
 from latencytrace.service.net.json_answer import JsonAnswer
+from latencytrace.service.web.queries import NO_PARAMETERS
 
 
 def receivers_router(host: str, port: int) -> APIRouter:
@@ -16,7 +17,7 @@ def receivers_router(host: str, port: int) -> APIRouter:
         host: The address of the receiver of OTLP over HTTP.
         port: Its port.
     """
-    router = APIRouter(tags=["receivers"])
+    router = APIRouter(tags=["receivers"], dependencies=NO_PARAMETERS)
 
     @router.get("/receivers", response_model=ReceiversDocument)
     async def receivers(request: Request) -> Response:

@@ -1,5 +1,6 @@
 """What tracing costs requests, as a document, in a sentence, and as a finding."""
 
+import orjson
 import pytest
 from pydantic import TypeAdapter
 
@@ -37,7 +38,7 @@ def of(found: Difference | None, control_requests: int = 200) -> ControlOverhead
 def test_what_is_known_is_said_with_its_interval() -> None:
     document = overhead_document(of(ADDED))
 
-    TypeAdapter(OverheadDocument).validate_python(document, strict=True)
+    TypeAdapter(OverheadDocument).validate_json(orjson.dumps(document), strict=True)
     assert (document["difference_ns"], document["low_ns"]) == (50_000, -10_000)
     assert document["sentence"] == (
         "Tracing makes a request 50.0 µs longer (1 %; 95 %: -10.0 µs to 110 µs), "
@@ -48,7 +49,7 @@ def test_what_is_known_is_said_with_its_interval() -> None:
 def test_too_few_requests_are_not_enough_data_instead_of_a_guess() -> None:
     document = overhead_document(of(None, control_requests=40))
 
-    TypeAdapter(OverheadDocument).validate_python(document, strict=True)
+    TypeAdapter(OverheadDocument).validate_json(orjson.dumps(document), strict=True)
     assert document["difference_ns"] is document["low_ns"] is None
     assert "at least 60 more are needed" in document["sentence"]
     assert document["routes"][0]["control_requests"] == 40
