@@ -275,22 +275,36 @@ def breakdown_question(cohort: Cohort, standing: Standing = WITH_FINAL) -> tuple
     )
 
 
-def runtime_question(cohort: Cohort, standing: Standing = WITH_FINAL) -> tuple[str, Parameters]:
-    """The longest parts of a cohort's `runtime`: a narrow question beside the breakdown's."""
+# The parts of each request as rows of `name` and `ns`; of those of one name one has `nth` 1.
+PARTS: Final = {
+    Stage.RUNTIME: "ARRAY JOIN `Runtime.Name` AS name, `Runtime.Ns` AS ns, "
+    "arrayEnumerateUniq(`Runtime.Name`) AS nth",
+    # Only who names stages reads segments, which are wide; the pipeline writes nothing for it.
+    Stage.APPLICATION: "ARRAY JOIN `Segments.Name` AS name, `Segments.Stage` AS segment_stage, "
+    "arrayPopFront(arrayDifference(arrayPushFront(`Segments.EndNs`, 0))) AS ns, "
+    "arrayEnumerateUniq(`Segments.Name`, `Segments.Stage`) AS nth "
+    f"WHERE segment_stage = '{Stage.APPLICATION}'",
+}
+
+
+def parts_question(
+    cohort: Cohort, stage: Stage, standing: Standing = WITH_FINAL
+) -> tuple[str, Parameters]:
+    """The longest parts of a stage of `IN_PARTS`: a narrow question beside the breakdown's."""
     condition, parameters = where(cohort)
     by = standing.counting
+    rows = standing.rows(f"{condition} AND {explained(cohort)} AND {stage_column(stage)} > 0")
     return (
         (
-            f"SELECT name, {by.total('toFloat64(ns)')} AS total_ns, {by.count()} AS requests "
-            f"FROM {standing.rows(f'{condition} AND {explained(cohort)}')} "
-            "ARRAY JOIN `Runtime.Name` AS name, `Runtime.Ns` AS ns "
+            f"SELECT name, {by.total('toFloat64(ns)')} AS total_ns, "
+            f"{by.count('nth = 1')} AS requests FROM {rows} {PARTS[stage]} "
             f"GROUP BY name ORDER BY total_ns DESC, name LIMIT {MOST_PARTS}"
         ),
         {**parameters, **standing.bound()},
     )
 
 
-def with_runtime_parts(found: Breakdown, lines: bytes) -> Breakdown:
+def with_parts(found: Breakdown, of: Stage, lines: bytes) -> Breakdown:
     """A breakdown of at least one request with the answer to that question."""
     duration_ns = 0.0 if found.duration_ns is None else found.duration_ns.mean * found.requests
     parts = tuple(
@@ -303,8 +317,7 @@ def with_runtime_parts(found: Breakdown, lines: bytes) -> Breakdown:
         for row in map(orjson.loads, lines.splitlines())
     )
     stages = (
-        replace(stage, parts=parts) if stage.stage is Stage.RUNTIME else stage
-        for stage in found.stages
+        replace(stage, parts=parts) if stage.stage is of else stage for stage in found.stages
     )
     return replace(found, stages=tuple(stages))
 
