@@ -275,15 +275,25 @@ def breakdown_question(cohort: Cohort, standing: Standing = WITH_FINAL) -> tuple
     )
 
 
-# The parts of each request as rows of `name` and `ns`; of those of one name one has `nth` 1.
+_LENGTHS: Final = "arrayPopFront(arrayDifference(arrayPushFront(`Segments.EndNs`, 0)))"
+
+
+def _own(column: str) -> str:
+    """What an array of segments holds of the user's own stages."""
+    return f"arrayFilter((_, stage) -> stage = '{Stage.APPLICATION}', {column}, `Segments.Stage`)"
+
+
+# The parts of each request as rows of `name` and `ns`, and which of them its parts' requests are
+# counted by. Only who names stages reads segments, which are wide; nothing is written for it.
 PARTS: Final = {
-    Stage.RUNTIME: "ARRAY JOIN `Runtime.Name` AS name, `Runtime.Ns` AS ns, "
-    "arrayEnumerateUniq(`Runtime.Name`) AS nth",
-    # Only who names stages reads segments, which are wide; the pipeline writes nothing for it.
-    Stage.APPLICATION: "ARRAY JOIN `Segments.Name` AS name, `Segments.Stage` AS segment_stage, "
-    "arrayPopFront(arrayDifference(arrayPushFront(`Segments.EndNs`, 0))) AS ns, "
-    "arrayEnumerateUniq(`Segments.Name`, `Segments.Stage`) AS nth "
-    f"WHERE segment_stage = '{Stage.APPLICATION}'",
+    Stage.RUNTIME: ("ARRAY JOIN `Runtime.Name` AS name, `Runtime.Ns` AS ns", ""),
+    Stage.APPLICATION: (
+        (
+            f"ARRAY JOIN {_own('`Segments.Name`')} AS name, {_own(_LENGTHS)} AS ns, "
+            f"arrayEnumerateUniq({_own('`Segments.Name`')}) AS nth"
+        ),
+        "nth = 1",  # the first of a name
+    ),
 }
 
 
@@ -294,10 +304,11 @@ def parts_question(
     condition, parameters = where(cohort)
     by = standing.counting
     rows = standing.rows(f"{condition} AND {explained(cohort)} AND {stage_column(stage)} > 0")
+    parts, counted_by = PARTS[stage]
     return (
         (
             f"SELECT name, {by.total('toFloat64(ns)')} AS total_ns, "
-            f"{by.count('nth = 1')} AS requests FROM {rows} {PARTS[stage]} "
+            f"{by.count(counted_by)} AS requests FROM {rows} {parts} "
             f"GROUP BY name ORDER BY total_ns DESC, name LIMIT {MOST_PARTS}"
         ),
         {**parameters, **standing.bound()},

@@ -141,6 +141,12 @@ def _entries(standing: Standing, condition: str, listed: str, labels: Mapping[st
     bin_ = (
         f"if(pair.2 < 1, {ZERO}, toInt16(floor(log2(greatest(pair.2, 1)) * {BINS_PER_DOUBLING})))"
     )
+    # Of windows in which nobody named a stage no segments are read, which are wide.
+    named = f"{stage_column(Stage.APPLICATION)} > 0"
+    some = f"SELECT DISTINCT {WINDOW} FROM {REQUESTS} WHERE {named} AND {WINDOW} IN {listed}"
+    rows_of = {
+        Stage.APPLICATION: standing.rows(f"{condition} AND {named} AND {WINDOW} IN ({some})")
+    }
     return (
         f"SELECT {names}, total.1 AS Measure, '' AS Part, toInt16({_TOTAL}) AS Bin, "
         f"total.2 AS Count, total.3 AS Sum FROM (SELECT {read}, [{totals}] AS totals "
@@ -152,19 +158,11 @@ def _entries(standing: Standing, condition: str, listed: str, labels: Mapping[st
         f"FROM {rows}) GROUP BY {names}, number, bin)"
     ) + "".join(
         f" UNION ALL SELECT * FROM (SELECT {read}, '{measure}' AS Measure, name AS Part, "
-        f"toInt16({_TOTAL}) AS Bin, {by.count('nth = 1')} AS Count, "
-        f"{by.total('toFloat64(ns)')} AS Sum "
-        f"FROM {standing.rows(f'{condition} AND {_having(stage, listed)}')} {PARTS[stage]} "
+        f"toInt16({_TOTAL}) AS Bin, {by.count(PARTS[stage][1])} AS Count, "
+        f"{by.total('toFloat64(ns)')} AS Sum FROM {rows_of.get(stage, rows)} {PARTS[stage][0]} "
         f"GROUP BY {names}, Part ORDER BY Sum DESC, Part LIMIT {_MOST_NAMED} BY {names})"
         for stage, measure in _PART.items()
     )
-
-
-def _having(stage: Stage, listed: str) -> str:
-    """The condition that a request has a stage; of windows where none has, nothing is read."""
-    has = f"{stage_column(stage)} > 0"
-    some = f"SELECT DISTINCT {WINDOW} FROM {REQUESTS} WHERE {has} AND {WINDOW} IN {listed}"
-    return f"{has} AND {WINDOW} IN ({some})"
 
 
 def _roll_up(standing: Standing) -> str:
