@@ -7,7 +7,7 @@ import csv
 import io
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from hashlib import blake2b
@@ -39,10 +39,11 @@ from latencytrace.model.cohorts.overview import (
 )
 from latencytrace.model.cohorts.request_columns import DurationBand
 from latencytrace.model.detail import TraceDetail
+from latencytrace.model.stage import IN_PARTS
 from latencytrace.service.cohort import FAILED, Cohort
 
 FORMULA: Final = re.compile(r"'*[=+@\t\r-]")  # how a cell begins that spreadsheets run
-MOST_PARTS: Final = 8  # of `runtime`, whose names senders tell
+MOST_PARTS: Final = 8  # of a stage, whose names senders tell
 STAGE_COLUMNS: Final = {f"{stage}_ns": stage for stage in Stage}
 TABLE_COLUMNS: Final = (
     "trace_id", "span_id", "service", "instance", "version", "route", "model", "status", "start",
@@ -338,24 +339,26 @@ def _stages(requests: Sequence[Request]) -> Iterable[StageBreakdown]:
             p99_ns=p99,
             requests=sum(weights),
         )
-        is_runtime = stage is Stage.RUNTIME
-        yield replace(whole, parts=tuple(_parts(requests, duration_ns))) if is_runtime else whole
+        parts = _parts(having, stage, number, duration_ns) if stage in IN_PARTS else ()
+        yield replace(whole, parts=tuple(parts))
 
 
-def _parts(requests: Collection[Request], duration_ns: int) -> Iterable[StagePart]:
-    """What the process itself did, the longest first."""
+def _parts(
+    requests: Iterable[Request], stage: Stage, number: int, duration_ns: int
+) -> Iterable[StagePart]:
+    """What a stage was by name, the longest first."""
     total_ns: Counter[str] = Counter()
     having: dict[str, dict[tuple[str, str], int]] = defaultdict(dict)
     for request in requests:
         for segment in request.segments:
-            if segment.stage is Stage.RUNTIME:
+            if segment.stage is stage:
                 total_ns[segment.name] += (segment.end_ns - segment.start_ns) * request.weight
                 having[segment.name][request.trace_id, request.span_id] = request.weight
     longest = sorted(total_ns, key=lambda name: (-total_ns[name], name))[:MOST_PARTS]
     for name in longest:
         yield StagePart(
             name=name,
-            mean_ns=total_ns[name] / _number(requests),
+            mean_ns=total_ns[name] / number,
             share_ratio=total_ns[name] / duration_ns,
             requests=sum(having[name].values()),
         )

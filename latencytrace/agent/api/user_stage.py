@@ -101,6 +101,17 @@ class UserStage:
         except FAULTS as fault:
             edge_faults("ending a stage", fault)
 
+    async def __aenter__(self) -> Self:
+        return self.__enter__()
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_val: BaseException | None,
+        exc_tb: TracebackType | None,
+    ) -> None:
+        self.__exit__(exc_type, exc_val, exc_tb)
+
     def _begun(self) -> Begun:
         stage, value, named = _named_stage(self._name)
         recorder = self._recorder()

@@ -18,6 +18,7 @@ from latencytrace.cli.source.filters import Filters, with_filters
 from latencytrace.model import Stage
 from latencytrace.model.texts.units import count, duration, share, shares
 from latencytrace.service.answers.documents import BreakdownDocument, StageDocument
+from latencytrace.service.answers.sentences.stage_parts import OTHERS, others_ns
 
 BAR_SHORTEST, BAR_LONGEST = 4, 48
 WIDEST = 120  # cells of the bar of all stages
@@ -172,18 +173,23 @@ def _stages(document: BreakdownDocument, width: int) -> RenderableType:
 
 
 def _add_parts(drawn: FittedTable, row: StageDocument, longest: float, printed: str) -> None:
-    """Rows of what its process did; an older service knows of none."""
-    parts = row.get("parts", [])
-    rest_ns = max(0, row["mean_ns"] - sum(part["mean_ns"] for part in parts))
-    printed_shares = shares([*(part["mean_ns"] for part in parts), rest_ns], printed)
-    for part, part_printed in zip(parts, printed_shares, strict=False):
+    """Rows of its parts by name, and of what they leave."""
+    rest_ns = others_ns(row)
+    parts = [
+        (part["name"], part["mean_ns"], f"{part['requests']:,}") for part in row.get("parts", [])
+    ]
+    parts += [(OTHERS, rest_ns, "")] * (rest_ns > 0)
+    printed_shares = shares([mean_ns for _, mean_ns, _ in parts], printed)
+    for (name, mean_ns, requests), part_printed in zip(parts, printed_shares, strict=True):
         drawn.add_row(
-            f"· {part['name']}",
-            stage_bar(part["share_ratio"] / longest, row["stage"]),
-            duration(part["mean_ns"]),
+            f"· {name}",
+            stage_bar(
+                row["share_ratio"] * mean_ns / (row["mean_ns"] or 1) / longest, row["stage"]
+            ),
+            duration(mean_ns),
             part_printed,
             *("", "", ""),
-            f"{part['requests']:,}",
+            requests,
             style="dim",
         )
 

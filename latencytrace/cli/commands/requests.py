@@ -11,7 +11,6 @@ from rich.text import Text
 from latencytrace.cli.doctor_checks.no_request import nothing, say_found, why_none
 from latencytrace.cli.pictures.bars import FAILED, legend, stacked_bar
 from latencytrace.cli.pictures.fitted_table import FittedTable
-from latencytrace.cli.pictures.runtime_parts import runtime_parts
 from latencytrace.cli.pictures.terminal import screen
 from latencytrace.cli.pictures.watching import watch
 from latencytrace.cli.processes import options
@@ -19,8 +18,10 @@ from latencytrace.cli.processes.pager import page
 from latencytrace.cli.source import reading
 from latencytrace.cli.source.filters import Filters, with_filters
 from latencytrace.model import RequestStatus, Stage
+from latencytrace.model.stage import IN_PARTS
 from latencytrace.model.texts.units import UNKNOWN, count, duration, share
 from latencytrace.service.answers.documents import ListedRequestDocument, RequestsDocument
+from latencytrace.service.answers.sentences.stage_parts import stage_parts
 
 BAR_SHORTEST, BAR_LONGEST = 8, 24
 LEAST_SHARE = 0.0005  # less is shown as 0.0 %
@@ -136,7 +137,7 @@ def _largest(request: ListedRequestDocument, *, wide: bool) -> str:
     return ", ".join(largest)
 
 
-def _what(request: ListedRequestDocument, stage: str) -> str:
-    """A stage; of `runtime`, what most of it was."""
-    parts = runtime_parts(request["segments"]) if stage == Stage.RUNTIME else []
+def _what(request: ListedRequestDocument, stage: Stage) -> str:
+    """A stage; where its parts have names, what most of it was."""
+    parts = stage_parts(request["segments"], stage) if stage in IN_PARTS else []
     return f"{stage} ({parts[0][0]})" if parts else stage

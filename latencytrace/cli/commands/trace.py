@@ -2,7 +2,7 @@
 
 import string
 import webbrowser
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Annotated
 
@@ -15,7 +15,6 @@ from latencytrace.cli.pictures import gpu_stages
 from latencytrace.cli.pictures.bars import FAILED, in_order
 from latencytrace.cli.pictures.fitted_table import FittedTable, stage_bar
 from latencytrace.cli.pictures.lines import say
-from latencytrace.cli.pictures.runtime_parts import of_the_runtime, runtime_parts
 from latencytrace.cli.pictures.shared_steps import shared_steps
 from latencytrace.cli.pictures.terminal import say_document, screen
 from latencytrace.cli.pictures.token_gaps import between_tokens, first_token
@@ -25,9 +24,11 @@ from latencytrace.cli.processes.pager import page
 from latencytrace.cli.source import reading
 from latencytrace.cli.source.filters import Filters, with_filters
 from latencytrace.errors import LatencytraceError
+from latencytrace.model.stage import IN_PARTS
 from latencytrace.model.texts.units import count, duration, exact, shares
 from latencytrace.service.answers.documents import RequestDocument
 from latencytrace.service.answers.gpu_documents import GpuStageDocument
+from latencytrace.service.answers.sentences.stage_parts import stage_parts
 
 SLOWEST = "slowest"
 FIRST_OF = {SLOWEST: "slowest", "latest": "newest"}  # which request a word means
@@ -193,8 +194,16 @@ def ledger(request: RequestDocument, width: int) -> list[RenderableType]:
             "Please report it.",
             "bold red",
         )
-    runtime = of_the_runtime(runtime_parts(request["segments"]))
-    return [drawn.drawn(width), *_network(request["network"]), *runtime, verdict]
+    return [drawn.drawn(width), *_network(request["network"]), *_in_parts(request), verdict]
+
+
+def _in_parts(request: RequestDocument) -> Iterator[Text]:
+    """A line for each stage whose parts have names."""
+    for stage in IN_PARTS:
+        parts = stage_parts(request["segments"], stage)
+        if parts:
+            named = ", ".join(f"{name} {duration(length)}" for name, length in parts)
+            yield Text(f"of the {stage}: {named}", "dim")
 
 
 def _network(phases: Mapping[str, int]) -> list[Text]:

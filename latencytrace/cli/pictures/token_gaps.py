@@ -3,10 +3,10 @@
 from rich.console import RenderableType
 from rich.text import Text
 
-from latencytrace.cli.pictures.runtime_parts import runtime_parts
 from latencytrace.model import FirstTokenOf, Stage
 from latencytrace.model.texts.units import count, duration
 from latencytrace.service.answers.documents import RequestDocument, StallDocument
+from latencytrace.service.answers.sentences.stage_parts import stage_parts
 
 MOST_STALLS = 10
 MEANINGS = {
@@ -65,7 +65,8 @@ def between_tokens(request: RequestDocument) -> list[RenderableType]:
 def _meaning(request: RequestDocument, stall: StallDocument) -> str:
     """The label of a stall in words; of `runtime`, what most of it was."""
     start_ns = stall["start_ns"]
-    parts = runtime_parts(request["segments"], start_ns, start_ns + stall["duration_ns"])
+    end_ns = start_ns + stall["duration_ns"]
+    parts = stage_parts(request["segments"], Stage.RUNTIME, start_ns, end_ns)
     if stall["label"] == Stage.RUNTIME and parts:
         return f"{Stage.RUNTIME}: {parts[0][0]}"
     return MEANINGS.get(stall["label"], stall["label"])

@@ -19,7 +19,7 @@ class Quantiles:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagePart:
-    """A named part of a stage's critical-path time over a cohort, such as event-loop lag."""
+    """A named part of a stage's critical-path time over a cohort: event-loop lag, `rank_rules`."""
 
     name: str
     mean_ns: float  # over all requests of the cohort
@@ -38,7 +38,7 @@ class StageBreakdown:
     p95_ns: float
     p99_ns: float
     requests: int
-    parts: tuple[StagePart, ...] = ()  # of `runtime`, the longest first; others have none
+    parts: tuple[StagePart, ...] = ()  # of `IN_PARTS`, the longest first; others have none
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,7 +27,7 @@ class QuantilesDocument(TypedDict):
 
 
 class StagePartDocument(TypedDict):
-    """A named part of a stage, such as event-loop lag."""
+    """A named part of a stage, such as event-loop lag or a stage of the user's own."""
 
     name: str
     mean_ns: int
@@ -45,7 +45,8 @@ class StageDocument(TypedDict):
     p95_ns: int
     p99_ns: int
     requests: int
-    parts: list[StagePartDocument]  # of `runtime`, the longest first; others have none
+    # Of `runtime` and `application` the longest; what they leave of `mean_ns` are others.
+    parts: list[StagePartDocument]
 
 
 class LeftOutDocument(TypedDict):

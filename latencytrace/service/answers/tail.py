@@ -5,7 +5,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from latencytrace.analysis import weighted
-from latencytrace.analysis.tail.groups import MOST_TAIL, Selection, Split
+from latencytrace.analysis.tail.cause import MOSTLY
+from latencytrace.analysis.tail.groups import MOST_TAIL, TAIL, USUAL, Selection, Split
 from latencytrace.analysis.tail.neighbours import Neighbours
 from latencytrace.analysis.tail.tail import no_tail, tail_of, tail_of_selection
 from latencytrace.model import DurationRange
@@ -17,7 +18,7 @@ from latencytrace.model.cohorts.request_columns import (
     as_they_are,
 )
 from latencytrace.model.cohorts.tail import Cause, CauseKind, SetApart, StageExcess, Tail
-from latencytrace.model.stage import Stage
+from latencytrace.model.stage import IN_PARTS, Stage
 from latencytrace.service.answers.load.neighbours import neighbours_document, neighbours_of
 from latencytrace.service.answers.tail_documents import (
     CauseDocument,
@@ -42,7 +43,8 @@ def tail(
     split = Split.of(durations, quantile)
     columns = beside(store.cohort_columns(cohort, split.bands(), attributes=True))
     neighbours = neighbours_of(store, columns, split)
-    return tail_document(tail_of(columns, split, quantile), neighbours)
+    found = tail_of(columns, split, quantile)
+    return tail_document(found, neighbours, _grown_part(store, cohort, split, found))
 
 
 def tail_of_selected(
@@ -82,8 +84,43 @@ def tail_of_selected(
     return tail_document(tail_of_selection(every, split, selection, its))
 
 
-def tail_document(found: Tail, beside: Neighbours | None = None) -> TailDocument:
-    """A tail as its document, with what others in shared steps cost it."""
+def _grown_part(store: Store, cohort: Cohort, split: Split, found: Tail) -> str | None:
+    """The part of the stage that grew most which most of its growth is; None: no single one."""
+    stage = found.cause.stage if found.cause else None
+    if stage not in IN_PARTS:
+        return None
+    tail, usual = (
+        {
+            part.name: part.mean_ns
+            for row in store.breakdown(_between(cohort, split, band)).stages
+            if row.stage is stage
+            for part in row.parts
+        }
+        for band in (TAIL, USUAL)
+    )
+    grown_ns = {name: mean_ns - usual.get(name, 0.0) for name, mean_ns in tail.items()}
+    name = max(grown_ns, key=grown_ns.__getitem__, default=None)
+    excess_ns = next(one.excess_ns for one in found.stages if one.stage is stage)
+    return name if name is not None and grown_ns[name] >= MOSTLY * excess_ns else None
+
+
+def _between(cohort: Cohort, split: Split, band: int) -> Cohort:
+    """The requests of a band of a split."""
+    ends_ns = (*split.starts_ns[1:], DurationBand().at_most_ns + 1)
+    within = DurationRange(at_least_ns=split.starts_ns[band], at_most_ns=ends_ns[band] - 1)
+    return cohort.model_copy(update={"duration": within})
+
+
+def tail_document(
+    found: Tail, beside: Neighbours | None = None, part: str | None = None
+) -> TailDocument:
+    """A tail as its document.
+
+    Args:
+        found: The tail.
+        beside: What others in shared steps cost it.
+        part: What most of its cause's stage is, by name.
+    """
     excess_ns = found.excess_ns
     return {
         "requests": found.requests,
@@ -96,7 +133,7 @@ def tail_document(found: Tail, beside: Neighbours | None = None) -> TailDocument
         "excess_ns": None if excess_ns is None else round(excess_ns),
         "stages": [_stage(stage, excess_ns or 0.0) for stage in found.stages],
         "attributes": [_attribute(one) for one in found.attributes],
-        "cause": _cause(found, found.cause) if found.cause else None,
+        "cause": _cause(found, found.cause, part) if found.cause else None,
         "neighbours": None if beside is None else neighbours_document(beside, excess_ns),
         "examples": list(found.examples),
     }
@@ -124,13 +161,13 @@ def _attribute(found: SetApart) -> SetApartDocument:
     }
 
 
-def _cause(found: Tail, cause: Cause) -> CauseDocument:
+def _cause(found: Tail, cause: Cause, part: str | None) -> CauseDocument:
     return {
         "kind": cause.kind,
         "stage": cause.stage,
         "key": cause.trait.key if cause.trait else None,
         "value": cause.trait.value if cause.trait else None,
-        "sentence": f"{_heading(cause)}: {'; '.join(_reasons(found, cause))}.",
+        "sentence": f"{_heading(cause)}: {'; '.join(_reasons(found, cause, part))}.",
     }
 
 
@@ -160,7 +197,7 @@ _HEADINGS = {
 }
 
 
-def _reasons(found: Tail, cause: Cause) -> Iterator[str]:
+def _reasons(found: Tail, cause: Cause, part: str | None) -> Iterator[str]:
     if cause.trait:
         trait = cause.trait
         yield (
@@ -172,7 +209,7 @@ def _reasons(found: Tail, cause: Cause) -> Iterator[str]:
         yield (
             f"{grown.stage} takes {_length(grown.tail_mean_ns)} instead of "
             f"{_length(grown.reference_mean_ns)}, {_percent(grown.excess_ns / found.excess_ns)} "
-            "of what the tail takes longer"
+            f"of what the tail takes longer{f', most of it in {part}' if part else ''}"
         )
 
 

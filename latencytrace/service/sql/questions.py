@@ -275,22 +275,47 @@ def breakdown_question(cohort: Cohort, standing: Standing = WITH_FINAL) -> tuple
     )
 
 
-def runtime_question(cohort: Cohort, standing: Standing = WITH_FINAL) -> tuple[str, Parameters]:
-    """The longest parts of a cohort's `runtime`: a narrow question beside the breakdown's."""
+_LENGTHS: Final = "arrayPopFront(arrayDifference(arrayPushFront(`Segments.EndNs`, 0)))"
+
+
+def _own(column: str) -> str:
+    """What an array of segments holds of the user's own stages."""
+    return f"arrayFilter((_, stage) -> stage = '{Stage.APPLICATION}', {column}, `Segments.Stage`)"
+
+
+# The parts of each request as rows of `name` and `ns`, and which of them its parts' requests are
+# counted by. Only who names stages reads segments, which are wide; nothing is written for it.
+PARTS: Final = {
+    Stage.RUNTIME: ("ARRAY JOIN `Runtime.Name` AS name, `Runtime.Ns` AS ns", ""),
+    Stage.APPLICATION: (
+        (
+            f"ARRAY JOIN {_own('`Segments.Name`')} AS name, {_own(_LENGTHS)} AS ns, "
+            f"arrayEnumerateUniq({_own('`Segments.Name`')}) AS nth"
+        ),
+        "nth = 1",  # the first of a name
+    ),
+}
+
+
+def parts_question(
+    cohort: Cohort, stage: Stage, standing: Standing = WITH_FINAL
+) -> tuple[str, Parameters]:
+    """The longest parts of a stage of `IN_PARTS`: a narrow question beside the breakdown's."""
     condition, parameters = where(cohort)
     by = standing.counting
+    rows = standing.rows(f"{condition} AND {explained(cohort)} AND {stage_column(stage)} > 0")
+    parts, counted_by = PARTS[stage]
     return (
         (
-            f"SELECT name, {by.total('toFloat64(ns)')} AS total_ns, {by.count()} AS requests "
-            f"FROM {standing.rows(f'{condition} AND {explained(cohort)}')} "
-            "ARRAY JOIN `Runtime.Name` AS name, `Runtime.Ns` AS ns "
+            f"SELECT name, {by.total('toFloat64(ns)')} AS total_ns, "
+            f"{by.count(counted_by)} AS requests FROM {rows} {parts} "
             f"GROUP BY name ORDER BY total_ns DESC, name LIMIT {MOST_PARTS}"
         ),
         {**parameters, **standing.bound()},
     )
 
 
-def with_runtime_parts(found: Breakdown, lines: bytes) -> Breakdown:
+def with_parts(found: Breakdown, of: Stage, lines: bytes) -> Breakdown:
     """A breakdown of at least one request with the answer to that question."""
     duration_ns = 0.0 if found.duration_ns is None else found.duration_ns.mean * found.requests
     parts = tuple(
@@ -303,8 +328,7 @@ def with_runtime_parts(found: Breakdown, lines: bytes) -> Breakdown:
         for row in map(orjson.loads, lines.splitlines())
     )
     stages = (
-        replace(stage, parts=parts) if stage.stage is Stage.RUNTIME else stage
-        for stage in found.stages
+        replace(stage, parts=parts) if stage.stage is of else stage for stage in found.stages
     )
     return replace(found, stages=tuple(stages))
 

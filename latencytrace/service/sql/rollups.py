@@ -13,11 +13,12 @@ import orjson
 from latencytrace.model import Breakdown, Quantiles, Stage, StageBreakdown, StagePart
 from latencytrace.model.cohorts.histogram import BINS_PER_DOUBLING, ERROR_RATIO, ZERO, Histogram
 from latencytrace.model.detail import TraceDetail
+from latencytrace.model.stage import IN_PARTS
 from latencytrace.service.cohort import Cohort
 from latencytrace.service.plain_answers import MOST_PARTS
-from latencytrace.service.sql.counting import BY_ROW, BY_WEIGHT, Counting
-from latencytrace.service.sql.questions import Parameters, explained, has_stages, where
-from latencytrace.service.sql.standing import WINDOW, WITH_FINAL, Standing, windows
+from latencytrace.service.sql.counting import BY_ROW, Counting
+from latencytrace.service.sql.questions import PARTS, Parameters, explained, has_stages, where
+from latencytrace.service.sql.standing import WINDOW, Standing, windows
 from latencytrace.service.sql.tables import REQUESTS, ROLLUPS, WINDOWS, stage_column
 
 WINDOW_S: Final = 300
@@ -32,7 +33,8 @@ _PER_TOKEN: Final = "TimePerOutputTokenNs"  # noqa: S105 - tokens of models
 _TOKEN_RATE: Final = "OutputTokensPerSecond"  # noqa: S105 - tokens of models
 _OF_MODEL: Final = "FirstTokensOfModel"
 _REDUCED: Final = "ReducedRequests"
-_RUNTIME_PART: Final = "RuntimePart"
+_PART: Final = {stage: f"{stage.capitalize()}Part" for stage in IN_PARTS}
+_MOST_NAMED: Final = 4 * MOST_PARTS  # of a stage, in a window and by its labels
 
 _IS_OF_MODEL: Final = "TimeToFirstTokenOf = 'model'"
 _IS_REDUCED: Final = f"Detail != '{TraceDetail.FULL}'"
@@ -97,17 +99,19 @@ WINDOWS_BETWEEN: Final = (
     "WHERE Window >= {first:UInt32} AND Window <= {last:UInt32}"
 )
 LAST_PASS: Final = f"SELECT max(Pass) FROM {WINDOWS}"
-# Those of which a request was written since they were counted, or which never were.
+# Those of which a request was written since they were counted, or which never were, by all names.
 DUE: Final = (
     "SELECT Window FROM "
-    f"(SELECT {_SECONDS} AS Window, max(Written) AS Last FROM {REQUESTS} GROUP BY Window) AS Rows "
-    f"LEFT JOIN (SELECT Window, AsOf FROM {WINDOWS} FINAL) AS Known USING Window "
+    f"(SELECT {_SECONDS} AS Window, max(Written) AS Last, "
+    f"max({stage_column(Stage.APPLICATION)} > 0) AS HasNamed FROM {REQUESTS} GROUP BY Window) "
+    f"AS Rows LEFT JOIN (SELECT Window, AsOf, Named FROM {WINDOWS} FINAL) AS Known USING Window "
     # Those ahead of now cannot be rolled up yet.
-    "WHERE Last > AsOf ORDER BY Window > toUnixTimestamp(now()), Window DESC LIMIT {limit:UInt32}"
+    "WHERE Last > AsOf OR (HasNamed AND NOT Named) "
+    "ORDER BY Window > toUnixTimestamp(now()), Window DESC LIMIT {limit:UInt32}"
 )
 PUT_DOWN: Final = (  # the last step: from now on the rows of this pass are those that count
-    f"INSERT INTO {WINDOWS} (Window, Pass, AsOf, Merged, Requests) "
-    "SELECT Window, {pass:UInt64}, Last, Rows = Standing, Standing FROM "
+    f"INSERT INTO {WINDOWS} (Window, Pass, AsOf, Merged, Requests, Named) "
+    "SELECT Window, {pass:UInt64}, Last, Rows = Standing, Standing, true FROM "
     f"(SELECT {_SECONDS} AS Window, max(Written) AS Last, countIf(NOT Moved) AS Rows "
     f"FROM {REQUESTS} WHERE {WINDOW} IN {_LISTED} GROUP BY Window) AS Known "
     f"LEFT JOIN (SELECT {_SECONDS} AS Window, count() AS Standing "
@@ -115,14 +119,17 @@ PUT_DOWN: Final = (  # the last step: from now on the rows of this pass are thos
 )
 
 
-def _entries(rows: str, labels: Mapping[str, str], by: Counting) -> str:
-    """The rows of a rollup that requests come to: totals, bins, and parts of the runtime.
+def _entries(standing: Standing, condition: str, listed: str, labels: Mapping[str, str]) -> str:
+    """The rows of a rollup that requests come to: totals, bins, and parts of stages.
 
     Args:
-        rows: The requests, as what follows `FROM`.
+        standing: How they are read, and counted.
+        condition: Which of those in the windows they are.
+        listed: The windows.
         labels: What they are counted by: the name of each label, and how it is read.
-        by: How they are counted.
     """
+    condition = f"({condition}) AND {WINDOW} IN {listed}"
+    rows, by = standing.rows(condition), standing.counting
     names = ", ".join(labels)
     read = ", ".join(f"{how} AS {name}" for name, how in labels.items())
     totals = ", ".join(f"('{measure}', {how})" for measure, how in _totals(by).items())
@@ -134,6 +141,12 @@ def _entries(rows: str, labels: Mapping[str, str], by: Counting) -> str:
     bin_ = (
         f"if(pair.2 < 1, {ZERO}, toInt16(floor(log2(greatest(pair.2, 1)) * {BINS_PER_DOUBLING})))"
     )
+    # Of windows in which nobody named a stage no segments are read, which are wide.
+    named = f"{stage_column(Stage.APPLICATION)} > 0"
+    some = f"SELECT DISTINCT {WINDOW} FROM {REQUESTS} WHERE {named} AND {WINDOW} IN {listed}"
+    rows_of = {
+        Stage.APPLICATION: standing.rows(f"{condition} AND {named} AND {WINDOW} IN ({some})")
+    }
     return (
         f"SELECT {names}, total.1 AS Measure, '' AS Part, toInt16({_TOTAL}) AS Bin, "
         f"total.2 AS Count, total.3 AS Sum FROM (SELECT {read}, [{totals}] AS totals "
@@ -142,17 +155,20 @@ def _entries(rows: str, labels: Mapping[str, str], by: Counting) -> str:
         "toInt16(bin) AS Bin, Count, 0. AS Sum FROM ("
         f"SELECT {names}, pair.1 AS number, {bin_} AS bin, {by.count()} AS Count FROM "
         f"(SELECT {read}{also}, arrayJoin(arrayFilter(one -> one.2 >= 0, [{values}])) AS pair "
-        f"FROM {rows}) GROUP BY {names}, number, bin) "
-        f"UNION ALL SELECT {read}, '{_RUNTIME_PART}' AS Measure, name AS Part, "
-        f"toInt16({_TOTAL}) AS Bin, {by.count()} AS Count, {by.total('toFloat64(ns)')} AS Sum "
-        f"FROM {rows} ARRAY JOIN `Runtime.Name` AS name, `Runtime.Ns` AS ns GROUP BY {names}, Part"
+        f"FROM {rows}) GROUP BY {names}, number, bin)"
+    ) + "".join(
+        f" UNION ALL SELECT * FROM (SELECT {read}, '{measure}' AS Measure, name AS Part, "
+        f"toInt16({_TOTAL}) AS Bin, {by.count(PARTS[stage][1])} AS Count, "
+        f"{by.total('toFloat64(ns)')} AS Sum FROM {rows_of.get(stage, rows)} {PARTS[stage][0]} "
+        f"GROUP BY {names}, Part ORDER BY Sum DESC, Part LIMIT {_MOST_NAMED} BY {names})"
+        for stage, measure in _PART.items()
     )
 
 
-def _roll_up(by: Counting) -> str:
+def _roll_up(standing: Standing) -> str:
     labels = {**_PLACES, **_LABELS}
     columns = ", ".join((*labels, *_COUNTS))
-    entries = _entries(WITH_FINAL.rows(f"{WINDOW} IN {_LISTED}"), labels, by)
+    entries = _entries(standing, "true", _LISTED, labels)
     return (
         f"INSERT INTO {ROLLUPS} (Pass, {columns}) "
         f"SELECT {{pass:UInt64}}, {columns} FROM ({entries})"
@@ -160,7 +176,7 @@ def _roll_up(by: Counting) -> str:
 
 
 # The windows `{windows}` under the number `{pass}`, of rows with weights or without.
-ROLL_UP: Final = {True: _roll_up(BY_WEIGHT), False: _roll_up(BY_ROW)}
+ROLL_UP: Final = {one: _roll_up(Standing(weighted=one)) for one in (True, False)}
 
 
 def is_by_labels(cohort: Cohort) -> bool:
@@ -187,8 +203,7 @@ def breakdown_question(cohort: Cohort, standing: Standing | None) -> tuple[str, 
         "GROUP BY Which, Measure, Part, Bin"
     )
     if standing is not None:
-        exact = standing.rows(f"({condition}) AND {WINDOW} IN {windows('exact')}")
-        exact = _entries(exact, _KINDS, standing.counting)
+        exact = _entries(standing, condition, windows("exact"), _KINDS)
         counts = (
             f"SELECT Which, Measure, Part, Bin, sum(Count) AS Count, sum(Sum) AS Sum FROM "
             f"({counts} UNION ALL SELECT {kind} AS Which, {', '.join(_COUNTS)} "
@@ -213,12 +228,18 @@ def breakdown_from(lines: bytes, max_concurrency: int | None) -> Breakdown:
     found = {measure: _Measured(*row) for kind, measure, _, *row in rows if not kind}
     duration_ns = found[_DURATION].total if requests else 0.0
     parts = [
-        (name, count, total_ns)
+        (measure, (name, count, total_ns))
         for kind, measure, name, count, total_ns, *_ in rows
-        if measure == _RUNTIME_PART and not kind
+        if measure in _PART.values() and not kind
     ]
     stages = tuple(
-        _stage(stage, found[stage_column(stage)], requests, duration_ns, parts)
+        _stage(
+            stage,
+            found[stage_column(stage)],
+            requests,
+            duration_ns,
+            [part for measure, part in parts if measure == _PART.get(stage)],
+        )
         for stage in Stage
         if stage_column(stage) in found
     )
@@ -313,7 +334,5 @@ def _stage(
                 requests=count,
             )
             for name, count, total_ns in longest
-        )
-        if stage is Stage.RUNTIME
-        else (),
+        ),
     )

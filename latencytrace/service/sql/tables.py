@@ -199,7 +199,7 @@ ROLLUP_COLUMNS = {
     "Model": _UNKNOWN_WORD,
     "Status": _WORD,
     "Measure": _WORD,  # the column of `requests` that was measured
-    "Part": _WORD,  # of the stage `runtime`: its name
+    "Part": _WORD,  # of a stage of `IN_PARTS`: its name
     "Bin": "Int16 CODEC(Delta, ZSTD(1))",
     "Count": "UInt64 CODEC(T64, ZSTD(1))",
     "Sum": "Float64 CODEC(ZSTD(1))",
@@ -210,6 +210,7 @@ WINDOW_COLUMNS = {
     "AsOf": "DateTime64(3)",  # up to when the requests were written that it is made of
     "Merged": "Bool",  # no request of it has more than one row that stands
     "Requests": "UInt64",
+    "Named": "Bool DEFAULT false",  # the user's own stages are counted by name, too
 }
 
 HAS_TTL = (
@@ -380,7 +381,7 @@ def missing_columns() -> Iterator[str]:
     own = _columns(OWN_SPAN_COLUMNS, codec="ZSTD(1)") | WRITER
     for table, columns in (
         (ARRIVALS, own), (SPANS, own), (REQUESTS, REQUEST_COLUMNS | WRITER),
-        (ROLLUPS, ROLLUP_COLUMNS),
+        (ROLLUPS, ROLLUP_COLUMNS), (WINDOWS, WINDOW_COLUMNS),
     ):  # fmt: skip
         added = ", ".join(
             f"ADD COLUMN IF NOT EXISTS `{name}` {definition}"

@@ -8,10 +8,11 @@ from typing import Final, TypeVar, cast
 import numpy as np
 import orjson
 
-from latencytrace.model import Breakdown, Request, Span, Stage
+from latencytrace.model import Breakdown, Request, Span
 from latencytrace.model.cohorts.overview import HeatCell, Overview, StageColumn
 from latencytrace.model.cohorts.request_columns import DurationBand, Durations, RequestColumns
 from latencytrace.model.cohorts.request_times import RequestTimes
+from latencytrace.model.stage import IN_PARTS
 from latencytrace.service.cohort import Cohort
 from latencytrace.service.sql import (
     cohort_columns,
@@ -252,10 +253,10 @@ def _breakdown(ask: Query, cohort: Cohort, plan: Plan, *, from_rollups: bool) ->
         return rollups.breakdown_from(lines, most_at_once)
     question, parameters = questions.breakdown_question(cohort, plan.standing)
     found = questions.breakdown_from(ask(question, OBJECTS, parameters))
-    if all(stage.stage is not Stage.RUNTIME for stage in found.stages):
-        return found
-    question, parameters = questions.runtime_question(cohort, plan.standing)
-    return questions.with_runtime_parts(found, ask(question, OBJECTS, parameters))
+    for stage in {*IN_PARTS} & {row.stage for row in found.stages}:
+        question, parameters = questions.parts_question(cohort, stage, plan.standing)
+        found = questions.with_parts(found, stage, ask(question, OBJECTS, parameters))
+    return found
 
 
 def keys_of(lines: bytes) -> Iterator[list[tuple[object, ...]]]:

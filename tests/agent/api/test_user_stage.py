@@ -89,6 +89,26 @@ def test_one_object_may_be_entered_again_meanwhile(spans: Spans) -> None:
     assert outer.parent_id == 0
 
 
+def test_a_block_may_be_entered_with_async_with(spans: Spans) -> None:
+    raised = LookupError("a secret")
+
+    async def main() -> None:
+        async with stage(spans, "rerank") as entered:
+            await asyncio.sleep(0)
+            assert isinstance(entered, UserStage)
+            async with stage(spans, "rank_rules"):
+                raise raised
+
+    with pytest.raises(LookupError) as caught:
+        asyncio.run(main())
+
+    assert caught.value is raised
+    inner, outer = spans.all
+    assert (inner.name, inner.parent_id) == ("rank_rules", outer.span_id)
+    assert inner.status.status_code is outer.status.status_code is StatusCode.ERROR
+    assert get_current_span() is INVALID_SPAN
+
+
 def test_tasks_that_share_one_object_keep_their_spans_apart(
     spans: Spans, caplog: pytest.LogCaptureFixture
 ) -> None:

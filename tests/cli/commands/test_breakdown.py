@@ -154,6 +154,20 @@ def test_what_the_process_did_has_a_row_each_below_its_stage() -> None:
     assert "The rows add up to the mean duration, 100 ms" in lines[8]
 
 
+def test_what_the_named_parts_of_a_stage_leave_is_others() -> None:
+    document = waiting()
+    document["stages"][1]["parts"][1]["mean_ns"] = 6 * MS
+
+    lines = drawn(document).splitlines()[7:10]
+
+    assert [line.split("  ")[0] for line in lines[:2]] == [
+        "· thread-pool wait",
+        "· event-loop lag",
+    ]
+    assert lines[2].startswith("· others  ")
+    assert "4.00 ms   4.0 %" in lines[2]
+
+
 def test_a_stage_of_one_part_prints_the_same_share_of_both() -> None:
     decode, runtime = waiting()["stages"]
     runtime["mean_ns"] = MS // 4  # 0.25 %, which rounds to 0.2 or, as the column adds up, 0.3

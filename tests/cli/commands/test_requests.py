@@ -88,6 +88,16 @@ def test_what_kept_a_request_waiting_is_named_where_there_is_room() -> None:
     assert "runtime 100.0 %  POST" in listed(100, **waited)[3]
 
 
+def test_which_of_the_users_own_stages_took_longest_is_named() -> None:
+    ranked = {
+        "ledger": {Stage.APPLICATION: 90_000, Stage.DECODE: 10_000},
+        "duration_ns": 100_000,
+        "segments": [{**segment("aa", "application", 0, 1), "name": "rank_rules"}],
+    }
+
+    assert "application (rank_rules) 90.0 %, decode 10.0 %" in listed(140, **ranked)[3]
+
+
 def test_stages_are_a_bar_in_colour_and_words_without() -> None:
     coloured = "".join(drawn(Console(width=140, force_terminal=True, color_system="truecolor")))
 

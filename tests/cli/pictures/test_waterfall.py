@@ -178,6 +178,21 @@ def test_the_ledger_says_what_its_runtime_was() -> None:
     assert "of the runtime: thread-pool wait 30.0 ms, event-loop lag 15.0 ms" in text
 
 
+def test_the_ledger_says_what_the_users_own_stages_were() -> None:
+    request = of_spans()
+    request["segments"] = [
+        {**segment("aa", "application", at, at + 1 + at % 7), "name": f"own {at % 7}"}
+        for at in (0, 1, 3, 6, 10, 11, 12, 13)
+    ]
+
+    text = "\n".join(printed(picture, request, 120))
+
+    assert (
+        "of the application: own 6 14.0 ms, own 3 8.00 ms, own 5 6.00 ms, own 4 5.00 ms, "
+        "own 1 2.00 ms, others 1.00 ms"
+    ) in text
+
+
 def test_a_stall_of_the_process_says_what_it_was() -> None:
     request = waited()
     request["inter_token_ns"] = {"p50": MS, "p99": MS, "max": 60 * MS}

@@ -1,13 +1,18 @@
 """The document of a tail, and the sentence that names its cause."""
 
+from itertools import accumulate
+
 import orjson
 import pytest
 from pydantic import TypeAdapter
 
-from latencytrace.model import Stage
+from latencytrace.model import Request, Segment, Stage
 from latencytrace.model.cohorts.tail import Cause, CauseKind, SetApart, StageExcess, Tail
-from latencytrace.service.answers.tail import tail_document
+from latencytrace.service.answers.tail import tail, tail_document
 from latencytrace.service.answers.tail_documents import TailDocument
+from latencytrace.service.cohort import Cohort
+from tests.support.builders.made_requests import START_NS, made_request
+from tests.support.fakes.listed_requests import store_of
 
 MS = 1_000_000
 
@@ -101,3 +106,43 @@ def test_a_sentence_names_the_cause_its_stage_and_its_trait(
     assert told["sentence"] == f"{begins}{shared}{grown}"
     assert (told["kind"], told["stage"]) == (kind, stage)
     assert (told["key"], told["value"]) == ((trait.key, trait.value) if trait else (None, None))
+
+
+def ranked(number: int, *lengths_ms: int) -> Request:
+    """A request of two stages of the user's own, and of decoding."""
+    names = ("rank_rules", "fetch user", "decode")
+    stages = (Stage.APPLICATION, Stage.APPLICATION, Stage.DECODE)
+    ends_ns = list(accumulate(length * MS + number for length in lengths_ms))
+    segments = tuple(
+        Segment(start_ns=start_ns, end_ns=end_ns, stage=stage, span_id="1" * 16, name=name)
+        for start_ns, end_ns, stage, name in zip(
+            (0, *ends_ns), ends_ns, stages, names, strict=False
+        )
+    )
+    return made_request(
+        trace_id=f"{number + 1:032x}",
+        start_ns=START_NS + number,
+        duration_ns=ends_ns[-1],
+        segments=segments,
+        ledger={Stage.APPLICATION: ends_ns[1], Stage.DECODE: ends_ns[2] - ends_ns[1]},
+    )
+
+
+@pytest.mark.parametrize(
+    ("usual_ms", "slow_ms", "named"),
+    [
+        ((20, 20, 50), (400, 20, 50), "rank_rules"),
+        ((300, 20, 50), (300, 270, 50), "fetch user"),
+    ],
+    ids=["it alone", "not what is long in all"],
+)
+def test_the_users_own_stage_that_grew_most_is_named(
+    usual_ms: tuple[int, ...], slow_ms: tuple[int, ...], named: str
+) -> None:
+    requests = [ranked(number, *(usual_ms if number % 10 else slow_ms)) for number in range(400)]
+
+    cause = tail(store_of(*requests), Cohort(), 0.95)["cause"]
+
+    assert cause is not None
+    assert cause["stage"] == Stage.APPLICATION
+    assert cause["sentence"].endswith(f"of what the tail takes longer, most of it in {named}.")

@@ -17,6 +17,7 @@ from latencytrace.service.answers.breakdown_parts import (
 )
 from latencytrace.service.answers.documents import BreakdownDocument, StageDocument
 from latencytrace.service.answers.overview_documents import HeatMapDocument, heat_map
+from latencytrace.service.answers.sentences.stage_parts import others_ns
 from latencytrace.service.web.drawing.heat_map import heat_map as drawn_heat_map
 from latencytrace.service.web.drawing.stages_over_time import stages_over_time as drawn_stages
 from latencytrace.service.web.pages.cohort_bar import Asked, nearest, rfc3339
@@ -71,6 +72,7 @@ def breakdown_pages(parts: Parts) -> APIRouter:
             "requests": question.link("/requests"),
             "tail": question.link("/tail"),
             "mostly_unnamed": mostly_unnamed,
+            "others_ns": others_ns,
             "nearest": lambda: list(nearest(parts.store, question)),
         }
 

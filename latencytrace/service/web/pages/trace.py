@@ -11,6 +11,7 @@ from latencytrace.analysis.trace.stage_of import stage_of
 from latencytrace.errors import NotFoundError
 from latencytrace.model import Request as FoundRequest
 from latencytrace.model import Stage
+from latencytrace.model.stage import IN_PARTS
 from latencytrace.service.answers.documents import ListedRequestDocument
 from latencytrace.service.answers.requests import (
     found_request,
@@ -21,6 +22,7 @@ from latencytrace.service.answers.requests import (
     spans_in_order,
     tree_of,
 )
+from latencytrace.service.answers.sentences.stage_parts import stage_parts
 from latencytrace.service.answers.traces.collection_pause import collection_pause
 from latencytrace.service.answers.traces.waterfall_rows import chosen, rows
 from latencytrace.service.web.drawing.bars import segment_bar
@@ -98,6 +100,9 @@ def _head(found: ListedRequestDocument) -> Mapping[str, Any]:
         "unexplained_ns": unexplained_ns,
         "few": held and held.length_ns < LITTLE * (found["duration_ns"] - unexplained_ns),
         "longest_stage": max(named.items(), key=itemgetter(1), default=None),
+        "parts_of": lambda stage: (
+            stage_parts(found["segments"], stage) if stage in IN_PARTS else []
+        ),
         "gaps": gaps(found, MOST_GAPS),
         "perfetto": Address(
             f"/api/v1/requests/{found['trace_id']}?span_id={found['span_id']}&format=perfetto"

@@ -5,13 +5,14 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from itertools import accumulate, chain, pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from latencytrace.errors import StoreError
-from latencytrace.model import Breakdown, FirstTokenOf, Request, RequestStatus, Stage
+from latencytrace.model import Breakdown, FirstTokenOf, Request, RequestStatus, Segment, Stage
 from latencytrace.model.cohorts.histogram import ERROR_RATIO
 from latencytrace.model.cohorts.request_columns import DurationBand
 from latencytrace.model.detail import TraceDetail
@@ -19,7 +20,7 @@ from latencytrace.service import plain_answers
 from latencytrace.service.clock import now_ns
 from latencytrace.service.cohort import Cohort
 from latencytrace.service.sql.rollups import WINDOW_S
-from latencytrace.service.sql.tables import DERIVED, REQUESTS, ROLLUPS, UUIDS
+from latencytrace.service.sql.tables import DERIVED, REQUESTS, ROLLUPS, UUIDS, WINDOWS
 from latencytrace.service.sql_store import reading, rollups
 from latencytrace.service.store import Order, Table
 from latencytrace.service.stores.chdb.store import ChdbStore
@@ -50,7 +51,7 @@ def some_request(chance: random.Random, start_ns: int) -> Request:
     """A request of any kind."""
     stages = {
         stage: chance.choice([1, chance.randrange(1, 10**6), chance.randrange(1, 10**11)])
-        for stage in chance.sample(list(Stage), chance.randint(0, 5))
+        for stage in chance.sample([*Stage, *[Stage.APPLICATION] * 9], chance.randint(0, 5))
     }
     made = made_request(duration_ns=0) if not stages else made_request(stages=stages)
     return replace(
@@ -58,6 +59,7 @@ def some_request(chance: random.Random, start_ns: int) -> Request:
         trace_id=f"{chance.getrandbits(128):032x}",
         start_ns=start_ns,
         ledger={stage: length_ns for stage, length_ns in made.ledger.items() if length_ns},
+        segments=tuple(chain.from_iterable(in_pieces(chance, one) for one in made.segments)),
         service=chance.choice(["rag", "search"]),
         instance=chance.choice([None, "rag-1", "rag-2"]),
         version=chance.choice([None, "1", "2"]),
@@ -72,6 +74,18 @@ def some_request(chance: random.Random, start_ns: int) -> Request:
         time_to_first_token_of=chance.choice([None, *FirstTokenOf]),
         time_per_output_token_ns=chance.choice([None, 0, chance.randrange(1, 10**8)]),
     )
+
+
+def in_pieces(chance: random.Random, segment: Segment) -> Iterator[Segment]:
+    """A segment, or several by names of the user's own where it is of his code."""
+    if segment.stage is not Stage.APPLICATION:
+        yield segment
+        return
+    within = range(segment.start_ns + 1, segment.end_ns)
+    cuts = sorted(chance.sample(within, min(len(within), 3)))
+    for start_ns, end_ns in pairwise([segment.start_ns, *cuts, segment.end_ns]):
+        name = f"own stage {chance.randrange(12)}"
+        yield replace(segment, start_ns=start_ns, end_ns=end_ns, name=name)
 
 
 def in_column(requests: Iterable[Request]) -> list[Request]:
@@ -503,6 +517,49 @@ def test_a_folder_from_before_rollups_gets_them(rolled: Written) -> None:
 
     rolled.compare()
     assert passes(rolled.store) == 8
+
+
+def test_rollups_from_before_stages_were_counted_by_the_users_names_are_made_anew(
+    rolled: Written,
+) -> None:
+    whole = Cohort(since_ns=BEGAN_NS, until_ns=BEGAN_NS + 8 * WINDOW_NS)
+    before = rolled.store.breakdown(whole)
+    told(rolled.store, f"ALTER TABLE {WINDOWS} DROP COLUMN Named")
+    deleted = f"ALTER TABLE {ROLLUPS} DELETE WHERE Measure = 'ApplicationPart'"
+    told(rolled.store, f"{deleted} SETTINGS mutations_sync = 2")
+    rolled.reopen()
+
+    assert_same(rolled.store.breakdown(whole), before, "from requests")
+    rolled.roll_up_all()
+    told(rolled.store, f"TRUNCATE TABLE {REQUESTS}")
+
+    after = rolled.store.breakdown(whole)
+    assert after.stages == before.stages
+    assert any(stage.parts for stage in after.stages if stage.stage is Stage.APPLICATION)
+
+
+def test_of_very_many_names_rollups_keep_the_longest(make: Callable[[int], Written]) -> None:
+    written = make(1)
+    pieces = [made_request(stages={Stage.APPLICATION: 100 + number}) for number in range(100)]
+    ends = list(accumulate(one.duration_ns for one in pieces))
+    segments = [
+        replace(one.segments[0], name=f"document {number}", start_ns=end_ns - one.duration_ns)
+        for number, (one, end_ns) in enumerate(zip(pieces, ends, strict=True))
+    ]
+    segments = [replace(one, end_ns=end_ns) for one, end_ns in zip(segments, ends, strict=True)]
+    request = made_request(stages={Stage.APPLICATION: ends[-1]}, segments=tuple(segments))
+    written.write([replace(request, start_ns=BEGAN_NS + 1)], {})
+    written.roll_up_all()
+
+    found = written.store.breakdown(Cohort(since_ns=BEGAN_NS, until_ns=BEGAN_NS + WINDOW_NS))
+
+    (stage,) = found.stages
+    assert [part.name for part in stage.parts] == [f"document {99 - place}" for place in range(8)]
+    rows = written.store._assembler.query(  # noqa: SLF001 - the contract has no such thing
+        f"SELECT count() FROM {ROLLUPS} WHERE Part != ''",  # noqa: S608 - our own name
+        "TSV",
+    )
+    assert int(rows) == 32
 
 
 @pytest.mark.parametrize("cohort", [Cohort(), Cohort(route="POST /chat")])
