@@ -34,6 +34,7 @@ MOSTLY_UNATTRIBUTED = Text(
 )
 UNNAMED = (Stage.UNATTRIBUTED, Stage.OTHER)
 MOSTLY = 0.5
+LOADS = "load"  # the route of processes before they served: nobody sends them
 ROUNDING_NS = 1  # each mean is a whole number of nanoseconds
 
 
@@ -70,7 +71,12 @@ def pictures(
 ) -> list[RenderableType]:
     """The breakdown asked for; one of every route that has requests, where none was named."""
     whole = reading.breakdown(source, wanted)
-    said = (*_left_out(whole), *_reduced(whole), *_never_two(whole), *_from_histograms(whole))
+    said = (
+        *_left_out(whole),
+        *_reduced(whole),
+        *_never_two(whole, wanted),
+        *_from_histograms(whole),
+    )
     notes = [Text(note, "dim") for note in said]
     if not whole["requests"]:
         return [reason(source, wanted), *notes]
@@ -225,8 +231,8 @@ def _reduced(document: BreakdownDocument) -> Sequence[str]:
     return [f"In less detail, to keep the agent's budget: {number}. {more}"]
 
 
-def _never_two(document: BreakdownDocument) -> Sequence[str]:
-    if document["max_concurrency"] != 1:
+def _never_two(document: BreakdownDocument, wanted: Filters) -> Sequence[str]:
+    if document["max_concurrency"] != 1 or wanted.get("route") == LOADS:
         return []
     return [NEVER_TWO]
 
