@@ -43,6 +43,23 @@ def test_what_it_collected_can_be_read_after_the_program_has_ended(tmp_path: Pat
     assert "rerank" in read["requests"][0]["ledger"]
 
 
+def test_where_no_service_can_start_the_program_runs_and_its_output_is_shown_in_lines(
+    tmp_path: Path,
+) -> None:
+    no_folder = tmp_path / "data"
+    no_folder.write_text("")
+
+    ran = latencytrace(
+        *("run", "--data", no_folder, "--", sys.executable, "-c", PROGRAM),
+        env=environment(**addresses()),
+    )
+
+    assert ran.returncode == 5
+    why, *output = ran.stderr.splitlines()
+    assert "spans are lost until one listens: latencytrace serve: ended before" in why
+    assert any(str(no_folder) in line for line in output)
+
+
 def test_a_signal_ends_the_program_and_then_the_service(tmp_path: Path) -> None:
     where = addresses()
     wait = "import signal; print('ready', flush=True); signal.pause()"

@@ -204,6 +204,7 @@ LISTED: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
         "sqlalchemy.dialects.mysql.mysqldb", "sqlalchemy.dialects.mssql.pyodbc")),
     "latencytrace.agent.hooks.sqlite:SqliteHook": ((), ("sqlite3", "sqlite3.dbapi2",
         "aiosqlite.core")),
+    "latencytrace.agent.hooks.ssl:SslHook": ((), ("ssl",)),
     "latencytrace.agent.hooks.streamlit:StreamlitHook": (("streamlit >= 1.30",),
         ("streamlit.runtime.scriptrunner.script_runner",)),
     "latencytrace.agent.hooks.tenacity:TenacityHook": (("tenacity >= 8.2",), ("tenacity",

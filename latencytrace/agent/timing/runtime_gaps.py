@@ -6,7 +6,7 @@ is under way, and noted are only those that take a millisecond.
 
 import gc
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import Context as VariableContext
 from typing import Any, Final
 
@@ -82,6 +82,8 @@ class RuntimeGaps:
         if self._noted:
             noted = self._noted.copy()  # at once: a collection may come at any allocation
             gaps = {name: _pairs(noted[name][:]) for name in _KINDS if name in noted}
+            if POOL in gaps and LOOP in gaps:  # anyio gives way to the loop before it asks
+                gaps[POOL] = _outside(gaps[POOL], _pairs(noted[LOOP][:]))
             attributes[semconv.RUNTIME_GAPS] = pack_named(gaps, span_start_ns)
         return attributes
 
@@ -94,6 +96,22 @@ def _add(times: list[int], start_ns: int, end_ns: int) -> None:
 
 def _pairs(times: list[int]) -> Iterable[tuple[int, int]]:
     return zip(times[::2], times[1::2], strict=False)
+
+
+def _outside(
+    waits: Iterable[tuple[int, int]], holds: Iterable[tuple[int, int]]
+) -> Iterator[tuple[int, int]]:
+    """Return what of the waits lies outside of the holds, in order of time."""
+    in_order = sorted(holds)
+    for start_ns, end_ns in sorted(waits):
+        at_ns = start_ns
+        for since_ns, until_ns in in_order:
+            if since_ns < end_ns and until_ns > at_ns:
+                if since_ns - at_ns >= NOTICED_NS:
+                    yield at_ns, since_ns
+                at_ns = until_ns
+        if end_ns - at_ns >= NOTICED_NS:
+            yield at_ns, end_ns
 
 
 class OpenRequests:

@@ -29,11 +29,13 @@ NEVER_TWO = (
 MOSTLY_UNATTRIBUTED = Text(
     "More than half is time that no span explains. `latencytrace trace slowest` shows between "
     'which spans it lies; `with latencytrace.stage("NAME"):` around code of yours names it, '
-    "and LATENCYTRACE_TORCH_MODULES=CLASS a torch module of yours.",
+    "LATENCYTRACE_TORCH_MODULES=CLASS a torch module of yours, and `latencytrace.enqueue()` with "
+    "`latencytrace.batch()` the wait and the work of a batcher of yours.",
     "dim",
 )
 UNNAMED = (Stage.UNATTRIBUTED, Stage.OTHER)
 MOSTLY = 0.5
+LOADS = "load"  # the route of processes before they served: nobody sends them
 ROUNDING_NS = 1  # each mean is a whole number of nanoseconds
 
 
@@ -70,7 +72,12 @@ def pictures(
 ) -> list[RenderableType]:
     """The breakdown asked for; one of every route that has requests, where none was named."""
     whole = reading.breakdown(source, wanted)
-    said = (*_left_out(whole), *_reduced(whole), *_never_two(whole), *_from_histograms(whole))
+    said = (
+        *_left_out(whole),
+        *_reduced(whole),
+        *_never_two(whole, wanted),
+        *_from_histograms(whole),
+    )
     notes = [Text(note, "dim") for note in said]
     if not whole["requests"]:
         return [reason(source, wanted), *notes]
@@ -230,8 +237,8 @@ def _reduced(document: BreakdownDocument) -> Sequence[str]:
     return [f"In less detail, to keep the agent's budget: {number}. {more}"]
 
 
-def _never_two(document: BreakdownDocument) -> Sequence[str]:
-    if document["max_concurrency"] != 1:
+def _never_two(document: BreakdownDocument, wanted: Filters) -> Sequence[str]:
+    if document["max_concurrency"] != 1 or wanted.get("route") == LOADS:
         return []
     return [NEVER_TWO]
 

@@ -164,7 +164,11 @@ def _started(background: BackgroundProgram, url: str) -> bool:
     try:
         background.wait_until_answers(f"{url}/readyz")
     except ServiceUnreachableError as error:
-        _say(f"running without a service, spans are lost: {error}")
+        complain(
+            "running without a service of its own; spans are lost until one listens: "
+            f"{text_shown(str(error))}",
+            in_lines=True,
+        )
         return False
     return True
 

@@ -45,7 +45,7 @@ class Layout:
         stage = min(STAGE_LONGEST, max(len("stage"), *(cell_len(row.stage) for row in shown)))
         held = max(len("held up"), *(len(duration(row.path_ns)) for row in shown))
         took = max(len("took"), *(len(_took(row)) for row in shown)) + GAP
-        names = max(cell_len(row.tree + _named(row)) for row in shown)
+        names = max(len("span"), *(cell_len(row.tree + _named(row)) for row in shown))
         room = width - stage - held - 2 * GAP
         if room - took - GAP - BARS_LEAST >= NAME_LEAST:
             longest = max(NAME_LONGEST, width // 3)

@@ -278,7 +278,7 @@ class Profiles:
                 self._profiles[profile_id] = replace(
                     profile,
                     state="taken",
-                    phase="ordered of a process",
+                    phase="a process has the order",
                     service=agent.service,
                     instance=agent.instance,
                 )

@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
+from itertools import count
 from threading import Event
 from typing import Any
 
@@ -13,12 +14,12 @@ import pytest
 from fastapi import FastAPI
 
 from latencytrace.agent.hooks.anyio import _default_limiter
-from latencytrace.agent.timing.runtime_gaps import POOL
+from latencytrace.agent.timing.runtime_gaps import LOOP, POOL
 from latencytrace.model import semconv
 from tests.support.agent.gaps import gaps_ns
 from tests.support.agent.receiving import TracedProgram
 from tests.support.servers.serving import get, serving
-from tests.support.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S, again
 
 HELD_S = 0.2
 
@@ -109,3 +110,38 @@ def test_each_event_loop_is_asked_for_its_own_threads() -> None:
         return _default_limiter() is anyio.to_thread.current_default_thread_limiter()
 
     assert [asyncio.run(found()) for _ in range(2)] == [True, True]
+
+
+def one_holds_the_loop() -> FastAPI:
+    """`/pooled` asks for a thread when `/holding` is about to hold the loop."""
+    app = FastAPI()
+    arrived = asyncio.Event()
+
+    @app.get("/pooled")
+    async def pooled() -> None:
+        arrived.set()
+        await anyio.to_thread.run_sync(lambda: None)
+
+    @app.get("/holding")
+    async def holding() -> None:
+        await arrived.wait()
+        time.sleep(HELD_S)  # noqa: ASYNC251 - the fault that is to be seen
+
+    return app
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+def test_a_held_loop_on_the_way_to_a_thread_is_no_wait_for_one(
+    agent: TracedProgram, loop: str
+) -> None:
+    turns = count(1)
+
+    def both_are_asked() -> None:
+        with serving(one_holds_the_loop(), loop=loop) as url, ThreadPoolExecutor(2) as clients:
+            for answer in [clients.submit(get, f"{url}/{one}") for one in ("holding", "pooled")]:
+                answer.result()
+        waited = gaps_ns(agent.named("GET /pooled", next(turns))[-1])
+        assert waited.get(LOOP, 0) >= HELD_S * 0.9e9
+        assert waited.get(POOL, 0) < HELD_S * 0.5e9
+
+    again(both_are_asked)

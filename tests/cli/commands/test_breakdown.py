@@ -24,7 +24,7 @@ class OneBreakdown:
         if path == "/services":
             return {"services": [{"service": "rag", "routes": ["POST /chat", "POST /embed"]}]}
         assert path == "/breakdown"
-        assert parameters.get("route", "POST /chat").startswith("POST /")
+        assert parameters.get("route", "POST /chat").startswith(("POST /", "load"))
         return self.only
 
     def body(self, path: str, parameters: Mapping[str, str]) -> bytes:
@@ -101,6 +101,15 @@ def test_requests_that_never_overlapped_are_warned_about() -> None:
     document["max_concurrency"] = 1
 
     assert "Never more than one request at a time" in notes(document)[-1]
+
+
+def test_processes_that_load_cannot_be_sent_at_once() -> None:
+    document = breakdown_document(load=MS)
+    document["max_concurrency"] = 1
+
+    shown = pictures(OneBreakdown(only=document), {"route": "load"}, PLAIN)
+
+    assert not any("Never more than one" in str(part) for part in shown)
 
 
 def test_overlapping_requests_are_not_warned_about() -> None:

@@ -128,6 +128,16 @@ def test_of_what_is_too_long_the_name_is_cut_first() -> None:
     assert "… RateLimitError  retrieve" in line
 
 
+def test_a_name_shorter_than_its_column_s_title_cuts_no_number() -> None:
+    request = of_spans()
+    request["spans"][0]["name"] = "a"
+
+    head, line = lines_of(request, 80)[:2]
+
+    assert head.startswith("span  stage")
+    assert "100 ms  of 100 ms" in line
+
+
 # What held it up
 
 
