@@ -438,8 +438,8 @@ def test_the_highest_revision_is_read(store: Store, moved_ns: int) -> None:
 
 def test_of_revisions_written_together_the_highest_is_read(store: Store) -> None:
     first = one_request("revised at once")
-    second = replace(first, revision=2, ledger={Stage.PREFILL: 50})
-    store.write([second, first], [])
+    second = one_request("revised at once", revision=2, ledger={Stage.PREFILL: 50})
+    store.write([first, second], [])
 
     assert store.request(first.trace_id, None) == second
     assert store.written([first.trace_id]) == [second]
