@@ -1,11 +1,12 @@
 """What a span costs in the service from its post's bytes to the stored ledger, without HTTP.
 
-    python -m tests.benchmarks.bench_pipeline [--groups 100]
+    python -m tests.benchmarks.bench_pipeline [--groups 100] [--steps]
 
 The posts of `bench_service` are decoded, written to the journal, attributed and stored by a
 pipeline and an embedded store in this process, as fast as they are let in. CPU time is that of all
 threads, the engine's among them, less that of making the posts: it says nearly the same on a busy
-machine. What is compiled is loaded before.
+machine. What is compiled is loaded before. With `--steps` it says where that time went, which
+costs some of it.
 """
 
 import argparse
@@ -13,20 +14,94 @@ import random
 import resource
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import wraps
 from pathlib import Path
+from typing import Any, Final
 
 from latencytrace.errors import OverloadedError
+from latencytrace.service.ingest.committer import Committer
 from latencytrace.service.ingest.journal import Journal
+from latencytrace.service.ledgers import attribution, attributor, column_attribution
+from latencytrace.service.ledgers.open_traces import OpenTraces
 from latencytrace.service.ledgers.pipeline import Pipeline
+from latencytrace.service.metrics.settling import Settling
 from latencytrace.service.metrics.telemetry import Telemetry
 from latencytrace.service.otlp import traces as otlp
+from latencytrace.service.sql import native, request_blocks
+from latencytrace.service.sql_store.store import SqlStore
+from latencytrace.service.stores.chdb.engine import Connection
 from latencytrace.service.stores.chdb.store import ChdbStore
 from tests.benchmarks.bench_service import BASE_NS, Pattern
 
 WARM_GROUPS = 4
 SPANS_A_POST = 512
+STEPS: Final[Sequence[tuple[str, object, Sequence[str]]]] = (
+    ("decoding, redaction, shapes", otlp, ("check",)),
+    ("open traces", OpenTraces, ("arrived", "due", "held", "attributed")),
+    ("journal", Journal, ("append", "rotate")),
+    ("commits", Committer, ("submit", "release", "_begun")),
+    ("traces joined as a batch", column_attribution, ("batch_of",)),
+    ("attribution over columns", column_attribution, ("attributed",)),
+    ("the table of requests", column_attribution.ColumnAttribution, ("table",)),
+    ("attribution, the rest", attribution.Attribution, ("attributed",)),
+    ("blocks of posts joined", attributor.Attributor, ("_keep",)),
+    ("spans as ready blocks", native, ("native",)),
+    ("requests as ready blocks", request_blocks, ("block_of",)),
+    ("ready blocks joined and handed over", SqlStore, ("keep", "write")),
+    ("inserts, on the thread that asks", Connection, ("insert",)),
+    ("metrics", Settling, ("add", "settled")),
+)
+
+
+class Account:
+    """CPU time by step, on the threads of Python, and of the engine's threads."""
+
+    def __init__(self) -> None:
+        self.steps_s: Counter[str] = Counter()
+        self._inner = threading.local()
+        for step, owner, names in STEPS:
+            for name in names:
+                setattr(owner, name, self._timed(step, getattr(owner, name)))
+
+    def _timed(self, step: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(call)
+        def timed(*args: object, **kwargs: object) -> object:
+            outer_s, self._inner.s = getattr(self._inner, "s", 0.0), 0.0
+            began_s = time.thread_time()
+            try:
+                return call(*args, **kwargs)
+            finally:
+                took_s = time.thread_time() - began_s
+                self.steps_s[step] += took_s - self._inner.s
+                self._inner.s = outer_s + took_s
+
+        return timed
+
+    def begin(self) -> None:
+        """Forget what was before."""
+        self.steps_s.clear()
+        self.steps_s.subtract(_engine_s())
+
+    def end(self, used_s: float) -> Counter[str]:
+        """Return the time of each step, and what is left of all."""
+        self.steps_s.update(_engine_s())
+        self.steps_s["all else"] = used_s - self.steps_s.total()
+        return self.steps_s
+
+
+def _engine_s() -> Counter[str]:
+    """CPU time of the engine's threads so far: those that merge, and the others."""
+    found: Counter[str] = Counter()
+    for thread in Path("/proc/self/task").iterdir():
+        name = (thread / "comm").read_text().strip()
+        step = "the engine's merges" if name == "MergeMutate" else "the engine's inserts"
+        if not name.startswith("python"):
+            found[step] += int((thread / "schedstat").read_text().split()[0]) / 1e9
+    return found
 
 
 def send(
@@ -59,7 +134,9 @@ def main() -> None:
     """Run it, and say what it cost."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--groups", type=int, default=100, help="of 4 096 spans")
-    groups = parser.parse_args().groups
+    parser.add_argument("--steps", action="store_true", help="say where the time goes; Linux")
+    asked = parser.parse_args()
+    account = Account() if asked.steps else None
     patterns = [Pattern(seed, SPANS_A_POST) for seed in range(2)]
     chance = random.Random(5)  # noqa: S311 - ids that differ are enough
     with tempfile.TemporaryDirectory() as folder:
@@ -69,10 +146,13 @@ def main() -> None:
         pipeline._columns.compile().join()  # noqa: SLF001 - as under load
         pipeline.start()
         send(pipeline, patterns, WARM_GROUPS, chance)
+        if account:
+            account.begin()
         before_s, began_s = time.process_time(), time.monotonic()
-        spans, made_s = send(pipeline, patterns, groups, chance)
+        spans, made_s = send(pipeline, patterns, asked.groups, chance)
         used_s = time.process_time() - before_s - made_s
         wall_s = time.monotonic() - began_s
+        steps_s = account.end(used_s) if account else Counter()
         pipeline.close()
         store.close()
     peak_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
@@ -83,6 +163,8 @@ def main() -> None:
         ("peak MiB", peak_mib),
     ):
         sys.stdout.write(f"{name:28} {value:>14,.1f}\n")
+    for name, took_s in steps_s.most_common():
+        sys.stdout.write(f"{name:36} {took_s / spans * 1e6:>6.2f}\n")
 
 
 if __name__ == "__main__":

@@ -436,6 +436,16 @@ def test_the_highest_revision_is_read(store: Store, moved_ns: int) -> None:
     assert store.revisions([first.trace_id]) == {(first.trace_id, first.span_id): 2}
 
 
+def test_of_revisions_written_together_the_highest_is_read(store: Store) -> None:
+    first = one_request("revised at once")
+    second = one_request("revised at once", revision=2, ledger={Stage.PREFILL: 50})
+    store.write([first, second], [])
+
+    assert store.request(first.trace_id, None) == second
+    assert store.written([first.trace_id]) == [second]
+    assert store.breakdown(Cohort(service="revised at once")).requests == 1
+
+
 def test_the_requests_of_traces_are_read_together(store: Store) -> None:
     first, second = one_request("w1"), one_request("w2")
     inner = one_request("w1", span_id="2" * 16, outermost=False)

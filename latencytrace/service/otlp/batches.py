@@ -21,6 +21,7 @@ from latencytrace.service.otlp.span_block import (
     Numbers,
     Records,
     SpanBlock,
+    chained,
     ranges,
     taken,
 )
@@ -40,13 +41,14 @@ _HIT: Final = np.dtype(
     ]
 )
 _IN_COLUMNS: Final = (Form.STRING, Form.INT, Form.DOUBLE, Form.MAP, Form.BYTES)
+_IS_IN_COLUMNS: Final = np.isin(np.arange(max(Form) + 1), _IN_COLUMNS)
 
 
 def batch_of(parts: Sequence[Part]) -> SpanBatch:
     """The spans of some rows of some blocks, ordered by trace, then as they come."""
     _forget_shapes(parts)
     tables = [taken(block.table, rows) for block, rows in parts]
-    spans = np.concatenate(tables)
+    spans = chained(tables)
     order = np.lexsort((spans["trace_low"], spans["trace_high"]))
     spans = taken(spans, order)
     part = np.repeat(np.arange(len(parts)), [len(table) for table in tables])[order]
@@ -150,21 +152,23 @@ def _varying(
     for number, ((block, _), table) in enumerate(zip(parts, tables, strict=True)):
         found.append(_hits(block, table, number, place[before : before + len(table)]))
         before += len(table)
-    hits = np.concatenate(found)
-    hits = hits[np.lexsort((hits["row"], hits["code"]))]
+    hits = chained(found)
+    # One number each, for those are sorted fastest: of a key that comes twice, the last is last.
+    keys = hits["code"].astype(np.int64) * len(order) + hits["row"]
+    hits = taken(hits, np.argsort(keys * len(hits) + np.arange(len(hits))))
     edges = np.flatnonzero(np.diff(hits["code"])) + 1
     counts: _Counts = {}
     packed: _Packed = {}
     for of_key in np.split(hits, edges) if len(hits) else ():
         rows = of_key["row"]
-        last = of_key[np.append(rows[1:] != rows[:-1], True)]  # of a key that comes twice
+        last = taken(of_key, np.flatnonzero(np.append(rows[1:] != rows[:-1], True)))
         key = SHAPES.varying[int(last["code"][0]) - 1]
         if key in COUNTS:
             chosen = last[last["form"] == Form.INT]
             if len(chosen):
                 counts[key] = (chosen["row"].copy(), chosen["value"].copy())
         else:
-            chosen = last[np.isin(last["form"], _IN_COLUMNS)]
+            chosen = last[_IS_IN_COLUMNS[last["form"]]]
             if len(chosen):
                 packed[key] = (chosen["row"].copy(), _values(parts, chosen))
     return counts, packed

@@ -209,12 +209,18 @@ def taken(records: Records, rows: Numbers) -> Records:
     return chosen
 
 
+def chained(records: Sequence[Records]) -> Records:
+    """Records of one kind, one array behind the other; fast for the same reason."""
+    numbers = np.concatenate([one.view(np.int64) for one in records])
+    return numbers.view(records[0].dtype)
+
+
 def joined(blocks: Sequence[SpanBlock]) -> SpanBlock:
     """The spans of several blocks, in their order; one of a few spans is costly to insert."""
     if len(blocks) == 1:
         return blocks[0]
     found: dict[str, Records] = {
-        name: np.concatenate([getattr(block, name) for block in blocks]) for name in _REFERENCES
+        name: chained([getattr(block, name) for block in blocks]) for name in _REFERENCES
     }
     ends = dict.fromkeys((*_REFERENCES, "texts"), 0)
     for block in blocks:

@@ -193,7 +193,9 @@ def _values(
     if kernels is None or not len(pairs):
         return _plain_values(block, pairs, text_of)
     forms = pairs["form"]
-    others, starts, ends = _other_texts(block, pairs[forms >= Form.DOUBLE], text_of)
+    others, starts, ends = _other_texts(
+        block, taken(pairs, np.flatnonzero(forms >= Form.DOUBLE)), text_of
+    )
     longest = int(pairs["size"][forms == Form.STRING].sum()) + len(others)
     out = np.empty(longest + _MOST_BYTES_BESIDE * len(pairs), np.uint8)
     size = kernels.columns.values(
@@ -205,7 +207,7 @@ def _values(
         out,
         _TRUE_FALSE,
     )
-    return [out[:size].tobytes()]
+    return [out[:size].data]
 
 
 _MOST_BYTES_BESIDE = 21  # of a text: its length; all of a number
