@@ -83,6 +83,7 @@ def test_who_sees_little_is_told_how_to_see_more() -> None:
     waited = breakdown_document(runtime=60 * MS, unattributed=40 * MS)
 
     assert "latencytrace.stage(" in drawn(little)
+    assert "latencytrace.batch()" in drawn(little)
     assert "latencytrace.stage(" not in drawn(much)
     assert "latencytrace.stage(" not in drawn(waited)  # it would name nothing
 

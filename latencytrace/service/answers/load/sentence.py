@@ -3,6 +3,8 @@
 from latencytrace.model.texts.units import duration, objective_text, share
 from latencytrace.service.answers.load.capacity_documents import CapacityDocument, LimitDocument
 
+MORE = 1.25  # times what is served at the knee, as a batcher does that is pressed harder
+
 
 def sentence(document: CapacityDocument) -> str:
     """Say where the knee is and what queues first, or why neither is known."""
@@ -21,10 +23,12 @@ def _knee(document: CapacityDocument) -> str:
     if found is None:
         most = document["levels"][-1]["concurrency"] if document["levels"] else 0
         return f"No knee is proven up to {most} at once."
-    return (
-        f"Knee: {_number(found['concurrency'])} at once, {per_s(found['served_per_second'])}. "
-        "Beyond it hardly more are served, and each takes longer."
-    )
+    knee = f"Knee: {_number(found['concurrency'])} at once, {per_s(found['served_per_second'])}."
+    beyond = [one for one in document["levels"] if one["concurrency"] > found["concurrency"]]
+    most_per_s = max((one["served_per_second"] for one in beyond), default=0.0)
+    if most_per_s < MORE * found["served_per_second"]:
+        return f"{knee} Beyond it hardly more are served, and each takes longer."
+    return f"{knee} Beyond it more are served, up to {per_s(most_per_s)}, but each takes longer."
 
 
 def _first(document: CapacityDocument) -> str:

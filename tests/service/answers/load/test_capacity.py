@@ -81,6 +81,34 @@ def test_a_time_that_is_years_long_is_counted_rightly() -> None:
     assert document["concurrency"] >= 0
 
 
+@pytest.mark.parametrize(
+    ("most_per_s", "said"),
+    [
+        (30.0, "hardly more are served, and each takes longer"),
+        (43.2, "more are served, up to 43.2/s, but each takes longer"),
+    ],
+    ids=["one server", "a batcher"],
+)
+def test_what_is_served_beyond_the_knee_is_said_as_it_is(most_per_s: float, said: str) -> None:
+    document = capacity_of(paired(), COHORT, (), NOW_NS)
+    (level,) = document["levels"]
+    document["levels"] = [
+        {**level, "concurrency": at, "concurrency_to": at, "served_per_second": per_s}
+        for at, per_s in ((1, 90.0), (2, 26.4), (8, most_per_s))
+    ]
+    document["knee"] = {
+        "concurrency": 2.0,
+        "low": 1,
+        "high": 6,
+        "served_per_second": 26.4,
+        "low_per_second": 22.6,
+        "high_per_second": 30.6,
+    }
+    document["growth"] = None
+
+    assert sentence(document) == f"Knee: 2 at once, 26.4/s. Beyond it {said}."
+
+
 def test_a_stage_that_grew_only_in_between_is_named_without_figures() -> None:
     document = capacity_of(paired(), COHORT, (), NOW_NS)
     document["growth"] = {
