@@ -16,9 +16,10 @@ import sys
 import tempfile
 import threading
 import time
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from functools import wraps
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final
 
@@ -61,7 +62,7 @@ class Account:
     """CPU time by step, on the threads of Python, and of the engine's threads."""
 
     def __init__(self) -> None:
-        self.steps_s: Counter[str] = Counter()
+        self.steps_s: defaultdict[str, float] = defaultdict(float)
         self._inner = threading.local()
         for step, owner, names in STEPS:
             for name in names:
@@ -84,24 +85,22 @@ class Account:
     def begin(self) -> None:
         """Forget what was before."""
         self.steps_s.clear()
-        self.steps_s.subtract(_engine_s())
+        self._add_engine(-1)
 
-    def end(self, used_s: float) -> Counter[str]:
-        """Return the time of each step, and what is left of all."""
-        self.steps_s.update(_engine_s())
-        self.steps_s["all else"] = used_s - self.steps_s.total()
-        return self.steps_s
+    def end(self, used_s: float) -> Sequence[tuple[str, float]]:
+        """The time of each step, and what is left of all, the longest first."""
+        self._add_engine(1)
+        self.steps_s["all else"] = used_s - sum(self.steps_s.values())
+        return sorted(self.steps_s.items(), key=itemgetter(1), reverse=True)
 
-
-def _engine_s() -> Counter[str]:
-    """CPU time of the engine's threads so far: those that merge, and the others."""
-    found: Counter[str] = Counter()
-    for thread in Path("/proc/self/task").iterdir():
-        name = (thread / "comm").read_text().strip()
-        step = "the engine's merges" if name == "MergeMutate" else "the engine's inserts"
-        if not name.startswith("python"):
-            found[step] += int((thread / "schedstat").read_text().split()[0]) / 1e9
-    return found
+    def _add_engine(self, sign: int) -> None:
+        """Add, or subtract, what the engine's threads have used so far."""
+        for thread in Path("/proc/self/task").iterdir():
+            name = (thread / "comm").read_text().strip()
+            step = "the engine's merges" if name == "MergeMutate" else "the engine's inserts"
+            if not name.startswith("python"):
+                used_ns = int((thread / "schedstat").read_text().split()[0])
+                self.steps_s[step] += sign * used_ns / 1e9
 
 
 def send(
@@ -152,7 +151,7 @@ def main() -> None:
         spans, made_s = send(pipeline, patterns, asked.groups, chance)
         used_s = time.process_time() - before_s - made_s
         wall_s = time.monotonic() - began_s
-        steps_s = account.end(used_s) if account else Counter()
+        steps = account.end(used_s) if account else ()
         pipeline.close()
         store.close()
     peak_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
@@ -163,7 +162,7 @@ def main() -> None:
         ("peak MiB", peak_mib),
     ):
         sys.stdout.write(f"{name:28} {value:>14,.1f}\n")
-    for name, took_s in steps_s.most_common():
+    for name, took_s in steps:
         sys.stdout.write(f"{name:36} {took_s / spans * 1e6:>6.2f}\n")
 
 

@@ -207,7 +207,7 @@ def _values(
         out,
         _TRUE_FALSE,
     )
-    return [out[:size].data]
+    return [out[:size].tobytes()]
 
 
 _MOST_BYTES_BESIDE = 21  # of a text: its length; all of a number
