@@ -92,7 +92,7 @@ def test_a_route_that_no_list_has_is_known_by_its_requests() -> None:
     ("wanted", "flags"),
     [
         ({"model": "large", "status": "ok"}, "--model large"),
-        ({"model": "large one", "version": ""}, '--model "large one" or --version ""'),
+        ({"model": "large one", "version": "9"}, '--model "large one" or --version 9'),
         ({"input_tokens": "99.."}, "--input-tokens 99.."),
         ({"where": "tenant=acme&rate=5%25&tier=a%26b"}, "--where rate=5% or --where tier=a&b"),
     ],
