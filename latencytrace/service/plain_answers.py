@@ -346,7 +346,7 @@ def _stages(requests: Sequence[Request]) -> Iterable[StageBreakdown]:
 def _parts(
     requests: Iterable[Request], stage: Stage, number: int, duration_ns: int
 ) -> Iterable[StagePart]:
-    """What a stage was by name, the longest first."""
+    """The parts of a stage by name, the longest first."""
     total_ns: Counter[str] = Counter()
     having: dict[str, dict[tuple[str, str], int]] = defaultdict(dict)
     for request in requests:

@@ -11,10 +11,9 @@ from latencytrace.analysis.tail.groups import Groups, Mask
 from latencytrace.analysis.tail.spread import is_unusual
 from latencytrace.analysis.tail.traits import COLD_START, Trait
 from latencytrace.model.cohorts.request_columns import STAGES
-from latencytrace.model.cohorts.tail import Cause, CauseKind, StageExcess
+from latencytrace.model.cohorts.tail import MOSTLY, Cause, CauseKind, StageExcess
 from latencytrace.model.stage import Stage
 
-MOSTLY = 0.5  # of the excess, or of the tail
 CLOSE = 0.3  # of two explanations the more specific is named, if it is that close
 DEPENDENCIES: Final = frozenset(
     {

@@ -5,6 +5,8 @@ from enum import StrEnum
 
 from latencytrace.model.stage import Stage
 
+MOSTLY = 0.5  # of the excess, or of the tail: of less nothing is named as its cause
+
 
 class CauseKind(StrEnum):
     """The kind of thing that makes a tail slow."""

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 import numpy as np
 
 from latencytrace.analysis import weighted
-from latencytrace.analysis.tail.cause import MOSTLY
 from latencytrace.analysis.tail.groups import MOST_TAIL, TAIL, USUAL, Selection, Split
 from latencytrace.analysis.tail.neighbours import Neighbours
 from latencytrace.analysis.tail.tail import no_tail, tail_of, tail_of_selection
@@ -17,7 +16,7 @@ from latencytrace.model.cohorts.request_columns import (
     RequestColumns,
     as_they_are,
 )
-from latencytrace.model.cohorts.tail import Cause, CauseKind, SetApart, StageExcess, Tail
+from latencytrace.model.cohorts.tail import MOSTLY, Cause, CauseKind, SetApart, StageExcess, Tail
 from latencytrace.model.stage import IN_PARTS, Stage
 from latencytrace.service.answers.load.neighbours import neighbours_document, neighbours_of
 from latencytrace.service.answers.tail_documents import (

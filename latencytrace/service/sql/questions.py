@@ -279,7 +279,7 @@ _LENGTHS: Final = "arrayPopFront(arrayDifference(arrayPushFront(`Segments.EndNs`
 
 
 def _own(column: str) -> str:
-    """What an array of segments holds of the user's own stages."""
+    """The elements of an array of segments that are of the user's own stages."""
     return f"arrayFilter((_, stage) -> stage = '{Stage.APPLICATION}', {column}, `Segments.Stage`)"
 
 

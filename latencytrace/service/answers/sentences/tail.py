@@ -1,5 +1,6 @@
 """The tail's cause, or the reason why none is named."""
 
+from latencytrace.model.cohorts.tail import MOSTLY
 from latencytrace.model.texts.units import duration, share
 from latencytrace.service.answers.tail_documents import NeighboursDocument, TailDocument
 
@@ -7,7 +8,6 @@ NOTHING = (
     "Nothing sets the tail apart: no attribute, and no stage that takes longer than its usual "
     "spread explains."
 )
-MOSTLY = 0.5  # of the excess
 MIXED = "No single cause explains the tail: what it has more often stands below."
 
 
