@@ -309,7 +309,8 @@ def _is_timed(subclass: type, name: str) -> bool:
         return False
     if isinstance(own, (staticmethod, classmethod)):
         return True
-    binds = hasattr(type(own), "__get__") and not isinstance(own, (type, MethodType))
+    # From Python 3.13 on a `partial` has `__get__`, which binds from 3.14 on.
+    binds = hasattr(type(own), "__get__") and not isinstance(own, (type, MethodType, partial))
     return callable(own) and binds
 
 
