@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Self
+from weakref import finalize
 
 import orjson
 
@@ -71,6 +72,7 @@ class ObjectiveMemory:
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
+        finalize(self, connection.close)  # where nobody closes it
         self._lock = threading.Lock()  # one thread evaluates, one for each sink sends
 
     @classmethod
@@ -273,12 +275,20 @@ def _opened(path: Path, now_ns: int) -> sqlite3.Connection:
     _make_private(path)
     # One evaluator uses it at a time; which thread that is, tests and the service choose.
     connection = sqlite3.connect(path, timeout=5, check_same_thread=False)
+    try:
+        _prepare(connection, now_ns)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _prepare(connection: sqlite3.Connection, now_ns: int) -> None:
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = NORMAL")  # safe from the death of the process
     connection.executescript(_TABLES)
     [(state,)] = connection.execute("PRAGMA quick_check(1)")
     if state != "ok":
-        connection.close()
         raise sqlite3.DatabaseError(state)
     columns = {name for _, name, *_ in connection.execute("PRAGMA table_info(slots)")}
     with connection:
@@ -294,7 +304,6 @@ def _opened(path: Path, now_ns: int) -> sqlite3.Connection:
             " WHERE length_ns = ? GROUP BY 1, 2",
             (DAY_NS, COARSE_NS),
         )
-    return connection
 
 
 def _make_private(path: Path) -> None:
