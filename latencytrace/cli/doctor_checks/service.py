@@ -20,6 +20,7 @@ from latencytrace.service.answers.findings.custody import custody_findings
 from latencytrace.service.answers.findings.finding import Finding, Verdict
 from latencytrace.service.answers.findings.metrics_text import samples
 from latencytrace.service.answers.findings.overhead_documents import overhead_findings
+from latencytrace.service.answers.findings.senders import sender_findings
 from latencytrace.service.net.http_client import ask
 from latencytrace.settings import AgentSettings
 
@@ -92,6 +93,7 @@ def _service(url: str, token: str | None) -> Iterator[Finding]:
         yield from counted_findings(metrics)
         yield from custody_findings(metrics)
         yield from disk_findings(metrics)
+        yield from sender_findings(metrics)
         yield from agent_findings(metrics)
     yield from _overhead(url, token)
 
