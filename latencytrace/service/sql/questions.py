@@ -290,7 +290,7 @@ def _by_segments(stage: Stage) -> tuple[str, str]:
 
 # The parts of each request as rows of `name` and `ns`, and which of them its parts' requests are
 # counted by. Only stages with names read segments, which are wide; nothing is written for them.
-PARTS: Final = {
+PARTS: Final[Mapping[Stage, tuple[str, str]]] = {
     Stage.RUNTIME: ("ARRAY JOIN `Runtime.Name` AS name, `Runtime.Ns` AS ns", ""),
     **{stage: _by_segments(stage) for stage in BY_SEGMENTS},
 }

@@ -149,7 +149,7 @@ def _entries(standing: Standing, condition: str, listed: str, labels: Mapping[st
         f"if(pair.2 < 1, {ZERO}, toInt16(floor(log2(greatest(pair.2, 1)) * {BINS_PER_DOUBLING})))"
     )
     # Of windows in which a stage has no names no segments are read, which are wide.
-    rows_of = {}
+    rows_of: dict[Stage, str] = {}
     for stage in BY_SEGMENTS:
         named = f"{stage_column(stage)} > 0"
         some = f"SELECT DISTINCT {WINDOW} FROM {REQUESTS} WHERE {named} AND {WINDOW} IN {listed}"
