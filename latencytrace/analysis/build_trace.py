@@ -24,7 +24,7 @@ from latencytrace.analysis.repairs.orphans import adopt_orphans
 from latencytrace.analysis.repairs.outliving import outliving
 from latencytrace.analysis.reported.durations import reported_durations
 from latencytrace.analysis.reported.proxy_queue import with_proxy_queue
-from latencytrace.analysis.trace.asgi_messages import with_messages
+from latencytrace.analysis.trace.asgi_messages import awaits_hang_up, with_messages
 from latencytrace.analysis.trace.is_request import is_request
 from latencytrace.analysis.trace.known_engines import engine_of, have_engines
 from latencytrace.analysis.trace.purposes import with_purposes
@@ -173,7 +173,8 @@ def _tree(forest: _Forest, root: Span, *, outermost: bool) -> Trace:
             span = _emptied(span, parent)
         elif parent is not None:
             span, repair = clipped(span, parent)
-            repairs.extend(() if repair is None else (repair,))
+            hangs_up = awaits_hang_up(sent, forest.children)
+            repairs.extend(() if repair is None or hangs_up else (repair,))
         if span.span_id in forest.intervals:
             span, packed = clipped_intervals(sent, span, forest.intervals[span.span_id])
             if packed:

@@ -911,30 +911,31 @@ def test_what_the_process_did_is_known_by_name(store: Store) -> None:
     assert sum(part.mean_ns for part in runtime.parts) == pytest.approx(runtime.mean_ns)
 
 
-def test_stages_that_the_user_named_are_known_by_their_names(store: Store) -> None:
-    lengths = {Stage.APPLICATION: 30, Stage.DECODE: 40, Stage.RUNTIME: 10}
-    twice = one_request("named twice", service="named", ledger=lengths)
+@pytest.mark.parametrize("stage", [Stage.APPLICATION, Stage.OTHER])
+def test_spans_that_the_user_named_are_known_by_their_names(store: Store, stage: Stage) -> None:
+    lengths = {stage: 30, Stage.DECODE: 40, Stage.RUNTIME: 10}
+    twice = one_request(f"{stage} twice", service=stage, ledger=lengths)
     own, decode, lag = twice.segments
     parted = (
         replace(own, name="rank_rules", end_ns=10),
         replace(own, name="fetch user", start_ns=10, end_ns=15),
         replace(own, name="rank_rules", start_ns=15, end_ns=30),
     )
-    once = one_request("named once", service="named", ledger={Stage.APPLICATION: 22})
+    once = one_request(f"{stage} once", service=stage, ledger={stage: 22})
     breakdown = breakdown_of(
         store,
         replace(twice, segments=(*parted, replace(decode, name="rank_rules"), lag)),
         replace(once, segments=(replace(once.segments[0], name="fetch user"),)),
-        one_request("named by nobody", service="named", ledger={Stage.DECODE: 40}),
+        one_request(f"no {stage}", service=stage, ledger={Stage.DECODE: 40}),
     )
 
-    decoding, runtime, application = breakdown.stages
+    decoding, runtime, named = breakdown.stages
     assert (decoding.parts, len(runtime.parts)) == ((), 1)
-    assert application.parts == (
+    assert named.parts == (
         StagePart(name="fetch user", mean_ns=27 / 3, share_ratio=27 / 142, requests=2),
         StagePart(name="rank_rules", mean_ns=25 / 3, share_ratio=25 / 142, requests=1),
     )
-    assert sum(part.mean_ns for part in application.parts) == pytest.approx(application.mean_ns)
+    assert sum(part.mean_ns for part in named.parts) == pytest.approx(named.mean_ns)
 
 
 def test_only_the_longest_parts_are_told(store: Store) -> None:

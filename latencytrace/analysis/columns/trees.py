@@ -352,7 +352,7 @@ def lay_out_trees(  # noqa: C901, PLR0912, PLR0913, PLR0915, PLR0917 - columns, 
                 above[place] = at
                 clipped[place] = (
                     begin_ns[place] != start_ns[below] or finish_ns[place] != end_ns[below]
-                )
+                ) and (facts[kind[below], MESSAGE] != HANG_UP or child[below] >= 0)
                 outlives[place] = (
                     finish_ns[place] >= high_ns
                     and end_ns[below] > end_ns[row]

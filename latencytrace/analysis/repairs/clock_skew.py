@@ -12,6 +12,7 @@ _Clock = tuple[str, str]
 _MESSAGES = frozenset({SpanKind.PRODUCER, SpanKind.CONSUMER})
 
 
+_USUALLY_OFF_NS = 5_000_000  # clocks that NTP keeps
 _NEVER_NS = 1 << 70  # a bound that no time reaches
 
 
@@ -34,7 +35,9 @@ def aligned(
     the child's whole time lies within its parent's. A child that lasts longer than its
     parent, or that a message started, says only that it began no earlier. A clock is
     moved by what the most pairs allow; not at all where that is among it, else by the
-    middle of what they allow, as if both ways through the network took equally long.
+    middle of what they allow, as if both ways through the network took equally long, and
+    at most some ms more than twice as far as it must: a server may end a moment after its
+    caller on one clock as well, and its caller's long wait before it stays where it was.
 
     Spans of one host share a clock, where the host is known; else those of one instance
     of a service. Clocks are moved outward from that of the request's root.
@@ -142,14 +145,17 @@ def _outermost(spans: Iterable[Span]) -> Iterator[_Clock]:
 
 
 def _shift(windows: Iterable[_Window]) -> int:
-    """Return what the most windows allow: nothing if that is among it, else the middle of it."""
+    """Return what the most windows allow: nothing, else the middle of it, if that is not far."""
     regions = _allowed_by_most(windows)
     if any(low_ns <= 0 <= high_ns for low_ns, high_ns in regions):
         return 0
     low_ns, high_ns = min(regions, key=lambda region: max(region.low_ns, -region.high_ns))
     if high_ns - low_ns >= _NEVER_NS // 2:  # open to one side
         return low_ns if low_ns > 0 else high_ns
-    return (low_ns + high_ns) // 2
+    middle_ns = (low_ns + high_ns) // 2
+    if low_ns > 0:
+        return min(middle_ns, 2 * low_ns + _USUALLY_OFF_NS)
+    return max(middle_ns, 2 * high_ns - _USUALLY_OFF_NS)
 
 
 def _allowed_by_most(windows: Iterable[_Window]) -> list[_Window]:

@@ -1,7 +1,7 @@
 """The spans that contrib's ASGI middleware makes, one for each message of an application."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -87,8 +87,11 @@ def is_send(span: Span, stage: Stage, children: _Children) -> bool:
     )
 
 
-def awaits_hang_up(span: Span, children: _Children) -> bool:
-    """Tell whether a span waits for the caller to leave; one that is cancelled has no message."""
+def awaits_hang_up(span: Span, children: Container[str]) -> bool:
+    """Tell whether a span waits for the caller to leave; one that is cancelled has no message.
+
+    It may end after the request's own span, as it is made: nothing is to be mended.
+    """
     return (
         span.name.endswith(_HTTP_RECEIVE)
         and span.scope.startswith(_SCOPES)

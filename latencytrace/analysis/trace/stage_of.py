@@ -106,7 +106,24 @@ _CALLS = (
     semconv.RPC_SYSTEM_OLD,
 )
 
-_FRAMEWORK_SCOPES = ("fastapi", "starlette", "opentelemetry.instrumentation.asgi")
+# Hosts of models behind an API: no server span of theirs is ever in a trace.
+_MODEL_HOSTS = (
+    "api.anthropic.com", "api.cohere.com", "api.deepseek.com", "api.fireworks.ai", "api.groq.com",
+    "api.mistral.ai", "api.openai.com", "api.perplexity.ai", "api.together.xyz", "api.x.ai",
+    "api-inference.huggingface.co", "generativelanguage.googleapis.com", "openrouter.ai",
+    "router.huggingface.co",
+    "-aiplatform.googleapis.com", ".cognitiveservices.azure.com", ".openai.azure.com",
+)  # fmt: skip
+
+_FRAMEWORK_SCOPES = (
+    "fastapi", "starlette", "opentelemetry.instrumentation.asgi",
+    "@fastify/otel", "@opentelemetry/instrumentation-connect",
+    "@opentelemetry/instrumentation-express", "@opentelemetry/instrumentation-fastify",
+    "@opentelemetry/instrumentation-hapi", "@opentelemetry/instrumentation-koa",
+    "@opentelemetry/instrumentation-nestjs-core", "@opentelemetry/instrumentation-restify",
+    "@opentelemetry/instrumentation-router", "io.opentelemetry.spring-web",
+)  # fmt: skip
+_CONNECTION_SCOPES = ("@opentelemetry/instrumentation-dns", "@opentelemetry/instrumentation-net")
 
 
 def stage_of(span: Span) -> Stage:
@@ -170,9 +187,13 @@ def _chromadb(span: Span) -> Stage | None:
 
 
 def _call(span: Span) -> Stage | None:
-    if span.kind is SpanKind.CLIENT and any(key in span.attributes for key in _CALLS):
+    if span.scope in _CONNECTION_SCOPES:
         return Stage.NETWORK
-    return None
+    if span.kind is not SpanKind.CLIENT or not any(key in span.attributes for key in _CALLS):
+        return None
+    host = span.attributes.get(semconv.SERVER_ADDRESS)
+    of_model = isinstance(host, str) and host.lower().endswith(_MODEL_HOSTS)
+    return Stage.REMOTE_MODEL if of_model else Stage.NETWORK
 
 
 def _by_name(span: Span) -> Stage | None:

@@ -28,7 +28,8 @@ NEVER_TWO = (
 )
 MOSTLY_UNATTRIBUTED = Text(
     "More than half is time that no span explains. `latencytrace trace slowest` shows between "
-    'which spans it lies; `with latencytrace.stage("NAME"):` around code of yours names it, '
+    'which spans it lies; `with latencytrace.stage("NAME"):` around code of yours names it, or a '
+    "span of any tracer's with the attribute `latencytrace.stage`, "
     "LATENCYTRACE_TORCH_MODULES=CLASS a torch module of yours, and `latencytrace.enqueue()` with "
     "`latencytrace.batch()` the wait and the work of a batcher of yours.",
     "dim",

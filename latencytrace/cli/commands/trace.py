@@ -37,6 +37,7 @@ HEX_DIGITS = frozenset(string.hexdigits)
 MOST_SEARCHED = 1000
 BAR_SHORTEST, BAR_LONGEST = 8, 32
 SHORT_ID = 12
+_PHASES = {"untraced": "calls of servers that send no spans"}  # others are named as they are
 
 
 @with_filters
@@ -207,10 +208,12 @@ def _in_parts(request: RequestDocument) -> Iterator[Text]:
 
 
 def _network(phases: Mapping[str, int]) -> list[Text]:
-    """A line on what the network's time went to; none where no client reported it."""
+    """A line on what the network's time went to; none where that is not known."""
     if not phases.keys() - {"other"}:
         return []
-    parts = ", ".join(f"{phase} {duration(length)}" for phase, length in phases.items())
+    parts = ", ".join(
+        f"{_PHASES.get(phase, phase)} {duration(length)}" for phase, length in phases.items()
+    )
     return [Text(f"of the network: {parts}", "dim")]
 
 

@@ -17,8 +17,9 @@ NO_VERSION = (
     "None has a version: a program has one with OTEL_RESOURCE_ATTRIBUTES=service.version=1.2."
 )
 NOTHING_YET = (
-    "No request is there yet. Is the program traced (`latencytrace run -- COMMAND`), and has it "
-    "been asked anything? A request shows within three seconds of its end."
+    "No request is there yet. Is the program traced (`latencytrace run -- COMMAND`, or any "
+    "OpenTelemetry SDK), and has it been asked anything? A request shows within three seconds of "
+    "its end. `latencytrace doctor` says whether spans without a request have arrived."
 )
 
 

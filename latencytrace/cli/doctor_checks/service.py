@@ -20,8 +20,9 @@ from latencytrace.service.answers.findings.custody import custody_findings
 from latencytrace.service.answers.findings.finding import Finding, Verdict
 from latencytrace.service.answers.findings.metrics_text import samples
 from latencytrace.service.answers.findings.overhead_documents import overhead_findings
+from latencytrace.service.answers.findings.senders import sender_findings
 from latencytrace.service.net.http_client import ask
-from latencytrace.settings import AgentSettings
+from latencytrace.settings import DEFAULT_OTLP_ENDPOINT, AgentSettings
 
 TIMEOUT_S = 5.0
 SEND_TOKEN = 'export OTEL_EXPORTER_OTLP_HEADERS="authorization=Bearer%20TOKEN"'  # noqa: S105 - none
@@ -92,6 +93,7 @@ def _service(url: str, token: str | None) -> Iterator[Finding]:
         yield from counted_findings(metrics)
         yield from custody_findings(metrics)
         yield from disk_findings(metrics)
+        yield from sender_findings(metrics)
         yield from agent_findings(metrics)
     yield from _overhead(url, token)
 
@@ -117,6 +119,11 @@ def _receiver(agent: AgentSettings, services: str | None) -> Finding:
         answer = ask("POST", agent.traces_url, TIMEOUT_S, content=b"", headers=headers)
     except OSError as error:
         what = f"nobody takes spans at {agent.traces_url}: {error}"
+        if services is not None and agent.endpoint == DEFAULT_OTLP_ENDPOINT:
+            return _note(
+                f"{what}; the service takes them at {services}",
+                f"export OTEL_EXPORTER_OTLP_ENDPOINT={services} for programs started here",
+            )
     else:
         if answer.is_success and services is not None and not _same(services, agent.traces_url):
             return _note(

@@ -1,7 +1,7 @@
 """Reads long JSON piece by piece: a document a line, one document, or several in a row.
 
-The items of the long lists of OTLP and Jaeger are read one at a time, so that no file is too
-long, and what stands before a fault is kept.
+The items of the long lists of OTLP, Tempo and Jaeger are read one at a time, so that no file
+is too long, and what stands before a fault is kept.
 """
 
 import codecs
@@ -12,7 +12,7 @@ from typing import Final
 
 from latencytrace.errors import OtlpError
 
-LONG_LISTS: Final = frozenset({"resourceSpans", "resource_spans", "data"})
+LONG_LISTS: Final = frozenset({"resourceSpans", "resource_spans", "batches", "data"})
 MAX_CHARACTERS: Final = 256 * 1024 * 1024  # of one item
 
 _SPACE = " \t\r\n"

@@ -22,12 +22,12 @@ _OTHER_SIGNALS = {
     "resource_logs": "logs",
     "resourceProfiles": "profiles",
 }
-_OTLP_LISTS = frozenset({"resourceSpans", "resource_spans"})
+_OTLP_LISTS = frozenset({"resourceSpans", "resource_spans", "batches"})  # the last is Tempo's
 _KEYS_TOLD = 5
 
 
 def records(chunks: Iterator[bytes]) -> Iterator[Record | Unread]:
-    """Read OTLP (JSON, JSON lines, protobuf with or without lengths) or Jaeger's JSON.
+    """Read OTLP (JSON, JSON lines, protobuf with or without lengths), Tempo's or Jaeger's JSON.
 
     Args:
         chunks: Not compressed; they may end in an `OtlpError`, which becomes the last piece.
@@ -86,6 +86,9 @@ def _from_document(document: dict[str, object]) -> Iterator[ExportTraceServiceRe
         yield message_from_jaeger(document)
         return
     _refuse_errors(document)
+    whole = document.get("trace")  # of Tempo, beside what its search cost
+    if isinstance(whole, dict) and _OTLP_LISTS & whole.keys():
+        document = whole
     for key in _OTLP_LISTS & document.keys():
         yield _message({"resourceSpans": document[key]})
     traces = document.get("data")

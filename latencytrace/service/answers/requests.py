@@ -222,7 +222,8 @@ def _why_not_found(
     if spans and span_id is None:
         return (
             f"of trace {trace_id} {len(spans)} spans have arrived, but not the one of its "
-            "request: see whether its sender still runs, and ends and exports its spans"
+            "request: see whether its sender still runs, ends and exports its spans, and "
+            "leaves none out"
         )
     if spans:
         return f"no request of trace {trace_id} has the span id {span_id}; ask without span_id"

@@ -1,6 +1,6 @@
 """OTLP's JSON: protobuf's, but that ids are hex digits."""
 
-from base64 import b64encode
+from base64 import b64decode, b64encode
 from typing import Final
 
 import orjson
@@ -20,7 +20,8 @@ _ID_KEYS = frozenset(
 def message_from_json(body: bytes) -> ExportTraceServiceRequest:
     """Read a trace request in OTLP/JSON; fields it does not define are passed over.
 
-    An id that is not hex becomes empty, so that the span is rejected and not the request.
+    Ids in base64, as in protobuf's own JSON, are known by its padding. One that is neither that
+    nor hex becomes empty, so that the span is rejected and not the request.
 
     Raises:
         OtlpError: The body is no JSON, not of the form, or holds millions of values.
@@ -88,9 +89,13 @@ def _dicts(values: object) -> list[dict[str, object]]:
 
 def _ids_to_base64(message: dict[str, object]) -> None:
     for key in _ID_KEYS & message.keys():
-        digits = message[key]
-        try:
-            identifier = bytes.fromhex(digits) if isinstance(digits, str) else b""
-        except ValueError:
-            identifier = b""
-        message[key] = b64encode(identifier).decode()
+        message[key] = b64encode(_identifier(message[key])).decode()
+
+
+def _identifier(text: object) -> bytes:
+    if not isinstance(text, str):
+        return b""
+    try:
+        return b64decode(text, validate=True) if text.endswith("=") else bytes.fromhex(text)
+    except ValueError:
+        return b""

@@ -17,6 +17,7 @@ from latencytrace.model import (
     semconv,
 )
 from latencytrace.model.detail import WITHOUT_STAGES, TraceDetail
+from latencytrace.model.stage import IN_PARTS
 from latencytrace.service.cohort import FAILED, Cohort
 from latencytrace.service.plain_answers import MOST_PARTS
 from latencytrace.service.sql.standing import WITH_FINAL, Standing
@@ -275,25 +276,23 @@ def breakdown_question(cohort: Cohort, standing: Standing = WITH_FINAL) -> tuple
     )
 
 
+BY_SEGMENTS: Final = tuple(stage for stage in IN_PARTS if stage is not Stage.RUNTIME)
 _LENGTHS: Final = "arrayPopFront(arrayDifference(arrayPushFront(`Segments.EndNs`, 0)))"
 
 
-def _own(column: str) -> str:
-    """The elements of an array of segments that are of the user's own stages."""
-    return f"arrayFilter((_, stage) -> stage = '{Stage.APPLICATION}', {column}, `Segments.Stage`)"
+def _by_segments(stage: Stage) -> tuple[str, str]:
+    """The parts of a stage that are the names of its segments."""
+    of_stage = f"arrayFilter((_, stage) -> stage = '{stage}', {{}}, `Segments.Stage`)"
+    names, lengths = of_stage.format("`Segments.Name`"), of_stage.format(_LENGTHS)
+    joined = f"ARRAY JOIN {names} AS name, {lengths} AS ns, arrayEnumerateUniq({names}) AS nth"
+    return joined, "nth = 1"  # the first of a name
 
 
 # The parts of each request as rows of `name` and `ns`, and which of them its parts' requests are
-# counted by. Only who names stages reads segments, which are wide; nothing is written for it.
-PARTS: Final = {
+# counted by. Only stages with names read segments, which are wide; nothing is written for them.
+PARTS: Final[Mapping[Stage, tuple[str, str]]] = {
     Stage.RUNTIME: ("ARRAY JOIN `Runtime.Name` AS name, `Runtime.Ns` AS ns", ""),
-    Stage.APPLICATION: (
-        (
-            f"ARRAY JOIN {_own('`Segments.Name`')} AS name, {_own(_LENGTHS)} AS ns, "
-            f"arrayEnumerateUniq({_own('`Segments.Name`')}) AS nth"
-        ),
-        "nth = 1",  # the first of a name
-    ),
+    **{stage: _by_segments(stage) for stage in BY_SEGMENTS},
 }
 
 

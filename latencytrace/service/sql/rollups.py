@@ -17,7 +17,14 @@ from latencytrace.model.stage import IN_PARTS
 from latencytrace.service.cohort import Cohort
 from latencytrace.service.plain_answers import MOST_PARTS
 from latencytrace.service.sql.counting import BY_ROW, Counting
-from latencytrace.service.sql.questions import PARTS, Parameters, explained, has_stages, where
+from latencytrace.service.sql.questions import (
+    BY_SEGMENTS,
+    PARTS,
+    Parameters,
+    explained,
+    has_stages,
+    where,
+)
 from latencytrace.service.sql.standing import WINDOW, Standing, windows
 from latencytrace.service.sql.tables import REQUESTS, ROLLUPS, WINDOWS, stage_column
 
@@ -141,12 +148,12 @@ def _entries(standing: Standing, condition: str, listed: str, labels: Mapping[st
     bin_ = (
         f"if(pair.2 < 1, {ZERO}, toInt16(floor(log2(greatest(pair.2, 1)) * {BINS_PER_DOUBLING})))"
     )
-    # Of windows in which nobody named a stage no segments are read, which are wide.
-    named = f"{stage_column(Stage.APPLICATION)} > 0"
-    some = f"SELECT DISTINCT {WINDOW} FROM {REQUESTS} WHERE {named} AND {WINDOW} IN {listed}"
-    rows_of = {
-        Stage.APPLICATION: standing.rows(f"{condition} AND {named} AND {WINDOW} IN ({some})")
-    }
+    # Of windows in which a stage has no names no segments are read, which are wide.
+    rows_of: dict[Stage, str] = {}
+    for stage in BY_SEGMENTS:
+        named = f"{stage_column(stage)} > 0"
+        some = f"SELECT DISTINCT {WINDOW} FROM {REQUESTS} WHERE {named} AND {WINDOW} IN {listed}"
+        rows_of[stage] = standing.rows(f"{condition} AND {named} AND {WINDOW} IN ({some})")
     return (
         f"SELECT {names}, total.1 AS Measure, '' AS Part, toInt16({_TOTAL}) AS Bin, "
         f"total.2 AS Count, total.3 AS Sum FROM (SELECT {read}, [{totals}] AS totals "

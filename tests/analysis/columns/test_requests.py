@@ -231,6 +231,16 @@ def test_spans_that_stick_out_are_clipped_and_told() -> None:
     assert last == "and 8 more"
 
 
+def test_listening_for_the_hang_up_until_after_the_end_is_no_repair() -> None:
+    listening = span(
+        2, 90, 130, name="GET / http receive", scope="opentelemetry.instrumentation.fastapi"
+    )
+
+    (request,) = divided(root(), listening)
+
+    assert request.repairs == ()
+
+
 def test_the_gaps_of_a_process_fill_what_is_unattributed() -> None:
     (request,) = divided(
         root(attributes={semconv.RUNTIME_GAPS: "event_loop_lag:10+20;garbage_collection:25+15"}),

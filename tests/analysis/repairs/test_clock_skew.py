@@ -12,6 +12,7 @@ from latencytrace.model import Event, RepairKind, Span, SpanKind
 from tests.support.builders.spans.strategies import heaps
 from tests.support.builders.spans.trees import span
 
+MS = 1_000_000
 CLIENT = SpanKind.CLIENT
 SERVER = SpanKind.SERVER
 
@@ -55,6 +56,15 @@ def test_a_clock_that_is_off_is_moved_to_the_middle_of_what_fits() -> None:
         (RepairKind.CLOCK_SKEW, "serve")
     ]
     assert "3990 ns ahead of" in repairs[0].detail
+
+
+def test_a_server_that_ends_just_after_a_long_call_is_hardly_moved() -> None:
+    call = on("a", "call", 0, 900 * MS, None)
+    serve = on("b", "serve", 800 * MS, 902 * MS, "call")
+
+    moved = starts([call, serve])
+
+    assert 0 < 800 * MS - moved["serve"] < 10 * MS
 
 
 def test_no_span_is_moved_before_the_epoch() -> None:

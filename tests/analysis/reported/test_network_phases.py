@@ -45,9 +45,20 @@ def test_they_add_up_to_the_networks_time() -> None:
      "connect:0+80,0+80;wait:0+80"],
 )  # fmt: skip
 def test_rubbish_takes_no_more_than_there_is(rubbish: object) -> None:
-    trace = request(call(rubbish))
+    trace = request(call(rubbish), served())
 
-    assert sum(network_phases(trace, critical_path(trace)).values()) == 80
+    assert sum(network_phases(trace, critical_path(trace)).values()) == 50
+
+
+def test_a_call_whose_server_sends_no_spans_is_named_as_a_whole() -> None:
+    silent = span("silent", 0, 30, kind=SpanKind.CLIENT, stage=Stage.NETWORK)
+    connect = span("tcp.connect", 1, 5, parent="silent", stage=Stage.NETWORK)
+    answered = span("call", 40, 90, kind=SpanKind.CLIENT, stage=Stage.NETWORK)
+    trace = request(silent, connect, answered, served())
+
+    phases = network_phases(trace, critical_path(trace))
+
+    assert phases == {"untraced": 26, "other": 24}
 
 
 def test_a_request_without_network_has_no_phases() -> None:

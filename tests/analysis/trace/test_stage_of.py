@@ -139,10 +139,48 @@ def test_a_root_that_names_a_stage_has_it() -> None:
     assert found is Stage.FORWARD
 
 
-def test_the_spans_of_the_web_framework_explain_nothing() -> None:
-    found = stage_of(replace(span("fastapi.endpoint", 0, 1), scope="fastapi"))
+@pytest.mark.parametrize(
+    ("host", "stage"),
+    [
+        ("api.openai.com", Stage.REMOTE_MODEL),
+        ("Mine.OpenAI.Azure.com", Stage.REMOTE_MODEL),
+        ("europe-west4-aiplatform.googleapis.com", Stage.REMOTE_MODEL),
+        ("llm.internal", Stage.NETWORK),
+        (None, Stage.NETWORK),
+    ],
+)
+def test_a_call_of_a_models_public_api_is_a_remote_model(
+    host: AttributeValue, stage: Stage
+) -> None:
+    attributes = {semconv.HTTP_REQUEST_METHOD: "POST", semconv.SERVER_ADDRESS: host}
+
+    found = stage_of(span("POST", 0, 1, kind=CLIENT, attributes=attributes))
+
+    assert found is stage
+
+
+@pytest.mark.parametrize(
+    ("scope", "name"),
+    [
+        ("fastapi", "fastapi.endpoint"),
+        ("@opentelemetry/instrumentation-express", "middleware - jsonParser"),
+        ("@opentelemetry/instrumentation-nestjs-core", "AppController.ask"),
+        ("io.opentelemetry.spring-webmvc-6.0", "ChatController.ask"),
+    ],
+)
+def test_the_spans_of_the_web_framework_explain_nothing(scope: str, name: str) -> None:
+    found = stage_of(replace(span(name, 0, 1), scope=scope))
 
     assert found is Stage.UNATTRIBUTED
+
+
+@pytest.mark.parametrize(("package", "name"), [("net", "tcp.connect"), ("dns", "dns.lookup")])
+def test_nodes_connections_are_network(package: str, name: str) -> None:
+    scope = f"@opentelemetry/instrumentation-{package}"
+
+    found = stage_of(replace(span(name, 0, 1), scope=scope))
+
+    assert found is Stage.NETWORK
 
 
 def test_what_no_table_knows_is_other() -> None:

@@ -11,7 +11,9 @@ import pytest
 from rich.console import Console
 
 from latencytrace.cli.commands.doctor import show_findings
+from latencytrace.cli.doctor_checks.service import service_findings
 from latencytrace.service.answers.findings.finding import Finding, Verdict
+from latencytrace.settings import agent_settings
 from tests.support.agent.receiving import Receiver
 from tests.support.servers.command_line import NOWHERE, environment, latencytrace, listening
 from tests.support.servers.ports import free_port
@@ -132,6 +134,16 @@ def test_a_receiver_that_is_elsewhere_than_the_service_loses_spans(
     assert what.startswith(f"nobody takes spans at {NOWHERE}/v1/traces: ")
     assert fix == f"export OTEL_EXPORTER_OTLP_ENDPOINT={service.otlp}"
     assert not more
+
+
+def test_who_names_no_receiver_may_send_no_spans_from_here(service: RunningService) -> None:
+    unnamed = agent_settings(environ={})._replace(traces_url=f"{NOWHERE}/v1/traces")
+
+    *_, last = service_findings(service.url, None, unnamed)
+
+    assert last.verdict is Verdict.NOTE
+    assert last.what.startswith(f"nobody takes spans at {NOWHERE}/v1/traces: ")
+    assert last.what.endswith(f"; the service takes them at {service.otlp}")
 
 
 def test_spans_that_go_to_another_receiver_than_the_services_are_noted(

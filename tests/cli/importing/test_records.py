@@ -7,6 +7,7 @@ import zlib
 from collections.abc import Callable
 
 import pytest
+from google.protobuf.json_format import MessageToDict
 from hypothesis import given
 from hypothesis import strategies as st
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
@@ -57,6 +58,15 @@ def pretty(*spans: Span) -> str:
     return json.dumps(otlp_tree(*spans), indent=2)
 
 
+def tempo(*spans: Span) -> str:
+    """As its `/api/traces/ID` answers: protobuf's JSON, with ids in base64."""
+    return json.dumps({"batches": MessageToDict(message(spans))["resourceSpans"]})
+
+
+def tempo_v2(*spans: Span) -> str:
+    return json.dumps({"trace": MessageToDict(message(spans)), "metrics": {"inspectedBytes": "7"}})
+
+
 def pretty_in_a_row(*spans: Span) -> str:
     return "\n".join(map(pretty, spans))
 
@@ -80,7 +90,7 @@ def snake_case(*spans: Span) -> str:
 
 FORMATS: list[Writer] = [
     otlp, prefixed_protobuf, otlp_json, otlp_json_lines, pretty, pretty_in_a_row, listed,
-    snake_case, jaeger, one_jaeger_trace, answers_of_jaeger,
+    snake_case, tempo, tempo_v2, jaeger, one_jaeger_trace, answers_of_jaeger,
 ]  # fmt: skip
 formats = pytest.mark.parametrize("write", FORMATS, ids=lambda write: write.__name__)
 

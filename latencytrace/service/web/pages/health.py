@@ -14,6 +14,7 @@ from latencytrace.service.answers.findings.custody import custody_findings
 from latencytrace.service.answers.findings.finding import Finding, Verdict
 from latencytrace.service.answers.findings.metrics_text import Sample
 from latencytrace.service.answers.findings.overhead import latest_overhead
+from latencytrace.service.answers.findings.senders import sender_findings
 from latencytrace.service.web.pages.exports import Export
 from latencytrace.service.web.pages.parts import Parts
 
@@ -104,6 +105,7 @@ def findings(samples: Sequence[Sample]) -> list[Finding]:
     return [
         *counted_findings(samples),
         *custody_findings(samples),
+        *sender_findings(samples),
         *agent_findings(samples),
     ]
 

@@ -19,6 +19,7 @@ from latencytrace.model.detail import TraceDetail
 from latencytrace.service import plain_answers
 from latencytrace.service.clock import now_ns
 from latencytrace.service.cohort import Cohort
+from latencytrace.service.sql.questions import BY_SEGMENTS
 from latencytrace.service.sql.rollups import WINDOW_S
 from latencytrace.service.sql.tables import DERIVED, REQUESTS, ROLLUPS, UUIDS, WINDOWS
 from latencytrace.service.sql_store import reading, rollups
@@ -77,8 +78,8 @@ def some_request(chance: random.Random, start_ns: int) -> Request:
 
 
 def in_pieces(chance: random.Random, segment: Segment) -> Iterator[Segment]:
-    """A segment, or several by names of the user's own where it is of his code."""
-    if segment.stage is not Stage.APPLICATION:
+    """A segment, or several by names of the user's own where it is of his spans."""
+    if segment.stage not in BY_SEGMENTS:
         yield segment
         return
     within = range(segment.start_ns + 1, segment.end_ns)
