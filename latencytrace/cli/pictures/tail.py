@@ -6,6 +6,7 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from latencytrace.cli.pictures.fitted_table import FittedTable, stage_bar
+from latencytrace.model.texts.traits import trait_text
 from latencytrace.model.texts.units import chance, count, duration, share, signed
 from latencytrace.service.answers.sentences.tail import beside, sentence
 from latencytrace.service.answers.sentences.weights import recorded_note
@@ -26,7 +27,7 @@ def picture(document: TailDocument, console: Console) -> list[RenderableType]:
     if document["attributes"]:
         parts += [_attributes(document), ""]
     neighbours = document.get("neighbours")  # an older service has none
-    if neighbours:
+    if neighbours and neighbours["tail_mean_ns"]:
         parts += [Text(beside(neighbours)), ""]
     return [*parts, *_examples(document)]
 
@@ -84,7 +85,7 @@ def _attributes(document: TailDocument) -> RenderableType:
     drawn = FittedTable(often, "tail", "usual", "p", left=(often,), name=often, leave_out=("p",))
     for row in document["attributes"][:MOST_ATTRIBUTES]:
         drawn.add_row(
-            f"{row['key']} {row['value']}",
+            trait_text(row["key"], row["value"]),
             share(row["tail_share_ratio"]),
             share(row["reference_share_ratio"]),
             chance(row["p_value"]),

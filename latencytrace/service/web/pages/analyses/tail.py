@@ -10,6 +10,7 @@ from fastapi.responses import Response
 
 from latencytrace.analysis.tail.groups import Selection, needed_requests
 from latencytrace.model import Request as FoundRequest
+from latencytrace.model.texts.traits import trait_text
 from latencytrace.service.answers import tail as answers
 from latencytrace.service.answers.documents import ListedRequestDocument
 from latencytrace.service.answers.requests import request_document
@@ -76,6 +77,7 @@ def tail_pages(parts: Parts) -> APIRouter:
             "sentence": sentence,
             "recorded": recorded_note,
             "beside": beside,
+            "trait_text": trait_text,
             "shown": shown,
             "scale_of": scale_of,
             "means": means,
