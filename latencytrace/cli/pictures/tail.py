@@ -8,7 +8,7 @@ from rich.text import Text
 from latencytrace.cli.pictures.fitted_table import FittedTable, stage_bar
 from latencytrace.model.texts.traits import trait_text
 from latencytrace.model.texts.units import chance, count, duration, share, signed
-from latencytrace.service.answers.sentences.tail import beside, sentence
+from latencytrace.service.answers.sentences.tail import beside, next_step, sentence
 from latencytrace.service.answers.sentences.weights import recorded_note
 from latencytrace.service.answers.tail_documents import StageExcessDocument, TailDocument
 
@@ -21,7 +21,9 @@ def picture(document: TailDocument, console: Console) -> list[RenderableType]:
     """The picture of the tail of at least one request."""
     parts: list[RenderableType] = [Text(_numbers(document))]
     parts += [*(Text(note) for note in recorded_note(document)), ""]
-    parts += [Text(_verdict(document), "bold"), ""]
+    parts += [Text(_verdict(document), "bold")]
+    advice = next_step(document)
+    parts += [*([Text(advice)] if advice else []), ""]
     if document["stages"]:
         parts += [_stages(document, console.width), ""]
     if document["attributes"]:

@@ -224,7 +224,7 @@ def _circumstances(columns: RequestColumns) -> CircumstancesDocument:
         "queue_depth": mean(columns.queue_depth),
         "concurrency": mean(columns.concurrency),
         "preemptions": mean(columns.preemptions),
-        "cold_start_ratio": mean(columns.cold_start),
+        "cold_start_ratio": _cold_ratio(columns),
         **_of_engines(columns),
     }
 
@@ -260,6 +260,13 @@ def _cached_ratio(columns: RequestColumns) -> float | None:
     weights = columns.weights()[known].astype(np.float64)  # 64 bits do not hold every sum
     brought = float(columns.input_tokens.value[known] @ weights)
     return float(columns.cached_input_tokens.value[known] @ weights) / brought if brought else None
+
+
+def _cold_ratio(columns: RequestColumns) -> float | None:
+    """The share of cold starts; None: of no request it is known that it had none."""
+    cold = columns.cold_start
+    is_known = bool(cold.known.all() or (cold.known & (cold.value == 0)).any())
+    return _mean(cold, columns.weight) if is_known else None
 
 
 def _plain(columns: RequestColumns) -> PlainQuantilesDocument:

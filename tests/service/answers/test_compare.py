@@ -86,6 +86,23 @@ def test_a_side_says_what_its_requests_brought_and_met(tmp_path: Path) -> None:
     assert "preemptions" not in shown
 
 
+def test_cold_starts_have_no_share_where_only_those_that_had_one_say_so(tmp_path: Path) -> None:
+    store = store_of(
+        *(
+            replace(
+                made_request(stages={Stage.DECODE: 1000}),
+                trace_id=f"{place + 1:032x}",
+                cold_start=cold,
+            )
+            for place, cold in enumerate((True, None, None))
+        )
+    )
+
+    found = comparison(store, Baselines(tmp_path), ("service=rag", "service=no"), 0.05, NOW_NS)
+
+    assert found["a"]["circumstances"]["cold_start_ratio"] is None
+
+
 @pytest.mark.parametrize(
     ("a", "b", "empty"),
     [("rag", "no", "B"), ("no", "rag", "A"), ("no", "nor", "A or in B")],

@@ -9,7 +9,7 @@ from pydantic import TypeAdapter
 from latencytrace.model import Request, Segment, Stage
 from latencytrace.model.cohorts.tail import Cause, CauseKind, SetApart, StageExcess, Tail
 from latencytrace.model.texts.traits import trait_text
-from latencytrace.service.answers.sentences.tail import sentence
+from latencytrace.service.answers.sentences.tail import NAME_IT, next_step, sentence
 from latencytrace.service.answers.tail import tail, tail_document
 from latencytrace.service.answers.tail_documents import TailDocument
 from latencytrace.service.cohort import Cohort
@@ -181,6 +181,17 @@ def test_the_span_that_most_of_any_other_stage_grew_in_is_named() -> None:
 
     assert cause is not None
     assert cause["sentence"].endswith("what the tail takes longer, most of it in GET /policy.")
+
+
+@pytest.mark.parametrize(
+    ("stage", "is_advised"), [(Stage.UNATTRIBUTED, True), (Stage.DECODE, False)], ids=str
+)
+def test_how_to_name_time_that_no_span_explains_is_said(stage: Stage, *, is_advised: bool) -> None:
+    cause = Cause(kind=CauseKind.STAGE, stage=stage, trait=None)
+
+    document = tail_document(of_cause(cause, excess(stage, 900, 100)))
+
+    assert (next_step(document) == NAME_IT) is is_advised
 
 
 def test_the_only_span_of_a_stage_is_not_named() -> None:

@@ -1,5 +1,6 @@
 """The tail's cause, or the reason why none is named."""
 
+from latencytrace.model import Stage
 from latencytrace.model.cohorts.tail import MOSTLY
 from latencytrace.model.texts.traits import trait_text
 from latencytrace.model.texts.units import duration, share
@@ -10,6 +11,7 @@ NOTHING = (
     "spread explains."
 )
 MOST_NAMED = 3
+NAME_IT = 'A stage of your own around that code says more: with latencytrace.stage("NAME"):'
 MIXED = "No single cause explains the tail: what it has more often stands below."
 
 
@@ -30,6 +32,12 @@ def sentence(document: TailDocument) -> str:
         return said
     where = f"Most of it, {share(part)}, is {grown['stage']}"
     return f"{said} {where}, which varies as much in all."
+
+
+def next_step(document: TailDocument) -> str | None:
+    """Advice for a cause that names no stage; None: the cause says enough."""
+    cause = document["cause"]
+    return NAME_IT if cause and cause["stage"] == Stage.UNATTRIBUTED else None
 
 
 def beside(found: NeighboursDocument) -> str:

@@ -14,7 +14,7 @@ from latencytrace.model.texts.traits import trait_text
 from latencytrace.service.answers import tail as answers
 from latencytrace.service.answers.documents import ListedRequestDocument
 from latencytrace.service.answers.requests import request_document
-from latencytrace.service.answers.sentences.tail import beside, sentence
+from latencytrace.service.answers.sentences.tail import beside, next_step, sentence
 from latencytrace.service.answers.sentences.weights import recorded_note
 from latencytrace.service.answers.tail_documents import (
     SetApartDocument,
@@ -75,6 +75,7 @@ def tail_pages(parts: Parts) -> APIRouter:
             "quantile": quantile,
             "quantiles": [(one, percentile(one)) for one in dict.fromkeys([*QUANTILES, quantile])],
             "sentence": sentence,
+            "next_step": next_step,
             "recorded": recorded_note,
             "beside": beside,
             "trait_text": trait_text,
