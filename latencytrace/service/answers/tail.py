@@ -206,6 +206,8 @@ def _heading(cause: Cause) -> str:
             return "Less input cached"
         case CauseKind.STAGE if cause.stage is Stage.UNATTRIBUTED:
             return "More time that no span explains"
+        case CauseKind.DEPENDENCY if cause.stage is Stage.NETWORK:
+            return "Slower call"  # of whom, or for a caller too busy to read the answer
         case CauseKind.STAGE if cause.stage:
             return f"Slower {cause.stage}"
         case kind:

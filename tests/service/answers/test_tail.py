@@ -88,6 +88,7 @@ def test_a_tail_that_takes_no_longer_has_no_shares() -> None:
         (CauseKind.RUNTIME, Stage.RUNTIME, None, "Runtime pause: "),
         (CauseKind.COLD_START, Stage.LOAD, apart("cold_start", "true"), "Cold start: "),
         (CauseKind.DEPENDENCY, Stage.RETRIEVE, None, "Slower dependency: "),
+        (CauseKind.DEPENDENCY, Stage.NETWORK, None, "Slower call: "),
     ],
 )
 def test_a_sentence_names_the_cause_its_stage_and_its_trait(

@@ -73,11 +73,11 @@ def sentence(found: ControlOverhead) -> str:
         )
     ratio = whole.difference_ns / whole.control_ns if whole.control_ns else 0.0
     low, high = signed(round(whole.low_ns)), signed(round(whole.high_ns))
-    return (
-        f"Tracing makes a request {signed(round(whole.difference_ns))} longer "
-        f"({100 * ratio:.2g} %; 95 %: {low} to {high}), "
-        f"by {found.control_requests:,} requests of the control group."
-    )
+    of = f"({100 * ratio:.2g} %; 95 %: {low} to {high})"
+    by = f"by {found.control_requests:,} requests of the control group"
+    if whole.low_ns <= 0:
+        return f"No cost of tracing is proven: {signed(round(whole.difference_ns))} {of}, {by}."
+    return f"Tracing makes a request {signed(round(whole.difference_ns))} longer {of}, {by}."
 
 
 def _columns(store: Store, cohort: Cohort) -> RequestColumns:

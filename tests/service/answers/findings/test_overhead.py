@@ -47,9 +47,10 @@ def test_what_is_known_is_said_with_its_interval() -> None:
     TypeAdapter(OverheadDocument).validate_json(orjson.dumps(document), strict=True)
     assert (document["difference_ns"], document["low_ns"]) == (50_000, -10_000)
     assert document["sentence"] == (
-        "Tracing makes a request 50.0 µs longer (1 %; 95 %: -10.0 µs to 110 µs), "
+        "No cost of tracing is proven: 50.0 µs (1 %; 95 %: -10.0 µs to 110 µs), "
         "by 200 requests of the control group."
     )
+    assert overhead_document(of(DEAR))["sentence"].startswith("Tracing makes a request 1.00 ms")
 
 
 def test_too_few_requests_are_not_enough_data_instead_of_a_guess() -> None:
