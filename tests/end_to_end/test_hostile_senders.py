@@ -185,6 +185,13 @@ def test_a_page_of_another_site_writes_nothing(service: RunningService) -> None:
     assert no_type.status_code == 415
 
 
+def test_a_profile_of_a_misspelled_service_is_refused(service: RunningService) -> None:
+    answer = service.client.post(f"{service.url}/api/v1/profiles", json={"sevice": "rag"})
+
+    assert answer.status_code == 400
+    assert b"sevice" in answer.content
+
+
 @pytest.mark.parametrize(
     "head",
     [

@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from latencytrace.model.cohorts.request_columns import RequestColumns
+from latencytrace.model.cohorts.request_columns import RequestColumns, Words
 
 Times = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -61,10 +61,14 @@ class ControlOverhead:
 def control_overhead(full: RequestColumns, control: RequestColumns) -> ControlOverhead:
     """Hold the requests that are traced in full against those of the control group.
 
+    Of a service with a control group only the processes that have one count: what others served
+    was served at another time, by another version or elsewhere.
+
     Args:
         full: All of them, or a share.
         control: From the same time.
     """
+    full = full.taken(np.flatnonzero(_beside(full, control)))
     random = np.random.default_rng(0)  # the same requests give the same answer
     groups, controls = _by_route(full), _by_route(control)
     nothing = np.zeros(0, np.int64)
@@ -93,6 +97,18 @@ def control_overhead(full: RequestColumns, control: RequestColumns) -> ControlOv
         found=_together(compared, np.array(weights, np.float64), drawn) if compared else None,
         routes=routes,
     )
+
+
+def _beside(full: RequestColumns, control: RequestColumns) -> NDArray[np.bool_]:
+    """Tell which rows a process with a control group served, or a service without one."""
+    of_process = np.isin(_names(full.instance), _names(control.instance))
+    of_service = np.isin(_names(full.service), _names(control.service))
+    return of_process | ~of_service
+
+
+def _names(words: Words) -> NDArray[np.str_]:
+    """The word of each row; what is unknown is the empty one."""
+    return np.array([*words.names, ""], np.str_)[words.number]
 
 
 def _by_route(columns: RequestColumns) -> dict[tuple[str, str], Times]:

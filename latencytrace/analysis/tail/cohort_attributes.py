@@ -11,7 +11,10 @@ LEFT_OUT = frozenset(
     {
         semconv.INTERVALS, semconv.TOKEN_TIMES, semconv.RUNTIME_GAPS, semconv.STAGE,
         semconv.QUEUED_NS, semconv.CONCURRENCY, semconv.QUEUE_DEPTH, semconv.PREEMPTIONS,
-        semconv.DETAIL, semconv.STREAMED_TOKENS, semconv.STREAMED_EVENTS,
+        semconv.DETAIL, semconv.NETWORK_PHASES, semconv.BATCH_TOKENS, semconv.DEVICE_START,
+        semconv.DEVICE_END, semconv.DEVICE_DURATION, semconv.DEVICE_LAUNCH,
+        semconv.DEVICE_QUEUE_DELAY, semconv.DEVICE_ERROR, semconv.STREAMED_TOKENS,
+        semconv.STREAMED_EVENTS,
         semconv.STREAMED_CHOICES, semconv.STREAMED_FIRST_BODY,
         semconv.HTTP_ROUTE, semconv.HTTP_REQUEST_METHOD, semconv.HTTP_METHOD_OLD,
         semconv.URL_PATH, semconv.HTTP_TARGET_OLD, semconv.HTTP_URL_OLD, semconv.URL_FULL,

@@ -7,7 +7,7 @@ the trait shows within stretches of time.
 """
 
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -18,6 +18,14 @@ from numpy.typing import NDArray
 from latencytrace.analysis import weighted
 from latencytrace.analysis.holm import holm
 from latencytrace.analysis.tail.groups import Groups, Mask
+from latencytrace.analysis.tokens.counts import (
+    BATCH_SIZE,
+    CACHED,
+    FINISH_REASON,
+    INPUT,
+    MODEL,
+    OUTPUT,
+)
 from latencytrace.model.cohorts.request_columns import AttributeColumns, KnownNumbers
 from latencytrace.model.cohorts.tail import SetApart
 
@@ -39,6 +47,11 @@ _BETTER_HIGH = frozenset(
         "engine_speculative_acceptance_percent",
     }
 )  # fmt: skip
+_COLUMNS = {
+    key: said.reported
+    for said in (INPUT, OUTPUT, CACHED, MODEL, FINISH_REASON, BATCH_SIZE)
+    for key in said.keys
+}
 COLD_START = "cold_start"
 _TRUE = "true"
 
@@ -93,13 +106,16 @@ def traits(groups: Groups) -> tuple[Trait, ...]:
         for place in np.flatnonzero(clear)
     ]
     found.sort(key=lambda one: one.apart.reference_ratio - one.apart.tail_ratio)
-    return tuple(_one_bound_each(found, {*NUMBERS, *groups.columns.engine}))
+    return tuple(_each_once(found, {*NUMBERS, *groups.columns.engine}))
 
 
-def _one_bound_each(found: Iterable[Trait], numbers: Collection[str]) -> Iterator[Trait]:
+def _each_once(found: Sequence[Trait], numbers: Collection[str]) -> Iterator[Trait]:
+    """One bound of each number, and no attribute of which a column says the same."""
+    columns = {one.apart.key for one in found}
     seen: set[str] = set()
     for one in found:
-        if one.apart.key in numbers and one.apart.key in seen:
+        is_again = one.apart.key in numbers and one.apart.key in seen
+        if is_again or _COLUMNS.get(one.apart.key) in columns:
             continue
         seen.add(one.apart.key)
         yield one

@@ -39,9 +39,12 @@ def why_none(source: reading.Source, wanted: Filters) -> str:
     each = list(_one_by_one(filters))
     nobodys = [flag for flag, alone in each if not _any(source, {**times, **alone})]
     if nobodys:
-        missing = f"No request {period(wanted)} has {' or '.join(nobodys)}."
+        missing = f"No request {period(wanted)} has {' or '.join(nobodys)}"
+        called = _service_called(source, wanted)
+        if called is not None:
+            return f"{missing}, but those that others called do: add --service {called}."
         is_version = "version" in wanted and _flag("version", wanted["version"]) in nobodys
-        return f"{missing} {_versions(source, times)}" if is_version else missing
+        return f"{missing}. {_versions(source, times)}" if is_version else f"{missing}."
     flags = ", ".join(flag for flag, _ in each)
     return f"Requests {period(wanted)} have each of {flags}, but none has all of them."
 
@@ -132,6 +135,14 @@ def _versions(source: reading.Source, times: Filters) -> str:
     newest = reading.requests(source, times, "newest", MOST_REQUESTS)
     versions = {version for request in newest if (version := request["version"])}
     return f"Versions: {_names(versions)}." if versions else NO_VERSION
+
+
+def _service_called(source: reading.Source, wanted: Filters) -> str | None:
+    """A service whose requests pass, though others called them; None: there is none."""
+    if "service" in wanted:
+        return None
+    names = sorted(service["service"] for service in reading.services(source))[:MOST_NAMES]
+    return next((one for one in names if _any(source, {**wanted, "service": one})), None)
 
 
 def _any(source: reading.Source, wanted: Filters) -> bool:

@@ -6,8 +6,9 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from latencytrace.cli.pictures.fitted_table import FittedTable, stage_bar
+from latencytrace.model.texts.traits import trait_text
 from latencytrace.model.texts.units import chance, count, duration, share, signed
-from latencytrace.service.answers.sentences.tail import beside, sentence
+from latencytrace.service.answers.sentences.tail import beside, next_step, sentence
 from latencytrace.service.answers.sentences.weights import recorded_note
 from latencytrace.service.answers.tail_documents import StageExcessDocument, TailDocument
 
@@ -20,13 +21,15 @@ def picture(document: TailDocument, console: Console) -> list[RenderableType]:
     """The picture of the tail of at least one request."""
     parts: list[RenderableType] = [Text(_numbers(document))]
     parts += [*(Text(note) for note in recorded_note(document)), ""]
-    parts += [Text(_verdict(document), "bold"), ""]
+    parts += [Text(_verdict(document), "bold")]
+    advice = next_step(document)
+    parts += [*([Text(advice)] if advice else []), ""]
     if document["stages"]:
         parts += [_stages(document, console.width), ""]
     if document["attributes"]:
         parts += [_attributes(document), ""]
     neighbours = document.get("neighbours")  # an older service has none
-    if neighbours:
+    if neighbours and neighbours["tail_mean_ns"]:
         parts += [Text(beside(neighbours)), ""]
     return [*parts, *_examples(document)]
 
@@ -84,7 +87,7 @@ def _attributes(document: TailDocument) -> RenderableType:
     drawn = FittedTable(often, "tail", "usual", "p", left=(often,), name=often, leave_out=("p",))
     for row in document["attributes"][:MOST_ATTRIBUTES]:
         drawn.add_row(
-            f"{row['key']} {row['value']}",
+            trait_text(row["key"], row["value"]),
             share(row["tail_share_ratio"]),
             share(row["reference_share_ratio"]),
             chance(row["p_value"]),

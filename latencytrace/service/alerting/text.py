@@ -7,6 +7,7 @@ from latencytrace.analysis.slo.traffic import LOOK_NS
 from latencytrace.model import Acknowledgement, Alert, AlertKind, BadRequest, Evidence, Objective
 from latencytrace.model.alert import MOSTLY
 from latencytrace.model.objective import length_text
+from latencytrace.model.texts.traits import trait_text
 
 
 def summary(alert: Alert) -> str:
@@ -90,8 +91,8 @@ def _causes(evidence: Evidence) -> Iterator[str]:
         )
     for one in evidence.distinctions:
         yield (
-            f"Apart from good requests: {one.trait} {one.value}, {_percent(one.bad_ratio)} of "
-            f"the bad, {_percent(one.good_ratio)} of the good."
+            f"Apart from good requests: {trait_text(one.trait, one.value)}, "
+            f"{_percent(one.bad_ratio)} of the bad, {_percent(one.good_ratio)} of the good."
         )
     if evidence.version is not None:
         yield f"Version: {evidence.version}."

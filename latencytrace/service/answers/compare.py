@@ -1,7 +1,7 @@
 """Documents of comparisons: two cohorts, each a query, a baseline or columns (DESIGN part 4)."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from urllib.parse import parse_qsl
 
@@ -16,14 +16,17 @@ from latencytrace.analysis.compare.comparison import (
 )
 from latencytrace.analysis.compare.matching import FAILED
 from latencytrace.analysis.compare.shifts import Shift
+from latencytrace.analysis.compare.verdict import Verdict
 from latencytrace.errors import QuestionError
 from latencytrace.model.cohorts.request_columns import (
+    STAGES,
     Beside,
     DurationBand,
     KnownNumbers,
     RequestColumns,
     as_they_are,
 )
+from latencytrace.model.stage import IN_PARTS, Stage
 from latencytrace.service.answers import requests as answers
 from latencytrace.service.answers.compare_documents import (
     BaselineDocument,
@@ -38,6 +41,7 @@ from latencytrace.service.answers.compare_documents import (
     ShiftsDocument,
     SideDocument,
 )
+from latencytrace.service.answers.sentences.stage_parts import moved_part, part_means
 from latencytrace.service.cohort import Cohort, CohortQuery
 from latencytrace.service.storage.baselines import Baseline, Baselines
 from latencytrace.service.store import Store, TableFormat
@@ -53,6 +57,8 @@ class Compared:
     requests: int  # of the cohort
     recorded: int  # of those
     columns: RequestColumns  # of all of these, or of a share
+    # The mean time of each named part of a stage; None: that is not known.
+    part_means: Callable[[Stage], Mapping[str, float]] | None = None
 
 
 def comparison(  # noqa: PLR0913, PLR0917 - what two sides are read with
@@ -114,7 +120,14 @@ def save_baseline(
     if not requests:
         raise QuestionError(f"no request is in {written!r}: there is nothing to save")
     table = answers.ledgers(store, cohort, TableFormat.PARQUET)
-    about = Baseline(name=name, cohort=written, requests=requests, saved_ns=now_ns)
+    breakdown = store.breakdown(cohort)
+    about = Baseline(
+        name=name,
+        cohort=written,
+        requests=requests,
+        saved_ns=now_ns,
+        parts={str(stage): part_means(breakdown, stage) for stage in IN_PARTS},
+    )
     return baseline_document(baselines.keep(about, table))
 
 
@@ -152,13 +165,20 @@ def _compared(
     store: Store, baselines: Baselines, written: str, now_ns: int, beside: Beside
 ) -> Compared:
     if written.startswith(BASELINE):
-        body = baselines.table(written.removeprefix(BASELINE))
-        return compared_table(body, TableFormat.PARQUET)
+        name = written.removeprefix(BASELINE)
+        saved = compared_table(baselines.table(name), TableFormat.PARQUET)
+        parts = baselines.part_means(name)
+        return saved if parts is None else replace(saved, part_means=lambda stage: parts[stage])
     cohort = cohort_written(written, now_ns)
     durations = store.durations(cohort)
     share = min(1.0, MOST_COMPARED / max(len(durations), 1))
     columns = store.cohort_columns(cohort, [DurationBand(share_ratio=share)])
-    return Compared(requests=durations.requests, recorded=len(durations), columns=beside(columns))
+    return Compared(
+        requests=durations.requests,
+        recorded=len(durations),
+        columns=beside(columns),
+        part_means=lambda stage: part_means(store.breakdown(cohort), stage),
+    )
 
 
 def comparison_document(a: Compared, b: Compared, at_least_ratio: float) -> CompareDocument:
@@ -176,7 +196,7 @@ def comparison_document(a: Compared, b: Compared, at_least_ratio: float) -> Comp
         "block_requests": list(found.block_requests),
         "duration_ns": _tested(found.shifts) if found.shifts else None,
         "deciles": _deciles(found),
-        "stages": [_stage(stage) for stage in found.stages],
+        "stages": [_stage(stage, _part(stage, a, b)) for stage in found.stages],
     }
 
 
@@ -204,7 +224,7 @@ def _circumstances(columns: RequestColumns) -> CircumstancesDocument:
         "queue_depth": mean(columns.queue_depth),
         "concurrency": mean(columns.concurrency),
         "preemptions": mean(columns.preemptions),
-        "cold_start_ratio": mean(columns.cold_start),
+        "cold_start_ratio": _cold_ratio(columns),
         **_of_engines(columns),
     }
 
@@ -240,6 +260,13 @@ def _cached_ratio(columns: RequestColumns) -> float | None:
     weights = columns.weights()[known].astype(np.float64)  # 64 bits do not hold every sum
     brought = float(columns.input_tokens.value[known] @ weights)
     return float(columns.cached_input_tokens.value[known] @ weights) / brought if brought else None
+
+
+def _cold_ratio(columns: RequestColumns) -> float | None:
+    """The share of cold starts; None: of no request it is known that it had none."""
+    cold = columns.cold_start
+    is_known = bool(cold.known.all() or (cold.known & (cold.value == 0)).any())
+    return _mean(cold, columns.weight) if is_known else None
 
 
 def _plain(columns: RequestColumns) -> PlainQuantilesDocument:
@@ -282,5 +309,19 @@ def _deciles(found: Comparison) -> list[DecileDocument]:
     ]
 
 
-def _stage(stage: StageComparison) -> ComparedStageDocument:
-    return {"stage": stage.stage, "verdict": stage.verdict, **_tested(stage.shifts)}
+def _stage(stage: StageComparison, part: str | None) -> ComparedStageDocument:
+    shifts = _tested(stage.shifts)
+    return {"stage": stage.stage, "verdict": stage.verdict, "part": part, **shifts}
+
+
+def _part(found: StageComparison, a: Compared, b: Compared) -> str | None:
+    """The named part of a stage which most of its proven shift is; None: no single one."""
+    stage, is_proven = found.stage, found.verdict in {Verdict.REGRESSION, Verdict.IMPROVEMENT}
+    if not is_proven or stage not in IN_PARTS or a.part_means is None or b.part_means is None:
+        return None
+    place = STAGES.index(stage)
+    before_ns, after_ns = (
+        float(weighted.mean(side.columns.stages_ns[:, place], side.columns.weight))
+        for side in (a, b)
+    )
+    return moved_part(a.part_means(stage), b.part_means(stage), after_ns - before_ns)

@@ -85,6 +85,7 @@ class ComparedStageDocument(TypedDict):
 
     stage: Stage
     verdict: Verdict
+    part: str | None  # by name, which most of a proven shift of its mean is; null: no single one
     p50: ShiftDocument
     p95: ShiftDocument
     p99: ShiftDocument

@@ -1,5 +1,6 @@
 """`GET /tail`: why the slowest requests of a cohort are slow."""
 
+from collections import defaultdict
 from collections.abc import Iterator
 
 import numpy as np
@@ -16,9 +17,15 @@ from latencytrace.model.cohorts.request_columns import (
     RequestColumns,
     as_they_are,
 )
-from latencytrace.model.cohorts.tail import MOSTLY, Cause, CauseKind, SetApart, StageExcess, Tail
+from latencytrace.model.cohorts.tail import Cause, CauseKind, SetApart, StageExcess, Tail
 from latencytrace.model.stage import IN_PARTS, Stage
-from latencytrace.service.answers.load.neighbours import neighbours_document, neighbours_of
+from latencytrace.model.texts.traits import trait_text
+from latencytrace.service.answers.load.neighbours import (
+    neighbours_document,
+    neighbours_of,
+    some_of,
+)
+from latencytrace.service.answers.sentences.stage_parts import moved_part, part_means
 from latencytrace.service.answers.tail_documents import (
     CauseDocument,
     SetApartDocument,
@@ -43,7 +50,7 @@ def tail(
     columns = beside(store.cohort_columns(cohort, split.bands(), attributes=True))
     neighbours = neighbours_of(store, columns, split)
     found = tail_of(columns, split, quantile)
-    return tail_document(found, neighbours, _grown_part(store, cohort, split, found))
+    return tail_document(found, neighbours, _grown_part(store, cohort, split, columns, found))
 
 
 def tail_of_selected(
@@ -83,24 +90,44 @@ def tail_of_selected(
     return tail_document(tail_of_selection(every, split, selection, its))
 
 
-def _grown_part(store: Store, cohort: Cohort, split: Split, found: Tail) -> str | None:
+def _grown_part(
+    store: Store, cohort: Cohort, split: Split, columns: RequestColumns, found: Tail
+) -> str | None:
     """The part of the stage that grew most which most of its growth is; None: no single one."""
     stage = found.cause.stage if found.cause else None
-    if stage not in IN_PARTS:
+    if stage is None:
         return None
-    tail, usual = (
-        {
-            part.name: part.mean_ns
-            for row in store.breakdown(_between(cohort, split, band)).stages
-            if row.stage is stage
-            for part in row.parts
-        }
-        for band in (TAIL, USUAL)
-    )
-    grown_ns = {name: mean_ns - usual.get(name, 0.0) for name, mean_ns in tail.items()}
-    name = max(grown_ns, key=grown_ns.__getitem__, default=None)
+    if stage in IN_PARTS:
+        usual, tail = (
+            part_means(store.breakdown(_between(cohort, split, band)), stage)
+            for band in (USUAL, TAIL)
+        )
+    else:
+        usual, tail = (_some_parts(store, columns, split, band, stage) for band in (USUAL, TAIL))
     excess_ns = next(one.excess_ns for one in found.stages if one.stage is stage)
-    return name if name is not None and grown_ns[name] >= MOSTLY * excess_ns else None
+    name = moved_part(usual, tail, excess_ns)
+    says_more = stage in IN_PARTS or (name != stage and len({*usual, *tail}) > 1)
+    return name if says_more else None
+
+
+def _some_parts(
+    store: Store, columns: RequestColumns, split: Split, band: int, stage: Stage
+) -> dict[str, float]:
+    """The mean time of each span of a stage, by name, in some requests of a band."""
+    wanted = some_of(columns, np.flatnonzero(split.places(columns.duration_ns) == band))
+    found = [
+        one
+        for one in store.requests_of({trace_id for trace_id, _, _ in wanted})
+        if (one.trace_id, one.start_ns, one.duration_ns) in wanted
+    ]
+    requests = sum(one.weight for one in found)
+    means_ns: defaultdict[str, float] = defaultdict(float)
+    for one in found:
+        for segment in one.segments:
+            if segment.stage is stage:
+                length_ns = segment.end_ns - segment.start_ns
+                means_ns[segment.name] += one.weight * length_ns / requests
+    return means_ns
 
 
 def _between(cohort: Cohort, split: Split, band: int) -> Cohort:
@@ -179,6 +206,8 @@ def _heading(cause: Cause) -> str:
             return "Less input cached"
         case CauseKind.STAGE if cause.stage is Stage.UNATTRIBUTED:
             return "More time that no span explains"
+        case CauseKind.DEPENDENCY if cause.stage is Stage.NETWORK:
+            return "Slower call"  # of whom, or for a caller too busy to read the answer
         case CauseKind.STAGE if cause.stage:
             return f"Slower {cause.stage}"
         case kind:
@@ -200,7 +229,7 @@ def _reasons(found: Tail, cause: Cause, part: str | None) -> Iterator[str]:
     if cause.trait:
         trait = cause.trait
         yield (
-            f"{_percent(trait.tail_ratio)} of the tail have {trait.key} {trait.value}, "
+            f"{_percent(trait.tail_ratio)} of the tail have {trait_text(trait.key, trait.value)}, "
             f"of the usual requests {_percent(trait.reference_ratio)}"
         )
     grown = next((stage for stage in found.stages if stage.stage is cause.stage), None)

@@ -3,9 +3,9 @@
 import logging
 import re
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -33,6 +33,8 @@ class Baseline:
     requests: int
     saved_ns: int  # since the Unix epoch
     size_bytes: int = 0
+    # The mean time of each named part, by stage; empty: an older version did not keep it.
+    parts: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
 
 class Baselines:
@@ -124,6 +126,10 @@ class Baselines:
             return read_private(self._path(name, _TABLE))
         except OSError as error:
             raise StoreError(f"the baseline {name} cannot be read: {error}") from None
+
+    def part_means(self, name: str) -> Mapping[str, Mapping[str, float]] | None:
+        """The mean time of each named part of one, by stage; None: that is not known."""
+        return next((one.parts or None for one in self.all() if one.name == name), None)
 
     def delete(self, name: str) -> Baseline:
         """Forget one, and return what it was.

@@ -1,6 +1,7 @@
 """The agent's own part in durations, found by a control group and not where there is none."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -129,3 +130,18 @@ def test_the_difference_lies_within_its_interval_and_the_same_requests_give_the_
     assert found.difference_ns == pytest.approx(added_ns, abs=1)
     assert found.low_ns <= found.high_ns
     assert control_overhead(full, control) == whole
+
+
+def test_what_a_process_without_a_control_group_served_is_not_held_against_that_of_others() -> (
+    None
+):
+    random = np.random.default_rng(7)
+    before = [
+        replace(one, instance="old") for one in group("GET /a", noise(random, 5_000, 50 * MS))
+    ]
+    since = [replace(one, instance="new") for one in group("GET /a", noise(random, 4_000))]
+    control = [replace(one, instance="new") for one in group("GET /a", noise(random, 1_000))]
+
+    found = found_in(held(before + since, control))
+
+    assert found.low_ns < 0 < found.high_ns

@@ -50,6 +50,8 @@ def test_of_a_long_text_its_beginning_is_kept() -> None:
 def test_what_cannot_tell_requests_apart_takes_no_place() -> None:
     attributes: dict[str, AttributeValue] = {
         semconv.INTERVALS: "respond:1+2",
+        semconv.NETWORK_PHASES: "send:1+2;wait:3+4",
+        semconv.BATCH_TOKENS: 3381,
         semconv.URL_PATH: "/users/7",
         "prompt": semconv.CONTENT_REMOVED,
         "nothing": None,

@@ -264,3 +264,17 @@ def test_without_an_incident_nothing_is_named(seed: int) -> None:
 
     assert answer.cause is None
     assert answer.attributes == ()
+
+
+def test_what_a_column_says_is_not_listed_again_as_an_attribute() -> None:
+    more = {
+        "batch_size": 8,
+        "attributes": (("latencytrace.batch.size", "8"), ("tenant", "bulk")),
+    }
+    requests = [
+        replace(one, batch_size=one.batch_size or 1) for one in incident(Stage.QUEUE, **more)
+    ]
+
+    keys = {one.key for one in found(requests).attributes}
+
+    assert keys == {"batch_size", "tenant"}

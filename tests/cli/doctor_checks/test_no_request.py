@@ -125,6 +125,27 @@ def test_a_version_that_no_request_has_is_answered_with_those_there_are(
     assert why_none(WithoutVersion([]), {"version": "1.2"}).endswith(f" 1.2. {NO_VERSION}")
 
 
+def test_a_version_that_only_called_requests_have_is_found_with_their_service() -> None:
+    class Called(NoRequests):
+        """A load generator's requests, and within them those of `rag`, of version 1.2."""
+
+        def document(self, path: str, parameters: Mapping[str, str]) -> object:
+            """See `reading.Source.document`."""
+            if path == "/services":
+                names = ("latencytrace-load", "rag")
+                return {"services": [{"service": name, "routes": []} for name in names]}
+            if path == "/requests" and parameters.get("service") == "rag":
+                return {"requests": [{"version": "1.2"}]}
+            if path == "/requests" and "version" not in parameters:
+                return {"requests": [{"version": None}]}
+            return super().document(path, parameters)
+
+    assert why_none(Called([]), {"version": "1.2"}) == (
+        "No request in the last hour has --version 1.2, but those that others called do: "
+        "add --service rag."
+    )
+
+
 def test_filters_that_pass_only_apart_are_named_as_such(folder: FolderSource) -> None:
     told = why_none(folder, {**BOTH, "model": "tiny", "status": "error"})
 

@@ -1,5 +1,6 @@
 """Sides of a comparison: which requests are counted."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -7,7 +8,7 @@ import pytest
 
 from latencytrace.cli.pictures.cohorts.comparison import markdown, picture
 from latencytrace.errors import QuestionError
-from latencytrace.model import RequestStatus, Stage
+from latencytrace.model import Request, RequestStatus, Segment, Stage
 from latencytrace.model.detail import TraceDetail
 from latencytrace.service.answers.compare import comparison, save_baseline
 from latencytrace.service.answers.sentences.compare import circumstances, notes, rows, sentence
@@ -85,6 +86,23 @@ def test_a_side_says_what_its_requests_brought_and_met(tmp_path: Path) -> None:
     assert "preemptions" not in shown
 
 
+def test_cold_starts_have_no_share_where_only_those_that_had_one_say_so(tmp_path: Path) -> None:
+    store = store_of(
+        *(
+            replace(
+                made_request(stages={Stage.DECODE: 1000}),
+                trace_id=f"{place + 1:032x}",
+                cold_start=cold,
+            )
+            for place, cold in enumerate((True, None, None))
+        )
+    )
+
+    found = comparison(store, Baselines(tmp_path), ("service=rag", "service=no"), 0.05, NOW_NS)
+
+    assert found["a"]["circumstances"]["cold_start_ratio"] is None
+
+
 @pytest.mark.parametrize(
     ("a", "b", "empty"),
     [("rag", "no", "B"), ("no", "rag", "A"), ("no", "nor", "A or in B")],
@@ -151,3 +169,68 @@ def test_an_older_service_that_knows_no_circumstances_is_read_too(tmp_path: Path
     assert list(circumstances(found)) == []
     assert any(picture(found, ("", "")))
     assert "in the mean" not in markdown(found, ("", ""))
+
+
+def of_own_stages(version: str, lengths_ms: tuple[int, int]) -> list[Request]:
+    """Requests of a version in two stages of the user's own."""
+    first = 0 if version == "1" else 400
+    return [
+        made_request(
+            trace_id=f"{number + 1:032x}",
+            version=version,
+            start_ns=START_NS + number,
+            duration_ns=sum(lengths_ns),
+            segments=tuple(
+                Segment(
+                    start_ns=start_ns,
+                    end_ns=start_ns + length_ns,
+                    stage=Stage.APPLICATION,
+                    span_id="1" * 16,
+                    name=name,
+                )
+                for name, start_ns, length_ns in (
+                    ("rank_rules", 0, lengths_ns[0]),
+                    ("fetch user", lengths_ns[0], lengths_ns[1]),
+                )
+            ),
+            ledger={Stage.APPLICATION: sum(lengths_ns)},
+        )
+        for number in range(first, first + 400)
+        for lengths_ns in [[length * 10**6 + number * 37 % 101 for length in lengths_ms]]
+    ]
+
+
+@pytest.mark.parametrize(
+    ("lengths_ms", "said"),
+    [
+        ((90, 100), "Regression: p50 is 58.3 % slower, in application (mostly rank_rules)."),
+        ((5, 100), "Improvement: p50 is 12.5 % faster, in application (mostly rank_rules)."),
+        ((60, 110), "Regression: p50 is 41.7 % slower, in application (mostly rank_rules)."),
+    ],
+    ids=["slower", "faster", "the greater part of two"],
+)
+@pytest.mark.parametrize("before", ["version=1", "baseline:before"])
+def test_the_users_own_stage_that_shifted_is_named(
+    lengths_ms: tuple[int, int], said: str, before: str, tmp_path: Path
+) -> None:
+    store = store_of(*of_own_stages("1", (20, 100)), *of_own_stages("2", lengths_ms))
+    baselines = Baselines(tmp_path)
+    save_baseline(store, baselines, "before", "version=1", NOW_NS)
+
+    found = comparison(store, baselines, (before, "version=2"), 0.05, NOW_NS)
+
+    assert sentence(found) == said
+
+
+def test_a_baseline_of_an_older_version_tells_no_parts(tmp_path: Path) -> None:
+    store = store_of(*of_own_stages("1", (20, 100)), *of_own_stages("2", (90, 100)))
+    baselines = Baselines(tmp_path)
+    save_baseline(store, baselines, "before", "version=1", NOW_NS)
+    about = tmp_path / "before.about.json"
+    told = json.loads(about.read_text())
+    del told["parts"]
+    about.write_text(json.dumps(told))
+
+    found = comparison(store, baselines, ("baseline:before", "version=2"), 0.05, NOW_NS)
+
+    assert sentence(found) == "Regression: p50 is 58.3 % slower, in application."

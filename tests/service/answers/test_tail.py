@@ -8,6 +8,8 @@ from pydantic import TypeAdapter
 
 from latencytrace.model import Request, Segment, Stage
 from latencytrace.model.cohorts.tail import Cause, CauseKind, SetApart, StageExcess, Tail
+from latencytrace.model.texts.traits import trait_text
+from latencytrace.service.answers.sentences.tail import NAME_IT, next_step, sentence
 from latencytrace.service.answers.tail import tail, tail_document
 from latencytrace.service.answers.tail_documents import TailDocument
 from latencytrace.service.cohort import Cohort
@@ -86,6 +88,7 @@ def test_a_tail_that_takes_no_longer_has_no_shares() -> None:
         (CauseKind.RUNTIME, Stage.RUNTIME, None, "Runtime pause: "),
         (CauseKind.COLD_START, Stage.LOAD, apart("cold_start", "true"), "Cold start: "),
         (CauseKind.DEPENDENCY, Stage.RETRIEVE, None, "Slower dependency: "),
+        (CauseKind.DEPENDENCY, Stage.NETWORK, None, "Slower call: "),
     ],
 )
 def test_a_sentence_names_the_cause_its_stage_and_its_trait(
@@ -98,7 +101,7 @@ def test_a_sentence_names_the_cause_its_stage_and_its_trait(
     told = document["cause"]
     assert told is not None
     shared = (
-        f"90 % of the tail have {trait.key} {trait.value}, of the usual requests 10 %; "
+        f"90 % of the tail have {trait_text(trait.key, trait.value)}, of the usual requests 10 %; "
         if trait
         else ""
     )
@@ -146,3 +149,99 @@ def test_the_users_own_stage_that_grew_most_is_named(
     assert cause is not None
     assert cause["stage"] == Stage.APPLICATION
     assert cause["sentence"].endswith(f"of what the tail takes longer, most of it in {named}.")
+
+
+def called(number: int, lengths_ms: tuple[int, int]) -> Request:
+    """A request that nobody explains a part of, in its own service and in one it calls."""
+    first_ns, second_ns = (length * MS + number for length in lengths_ms)
+    return made_request(
+        trace_id=f"{number + 1:032x}",
+        start_ns=START_NS + number,
+        duration_ns=first_ns + second_ns,
+        segments=tuple(
+            Segment(
+                start_ns=start_ns,
+                end_ns=end_ns,
+                stage=Stage.UNATTRIBUTED,
+                span_id=span_id * 16,
+                name=name,
+            )
+            for start_ns, end_ns, span_id, name in (
+                (0, first_ns, "1", "POST /chat"),
+                (first_ns, first_ns + second_ns, "2", "GET /policy"),
+            )
+        ),
+        ledger={Stage.UNATTRIBUTED: first_ns + second_ns},
+    )
+
+
+def test_the_span_that_most_of_any_other_stage_grew_in_is_named() -> None:
+    requests = [called(number, (20, 10 if number % 10 else 400)) for number in range(400)]
+
+    cause = tail(store_of(*requests), Cohort(), 0.95)["cause"]
+
+    assert cause is not None
+    assert cause["sentence"].endswith("what the tail takes longer, most of it in GET /policy.")
+
+
+@pytest.mark.parametrize(
+    ("stage", "is_advised"), [(Stage.UNATTRIBUTED, True), (Stage.DECODE, False)], ids=str
+)
+def test_how_to_name_time_that_no_span_explains_is_said(stage: Stage, *, is_advised: bool) -> None:
+    cause = Cause(kind=CauseKind.STAGE, stage=stage, trait=None)
+
+    document = tail_document(of_cause(cause, excess(stage, 900, 100)))
+
+    assert (next_step(document) == NAME_IT) is is_advised
+
+
+def test_the_only_span_of_a_stage_is_not_named() -> None:
+    requests = [
+        made_request(
+            trace_id=f"{number + 1:032x}",
+            start_ns=START_NS + number,
+            stages={Stage.DECODE: (50 if number % 10 else 500) * MS + number},
+        )
+        for number in range(400)
+    ]
+
+    cause = tail(store_of(*requests), Cohort(), 0.95)["cause"]
+
+    assert cause is not None
+    assert cause["sentence"].endswith("of what the tail takes longer.")
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "text"),
+    [
+        ("batch_size", "over 7", "batch size over 7"),
+        ("latencytrace.batch.size", "8", "batch size 8"),
+        ("engine_kv_cache_use_percent", "over 93", "engine kv cache use percent over 93"),
+        ("cold_start", "true", "a cold start"),
+        ("my_tenant", "acme", "my_tenant acme"),
+    ],
+)
+def test_a_trait_is_said_in_words_and_a_name_of_the_users_as_it_is(
+    key: str, value: str, text: str
+) -> None:
+    assert trait_text(key, value) == text
+
+
+def test_a_stage_that_most_of_an_unexplained_tail_is_in_is_named_beside_what_sets_it_apart() -> (
+    None
+):
+    document = tail_document(of_cause(None, excess(Stage.APPLICATION, 750, 20)))
+    document["attributes"] = [
+        {
+            "key": "batch_size",
+            "value": "over 4",
+            "tail_share_ratio": 0.4,
+            "reference_share_ratio": 0.03,
+            "p_value": 0.04,
+        }
+    ]
+
+    assert sentence(document) == (
+        "No single cause explains the tail: what it has more often stands below. Most of it, "
+        "100.0 %, is application, which varies as much in all."
+    )

@@ -90,3 +90,13 @@ def test_every_address_is_described_with_the_errors_that_it_answers(tmp_path: Pa
         assert operation["responses"].keys() == {"200", "default"}
         assert operation["responses"]["default"]["content"].keys() == {"application/problem+json"}
     assert "HTTPValidationError" not in described["components"]["schemas"]
+
+
+def test_a_baseline_of_a_misspelled_cohort_is_refused(tmp_path: Path) -> None:
+    body = b'{"cohort": "service=rag", "chort": "version=1"}'
+
+    answer = answered("PUT", "/baselines/before", tmp_path, body)
+
+    assert answer.status_code == 400
+    assert "chort" in answer.text
+    assert list(tmp_path.iterdir()) == []

@@ -1,6 +1,7 @@
 """`GET /overhead`: the agent's own part in durations, against a control group."""
 
 from collections.abc import Callable
+from functools import reduce
 from typing import Final
 
 from latencytrace.analysis.compare.control import (
@@ -23,12 +24,22 @@ MOST_COMPARED: Final = 50_000  # requests of a group; more would not narrow what
 
 
 def overhead(store: Store, cohort: Cohort) -> OverheadDocument:
-    """Hold requests that are traced in full against those of the control group."""
-    full, control = (
-        _columns(store, cohort.model_copy(update={"detail": detail}))
-        for detail in (TraceDetail.FULL, TraceDetail.CONTROL)
+    """Hold requests whose stages are recorded against those of the control group.
+
+    Without a service: those of all services with a control group, whoever called them.
+    """
+    control = cohort.model_copy(update={"detail": TraceDetail.CONTROL})
+    named = [control.service] if control.service else store.services()
+    each = [control.model_copy(update={"service": service}) for service in named]
+    each = [one for one in each if store.count(one)] or [control]
+    groups = (
+        reduce(
+            RequestColumns.joined,
+            (_columns(store, one.model_copy(update={"detail": detail})) for one in each),
+        )
+        for detail in (None, TraceDetail.CONTROL)
     )
-    return overhead_document(control_overhead(full, control))
+    return overhead_document(control_overhead(*groups))
 
 
 def latest_overhead(store: Store, now_ns: Callable[[], int]) -> OverheadDocument:
@@ -62,11 +73,11 @@ def sentence(found: ControlOverhead) -> str:
         )
     ratio = whole.difference_ns / whole.control_ns if whole.control_ns else 0.0
     low, high = signed(round(whole.low_ns)), signed(round(whole.high_ns))
-    return (
-        f"Tracing makes a request {signed(round(whole.difference_ns))} longer "
-        f"({100 * ratio:.2g} %; 95 %: {low} to {high}), "
-        f"by {found.control_requests:,} requests of the control group."
-    )
+    of = f"({100 * ratio:.2g} %; 95 %: {low} to {high})"
+    by = f"by {found.control_requests:,} requests of the control group"
+    if whole.low_ns <= 0:
+        return f"No cost of tracing is proven: {signed(round(whole.difference_ns))} {of}, {by}."
+    return f"Tracing makes a request {signed(round(whole.difference_ns))} longer {of}, {by}."
 
 
 def _columns(store: Store, cohort: Cohort) -> RequestColumns:

@@ -52,7 +52,9 @@ def neighbours_of(store: Store, columns: RequestColumns, split: Split) -> Neighb
     reference = (columns.duration_ns >= split.starts_ns[1]) & (
         columns.duration_ns < split.starts_ns[2]
     )
-    groups = [_held_up(store, _some(columns, np.flatnonzero(each))) for each in (tail, reference)]
+    groups = [
+        _held_up(store, some_of(columns, np.flatnonzero(each))) for each in (tail, reference)
+    ]
     places = {place for group in groups for one in group for place in one.steps}
     shared = [one for one in store.spans_at(sorted(places)) if is_shared(one)] if places else []
     some = shared[:: max(-(-len(shared) // MOST_STEPS), 1)]
@@ -91,7 +93,7 @@ def _culprit(found: Culprit) -> CulpritDocument:
     }
 
 
-def _some(columns: RequestColumns, rows: np.ndarray) -> set[tuple[str, int, int]]:
+def some_of(columns: RequestColumns, rows: np.ndarray) -> set[tuple[str, int, int]]:
     """Some of these rows, evenly spread: trace id, start and duration."""
     apart = max(-(-len(rows) // MOST_REQUESTS), 1)
     return {

@@ -7,6 +7,7 @@ from latencytrace.analysis.compare.verdict import Verdict
 from latencytrace.model.texts.units import share
 from latencytrace.service.answers.compare_documents import (
     CompareDocument,
+    ComparedStageDocument,
     ShiftDocument,
     SideDocument,
 )
@@ -70,8 +71,8 @@ def notes(document: CompareDocument) -> Iterator[str]:
         if untested:
             yield f"Too few requests to test {' and '.join(untested)}."
     longest = max(document["block_requests"])
-    if whole is not None and longest > 1:
-        yield f"Up to {longest:,} neighbouring requests are taken as one block."
+    if longest > 1:
+        yield f"Up to {longest:,} neighbouring requests resemble each other and count as one."
 
 
 def at_equal(document: CompareDocument) -> str:
@@ -138,7 +139,7 @@ def _proven(document: CompareDocument, verdict: Verdict) -> str:
     """Which shift is the verdict's: end to end, else of a stage; and which stage it is of."""
     slower = verdict == Verdict.REGRESSION
     word = "Regression" if slower else "Improvement"
-    named = [row["stage"] for row in document["stages"] if row["verdict"] == verdict]
+    named = [_with_part(row) for row in document["stages"] if row["verdict"] == verdict]
     where = f", in {' and '.join(named[:2])}" if named else ""
     whole = document["duration_ns"]
     for level in LEVELS if whole is not None else ():
@@ -147,3 +148,8 @@ def _proven(document: CompareDocument, verdict: Verdict) -> str:
             by = share(abs(relative(shift) or 0.0))
             return f"{word}: {level} is {by} {'slower' if slower else 'faster'}{where}."
     return f"{word}{where}."
+
+
+def _with_part(row: ComparedStageDocument) -> str:
+    part = row.get("part")  # an older service has none
+    return f"{row['stage']} (mostly {part})" if part else row["stage"]

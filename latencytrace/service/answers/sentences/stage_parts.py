@@ -1,10 +1,12 @@
 """Parts of a stage by name: pauses of the process, and the stages that the user named."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from latencytrace.model import Stage
+from latencytrace.model.cohorts.breakdown import Breakdown
+from latencytrace.model.cohorts.tail import MOSTLY
 from latencytrace.service.answers.documents import SegmentDocument, StageDocument
 
 MOST_NAMED: Final = 5
@@ -47,3 +49,29 @@ def others_ns(row: StageDocument) -> int:
     parts = row.get("parts", [])
     rest_ns = row["mean_ns"] - sum(part["mean_ns"] for part in parts)
     return rest_ns if parts and rest_ns > len(parts) else 0
+
+
+def part_means(found: Breakdown, stage: Stage) -> dict[str, float]:
+    """The mean time of each part of a stage, by name."""
+    rows = (row for row in found.stages if row.stage is stage)
+    return {part.name: part.mean_ns for row in rows for part in row.parts}
+
+
+def moved_part(
+    before_ns: Mapping[str, float], after_ns: Mapping[str, float], shift_ns: float
+) -> str | None:
+    """The part which most of a stage's shift is; None: no single one.
+
+    Args:
+        before_ns: The mean time of each part before.
+        after_ns: The same after.
+        shift_ns: By how much the stage takes longer; below 0: shorter.
+    """
+    if not shift_ns:
+        return None
+    shares = {
+        name: (after_ns.get(name, 0.0) - before_ns.get(name, 0.0)) / shift_ns
+        for name in (*before_ns, *after_ns)
+    }
+    name = max(shares, key=shares.__getitem__, default=None)
+    return name if name is not None and shares[name] >= MOSTLY else None

@@ -1,6 +1,8 @@
 """The tail's cause, or the reason why none is named."""
 
+from latencytrace.model import Stage
 from latencytrace.model.cohorts.tail import MOSTLY
+from latencytrace.model.texts.traits import trait_text
 from latencytrace.model.texts.units import duration, share
 from latencytrace.service.answers.tail_documents import NeighboursDocument, TailDocument
 
@@ -8,6 +10,8 @@ NOTHING = (
     "Nothing sets the tail apart: no attribute, and no stage that takes longer than its usual "
     "spread explains."
 )
+MOST_NAMED = 3
+NAME_IT = 'A stage of your own around that code says more: with latencytrace.stage("NAME"):'
 MIXED = "No single cause explains the tail: what it has more often stands below."
 
 
@@ -21,14 +25,19 @@ def sentence(document: TailDocument) -> str:
     cause = document["cause"]
     if cause:
         return cause["sentence"]
-    if document["attributes"]:
-        return MIXED
+    said = MIXED if document["attributes"] else NOTHING
     grown = max(document["stages"], key=lambda row: row["excess_share_ratio"] or 0, default=None)
     part = grown["excess_share_ratio"] if grown else None
     if grown is None or part is None or part < MOSTLY:
-        return NOTHING
+        return said
     where = f"Most of it, {share(part)}, is {grown['stage']}"
-    return f"{NOTHING} {where}, which varies as much in all."
+    return f"{said} {where}, which varies as much in all."
+
+
+def next_step(document: TailDocument) -> str | None:
+    """Advice for a cause that names no stage; None: the cause says enough."""
+    cause = document["cause"]
+    return NAME_IT if cause and cause["stage"] == Stage.UNATTRIBUTED else None
 
 
 def beside(found: NeighboursDocument) -> str:
@@ -42,9 +51,9 @@ def beside(found: NeighboursDocument) -> str:
     part = found["excess_share_ratio"]
     text += "." if part is None else f", {share(part)} of what the tail takes longer."
     whose = (
-        f"{one['key']} {one['value']}: {share(one['cost_share_ratio'])} of it, by "
+        f"{trait_text(one['key'], one['value'])}: {share(one['cost_share_ratio'])} of it, by "
         f"{share(one['member_share_ratio'])} of the others"
-        for one in found["culprits"]
+        for one in found["culprits"][:MOST_NAMED]
     )
     named = "; ".join(whose)
     return f"{text} {named}." if named else text

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 from fastapi.responses import Response
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from latencytrace.analysis.compare.verdict import AT_LEAST
 from latencytrace.model.cohorts.request_columns import Beside
@@ -35,6 +35,8 @@ class CompareQuery(KnownQuery):
 
 class Saved(BaseModel):
     """The cohort that a baseline shall hold."""
+
+    model_config = ConfigDict(extra="forbid")
 
     cohort: Annotated[str, Field(max_length=10_000)] = ""
 

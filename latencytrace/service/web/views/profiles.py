@@ -7,7 +7,7 @@ from typing import Annotated
 
 from fastapi import APIRouter
 from fastapi.responses import Response
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from latencytrace.model.profile import DEFAULT_SECONDS, DEFAULT_STEPS, MAX_SECONDS, MAX_STEPS
 from latencytrace.service.answers.profile_documents import ProfileDocument, ProfilesDocument
@@ -18,6 +18,8 @@ from latencytrace.service.web.queries import NO_PARAMETERS
 
 class Wanted(BaseModel):
     """An order: so many steps or so long, whichever is over first."""
+
+    model_config = ConfigDict(extra="forbid")
 
     service: str | None = None
     steps: Annotated[int, Field(ge=1, le=MAX_STEPS)] = DEFAULT_STEPS

@@ -1,18 +1,24 @@
 """What tracing costs requests, as a document, in a sentence, and as a finding."""
 
+from dataclasses import replace
+
 import orjson
 import pytest
 from pydantic import TypeAdapter
 
 from latencytrace.analysis.compare.control import ControlOverhead, Difference, RouteOverhead
+from latencytrace.model import Stage
+from latencytrace.model.detail import TraceDetail
 from latencytrace.service.answers.findings.agents import agent_findings
 from latencytrace.service.answers.findings.finding import Finding, Verdict
 from latencytrace.service.answers.findings.metrics_text import Sample
-from latencytrace.service.answers.findings.overhead import overhead_document
+from latencytrace.service.answers.findings.overhead import latest_overhead, overhead_document
 from latencytrace.service.answers.findings.overhead_documents import (
     OverheadDocument,
     overhead_findings,
 )
+from tests.support.builders.made_requests import START_NS, made_request
+from tests.support.fakes.listed_requests import store_of
 
 MS = 1_000_000
 ADDED = Difference(
@@ -41,9 +47,10 @@ def test_what_is_known_is_said_with_its_interval() -> None:
     TypeAdapter(OverheadDocument).validate_json(orjson.dumps(document), strict=True)
     assert (document["difference_ns"], document["low_ns"]) == (50_000, -10_000)
     assert document["sentence"] == (
-        "Tracing makes a request 50.0 µs longer (1 %; 95 %: -10.0 µs to 110 µs), "
+        "No cost of tracing is proven: 50.0 µs (1 %; 95 %: -10.0 µs to 110 µs), "
         "by 200 requests of the control group."
     )
+    assert overhead_document(of(DEAR))["sentence"].startswith("Tracing makes a request 1.00 ms")
 
 
 def test_too_few_requests_are_not_enough_data_instead_of_a_guess() -> None:
@@ -111,3 +118,24 @@ def test_a_doctor_says_what_an_agent_leaves_out_and_how_to_allow_it_more(
 
 def test_of_an_agent_with_all_detail_there_is_nothing_to_note() -> None:
     assert agents(0) == []
+
+
+def test_requests_that_a_traced_caller_made_have_their_control_group_too() -> None:
+    store = store_of(
+        *(
+            replace(
+                made_request(stages={Stage.DECODE: 1000 + number}),
+                trace_id=f"{number + 1:032x}",
+                start_ns=START_NS + number,
+                outermost=False,
+                detail=TraceDetail.CONTROL if number % 3 == 0 else detail,
+            )
+            for number in range(600)
+            for detail in [TraceDetail.FULL if number % 2 else TraceDetail.NO_RUNTIME_GAPS]
+        )
+    )
+
+    found = latest_overhead(store, lambda: START_NS + 10**9)
+
+    assert (found["requests"], found["control_requests"]) == (400, 200)
+    assert found["sentence"].endswith("by 200 requests of the control group.")

@@ -10,10 +10,11 @@ from fastapi.responses import Response
 
 from latencytrace.analysis.tail.groups import Selection, needed_requests
 from latencytrace.model import Request as FoundRequest
+from latencytrace.model.texts.traits import trait_text
 from latencytrace.service.answers import tail as answers
 from latencytrace.service.answers.documents import ListedRequestDocument
 from latencytrace.service.answers.requests import request_document
-from latencytrace.service.answers.sentences.tail import beside, sentence
+from latencytrace.service.answers.sentences.tail import beside, next_step, sentence
 from latencytrace.service.answers.sentences.weights import recorded_note
 from latencytrace.service.answers.tail_documents import (
     SetApartDocument,
@@ -74,8 +75,10 @@ def tail_pages(parts: Parts) -> APIRouter:
             "quantile": quantile,
             "quantiles": [(one, percentile(one)) for one in dict.fromkeys([*QUANTILES, quantile])],
             "sentence": sentence,
+            "next_step": next_step,
             "recorded": recorded_note,
             "beside": beside,
+            "trait_text": trait_text,
             "shown": shown,
             "scale_of": scale_of,
             "means": means,
