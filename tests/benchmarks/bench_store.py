@@ -177,7 +177,7 @@ def fill(folder: Path, requests: int, days: float, kept: float) -> None:
 
 def _longer() -> Iterator[str]:
     """What makes the last segment of each copy a little longer, so that few take as long."""
-    by, ends = "cityHash64(TraceId) % 1000", "`Segments.EndNs`"
+    by, ends = "cityHash64(TraceId, {copy:Int64}) % 1000000", "`Segments.EndNs`"
     yield f"DurationNs + {by} AS DurationNs"
     yield f"arrayPushBack(arrayPopBack({ends}), {ends}[-1] + {by}) AS {ends}"
     for stage in Stage:
