@@ -436,7 +436,10 @@ def requests_question(
         which = f"{which} AND {WINDOW} IN {windows('found_in')}"
         standing = standing.within(found_in)
     return (
-        f"SELECT {columns} FROM {standing.rows(which)} ORDER BY {keys} LIMIT {{limit:UInt32}}",
+        (
+            f"SELECT {columns} FROM {standing.rows(which)} ORDER BY {keys} "
+            "LIMIT {limit:UInt32} SETTINGS max_threads = 2"
+        ),
         {**bound, **standing.bound()},
     )
 
