@@ -19,7 +19,7 @@ from latencytrace.model import (
 from latencytrace.model.detail import WITHOUT_STAGES, TraceDetail
 from latencytrace.service.cohort import FAILED, Cohort
 from latencytrace.service.plain_answers import MOST_PARTS
-from latencytrace.service.sql.standing import WINDOW, WITH_FINAL, Standing, windows
+from latencytrace.service.sql.standing import WITH_FINAL, Standing
 from latencytrace.service.sql.tables import ARRIVALS, REQUESTS, SPANS, stage_column
 from latencytrace.service.store import Order
 
@@ -149,9 +149,10 @@ def elsewhere(mine: str) -> str:
     )
 
 
+_TWO_THREADS: Final = "max_threads = 2"
 # Of many wide rows the engine by itself reads little at a time, and with one thread only.
 WIDE_ROWS: Final = (
-    "max_threads = 2, merge_tree_min_rows_for_concurrent_read = 65536, "
+    f"{_TWO_THREADS}, merge_tree_min_rows_for_concurrent_read = 65536, "
     "merge_tree_min_bytes_for_concurrent_read = 1000000, preferred_block_size_bytes = 16000000"
 )
 
@@ -391,17 +392,14 @@ def _stage(
 def first_question(
     cohort: Cohort, order: Order, standing: Standing = WITH_FINAL
 ) -> tuple[str, Parameters]:
-    """What the first `{limit:UInt32}` requests of a cohort, and the next, are in order of.
-
-    With each comes the window that it lies in.
-    """
+    """What the first `{limit:UInt32}` requests of a cohort, and the next, are in order of."""
     condition, parameters = where(cohort)
     by, number, _ = _BY[order]
-    rows = standing.rows(f"{condition} AND {counted(cohort)}", "Start, DurationNs")
+    rows = standing.rows(f"{condition} AND {counted(cohort)}", by)
     return (
         (
-            f"SELECT {number}, toUnixTimestamp({WINDOW}) FROM {rows} "
-            f"ORDER BY {by} DESC LIMIT {{limit:UInt32}} + 1 SETTINGS max_threads = 2"
+            f"SELECT {number} FROM {rows} ORDER BY {by} DESC LIMIT {{limit:UInt32}} + 1 "
+            f"SETTINGS {_TWO_THREADS}"
         ),
         {**parameters, **standing.bound()},
     )
@@ -411,7 +409,7 @@ def requests_question(
     cohort: Cohort,
     order: Order,
     columns: str,
-    first: Sequence[Sequence[int]],
+    first: Sequence[int],
     standing: Standing = WITH_FINAL,
 ) -> tuple[str, Parameters]:
     """The first `{limit:UInt32}` requests of a cohort, of those that are equal in any order.
@@ -425,22 +423,16 @@ def requests_question(
         standing: How rows are read.
     """
     condition, parameters = where(cohort)
-    by, _, last = _BY[order]
-    numbers, found_in = zip(*first, strict=True)
-    which, keys = f"{condition} AND {counted(cohort)} AND {by} >= {last}", f"{by} DESC"
-    bound: dict[str, object] = {**parameters, "last": numbers[-1]}
-    if numbers[-1] in numbers[-2:-1]:  # one that is left out may equal the last: their ids decide
-        keys = f"{keys}, TraceId, SpanId"
-    else:
-        bound["found_in"] = set(found_in)
-        which = f"{which} AND {WINDOW} IN {windows('found_in')}"
-        standing = standing.within(found_in)
+    by, _, bound = _BY[order]
+    # Where one that is left out may equal the last, their ids decide.
+    keys = f"{by} DESC, TraceId, SpanId" if first[-1] in first[-2:-1] else f"{by} DESC"
+    rows = standing.rows(f"{condition} AND {counted(cohort)} AND {by} >= {bound}")
     return (
         (
-            f"SELECT {columns} FROM {standing.rows(which)} ORDER BY {keys} "
-            "LIMIT {limit:UInt32} SETTINGS max_threads = 2"
+            f"SELECT {columns} FROM {rows} ORDER BY {keys} LIMIT {{limit:UInt32}} "
+            f"SETTINGS {_TWO_THREADS}"
         ),
-        {**bound, **standing.bound()},
+        {**parameters, **standing.bound(), "last": first[-1]},
     )
 
 

@@ -1,7 +1,7 @@
 """The rows of `requests` that stand: the highest revision of each request, none that moved."""
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from latencytrace.service.sql.counting import BY_ROW, BY_WEIGHT, Counting
@@ -41,12 +41,6 @@ class Standing:
             return f"({plain})"
         listed = windows("unmerged")
         return f"({plain} AND {WINDOW} NOT IN {listed} UNION ALL {final} AND {WINDOW} IN {listed})"
-
-    def within(self, some: Collection[int]) -> "Standing":
-        """How they are read where a question names some windows, and asks for rows of no other."""
-        if self.unmerged is None:
-            return self
-        return replace(self, unmerged=tuple(one for one in self.unmerged if one in some))
 
     def bound(self) -> Mapping[str, object]:
         """Return what the question binds for it."""

@@ -105,8 +105,7 @@ class SqlQuestions(Store):
 
         def answer(plan: Plan) -> bytes:
             question, bound = questions.first_question(cohort, order, plan.standing)
-            lines = ask(question, "TSV", {**bound, **limited}).splitlines()
-            first = [tuple(map(int, line.split())) for line in lines]
+            first = list(map(int, ask(question, "TSV", {**bound, **limited}).split()))
             if not first:
                 return b""
             question, bound = questions.requests_question(
