@@ -479,6 +479,19 @@ def test_requests_come_slowest_or_newest_first(store: Store) -> None:
     assert list(store.requests(Cohort(service="order"), Order.NEWEST, 9)) == [new, slow]
 
 
+def test_of_equally_slow_requests_ids_decide_whenever_they_began(store: Store) -> None:
+    equal = [
+        one_request(f"equal {hour}", service="equal", start_ns=START_NS + 60 * hour * MINUTE_NS)
+        for hour in range(9)
+    ]
+    store.write(equal, [])
+    by_id = sorted(equal, key=lambda one: one.trace_id)
+
+    for limit in range(1, 10):
+        listed = store.requests(Cohort(service="equal"), Order.SLOWEST, limit)
+        assert list(listed) == by_id[:limit]
+
+
 @pytest.mark.parametrize(
     ("cohort", "found"),
     [

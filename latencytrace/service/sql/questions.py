@@ -150,9 +150,10 @@ def elsewhere(mine: str) -> str:
     )
 
 
+_TWO_THREADS: Final = "max_threads = 2"
 # Of many wide rows the engine by itself reads little at a time, and with one thread only.
 WIDE_ROWS: Final = (
-    "max_threads = 2, merge_tree_min_rows_for_concurrent_read = 65536, "
+    f"{_TWO_THREADS}, merge_tree_min_rows_for_concurrent_read = 65536, "
     "merge_tree_min_bytes_for_concurrent_read = 1000000, preferred_block_size_bytes = 16000000"
 )
 
@@ -395,7 +396,10 @@ def first_question(
     by, number, _ = _BY[order]
     rows = standing.rows(f"{condition} AND {counted(cohort)}", by)
     return (
-        f"SELECT {number} FROM {rows} ORDER BY {by} DESC LIMIT {{limit:UInt32}} + 1",
+        (
+            f"SELECT {number} FROM {rows} ORDER BY {by} DESC LIMIT {{limit:UInt32}} + 1 "
+            f"SETTINGS {_TWO_THREADS}"
+        ),
         {**parameters, **standing.bound()},
     )
 
@@ -423,7 +427,10 @@ def requests_question(
     keys = f"{by} DESC, TraceId, SpanId" if first[-1] in first[-2:-1] else f"{by} DESC"
     rows = standing.rows(f"{condition} AND {counted(cohort)} AND {by} >= {bound}")
     return (
-        f"SELECT {columns} FROM {rows} ORDER BY {keys} LIMIT {{limit:UInt32}}",
+        (
+            f"SELECT {columns} FROM {rows} ORDER BY {keys} LIMIT {{limit:UInt32}} "
+            f"SETTINGS {_TWO_THREADS}"
+        ),
         {**parameters, **standing.bound(), "last": first[-1]},
     )
 

@@ -19,7 +19,7 @@ from latencytrace.model.detail import TraceDetail
 from latencytrace.service import plain_answers
 from latencytrace.service.clock import now_ns
 from latencytrace.service.cohort import Cohort
-from latencytrace.service.sql.questions import BY_SEGMENTS
+from latencytrace.service.sql.questions import BY_SEGMENTS, place
 from latencytrace.service.sql.rollups import WINDOW_S
 from latencytrace.service.sql.tables import DERIVED, REQUESTS, ROLLUPS, UUIDS, WINDOWS
 from latencytrace.service.sql_store import reading, rollups
@@ -204,9 +204,11 @@ class Written:
             (one.duration_ns, one.weight) for one in explained
         )
         assert self.store.count(cohort) == len(counted)
-        durations = sorted(one.duration_ns for one in counted)
-        listed = self.store.requests(cohort, Order.SLOWEST, 7)
-        assert [one.duration_ns for one in listed] == durations[:-8:-1]
+        for order in Order:
+            listed = self.store.requests(cohort, order, 7)
+            sent = (replace(one, start_ns=one.start_ns % 2**64) for one in counted)
+            first = sorted(place(one, order) for one in sent)[:7]
+            assert [place(one, order) for one in listed] == first, (order, cohort)
 
     def _compare_quantiles(
         self, found: Breakdown, cohort: Cohort, requests: Iterable[Request]
