@@ -35,6 +35,7 @@ from latencytrace.service.answers.tail_documents import (
 from latencytrace.service.cohort import Cohort
 from latencytrace.service.store import Store
 
+MOST_READ = 10  # of the tail, and of the usual requests, whose spans of a stage are named
 _NO_QUANTILE = 1.0  # beyond which no request is
 _UNITS = (("s", 1e9), ("ms", 1e6), ("µs", 1e3), ("ns", 1.0))
 
@@ -114,7 +115,8 @@ def _some_parts(
     store: Store, columns: RequestColumns, split: Split, band: int, stage: Stage
 ) -> dict[str, float]:
     """The mean time of each span of a stage, by name, in some requests of a band."""
-    wanted = some_of(columns, np.flatnonzero(split.places(columns.duration_ns) == band))
+    rows = np.flatnonzero(split.places(columns.duration_ns) == band)
+    wanted = some_of(columns, rows, MOST_READ)
     found = [
         one
         for one in store.requests_of({trace_id for trace_id, _, _ in wanted})

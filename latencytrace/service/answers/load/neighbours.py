@@ -53,7 +53,8 @@ def neighbours_of(store: Store, columns: RequestColumns, split: Split) -> Neighb
         columns.duration_ns < split.starts_ns[2]
     )
     groups = [
-        _held_up(store, some_of(columns, np.flatnonzero(each))) for each in (tail, reference)
+        _held_up(store, some_of(columns, np.flatnonzero(each), MOST_REQUESTS))
+        for each in (tail, reference)
     ]
     places = {place for group in groups for one in group for place in one.steps}
     shared = [one for one in store.spans_at(sorted(places)) if is_shared(one)] if places else []
@@ -93,9 +94,9 @@ def _culprit(found: Culprit) -> CulpritDocument:
     }
 
 
-def some_of(columns: RequestColumns, rows: np.ndarray) -> set[tuple[str, int, int]]:
-    """Some of these rows, evenly spread: trace id, start and duration."""
-    apart = max(-(-len(rows) // MOST_REQUESTS), 1)
+def some_of(columns: RequestColumns, rows: np.ndarray, most: int) -> set[tuple[str, int, int]]:
+    """At most so many of these rows, evenly spread: trace id, start and duration."""
+    apart = max(-(-len(rows) // most), 1)
     return {
         (columns.trace_id_of(row), int(columns.start_ns[row]), int(columns.duration_ns[row]))
         for row in rows[::apart].tolist()
