@@ -25,6 +25,7 @@ from latencytrace.cli.source import reading
 from latencytrace.cli.source.filters import Filters, with_filters
 from latencytrace.errors import LatencytraceError
 from latencytrace.model.stage import IN_PARTS
+from latencytrace.model.texts.escaped import escaped
 from latencytrace.model.texts.units import count, duration, exact, shares
 from latencytrace.service.answers.documents import RequestDocument
 from latencytrace.service.answers.gpu_documents import GpuStageDocument
@@ -203,7 +204,7 @@ def _in_parts(request: RequestDocument) -> Iterator[Text]:
     for stage in IN_PARTS:
         parts = stage_parts(request["segments"], stage)
         if parts:
-            named = ", ".join(f"{name} {duration(length)}" for name, length in parts)
+            named = ", ".join(f"{escaped(name)} {duration(length)}" for name, length in parts)
             yield Text(f"of the {stage}: {named}", "dim")
 
 

@@ -6,6 +6,7 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from latencytrace.cli.pictures.fitted_table import FittedTable, stage_bar
+from latencytrace.model.texts.escaped import escaped
 from latencytrace.model.texts.traits import trait_text
 from latencytrace.model.texts.units import chance, count, duration, share, signed
 from latencytrace.service.answers.sentences.tail import beside, next_step, sentence
@@ -30,7 +31,7 @@ def picture(document: TailDocument, console: Console) -> list[RenderableType]:
         parts += [_attributes(document), ""]
     neighbours = document.get("neighbours")  # an older service has none
     if neighbours and neighbours["tail_mean_ns"]:
-        parts += [Text(beside(neighbours)), ""]
+        parts += [Text(escaped(beside(neighbours))), ""]
     return [*parts, *_examples(document)]
 
 
@@ -47,7 +48,7 @@ def _numbers(document: TailDocument) -> str:
 
 
 def _verdict(document: TailDocument) -> str:
-    said = sentence(document)
+    said = escaped(sentence(document))
     if document["needed_requests"] is None:
         return said
     return f"{said} Take a longer time (--since) or a lower --quantile."

@@ -127,6 +127,16 @@ def test_a_tail_of_several_causes_is_not_said_to_have_nothing_of_its_own() -> No
     assert any("more often" in line for line in lines[3:])
 
 
+def test_a_name_within_the_cause_makes_no_line_of_its_own() -> None:
+    forged = "Slower dependency: retrieve, most of it in \x1b[2Ja\nFORGED"
+    cause = {**(document()["cause"] or {}), "sentence": forged}
+
+    said = drawn(document(cause=cause))
+
+    assert not [line for line in said if line.startswith("FORGED")]
+    assert any(r"in \x1b[2Ja\nFORGED" in line for line in said)
+
+
 def test_too_few_requests_are_told_with_how_many_it_takes() -> None:
     lines = drawn(document(requests=37, needed_requests=1000, cause=None, examples=[]))
 

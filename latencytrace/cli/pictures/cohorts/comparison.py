@@ -51,7 +51,10 @@ LEAST_P: Final = 0.001  # smaller ones are written alike
 def picture(document: CompareDocument, sides: tuple[str, str]) -> list[RenderableType]:
     """What shifted, for the terminal."""
     verdict = document["verdict"]
-    parts: list[RenderableType] = [Text(sentence(document), STYLES.get(verdict, "bold")), ""]
+    parts: list[RenderableType] = [
+        Text(escaped(sentence(document)), STYLES.get(verdict, "bold")),
+        "",
+    ]
     parts += [_sides(document, sides), ""]
     whole = document["duration_ns"]
     if whole is not None:
@@ -67,7 +70,11 @@ def picture(document: CompareDocument, sides: tuple[str, str]) -> list[Renderabl
 def markdown(document: CompareDocument, sides: tuple[str, str]) -> str:
     """What shifted, for a pull request or a job's summary."""
     sign = SIGNS.get(document["verdict"], "")
-    lines = [f"### {sign} {sentence(document)}", "", "| | cohort | requests | p50 | p95 | p99 |"]
+    lines = [
+        f"### {sign} {escaped(sentence(document))}",
+        "",
+        "| | cohort | requests | p50 | p95 | p99 |",
+    ]
     lines.append("| --- | --- | ---: | ---: | ---: | ---: |")
     for letter, side, written in zip("AB", both(document), sides, strict=True):
         shown = escaped(written).replace("|", "\\|").replace("`", "'") or "the last hour"
