@@ -6,7 +6,8 @@ Programs that do nothing start in turns, in an order drawn anew each round: one 
 FastAPI, OpenTelemetry's SDK with its exporter and, where it is installed, torch; the same with
 `latencytrace.instrument()`; `python -c pass`; and `latencytrace run -- python -c pass`. Spans go
 to a receiver that only counts them. `--beside` adds latencytrace from another checkout. All are
-compiled first, as pip leaves them: without bytecode a start takes twice as long.
+compiled first, as pip leaves them: without bytecode a start takes twice as long. At last
+`instrument()` is timed within such a program, with all hooks and with one.
 """
 
 import argparse
@@ -31,6 +32,8 @@ SDK = (
 )
 TORCH = ", torch" if find_spec("torch") else ""
 INSTRUMENT = "\nimport latencytrace\nlatencytrace.instrument()"
+TIMED = f"{SDK}{TORCH}\nfrom time import process_time\nbegan = process_time(){INSTRUMENT}\n"
+TIMED += "print(1000 * (process_time() - began))"
 OURS = (sys.executable, "-m", "latencytrace", "run", "--")
 PROGRAMS = {
     "SDK": (sys.executable, "-c", SDK + TORCH),
@@ -74,6 +77,21 @@ def measured(rounds: int, beside: Path | None) -> dict[str, list[float]]:
     return found
 
 
+def hooks_ms(rounds: int) -> tuple[list[float], list[float]]:
+    """Return ms of CPU of `instrument()` with all hooks, and with one."""
+    found: tuple[list[float], list[float]] = ([], [])
+    for _ in range(rounds):
+        for ms, chosen in zip(found, ({}, {"LATENCYTRACE_HOOKS": "sqlite"}), strict=True):
+            environment = {**os.environ, "PYTHONPATH": os.fspath(ROOT), **chosen}
+            printed = subprocess.run(
+                (sys.executable, "-c", TIMED),
+                env=environment, cwd="/", check=True, stdout=subprocess.PIPE, text=True,
+                stderr=subprocess.DEVNULL,
+            ).stdout  # fmt: skip
+            ms.append(float(printed))
+    return found
+
+
 def main() -> None:
     """Measure, and print the table."""
     arguments = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
@@ -90,6 +108,11 @@ def main() -> None:
             low, high = interval(more)
             cell = f"{statistics.median(more):.0f} [{low:.0f}, {high:.0f}]"
         print(f"| {name} | {statistics.median(ms):.0f} | {cell} |")
+    every, one = hooks_ms(given.rounds)
+    low, high = interval(differences(every, one))
+    print(
+        f"instrument(): {statistics.median(every):.0f} ms, hooks {low:.0f} to {high:.0f} of them"
+    )
 
 
 if __name__ == "__main__":
