@@ -174,7 +174,7 @@ def test_a_span_that_is_never_ended_is_freed_and_its_children_are_sent(
     program()
     gc.collect()
 
-    left = [one for one in gc.get_objects() if type(one) is RecordedSpan]
+    left = [one for one in gc.get_referrers(RecordedSpan) if type(one) is RecordedSpan]
     assert [span.name for span in left if span.name == "never ended"] == []
     assert agent.names() == ["child"]
 

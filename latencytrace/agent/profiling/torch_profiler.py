@@ -129,9 +129,11 @@ class TorchProfiler:
         if self._base._is_profiler_enabled:  # noqa: SLF001 - `torch.profiler` tells of one thread
             return True
         profile = self._base.profile
+        # Never `gc.get_objects()`: a tuple that another thread is about to make of a generator
+        # would be in it, and CPython fails that thread for being referred to.
         return any(
             getattr(one, "entered", False) and getattr(one, "kineto_results", None) is None
-            for one in gc.get_objects()
+            for one in gc.get_referrers(profile)
             if type(one) is profile
         )
 

@@ -3,6 +3,7 @@
 import gzip
 import json
 import resource
+import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -161,6 +162,34 @@ def test_all_threads_are_recorded(
     assert trace is not None
     calls = [event for event in trace["traceEvents"] if event.get("cat") == "cpu_op"]
     assert len({event["tid"] for event in calls}) >= 2
+
+
+def test_looking_for_the_programs_profilers_harms_no_other_thread() -> None:
+    ours, done, faults = TorchProfiler(), threading.Event(), list[BaseException]()
+    ours.prepare()
+    ours.let_go()
+
+    def build() -> None:
+        while not done.is_set():
+            try:
+                tuple(number for number in range(1000))
+            except SystemError as fault:  # what CPython raises where another refers to the tuple
+                faults.append(fault)
+
+    builder = threading.Thread(target=build)
+    builder.start()
+    switched_s = sys.getswitchinterval()
+    sys.setswitchinterval(1e-4)
+    try:
+        for _ in range(20):
+            ours.prepare()
+            ours.let_go()
+    finally:
+        sys.setswitchinterval(switched_s)
+        done.set()
+        builder.join()
+
+    assert faults == []
 
 
 def test_an_order_while_one_is_under_way_is_not_taken(
