@@ -68,13 +68,13 @@ RABBITMQ := aio_pika pika
 
 test-large: $(VENV)/.large ## the tests with clients of models' APIs and databases in the process that are large
 	@$(BIN)/pytest $(LARGE:%=tests/agent/hooks/test_%.py) $(call report,large)
-	@$(BIN)/pytest tests/contracts/test_every_hook.py $(call report,large-contract)
+	@KERAS_BACKEND=torch $(BIN)/pytest tests/contracts/test_every_hook.py $(call report,large-contract)
 	@LITELLM_LOCAL_MODEL_COST_MAP=True $(VENV)/litellm/bin/python -m pytest tests/agent/hooks/test_litellm.py tests/agent/hooks/test_dspy.py $(call report,litellm)
 	@LITELLM_LOCAL_MODEL_COST_MAP=True $(VENV)/litellm/bin/python -m pytest tests/contracts/test_every_hook.py $(call report,litellm-contract)
 	@PATH=$(abspath $(BIN)):$$PATH $(VENV)/older/bin/python -m pytest $(OLDER:%=tests/agent/hooks/test_%.py) $(call report,older)
 	@$(VENV)/older/bin/python -m pytest tests/contracts/test_every_hook.py $(call report,older-contract)
-	@$(VENV)/handlers/bin/python -m pytest $(HANDLERS:%=tests/agent/hooks/test_%.py) $(call report,handlers)
-	@$(VENV)/handlers/bin/python -m pytest tests/contracts/test_every_hook.py $(call report,handlers-contract)
+	@LITELLM_LOCAL_MODEL_COST_MAP=True $(VENV)/handlers/bin/python -m pytest $(HANDLERS:%=tests/agent/hooks/test_%.py) $(call report,handlers)
+	@LITELLM_LOCAL_MODEL_COST_MAP=True $(VENV)/handlers/bin/python -m pytest tests/contracts/test_every_hook.py $(call report,handlers-contract)
 
 test-rabbitmq: $(VENV)/.rabbitmq-unpacked ## the tests of clients of RabbitMQ, against a server of its own
 	@$(BIN)/pytest $(RABBITMQ:%=tests/agent/hooks/test_%.py) $(call report,rabbitmq)
@@ -206,6 +206,8 @@ $(VENV)/.large: $(VENV)/.checks
 	@$(PYTHON) -m venv $(VENV)/handlers
 	@$(VENV)/handlers/bin/python -m pip install --quiet 'pip>=25.1'
 	@$(VENV)/handlers/bin/python -m pip install --quiet --editable '.[service]' --group handlers --group guards
+	@$(VENV)/handlers/bin/python -m pip install --quiet torch==2.13.0
+	@$(VENV)/handlers/bin/python -m pip install --quiet transformers
 	@$(VENV)/handlers/bin/python -m pip install --quiet --no-deps llm-guard
 	@touch $@
 
