@@ -23,6 +23,7 @@ from latencytrace.model.texts.traits import trait_text
 from latencytrace.service.answers.load.neighbours import (
     neighbours_document,
     neighbours_of,
+    read_whole,
     some_of,
 )
 from latencytrace.service.answers.sentences.stage_parts import moved_part, part_means
@@ -116,12 +117,7 @@ def _some_parts(
 ) -> dict[str, float]:
     """The mean time of each span of a stage, by name, in some requests of a band."""
     rows = np.flatnonzero(split.places(columns.duration_ns) == band)
-    wanted = some_of(columns, rows, MOST_READ)
-    found = [
-        one
-        for one in store.requests_of({trace_id for trace_id, _, _ in wanted})
-        if (one.trace_id, one.start_ns, one.duration_ns) in wanted
-    ]
+    found = read_whole(store, some_of(columns, rows, MOST_READ))
     requests = sum(one.weight for one in found)
     means_ns: defaultdict[str, float] = defaultdict(float)
     for one in found:

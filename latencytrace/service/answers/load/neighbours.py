@@ -28,6 +28,7 @@ MOST_REQUESTS: Final = 80  # of the tail, and of the reference
 MOST_STEPS: Final = 2_000  # whose members are read
 MOST_NAMED: Final = 2_000  # of those served with them, whose labels are read
 
+_Wanted = tuple[str, int, int]  # trace id, start and duration of a request
 _Place = tuple[str, str]  # trace id, span id
 
 
@@ -94,8 +95,8 @@ def _culprit(found: Culprit) -> CulpritDocument:
     }
 
 
-def some_of(columns: RequestColumns, rows: np.ndarray, most: int) -> set[tuple[str, int, int]]:
-    """At most so many of these rows, evenly spread: trace id, start and duration."""
+def some_of(columns: RequestColumns, rows: np.ndarray, most: int) -> set[_Wanted]:
+    """At most so many of these rows, evenly spread."""
     apart = max(-(-len(rows) // most), 1)
     return {
         (columns.trace_id_of(row), int(columns.start_ns[row]), int(columns.duration_ns[row]))
@@ -103,14 +104,20 @@ def some_of(columns: RequestColumns, rows: np.ndarray, most: int) -> set[tuple[s
     }
 
 
-def _held_up(store: Store, wanted: set[tuple[str, int, int]]) -> list[_HeldUp]:
+def read_whole(store: Store, wanted: set[_Wanted]) -> list[Request]:
+    """These requests, with their ledgers."""
+    return [
+        one
+        for one in store.requests_of({trace_id for trace_id, _, _ in wanted})
+        if (one.trace_id, one.start_ns, one.duration_ns) in wanted
+    ]
+
+
+def _held_up(store: Store, wanted: set[_Wanted]) -> list[_HeldUp]:
     """The requests whose spans are kept, with the steps that they waited for."""
-    trace_ids = {trace_id for trace_id, _, _ in wanted}
-    spans = store.spans_of(trace_ids)
+    spans = store.spans_of({trace_id for trace_id, _, _ in wanted})
     found = []
-    for request in store.requests_of(trace_ids):
-        if (request.trace_id, request.start_ns, request.duration_ns) not in wanted:
-            continue
+    for request in read_whole(store, wanted):
         tree = kept_tree(spans, request)
         if tree is None:
             continue
