@@ -1,7 +1,7 @@
 """`GET /tail`: why the slowest requests of a cohort are slow."""
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -9,7 +9,7 @@ from latencytrace.analysis import weighted
 from latencytrace.analysis.tail.groups import MOST_TAIL, TAIL, USUAL, Selection, Split
 from latencytrace.analysis.tail.neighbours import Neighbours
 from latencytrace.analysis.tail.tail import no_tail, tail_of, tail_of_selection
-from latencytrace.model import DurationRange
+from latencytrace.model import DurationRange, Request
 from latencytrace.model.cohorts.request_columns import (
     Beside,
     DurationBand,
@@ -21,6 +21,7 @@ from latencytrace.model.cohorts.tail import Cause, CauseKind, SetApart, StageExc
 from latencytrace.model.stage import IN_PARTS, Stage
 from latencytrace.model.texts.traits import trait_text
 from latencytrace.service.answers.load.neighbours import (
+    key_of,
     neighbours_document,
     neighbours_of,
     read_whole,
@@ -105,7 +106,7 @@ def _grown_part(
             for band in (USUAL, TAIL)
         )
     else:
-        usual, tail = (_some_parts(store, columns, split, band, stage) for band in (USUAL, TAIL))
+        usual, tail = _some_parts(store, columns, split, stage)
     excess_ns = next(one.excess_ns for one in found.stages if one.stage is stage)
     name = moved_part(usual, tail, excess_ns)
     says_more = stage in IN_PARTS or (name != stage and len({*usual, *tail}) > 1)
@@ -113,18 +114,25 @@ def _grown_part(
 
 
 def _some_parts(
-    store: Store, columns: RequestColumns, split: Split, band: int, stage: Stage
-) -> dict[str, float]:
-    """The mean time of each span of a stage, by name, in some requests of a band."""
-    rows = np.flatnonzero(split.places(columns.duration_ns) == band)
-    found = read_whole(store, some_of(columns, rows, MOST_READ))
-    requests = sum(one.weight for one in found)
+    store: Store, columns: RequestColumns, split: Split, stage: Stage
+) -> list[dict[str, float]]:
+    """The mean time of each span of a stage, by name, in some usual requests and of the tail."""
+    places = split.places(columns.duration_ns)
+    wanted = [
+        some_of(columns, np.flatnonzero(places == band), MOST_READ) for band in (USUAL, TAIL)
+    ]
+    read = read_whole(store, set.union(*wanted))
+    return [_parts_of([one for one in read if key_of(one) in each], stage) for each in wanted]
+
+
+def _parts_of(requests: Sequence[Request], stage: Stage) -> dict[str, float]:
+    number = sum(one.weight for one in requests)
     means_ns: defaultdict[str, float] = defaultdict(float)
-    for one in found:
+    for one in requests:
         for segment in one.segments:
             if segment.stage is stage:
                 length_ns = segment.end_ns - segment.start_ns
-                means_ns[segment.name] += one.weight * length_ns / requests
+                means_ns[segment.name] += one.weight * length_ns / number
     return means_ns
 
 

@@ -109,8 +109,13 @@ def read_whole(store: Store, wanted: set[_Wanted]) -> list[Request]:
     return [
         one
         for one in store.requests_of({trace_id for trace_id, _, _ in wanted})
-        if (one.trace_id, one.start_ns, one.duration_ns) in wanted
+        if key_of(one) in wanted
     ]
+
+
+def key_of(request: Request) -> tuple[str, int, int]:
+    """By what one that was read as columns is found again."""
+    return request.trace_id, request.start_ns, request.duration_ns
 
 
 def _held_up(store: Store, wanted: set[_Wanted]) -> list[_HeldUp]:
