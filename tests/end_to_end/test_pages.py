@@ -37,7 +37,7 @@ from tests.support.builders.seen_traffic import (
     traffic,
 )
 from tests.support.builders.spans.otlp_messages import message, one_span
-from tests.support.servers.browser import SCREENS, check_sound, opened
+from tests.support.servers.browser import SCREENS, check_sound, keep, opened
 from tests.support.servers.command_line import COMMAND, environment
 from tests.support.servers.ports import free_port
 from tests.support.servers.running_service import RunningService
@@ -256,10 +256,12 @@ def test_the_cause_of_a_bump_in_the_heat_map_is_two_clicks_away(
         assert watched.errors == []
 
 
+@pytest.mark.parametrize("options", [SCREENS["light"]], ids=["light-selected"])
 def test_a_bump_of_many_requests_in_the_heat_map_asks_why_these_are_slow(
-    service: RunningService, browser: Browser
+    service: RunningService, browser: Browser, options: dict[str, Any], picture: Path
 ) -> None:
-    with opened(browser, f"{service.url}/breakdown?service=rag&since=2h") as (page, watched):
+    address = f"{service.url}/breakdown?service=rag&since=2h"
+    with opened(browser, address, **options) as (page, watched):
         heat = page.locator("svg.heat[data-ready]")
         scale = heat.evaluate("svg => JSON.parse(svg.dataset.scale)")
         ratio = heat.evaluate(
@@ -284,8 +286,11 @@ def test_a_bump_of_many_requests_in_the_heat_map_asks_why_these_are_slow(
         page.mouse.up()
 
         expect(page.get_by_role("heading", level=1)).to_have_text("Tail")
-        expect(page.get_by_role("main")).to_contain_text("the 12 requests you selected")
+        main = page.get_by_role("main")
+        expect(main).to_contain_text(re.compile(r"from [-\d]+ [:\d]+ UTC until [-\d]+ [:\d]+ UTC"))
+        expect(main).to_contain_text("the 12 requests you selected")
         expect(page.locator("#cause")).to_contain_text("retrieve takes")
+        keep(page, picture)
         page.locator("td[data-label=Trace]").get_by_role("link").first.click()
         expect(page.locator("#detail h2")).to_have_text("search passages")
         assert watched.errors == []
@@ -319,8 +324,9 @@ def test_an_alert_that_is_over_stands_with_its_cause_and_leads_to_its_time(
         assert watched.errors == []
 
 
+@pytest.mark.parametrize("options", [SCREENS["light"]], ids=["light-trace"])
 def test_an_alerts_link_leads_to_the_line_that_explains_it(
-    service: RunningService, browser: Browser
+    service: RunningService, browser: Browser, options: dict[str, Any], picture: Path
 ) -> None:
     found = service.ask(f"/requests/{SLOW_TRACE}")
     bad = BadRequest(
@@ -331,11 +337,12 @@ def test_an_alerts_link_leads_to_the_line_that_explains_it(
         ledger={},
     )
     address = AlertLinks(service=service.url, dashboard=None).of_request(bad)
-    with opened(browser, address) as (page, watched):
+    with opened(browser, address, **options) as (page, watched):
         page.locator(".held").get_by_role("link").click()
 
         expect(page.locator("#detail h2")).to_have_text("search passages")
         expect(row(page, "search passages")).to_have_attribute("aria-selected", "true")
+        keep(page, picture)
         assert watched.errors == []
 
 

@@ -113,23 +113,28 @@ def check_sound(
     A picture of it is stored, to be looked at.
     """
     with opened(browser, f"{url}{path}", **options) as (page, watched):
-        bottom = page.evaluate("Math.ceil(document.body.getBoundingClientRect().bottom)")
-        page.screenshot(
-            path=picture,
-            full_page=True,
-            clip={
-                "x": 0,
-                "y": 0,
-                "width": page.evaluate("innerWidth"),
-                "height": min(bottom, TALLEST),
-            },
-            animations="disabled",
-        )
+        keep(page, picture)
         assert violations(page) == []
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
         assert page.evaluate(CUT_BARS) == []
         assert (watched.status, watched.errors) == (200, [])
         assert watched.hosts == {urlsplit(url).netloc}
+
+
+def keep(page: Page, picture: Path) -> None:
+    """Store a picture of a page as it stands."""
+    bottom = page.evaluate("Math.ceil(scrollY + document.body.getBoundingClientRect().bottom)")
+    page.screenshot(
+        path=picture,
+        full_page=True,
+        clip={
+            "x": 0,
+            "y": 0,
+            "width": page.evaluate("innerWidth"),
+            "height": min(bottom, TALLEST),
+        },
+        animations="disabled",
+    )
 
 
 def violations(page: Page) -> list[tuple[str, str]]:

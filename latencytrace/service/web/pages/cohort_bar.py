@@ -13,7 +13,7 @@ from latencytrace.errors import QuestionError
 from latencytrace.model.texts.units import count
 from latencytrace.service.cohort import Cohort, CohortQuery, Filters
 from latencytrace.service.store import Store
-from latencytrace.service.web.pages.rendering import Address
+from latencytrace.service.web.pages.rendering import Address, moment
 from latencytrace.service.web.queries import CAME, RequestsQuery
 
 FIELDS: Final = tuple(CohortQuery.model_fields)
@@ -65,9 +65,10 @@ class Asked:
     def period(self) -> str:
         """The time in words."""
         since, until = self.values["since"], self.values["until"]
-        if not until:
-            return f"since {since}" if _is_moment(since) else f"the last {since or '1h'}"
-        return f"from {since or 'an hour ago'} until {until}"
+        begin = moment(self.cohort.since_ns or 0)
+        if until:
+            return f"from {begin} until {moment(self.cohort.until_ns)}"
+        return f"since {begin}" if _is_moment(since) else f"the last {since or '1h'}"
 
 
 def asked(request: Request, now_ns: int, own: Collection[str] = ()) -> Asked:
