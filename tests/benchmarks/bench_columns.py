@@ -13,11 +13,9 @@ import time
 from collections.abc import Callable
 from random import Random
 
-import numba
-
 from latencytrace.analysis.columns.facts import Facts
 from latencytrace.analysis.columns.objects import requests_of as objects_of
-from latencytrace.analysis.columns.requests import attributed, compiled
+from latencytrace.analysis.columns.requests import attributed
 from latencytrace.analysis.columns.shapes import Shapes
 from latencytrace.analysis.columns.tables import Tables
 from latencytrace.analysis.ledger.requests import requests_of
@@ -28,6 +26,7 @@ from latencytrace.service.metrics.tables import count_table
 from latencytrace.service.metrics.telemetry import Telemetry
 from latencytrace.service.sql.request_blocks import block_of_table
 from latencytrace.service.sql.request_rows import block_of
+from tests.support.simulation.by_columns import compiled_functions
 
 TRACES = 500
 ROUNDS = 15
@@ -174,7 +173,7 @@ def main() -> None:
     traces = {spans[0].trace_id: spans for spans in made}
     count = sum(map(len, made))
     batch = SpanBatch.of(traces, Shapes())
-    kernels = compiled(numba.njit(nogil=True, cache=True))
+    kernels = compiled_functions()
     facts, tables = Facts(), Tables()
     of_tables, of_objects = Telemetry(), Telemetry()
     divided, odd = attributed(batch, facts, kernels)

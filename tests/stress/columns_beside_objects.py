@@ -9,10 +9,7 @@ import argparse
 import sys
 from random import Random
 
-import numba
-
-from latencytrace.analysis.columns.requests import compiled
-from tests.support.simulation.by_columns import ByColumns, differences
+from tests.support.simulation.by_columns import ByColumns, compiled_functions, differences
 from tests.support.simulation.made_traces import made_calls, made_trace
 from tests.support.simulation.simulator import GPU, MS, VECTORS, Aside, simulate
 from tests.support.simulation.ways import WAYS
@@ -27,7 +24,7 @@ def main() -> None:
     parser.add_argument("--traces", type=int, default=100_000)
     parser.add_argument("--seed", type=int, default=1)
     asked = parser.parse_args()
-    kernels = compiled(numba.njit(nogil=True, cache=True))
+    kernels = compiled_functions()
     by_columns = ByColumns(kernels, SHAPES)
     ways = [Aside(), *WAYS.values()]
     done = by_objects = 0

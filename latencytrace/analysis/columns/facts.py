@@ -21,7 +21,7 @@ from latencytrace.analysis.tokens.counts import (
     tells,
     value,
 )
-from latencytrace.analysis.trace.asgi_messages import awaits_hang_up, is_send
+from latencytrace.analysis.trace.asgi_messages import awaits_hang_up, is_piece, is_send
 from latencytrace.analysis.trace.is_request import ENTRY_KINDS, is_entry, is_shared
 from latencytrace.analysis.trace.known_engines import engine_of, is_step, may_be_of_engine
 from latencytrace.analysis.trace.stage_of import stage_of
@@ -40,6 +40,7 @@ from latencytrace.model.stage import STAGES
     SERVER,  # a service begins to answer with it
     CLIENT,
     MESSAGE,  # of an ASGI application, if nothing lies below it
+    IS_PIECE,  # of the body that such a one sends
     TELLS,  # of a generation, maybe
     HAS_MODEL,  # unless it tells tokens in words of its own
     HAS_FINISH_REASON,
@@ -54,7 +55,7 @@ from latencytrace.model.stage import STAGES
     IS_ENTRY,  # marked as that of a service
     PAIRS,  # where its attributes begin, and end
     PAIRS_END,
-) = range(22)
+) = range(23)
 SENT, HANG_UP = 1, 2  # messages
 
 UNKNOWN_PARENT: Final = "0" * 16
@@ -245,6 +246,7 @@ class Facts:
             SERVER: is_entry(span),
             CLIENT: span.kind is SpanKind.CLIENT,
             MESSAGE: message,
+            IS_PIECE: is_piece(span),
             TELLS: tells(span),
             HAS_MODEL: value(span, MODEL) is not None,
             HAS_FINISH_REASON: value(span, FINISH_REASON) is not None,

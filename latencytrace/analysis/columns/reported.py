@@ -14,14 +14,17 @@ from latencytrace.analysis.columns.facts import (
     HAS_FINISH_REASON,
     HAS_MODEL,
     IS_OURS,
+    IS_PIECE,
     MAY_BE_OF_ENGINE,
     PAIRS,
     PAIRS_END,
     PREEMPTIONS,
+    SERVER,
     TELLS,
     TELLS_TIMES,
 )
 from latencytrace.analysis.tail.cohort_attributes import MOST_ATTRIBUTES
+from latencytrace.analysis.trace.asgi_messages import LEAST_STREAMED
 from latencytrace.model import Stage
 from latencytrace.model.stage import STAGES
 
@@ -178,9 +181,18 @@ def read_reporters(  # noqa: C901, PLR0912, PLR0913, PLR0915, PLR0917 - columns,
         # First tokens.
         models_ns = engines_ns = prefilled_ns = UNKNOWN
         generates = loaded = False
+        pieces, piece_ns = 0, UNKNOWN
         decoded_ns = following = 0
         for at in range(base, beyond):
             row = rows[at]
+            if at > base and facts[kind[row], IS_PIECE]:
+                of = above[at]
+                while of > base and not facts[kind[rows[of]], SERVER]:
+                    of = above[of]
+                if of == base:
+                    pieces += 1
+                    if piece_ns == UNKNOWN or end_ns[row] < piece_ns:
+                        piece_ns = end_ns[row]
             if stages[at] in _GENERATING:
                 generates = True
             if stages[at] == _LOAD:
@@ -228,6 +240,12 @@ def read_reporters(  # noqa: C901, PLR0912, PLR0913, PLR0915, PLR0917 - columns,
             left_ns = said[root, SAID_FIRST_BODY]
             if not 0 <= left_ns <= end_ns[root] - start_ns[root]:
                 left_ns = UNKNOWN
+            if (
+                left_ns == UNKNOWN
+                and pieces >= LEAST_STREAMED
+                and start_ns[root] <= piece_ns <= end_ns[root]
+            ):
+                left_ns = piece_ns - start_ns[root]
         known[request, MODELS_FIRST_TOKEN] = models_ns
         if left_ns != UNKNOWN:
             known[request, FIRST_TOKEN_OF] = OF_CALLER

@@ -22,6 +22,8 @@ from latencytrace.analysis.tokens.counts import (
     value,
 )
 from latencytrace.analysis.tokens.gaps import times_of
+from latencytrace.analysis.trace.asgi_messages import LEAST_STREAMED, is_piece
+from latencytrace.analysis.trace.is_request import is_entry
 from latencytrace.analysis.trace.known_engines import engine_of, generation_of, have_engines
 from latencytrace.model import AttributeValue, FirstTokenOf, Span, Stage, Trace, semconv
 
@@ -53,13 +55,14 @@ def token_latency(trace: Trace) -> TokenLatency:
     inner ones repeat. The part of a disaggregated call that only prefills is none.
 
     Returns:
-        Time to first token: when it left for the caller, as the request's own span says; of
-        an answer that was not streamed, the model's, which is kept beside the caller's: what
-        an engine says, counted from its span's start; else the end of the first prefill to
-        end; without a prefill, what any span says. Time per output token: of a streamed
-        answer the time from the first packet to the last that left, over the tokens that
-        left after the first; else the time that engines say they decoded, else the duration
-        of the decode spans, else the decoding that engines tell inside their spans, over the
+        Time to first token: when it left for the caller, as the request's own span says, or
+        the spans of the messages that it sent; of an answer that was not streamed, the
+        model's, which is kept beside the caller's: what an engine says, counted from
+        its span's start; else the end of the first prefill to end; without a prefill,
+        what any span says. Time per output token: of a streamed answer the time from
+        the first packet to the last that left, over the tokens that left after the
+        first; else the time that engines say they decoded, else the duration of the
+        decode spans, else the decoding that engines tell inside their spans, over the
         tokens that each of their sequences got after its first.
         Tokens: the sums over the model calls. Model, finish reason and batch size: of the
         model call that ended last; without model calls, of any span.
@@ -147,9 +150,26 @@ def _first_tokens(
     left_ns = callers_first_token(root)
     if left_ns is None and (models_ns is not None or _generates(trace)):
         left_ns = first_body(root)
+        if left_ns is None:
+            left_ns = _first_piece(trace, root)
     if left_ns is not None:
         return FirstTokenOf.CALLER, left_ns - root.start_ns, models_ns
     return None if models_ns is None else FirstTokenOf.MODEL, models_ns, models_ns
+
+
+def _first_piece(trace: Trace, root: Span) -> int | None:
+    """Return when contrib's middleware saw the first piece of a streamed answer sent."""
+    sent_ns = []
+    pending = list(trace.children.get(root.span_id, ()))
+    while pending:
+        span = pending.pop()
+        if is_piece(span):
+            sent_ns.append(trace.unclipped[span.span_id].end_ns)
+        if not is_entry(span):  # what is sent below it is another's answer
+            pending.extend(trace.children.get(span.span_id, ()))
+    first_ns = min(sent_ns, default=0)
+    is_streamed = len(sent_ns) >= LEAST_STREAMED and root.start_ns <= first_ns <= root.end_ns
+    return first_ns if is_streamed else None
 
 
 def _generates(trace: Trace) -> bool:

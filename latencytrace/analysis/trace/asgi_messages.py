@@ -15,8 +15,11 @@ _STAGES = {  # how their names end
 }
 _ENDINGS = tuple(_STAGES)
 _HTTP_RECEIVE = " http receive"
+_HTTP_SEND = " http send"
 _SCOPES = tuple(f"opentelemetry.instrumentation.{one}" for one in ("asgi", "fastapi", "starlette"))
 _BODY = "http.request"  # what was received is a part of the request's body
+_SENT_BODY = "http.response.body"
+LEAST_STREAMED = 3  # pieces of a body: two with content, and the empty one that ends it
 
 _Children = Mapping[str, tuple[Span, ...]]
 _Intervals = Mapping[str, tuple[Interval, ...]]
@@ -84,6 +87,15 @@ def is_send(span: Span, stage: Stage, children: _Children) -> bool:
         stage is Stage.RESPOND
         and message_stage(span) is Stage.RESPOND
         and span.span_id not in children
+    )
+
+
+def is_piece(span: Span) -> bool:
+    """Return whether a span is a piece of an answer's body that was sent."""
+    return (
+        span.kind is SpanKind.INTERNAL
+        and span.name.endswith(_HTTP_SEND)
+        and span.attributes.get(semconv.ASGI_EVENT_TYPE) == _SENT_BODY
     )
 
 

@@ -11,16 +11,14 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from pickle import UnpicklingError
-from typing import Final, cast
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from latencytrace.analysis import columns as columns_package
 from latencytrace.analysis.columns.facts import Facts
 from latencytrace.analysis.columns.request_table import RequestTable
 from latencytrace.analysis.columns.requests import Kernels, RequestColumns, attributed, compiled
@@ -33,6 +31,7 @@ from latencytrace.model.span_batch import SpanBatch
 from latencytrace.model.stage import STAGES
 from latencytrace.service.ledgers.compile_ahead import (
     compile_ahead,
+    functions_folder,
     is_compiled_ahead,
     note_compiled,
 )
@@ -41,7 +40,6 @@ from latencytrace.service.ledgers.priority import yield_to_others
 from latencytrace.service.ledgers.process_starts import ProcessStarts, served_by
 from latencytrace.service.otlp.batches import batch_of
 from latencytrace.service.otlp.compiled.loading import (
-    is_writable,
     kept_in,
     raised_as_runtime_errors,
 )
@@ -209,8 +207,7 @@ class ColumnAttribution:
     def _compiled(self) -> Kernels:
         import numba  # noqa: PLC0415 - half a second, and only under load
 
-        beside = self._cache is None or is_writable(Path(columns_package.__file__).parent)
-        with nullcontext() if beside else kept_in(cast(Path, self._cache)):
+        with kept_in(functions_folder(self._cache)):
             return compiled(numba.njit(nogil=True, cache=True))
 
     def _rows(self, batch: SpanBatch, in_trace: NDArray[np.bool_], fact: int) -> Sequence[int]:

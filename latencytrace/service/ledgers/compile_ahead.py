@@ -7,16 +7,17 @@ import sys
 import zlib
 from importlib.metadata import version
 from pathlib import Path
+from types import ModuleType
 from typing import Final
 
-from latencytrace.analysis import columns, ledger
+from latencytrace.analysis import columns
+from latencytrace.analysis.columns.requests import PLAIN
 from latencytrace.service.otlp.compiled import loading
 
 _log = logging.getLogger(__name__)
 
 _PROGRAM: Final = "column_attribution"
 _COMPILED: Final = ("numba", "llvmlite")  # of other versions nothing can be read back
-_PACKAGES: Final = (loading, columns, ledger)
 _CPUINFO: Final = Path("/proc/cpuinfo")
 _OF_CPU: Final = ("model name", "flags", "CPU part", "Features")  # the latter two are ARM's
 
@@ -59,12 +60,37 @@ def note_compiled(cache: Path | None) -> None:
     mark.touch()
 
 
+def functions_folder(cache: Path | None) -> Path:
+    """The folder for what is compiled of the array functions: of others it is not read back.
+
+    The compiler looks whether the file of a function is newer. But numbers of other files are
+    compiled in, and a file that was copied or unpacked may be as old as the one before it.
+
+    Args:
+        cache: See `ColumnAttribution`.
+    """
+    here = Path(str(columns.__file__)).parent
+    base = cache if cache is not None and not loading.is_writable(here) else here / "__pycache__"
+    modules = [sys.modules[name] for name in sorted({one.__module__ for one in PLAIN})]
+    key = b"".join(_compiled_of(module) for module in modules)
+    return base / f"compiled-{zlib.crc32(key):08x}"
+
+
+def _compiled_of(module: ModuleType) -> bytes:
+    """The source of a module, and the numbers that it has of others."""
+    numbers = {
+        name: value
+        for name, value in vars(module).items()
+        if isinstance(value, int | float)
+        or (isinstance(value, tuple) and all(isinstance(one, int | float) for one in value))
+    }
+    return Path(str(module.__file__)).read_bytes() + repr(sorted(numbers.items())).encode()
+
+
 def _mark(cache: Path | None) -> Path:
-    folders = sorted({Path(str(package.__file__)).parent for package in _PACKAGES})
-    key = "".join((*(version(name) for name in _COMPILED), processor())).encode()
-    for path in (path for folder in folders for path in sorted(folder.glob("*.py"))):
-        key += path.read_bytes()
-    return loading.folder_of(cache) / f"all-{zlib.crc32(key):08x}"
+    wire = loading.folder_of(cache).name
+    key = "".join((wire, *(version(name) for name in _COMPILED), processor())).encode()
+    return functions_folder(cache) / f"all-{zlib.crc32(key):08x}"
 
 
 def processor() -> str:

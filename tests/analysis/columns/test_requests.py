@@ -1,15 +1,14 @@
 """Columns give what objects give, to the nanosecond, and leave to these what is odd."""
 
 from collections import defaultdict
+from dataclasses import replace
 from random import Random
 
-import numba
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from latencytrace.analysis.columns.requests import PLAIN, Kernels
-from latencytrace.analysis.columns.requests import compiled as compile_kernels
 from latencytrace.analysis.ledger.requests import requests_of
 from latencytrace.model import (
     Event,
@@ -23,7 +22,7 @@ from latencytrace.model import (
 )
 from tests.support.builders.spans.recorded import FIXTURES, recorded
 from tests.support.builders.spans.strategies import heaps
-from tests.support.simulation.by_columns import ByColumns, Traces, differences
+from tests.support.simulation.by_columns import ByColumns, Traces, compiled_functions, differences
 from tests.support.simulation.made_traces import made_calls, made_trace
 from tests.support.simulation.simulator import GPU, MS, VECTORS, Aside, simulate
 from tests.support.simulation.ways import WAYS
@@ -35,7 +34,7 @@ SIMULATED = 40
 
 @pytest.fixture(scope="module")
 def compiled() -> Kernels:
-    return compile_kernels(numba.njit(nogil=True, cache=True))
+    return compiled_functions()
 
 
 def made(random: Random, traces: int) -> Traces:
@@ -315,6 +314,27 @@ def test_events_tell_of_first_tokens() -> None:
     (request,) = divided(root(), span(2, 10, 90, events=(event,)))
 
     assert request.model_time_to_first_token_ns == 30
+
+
+def test_the_pieces_of_a_streamed_answer_tell_of_its_first_token() -> None:
+    sent = {semconv.ASGI_EVENT_TYPE: "http.response.body"}
+    pieces = [
+        span(number, 10 * number, 10 * number + 5, name="POST / http send", attributes=sent)
+        for number in (9, 4, 7)
+    ]
+    decode = span(2, 5, 95, attributes={semconv.STAGE: "decode"})
+
+    (streamed,) = divided(root(), decode, *pieces)
+    (whole,) = divided(root(), decode, *pieces[:2])
+    within = [replace(one, parent_id=decode.span_id) for one in pieces]
+    (nested,) = divided(root(), decode, pieces[0], *within[1:])
+    answer = span(3, 5, 95, kind=SpanKind.SERVER, attributes={semconv.STAGE: "decode"})
+    elsewhere = [replace(one, parent_id=answer.span_id) for one in pieces]
+
+    assert streamed.time_to_first_token_ns == 45
+    assert whole.time_to_first_token_ns is None
+    assert nested.time_to_first_token_ns == 45
+    assert divided(root(), answer, *elsewhere)[0].time_to_first_token_ns is None
 
 
 def test_a_message_that_is_sent_and_left_is_part_of_its_request() -> None:

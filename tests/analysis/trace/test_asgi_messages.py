@@ -20,7 +20,7 @@ from latencytrace.analysis.ledger.critical_path import critical_path
 from latencytrace.analysis.ledger.kernels import PLAIN
 from latencytrace.analysis.ledger.requests import requests_of
 from latencytrace.analysis.ledger.stage_times import stage_times
-from latencytrace.model import Span, Stage, semconv
+from latencytrace.model import FirstTokenOf, Span, Stage, semconv
 from latencytrace.model.ledger import ledger_of
 from tests.support.builders.spans.recorded import recorded_requests, reported, spans_of
 from tests.support.builders.spans.span_columns import SpanColumns, critical_paths
@@ -150,3 +150,5 @@ def test_contribs_listener_of_a_real_stream_costs_nothing() -> None:
     assert len(listening) == 1
     assert listening[0] not in {segment.span_id for segment in found.segments}
     assert Stage.DECODE in found.ledger
+    assert found.time_to_first_token_of is FirstTokenOf.CALLER
+    assert 0.005 < (found.time_to_first_token_ns or 0) / 1e9 < found.duration_ns / 1e9 - 0.03

@@ -2,17 +2,27 @@
 
 from collections.abc import Mapping, Sequence
 
+import numba
+
 from latencytrace.analysis.columns.facts import Facts
 from latencytrace.analysis.columns.objects import requests_of as objects_of
 from latencytrace.analysis.columns.request_table import RequestTable
-from latencytrace.analysis.columns.requests import PLAIN, Kernels, attributed
+from latencytrace.analysis.columns.requests import PLAIN, Kernels, attributed, compiled
 from latencytrace.analysis.columns.shapes import Shapes
 from latencytrace.analysis.columns.tables import Tables
 from latencytrace.analysis.ledger.requests import requests_of
 from latencytrace.model import Request, Span
 from latencytrace.model.span_batch import SpanBatch
+from latencytrace.service.ledgers.compile_ahead import functions_folder
+from latencytrace.service.otlp.compiled.loading import kept_in
 
 Traces = Mapping[str, Sequence[Span]]
+
+
+def compiled_functions() -> Kernels:
+    """Compile the array functions, or read them back, as a service does."""
+    with kept_in(functions_folder(None)):
+        return compiled(numba.njit(nogil=True, cache=True))
 
 
 class ByColumns:

@@ -150,6 +150,8 @@ def made_calls(random: Random, number: int = 1) -> list[Span]:
             answer, end_ns=answer.end_ns + late_ns, attributes={**answer.attributes, **more}
         )
         spans.append(answer)
+        if random.random() < 0.3:
+            spans += _messages(random, answer, len(spans) + 1)
         ends.append((answer, depth + 1))
     moved = [
         replace(
@@ -163,6 +165,32 @@ def made_calls(random: Random, number: int = 1) -> list[Span]:
         moved.pop(random.randrange(len(moved)))
     random.shuffle(moved)
     return moved
+
+
+def _messages(random: Random, answer: Span, number: int) -> list[Span]:
+    """The messages that an application sends, as contrib's middleware sees them."""
+    edges = (answer.start_ns, answer.end_ns)
+    times = sorted(random.randint(*edges) for _ in range(2 * random.randint(1, 6)))
+    sent = ("http.response.start", *["http.response.body"] * (len(times) // 2))
+    parents = [answer.span_id] * 3 + [f"{number - back:016x}" for back in (1, 2)]
+    return [
+        Span(
+            trace_id=answer.trace_id,
+            span_id=f"{number + place:016x}",
+            parent_id=random.choice(parents),
+            name=MESSAGES[0],
+            service=answer.service,
+            instance=answer.instance,
+            host=answer.host,
+            scope="opentelemetry.instrumentation.asgi",
+            start_ns=start_ns,
+            end_ns=end_ns,
+            attributes={semconv.ASGI_EVENT_TYPE: event},
+        )
+        for place, (start_ns, end_ns, event) in enumerate(
+            zip(times[::2], times[1::2], sent, strict=False)
+        )
+    ]
 
 
 def _inside(random: Random, parent: Span, number: int, unit_ns: int) -> Span:
