@@ -57,6 +57,48 @@ _GENERATING = (_PREFILL, _DECODE, _REMOTE_MODEL)
 _SPANS = (MODEL_CALL, FINISHER)
 
 
+def add_pieces(  # noqa: PLR0913, PLR0917 - columns
+    first: _Column,
+    rows: _Column,
+    above: _Column,
+    start_ns: _Column,
+    end_ns: _Column,
+    kind: _Column,
+    facts: _Column,
+    said: _Column,
+) -> None:
+    """Add the first piece that was sent of streamed answers, where their roots say of no body.
+
+    Args:
+        first: As of `read_reporters`, like the next five.
+        rows: Likewise.
+        above: Likewise.
+        start_ns: Likewise.
+        end_ns: Likewise.
+        kind: Likewise.
+        facts: Likewise.
+        said: Gets it as the first body.
+    """
+    for request in range(len(first) - 1):
+        base = first[request]
+        root = rows[base]
+        length_ns = end_ns[root] - start_ns[root]
+        pieces, first_ns = 0, UNKNOWN
+        for at in range(base + 1, first[request + 1]):
+            row = rows[at]
+            if facts[kind[row], IS_PIECE]:
+                of = above[at]
+                while of > base and not facts[kind[rows[of]], SERVER]:  # else another's answer
+                    of = above[of]
+                if of == base:
+                    pieces += 1
+                    if first_ns == UNKNOWN or end_ns[row] - start_ns[root] < first_ns:
+                        first_ns = end_ns[row] - start_ns[root]
+        told = 0 <= said[root, SAID_FIRST_BODY] <= length_ns
+        if pieces >= LEAST_STREAMED and 0 <= first_ns <= length_ns and not told:
+            said[root, SAID_FIRST_BODY] = first_ns
+
+
 def read_reporters(  # noqa: C901, PLR0912, PLR0913, PLR0915, PLR0917 - columns, and loops without calls
     first: _Column,
     rows: _Column,
@@ -181,18 +223,9 @@ def read_reporters(  # noqa: C901, PLR0912, PLR0913, PLR0915, PLR0917 - columns,
         # First tokens.
         models_ns = engines_ns = prefilled_ns = UNKNOWN
         generates = loaded = False
-        pieces, piece_ns = 0, UNKNOWN
         decoded_ns = following = 0
         for at in range(base, beyond):
             row = rows[at]
-            if at > base and facts[kind[row], IS_PIECE]:
-                of = above[at]
-                while of > base and not facts[kind[rows[of]], SERVER]:
-                    of = above[of]
-                if of == base:
-                    pieces += 1
-                    if piece_ns == UNKNOWN or end_ns[row] < piece_ns:
-                        piece_ns = end_ns[row]
             if stages[at] in _GENERATING:
                 generates = True
             if stages[at] == _LOAD:
@@ -240,12 +273,6 @@ def read_reporters(  # noqa: C901, PLR0912, PLR0913, PLR0915, PLR0917 - columns,
             left_ns = said[root, SAID_FIRST_BODY]
             if not 0 <= left_ns <= end_ns[root] - start_ns[root]:
                 left_ns = UNKNOWN
-            if (
-                left_ns == UNKNOWN
-                and pieces >= LEAST_STREAMED
-                and start_ns[root] <= piece_ns <= end_ns[root]
-            ):
-                left_ns = piece_ns - start_ns[root]
         known[request, MODELS_FIRST_TOKEN] = models_ns
         if left_ns != UNKNOWN:
             known[request, FIRST_TOKEN_OF] = OF_CALLER

@@ -46,6 +46,7 @@ class Kernels(NamedTuple):
     unpack: Kernel
     apart: Kernel
     total: Kernel
+    add: Kernel
     read: Kernel
     tell: Kernel
     fill: Kernel
@@ -60,6 +61,7 @@ PLAIN: Final = Kernels(
     unpack=packed.unpack_many,
     apart=packed.put_apart,
     total=packed.total_gaps,
+    add=reported.add_pieces,
     read=reported.read_reporters,
     tell=reported.tell_attributes,
     fill=paths.fill_pauses,
@@ -166,6 +168,7 @@ def attributed(
         requests, laid.first, laid.rows, _uniform(batch.first), by_start, known.kind, known.table,
         known.reported, *_varying(batch, known), len(known.pairs),
     )  # fmt: skip
+    kernels.add(laid.first, laid.rows, laid.above, start_ns, end_ns, known.kind, known.table, said)
     columns = RequestColumns(
         batch=batch, facts=known, start_ns=start_ns, end_ns=end_ns, skewed=skewed,
         requests=requests, trees=laid, attributes=attributes, attributes_counted=counted,
