@@ -94,8 +94,8 @@ def add_pieces(  # noqa: PLR0913, PLR0917 - columns
                     pieces += 1
                     if first_ns == UNKNOWN or end_ns[row] - start_ns[root] < first_ns:
                         first_ns = end_ns[row] - start_ns[root]
-        told = 0 <= said[root, SAID_FIRST_BODY] <= length_ns
-        if pieces >= LEAST_STREAMED and 0 <= first_ns <= length_ns and not told:
+        has_body = 0 <= said[root, SAID_FIRST_BODY] <= length_ns
+        if pieces >= LEAST_STREAMED and 0 <= first_ns <= length_ns and not has_body:
             said[root, SAID_FIRST_BODY] = first_ns
 
 
