@@ -24,11 +24,12 @@ from latencytrace.service.answers.requests import (
     span_document,
     spans_in_order,
 )
+from latencytrace.service.answers.sentences.gaps import gaps
 from latencytrace.service.answers.traces.waterfall_rows import Rows, chosen, rows
 from latencytrace.service.cohort import Cohort
 from latencytrace.service.plain_answers import breakdown
 from latencytrace.service.web.drawing.bars import in_order, segment_bar, stacked_bar
-from latencytrace.service.web.drawing.waterfall import gaps, name_of, row_bar
+from latencytrace.service.web.drawing.waterfall import name_of, row_bar
 
 MOST_ROUTES = 10
 MOST_ROWS = 200
@@ -130,7 +131,7 @@ class TracedCell:
             path=None if slowest is None else _path(slowest),
             rows=[every[place] for place in chosen(every, MOST_ROWS)],
             row_count=len(every),
-            gaps=[] if slowest is None else gaps(slowest, MOST_GAPS),
+            gaps=[] if slowest is None else gaps(slowest["segments"], MOST_GAPS),
             used=sorted(
                 {
                     *(row["stage"] for one in self.breakdowns for row in one.found["stages"]),

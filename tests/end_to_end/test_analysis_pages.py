@@ -154,7 +154,7 @@ def test_the_tail_begins_where_the_picker_says(service: RunningService, browser:
         page.get_by_label("Tail from").select_option("0.9")
         page.get_by_role("button", name="Show").click()
 
-        expect(page.locator(".facts")).to_contain_text("tail: 40 requests from p90")
+        expect(page.locator(".facts")).to_contain_text("tail: 40 requests beyond p90")
         expect(page.get_by_label("Service")).to_have_value("search")
 
 

@@ -48,10 +48,13 @@ from tests.support.waiting import until
 
 PATIENCE_S = 240  # an incident takes its time, and longer on a busy machine
 ROUTE = "POST /search"
-PER_S = 4
+THRESHOLD_S = 2  # less than what the incident takes, more than a busy machine does
+PER_S = 2  # which the example can take beside others that want the cores
 # Of a day, so that two minutes are the window of an hour of a month.
 OBJECTIVE = made_objective(period_ns=DAY_NS, threshold_ns=SECOND_NS // 5)
-OF_THE_EXAMPLE = made_objective(route=ROUTE, period_ns=DAY_NS)
+OF_THE_EXAMPLE = made_objective(
+    route=ROUTE, period_ns=DAY_NS, threshold_ns=THRESHOLD_S * SECOND_NS
+)
 SETTINGS = RuleSettings(scrape_ns=SECOND_NS, interval_ns=SECOND_NS, dashboard_url=None)
 
 # The example's first start embeds its passages.
@@ -191,7 +194,7 @@ def slow_search(folder: Path) -> Seen:
     """Have the example's vector search be slow for a while."""
     folder.mkdir()
     incident = folder / "incident"
-    promised = objectives_yaml(folder, threshold_s=1.0, period="1d", route=ROUTE)
+    promised = objectives_yaml(folder, threshold_s=THRESHOLD_S, period="1d", route=ROUTE)
     with (
         RecordingServer() as receiver,
         RunningAlertmanager(folder / "am", alertmanager_config(receiver.url)) as alertmanager,
@@ -272,10 +275,8 @@ def test_a_slow_vector_search_pages_names_it_shows_it_and_is_over_when_it_is_ove
     began, ended = seen.began, seen.ended
     assert began["labels"]["slo"] == "chat-e2e"
     assert began["annotations"]["guilty_stage"] == "retrieve"
-    assert (
-        float(began["annotations"]["guilty_share"]) > 0.2
-    )  # a busy machine slows the others, too
+    assert float(began["annotations"]["guilty_share"]) > 0.5
     assert "Waterfall" in seen.page
-    assert seen.shown["ledger"]["retrieve"] >= 1.5 * SECOND_NS
+    assert seen.shown["ledger"]["retrieve"] >= 3 * SECOND_NS
     assert ended["labels"] == began["labels"]
     assert ended["startsAt"] == began["startsAt"]

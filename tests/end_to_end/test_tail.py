@@ -88,7 +88,7 @@ def test_the_command_prints_the_cause_first_and_the_stages_below(
 
     lines = told.stdout.splitlines()
     assert told.returncode == 0
-    assert lines[0].startswith("400 requests · tail: 20 from p95 (")
+    assert lines[0].startswith("400 requests · tail: 20 beyond p95 (from ")
     assert lines[2].startswith("Slower dependency: ")
     assert "retrieve" in told.stdout.split("stage", 1)[1]
 

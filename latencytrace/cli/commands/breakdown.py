@@ -1,5 +1,6 @@
 """`latencytrace breakdown`: where the time of a cohort of requests went."""
 
+import shlex
 from collections.abc import Callable, Sequence
 
 from rich.console import Console, RenderableType
@@ -16,6 +17,7 @@ from latencytrace.cli.processes.pager import page
 from latencytrace.cli.source import reading
 from latencytrace.cli.source.filters import Filters, with_filters
 from latencytrace.model import Stage
+from latencytrace.model.texts.escaped import escaped
 from latencytrace.model.texts.units import count, duration, share, shares
 from latencytrace.service.answers.documents import BreakdownDocument, StageDocument
 from latencytrace.service.answers.sentences.stage_parts import OTHERS, others_ns
@@ -26,13 +28,11 @@ NEVER_TWO = (
     "Never more than one request at a time: queues and contention cannot show. "
     "Send several at once."
 )
-MOSTLY_UNATTRIBUTED = Text(
-    "More than half is time that no span explains. `latencytrace trace slowest` shows between "
-    'which spans it lies; `with latencytrace.stage("NAME"):` around code of yours names it, or a '
+NAME_IT = (
+    '`with latencytrace.stage("NAME"):` around code of yours names it, or a '
     "span of any tracer's with the attribute `latencytrace.stage`, "
     "LATENCYTRACE_TORCH_MODULES=CLASS a torch module of yours, and `latencytrace.enqueue()` with "
-    "`latencytrace.batch()` the wait and the work of a batcher of yours.",
-    "dim",
+    "`latencytrace.batch()` the wait and the work of a batcher of yours."
 )
 UNNAMED = (Stage.UNATTRIBUTED, Stage.OTHER)
 MOSTLY = 0.5
@@ -82,14 +82,30 @@ def pictures(
     notes = [Text(note, "dim") for note in said]
     if not whole["requests"]:
         return [reason(source, wanted), *notes]
-    parts: list[RenderableType] = []
-    for title, document in _by_route(source, wanted, whole):
-        parts += [
-            part
-            for part in picture(title, document, console)
-            if part is not MOSTLY_UNATTRIBUTED or part not in parts  # one route says it for all
-        ]
-    return [*parts, *_on_gpus(source, wanted), *notes]
+    routes = _by_route(source, wanted, whole)
+    parts = [part for title, _, found in routes for part in picture(title, found, console)]
+    unnamed = _mostly_unnamed([(asked, found) for _, asked, found in routes])
+    return [*parts, *unnamed, *_on_gpus(source, wanted), *notes]
+
+
+def _mostly_unnamed(routes: Sequence[tuple[Filters, BreakdownDocument]]) -> list[RenderableType]:
+    """Say how to see more, where most of a route has no name; one says it for all."""
+    dark = [(asked, document) for asked, document in routes if _unnamed_ratio(document) > MOSTLY]
+    if not dark:
+        return []
+    asked, _ = max(dark, key=lambda one: one[1]["requests"] * _unnamed_ns(one[1]))
+    flags = [f"--{key} {shlex.quote(asked[key])}" for key in ("service", "route") if key in asked]
+    command = " ".join(("latencytrace trace slowest", *flags))
+    said = f"More than half is time that no span explains. {command} shows where it lies."
+    return [Text(escaped(f"{said} {NAME_IT}"), "dim"), ""]
+
+
+def _unnamed_ratio(document: BreakdownDocument) -> float:
+    return sum(row["share_ratio"] for row in document["stages"] if row["stage"] in UNNAMED)
+
+
+def _unnamed_ns(document: BreakdownDocument) -> float:
+    return sum(row["mean_ns"] for row in document["stages"] if row["stage"] in UNNAMED)
 
 
 def _on_gpus(source: reading.Source, wanted: Filters) -> list[RenderableType]:
@@ -102,19 +118,19 @@ def _on_gpus(source: reading.Source, wanted: Filters) -> list[RenderableType]:
 
 def _by_route(
     source: reading.Source, wanted: Filters, whole: BreakdownDocument
-) -> list[tuple[str, BreakdownDocument]]:
+) -> list[tuple[str, Filters, BreakdownDocument]]:
     if "route" in wanted:
-        return [(wanted["route"], whole)]
-    documents = []
+        return [(wanted["route"], wanted, whole)]
+    documents: list[tuple[str, Filters, BreakdownDocument]] = []
     for service in reading.services(source):
         if wanted.get("service", service["service"]) != service["service"]:
             continue
         for route in service["routes"]:
             title = f"{route} · {service['service']}"
             asked = {**wanted, "service": service["service"], "route": route}
-            documents.append((title, reading.breakdown(source, asked)))
-    with_requests = [item for item in documents if item[1]["requests"]]
-    return with_requests or [("all routes", whole)]
+            documents.append((title, asked, reading.breakdown(source, asked)))
+    with_requests = [item for item in documents if item[2]["requests"]]
+    return with_requests or [("all routes", wanted, whole)]
 
 
 def picture(title: str, document: BreakdownDocument, console: Console) -> list[RenderableType]:
@@ -127,9 +143,6 @@ def picture(title: str, document: BreakdownDocument, console: Console) -> list[R
         whole = {row["stage"]: round(row["mean_ns"]) for row in document["stages"]}
         parts += [stacked_bar(whole, min(console.width, WIDEST)), ""]
     parts += [_stages(document, console.width), Text(_sum(document), "dim")]
-    unnamed = (row["share_ratio"] for row in document["stages"] if row["stage"] in UNNAMED)
-    if sum(unnamed) > MOSTLY:
-        parts.append(MOSTLY_UNATTRIBUTED)
     return [*parts, ""]
 
 

@@ -29,6 +29,7 @@ from latencytrace.model.texts.escaped import escaped
 from latencytrace.model.texts.units import count, duration, exact, shares
 from latencytrace.service.answers.documents import RequestDocument
 from latencytrace.service.answers.gpu_documents import GpuStageDocument
+from latencytrace.service.answers.sentences.gaps import gaps
 from latencytrace.service.answers.sentences.stage_parts import stage_parts
 
 SLOWEST = "slowest"
@@ -38,6 +39,7 @@ HEX_DIGITS = frozenset(string.hexdigits)
 MOST_SEARCHED = 1000
 BAR_SHORTEST, BAR_LONGEST = 8, 32
 SHORT_ID = 12
+MOST_GAPS = 3
 _PHASES = {"untraced": "calls of servers that send no spans"}  # others are named as they are
 
 
@@ -196,7 +198,8 @@ def ledger(request: RequestDocument, width: int) -> list[RenderableType]:
             "Please report it.",
             "bold red",
         )
-    return [drawn.drawn(width), *_network(request["network"]), *_in_parts(request), verdict]
+    lines = (*_network(request["network"]), *_in_parts(request), *_unexplained(request))
+    return [drawn.drawn(width), *lines, verdict]
 
 
 def _in_parts(request: RequestDocument) -> Iterator[Text]:
@@ -206,6 +209,12 @@ def _in_parts(request: RequestDocument) -> Iterator[Text]:
         if parts:
             named = ", ".join(f"{escaped(name)} {duration(length)}" for name, length in parts)
             yield Text(f"of the {stage}: {named}", "dim")
+
+
+def _unexplained(request: RequestDocument) -> list[Text]:
+    """A line on where the time lies that no span explains."""
+    found = [escaped(gap.text) for gap in gaps(request["segments"], MOST_GAPS)]
+    return [Text(f"no span explains: {'; '.join(found)}", "dim")] if found else []
 
 
 def _network(phases: Mapping[str, int]) -> list[Text]:

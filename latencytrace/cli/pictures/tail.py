@@ -1,5 +1,6 @@
 """The tail against the requests around the median: the cause, the stages, what sets it apart."""
 
+import math
 from collections.abc import Iterator
 
 from rich.console import Console, RenderableType
@@ -15,6 +16,7 @@ from latencytrace.service.answers.tail_documents import StageExcessDocument, Tai
 
 BAR_SHORTEST, BAR_LONGEST = 4, 32
 MOST_ATTRIBUTES = 8
+MEDIAN = 50
 LEAST_SHARE = 0.005  # of the excess: stages with less are not shown
 
 
@@ -36,10 +38,10 @@ def picture(document: TailDocument, console: Console) -> list[RenderableType]:
 
 
 def _numbers(document: TailDocument) -> str:
-    begins = f"p{100 * document['quantile']:g} ({duration(document['threshold_ns'])})"
+    beyond = f"{document['tail_requests']:,} beyond p{100 * document['quantile']:g}"
     facts = [
         count(document["requests"], "request"),
-        f"tail: {document['tail_requests']:,} from {begins} on",
+        f"tail: {beyond} (from {duration(document['threshold_ns'])})",
     ]
     if document["excess_ns"] is not None:
         usual = f"the {document['reference_requests']:,} around the median"
@@ -51,7 +53,15 @@ def _verdict(document: TailDocument) -> str:
     said = escaped(sentence(document))
     if document["needed_requests"] is None:
         return said
-    return f"{said} Take a longer time (--since) or a lower --quantile."
+    lower = _enough_for(document)
+    return f"{said} Take a longer time (--since){f', or --quantile {lower:g}' if lower else ''}."
+
+
+def _enough_for(document: TailDocument) -> float | None:
+    """The highest quantile, in percent, whose tail is large enough; None: below the median."""
+    slow = (document["needed_requests"] or 0) * (1 - document["quantile"])
+    percent = math.floor(100 * (1 - slow / max(document["requests"], 1)) + 1e-9)
+    return percent / 100 if percent > MEDIAN else None
 
 
 def _stages(document: TailDocument, width: int) -> RenderableType:

@@ -37,7 +37,10 @@ _FROM_ELSEWHERE = (
     "stands before this service, tell its address by LATENCYTRACE_PUBLIC_URL"
 )
 _ENDING = "the service is shutting down: send again once it runs"
-_NO_JSON = "a body here is JSON: send Content-Type application/json"
+_NO_JSON = (
+    "a body here is JSON: send Content-Type application/json; spans are taken at another address, "
+    "by default http://127.0.0.1:4318"
+)
 SHOW_TOKEN = "send `Authorization: Bearer TOKEN` with the service's LATENCYTRACE_TOKEN"  # noqa: S105 - no token
 
 

@@ -16,6 +16,7 @@ class OneBreakdown:
     """A source with a single breakdown, of whatever route."""
 
     only: BreakdownDocument
+    of_embed: BreakdownDocument | None = None
 
     def document(self, path: str, parameters: Mapping[str, str]) -> object:
         """See `reading.Source.document`."""
@@ -25,6 +26,8 @@ class OneBreakdown:
             return {"services": [{"service": "rag", "routes": ["POST /chat", "POST /embed"]}]}
         assert path == "/breakdown"
         assert parameters.get("route", "POST /chat").startswith(("POST /", "load"))
+        if self.of_embed is not None and parameters.get("route") == "POST /embed":
+            return self.of_embed
         return self.only
 
     def body(self, path: str, parameters: Mapping[str, str]) -> bytes:
@@ -77,24 +80,34 @@ def notes(document: BreakdownDocument) -> list[str]:
     return [str(part) for part in pictures(source, {"route": "POST /chat"}, PLAIN)[-2:]]
 
 
+def shown(document: BreakdownDocument) -> str:
+    source = OneBreakdown(only=document)
+    return "\n".join(map(str, pictures(source, {"route": "POST /chat"}, PLAIN)))
+
+
 def test_who_sees_little_is_told_how_to_see_more() -> None:
     little = breakdown_document(decode=40 * MS, unattributed=60 * MS)
     much = breakdown_document(decode=60 * MS, unattributed=40 * MS)
     waited = breakdown_document(runtime=60 * MS, unattributed=40 * MS)
 
-    assert "latencytrace.stage(" in drawn(little)
-    assert "latencytrace.batch()" in drawn(little)
-    assert "latencytrace.stage(" not in drawn(much)
-    assert "latencytrace.stage(" not in drawn(waited)  # it would name nothing
+    assert "latencytrace.stage(" in shown(little)
+    assert "latencytrace.batch()" in shown(little)
+    assert "latencytrace trace slowest --route 'POST /chat' shows" in shown(little)
+    assert "latencytrace.stage(" not in shown(much)
+    assert "latencytrace.stage(" not in shown(waited)  # it would name nothing
 
 
 def test_routes_that_all_show_little_say_once_how_to_see_more() -> None:
+    """And name the one of which most is missing."""
     document = breakdown_document(decode=40 * MS, unattributed=60 * MS)
+    more = breakdown_document(decode=40 * MS, unattributed=90 * MS)
+    source = OneBreakdown(only=document, of_embed=more)
 
-    parts = [str(part) for part in pictures(OneBreakdown(only=document), {}, PLAIN)]
+    parts = [str(part) for part in pictures(source, {}, PLAIN)]
 
     assert parts.count("POST /embed · rag") == 1
-    assert sum("latencytrace.stage(" in part for part in parts) == 1
+    (hint,) = [part for part in parts if "latencytrace.stage(" in part]
+    assert "trace slowest --service rag --route 'POST /embed' shows" in hint
 
 
 def test_requests_that_never_overlapped_are_warned_about() -> None:

@@ -62,6 +62,21 @@ def test_the_ledger_shows_every_nanosecond_and_that_they_add_up() -> None:
     assert "The sum is the request's duration, exactly." in text
 
 
+def test_where_the_time_lies_that_no_span_explains_is_said() -> None:
+    document = request_document()
+    document["segments"][0]["name"] = "POST /chat"
+    for segment in document["segments"][3:6]:
+        segment["stage"] = Stage.UNATTRIBUTED
+    text = drawn(document)
+
+    assert "no span explains: 30.0 ms between detokenize and detokenize; 5.00 ms" in text
+    assert "5.00 ms in POST /chat" in text
+
+    for segment in document["segments"]:
+        segment["stage"] = Stage.DECODE
+    assert "no span explains" not in drawn(document)
+
+
 def test_a_ledger_that_does_not_balance_is_said_so() -> None:
     request = request_document()
     request["ledger"][Stage.DECODE] -= 1

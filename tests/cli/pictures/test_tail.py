@@ -83,7 +83,7 @@ def drawn(found: TailDocument, width: int = 100) -> list[str]:
 def test_the_picture_of_a_known_tail_is_exactly_this() -> None:
     assert "\n".join(drawn(document(), 110)) == (
         """\
-6,000 requests · tail: 60 from p99 (900 ms) on · 800 ms longer than the 1,201 around the median
+6,000 requests · tail: 60 beyond p99 (from 900 ms) · 800 ms longer than the 1,201 around the median
 
 Slower dependency: retrieve.
 
@@ -144,12 +144,16 @@ def test_too_few_requests_are_told_with_how_many_it_takes() -> None:
         "Not enough requests to name a cause: 37 of at least 1,000." in one for one in lines
     )
     assert not any("latencytrace trace" in line for line in lines)
+    assert " ".join(lines).find("Take a longer time (--since), or --quantile 0.72.") > 0
+
+    fewer = drawn(document(requests=15, needed_requests=1000, cause=None, examples=[]))
+    assert any("Take a longer time (--since)." in line for line in fewer)
 
 
 def test_a_tail_that_takes_no_longer_has_no_stages() -> None:
     lines = drawn(document(stages=[], excess_ns=None, attributes=[], cause=None))
 
-    assert lines[0] == "6,000 requests · tail: 60 from p99 (900 ms) on"
+    assert lines[0] == "6,000 requests · tail: 60 beyond p99 (from 900 ms)"
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 100, 120])

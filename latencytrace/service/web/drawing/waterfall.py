@@ -1,6 +1,6 @@
 """The rows of a waterfall: as columns for a script, which draws those in view, and as bars."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from operator import itemgetter
@@ -13,7 +13,6 @@ from latencytrace.model.texts.units import duration
 from latencytrace.service.answers.documents import (
     ListedRequestDocument,
     OpenedRequestDocument,
-    SegmentDocument,
 )
 from latencytrace.service.answers.traces.waterfall_rows import MARK, Row, Rows, Stretch
 from latencytrace.service.web.drawing.bars import WIDTH, number
@@ -22,16 +21,6 @@ LONGEST_NAME = 300
 HEIGHT = 20
 TOP, THICK = 3, 10  # of a bar
 PATH_TOP, PATH_THICK = 15, 4  # of the line under it: the critical path
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Gap:
-    """Time on the critical path that no span explains, and between which two it lies."""
-
-    length_ns: int
-    inside: str
-    after: str | None
-    before: str | None
 
 
 def columns(rows: Rows, whole_ns: int) -> dict[str, object]:
@@ -121,13 +110,6 @@ def held_longest(request: ListedRequestDocument) -> Held | None:
     )
 
 
-def gaps(request: ListedRequestDocument, most: int) -> list[Gap]:
-    """The longest stretches of the critical path that no span explains."""
-    segments = request["segments"]
-    found = list(_gaps(segments))
-    return sorted(found, key=lambda gap: -gap.length_ns)[:most]
-
-
 def stall_marks(request: OpenedRequestDocument) -> Markup:
     """The first token and the stalls between tokens, over the time of the request."""
     scale = WIDTH / (request["duration_ns"] or 1)
@@ -148,22 +130,6 @@ def stall_marks(request: OpenedRequestDocument) -> Markup:
         f'<svg class="bar tokens" viewBox="0 0 {WIDTH} {HEIGHT}" preserveAspectRatio="none" '
         f'role="img" aria-label="The first token and the stalls">{last}{stalls}{first}</svg>'
     )
-
-
-def _gaps(segments: Sequence[SegmentDocument]) -> Iterator[Gap]:
-    for place, segment in enumerate(segments):
-        if segment["stage"] != Stage.UNATTRIBUTED:
-            continue
-        others = [
-            segments[at]["name"] if 0 <= at < len(segments) else None
-            for at in (place - 1, place + 1)
-        ]
-        yield Gap(
-            length_ns=segment["end_ns"] - segment["start_ns"],
-            inside=segment["name"],
-            after=others[0],
-            before=others[1],
-        )
 
 
 def _path(stretches: Sequence[Stretch], scale: float, top: int, thick: int) -> str:

@@ -22,13 +22,13 @@ from latencytrace.service.answers.requests import (
     spans_in_order,
     tree_of,
 )
+from latencytrace.service.answers.sentences.gaps import gaps
 from latencytrace.service.answers.sentences.stage_parts import stage_parts
 from latencytrace.service.answers.traces.collection_pause import collection_pause
 from latencytrace.service.answers.traces.waterfall_rows import chosen, rows
 from latencytrace.service.web.drawing.bars import segment_bar
 from latencytrace.service.web.drawing.waterfall import (
     columns,
-    gaps,
     held_longest,
     name_of,
     row_bar,
@@ -103,7 +103,7 @@ def _head(found: ListedRequestDocument) -> Mapping[str, Any]:
         "parts_of": lambda stage: (
             stage_parts(found["segments"], stage) if stage in IN_PARTS else []
         ),
-        "gaps": gaps(found, MOST_GAPS),
+        "gaps": gaps(found["segments"], MOST_GAPS),
         "perfetto": Address(
             f"/api/v1/requests/{found['trace_id']}?span_id={found['span_id']}&format=perfetto"
         ),
