@@ -115,9 +115,7 @@ def _service_is_needed(endpoint: str) -> bool:
     """Decide whether to start a service; tell the user what stands in the way of one."""
     url = service_address(None)
     if listens(endpoint):
-        if is_loopback(endpoint) and answers(f"{url}/healthz"):
-            _say(f"spans go to the service at {url}; look there, or: {own_command()} breakdown")
-        elif is_loopback(endpoint):
+        if is_loopback(endpoint) and not answers(f"{url}/healthz"):
             _say(f"spans go to {endpoint}, which is no service that answers at {url}")
         return False
     if not (is_loopback(endpoint) and is_loopback(url)):
