@@ -119,8 +119,8 @@ class Intake:
         self._waiting_bytes += size
         try:
             async with asyncio.timeout(WAIT_S), self._queue:
-                while not self._has_room():  # noqa: ASYNC110 - a thread makes it
-                    await asyncio.sleep(LOOK_S)
+                while not self._has_room():
+                    await self._workers.wait(LOOK_S)
         except TimeoutError:
             self._require_room()
         finally:

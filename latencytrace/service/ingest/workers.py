@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import suppress
 from functools import partial
 from queue import SimpleQueue
 from typing import Final, TypeVar, cast
@@ -33,6 +34,7 @@ class Workers:
         self._queue: SimpleQueue[tuple[Future[object], Callable[[], object]]] = SimpleQueue()
         self._lock = threading.Lock()
         self._under_way = 0
+        self._freed = asyncio.Event()  # a piece of work was done
         self._started = False
 
     @property
@@ -58,7 +60,17 @@ class Workers:
         future: Future[object] = Future()
         future.add_done_callback(self._done)
         self._queue.put((future, partial(work, *arguments)))
-        return cast(T, await asyncio.wrap_future(future))
+        try:
+            return cast(T, await asyncio.wrap_future(future))
+        finally:
+            self._freed.set()
+
+    async def wait(self, most_s: float) -> None:
+        """Wait until a piece of work is done, and no longer than this."""
+        self._freed.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(most_s):
+                await self._freed.wait()
 
     def _done(self, _: Future[object]) -> None:
         with self._lock:

@@ -52,6 +52,7 @@ BATCH_TRACES = 500
 LARGE_SPANS = 5000  # a batch of fewer, longer traces tells the pace too
 BATCH_COLUMNS = 4000  # where they go by columns: an insert costs the same however little there is
 PACE_S = 1.0  # between two looks at what is due, and between two inserts
+ROUND_SPANS = 30_000  # between two looks where more come: an insert of so many costs no more a span
 HOLD_S = 10.0  # spans wait for their ledgers before they are stored by themselves
 SHORT_PACE_S = 0.1  # between two looks while somebody waits for the next one
 LOADING_ROUNDS = 100  # for which traces wait until what decodes and attributes fast is loaded
@@ -309,13 +310,13 @@ class Pipeline:
         return True
 
     def _run(self) -> None:
-        yield_to_others()
+        yield_to_others(); import sys, os; sys.setswitchinterval(float(os.environ.get("SWI", "0.005")))
         while not self._has_looked():
             if self._stopping.wait(PACE_S):
                 return
         pause_s = PACE_S
         while not self._stopping.wait(pause_s):
-            began_ns = self._now_ns()
+            began_ns, before = self._now_ns(), self._traces.account().ended
             if self._waits:
                 self._rounds_left -= 1
                 pause_s = min(PACE_S, SHORT_PACE_S)
@@ -326,7 +327,9 @@ class Pipeline:
             self._has_taken_up = True
             self.look_after()
             self._admission.rest()
-            pause_s = max(PACE_S - (self._now_ns() - began_ns) / 1e9, 0.0)
+            spans = self._traces.account().ended - before
+            pace_s = PACE_S * min(1.0, ROUND_SPANS / max(spans, 1))
+            pause_s = max(pace_s - (self._now_ns() - began_ns) / 1e9, 0.0)
             if not self._has_room:
                 pause_s = min(pause_s, SHORT_PACE_S)
         self._attributor.attribute_all(self._traces.close_all(), BATCH_TRACES)
