@@ -11,6 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from heapq import heappop, heappush
+from itertools import islice
 
 from latencytrace.service.metrics.span_account import Account, Without
 
@@ -229,7 +230,7 @@ class Assembler:
                 continue
             if trace.due_ns > now_ns:
                 heappush(self._due, (trace.due_ns, entry[1]))
-            elif self._claims(entry[1], trace) or trace.is_complete(now_ns):
+            elif self._is_ready(entry[1], trace, now_ns):
                 self.counts.take(trace, now_ns)
                 due.append(self._taken(entry[1]))
             else:
@@ -341,14 +342,15 @@ class Assembler:
         known = [one for one in (self._closed.get(trace_id), self._rootless.get(trace_id)) if one]
         return _spans_since(self._now_ns() - STORED_NS, known) if known else 0
 
-    def _claims(self, trace_id: str, trace: _Open) -> bool:
-        """Have a trace's attribution store what waits; False: it has not got all of it."""
-        if not trace.waiting or trace.from_store or trace.left:
+    def _is_ready(self, trace_id: str, trace: _Open, now_ns: int) -> bool:
+        """Whether a trace can be taken, for its attribution has all of it or it has grown old."""
+        if trace_id in self._attributing:  # what came before is still being written
             return False
-        trace.from_store = not self._claim(trace_id, self._before(trace_id) + trace.spans)
-        if not trace.from_store:
-            trace.claimed, trace.waiting = trace.waiting, 0
-        return not trace.from_store
+        if trace.waiting and not (trace.from_store or trace.left):
+            trace.from_store = not self._claim(trace_id, self._before(trace_id) + trace.spans)
+            if not trace.from_store:
+                trace.claimed, trace.waiting = trace.waiting, 0
+        return trace.is_complete(now_ns)
 
     def _taken(self, trace_id: str) -> str:
         """Take an open trace; what of it waits to be stored stays open."""
@@ -372,14 +374,11 @@ class Assembler:
 
     def _evicted(self, limit: int) -> list[str]:
         """The oldest traces, as many as are too many."""
-        excess = min(len(self._open) - self._max_open, limit)
         evicted: list[str] = []
-        if excess > 0:
-            for trace_id, trace in self._open.items():
-                if self._claims(trace_id, trace) or not trace.waiting:
-                    evicted.append(trace_id)
-                if len(evicted) == excess:
-                    break
+        if (excess := min(len(self._open) - self._max_open, limit)) > 0:
+            now_ns, of_all = self._now_ns(), self._open.items()
+            ready = (one for one, trace in of_all if self._is_ready(one, trace, now_ns))
+            evicted += islice(ready, excess)
             self.counts.evicted += len(evicted)
         return [self._taken(trace_id) for trace_id in evicted]
 

@@ -2,6 +2,9 @@
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
 from itertools import chain, compress
 
 from latencytrace.analysis.columns.objects import WithTable
@@ -12,13 +15,14 @@ from latencytrace.service.ledgers.attribution import FAULTS, Attributed, Attribu
 from latencytrace.service.ledgers.column_attribution import ColumnAttribution
 from latencytrace.service.ledgers.held_spans import Parts, by_block, in_few_blocks, rooted_in
 from latencytrace.service.ledgers.open_traces import OpenTraces
+from latencytrace.service.ledgers.priority import yield_to_others
 from latencytrace.service.ledgers.redelivery import apart_from_resent, grown
 from latencytrace.service.ledgers.retention import SpanKeeping
 from latencytrace.service.metrics.settling import Settling
 from latencytrace.service.metrics.span_account import Without
 from latencytrace.service.metrics.telemetry import Telemetry
 from latencytrace.service.objectives.matching import ObjectiveIndex
-from latencytrace.service.store import Revisions, Store
+from latencytrace.service.store import Revisions, Store, Written
 
 _log = logging.getLogger(__name__)
 _OBJECTS_MATTER = 8  # times as costly are they, at least
@@ -63,6 +67,9 @@ class Attributor:
         self._span_keeping = span_keeping
         self._objectives = objectives
         self._on_spans = on_spans
+        self._under_way: _Piece | None = None  # that the store takes now
+        self._thread = ThreadPoolExecutor(1, "latencytrace-write", yield_to_others)
+        self._writer = _Writer(store, traces, now_ns)
         self._attribution = Attribution(telemetry, traces.is_old, store.instances, columns)
         self.is_fast = False  # of the latest traces, most went by columns
         self.fault: StoreError | None = None  # of the store, at the latest batch
@@ -71,18 +78,51 @@ class Attributor:
         self.counted_before: set[str] = set()  # traces whose ledgers were lost
 
     def attribute(self, taken: Sequence[str]) -> bool:
-        """Attribute traces that were taken, later if the store fails; whether it took them.
+        """Attribute traces that were taken, later if the store fails; whether it took all."""
+        has_taken = self.finish()
+        return (not taken or self._end(self._begin(taken, _at_once))) and has_taken
 
-        What stops a batch is looked for by halves, and costs its own trace alone.
-        """
-        left = set(taken)  # to be given back
-        halves: tuple[Sequence[str], ...] = ()
+    def go_on(self, taken: Sequence[str]) -> bool:
+        """Attribute traces while the store takes those before; whether it took those."""
+        before, self._under_way = self._under_way, self._begin(taken, self._thread.submit)
+        return before is None or self._end(before)
+
+    def finish(self) -> bool:
+        """Wait for the store; whether it took what it was given last."""
+        under_way, self._under_way = self._under_way, None
+        return under_way is None or self._end(under_way)
+
+    def attribute_all(self, taken: Sequence[str], most: int) -> None:
+        """Attribute traces, so many at once; `fault` tells of those that the store refuses."""
+        faults = []
+        for start in range(0, len(taken), most):
+            self.attribute(taken[start : start + most])
+            faults.append(self.fault)
+        self.fault = next(filter(None, faults), self.fault)
+
+    def _begin(self, taken: Sequence[str], submit: "_Submit") -> "_Piece":
+        """Attribute traces, and have them written."""
+        piece = _Piece(taken)
         try:
-            self._attribute(taken)
+            piece.batch = batch = self._attributed(taken)
+            piece.written = submit(self._writer.write, batch)
+        except (StoreError, *FAULTS) as error:
+            piece.fault = error
+        return piece
+
+    def _end(self, piece: "_Piece") -> bool:
+        """Wait until traces are written; whether they are.
+
+        What stops a piece is looked for by halves, and costs its own trace alone.
+        """
+        left = set(piece.taken)  # to be given back
+        halves: Sequence[Sequence[str]] = ()
+        try:
+            self._note(piece)
             left.clear()
             self.fault = None
         except (PoisonedBlockError, *FAULTS):
-            halves = self._halves(taken)
+            halves = self._halves(piece.taken)
             left.clear()
         except StoreError as error:
             self.fault = error
@@ -92,14 +132,6 @@ class Attributor:
         finally:
             self._traces.again(left)
         return sum(self.attribute(half) for half in halves) == len(halves)
-
-    def attribute_all(self, taken: Sequence[str], most: int) -> None:
-        """Attribute traces, so many at once; `fault` tells of those that the store refuses."""
-        faults = []
-        for start in range(0, len(taken), most):
-            self.attribute(taken[start : start + most])
-            faults.append(self.fault)
-        self.fault = next(filter(None, faults), self.fault)
 
     def _halves(self, taken: Sequence[str]) -> tuple[Sequence[str], ...]:
         """Part a batch that cannot be attributed; a trace alone is set aside."""
@@ -113,36 +145,64 @@ class Attributor:
         _log.exception("%s is set aside, please report this", left)
         return ()
 
-    def _attribute(self, taken: Sequence[str]) -> None:
+    def _attributed(self, taken: Sequence[str]) -> "_Batch":
+        """Read traces and attribute them."""
         read_ns = self._now_ns()
         held = self._traces.held(taken)
         arrived, revisions, reopened = self._read([one for one in taken if one not in held])
         found = self._attribution.attributed(arrived, revisions, held)
         self.is_fast = _OBJECTS_MATTER * len(found.spans) < len(taken)
         self._on_spans(chain(found.device_spans, *found.spans.values()))
-        with_request = found.with_request
         requests, resent = apart_from_resent(found.requests, self._store)
-        kept = self._kept(requests, found.table)
+        kept = _kept(requests, found.table, self._span_keeping, self._objectives)
         for trace_id, steps in found.steps.items():
             kept.update(trace_id for step in steps if self._span_keeping.keeps_step(step))
         # What was sent again is written again too, or the next start would take it up again.
         kept |= grown(resent, found.spans, self._store)
-        self._keep([held[one] for one in kept if one in held], read_ns)
-        if rest := self._traces.unstored.claimed(with_request - kept):
-            self._store.insert(rest, self._now_ns() - read_ns)
-        self._traces.doubt(with_request)
-        self._write(requests, resent, found, kept - held.keys(), read_ns)
-        self._traces.unstored.written(with_request | kept)
+        known = [*(request for request in requests if request.revision > 1), *resent]
+        # What was lost with a part of the store was counted, unless it still waits for that.
+        known += [one for one in requests if one.trace_id in self.counted_before]
+        return _Batch(
+            done=set(taken) - reopened,
+            rooted=_rooted(held, arrived) if self._store.is_shared else set(),
+            read_ns=read_ns,
+            held=held,
+            found=found,
+            with_request=found.with_request,
+            requests=requests,
+            resent=resent,
+            kept=kept,
+            counted=self._settling.counted(known) - self._in_doubt,
+        )
+
+    def _note(self, piece: "_Piece") -> None:
+        """Give back traces that are written, and hold their requests until they have settled."""
+        if piece.fault is not None:
+            raise piece.fault
+        batch, found, with_request = piece.batch, piece.batch.found, piece.batch.with_request
+        table, written = found.table, batch.written
+        try:
+            done = piece.written.result()
+        except StoreError:  # it may have kept some of them, which are not counted yet
+            self._in_doubt |= _keys(written, table) - batch.counted
+            raise
+        if self._in_doubt:
+            self._in_doubt -= _keys(written, table)
+        self._settling.withdraw(found.withdrawn)
+        uncounted = [one for one in written if (one.trace_id, one.span_id) not in batch.counted]
+        self._settling.add(uncounted, done.at_ns, table)
+        self._telemetry.withdrawn.inc(done.withdrawn)
+        revised = ((one.trace_id, one.span_id) in batch.counted for one in batch.requests)
+        self._telemetry.revised.inc(sum(revised))
+        self._traces.unstored.written(with_request | batch.kept)
         self._traces.attributed(with_request)
         self._traces.left(found.starts)
-        done = set(taken) - reopened
-        self._traces.without(done - with_request, found.reasons)
+        self._traces.without(batch.done - with_request, found.reasons)
         self._telemetry.recovered.inc(len(self.recovering & with_request))
         if self._store.is_shared:
-            in_store = (one for one, spans in arrived.items() if any(map(_is_root, spans)))
-            self._on_rootless(done - rooted_in(held.values()) - set(in_store))
-        self.recovering -= done
-        self.counted_before -= done
+            self._on_rootless(batch.done - batch.rooted)
+        self.recovering -= batch.done
+        self.counted_before -= batch.done
 
     def _read(self, taken: Sequence[str]) -> tuple[dict[str, Sequence[Span]], Revisions, set[str]]:
         """The spans and revisions of traces from the store, and the traces that are open again."""
@@ -167,59 +227,112 @@ class Attributor:
             _log.error("of %d traces the store does not show all spans yet", len(reopened))
         return reopened
 
-    def _kept(self, requests: Sequence[Request], table: RequestTable | None) -> set[str]:
-        """The traces that keep their spans, for one of their requests."""
-        kept = {
-            request.trace_id
-            for request in requests
-            if self._span_keeping.keeps(request) or self._objectives.are_violated(request)
-        }
-        if table is None:
-            return kept
-        keeps = self._span_keeping.keeps_of(table)
-        if not keeps.all():
-            keeps |= self._objectives.violated_in(table)
-        return kept.union(compress(table.trace_ids, keeps.tolist()))
 
-    def _keep(self, traces: Iterable[Parts], read_ns: int) -> None:
-        """Keep the spans of traces that memory holds."""
-        if blocks := by_block(traces):
-            self._store.keep(list(in_few_blocks(blocks)), self._now_ns() - read_ns)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Batch:
+    """Traces that are attributed, and what is to be written of them."""
 
-    def _write(
-        self,
-        requests: Sequence[Request],
-        resent: Sequence[Request],
-        found: Attributed,
-        kept: Collection[str],
-        read_ns: int,
-    ) -> None:
-        """Keep ledgers, and hold them until they have settled."""
-        known = [*(request for request in requests if request.revision > 1), *resent]
-        # What was lost with a part of the store was counted, unless it still waits for that.
-        known += [one for one in requests if one.trace_id in self.counted_before]
-        counted = self._settling.counted(known) - self._in_doubt
-        age_ns = self._now_ns() - read_ns
-        written = [*requests, *resent]
-        withdrawn, table = found.withdrawn, found.table
-        all_written = written if table is None else WithTable(written, table)
-        try:
-            done = self._store.write(all_written, kept, withdrawn, age_ns, counted)
-        except StoreError:  # it may have kept some of them, which are not counted yet
-            self._in_doubt |= _keys(written, table) - counted
-            raise
-        if self._in_doubt:
-            self._in_doubt -= _keys(written, table)
-        self._settling.withdraw(withdrawn)
-        uncounted = [one for one in written if (one.trace_id, one.span_id) not in counted]
-        self._settling.add(uncounted, done.at_ns, table)
-        self._telemetry.withdrawn.inc(done.withdrawn)
-        revised = [one for one in requests if (one.trace_id, one.span_id) in counted]
-        self._telemetry.revised.inc(len(revised))
+    done: AbstractSet[str]  # all but those that are open again
+    rooted: AbstractSet[str]  # which of them have a root, where somebody asks for it
+    read_ns: int
+    held: Mapping[str, Parts]
+    found: Attributed
+    with_request: AbstractSet[str]
+    requests: Sequence[Request]  # beside those of the table
+    resent: Sequence[Request]
+    kept: AbstractSet[str]  # whose spans are kept
+    counted: AbstractSet[tuple[str, str]]  # requests that metrics count already
+
+    @property
+    def written(self) -> Sequence[Request]:
+        """The requests to be written, beside those of the table."""
+        return [*self.requests, *self.resent]
 
 
-def _is_root(span: Span) -> bool:
-    return span.parent_id is None
+class _Writer:
+    """Writes batches, one after the other; on another thread than the one that attributes them.
+
+    Args:
+        store: Where spans and requests are kept.
+        traces: Those that are open.
+        now_ns: A clock that is never set back.
+    """
+
+    def __init__(self, store: Store, traces: OpenTraces, now_ns: Callable[[], int]) -> None:
+        self._store = store
+        self._traces = traces
+        self._now_ns = now_ns
+
+    def write(self, batch: _Batch) -> Written:
+        """Have the store keep spans and ledgers.
+
+        Raises:
+            StoreError: It cannot keep them, or not all of them.
+        """
+        found, kept = batch.found, batch.kept
+        if blocks := by_block(batch.held[one] for one in kept if one in batch.held):
+            self._store.keep(list(in_few_blocks(blocks)), self._now_ns() - batch.read_ns)
+        if rest := self._traces.unstored.claimed(batch.with_request - kept):
+            self._store.insert(rest, self._now_ns() - batch.read_ns)
+        self._traces.doubt(batch.with_request)
+        return self._store.write(
+            batch.written if found.table is None else WithTable(batch.written, found.table),
+            kept - batch.held.keys(),
+            found.withdrawn,
+            self._now_ns() - batch.read_ns,
+            batch.counted,
+        )
+
+
+@dataclass(slots=True)
+class _Piece:
+    """Traces that are attributed together, and how far that is."""
+
+    taken: Sequence[str]
+    fault: Exception | None = None  # there is no batch, and nothing is written
+    batch: _Batch = field(init=False)
+    written: "Future[Written]" = field(init=False)
+
+
+_Submit = Callable[[Callable[[_Batch], Written], _Batch], "Future[Written]"]
+
+
+def _at_once(write: Callable[[_Batch], Written], batch: _Batch) -> "Future[Written]":
+    """Write a batch on this thread."""
+    written: Future[Written] = Future()
+    try:
+        written.set_result(write(batch))
+    except (StoreError, *FAULTS) as error:
+        written.set_exception(error)
+    return written
+
+
+def _kept(
+    requests: Sequence[Request],
+    table: RequestTable | None,
+    keeping: SpanKeeping,
+    objectives: ObjectiveIndex,
+) -> set[str]:
+    """The traces that keep their spans, for one of their requests."""
+    kept = {
+        request.trace_id
+        for request in requests
+        if keeping.keeps(request) or objectives.are_violated(request)
+    }
+    if table is None:
+        return kept
+    keeps = keeping.keeps_of(table)
+    if not keeps.all():
+        keeps |= objectives.violated_in(table)
+    return kept.union(compress(table.trace_ids, keeps.tolist()))
+
+
+def _rooted(held: Mapping[str, Parts], arrived: Mapping[str, Sequence[Span]]) -> set[str]:
+    """Those of the traces that have a span without a parent, in memory or in the store."""
+    rooted = {
+        one for one, spans in arrived.items() if any(span.parent_id is None for span in spans)
+    }
+    return rooted | rooted_in(held.values())
 
 
 def _keys(requests: Iterable[Request], table: RequestTable | None) -> set[tuple[str, str]]:

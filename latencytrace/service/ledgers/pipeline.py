@@ -18,7 +18,7 @@ and as an insert costs the same however little there is to insert, it makes abou
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from functools import partial
 from itertools import groupby
@@ -52,7 +52,7 @@ BATCH_TRACES = 500
 LARGE_SPANS = 5000  # a batch of fewer, longer traces tells the pace too
 BATCH_COLUMNS = 4000  # where they go by columns: an insert costs the same however little there is
 PACE_S = 1.0  # between two looks at what is due, and between two inserts
-ROUND_SPANS = 30_000  # between two looks where more come: an insert of so many costs no more a span
+ROUND_SPANS = 40_000  # after which the next look is taken sooner: their insert is cheap enough
 HOLD_S = 10.0  # spans wait for their ledgers before they are stored by themselves
 SHORT_PACE_S = 0.1  # between two looks while somebody waits for the next one
 LOADING_ROUNDS = 100  # for which traces wait until what decodes and attributes fast is loaded
@@ -212,18 +212,19 @@ class Pipeline:
             self._thread.join()
         self.left_fault = self.left_fault or self._committer.fault or self._attributor.fault
 
-    def arrived(self, requests: Sequence[CheckedRequest]) -> None:
-        """Note that the spans of these requests came, and wait to be stored."""
-        self._traces.arrived(requests)
+    def step(self, *, ahead: bool = False) -> int:
+        """Attribute one batch of the traces that are due; how many. Count what has settled.
 
-    def step(self) -> int:
-        """Attribute one batch of the traces that are due; how many. Count what has settled."""
+        Args:
+            ahead: A large one is written while the next is attributed.
+        """
         due = self._traces.due(self._batch_traces)
         self._committer.hasten(self._traces.unstored.take_urgent())
-        attributed = len(due) if due and self._attributor.attribute(due) else 0
+        is_large = ahead and 2 * len(due) >= self._batch_traces
+        has_taken = (self._attributor.go_on if is_large else self._attributor.attribute)(due)
         self._committer.release(self._traces.unstored.take_written())
         self.settle()
-        return attributed
+        return len(due) if has_taken else 0
 
     def settle(self) -> None:
         """Count the requests that nothing has come for in a while."""
@@ -252,13 +253,8 @@ class Pipeline:
         if self._kept_ns is not None and now_ns - self._kept_ns < KEEP_PACE_S * 1e9:
             return
         self._kept_ns = now_ns
-        self._has_failed_to_keep = True
-        try:
-            self._store.keep_noted()
-            self._has_failed_to_keep = False
-        except StoreError as error:
-            self._telemetry.store_errors.inc()
-            _log.error("spans are kept later: %s", error)
+        is_done = self._is_done(self._store.keep_noted, "spans are kept later")
+        self._has_failed_to_keep = not is_done
 
     def look_after(self) -> None:
         """Do what is due from time to time; each has a pace of its own."""
@@ -270,15 +266,17 @@ class Pipeline:
         if not (self._left or self._has_failed_to_keep or self._attributor.fault):
             self._tidy()
         self._committer.probe()
-        self._roll_up()
+        self._is_done(self._store.roll_up, "requests are rolled up later")
 
-    def _roll_up(self) -> None:
-        """Have the store prepare its answers."""
+    def _is_done(self, work: Callable[[], None], otherwise: str) -> bool:
+        """Have the store do something; False: it fails, and is asked again."""
         try:
-            self._store.roll_up()
+            work()
         except StoreError as error:
             self._telemetry.store_errors.inc()
-            _log.error("requests are rolled up later: %s", error)
+            _log.error("%s: %s", otherwise, error)
+            return False
+        return True
 
     def _take_up(self) -> None:
         """Look for what an earlier process left. No trace is attributed before that.
@@ -310,13 +308,14 @@ class Pipeline:
         return True
 
     def _run(self) -> None:
-        yield_to_others(); import sys, os; sys.setswitchinterval(float(os.environ.get("SWI", "0.005")))
+        yield_to_others()
         while not self._has_looked():
             if self._stopping.wait(PACE_S):
                 return
-        pause_s = PACE_S
+        pause_s, last_ns = PACE_S, self._now_ns()
         while not self._stopping.wait(pause_s):
             began_ns, before = self._now_ns(), self._traces.account().ended
+            round_s, last_ns = (began_ns - last_ns) / 1e9, began_ns
             if self._waits:
                 self._rounds_left -= 1
                 pause_s = min(PACE_S, SHORT_PACE_S)
@@ -324,14 +323,14 @@ class Pipeline:
             while self._has_more_after_step() and not self._stopping.is_set():
                 self.look_after()
                 self._has_taken_up |= not self._left
+            self._attributor.finish()
             self._has_taken_up = True
             self.look_after()
             self._admission.rest()
             spans = self._traces.account().ended - before
-            pace_s = PACE_S * min(1.0, ROUND_SPANS / max(spans, 1))
-            pause_s = max(pace_s - (self._now_ns() - began_ns) / 1e9, 0.0)
-            if not self._has_room:
-                pause_s = min(pause_s, SHORT_PACE_S)
+            pace_s = min(PACE_S, round_s * ROUND_SPANS / max(spans, 1))
+            took_s = (self._now_ns() - began_ns) / 1e9
+            pause_s = max(min(pace_s, PACE_S if self._has_room else SHORT_PACE_S) - took_s, 0.0)
         self._attributor.attribute_all(self._traces.close_all(), BATCH_TRACES)
         self.settle()
 
@@ -339,9 +338,10 @@ class Pipeline:
         """Attribute one batch, and take note of how fast that goes; whether it was a full one."""
         before, full = self._traces.account().ended, self._batch_traces
         self._admission.begin()
-        attributed = self.step()
+        attributed = self.step(ahead=self._attributor.is_fast)
         ended = max(self._traces.account().ended - before, 0)
-        self._admission.end(ended, is_large=attributed >= BATCH_TRACES or ended >= LARGE_SPANS)
+        is_large = ended >= LARGE_SPANS or (ended > 0 and attributed >= BATCH_TRACES)
+        self._admission.end(ended, is_large=is_large)
         return 2 * attributed >= full  # some of a full one may have to be read from the store
 
     @property
