@@ -49,7 +49,7 @@ STEPS: Final[Sequence[tuple[str, object, Sequence[str]]]] = (
     ("attribution over columns", column_attribution, ("attributed",)),
     ("the table of requests", column_attribution.ColumnAttribution, ("table",)),
     ("attribution, the rest", attribution.Attribution, ("attributed",)),
-    ("blocks of posts joined", attributor.Attributor, ("_keep",)),
+    ("blocks of posts joined", attributor._Writer, ("write",)),  # noqa: SLF001 - where that is done
     ("spans as ready blocks", native, ("native",)),
     ("requests as ready blocks", request_blocks, ("block_of",)),
     ("ready blocks joined and handed over", SqlStore, ("keep", "write")),

@@ -7,7 +7,7 @@ that it is, by the pace of the latest batches. No thread, no I/O.
 from collections.abc import Callable
 from typing import Final
 
-WORK_S: Final = 2.6  # of spans of traces with their root: one second each is quiet, one is waited
+WORK_S: Final = 2.25  # of spans of traces with their root: one second of it each is quiet
 BATCH_S: Final = 3.0  # that one batch takes, or waits for others, after which no more is let in
 FIRST_RATE: Final = 10_000.0  # spans a second, until a large batch tells
 LEAST_BYTES: Final = 8 * 1024 * 1024  # of spans in memory, some 20 000; fewer are soon attributed
