@@ -343,7 +343,7 @@ class Assembler:
         return _spans_since(self._now_ns() - STORED_NS, known) if known else 0
 
     def _is_ready(self, trace_id: str, trace: _Open, now_ns: int) -> bool:
-        """Whether a trace can be taken, for its attribution has all of it or it has grown old."""
+        """Tell whether a trace can be taken: its attribution has all of it, or it is old."""
         if trace_id in self._attributing:  # what came before is still being written
             return False
         if trace.waiting and not (trace.from_store or trace.left):

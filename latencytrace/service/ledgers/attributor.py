@@ -85,7 +85,9 @@ class Attributor:
     def go_on(self, taken: Sequence[str]) -> bool:
         """Attribute traces while the store takes those before; whether it took those."""
         before, self._under_way = self._under_way, self._begin(taken, self._thread.submit)
-        return before is None or self._end(before)
+        has_taken = before is None or self._end(before)
+        may_wait = self._under_way is None or self._under_way.may_wait
+        return has_taken if may_wait else self.finish() and has_taken
 
     def finish(self) -> bool:
         """Wait for the store; whether it took what it was given last."""
@@ -138,11 +140,10 @@ class Attributor:
         left = self._traces.being_attributed(taken)  # others are open again
         if len(left) > 1:
             return left[: len(left) // 2], left[len(left) // 2 :]
-        if not left:
-            return ()
-        self._traces.without(left, dict.fromkeys(left, Without.FAULT))
-        self._telemetry.faulty.inc(len(left))
-        _log.exception("%s is set aside, please report this", left)
+        if left:
+            self._traces.without(left, dict.fromkeys(left, Without.FAULT))
+            self._telemetry.faulty.inc(len(left))
+            _log.exception("%s is set aside, please report this", left)
         return ()
 
     def _attributed(self, taken: Sequence[str]) -> "_Batch":
@@ -173,6 +174,7 @@ class Attributor:
             resent=resent,
             kept=kept,
             counted=self._settling.counted(known) - self._in_doubt,
+            revises=bool(known or found.withdrawn),
         )
 
     def _note(self, piece: "_Piece") -> None:
@@ -242,6 +244,7 @@ class _Batch:
     resent: Sequence[Request]
     kept: AbstractSet[str]  # whose spans are kept
     counted: AbstractSet[tuple[str, str]]  # requests that metrics count already
+    revises: bool  # some may be counted, or be about to
 
     @property
     def written(self) -> Sequence[Request]:
@@ -292,6 +295,11 @@ class _Piece:
     fault: Exception | None = None  # there is no batch, and nothing is written
     batch: _Batch = field(init=False)
     written: "Future[Written]" = field(init=False)
+
+    @property
+    def may_wait(self) -> bool:
+        """Tell whether requests may be counted before it is written: none that it revises."""
+        return self.fault is None and not self.batch.revises
 
 
 _Submit = Callable[[Callable[[_Batch], Written], _Batch], "Future[Written]"]

@@ -21,7 +21,7 @@ def yield_to_others() -> None:
 
 
 class FreedMemory:
-    """What was freed after much work, and is kept by the C library between what is still used."""
+    """Memory that was freed after much work, and that the C library keeps."""
 
     def __init__(self) -> None:
         self._spans = 0  # since it was given back
@@ -29,7 +29,7 @@ class FreedMemory:
     def after(self, spans: int) -> None:
         """Give it back once there is no more work: some 250 MB, in a tenth of a second.
 
-        Where the C library is not glibc, nothing changes.
+        It lies between what is still used. Where the C library is not glibc, nothing changes.
 
         Args:
             spans: That were attributed since the last call.

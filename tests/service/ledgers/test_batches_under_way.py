@@ -73,9 +73,9 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HeldStore
 class Rig:
     """A pipeline that is stepped by hand, a batch ahead of its store."""
 
-    def __init__(self, store: HeldStore) -> None:
+    def __init__(self, store: HeldStore, settle_s: float = 0.0) -> None:
         self.clock, self.store, self.telemetry = FakeClock(), store, Telemetry()
-        self.pipeline = Pipeline(store, self.telemetry, self.clock)
+        self.pipeline = Pipeline(store, self.telemetry, self.clock, settle_s=settle_s)
 
     def send(self, *spans: Span) -> None:
         """Have spans committed, which are due a while later."""
@@ -142,6 +142,21 @@ def test_a_trace_is_not_taken_again_while_it_is_written(rig: Rig) -> None:
     rig.pipeline.step()
 
     assert taken == []
+    assert revision(rig.store, span.trace_id) == 2
+    assert rig.counted("latencytrace_requests_total") == 1
+
+
+def test_what_settles_while_it_is_revised_is_counted_once(store: HeldStore) -> None:
+    rig = Rig(store, settle_s=1.5)
+    span = root(uuid4().hex)
+    rig.send(span)
+    rig.pipeline.step()
+    rig.send(child(span, LATE_CHILD, Stage.DECODE, 50, 90))
+    rig.pipeline.step(ahead=True)
+    for _ in range(2):
+        rig.clock.move_s(2)
+        rig.pipeline.step()
+
     assert revision(rig.store, span.trace_id) == 2
     assert rig.counted("latencytrace_requests_total") == 1
 
