@@ -84,10 +84,10 @@ class Attributor:
 
     def go_on(self, taken: Sequence[str]) -> bool:
         """Attribute traces while the store takes those before; whether it took those."""
-        before, self._under_way = self._under_way, self._begin(taken, self._thread.submit)
+        following = self._begin(taken, self._thread.submit)
+        before, self._under_way = self._under_way, following
         has_taken = before is None or self._end(before)
-        may_wait = self._under_way is None or self._under_way.may_wait
-        return has_taken if may_wait else self.finish() and has_taken
+        return has_taken if following.may_wait else self.finish() and has_taken
 
     def finish(self) -> bool:
         """Wait for the store; whether it took what it was given last."""
