@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.export.otlp_traces import OtlpEncoder, Part
 from latencytrace.agent.export.queue import SpanQueue
 from latencytrace.agent.guard import OnFault, guarded
@@ -12,7 +13,10 @@ from latencytrace.agent.spans.tracer import started_here
 
 BATCH_SPANS: Final = 2048
 BATCH_BYTES: Final = 4 << 20  # of one post; what a receiver over gRPC takes by default
-_UNBROKEN_SPANS: Final = 12  # that are encoded before a serving thread may have the interpreter
+# So long spans are encoded before a serving thread may have the interpreter, and so few or many.
+_UNBROKEN_NS: Final = 100_000
+_FEWEST_UNBROKEN: Final = 4
+_MOST_UNBROKEN: Final = 128
 _BACKLOG_SHARE: Final = 256  # of many that wait, this part at once; see `Batches.fill`
 
 
@@ -43,6 +47,7 @@ class Batches:
         encoder: Makes OTLP of them.
         on_fault: Takes what our own code raises.
         pause: Lets other threads run.
+        now_ns: A monotonic clock.
     """
 
     def __init__(
@@ -51,11 +56,14 @@ class Batches:
         encoder: OtlpEncoder,
         on_fault: OnFault,
         pause: Callable[[], None],
+        now_ns: Callable[[], int] = monotonic_ns,
     ) -> None:
         self._queue = queue
         self._encoder = encoder
         self._on_fault = on_fault
         self._pause = pause
+        self._now_ns = now_ns
+        self._unbroken = _FEWEST_UNBROKEN  # spans that take about that long
         self.dropped = 0  # spans that could not be encoded
 
     def fill(self, batch: Batch, most: int) -> int:
@@ -70,15 +78,24 @@ class Batches:
         """
         left, most = 0, min(most, BATCH_SPANS)
         while left < most:
-            some = max(_UNBROKEN_SPANS, len(self._queue) // _BACKLOG_SHARE)
+            some = max(self._unbroken, len(self._queue) // _BACKLOG_SHARE)
+            began_ns = self._now_ns()
             waiting = self._queue.take(min(most - left, some))
             here = [span for span in waiting if started_here(span)]
             added = self._add(here, batch)
             left += len(waiting) - len(here) + added
             if added < len(here) or not waiting:
                 break
+            self._learn(self._now_ns() - began_ns)
             self._pause()
         return left
+
+    def _learn(self, took_ns: int) -> None:
+        """Encode fewer at once from now on, or more, by how long some took."""
+        if took_ns > _UNBROKEN_NS:
+            self._unbroken = max(self._unbroken // 2, _FEWEST_UNBROKEN)
+        elif took_ns < _UNBROKEN_NS // 2:
+            self._unbroken = min(self._unbroken * 2, _MOST_UNBROKEN)
 
     def body(self, batch: Batch) -> bytes:
         """Return the bytes of a post."""
