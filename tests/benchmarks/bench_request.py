@@ -1,17 +1,17 @@
 """What tracing adds to a whole request: CPU time of the server's process, all threads.
 
-    python -m tests.benchmarks.bench_request [--rounds 30] [--beside /another/checkout] [--parts]
+    python -m tests.benchmarks.bench_request [--rounds 30] [--beside /another/checkout]
 
 A FastAPI application on uvicorn, uvloop and httptools: an answer in one piece, a stream of 200
 chunks, one whose chunks each take a turn of the event loop, one whose chunks are made on a
 thread, and what a model says that is called by OpenAI's client.
 Servers run side by side: untraced, untraced once more (what the two differ by is noise), with
-latencytrace, with OpenTelemetry's contrib as it is and without its spans for messages (the
-model's client by OpenLLMetry's instrumentation), and with ddtrace, if it is in `.peers/ddtrace`.
+latencytrace, with its forms in Python, with OpenTelemetry's contrib as it is and without its spans
+for messages (the model's client by OpenLLMetry's instrumentation), and with ddtrace, if it is in
+`.peers/ddtrace`.
 In each round each gets the same requests, one after another over a kept connection, in an
 order drawn anew. Spans go to a receiver that only counts them. `--beside` adds latencytrace
-from another checkout, such as the one before a change; `--parts` latencytrace without one part of
-what it does about a chunk, without two, and so on, and with its sends timed in C.
+from another checkout, such as the one before a change.
 """
 
 import argparse
@@ -34,22 +34,23 @@ from tests.benchmarks.bench_agent import QUIET
 from tests.benchmarks.bench_servers import free_port
 from tests.benchmarks.discarding import Discarding, receive
 from tests.benchmarks.fixed_model import model_served
-from tests.benchmarks.request_server import CHUNKS, IN_C, PARTS
+from tests.benchmarks.request_server import CHUNKS
 from tests.benchmarks.rounds import differences, interval
 
 HERE = Path(__file__).parent
 UNTRACED, AGAIN, OURS, BESIDE = "untraced", "untraced again", "latencytrace", "the other checkout"
+IN_PYTHON = "latencytrace without its compiled core"
 CONTRIB, NO_SEND, DDTRACE = "contrib", "contrib without send spans", "ddtrace"
 HOW = {
     OURS: "latencytrace",
+    IN_PYTHON: "latencytrace",
     BESIDE: "latencytrace",
     CONTRIB: "contrib",
     NO_SEND: "contrib-without-send",
     DDTRACE: "ddtrace",
-    **{part: f"latencytrace, {part}" for part in (*PARTS, IN_C)},
 }
 PEER = HERE.parents[1] / ".peers" / "ddtrace"  # its environment
-REQUESTS = {"/hello": 400, "/stream": 40, "/paced": 40, "/threaded": 15, "/model": 60}  # a round
+REQUESTS = {"/hello": 800, "/stream": 120, "/paced": 80, "/threaded": 15, "/model": 60}  # a round
 STREAMS = ("/stream", "/paced", "/threaded")
 SETTLE_S = 0.25  # more than an export takes to begin
 START_S = 60
@@ -76,6 +77,12 @@ class Server:
             with suppress(OSError):  # a thread that ended meanwhile
                 ns[task.name] = int((task / "schedstat").read_text().split()[0])
         return Cpu(sum(ns.values()) / 1000, ns[str(self.process.pid)] / 1000)
+
+    def resident_mb(self) -> float:
+        """Return how much memory it has that is its own, in MB."""
+        lines = Path(f"/proc/{self.process.pid}/status").read_text().splitlines()
+        (kib,) = (line.split()[1] for line in lines if line.startswith("RssAnon"))
+        return int(kib) * 1024 / 1e6
 
     def get(self, path: str) -> None:
         """Send one request and read its answer."""
@@ -113,6 +120,7 @@ def serving(
         "OTEL_BSP_SCHEDULE_DELAY": "100",
         "LATENCYTRACE_GPU": "0",
         "LATENCYTRACE_OVERHEAD": overhead,
+        "LATENCYTRACE_COMPILED": "0" if name == IN_PYTHON else "",
         "DD_TRACE_AGENT_URL": f"http://127.0.0.1:{receiver.port}",
     }
     program = os.fspath(HERE / "request_server.py")
@@ -141,8 +149,8 @@ def serving(
         process.wait()
 
 
-def measured(names: list[str], rounds: int, beside: Path | None) -> Found:
-    """Return µs of CPU a request, by route and server, one for each round."""
+def measured(names: list[str], rounds: int, beside: Path | None) -> tuple[Found, dict[str, float]]:
+    """Return µs of CPU a request, by route and server, one for each round; and memory in MB."""
     found: Found = {path: {name: [] for name in names} for path in REQUESTS}
     spawn = get_context("spawn")
     with receive(spawn) as receiver, model_served(spawn) as model, ExitStack() as stack:
@@ -155,7 +163,8 @@ def measured(names: list[str], rounds: int, beside: Path | None) -> Found:
                     us = servers[name].request_us(path)
                     if number:  # the first round warms up
                         found[path][name].append(us)
-    return found
+        resident = {name: server.resident_mb() for name, server in servers.items()}
+    return found, resident
 
 
 def added(found: Found, path: str, name: str, *, serving: bool = False) -> list[float]:
@@ -196,16 +205,19 @@ def main() -> None:
     arguments = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     arguments.add_argument("--rounds", type=int, default=30)
     arguments.add_argument("--beside", type=Path)
-    arguments.add_argument("--parts", action="store_true", help="what a chunk is made of")
     arguments.add_argument("--only", nargs="*", help="of the traced servers")
     arguments.add_argument("--json", action="store_true")
     given = arguments.parse_args()
-    traced = [OURS, *([BESIDE] if given.beside else []), CONTRIB, NO_SEND]
+    traced = [OURS, IN_PYTHON, *([BESIDE] if given.beside else []), CONTRIB, NO_SEND]
     traced += [DDTRACE] if (PEER / ".installed").exists() else []
-    traced += [IN_C, *PARTS] if given.parts else []
     names = [UNTRACED, AGAIN, *(name for name in traced if not given.only or name in given.only)]
-    found = measured(names, given.rounds, given.beside)
-    print(json.dumps(found) if given.json else "\n".join(table(found)))
+    found, resident = measured(names, given.rounds, given.beside)
+    if given.json:
+        print(json.dumps({"cpu_us": found, "resident_mb": resident}))
+        return
+    print("\n".join(table(found)))
+    for name, mb in resident.items():
+        print(f"{name}: {mb:.1f} MB of its own, {mb - resident[UNTRACED]:+.1f}")
 
 
 if __name__ == "__main__":

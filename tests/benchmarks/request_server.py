@@ -24,10 +24,6 @@ EVENT = (
     b'"finish_reason":null}]}\n\n'
 )
 
-PACKED, READ, HELD, TIMED = "nothing packed", "nothing read", "nothing held", "nothing timed"
-PARTS = (PACKED, READ, HELD, TIMED)  # of what is done about a chunk, each without those before
-IN_C = "sends timed in C"
-
 app = FastAPI()
 
 
@@ -101,15 +97,10 @@ def client() -> AsyncOpenAI:
 
 def trace(how: str) -> None:
     """Trace this process as asked for."""
-    if how.startswith("latencytrace"):
+    if how == "latencytrace":
         import latencytrace  # noqa: PLC0415 - only where it is measured
 
         latencytrace.instrument("bench")
-        _, _, part = how.partition(", ")
-        if part:
-            from tests.benchmarks.chunk_parts import leave_out  # noqa: PLC0415 - likewise
-
-            leave_out(part)
     elif how.startswith("contrib"):
         from opentelemetry import trace  # noqa: PLC0415 - likewise
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import (  # noqa: PLC0415

@@ -13,6 +13,7 @@ from opentelemetry.trace.propagation import (
     _SPAN_KEY,  # what set_span_in_context sets, four calls deep
 )
 
+from latencytrace.agent.compiled.core import core
 from latencytrace.agent.context import current
 from latencytrace.agent.spans.probability import (
     RANDOM_BITS,
@@ -195,6 +196,10 @@ class Detail:
         details = span.details = Details()
         details.trace_state = self.state
         return None
+
+
+if core is not None:
+    core.bind_detail(Detail)
 
 
 def unless_spared(detail: Detail, span: Span) -> Span:

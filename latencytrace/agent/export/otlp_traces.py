@@ -12,6 +12,7 @@ from struct import Struct
 from opentelemetry.trace import SpanContext, StatusCode
 
 from latencytrace.agent.clock import ANCHOR_NS
+from latencytrace.agent.compiled.core import quicker
 from latencytrace.agent.guard import text_of
 from latencytrace.agent.spans.attributes import Deferred, limited, worked_out
 from latencytrace.agent.spans.span import Details, RecordedSpan, SpanMaker
@@ -106,6 +107,18 @@ def key_value(key: str, value: object) -> bytes:
     return field(b"\x0a", _text(key)) + field(b"\x12", _any_value(value))
 
 
+def _limited(span: RecordedSpan) -> tuple[Mapping[str, AttributeValue], bytes]:
+    """Return the attributes cut to the limits, here, off the serving thread; and the rest."""
+    kept: Mapping[str, AttributeValue] = worked_out(span.raw_attributes or {})
+    limits, details = span.tracer.limits, span.details
+    dropped = details.dropped_attributes if details else 0
+    if len(kept) > limits.attributes or limits.length != UNLIMITED or "" in kept:
+        kept, more = limited(kept, limits.attributes, limits.length)
+        dropped += more
+    rest = _LOCAL_FLAGS if details is None else _encoded_details(details, limits)
+    return kept, b"\x50" + _varint(dropped) + rest if dropped else rest
+
+
 class OtlpEncoder:
     """Encodes batches of spans that share one resource; not thread-safe.
 
@@ -125,6 +138,7 @@ class OtlpEncoder:
         """Encode ended spans as one `ExportTraceServiceRequest`."""
         return self.request(self.parts(spans))
 
+    @quicker("encoded_parts", _limited, Deferred, UNLIMITED)
     def parts(self, spans: Iterable[RecordedSpan]) -> list[Part]:
         """Encode ended spans as parts of a request, one a tracer."""
         scopes: dict[SpanMaker, list[bytes]] = {}
@@ -217,18 +231,6 @@ class OtlpEncoder:
                 kept.clear()
             self._cached = 0
         self._cached += 1
-
-
-def _limited(span: RecordedSpan) -> tuple[Mapping[str, AttributeValue], bytes]:
-    """Return the attributes cut to the limits, here, off the serving thread; and the rest."""
-    kept: Mapping[str, AttributeValue] = worked_out(span.raw_attributes or {})
-    limits, details = span.tracer.limits, span.details
-    dropped = details.dropped_attributes if details else 0
-    if len(kept) > limits.attributes or limits.length != UNLIMITED or "" in kept:
-        kept, more = limited(kept, limits.attributes, limits.length)
-        dropped += more
-    rest = _LOCAL_FLAGS if details is None else _encoded_details(details, limits)
-    return kept, b"\x50" + _varint(dropped) + rest if dropped else rest
 
 
 def _scope(tracer: SpanMaker) -> bytes:

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from itertools import count
 from typing import Final
 
+from latencytrace.agent.compiled.core import core, quicker
 from latencytrace.agent.spans.attributes import Deferred
 from latencytrace.agent.spans.span import RecordedSpan
 
@@ -26,6 +27,18 @@ class SpanQueue:
         most_spans: How many may wait.
         most_bytes: About how many bytes they may hold.
     """
+
+    __slots__ = (
+        "_bytes",
+        "_drops",
+        "_free",
+        "_lock",
+        "_most_bytes",
+        "_reads",
+        "_spans",
+        "_weights",
+        "most_spans",
+    )
 
     def __init__(self, most_spans: int, most_bytes: int) -> None:
         self.most_spans = most_spans
@@ -54,6 +67,7 @@ class SpanQueue:
         """Return about how many bytes wait, as far as they were counted."""
         return self._bytes
 
+    @quicker("queue_on_end")
     def on_end(self, span: RecordedSpan) -> None:
         """Take an ended span, or drop and count it; never waits for the receiver."""
         if len(self._spans) < self._free:
@@ -106,6 +120,10 @@ class SpanQueue:
         with self._lock:
             self._weights[id(span)] = weight
             self._bytes += weight
+
+
+if core is not None:
+    core.bind_queue(SpanQueue)
 
 
 def weight_of(span: RecordedSpan) -> int:

@@ -1,28 +1,50 @@
 """Requests served by an ASGI application: FastAPI, Starlette, or any under a server."""
 
+import gc
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping, Sequence
 from contextvars import Token
 from functools import partial
 from typing import Any
 
 from opentelemetry import propagate
-from opentelemetry.context import Context
+from opentelemetry.context import (
+    _SUPPRESS_INSTRUMENTATION_KEY,  # that the SDK sets around its exporters' posts
+    Context,
+)
 from opentelemetry.propagators.textmap import Getter
 from opentelemetry.trace import get_current_span
 
 from latencytrace.agent.clock import monotonic_ns
+from latencytrace.agent.compiled.core import core, quicker
 from latencytrace.agent.context import enter, leave
 from latencytrace.agent.guard import FAULTS, guarded
 from latencytrace.agent.program.fastapi_telemetry import TIMED
+from latencytrace.agent.spans.sdk_view import EMPTY_STATE
+from latencytrace.agent.spans.span import Details
 from latencytrace.agent.timing.hook import Hook, HookAttributes, Replacement, Timed
-from latencytrace.agent.timing.recorder import Recorder
-from latencytrace.agent.timing.server_timing import ServerTiming
-from latencytrace.agent.toolkit.http.caller import caller_of
+from latencytrace.agent.timing.recorder import SUPPRESSED, Recorder
+from latencytrace.agent.timing.runtime_gaps import GAPS, OpenRequests, RuntimeGaps
+from latencytrace.agent.timing.server_timing import ServerTiming, ServerTimings
+from latencytrace.agent.toolkit.answer_events import events_of
+from latencytrace.agent.toolkit.http.caller import caller_of, reads_w3c_alone
 from latencytrace.agent.toolkit.http.proxy_queue import HEADERS as QUEUE_HEADERS
-from latencytrace.agent.toolkit.http.server import ServedRequest, is_served, queue_attributes
+from latencytrace.agent.toolkit.http.server import (
+    REQUEST,
+    ServedRequest,
+    StreamedAttributes,
+    is_served,
+    queue_attributes,
+)
 from latencytrace.agent.toolkit.http.spared import DroppedRequest, decided_on, sending
-from latencytrace.agent.toolkit.streaming import HELD_BYTES, MOST_HELD, AnswerStream
+from latencytrace.agent.toolkit.streaming import (
+    ANSWER,
+    HELD_BYTES,
+    MOST_HELD,
+    Answering,
+    AnswerStream,
+)
 from latencytrace.model import semconv
+from latencytrace.model.detail import TraceDetail
 from latencytrace.model.stage import Stage
 
 Scope = MutableMapping[str, Any]
@@ -60,7 +82,7 @@ class _ScopeHeaders(Getter[Scope]):
 _SCOPE_HEADERS = _ScopeHeaders()
 
 
-class RequestTiming(ServedRequest):
+class RequestTiming(ServedRequest, Answering):
     """One request from the first byte of its headers to the last byte of its answer.
 
     There is no span for a chunk: the time blocked in sends travels as intervals of
@@ -69,6 +91,8 @@ class RequestTiming(ServedRequest):
     Speed is the point here: it is about all that a request to a plain endpoint costs, and a
     chunk of a stream costs what `timed_send` does (`tests/benchmarks/bench_request.py`).
     """
+
+    __slots__ = ("_answered", "_body_wanted", "_in_one_piece", "_scope", "made")
 
     def __init__(self, recorder: Recorder, scope: Scope, caller: Context | None = None) -> None:
         carried = _carried(scope)
@@ -80,11 +104,46 @@ class RequestTiming(ServedRequest):
             on_loop=True,
         )
         self._scope = scope
-        self.answer: AnswerStream = AnswerStream(self.intervals.times(_RESPOND))
+        self.made: AnswerStream | None = None  # None: nothing of it is known, or wanted
         self.time_stages()
         self._body_wanted = True
         self._answered = False
+        self._in_one_piece = False  # as the answer's headers say
         scope[TIMED] = True
+
+    @property
+    def answer(self) -> AnswerStream:  # type: ignore[override] # made where it is asked for
+        """Return the answer, as it is streamed."""
+        if self.made is None:
+            self.made = AnswerStream(self.intervals.times(_RESPOND))
+            if self._in_one_piece:
+                self.made.begun_as(None)
+        return self.made
+
+    @property
+    def answering(self) -> AnswerStream | Answering | None:
+        """Return what makes the answer once it is asked for."""
+        return self
+
+    @property
+    def answer_made(self) -> AnswerStream | None:
+        """Return the answer, as far as anything is known of it."""
+        return self.made
+
+    @quicker("activate_request")
+    def activate(self) -> None:
+        """Make the request's span current, and its answer known to the models that make it."""
+        super().activate()
+
+    @quicker("deactivate_request")
+    def deactivate(self) -> None:
+        """Make the span before it current again."""
+        super().deactivate()
+
+    @quicker("end_request")
+    def end(self) -> None:
+        """End the span; a second time changes nothing."""
+        super().end()
 
     def received(self, receive: Receive) -> Receive:
         """Time the wait for the request's body, and see the caller leave."""
@@ -116,33 +175,55 @@ class RequestTiming(ServedRequest):
             self.recorder.on_fault("timing sends", fault)
         return send
 
+    @quicker("timed_sends")
     def _timed(self, send: Send) -> Send:
         if self.stages is not None:
             send = self._with_server_timing(send, self.stages)
-        answer, held, on_fault = self.answer, self.answer.held, self.recorder.on_fault
+        on_fault = self.recorder.on_fault
 
         async def timed_send(message: Message) -> None:
-            nonlocal held
-            known, started_ns = answer.known, monotonic_ns()
+            answer = self.made
+            known, started_ns = 0 if answer is None else answer.known, monotonic_ns()
             try:
                 await send(message)
             except BaseException:
-                with guarded("timing a send that failed", on_fault):
-                    self._sent(None, known, started_ns, monotonic_ns())
+                self.has_failed(known, started_ns, monotonic_ns())
                 raise
             sent_ns = monotonic_ns()
             try:
-                body = message.get("body", b"")
-                if not message.get("more_body") or type(body) is not bytes:
-                    self._sent(message, known, started_ns, sent_ns)
-                    return
-                held += (started_ns, sent_ns, known, body)
-                if answer.eager or len(held) >= MOST_HELD or len(body) > HELD_BYTES:
-                    answer.catch_up()
+                self.has_sent(message, known, started_ns, sent_ns)
             except FAULTS as fault:
                 on_fault("timing a send", fault)
 
         return timed_send
+
+    def has_failed(self, known: int, started_ns: int, sent_ns: int) -> None:
+        """Note a message that could not be sent."""
+        with guarded("timing a send that failed", self.recorder.on_fault):
+            self._sent(None, known, started_ns, sent_ns)
+
+    def has_sent(self, message: Message, known: int, started_ns: int, sent_ns: int) -> None:
+        """Note a message that has left, between two monotonic times.
+
+        Args:
+            message: Of ASGI's.
+            known: How many tokens had been made when it was handed over.
+            started_ns: When that was.
+            sent_ns: When it had left.
+        """
+        body = message.get("body", b"")
+        if not message.get("more_body") or type(body) is not bytes:
+            self._sent(message, known, started_ns, sent_ns)
+            return
+        answer = self.answer
+        answer.held += (started_ns, sent_ns, known, body)
+        if answer.eager or len(answer.held) >= MOST_HELD or len(body) > HELD_BYTES:
+            answer.catch_up()
+
+    def has_left(self) -> None:
+        """End with the last message."""
+        self._answered = True
+        self.end()
 
     def _with_server_timing(self, send: Send, stages: ServerTiming) -> Send:
         """Tell the stages so far in the answer's headers."""
@@ -158,22 +239,24 @@ class RequestTiming(ServedRequest):
 
     def _sent(self, message: Message | None, known: int, started_ns: int, sent_ns: int) -> None:
         """Note what is no chunk that can be held; None: it could not be sent."""
-        if self.answer.held:
-            self.answer.catch_up()
+        if self.made is not None and self.made.held:
+            self.made.catch_up()
         self.intervals.add(_RESPOND, started_ns, sent_ns)
         if message is None:
             return
         if message["type"] == "http.response.start":
             self._body_wanted = False
-            self.answer.begun(message.get("headers", ()))
             self.note_status(message["status"])
+            events = events_of(message.get("headers", ()))
+            self._in_one_piece = events is None
+            if self.made is not None or events is not None:
+                self.answer.begun_as(events)
         elif message["type"] == "http.response.body":
             more = message.get("more_body", False)
-            if more or self.answer.streams:  # else this is all of the answer
+            if more or (self.made is not None and self.made.streams):  # else it is all of it
                 self.answer.chunk_sent(message.get("body", b""), known, sent_ns)
             if not more:
-                self._answered = True
-                self.end()
+                self.has_left()
 
     def describe(self) -> None:
         """Note the route too, which is known by now."""
@@ -272,6 +355,7 @@ class _Layers:
         return has_contribs
 
 
+@quicker("begin_request")
 def _begun(
     recorder: Recorder, application: object, scope: Scope, layers: _Layers
 ) -> RequestTiming | DroppedRequest | None:
@@ -354,6 +438,42 @@ def time_application(recorder: Recorder, original: Timed) -> Timed:
             request.end()
 
     return __call__
+
+
+if core is not None:
+    core.bind_requests(
+        {
+            "request_type": RequestTiming,
+            "gaps_type": RuntimeGaps,
+            "open_type": OpenRequests,
+            "layers_type": _Layers,
+            "timings_type": ServerTimings,
+            "details_type": Details,
+            "full": TraceDetail.FULL,
+            "empty_state": EMPTY_STATE,
+            "reads_w3c_alone": reads_w3c_alone,
+            "callbacks": gc.callbacks,
+            "respond": _RESPOND,
+            "gaps": GAPS,
+            "request": REQUEST,
+            "answer": ANSWER,
+            "timed": TIMED,
+            "suppressed": SUPPRESSED,
+            "suppress": _SUPPRESS_INSTRUMENTATION_KEY,
+            "method": semconv.HTTP_REQUEST_METHOD,
+            "scheme": semconv.URL_SCHEME,
+            "path": semconv.URL_PATH,
+            "version": semconv.NETWORK_PROTOCOL_VERSION,
+            "address": semconv.SERVER_ADDRESS,
+            "port": semconv.SERVER_PORT,
+            "status": semconv.HTTP_RESPONSE_STATUS_CODE,
+            "route": semconv.HTTP_ROUTE,
+            "concurrency": semconv.CONCURRENCY,
+            "depth": semconv.QUEUE_DEPTH,
+            "streamed_type": StreamedAttributes,
+            "times": semconv.TOKEN_TIMES,
+        }
+    )
 
 
 class _TimedApplication:

@@ -1,11 +1,12 @@
 """Waits of requests while another's code held an event loop, asyncio's own or uvloop's."""
 
 from collections.abc import Callable
-from contextvars import copy_context
-from functools import wraps
+from contextvars import Context, copy_context
+from functools import update_wrapper, wraps
 from typing import Any
 
 from latencytrace.agent.clock import monotonic_ns
+from latencytrace.agent.compiled.core import core
 from latencytrace.agent.guard import guarded
 from latencytrace.agent.timing.hook import Hook, Replacement, Timed
 from latencytrace.agent.timing.recorder import Recorder
@@ -32,7 +33,9 @@ def time_callback(recorder: Recorder, original: Timed) -> Timed:
             with guarded(_HELD, recorder.on_fault):
                 requests.loop_held(self._context, started_ns, ended_ns)
 
-    return _run
+    if core is None:
+        return _run
+    return update_wrapper(core.handle_run(original, _run_in_c(recorder)), original)
 
 
 def time_scheduled(recorder: Recorder, original: Timed) -> Timed:
@@ -49,7 +52,24 @@ def time_scheduled(recorder: Recorder, original: Timed) -> Timed:
             return original(self, run, callback, context=context)
         return original(self, callback, context=context)
 
-    return call_soon
+    if core is None:
+        return call_soon
+    return update_wrapper(core.call_soon(original, _run_in_c(recorder)), original)
+
+
+def _run_in_c(recorder: Recorder) -> Any:  # noqa: ANN401 - of the core
+    """Return what calls a callback in C, and notes here what is to be noted."""
+    requests = recorder.open_requests
+
+    def waited(variables: Context, at_ns: int, _: int) -> None:
+        with guarded(_WAITED, recorder.on_fault):
+            requests.resumed(variables, at_ns)
+
+    def held(variables: Context, started_ns: int, ended_ns: int) -> None:
+        with guarded(_HELD, recorder.on_fault):
+            requests.loop_held(variables, started_ns, ended_ns)
+
+    return core.timed_run(requests, waited, held)
 
 
 def _timed_run(recorder: Recorder) -> Callable[..., None]:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from latencytrace.agent.budget.keeper import Overhead
+from latencytrace.agent.compiled.core import core
 from latencytrace.agent.reporting.own_cost import OwnCost
 from latencytrace.agent.timing.batch_counts import BatchCounts
 from latencytrace.agent.timing.patching import HookStatus
@@ -27,6 +28,7 @@ class AgentStatus:
     gpu: str | None = None  # what is read of GPUs, or why not; None: nothing was asked for
     cost: OwnCost = field(default_factory=OwnCost)  # CPU time of hooks, encoder and exporter
     overhead: Overhead = field(default_factory=Overhead)  # its budget, what it leaves out for it
+    compiled: bool = core is not None  # whether functions in C stand in for those in Python
     batches: BatchCounts = field(default_factory=BatchCounts)  # of `enqueue()` and `batch()`
 
 

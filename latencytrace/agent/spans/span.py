@@ -25,6 +25,7 @@ from opentelemetry.trace.propagation import (
 )
 
 from latencytrace.agent.clock import ANCHOR_NS, monotonic_ns
+from latencytrace.agent.compiled.core import quicker
 from latencytrace.agent.context import enter, leave
 from latencytrace.agent.guard import FAULTS, attempted, contained, edge_faults, text_of
 from latencytrace.agent.spans.attributes import (
@@ -327,6 +328,7 @@ class RecordedSpan(SdkView):
 
     # --- as a context manager and as a decorator
 
+    @quicker("span_enter")
     def __enter__(self) -> Self:
         try:
             if self.parent_context is not None:
@@ -337,6 +339,7 @@ class RecordedSpan(SdkView):
             edge_faults("making a span current", fault)
         return self
 
+    @quicker("span_exit", edge_faults)
     def __exit__(
         self,
         exc_type: type[BaseException] | None,
@@ -405,10 +408,9 @@ class RecordedSpan(SdkView):
             details.dropped_attributes += 1
 
     def _details(self) -> Details:
-        details = self.details
-        if details is None:
-            details = self.details = Details()
-        return details
+        if self.details is None:
+            self.details = Details()
+        return self.details
 
 
 def defer(span: RecordedSpan, key: str, deferred: Deferred) -> None:

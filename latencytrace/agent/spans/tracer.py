@@ -22,6 +22,7 @@ from opentelemetry.trace.propagation import (
 )
 
 from latencytrace.agent.clock import ANCHOR_NS, monotonic_ns
+from latencytrace.agent.compiled.core import core, quicker
 from latencytrace.agent.context import current
 from latencytrace.agent.guard import FAULTS, edge_faults
 from latencytrace.agent.process.forks import in_child
@@ -50,6 +51,8 @@ _forks = 0  # behind this process: a span from before the last one is the parent
 def _after_fork() -> None:
     global _forks  # noqa: PLW0603 - one number a process
     _forks += 1
+    if core is not None:
+        core.note_forks(_forks)
     _random.seed()
 
 
@@ -140,6 +143,7 @@ class RecordingTracer(Tracer):
         """Tell whether a span goes to the exporter alone, through no code of the program's."""
         return self.delegate is None and self.processors.on_start is None
 
+    @quicker("start_span")
     def start_span(  # noqa: C901, PLR0912, PLR0913, PLR0917 - OpenTelemetry's signature; a call costs
         self,
         name: str,
@@ -203,6 +207,7 @@ class RecordingTracer(Tracer):
             return INVALID_SPAN
         return span
 
+    @quicker("start_as_current_span")
     def start_as_current_span(  # type: ignore[override] # noqa: PLR0913, PLR0917 - OpenTelemetry's signature; ours is its own context manager
         self,
         name: str,
@@ -285,6 +290,12 @@ class RecordingTracer(Tracer):
             return block_of(started, end_on_exit=end_on_exit)
 
         return CurrentSpan(begin)
+
+
+if core is not None:
+    core.bind_spans(
+        RecordedSpan, RecordingTracer, Details, _INTERNAL, random_bits, new_id, TRACE_ID, ANCHOR_NS
+    )
 
 
 def _adopted(

@@ -5,12 +5,12 @@ merged or written before the span is sent, by the exporter's thread (`bench_requ
 """
 
 from collections.abc import Mapping
-from functools import partial
 from itertools import accumulate
-from operator import sub
+from operator import le, sub
 from typing import Final
 
 from latencytrace.agent.clock import monotonic_ns
+from latencytrace.agent.compiled.core import core, quicker
 from latencytrace.agent.spans.attributes import Deferred
 from latencytrace.model import semconv
 from latencytrace.model.attributes import AttributeValue
@@ -63,7 +63,7 @@ class IntervalRecorder:
         stages = self.give_away()
         if not any(stages.values()):
             return None
-        return Deferred(partial(attribute_of, stages, span_start_ns), weight_of(stages))
+        return Deferred(NotedIntervals(stages, span_start_ns), weight_of(stages))
 
     def give_away(self) -> Stages:
         """Give away what was noted, and begin anew."""
@@ -73,6 +73,30 @@ class IntervalRecorder:
     def packed(self, span_start_ns: int) -> str:
         """Return the value of `latencytrace.intervals`, empty if nothing was noted."""
         return packed(self._stages, span_start_ns)
+
+
+class NotedIntervals:
+    """Starts and ends of one span, written as its attribute once it is sent.
+
+    Args:
+        stages: The times of each stage.
+        span_start_ns: The monotonic start of the span.
+    """
+
+    __slots__ = ("span_start_ns", "stages")
+
+    def __init__(self, stages: Stages, span_start_ns: int) -> None:
+        self.stages = stages
+        self.span_start_ns = span_start_ns
+
+    def __call__(self) -> dict[str, AttributeValue]:
+        """Return the attribute."""
+        return attribute_of(self.stages, self.span_start_ns)
+
+
+if core is not None:
+    core.bind_deferred(Deferred, NotedIntervals, semconv.INTERVALS)
+    core.bind_intervals(IntervalRecorder, Deferred, NotedIntervals, semconv.INTERVALS)
 
 
 def weight_of(stages: Stages) -> int:
@@ -86,6 +110,7 @@ def attribute_of(stages: Stages, span_start_ns: int) -> dict[str, AttributeValue
     return {semconv.INTERVALS: text} if text else {}
 
 
+@quicker("packed")
 def packed(stages: Stages, span_start_ns: int) -> str:
     """Write starts and ends as the value of `latencytrace.intervals`.
 
@@ -95,10 +120,18 @@ def packed(stages: Stages, span_start_ns: int) -> str:
     """
     few = {stage: noted[:] for stage, noted in stages.items() if len(noted) > 1}
     if sum(map(len, few.values())) > 2 * MAX_INTERVALS:
-        few = _fewer(few)
+        few = _fewer({stage: _in_order(noted) for stage, noted in few.items()})
     in_order = sorted(few, key=lambda stage: few[stage][0])
     groups = ((stage.value, _group(few[stage], span_start_ns)) for stage in in_order)
     return ";".join(f"{name}:{group}" for name, group in groups if group)
+
+
+def _in_order(times: list[int]) -> list[int]:
+    """Return starts and ends in order of time, as they nearly always are."""
+    if all(map(le, times[1::2], times[2::2])):
+        return times
+    pairs = sorted(zip(times[::2], times[1::2], strict=False))
+    return [at_ns for pair in pairs for at_ns in pair]
 
 
 def _fewer(times: Stages) -> dict[Stage, list[int]]:

@@ -27,6 +27,7 @@ from opentelemetry.trace.propagation import (
 
 from latencytrace.agent.budget.detail import SPARED, Detail
 from latencytrace.agent.clock import ANCHOR_NS, monotonic_ns
+from latencytrace.agent.compiled.core import core, quicker
 from latencytrace.agent.context import current, enter, leave
 from latencytrace.agent.device.pending_spans import PendingDeviceSpans
 from latencytrace.agent.device.timers import DeviceTimers, no_events
@@ -44,7 +45,7 @@ from latencytrace.model import semconv
 from latencytrace.model.attributes import AttributeValue
 from latencytrace.model.stage import Stage
 
-_INTERVALS = create_key("latencytrace.intervals")
+INTERVALS_KEY = create_key("latencytrace.intervals")
 SUPPRESSED = "suppress_instrumentation"  # the key that instrumentations set
 _INTERNAL, _SERVER = SpanKind.INTERNAL, SpanKind.SERVER
 _new = object.__new__
@@ -136,6 +137,7 @@ class Recorder:
             noted.setdefault(semconv.DETAIL, lacks.value)
         return noted
 
+    @quicker("start_call")
     def start_call(
         self, timing: "Timing", name: str, noted: Mapping[str, AttributeValue], here: Context
     ) -> None:
@@ -205,7 +207,7 @@ class Recorder:
     @staticmethod
     def stream() -> IntervalRecorder | None:
         """Return where interleaved work is noted, inside a stream; None outside."""
-        intervals = context_value(_INTERVALS)
+        intervals = context_value(INTERVALS_KEY)
         return intervals if isinstance(intervals, IntervalRecorder) else None
 
 
@@ -258,19 +260,21 @@ class Timing:
         """Return the current context with this span in it, and with its intervals if any."""
         if self.intervals is None:
             return Context({**current(), _SPAN_KEY: self.span})
-        return Context({**current(), _SPAN_KEY: self.span, _INTERVALS: self.intervals})
+        return Context({**current(), _SPAN_KEY: self.span, INTERVALS_KEY: self.intervals})
 
+    @quicker("activate_timing")
     def activate(self) -> None:
         """Make the span current until `deactivate`, in the same task and thread."""
         try:
             entries = {**current()}
             entries[_SPAN_KEY] = self.span
             if self.intervals is not None:
-                entries[_INTERVALS] = self.intervals
+                entries[INTERVALS_KEY] = self.intervals
             self.token = enter(Context(entries))
         except FAULTS as fault:
             edge_faults("making a span current", fault)
 
+    @quicker("deactivate_timing", edge_faults)
     def deactivate(self) -> None:
         """Make the span before it current again."""
         token, self.token = self.token, None
@@ -306,6 +310,7 @@ class Timing:
         else:
             self.span.set_attribute(semconv.ERROR_TYPE, name)
 
+    @quicker("end_timing", edge_faults)
     def end(self, ended_ns: int | None = None) -> None:
         """End the span at a monotonic time, or now, with its intervals packed; only once."""
         span = self.span
@@ -328,3 +333,7 @@ class Timing:
             span.tracer.on_end(span)
         except FAULTS as fault:
             edge_faults("ending a span", fault)
+
+
+if core is not None:
+    core.bind_recorder(Recorder, Timing, Starting)

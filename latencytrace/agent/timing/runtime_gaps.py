@@ -14,6 +14,7 @@ from opentelemetry.context import Context, create_key
 
 from latencytrace.agent.budget.detail import Detail
 from latencytrace.agent.clock import monotonic_ns
+from latencytrace.agent.compiled.core import core
 from latencytrace.agent.context import call_in, context_in, current
 from latencytrace.agent.guard import FAULTS, OnFault, guarded
 from latencytrace.agent.timing.intervals import IntervalRecorder, merged
@@ -122,6 +123,18 @@ class OpenRequests:
         detail: In which requests are traced; None: always in full detail.
     """
 
+    __slots__ = (
+        "_collecting_since_ns",
+        "_detail",
+        "_lock",
+        "_on_fault",
+        "_unwatched",
+        "_waiting",
+        "_watch",
+        "open",
+        "resumed_by_ns",
+    )
+
     def __init__(self, on_fault: OnFault, detail: Detail | None = None) -> None:
         self._on_fault = on_fault
         self._detail = detail or Detail()
@@ -199,6 +212,10 @@ class OpenRequests:
             own = current().get(GAPS)
             for gaps in tuple(self.open):
                 gaps.collected(since_ns, now_ns, own=gaps is own)
+
+
+if core is not None:
+    core.bind_loop(OpenRequests, NOTICED_NS)
 
 
 def begun_as(

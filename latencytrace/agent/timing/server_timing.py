@@ -44,6 +44,8 @@ class ServerTimings:
         on_fault: Takes what our own code raises.
     """
 
+    __slots__ = ("_on_end", "_on_fault", "_open")
+
     def __init__(self, on_fault: OnFault) -> None:
         self._on_fault = on_fault
         self._on_end: Callable[[RecordedSpan], None] | None = None  # None: nobody asked

@@ -8,7 +8,7 @@ import inspect
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextvars import Token
 from functools import wraps
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, cast
 
 from opentelemetry.context import (
     _SUPPRESS_INSTRUMENTATION_KEY,  # see `is_suppressed`
@@ -20,6 +20,7 @@ from opentelemetry.trace.propagation import (
 )
 
 from latencytrace.agent.clock import monotonic_ns
+from latencytrace.agent.compiled.core import core, quicker
 from latencytrace.agent.context import current, enter, leave
 from latencytrace.agent.device.pending_spans import PendingDeviceSpans
 from latencytrace.agent.device.timer import DevicePasses
@@ -29,6 +30,7 @@ from latencytrace.agent.spans.span import RecordedSpan
 from latencytrace.agent.timing.hook import Arguments, HookAttributes, Patch, Timed
 from latencytrace.agent.timing.intervals import IntervalRecorder
 from latencytrace.agent.timing.recorder import (
+    INTERVALS_KEY,
     SUPPRESSED,
     Recorder,
     Timing,
@@ -79,6 +81,7 @@ class Call(Timing):
             self._passes = devices.passes_on(device, self._stage)
         return self._passes
 
+    @quicker("finish_call", edge_faults)
     def finish(self, result: object) -> None:
         """End the call that returned."""
         ended_ns = monotonic_ns()
@@ -104,6 +107,10 @@ class Call(Timing):
             self._on_fault("noting an exception", fault)
         self._describe_result = None  # for there is none
         self.finish(None)
+
+
+if core is not None:
+    core.bind_calls(Call, semconv.STAGE, INTERVALS_KEY, SUPPRESSED, _SUPPRESS_INSTRUMENTATION_KEY)
 
 
 class _Interval(Call):
@@ -265,7 +272,13 @@ def beginning(original: Timed, patch: Patch, recorder: Recorder) -> Begin:  # no
             return None
         return call
 
-    return begin
+    if core is None or within or computes:
+        return begin
+    parts = (
+        recorder, name, of_stage, outer, stage, describe, arguments_of, describe_result,
+        patch.interleaved,
+    )  # fmt: skip
+    return cast("Begin", core.begin_call(begin, parts))
 
 
 def timed_function(original: Timed, begin: BeginTimed) -> Timed:

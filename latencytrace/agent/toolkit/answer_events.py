@@ -9,6 +9,8 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
+from latencytrace.agent.compiled.core import core
+
 OPAQUE: Final = -1  # not empty, and in no form that we know
 
 _EVENTS: Final = frozenset({b"text/event-stream"})
@@ -101,6 +103,8 @@ class AnswerEvents:
         if b"\r" in body:
             body = body.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
         for event in body.split(between):
+            if not event:  # behind the last
+                continue
             kind = self._event(event, lines=between == _BETWEEN_LINES)
             if kind > 0:
                 found += 1
@@ -125,7 +129,7 @@ class AnswerEvents:
         if total:
             self._total = int(total[-1])
             self._hidden = sum(map(int, _HIDDEN.findall(event)[:1]))
-        if _REPEATED.search(event):
+        if b'"type"' in event and _REPEATED.search(event):
             return 0
         output = _OUTPUT.search(event)
         if output is not None or _TOOL_CALL.search(event):
@@ -147,6 +151,10 @@ class AnswerEvents:
         self._left_to_look -= 1
         if output is not None and self._left_to_look <= 0:
             self.key, (self.key_at, self.begins) = output[1], output.span(1)
+
+
+if core is not None:
+    core.bind_events(AnswerEvents)
 
 
 def events_of(headers: Iterable[tuple[bytes, bytes]]) -> AnswerEvents | None:

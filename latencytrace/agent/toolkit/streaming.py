@@ -1,23 +1,27 @@
 """Times at which the tokens of an answer were known, and left for the caller."""
 
+import asyncio.coroutines
+import inspect
 from collections.abc import Iterable, Sequence
 from operator import itemgetter
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from opentelemetry.context import create_key, get_value
 
 from latencytrace.agent.clock import monotonic_ns
+from latencytrace.agent.compiled.core import core
 from latencytrace.agent.timing.intervals import HELD as HELD_SENDS
-from latencytrace.agent.timing.intervals import TIME_BYTES, Stages, fold
+from latencytrace.agent.timing.intervals import TIME_BYTES, Stages, attribute_of, fold
 from latencytrace.agent.toolkit.answer_events import OPAQUE, AnswerEvents, events_of
 from latencytrace.agent.toolkit.token_times import HELD, TokenRecorder
 from latencytrace.model import semconv
 from latencytrace.model.attributes import AttributeValue
 from latencytrace.model.stage import Stage
 
-ANSWER: Final = create_key("latencytrace.answer")  # in the context of a request
+ANSWER: Final = create_key("latencytrace.answer")  # in the context of a request: it or its maker
 HELD_BYTES: Final = 1024  # of a chunk; a longer one is read at once
 _VALUES: Final = 4  # of a chunk that is held
+_MOST_KEPT: Final = 1000  # chunks that the compiled core keeps, before neighbours are merged
 MOST_HELD: Final = 64 * _VALUES
 _QUOTE = b'"'
 _NEVER = 1 << 62
@@ -72,7 +76,10 @@ class ReadAnswer:
 
     def begun(self, headers: Iterable[tuple[bytes, bytes]]) -> None:
         """Note the headers that an answer begins with."""
-        events = events_of(headers)
+        self.begun_as(events_of(headers))
+
+    def begun_as(self, events: AnswerEvents | None) -> None:
+        """Note the form of its parts; None: it comes in one piece."""
         self._open = events is not None
         self._events = events or self._events
 
@@ -149,7 +156,7 @@ class ReadAnswer:
         Args:
             span_start_ns: The monotonic start of the request's span.
         """
-        first_ns = self._sent.first_ns
+        first_ns = self._first_ns
         if first_ns is None:
             if self._first_body_ns is None:
                 return {}
@@ -158,11 +165,19 @@ class ReadAnswer:
         attributes: dict[str, AttributeValue] = {
             semconv.GEN_AI_RESPONSE_TIME_TO_FIRST_CHUNK: first_s
         }
-        packed = self._sent.packed(span_start_ns)
+        packed = self._token_times(span_start_ns)
         if packed:
             attributes[semconv.TOKEN_TIMES] = packed
             self._count_into(attributes)
         return attributes
+
+    @property
+    def _first_ns(self) -> int | None:
+        """Return when the first packet with output had left; None: none has."""
+        return self._sent.first_ns
+
+    def _token_times(self, span_start_ns: int) -> str:
+        return self._sent.packed(span_start_ns)
 
     def _count_into(self, attributes: dict[str, AttributeValue]) -> None:
         """Tell what left after the first packet; of several choices, after the first of each."""
@@ -185,6 +200,19 @@ class ReadAnswer:
             attributes[semconv.STREAMED_TOKENS] = round(reported * following / events)
 
 
+class KeptChunks(Protocol):
+    """When chunks were handed over and had left, as the compiled core keeps it."""
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+
+    def first_ns(self) -> int | None:
+        """Return when the first had left; None: there is none."""
+
+    def drain(self, sends: list[int], times: list[int]) -> None:
+        """Move the times to two lists: of sends and their ends, and of the ends alone."""
+
+
 class AnswerStream(ReadAnswer):
     """The answer of one request while it is streamed.
 
@@ -195,7 +223,7 @@ class AnswerStream(ReadAnswer):
         sends: Takes the starts and ends of sends that were held.
     """
 
-    __slots__ = ("eager", "held", "sends")
+    __slots__ = ("chunks", "eager", "held", "sends")
 
     def __init__(self, sends: list[int] | None = None) -> None:
         super().__init__()
@@ -204,10 +232,11 @@ class AnswerStream(ReadAnswer):
         # was handed over, its bytes; one after another.
         self.held: list[Any] = []
         self.eager = True  # what leaves is to be read at once
+        self.chunks: KeptChunks | None = None  # those that the compiled core has read
 
-    def begun(self, headers: Iterable[tuple[bytes, bytes]]) -> None:
-        """Note the headers that an answer begins with."""
-        super().begun(headers)
+    def begun_as(self, events: AnswerEvents | None) -> None:
+        """Note the form of its parts; None: it comes in one piece."""
+        super().begun_as(events)
         self.eager = self._open
 
     def left(self) -> None:
@@ -223,16 +252,19 @@ class AnswerStream(ReadAnswer):
     @property
     def weight(self) -> int:
         """Return about how many bytes it keeps."""
-        held = len(self.held) // _VALUES
-        return (len(self._times) + 2 * held) * TIME_BYTES + sum(map(len, self.held[3::_VALUES]))
+        unread = len(self.held) // _VALUES + len(self.chunks or ())
+        return (len(self._times) + 2 * unread) * TIME_BYTES + sum(map(len, self.held[3::_VALUES]))
 
     def chunks_in(self, stages: Stages) -> int:
         """Return about how many chunks have left, of which neighbours may be merged."""
-        sends = len(stages.get(Stage.RESPOND, ())) // 2
+        sends = len(stages.get(Stage.RESPOND, ())) // 2 + len(self.chunks or ())
         return max(self._packets, sends) + len(self.held) // _VALUES
 
     def catch_up(self) -> None:
         """Read the chunks that are held."""
+        kept = self.chunks
+        if kept is not None and (self.held or len(kept) >= _MOST_KEPT):
+            self._take_over(kept)
         held = self.held[:]
         if not held:
             return
@@ -245,6 +277,48 @@ class AnswerStream(ReadAnswer):
         if len(self.sends) >= HELD_SENDS:
             fold(self.sends)
         self._chunks_sent(held[3::_VALUES], held[2::_VALUES], sent)
+
+    @property
+    def _packets(self) -> int:
+        """Chunks with output that have left."""
+        return self._sent.count + len(self.chunks or ())
+
+    @property
+    def _first_ns(self) -> int | None:
+        """Return when the first packet with output had left; None: none has."""
+        first_ns = self._sent.first_ns
+        return self.chunks.first_ns() if first_ns is None and self.chunks else first_ns
+
+    def _token_times(self, span_start_ns: int) -> str:
+        """Return the times of its tokens as text; see `TokenRecorder.packed`."""
+        if self.chunks:
+            text = core.token_text(self._sent, span_start_ns, self.chunks)
+            if text is not None:
+                return cast("str", text)
+            self._take_over(self.chunks)
+        return super()._token_times(span_start_ns)
+
+    def sends_described(self, stages: Stages, span_start_ns: int) -> dict[str, AttributeValue]:
+        """Return intervals as the attribute of a span, with the sends of all chunks.
+
+        Args:
+            stages: Starts and ends by stage, this answer's `sends` among them or no sends at all.
+            span_start_ns: The monotonic start of the span that carries them.
+        """
+        if self.chunks and stages:
+            text = core.interval_text(stages, span_start_ns, self.sends, self.chunks)
+            if text is not None:
+                return {semconv.INTERVALS: text} if text else {}
+            self._take_over(self.chunks)
+        return attribute_of(stages, span_start_ns)
+
+    def _take_over(self, chunks: KeptChunks) -> None:
+        """Take the times of chunks that were read."""
+        chunks.drain(self.sends, self._times)
+        if len(self.sends) >= HELD_SENDS:
+            fold(self.sends)
+        if len(self._times) >= HELD:
+            self._sent.fold()
 
     def _chunks_sent(
         self, bodies: Sequence[bytes], known: Sequence[int], sent_ns: list[int]
@@ -281,6 +355,35 @@ class AnswerStream(ReadAnswer):
             return False
         found = set(map(itemgetter(slice(events.key_at, begins + 1)), bodies))  # and one byte more
         return events.key + _QUOTE not in found and {text[:-1] for text in found} == {events.key}
+
+
+if core is not None:
+    # By which `asyncio` and `inspect` tell that what a function returns is to be awaited.
+    marks = {
+        "_is_coroutine": getattr(asyncio.coroutines, "_is_coroutine", None),
+        "_is_coroutine_marker": getattr(inspect, "_is_coroutine_mark", None),
+    }
+    core.bind_answers(
+        AnswerStream,
+        AnswerEvents,
+        {name: mark for name, mark in marks.items() if mark is not None},
+        MOST_HELD,
+        HELD_BYTES,
+        _MOST_KEPT,
+    )
+
+
+class Answering:
+    """A request whose answer may be streamed; that is made once somebody asks for it."""
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+
+        @property
+        def answer(self) -> AnswerStream:
+            """Return the answer."""
+            ...
 
 
 class MadeTokens:
@@ -335,5 +438,7 @@ class MadeTokens:
 
 def current_answer() -> AnswerStream | None:
     """The answer that is being made here; None: nobody streams one."""
-    answer = get_value(ANSWER)
-    return answer if isinstance(answer, AnswerStream) else None
+    found = get_value(ANSWER)
+    if isinstance(found, Answering):
+        return found.answer
+    return found if isinstance(found, AnswerStream) else None

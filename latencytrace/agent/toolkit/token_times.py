@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from itertools import accumulate, chain, compress, count
 from operator import sub
 
+from latencytrace.agent.compiled.core import core, quicker
 from latencytrace.model.packed.token_times import (
     LONGEST_TOLD,
     MAX_GAPS,
@@ -90,6 +91,7 @@ class TokenRecorder:
             lengths, together = self._longest(lengths, together, passed_ns)
         self._lengths, self._together = lengths, together
 
+    @quicker("longest")
     def _longest(
         self, lengths: list[int], together: Sequence[int], passed_ns: Sequence[int]
     ) -> tuple[list[int], list[int]]:
@@ -146,6 +148,10 @@ class TokenRecorder:
             until = gaps * point // points
             buckets[bucket] = buckets.get(bucket, 0) + until - stood_for
             stood_for = until
+
+
+if core is not None:
+    core.bind_tokens(TokenRecorder)
 
 
 def _count_in(together: Sequence[int], first: int, last: int) -> int:

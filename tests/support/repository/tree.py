@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[3]
 # `.rdb`, `.sqlite3`, `.bin`, `.parquet`, …) belongs in a temporary folder of its test.
 _KINDS = frozenset(
     {".c", ".css", ".html", ".js", ".json", ".md", ".png", ".py", ".svg", ".toml", ".ts", ".txt"}
-    | {".sh", ".typed", ".yaml"}
+    | {".h", ".sh", ".typed", ".yaml"}
     | {".Dockerfile", ".conf", ".ipynb", ".service"}
 )
 _BY_NAME = frozenset(

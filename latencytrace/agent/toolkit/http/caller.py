@@ -36,7 +36,7 @@ def caller_of(
         extract: Asks OpenTelemetry's propagators.
         has_more: There is a `tracestate` or `baggage`, or more than one `traceparent`.
     """
-    if not has_more and _reads_w3c_alone():
+    if not has_more and reads_w3c_alone():
         if traceparent is None:
             return NO_CALLER
         found = remote_parent(traceparent)
@@ -67,7 +67,7 @@ def remote_parent(traceparent: bytes) -> Context | None:
     return Context({_SPAN_KEY: NonRecordingSpan(parent)})
 
 
-def _reads_w3c_alone() -> bool:
+def reads_w3c_alone() -> bool:
     """Tell whether a request without W3C's headers carries nothing for the propagators."""
     global _last_seen  # noqa: PLW0603 - a cache of one
     propagator = get_global_textmap()

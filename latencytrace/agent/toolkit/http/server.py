@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 from contextvars import Token
-from functools import partial
 from typing import Any, Final
 
 from opentelemetry.context import Context, create_key
@@ -20,21 +19,20 @@ from latencytrace.agent.timing.hook import HookAttributes
 from latencytrace.agent.timing.intervals import (
     IntervalRecorder,
     Stages,
-    attribute_of,
     weight_of,
 )
 from latencytrace.agent.timing.recorder import Recorder, Timing
 from latencytrace.agent.timing.runtime_gaps import GAPS
 from latencytrace.agent.timing.server_timing import ServerTiming
 from latencytrace.agent.toolkit.http.proxy_queue import queued_ns
-from latencytrace.agent.toolkit.streaming import ANSWER, AnswerStream
+from latencytrace.agent.toolkit.streaming import ANSWER, Answering, AnswerStream
 from latencytrace.model import semconv
 from latencytrace.model.attributes import AttributeValue
 from latencytrace.model.detail import TraceDetail, least
 
 _FIRST_SERVER_ERROR = 500
 _SERVER = SpanKind.SERVER
-_REQUEST: Final = create_key("latencytrace.served_request")
+REQUEST: Final = create_key("latencytrace.served_request")
 
 
 class ServedRequest:
@@ -49,6 +47,22 @@ class ServedRequest:
         on_loop: An event loop runs it.
         started_ns: A monotonic time; None: now.
     """
+
+    __slots__ = (
+        "_gaps",
+        "_lacks",
+        "_noted",
+        "_token",
+        "detail",
+        "has_ended",
+        "intervals",
+        "is_spared",
+        "name",
+        "recorder",
+        "stages",
+        "timing",
+    )
+    answer: AnswerStream | None = None  # None: it is not streamed
 
     def __init__(  # noqa: PLR0913 - what a span may have
         self,
@@ -79,22 +93,31 @@ class ServedRequest:
                 name, None, attributes, kind=kind, context=caller, started_ns=started_ns
             )
         self.intervals = IntervalRecorder()  # its own, not those of a stream below
-        self.answer: AnswerStream | None = None
         self._gaps = None if self.is_spared else recorder.open_requests.begin(on_loop=on_loop)
         self._token: Token[Context] | None = None
         self._noted: HookAttributes = {}  # set at its end, all at once
         self.stages: ServerTiming | None = None  # None: they are not asked for
         self.has_ended = False
 
+    @property
+    def answering(self) -> AnswerStream | Answering | None:
+        """Return the answer, or what makes it once it is asked for; None: it is not streamed."""
+        return self.answer
+
+    @property
+    def answer_made(self) -> AnswerStream | None:
+        """Return the answer, as far as anything is known of it."""
+        return self.answer
+
     def activate(self) -> None:
         """Make the request's span current, and its answer known to the models that make it."""
         try:
             span = self.timing.span
-            entries = {**current(), _SPAN_KEY: span, GAPS: self._gaps, _REQUEST: self}
+            entries = {**current(), _SPAN_KEY: span, GAPS: self._gaps, REQUEST: self}
             if self.is_spared:
                 entries[SPARED] = True
-            elif self.answer is not None:
-                entries[ANSWER] = self.answer
+            elif self.answering is not None:
+                entries[ANSWER] = self.answering
             self._token = enter(Context(entries))
         except FAULTS as fault:
             self.recorder.on_fault("making a request current", fault)
@@ -154,13 +177,18 @@ class ServedRequest:
 
     def describe(self) -> None:
         """Note what is known of it only now, at its end."""
-        timing, answer, detail = self.timing, self.answer, self.recorder.detail
+        timing, detail = self.timing, self.recorder.detail
         if self._gaps is None:
             return
         self._noted |= self._gaps.described(timing.started_ns, self.intervals)
         lacks = least(self._lacks, detail.lacks)  # of when it began, and of now
         if lacks is not None:
             self._noted[semconv.DETAIL] = lacks.value
+        self.describe_answer()
+
+    def describe_answer(self) -> None:
+        """Note its answer, and the work within its span."""
+        timing, answer, detail = self.timing, self.answer_made, self.recorder.detail
         if answer is None or not (answer.streams or answer.held):
             timing.intervals = self.intervals if detail.intervals else None
             return
@@ -169,15 +197,26 @@ class ServedRequest:
         if not detail.intervals:
             stages = {}
         weight = answer.weight + weight_of(stages)
-        streamed = partial(_streamed, answer, stages, timing.started_ns)
-        timing.defer(semconv.TOKEN_TIMES, Deferred(streamed, weight))
+        timing.defer(
+            semconv.TOKEN_TIMES,
+            Deferred(StreamedAttributes(answer, stages, timing.started_ns), weight),
+        )
 
 
-def _streamed(
-    answer: AnswerStream, stages: Stages, span_start_ns: int
-) -> dict[str, AttributeValue]:
-    """Return the attributes of a streamed answer, whose last chunks may not be read yet."""
-    return {**answer.described(span_start_ns), **attribute_of(stages, span_start_ns)}
+class StreamedAttributes:
+    """The attributes of a streamed answer, whose last chunks may not be read yet."""
+
+    __slots__ = ("_answer", "_span_start_ns", "_stages")
+
+    def __init__(self, answer: AnswerStream, stages: Stages, span_start_ns: int) -> None:
+        self._answer = answer
+        self._stages = stages
+        self._span_start_ns = span_start_ns
+
+    def __call__(self) -> dict[str, AttributeValue]:
+        """Work them out."""
+        answer, stages, start_ns = self._answer, self._stages, self._span_start_ns
+        return {**answer.described(start_ns), **answer.sends_described(stages, start_ns)}
 
 
 def is_served() -> bool:
@@ -193,7 +232,7 @@ def is_served() -> bool:
 
 def request_served() -> ServedRequest | None:
     """Return the request that the current code serves, whatever spans are around; None: none."""
-    found = current().get(_REQUEST)
+    found = current().get(REQUEST)
     return found if isinstance(found, ServedRequest) and not found.has_ended else None
 
 

@@ -1,0 +1,78 @@
+/* Bytes that are written one after another, of protobuf's wire format among them. */
+#ifndef LATENCYTRACE_BUFFER_H
+#define LATENCYTRACE_BUFFER_H
+
+#include "core.h"
+
+typedef struct {
+    char *bytes;
+    Py_ssize_t length, room;
+    int failed; /* there was no memory: what was written since is lost */
+} Buffer;
+
+static inline char *buffer_grow(Buffer *out, Py_ssize_t more) {
+    if (out->length + more > out->room) {
+        Py_ssize_t room = (out->length + more) * 2 + 256;
+        char *bytes = out->failed ? NULL : PyMem_Realloc(out->bytes, (size_t)room);
+        if (!bytes) {
+            out->failed = 1;
+            return NULL;
+        }
+        out->bytes = bytes;
+        out->room = room;
+    }
+    char *at = out->bytes + out->length;
+    out->length += more;
+    return at;
+}
+
+static inline void buffer_put(Buffer *out, const void *bytes, Py_ssize_t length) {
+    char *at = buffer_grow(out, length);
+    if (at && length) memcpy(at, bytes, (size_t)length);
+}
+
+static inline void buffer_byte(Buffer *out, char byte) {
+    char *at = buffer_grow(out, 1);
+    if (at) *at = byte;
+}
+
+static inline int varint_length(uint64_t number) {
+    int length = 1;
+    while (number >>= 7) length++;
+    return length;
+}
+
+static inline void buffer_varint(Buffer *out, uint64_t number) {
+    char bytes[10];
+    int length = 0;
+    do {
+        bytes[length++] = (char)((number & 0x7F) | (number > 0x7F ? 0x80 : 0));
+    } while (number >>= 7);
+    buffer_put(out, bytes, length);
+}
+
+static inline void buffer_fixed64(Buffer *out, uint64_t number) {
+    unsigned char bytes[8];
+    for (int at = 0; at < 8; at++) bytes[at] = (unsigned char)(number >> (8 * at));
+    buffer_put(out, bytes, 8);
+}
+
+static inline void buffer_decimal(Buffer *out, uint64_t number) {
+    char digits[20];
+    int at = 20;
+    do {
+        digits[--at] = (char)('0' + number % 10);
+    } while (number /= 10);
+    buffer_put(out, digits + at, 20 - at);
+}
+
+/* packing.c: write the intervals that a span's `Deferred` stands for. 1: done; 0: Python's form is to work
+ * out what it stands for; -1: an exception is set. */
+int core_pack_deferred(PyObject *deferred, Buffer *out);
+/* Write starts and ends by stage as the value of `latencytrace.intervals`. Likewise 1, 0 or -1. */
+int core_pack(PyObject *stages, PyObject *span_start_ns, Buffer *out);
+extern PyObject *core_intervals_key;
+
+static inline void buffer_free(Buffer *out) { PyMem_Free(out->bytes); }
+
+#endif

@@ -1,0 +1,619 @@
+/* The sends of an answer, each timed while it is awaited: `RequestTiming._timed`. A chunk of a stream costs
+ * its two times and a look at where its output lies; what is no usual message is left to `has_sent`. */
+#include "recorder.h"
+
+enum { A_CARRIED, A_CHUNKS, A_EAGER, A_EVENTS, A_FIRST_KNOWN, A_FIRST_READ, A_FOLD_AT, A_HELD, A_KNOWN, A_OPEN, A_PLAIN_OVER, ANSWER_SLOTS };
+static const char *const answer_names[] = {
+    "carried", "chunks", "eager", "_events", "_first_known", "_first_read", "_fold_at", "held", "known", "_open", "_plain_over", NULL};
+static Py_ssize_t of_answer[ANSWER_SLOTS];
+
+enum { E_BEGINS, E_KEY, E_KEY_AT, EVENTS_SLOTS };
+static const char *const events_names[] = {"begins", "key", "key_at", NULL};
+static Py_ssize_t of_events[EVENTS_SLOTS];
+
+static PyObject *answer_type, *events_type, *zero, *one;
+static Py_ssize_t most_held, held_bytes, most_chunks;
+static PyObject *name_type, *name_body, *name_more, *name_catch_up, *name_has_sent, *name_has_failed, *name_has_left, *name_throw,
+    *name_close;
+
+/* --- the chunks of one answer that have left, as two times each */
+
+
+typedef struct {
+    PyObject_HEAD
+    int64_t *times; /* handed over, left, handed over, left … */
+    Py_ssize_t count, room;
+} Chunks;
+
+typedef struct {
+    PyObject_HEAD
+    vectorcallfunc call;
+    PyObject *request, *send;
+    PyObject *answer; /* the request's, once a chunk has left; NULL: not yet */
+    Chunks *chunks;
+    struct sending *spare; /* one that is over, to be used again */
+    PyObject *weakrefs;
+} Sends;
+
+typedef struct sending {
+    PyObject_HEAD
+    Sends *sends;
+    PyObject *message;
+    PyObject *inner; /* what is awaited; NULL: not yet, or no longer */
+    PyObject *known; /* tokens made when the message was handed over */
+    int64_t started_ns;
+    int state; /* 0: not begun, 1: under way, 2: over */
+    int runs;  /* it is on the stack */
+    PyObject *weakrefs;
+} Sending;
+
+static PyTypeObject ChunksType, SendsType, SendingType;
+
+static int chunks_add(Chunks *chunks, int64_t started_ns, int64_t sent_ns);
+
+static int append_time(PyObject *times, int64_t at_ns) {
+    PyObject *time = PyLong_FromLongLong(at_ns);
+    int done = time ? PyList_Append(times, time) : -1;
+    Py_XDECREF(time);
+    return done;
+}
+
+/* `drain(sends, times)`: move what is here to the ends of two lists. */
+static PyObject *chunks_drain(PyObject *object, PyObject *args) {
+    Chunks *self = (Chunks *)object;
+    PyObject *sends, *times;
+    if (!PyArg_ParseTuple(args, "O!O!", &PyList_Type, &sends, &PyList_Type, &times)) return NULL;
+    Py_ssize_t count = self->count;
+    self->count = 0;
+    for (Py_ssize_t at = 0; at < count; at += 2)
+        if (append_time(sends, self->times[at]) < 0 || append_time(sends, self->times[at + 1]) < 0 ||
+            PyList_Append(times, PyList_GET_ITEM(sends, PyList_GET_SIZE(sends) - 1)) < 0)
+            return NULL;
+    Py_RETURN_NONE;
+}
+
+/* `add(started_ns, sent_ns)`, as a chunk that has left does. */
+static PyObject *chunks_add_method(PyObject *self, PyObject *args) {
+    long long started_ns, sent_ns;
+    if (!PyArg_ParseTuple(args, "LL", &started_ns, &sent_ns) || chunks_add((Chunks *)self, started_ns, sent_ns) < 0) return NULL;
+    Py_RETURN_NONE;
+}
+
+/* `first_ns()`: when the first had left; None: there is none. */
+static PyObject *chunks_first_ns(PyObject *object, PyObject *Py_UNUSED(ignored)) {
+    Chunks *self = (Chunks *)object;
+    return self->count ? PyLong_FromLongLong(self->times[1]) : Py_NewRef(Py_None);
+}
+
+static Py_ssize_t chunks_length(PyObject *self) { return ((Chunks *)self)->count / 2; }
+
+static void chunks_dealloc(Chunks *self) {
+    PyMem_Free(self->times);
+    PyObject_Free(self);
+}
+
+const int64_t *core_chunks(PyObject *chunks, Py_ssize_t *count) {
+    if (!Py_IS_TYPE(chunks, &ChunksType)) return NULL;
+    *count = ((Chunks *)chunks)->count;
+    return ((Chunks *)chunks)->times;
+}
+
+static Chunks *new_chunks(void) {
+    Chunks *chunks = PyObject_New(Chunks, &ChunksType);
+    if (!chunks) return NULL;
+    chunks->count = 0;
+    chunks->room = 64;
+    chunks->times = PyMem_Malloc((size_t)chunks->room * sizeof *chunks->times);
+    if (!chunks->times) {
+        Py_DECREF(chunks);
+        PyErr_NoMemory();
+        return NULL;
+    }
+    return chunks;
+}
+
+static int chunks_add(Chunks *chunks, int64_t started_ns, int64_t sent_ns) {
+    if (chunks->count + 2 > chunks->room) {
+        int64_t *times = PyMem_Realloc(chunks->times, (size_t)chunks->room * 2 * sizeof *times);
+        if (!times) {
+            PyErr_NoMemory();
+            return -1;
+        }
+        chunks->times = times;
+        chunks->room *= 2;
+    }
+    chunks->times[chunks->count++] = started_ns;
+    chunks->times[chunks->count++] = sent_ns;
+    return 0;
+}
+
+/* --- what is noted of a message that has left */
+
+static int64_t number_of(PyObject *number, int64_t otherwise) {
+    int overflow = 1;
+    if (number == zero) return 0;
+    int64_t found = number && PyLong_CheckExact(number) ? PyLong_AsLongLongAndOverflow(number, &overflow) : otherwise;
+    return overflow ? otherwise : found;
+}
+
+/* Whether a chunk is one event, with output where this stream's events have it. */
+static int is_alike(PyObject *events, PyObject *body) {
+    if (!Py_IS_TYPE(events, (PyTypeObject *)events_type)) return 0;
+    PyObject *key = SLOT(events, of_events[E_KEY]);
+    int64_t begins = number_of(SLOT(events, of_events[E_BEGINS]), 0), key_at;
+    Py_ssize_t length = PyBytes_GET_SIZE(body);
+    if (begins <= 0 || length <= begins || length >= 2 * begins || !key || !PyBytes_CheckExact(key)) return 0;
+    key_at = number_of(SLOT(events, of_events[E_KEY_AT]), -1);
+    if (key_at < 0 || PyBytes_GET_SIZE(key) != begins - key_at) return 0;
+    const char *text = PyBytes_AS_STRING(body);
+    return text[begins] != '"' && !memcmp(text + key_at, PyBytes_AS_STRING(key), (size_t)(begins - key_at));
+}
+
+static int catch_up(PyObject *answer) {
+    PyObject *done = PyObject_CallMethodNoArgs(answer, name_catch_up);
+    Py_XDECREF(done);
+    return done ? 0 : -1;
+}
+
+/* Keep a chunk until many are read together, or now. -1 with an exception. */
+static int hold(PyObject *answer, PyObject *body, PyObject *known, int64_t started_ns, int64_t sent_ns) {
+    PyObject *held = SLOT(answer, of_answer[A_HELD]);
+    if (append_time(held, started_ns) < 0 || append_time(held, sent_ns) < 0 || PyList_Append(held, known) < 0 ||
+        PyList_Append(held, body) < 0)
+        return -1;
+    if (SLOT(answer, of_answer[A_EAGER]) != Py_True && PyList_GET_SIZE(held) < most_held && PyBytes_GET_SIZE(body) <= held_bytes)
+        return 0;
+    return catch_up(answer);
+}
+
+/* Learn from one of the first events with output. 1: that is what the chunk is; 0: Python's form is to read it. */
+static int learned_from(PyObject *answer, PyObject *body, PyObject *known) {
+    PyObject *events = SLOT(answer, of_answer[A_EVENTS]);
+    int is_first = SLOT(answer, of_answer[A_FIRST_READ]) == zero;
+    if (SLOT(answer, of_answer[A_OPEN]) != Py_True || PyBytes_GET_SIZE(body) > held_bytes) return 0;
+    int learned = core_event_learned(events, body);
+    if (learned <= 0 || !is_first) return learned;
+    core_set_new(answer, of_answer[A_FIRST_KNOWN], known);
+    core_set_new(answer, of_answer[A_FIRST_READ], one);
+    return 1;
+}
+
+/* Note a chunk of a stream. -1 with an exception. */
+static int chunk_left(Sends *sends, PyObject *body, PyObject *known, int64_t started_ns, int64_t sent_ns) {
+    PyObject *answer = sends->answer;
+    Chunks *chunks = sends->chunks;
+    if (PyList_GET_SIZE(SLOT(answer, of_answer[A_HELD]))) return hold(answer, body, known, started_ns, sent_ns);
+    int is_plain = 0;
+    if (known != zero && PyBytes_GET_SIZE(body)) {
+        int64_t tokens = number_of(known, 0);
+        is_plain = tokens > number_of(SLOT(answer, of_answer[A_PLAIN_OVER]), INT64_MAX);
+        if (is_plain && tokens >= number_of(SLOT(answer, of_answer[A_FOLD_AT]), 0)) return hold(answer, body, known, started_ns, sent_ns);
+    }
+    if (!is_plain && !is_alike(SLOT(answer, of_answer[A_EVENTS]), body)) {
+        int learned = learned_from(answer, body, known);
+        if (learned <= 0) return learned < 0 ? -1 : hold(answer, body, known, started_ns, sent_ns);
+    }
+    if (chunks_add(chunks, started_ns, sent_ns) < 0) return -1;
+    int place = is_plain ? A_PLAIN_OVER : A_CARRIED;
+    if (SLOT(answer, of_answer[place]) != known) core_set_new(answer, of_answer[place], known);
+    /* What models make meanwhile is noted by them until a token of theirs has left. */
+    PyObject *made = SLOT(answer, of_answer[A_KNOWN]), *carried = SLOT(answer, of_answer[A_CARRIED]);
+    int eager = made != zero && carried == zero && SLOT(answer, of_answer[A_OPEN]) == Py_True;
+    if (SLOT(answer, of_answer[A_EAGER]) != (eager ? Py_True : Py_False)) core_set_new(answer, of_answer[A_EAGER], eager ? Py_True : Py_False);
+    return chunks->count < 2 * most_chunks ? 0 : catch_up(answer);
+}
+
+static int is_answer(PyObject *answer) {
+    if (!answer_type || !Py_IS_TYPE(answer, (PyTypeObject *)answer_type)) return 0;
+    for (int at = 0; at < ANSWER_SLOTS; at++)
+        if (!SLOT(answer, of_answer[at])) return 0;
+    return PyList_CheckExact(SLOT(answer, of_answer[A_HELD]));
+}
+
+Py_ssize_t core_kept_chunks(PyObject *answer) {
+    if (!is_answer(answer) || PyList_GET_SIZE(SLOT(answer, of_answer[A_HELD]))) return -1;
+    PyObject *chunks = SLOT(answer, of_answer[A_CHUNKS]);
+    return Py_IS_TYPE(chunks, &ChunksType) && ((Chunks *)chunks)->count ? ((Chunks *)chunks)->count / 2 : -1;
+}
+
+/* Have the times of chunks kept for an answer. 1: they are; 0: it is none of the usual; -1: an exception. */
+static int keeps_chunks(Sends *sends, PyObject *answer) {
+    if (sends->answer) return sends->answer == answer;
+    if (!is_answer(answer) || SLOT(answer, of_answer[A_CHUNKS]) != Py_None) return 0;
+    sends->chunks = new_chunks();
+    if (!sends->chunks) return -1;
+    core_set_new(answer, of_answer[A_CHUNKS], (PyObject *)sends->chunks);
+    sends->answer = Py_NewRef(answer);
+    return 1;
+}
+
+/* 1: noted; 0: Python's form is to; -1: an exception is set. */
+static int noted(Sending *self, int64_t sent_ns) {
+    PyObject *request = self->sends->request, *message = self->message;
+    if (!PyDict_CheckExact(message)) return 0;
+    PyObject *more = PyDict_GetItemWithError(message, name_more), *answer = core_answer_of(request);
+    if (more == Py_True && answer != Py_None) {
+        PyObject *body = PyDict_GetItemWithError(message, name_body);
+        if (!body || !PyBytes_CheckExact(body)) return PyErr_Occurred() ? -1 : 0;
+        int kept = keeps_chunks(self->sends, answer);
+        if (kept > 0) return chunk_left(self->sends, body, self->known, self->started_ns, sent_ns) < 0 ? -1 : 1;
+        return kept;
+    }
+    PyObject *type = PyDict_GetItemWithError(message, name_type);
+    if (!type || !PyUnicode_Check(type) || (more && more != Py_False) || !core_is_request(request)) return PyErr_Occurred() ? -1 : 0;
+    if (!PyUnicode_CompareWithASCIIString(type, "http.response.start")) {
+        int done = core_answer_begins(request, message);
+        return done <= 0 ? done : core_respond(request, self->started_ns, sent_ns) < 0 ? -1 : 1;
+    }
+    if (PyUnicode_CompareWithASCIIString(type, "http.response.body")) return 0;
+    if (answer != Py_None) { /* the end of a stream: what else is in it is read with the chunks before */
+        PyObject *body = PyDict_GetItemWithError(message, name_body);
+        if (!is_answer(answer) || (body && (!PyBytes_CheckExact(body) || PyBytes_GET_SIZE(body)))) return PyErr_Occurred() ? -1 : 0;
+        if (PyList_GET_SIZE(SLOT(answer, of_answer[A_HELD])) && catch_up(answer) < 0) return -1;
+    }
+    if (core_respond(request, self->started_ns, sent_ns) < 0) return -1;
+    int done = core_answer_ends(request);
+    return done ? done : core_ask(request, name_has_left, NULL) < 0 ? -1 : 1; /* its end is Python's to see to */
+}
+
+/* Note a message that has left; an exception stays set only if it is none of ours. */
+static int left(Sending *self) {
+    int64_t sent_ns = core_monotonic_ns();
+    int done = noted(self, sent_ns);
+    if (!done) {
+        PyObject *started = PyLong_FromLongLong(self->started_ns), *sent = PyLong_FromLongLong(sent_ns);
+        PyObject *result = started && sent ? PyObject_CallMethodObjArgs(self->sends->request, name_has_sent, self->message, self->known, started, sent, NULL)
+                                           : NULL;
+        Py_XDECREF(started);
+        Py_XDECREF(sent);
+        Py_XDECREF(result);
+        done = result ? 1 : -1;
+    }
+    return done < 0 ? core_fault(core_fault_handler_of(self->sends->request), "timing a send") : 0;
+}
+
+/* Note a message that could not be sent, and leave what was raised as it is. */
+static void failed(Sending *self) {
+    PyObject *type, *value, *trace;
+    PyErr_Fetch(&type, &value, &trace);
+    PyObject *started = PyLong_FromLongLong(self->started_ns), *sent = PyLong_FromLongLong(core_monotonic_ns());
+    PyObject *known = self->known ? self->known : zero;
+    PyObject *done = started && sent ? PyObject_CallMethodObjArgs(self->sends->request, name_has_failed, known, started, sent, NULL) : NULL;
+    Py_XDECREF(started);
+    Py_XDECREF(sent);
+    Py_XDECREF(done);
+    if (!done) PyErr_Clear(); /* it keeps its faults in, so that this is none to go on with */
+    PyErr_Restore(type, value, trace);
+}
+
+/* --- while it is awaited */
+
+/* What `await` would drive. NULL: an exception is set. */
+static PyObject *driven(PyObject *awaitable) {
+    if (PyCoro_CheckExact(awaitable)) return Py_NewRef(awaitable);
+    PyAsyncMethods *methods = Py_TYPE(awaitable)->tp_as_async;
+    if (methods && methods->am_await) return methods->am_await(awaitable);
+    if (PyGen_CheckExact(awaitable)) return Py_NewRef(awaitable); /* of `types.coroutine` */
+    PyErr_Format(PyExc_TypeError, "object %.100s can't be used in 'await' expression", Py_TYPE(awaitable)->tp_name);
+    return NULL;
+}
+
+static int begun(Sending *self) {
+    PyObject *answer = core_answer_of(self->sends->request);
+    self->state = 1;
+    self->known = Py_NewRef(answer == self->sends->answer || is_answer(answer) ? SLOT(answer, of_answer[A_KNOWN]) : zero);
+    self->started_ns = core_monotonic_ns();
+    PyObject *awaitable = PyObject_CallOneArg(self->sends->send, self->message);
+    self->inner = awaitable ? driven(awaitable) : NULL;
+    Py_XDECREF(awaitable);
+    return self->inner ? 0 : -1;
+}
+
+/* Take what the inner one has come to. */
+static PySendResult over(Sending *self, PySendResult state, PyObject **result) {
+    if (state == PYGEN_NEXT) return state;
+    self->state = 2;
+    Py_CLEAR(self->inner);
+    if (state == PYGEN_ERROR) {
+        failed(self);
+    } else if (left(self) < 0) {
+        Py_CLEAR(*result);
+        state = PYGEN_ERROR;
+    } else {
+        Py_SETREF(*result, Py_NewRef(Py_None)); /* as of a coroutine without a result */
+    }
+    Py_CLEAR(self->message);
+    return state;
+}
+
+static int may_run(Sending *self) {
+    if (self->runs) PyErr_SetString(PyExc_ValueError, "coroutine already executing");
+    else if (self->state == 2) PyErr_SetString(PyExc_RuntimeError, "cannot reuse already awaited coroutine");
+    else return 1;
+    return 0;
+}
+
+static PySendResult sending_send(PyObject *awaitable, PyObject *value, PyObject **result) {
+    Sending *self = (Sending *)awaitable;
+    *result = NULL;
+    if (!may_run(self)) return PYGEN_ERROR;
+    self->runs = 1;
+    PySendResult state = PYGEN_ERROR;
+    if (self->state || begun(self) == 0) state = PyIter_Send(self->inner, value, result);
+    self->runs = 0;
+    return over(self, state, result);
+}
+
+/* Return what an iterator would: a value that is yielded, or NULL with StopIteration at the end. */
+static PyObject *yielded(PySendResult state, PyObject *result) {
+    if (state == PYGEN_NEXT) return result;
+    if (state == PYGEN_RETURN) {
+        Py_XDECREF(result); /* None */
+        PyErr_SetNone(PyExc_StopIteration);
+    }
+    return NULL;
+}
+
+static PyObject *sending_next(PyObject *self) {
+    PyObject *result;
+    PySendResult state = sending_send(self, Py_None, &result);
+    return yielded(state, result);
+}
+
+static PyObject *sending_send_method(PyObject *self, PyObject *value) {
+    PyObject *result;
+    PySendResult state = sending_send(self, value, &result);
+    return yielded(state, result);
+}
+
+/* Set the exception that the arguments of `throw` name. */
+static void set_thrown(PyObject *args) {
+    PyObject *type, *value = NULL, *trace = NULL;
+    if (!PyArg_UnpackTuple(args, "throw", 1, 3, &type, &value, &trace)) return;
+    if (PyExceptionInstance_Check(type)) {
+        PyErr_SetObject((PyObject *)Py_TYPE(type), type);
+    } else if (PyExceptionClass_Check(type)) {
+        PyErr_SetObject(type, value && value != Py_None ? value : NULL);
+    } else {
+        PyErr_SetString(PyExc_TypeError, "exceptions must be classes or instances deriving from BaseException");
+    }
+}
+
+static PyObject *sending_throw(PyObject *awaitable, PyObject *args) {
+    Sending *self = (Sending *)awaitable;
+    if (!may_run(self)) return NULL;
+    if (!self->inner) { /* it has not begun, and never will */
+        self->state = 2;
+        Py_CLEAR(self->message);
+        set_thrown(args);
+        return NULL;
+    }
+    PyObject *method = PyObject_GetAttr(self->inner, name_throw), *result = NULL;
+    PySendResult state = PYGEN_ERROR;
+    self->runs = 1;
+    if (method) {
+        result = PyObject_Call(method, args, NULL);
+        Py_DECREF(method);
+    } else if (PyErr_ExceptionMatches(PyExc_AttributeError)) {
+        PyErr_Clear();
+        set_thrown(args);
+    }
+    self->runs = 0;
+    if (result) {
+        state = PYGEN_NEXT;
+    } else if (PyErr_ExceptionMatches(PyExc_StopIteration)) { /* it went on to its end */
+        PyErr_Clear();
+        result = Py_NewRef(Py_None);
+        state = PYGEN_RETURN;
+    }
+    state = over(self, state, &result);
+    return yielded(state, result);
+}
+
+static PyObject *sending_close(PyObject *awaitable, PyObject *Py_UNUSED(ignored)) {
+    Sending *self = (Sending *)awaitable;
+    if (self->runs) {
+        PyErr_SetString(PyExc_ValueError, "coroutine already executing");
+        return NULL;
+    }
+    if (self->state != 1) {
+        self->state = 2;
+        Py_CLEAR(self->message);
+        Py_RETURN_NONE;
+    }
+    PyObject *closed = NULL, *method = PyObject_GetAttr(self->inner, name_close);
+    self->runs = 1;
+    if (method) closed = PyObject_CallNoArgs(method);
+    else if (PyErr_ExceptionMatches(PyExc_AttributeError)) {
+        PyErr_Clear();
+        closed = Py_NewRef(Py_None);
+    }
+    self->runs = 0;
+    Py_XDECREF(method);
+    self->state = 2;
+    Py_CLEAR(self->inner);
+    failed(self); /* as one that GeneratorExit was thrown into */
+    Py_CLEAR(self->message);
+    return closed;
+}
+
+static int sending_traverse(Sending *self, visitproc visit, void *arg) {
+    Py_VISIT(self->sends);
+    Py_VISIT(self->message);
+    Py_VISIT(self->inner);
+    Py_VISIT(self->known);
+    return 0;
+}
+
+static int sending_clear(Sending *self) {
+    Py_CLEAR(self->message);
+    Py_CLEAR(self->inner);
+    Py_CLEAR(self->known);
+    Py_CLEAR(self->sends);
+    return 0;
+}
+
+/* Dropped while under way: note it, as a coroutine's `finally` would. */
+static void sending_finalize(PyObject *awaitable) {
+    Sending *self = (Sending *)awaitable;
+    if (self->state != 1 || self->runs || !self->sends) return;
+    PyObject *type, *value, *trace;
+    PyErr_Fetch(&type, &value, &trace);
+    PyObject *closed = sending_close(awaitable, NULL);
+    if (!closed) PyErr_WriteUnraisable(awaitable);
+    Py_XDECREF(closed);
+    PyErr_Restore(type, value, trace);
+}
+
+static void sending_dealloc(Sending *self) {
+    if (self->state == 1 && PyObject_CallFinalizerFromDealloc((PyObject *)self) < 0) return; /* it lives on */
+    PyObject_GC_UnTrack(self);
+    if (self->weakrefs) PyObject_ClearWeakRefs((PyObject *)self);
+    Sends *sends = self->sends;
+    self->sends = NULL;
+    sending_clear(self);
+    if (sends && !sends->spare && Py_REFCNT(sends) > 1 && !PyObject_GC_IsFinalized((PyObject *)self)) sends->spare = self;
+    else PyObject_GC_Del(self);
+    Py_XDECREF(sends);
+}
+
+/* --- the function that an application is given as `send` */
+
+static PyObject *sends_call(PyObject *callable, PyObject *const *args, size_t count, PyObject *names) {
+    Sends *self = (Sends *)callable;
+    Py_ssize_t by_place = PyVectorcall_NARGS(count);
+    PyObject *message = by_place == 1 && !names ? args[0] : NULL;
+    if (!by_place && names && PyTuple_GET_SIZE(names) == 1 && !PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(names, 0), "message"))
+        message = args[0];
+    if (!message) {
+        PyErr_SetString(PyExc_TypeError, "timed_send() takes one argument: 'message'");
+        return NULL;
+    }
+    Sending *sending = self->spare; /* most are done with before the next one begins */
+    if (sending) {
+        self->spare = NULL;
+        _Py_NewReference((PyObject *)sending);
+    } else if (!(sending = PyObject_GC_New(Sending, &SendingType))) {
+        return NULL;
+    }
+    sending->sends = (Sends *)Py_NewRef(self);
+    sending->message = Py_NewRef(message);
+    sending->inner = sending->known = sending->weakrefs = NULL;
+    sending->started_ns = 0;
+    sending->state = sending->runs = 0;
+    PyObject_GC_Track(sending);
+    return (PyObject *)sending;
+}
+
+static int sends_traverse(Sends *self, visitproc visit, void *arg) {
+    Py_VISIT(self->request);
+    Py_VISIT(self->send);
+    Py_VISIT(self->answer);
+    return 0;
+}
+
+static int sends_clear(Sends *self) {
+    Py_CLEAR(self->request);
+    Py_CLEAR(self->send);
+    Py_CLEAR(self->answer);
+    Py_CLEAR(self->chunks);
+    return 0;
+}
+
+static void sends_dealloc(Sends *self) {
+    PyObject_GC_UnTrack(self);
+    if (self->weakrefs) PyObject_ClearWeakRefs((PyObject *)self);
+    sends_clear(self);
+    if (self->spare) PyObject_GC_Del(self->spare);
+    PyObject_GC_Del(self);
+}
+
+/* `RequestTiming._timed(self, send)` */
+static PyObject *timed(PyObject *callable, PyObject *const *args, size_t count, PyObject *names) {
+    if (PyVectorcall_NARGS(count) != 2 || names || !core_is_request(args[0]) || !core_times_sends(args[0]))
+        return core_original(callable, args, count, names);
+    Sends *sends = PyObject_GC_New(Sends, &SendsType);
+    if (!sends) return NULL;
+    sends->call = sends_call;
+    sends->request = Py_NewRef(args[0]);
+    sends->send = Py_NewRef(args[1]);
+    sends->answer = sends->weakrefs = NULL;
+    sends->chunks = NULL;
+    sends->spare = NULL;
+    PyObject_GC_Track(sends);
+    return (PyObject *)sends;
+}
+
+/* --- types and setting up */
+
+static PyAsyncMethods sending_async = {.am_await = PyObject_SelfIter, .am_send = sending_send};
+
+static PyMethodDef chunks_methods[] = {
+    {"first_ns", chunks_first_ns, METH_NOARGS, "Return when the first had left; None: there is none."},
+    {"add", chunks_add_method, METH_VARARGS, "Keep one more: when it was handed over, and had left."},
+    {"drain", chunks_drain, METH_VARARGS, "Move the times to the ends of two lists: of sends and their ends, and of the ends alone."},
+    {NULL, NULL, 0, NULL}};
+
+static PySequenceMethods chunks_sequence = {.sq_length = chunks_length};
+
+static PyTypeObject ChunksType = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "latencytrace.agent.compiled._core.Chunks", .tp_basicsize = sizeof(Chunks),
+    .tp_doc = "When chunks of an answer were handed over and had left.", .tp_dealloc = (destructor)chunks_dealloc,
+    .tp_flags = Py_TPFLAGS_DEFAULT, .tp_methods = chunks_methods, .tp_as_sequence = &chunks_sequence};
+
+static PyMethodDef sending_methods[] = {
+    {"send", sending_send_method, METH_O, "Go on with it, as with a coroutine."},
+    {"throw", sending_throw, METH_VARARGS, "Raise within it, as within a coroutine."},
+    {"close", sending_close, METH_NOARGS, "Leave it half-way, as a coroutine."},
+    {NULL, NULL, 0, NULL}};
+
+static PyTypeObject SendingType = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "latencytrace.agent.compiled._core.Sending", .tp_basicsize = sizeof(Sending),
+    .tp_doc = "One message on its way; to be awaited.",
+    .tp_dealloc = (destructor)sending_dealloc, .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, .tp_as_async = &sending_async,
+    .tp_iter = PyObject_SelfIter, .tp_iternext = sending_next, .tp_methods = sending_methods, .tp_finalize = sending_finalize,
+    .tp_traverse = (traverseproc)sending_traverse, .tp_clear = (inquiry)sending_clear, .tp_weaklistoffset = offsetof(Sending, weakrefs)};
+
+static PyTypeObject SendsType = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "latencytrace.agent.compiled._core.Sends", .tp_basicsize = sizeof(Sends),
+    .tp_doc = "ASGI's `send`, timed.", .tp_dealloc = (destructor)sends_dealloc,
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL, .tp_call = PyVectorcall_Call,
+    .tp_vectorcall_offset = offsetof(Sends, call), .tp_traverse = (traverseproc)sends_traverse, .tp_clear = (inquiry)sends_clear,
+    .tp_weaklistoffset = offsetof(Sends, weakrefs)};
+
+static PyObject *timed_for(PyObject *Py_UNUSED(module), PyObject *original) { return core_method(timed, original, NULL); }
+
+static PyObject *new_chunks_for(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(ignored)) { return (PyObject *)new_chunks(); }
+
+static PyObject *bind_answers(PyObject *Py_UNUSED(module), PyObject *args) {
+    PyObject *answer, *events, *marks;
+    if (!PyArg_ParseTuple(args, "OOO!nnn", &answer, &events, &PyDict_Type, &marks, &most_held, &held_bytes, &most_chunks) ||
+        core_offsets(answer, answer_names, of_answer) < 0 || core_offsets(events, events_names, of_events) < 0)
+        return NULL;
+    PyObject *key, *value; /* by which `inspect` and `asyncio` tell that a call of it is to be awaited */
+    Py_ssize_t at = 0;
+    while (PyDict_Next(marks, &at, &key, &value))
+        if (PyDict_SetItem(SendsType.tp_dict, key, value) < 0) return NULL;
+    PyType_Modified(&SendsType);
+    Py_XSETREF(answer_type, Py_NewRef(answer));
+    Py_XSETREF(events_type, Py_NewRef(events));
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef functions[] = {
+    {"bind_answers", bind_answers, METH_VARARGS, "Take the classes of streamed answers and of their events, and how much is held."},
+    {"new_chunks", new_chunks_for, METH_NOARGS, "Return what keeps the times of chunks."},
+    {"timed_sends", timed_for, METH_O, "Return what stands in the place of the ASGI hook's `RequestTiming._timed`."},
+    {NULL, NULL, 0, NULL}};
+
+int sends_ready(PyObject *module) {
+    if (!(zero = PyLong_FromLong(0)) || !(one = PyLong_FromLong(1)) || !(name_type = PyUnicode_InternFromString("type")) || !(name_body = PyUnicode_InternFromString("body")) ||
+        !(name_more = PyUnicode_InternFromString("more_body")) || !(name_catch_up = PyUnicode_InternFromString("catch_up")) ||
+        !(name_has_sent = PyUnicode_InternFromString("has_sent")) || !(name_has_failed = PyUnicode_InternFromString("has_failed")) ||
+        !(name_has_left = PyUnicode_InternFromString("has_left")) || !(name_throw = PyUnicode_InternFromString("throw")) || !(name_close = PyUnicode_InternFromString("close")))
+        return -1;
+    if (PyType_Ready(&ChunksType) < 0 || PyType_Ready(&SendingType) < 0 || PyType_Ready(&SendsType) < 0 || PyModule_AddObjectRef(module, "Sends", (PyObject *)&SendsType) < 0 ||
+        PyModule_AddObjectRef(module, "Sending", (PyObject *)&SendingType) < 0)
+        return -1;
+    return PyModule_AddFunctions(module, functions);
+}

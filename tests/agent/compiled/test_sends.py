@@ -1,0 +1,227 @@
+"""What an application gets to send with: it is awaited, left and cancelled as a coroutine is."""
+
+import asyncio
+import gc
+import inspect
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from typing import Any
+from weakref import ref
+
+import pytest
+
+from latencytrace.agent.hooks.asgi import time_application
+from latencytrace.agent.timing.hook import Timed
+from latencytrace.model import semconv
+from tests.support.agent.hooked import Spans
+
+Send = Callable[[dict[str, Any]], Awaitable[None]]
+START = {"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]}
+BODY = {"type": "http.response.body", "body": b"ok"}
+STREAM = {
+    "type": "http.response.start",
+    "status": 200,
+    "headers": [(b"content-type", b"text/event-stream")],
+}
+
+
+def chunk(body: bytes, *, more: bool = True) -> dict[str, Any]:
+    return {"type": "http.response.body", "body": body, "more_body": more}
+
+
+class Application:
+    """As Starlette's, as far as the hook looks at it."""
+
+    middleware_stack = object()
+
+    def __init__(self, serve: Callable[[Send], Coroutine[Any, Any, None]]) -> None:
+        self.serve = serve
+
+
+def run(spans: Spans, serve: Callable[[Send], Coroutine[Any, Any, None]], send: Send) -> None:
+    """Serve two requests, timed: the first in Python, which looks at the application's layers."""
+
+    async def original(self: Application, _scope: object, _receive: object, send: Send) -> None:
+        await self.serve(send)
+
+    call: Timed = time_application(spans.recorder, original)
+    application = Application(serve)
+    for _ in range(2):
+        scope = {"type": "http", "method": "GET", "path": "/", "headers": [], "http_version": "1"}
+        asyncio.run(call(application, scope, None, send))
+
+
+async def sent(_: dict[str, Any]) -> None:
+    """Take a message at once."""
+
+
+async def sent_later(_: dict[str, Any]) -> None:
+    """Take a message after a turn of the loop."""
+    await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("send", [sent, sent_later])
+def test_each_send_is_timed(spans: Spans, send: Send) -> None:
+    async def serve(send: Send) -> None:
+        await send(START)
+        await send(BODY)
+
+    run(spans, serve, send)
+
+    for span in spans.all:
+        assert span.attributes[semconv.HTTP_RESPONSE_STATUS_CODE] == 200
+        assert str(span.attributes[semconv.INTERVALS]).count("+") == 2
+
+
+def test_what_send_returns_is_used_as_a_coroutine(spans: Spans) -> None:
+    looked: list[object] = []
+
+    async def serve(send: Send) -> None:
+        sending: Any = send(START)
+        looked.append((asyncio.iscoroutinefunction(send), asyncio.iscoroutine(sending)))
+        looked.append(inspect.isawaitable(sending))
+        await asyncio.create_task(sending)
+        with pytest.raises(RuntimeError, match="already awaited"):
+            await sending
+        await asyncio.wait_for(send(BODY), 1)
+
+    run(spans, serve, sent_later)
+
+    assert looked == [(True, True), True] * 2
+
+
+def test_what_the_server_raises_reaches_the_application(spans: Spans) -> None:
+    async def refused(message: dict[str, Any]) -> None:
+        await asyncio.sleep(0)
+        raise ConnectionResetError(message["type"])
+
+    async def serve(send: Send) -> None:
+        for message in (START, BODY):
+            with pytest.raises(ConnectionResetError, match=str(message["type"])):
+                await send(message)
+
+    run(spans, serve, refused)
+
+    for span in spans.all:
+        assert str(span.attributes[semconv.INTERVALS]).count("+") == 2
+
+
+def test_what_is_no_coroutine_function_is_called_as_ever(spans: Spans) -> None:
+    class Sent:
+        def __await__(self) -> Generator[Any, Any, str]:
+            yield from asyncio.sleep(0).__await__()
+            return "sent"
+
+    async def serve(send: Send) -> None:
+        await send(START)
+        with pytest.raises(TypeError, match="await"):
+            await send(None)  # type: ignore[arg-type] # a message that is none
+        await send(BODY)
+
+    run(spans, serve, lambda message: Sent() if message else "nothing")  # type: ignore[return-value, arg-type]
+
+    assert len(spans.all) == 2
+
+
+def test_a_send_is_cancelled(spans: Spans) -> None:
+    cancelled: list[str] = []
+
+    async def stuck(message: dict[str, Any]) -> None:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            cancelled.append(message["type"])
+            raise
+
+    async def serve(send: Send) -> None:
+        task = asyncio.ensure_future(send(START))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    run(spans, serve, stuck)
+
+    assert cancelled == ["http.response.start"] * 2
+    for span in spans.all:
+        assert str(span.attributes[semconv.INTERVALS]).count("+") == 1
+
+
+def test_a_send_goes_on_after_an_exception_that_the_server_handles(spans: Spans) -> None:
+    async def patient(_: dict[str, Any]) -> None:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            await asyncio.sleep(0)
+
+    async def serve(send: Send) -> None:
+        task = asyncio.ensure_future(send(START))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        task.cancel()
+        await task
+
+    run(spans, serve, patient)
+
+    assert len(spans.all) == 2
+
+
+def test_a_send_that_is_dropped_half_way_is_left_and_noted(spans: Spans) -> None:
+    left: list[str] = []
+
+    async def stuck(message: dict[str, Any]) -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            left.append(message["type"])
+
+    async def serve(send: Send) -> None:
+        unused: Any = send(START)
+        unused.close()
+        dropped: Any = send(START)
+        dropped.send(None)
+        del dropped
+        closed: Any = send(BODY)
+        closed.send(None)
+        closed.close()
+        with pytest.raises(RuntimeError, match="already awaited"):
+            closed.send(None)
+        thrown: Any = send(BODY)
+        with pytest.raises(ValueError, match="never"):
+            thrown.throw(ValueError("never"))
+
+    run(spans, serve, stuck)
+
+    assert left == ["http.response.start", "http.response.body"] * 2
+
+
+def test_nothing_outlives_a_request(spans: Spans) -> None:
+    gone: list[Any] = []
+
+    async def serve(send: Send) -> None:
+        gone.append(ref(send))
+        await send(STREAM)
+        for _ in range(100):
+            await send(chunk(b'data: {"choices":[{"delta":{"content":"word"}}]}\n\n'))
+        await send(chunk(b"", more=False))
+
+    gc.disable()
+    try:
+        run(spans, serve, sent)
+        assert [one() for one in gone] == [None, None]
+    finally:
+        gc.enable()
+
+
+def test_a_stream_of_many_chunks_keeps_count(spans: Spans) -> None:
+    async def serve(send: Send) -> None:
+        await send(STREAM)
+        for _ in range(2_500):
+            await send(chunk(b'data: {"choices":[{"delta":{"content":"word"}}]}\n\n'))
+        await send(chunk(b"data: [DONE]\n\n", more=False))
+
+    run(spans, serve, sent)
+
+    for span in spans.all:
+        assert span.attributes[semconv.STREAMED_EVENTS] == 2_499
+        assert semconv.GEN_AI_RESPONSE_TIME_TO_FIRST_CHUNK in span.attributes
