@@ -71,7 +71,18 @@ static inline void buffer_decimal(Buffer *out, uint64_t number) {
 int core_pack_deferred(PyObject *deferred, Buffer *out);
 /* Write starts and ends by stage as the value of `latencytrace.intervals`. Likewise 1, 0 or -1. */
 int core_pack(PyObject *stages, PyObject *span_start_ns, Buffer *out);
+/* The same with the times of chunks among those of the list `sends`; and those of tokens, see packing.c. */
+int core_pack_sends(PyObject *stages, PyObject *span_start_ns, PyObject *sends, const int64_t *pairs, Py_ssize_t of_pairs, Buffer *out);
+int core_pack_tokens(PyObject *recorder, int64_t span_start_ns, const int64_t *pairs, Py_ssize_t of_pairs, Buffer *out, int64_t *first_ns);
 extern PyObject *core_intervals_key;
+
+/* encoder.c: write an attribute of a span. 1: done; 0: its key is no text that UTF-8 has. */
+int core_put_packed(Buffer *out, PyObject *key, const Buffer *text);
+int core_put_integer(Buffer *out, PyObject *key, int64_t number);
+int core_put_double(Buffer *out, PyObject *key, double number);
+
+/* streams.c: write the attributes that a `StreamedAttributes` stands for. Likewise 1, 0 or -1. */
+int core_put_streamed(PyObject *streamed, Buffer *out);
 
 static inline void buffer_free(Buffer *out) { PyMem_Free(out->bytes); }
 

@@ -94,6 +94,7 @@ int loop_ready(PyObject *module);
 int calls_ready(PyObject *module);
 int recorder_ready(PyObject *module);
 int spans_ready(PyObject *module);
+int streams_ready(PyObject *module);
 int requests_ready(PyObject *module);
 int sends_ready(PyObject *module);
 
@@ -138,6 +139,12 @@ const int64_t *core_chunks(PyObject *chunks, Py_ssize_t *count);
 
 /* How many chunks are kept of an answer all of whose parts were read as they left; -1: it is another. */
 Py_ssize_t core_kept_chunks(PyObject *answer);
+
+/* streams.c: an `AnswerStream` of a form, the value of `content-type`, whose sends are noted in a list */
+PyObject *core_new_answer(PyObject *content_type, PyObject *sends);
+
+/* packing.c: what works out a `Deferred`'s attributes, borrowed; NULL: they are worked out */
+PyObject *core_worked_out_by(PyObject *deferred);
 
 /* requests.c: a served request, for its sends */
 int core_is_request(PyObject *request); /* one of the ASGI hook's, made whole */

@@ -88,10 +88,47 @@ static int put_pair(Buffer *out, PyObject *key, const Buffer *scratch) {
     return 1;
 }
 
+int core_put_packed(Buffer *out, PyObject *key, const Buffer *text) {
+    Buffer scratch = {0};
+    buffer_byte(&scratch, 0x0a);
+    buffer_varint(&scratch, (uint64_t)text->length);
+    buffer_put(&scratch, text->bytes, text->length);
+    int done = put_pair(out, key, &scratch);
+    out->failed |= scratch.failed;
+    buffer_free(&scratch);
+    return done;
+}
+
+static int put_small(Buffer *out, PyObject *key, const char *bytes, Py_ssize_t length) {
+    Buffer scratch = {(char *)bytes, length, length, 0};
+    return put_pair(out, key, &scratch);
+}
+
+int core_put_integer(Buffer *out, PyObject *key, int64_t number) {
+    char bytes[11] = {0x18};
+    Py_ssize_t length = 1;
+    uint64_t left = (uint64_t)number;
+    do {
+        bytes[length++] = (char)((left & 0x7F) | (left > 0x7F ? 0x80 : 0));
+    } while (left >>= 7);
+    return put_small(out, key, bytes, length);
+}
+
+int core_put_double(Buffer *out, PyObject *key, double number) {
+    char bytes[9] = {0x21};
+    uint64_t bits;
+    memcpy(&bits, &number, sizeof bits);
+    for (int at = 0; at < 8; at++) bytes[at + 1] = (char)(bits >> (8 * at));
+    return put_small(out, key, bytes, sizeof bytes);
+}
+
 static int put_attribute(PyObject *encoder, Buffer *out, Buffer *scratch, PyObject *key, PyObject *value) {
     scratch->length = 0;
     int done = 0;
     if (Py_IS_TYPE(value, (PyTypeObject *)deferred_type)) {
+        PyObject *by = core_worked_out_by(value);
+        int streamed = by ? core_put_streamed(by, out) : 0;
+        if (streamed) return streamed < 0 ? -1 : 0;
         Buffer text = {0};
         done = core_pack_deferred(value, &text);
         if (done > 0 && text.length) {

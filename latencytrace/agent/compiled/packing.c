@@ -192,6 +192,8 @@ static int pack_with(PyObject *stages, PyObject *span_start, PyObject *sends, co
 
 int core_pack(PyObject *stages, PyObject *span_start, Buffer *out) { return pack_with(stages, span_start, NULL, NULL, 0, out); }
 
+PyObject *core_worked_out_by(PyObject *deferred) { return SLOT(deferred, of_deferred[ATTRIBUTES]); }
+
 int core_pack_deferred(PyObject *deferred, Buffer *out) {
     PyObject *noted = SLOT(deferred, of_deferred[ATTRIBUTES]);
     if (!noted || !noted_type || !Py_IS_TYPE(noted, (PyTypeObject *)noted_type)) return 0;
@@ -500,29 +502,25 @@ static void put_gaps(Buffer *out, const Gaps *gaps, const int64_t *buckets, int6
     }
 }
 
-/* `token_text(recorder, span_start_ns, chunks)`: what `TokenRecorder.packed` returns once the ends of chunks are
- * among its times, which nothing is done to. None: Python's form is to. */
-static PyObject *token_text(PyObject *Py_UNUSED(module), PyObject *args) {
-    PyObject *recorder, *chunks;
-    long long span_start_ns;
-    const int64_t *pairs;
-    Py_ssize_t of_pairs, count;
-    if (!PyArg_ParseTuple(args, "OLO", &recorder, &span_start_ns, &chunks)) return NULL;
-    pairs = core_chunks(chunks, &of_pairs);
-    if (!pairs || !tokens_type || !Py_IS_TYPE(recorder, (PyTypeObject *)tokens_type)) Py_RETURN_NONE;
+/* Write the times of a recorder's tokens, the ends of chunks among them, which nothing is done to. 1: done, nothing is
+ * written where there is no gap; 0: Python's form is to; -1: an exception is set. */
+int core_pack_tokens(PyObject *recorder, int64_t span_start_ns, const int64_t *pairs, Py_ssize_t of_pairs, Buffer *out, int64_t *first_ns) {
+    if (!tokens_type || !Py_IS_TYPE(recorder, (PyTypeObject *)tokens_type)) return 0;
     for (int at = 0; at < TOKENS_SLOTS; at++)
-        if (!SLOT(recorder, of_tokens[at])) Py_RETURN_NONE;
-    PyObject *times = SLOT(recorder, of_tokens[TIMES]), *first = SLOT(recorder, of_tokens[FIRST_NS]), *text = NULL;
+        if (!SLOT(recorder, of_tokens[at])) return 0;
+    PyObject *times = SLOT(recorder, of_tokens[TIMES]), *first = SLOT(recorder, of_tokens[FIRST_NS]);
     if (!PyList_CheckExact(times) || !PyList_CheckExact(SLOT(recorder, of_tokens[LENGTHS])) || !PyDict_CheckExact(SLOT(recorder, of_tokens[BUCKETS])) ||
         !PyList_CheckExact(SLOT(recorder, of_tokens[TOGETHER])))
-        Py_RETURN_NONE;
-    int64_t buckets[MOST_BUCKETS] = {0}, *all = NULL, *more;
+        return 0;
+    int64_t buckets[MOST_BUCKETS] = {0}, *all = NULL;
+    Py_ssize_t count = 0;
     Gaps gaps = {0};
-    int done = known_buckets(recorder, buckets);
+    int overflow = 0, done = known_buckets(recorder, buckets);
     if (done > 0) done = numbers_in(times, &all, &count);
     if (done > 0) {
-        more = PyMem_Realloc(all, (size_t)(count + of_pairs / 2 + 1) * sizeof *all);
+        int64_t *more = PyMem_Realloc(all, (size_t)(count + of_pairs / 2 + 1) * sizeof *all);
         if (more) all = more;
+        else PyErr_NoMemory();
         done = more ? 1 : -1;
     }
     if (done > 0) {
@@ -530,18 +528,35 @@ static PyObject *token_text(PyObject *Py_UNUSED(module), PyObject *args) {
         done = count ? fold(&gaps, buckets, recorder, all, count) : 0;
     }
     if (done > 0) {
-        int overflow = 0;
-        int64_t first_ns = first == Py_None ? all[0] : PyLong_CheckExact(first) ? PyLong_AsLongLongAndOverflow(first, &overflow) : -1;
-        Buffer out = {0};
-        if (overflow || first_ns < 0) done = 0;
-        else if (gaps.count) put_gaps(&out, &gaps, buckets, first_ns - span_start_ns);
-        if (done > 0) text = out.failed ? PyErr_NoMemory() : PyUnicode_FromStringAndSize(out.bytes, out.length);
-        buffer_free(&out);
+        *first_ns = first == Py_None ? all[0] : PyLong_CheckExact(first) ? PyLong_AsLongLongAndOverflow(first, &overflow) : -1;
+        if (overflow || *first_ns < 0) done = 0;
+        else if (gaps.count) put_gaps(out, &gaps, buckets, *first_ns - span_start_ns);
     }
     PyMem_Free(all);
     PyMem_Free(gaps.lengths);
     if (done < 0 && !PyErr_Occurred()) PyErr_NoMemory();
+    return done;
+}
+
+/* `token_text(recorder, span_start_ns, chunks)`: what `TokenRecorder.packed` returns once the ends of chunks are
+ * among its times. None: Python's form is to. */
+static PyObject *token_text(PyObject *Py_UNUSED(module), PyObject *args) {
+    PyObject *recorder, *chunks, *text = NULL;
+    long long span_start_ns;
+    int64_t first_ns;
+    Py_ssize_t of_pairs;
+    if (!PyArg_ParseTuple(args, "OLO", &recorder, &span_start_ns, &chunks)) return NULL;
+    const int64_t *pairs = core_chunks(chunks, &of_pairs);
+    if (!pairs) Py_RETURN_NONE;
+    Buffer out = {0};
+    int done = core_pack_tokens(recorder, span_start_ns, pairs, of_pairs, &out, &first_ns);
+    if (done > 0) text = out.failed ? PyErr_NoMemory() : PyUnicode_FromStringAndSize(out.bytes, out.length);
+    buffer_free(&out);
     return text || PyErr_Occurred() ? text : Py_NewRef(Py_None);
+}
+
+int core_pack_sends(PyObject *stages, PyObject *span_start, PyObject *sends, const int64_t *pairs, Py_ssize_t of_pairs, Buffer *out) {
+    return pack_with(stages, span_start, sends, pairs, of_pairs, out);
 }
 
 /* `interval_text(stages, span_start_ns, sends, chunks)`: what `packed` returns once chunks are among the times of

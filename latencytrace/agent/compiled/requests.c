@@ -423,21 +423,22 @@ static int append_time(PyObject *times, int64_t at_ns) {
     return done;
 }
 
+/* The list of a request's sends, borrowed. NULL: an exception is set. */
+static PyObject *sends_of(PyObject *request) {
+    PyObject *stages = SLOT(SLOT(request, of_request[R_INTERVALS]), of_intervals[I_STAGES]);
+    PyObject *times = stages && PyDict_CheckExact(stages) ? PyDict_GetItemWithError(stages, known[RESPOND]) : NULL;
+    if (times || PyErr_Occurred()) return times;
+    PyObject *made = PyList_New(0);
+    int failed = !made || !stages || PyDict_SetItem(stages, known[RESPOND], made) < 0;
+    Py_XDECREF(made); /* the stages hold it */
+    return failed ? NULL : made;
+}
+
 int core_respond(PyObject *request, int64_t started_ns, int64_t sent_ns) {
-    PyObject *intervals = SLOT(request, of_request[R_INTERVALS]), *stages = SLOT(intervals, of_intervals[I_STAGES]),
-             *open = SLOT(intervals, of_intervals[I_OPEN]);
-    if (!stages || !PyDict_CheckExact(stages) || !open) return -1;
-    if (PySet_Size(open) && PySet_Discard(open, known[RESPOND]) < 0) return -1;
-    PyObject *times = PyDict_GetItemWithError(stages, known[RESPOND]);
-    if (!times) {
-        PyObject *made = PyErr_Occurred() ? NULL : PyList_New(0);
-        if (!made || PyDict_SetItem(stages, known[RESPOND], made) < 0) {
-            Py_XDECREF(made);
-            return -1;
-        }
-        times = made;
-        Py_DECREF(made); /* the stages hold it */
-    }
+    PyObject *intervals = SLOT(request, of_request[R_INTERVALS]), *open = SLOT(intervals, of_intervals[I_OPEN]);
+    if (!open || (PySet_Size(open) && PySet_Discard(open, known[RESPOND]) < 0)) return -1;
+    PyObject *times = sends_of(request);
+    if (!times) return -1;
     if (!PyList_CheckExact(times) || PyList_GET_SIZE(times) + 2 >= HELD) { /* neighbours are to be merged */
         PyObject *done = PyObject_CallMethod(intervals, "add", "OLL", known[RESPOND], (long long)started_ns, (long long)sent_ns);
         Py_XDECREF(done);
@@ -454,30 +455,44 @@ static int is_named(PyObject *name, const char *lower, Py_ssize_t length) {
     return 1;
 }
 
-/* Whether the headers say that the answer comes in one piece, before they say anything else of its form. */
-static int says_one_piece(PyObject *headers) {
+/* What the headers say of the answer's form: 1, it comes in one piece; 2, it is streamed, of a content type or NULL;
+ * 0: Python's form is to tell. */
+static int form_in(PyObject *headers, PyObject **content_type) {
+    *content_type = NULL;
     if (!headers || (!PyList_CheckExact(headers) && !PyTuple_CheckExact(headers))) return 0;
     for (Py_ssize_t at = 0; at < PySequence_Fast_GET_SIZE(headers); at++) {
         PyObject *header = PySequence_Fast_GET_ITEM(headers, at);
         if ((!PyTuple_CheckExact(header) && !PyList_CheckExact(header)) || PySequence_Fast_GET_SIZE(header) != 2) return 0;
-        PyObject *name = PySequence_Fast_GET_ITEM(header, 0);
-        if (!PyBytes_CheckExact(name) || is_named(name, "content-encoding", 16)) return 0;
+        PyObject *name = PySequence_Fast_GET_ITEM(header, 0), *value = PySequence_Fast_GET_ITEM(header, 1);
+        if (!PyBytes_CheckExact(name) || !PyBytes_CheckExact(value) || is_named(name, "content-encoding", 16)) return 0;
         if (is_named(name, "content-length", 14)) return 1;
+        if (is_named(name, "content-type", 12)) *content_type = value;
     }
+    return 2;
+}
+
+/* Make the answer that begins to be streamed. -1 with an exception. */
+static int stream_begins(PyObject *request, PyObject *content_type) {
+    PyObject *sends = sends_of(request), *form = content_type ? Py_NewRef(content_type) : PyBytes_FromString("");
+    PyObject *answer = sends && PyList_CheckExact(sends) && form ? core_new_answer(form, sends) : NULL;
+    Py_XDECREF(form);
+    if (!answer) return -1;
+    core_set(request, of_request[MADE], answer);
     return 0;
 }
 
 int core_answer_begins(PyObject *request, PyObject *message) {
-    PyObject *status = PyDict_GetItemWithError(message, name_status);
+    PyObject *status = PyDict_GetItemWithError(message, name_status), *content_type;
     if (!status || !PyLong_CheckExact(status) || core_answer_of(request) != Py_None) return PyErr_Occurred() ? -1 : 0;
     int overflow;
     long code = PyLong_AsLongAndOverflow(status, &overflow);
-    if (overflow || code >= FIRST_SERVER_ERROR || !says_one_piece(PyDict_GetItemWithError(message, name_headers)))
-        return PyErr_Occurred() ? -1 : 0;
+    int form = overflow || code >= FIRST_SERVER_ERROR ? 0 : form_in(PyDict_GetItemWithError(message, name_headers), &content_type);
+    if (!form) return PyErr_Occurred() ? -1 : 0;
     PyObject *noted = SLOT(request, of_request[NOTED]);
     if (!PyDict_CheckExact(noted) || PyDict_SetItem(noted, known[STATUS_KEY], status) < 0) return -1;
+    if (form == 2 && stream_begins(request, content_type) < 0) return -1;
     core_set_new(request, of_request[BODY_WANTED], Py_False);
-    core_set_new(request, of_request[IN_ONE_PIECE], Py_True);
+    core_set_new(request, of_request[IN_ONE_PIECE], form == 1 ? Py_True : Py_False);
     return 1;
 }
 

@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 from latencytrace.agent.compiled.core import core
+from latencytrace.agent.export.otlp_traces import OtlpEncoder
 from latencytrace.agent.hooks import asgi
+from latencytrace.model import semconv
 from tests.support.agent.hooked import Spans
 from tests.support.programs import asgi_scopes
 
@@ -46,3 +48,17 @@ def test_the_usual_requests_are_begun_by_the_core(monkeypatch: pytest.MonkeyPatc
     total = len(list(asgi_scopes.requests()))
     of_http = [scope for scope in left if scope["type"] == "http"]
     assert 0 < len(of_http) < total  # of two each: all of those that say more, and the first
+
+
+def test_requests_are_encoded_as_in_python() -> None:
+    spans = Spans()
+    asyncio.run(asgi_scopes.serve_all(spans))
+    in_c, in_python = OtlpEncoder({}), OtlpEncoder({})
+    form: Any = OtlpEncoder.parts
+
+    for span in spans.all:
+        ours = in_c.parts([span])  # first, for it takes nothing out of the span
+        assert ours == form.__wrapped__(in_python, [span])
+
+    streamed = [span for span in spans.all if semconv.STREAMED_EVENTS in span.attributes]
+    assert len(streamed) > 20

@@ -13,6 +13,7 @@ from opentelemetry.context import attach, detach, set_value
 from latencytrace.agent.hooks import asgi
 from latencytrace.agent.hooks.fastapi import FastApiHook
 from latencytrace.agent.timing.wrapping import beginning, timed
+from latencytrace.agent.toolkit.streaming import MadeTokens
 from latencytrace.model import semconv
 from tests.support.agent.hooked import Spans
 
@@ -100,6 +101,16 @@ ANSWERS: dict[str, tuple[dict[str, Any], ...]] = {
         {"type": "http.response.push", "path": "/", "headers": []},
         {"type": "http.response.body", "body": b""},
     ),
+    "made events": (
+        {**START, "headers": [(b"Content-Type", b"text/event-stream")]},
+        *({"type": "http.response.body", "body": EVENT, "more_body": True},) * 300,
+        {"type": "http.response.body", "body": b"", "more_body": False},
+    ),
+    "made text": (
+        {**START, "headers": []},
+        *({"type": "http.response.body", "body": b"word", "more_body": True},) * 40,
+        {"type": "http.response.body"},
+    ),
     "none": (),
 }
 TIMED = {semconv.INTERVALS, semconv.TOKEN_TIMES, semconv.GEN_AI_RESPONSE_TIME_TO_FIRST_CHUNK}
@@ -132,7 +143,10 @@ async def serve_all(spans: Spans) -> list[str]:  # noqa: C901 - one program
 
     async def original(_self: object, scope: dict[str, Any], _receive: Any, send: Any) -> None:  # noqa: ANN401
         work(1, scope=scope)
+        made = MadeTokens() if scope["answer"].startswith("made") else None
         for message in ANSWERS[scope["answer"]]:
+            if made is not None and message.get("more_body"):
+                made.add()
             await send(message)
         if scope["answer"] == "none":
             raise ValueError("nothing to say")

@@ -12,6 +12,7 @@ from opentelemetry.trace.propagation import (
 
 from latencytrace.agent.budget.detail import SPARED
 from latencytrace.agent.clock import monotonic_ns
+from latencytrace.agent.compiled.core import core
 from latencytrace.agent.context import current, enter, leave
 from latencytrace.agent.guard import FAULTS
 from latencytrace.agent.spans.attributes import Deferred
@@ -24,8 +25,10 @@ from latencytrace.agent.timing.intervals import (
 from latencytrace.agent.timing.recorder import Recorder, Timing
 from latencytrace.agent.timing.runtime_gaps import GAPS
 from latencytrace.agent.timing.server_timing import ServerTiming
+from latencytrace.agent.toolkit.answer_events import AnswerEvents
 from latencytrace.agent.toolkit.http.proxy_queue import queued_ns
 from latencytrace.agent.toolkit.streaming import ANSWER, Answering, AnswerStream
+from latencytrace.agent.toolkit.token_times import TokenRecorder
 from latencytrace.model import semconv
 from latencytrace.model.attributes import AttributeValue
 from latencytrace.model.detail import TraceDetail, least
@@ -217,6 +220,20 @@ class StreamedAttributes:
         """Work them out."""
         answer, stages, start_ns = self._answer, self._stages, self._span_start_ns
         return {**answer.described(start_ns), **answer.sends_described(stages, start_ns)}
+
+
+if core is not None:
+    core.bind_streams(
+        AnswerStream([]),
+        AnswerEvents,
+        TokenRecorder,
+        StreamedAttributes,
+        semconv.GEN_AI_RESPONSE_TIME_TO_FIRST_CHUNK,
+        semconv.TOKEN_TIMES,
+        semconv.STREAMED_CHOICES,
+        semconv.STREAMED_TOKENS,
+        semconv.STREAMED_EVENTS,
+    )
 
 
 def is_served() -> bool:
