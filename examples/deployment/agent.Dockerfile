@@ -3,6 +3,8 @@
 # PYTHON is the version that the application runs on: one dependency has a compiled part.
 ARG PYTHON=3.12
 FROM python:${PYTHON}-slim AS build
+# A compiler, for what the agent has in C; it is whole without.
+RUN apt-get update && apt-get install --yes --no-install-recommends gcc libc6-dev
 WORKDIR /build
 COPY pyproject.toml README.md LICENSE ./
 COPY latencytrace latencytrace

@@ -42,6 +42,14 @@ static inline void core_set_new(PyObject *object, Py_ssize_t offset, PyObject *v
     core_set(object, offset, Py_NewRef(value));
 }
 
+/* Append a time to a list. -1 with an exception. */
+static inline int append_time(PyObject *times, int64_t at_ns) {
+    PyObject *time = PyLong_FromLongLong(at_ns);
+    int done = time ? PyList_Append(times, time) : -1;
+    Py_XDECREF(time);
+    return done;
+}
+
 /* The place of a slot of a class; -1 and TypeError: it has none of this name. */
 Py_ssize_t core_offset(PyObject *type, const char *name);
 

@@ -416,13 +416,6 @@ PyObject *core_fault_handler_of(PyObject *request) { return SLOT(SLOT(request, o
 
 PyObject *core_answer_of(PyObject *request) { return SLOT(request, of_request[MADE]); }
 
-static int append_time(PyObject *times, int64_t at_ns) {
-    PyObject *time = PyLong_FromLongLong(at_ns);
-    int done = time ? PyList_Append(times, time) : -1;
-    Py_XDECREF(time);
-    return done;
-}
-
 /* The list of a request's sends, borrowed. NULL: an exception is set. */
 static PyObject *sends_of(PyObject *request) {
     PyObject *stages = SLOT(SLOT(request, of_request[R_INTERVALS]), of_intervals[I_STAGES]);

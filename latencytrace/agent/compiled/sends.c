@@ -51,13 +51,6 @@ static PyTypeObject ChunksType, SendsType, SendingType;
 
 static int chunks_add(Chunks *chunks, int64_t started_ns, int64_t sent_ns);
 
-static int append_time(PyObject *times, int64_t at_ns) {
-    PyObject *time = PyLong_FromLongLong(at_ns);
-    int done = time ? PyList_Append(times, time) : -1;
-    Py_XDECREF(time);
-    return done;
-}
-
 /* `drain(sends, times)`: move what is here to the ends of two lists. */
 static PyObject *chunks_drain(PyObject *object, PyObject *args) {
     Chunks *self = (Chunks *)object;
