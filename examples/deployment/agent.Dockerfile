@@ -4,7 +4,8 @@
 ARG PYTHON=3.12
 FROM python:${PYTHON}-slim AS build
 # A compiler, for what the agent has in C; it is whole without.
-RUN apt-get update && apt-get install --yes --no-install-recommends gcc libc6-dev
+# hadolint ignore=DL3008
+RUN apt-get update && apt-get install --yes --no-install-recommends gcc libc6-dev && rm -rf /var/lib/apt/lists/*
 WORKDIR /build
 COPY pyproject.toml README.md LICENSE ./
 COPY latencytrace latencytrace
