@@ -2,7 +2,7 @@
  * events or links and those beyond limits are left to the forms in Python, one by one. */
 #include "buffer.h"
 
-static PyObject *limited_name, *attributes_name, *limits_name, *pair_name, *flags_name;
+static PyObject *limits_name, *pair_name, *name_name;
 static PyObject *deferred_type, *unlimited, *empty_text;
 
 typedef struct {
@@ -251,7 +251,7 @@ static int put_span(PyObject *encoder, PyObject *limited, Buffer *body, Buffer *
         PyObject *name = core_name_of(span);
         int put = PyUnicode_CheckExact(name) ? put_text(body, 0x2a, name) : 0;
         if (!put) { /* `_name` writes it, with the kind */
-            PyObject *encoded = PyObject_CallMethodObjArgs(encoder, flags_name, span, NULL);
+            PyObject *encoded = PyObject_CallMethodObjArgs(encoder, name_name, span, NULL);
             if (encoded && PyBytes_Check(encoded)) buffer_put(body, PyBytes_AS_STRING(encoded), PyBytes_GET_SIZE(encoded));
             failed = !encoded;
             Py_XDECREF(encoded);
@@ -330,9 +330,8 @@ static PyMethodDef functions[] = {
     {"encoded_parts", parts_for, METH_VARARGS, "Return what stands in the place of `OtlpEncoder.parts`."}, {NULL, NULL, 0, NULL}};
 
 int encoder_ready(PyObject *module) {
-    if (!(limited_name = PyUnicode_InternFromString("limited")) || !(attributes_name = PyUnicode_InternFromString("attributes")) ||
-        !(limits_name = PyUnicode_InternFromString("limits")) || !(pair_name = PyUnicode_InternFromString("_pair")) ||
-        !(flags_name = PyUnicode_InternFromString("_name")) || !(empty_text = PyUnicode_InternFromString("")))
+    if (!(limits_name = PyUnicode_InternFromString("limits")) || !(pair_name = PyUnicode_InternFromString("_pair")) ||
+        !(name_name = PyUnicode_InternFromString("_name")) || !(empty_text = PyUnicode_InternFromString("")))
         return -1;
     return PyModule_AddFunctions(module, functions);
 }
