@@ -359,14 +359,14 @@ class AnswerStream(ReadAnswer):
 
 if core is not None:
     # By which `asyncio` and `inspect` tell that what a function returns is to be awaited.
-    marks = {
+    _marks = {
         "_is_coroutine": getattr(asyncio.coroutines, "_is_coroutine", None),
         "_is_coroutine_marker": getattr(inspect, "_is_coroutine_mark", None),
     }
     core.bind_answers(
         AnswerStream,
         AnswerEvents,
-        {name: mark for name, mark in marks.items() if mark is not None},
+        {name: mark for name, mark in _marks.items() if mark is not None},
         MOST_HELD,
         HELD_BYTES,
         _MOST_KEPT,
