@@ -10,13 +10,14 @@ a request less that of an untraced server under the same load before and after.
 """
 
 import argparse
+import http.client
 import json
 import random
 import socket
 import statistics
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from itertools import pairwise
 from multiprocessing import get_context
 from typing import NamedTuple
@@ -35,6 +36,7 @@ REQUEST = b"GET /hello HTTP/1.1\r\nHost: a\r\n\r\n"
 ANSWER_END = b'{"hello":"world"}'
 DECIDED_S = 5.5  # a little more than the governor's window
 BUDGETS = ("0.01", "0.02")
+OFTEN = {"OTEL_BSP_SCHEDULE_DELAY": "100"}
 
 
 class Spent(NamedTuple):
@@ -57,8 +59,9 @@ class Loaded(NamedTuple):
 
 def agent(server: Server) -> dict[str, float]:
     """What the server's agent says of itself."""
-    server.connection.request("GET", "/agent")
-    answer: dict[str, float] = json.loads(server.connection.getresponse().read())
+    with closing(http.client.HTTPConnection("127.0.0.1", server.port)) as connection:
+        connection.request("GET", "/agent")
+        answer: dict[str, float] = json.loads(connection.getresponse().read())
     return answer
 
 
@@ -80,7 +83,7 @@ def estimates(rounds: int) -> Iterator[str]:
     found: dict[str, dict[str, list[Spent]]] = {path: {UNTRACED: [], OURS: []} for path in PATHS}
     with receive(get_context("spawn")) as receiver, ExitStack() as stack:
         servers = {
-            name: stack.enter_context(serving(name, receiver, NO_MODEL, None))
+            name: stack.enter_context(serving(name, receiver, NO_MODEL, None, **OFTEN))
             for name in (UNTRACED, OURS)
         }
         for number in range(rounds + 1):
@@ -167,13 +170,15 @@ def budgets(seconds: float, told: Callable[[str], None]) -> Iterator[str]:
     )
     yield "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
     with receive(get_context("spawn")) as receiver, ExitStack() as stack:
-        untraced = stack.enter_context(serving(UNTRACED, receiver, NO_MODEL, None))
-        plain = Pipelines(untraced.connection.port)
+        untraced = stack.enter_context(serving(UNTRACED, receiver, NO_MODEL, None, **OFTEN))
+        plain = Pipelines(untraced.port)
         plain.load(3)
         before = loaded(untraced, plain, seconds, traced=False)
         for budget in ("off", *BUDGETS):
-            with serving(OURS, receiver, NO_MODEL, None, budget) as server:
-                pipelines = Pipelines(server.connection.port)
+            with serving(
+                OURS, receiver, NO_MODEL, None, **OFTEN, LATENCYTRACE_OVERHEAD=budget
+            ) as server:
+                pipelines = Pipelines(server.port)
                 steps = [
                     loaded(server, pipelines, DECIDED_S, traced=True)
                     for _ in range(1 if budget == "off" else 8)

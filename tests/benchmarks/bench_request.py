@@ -1,6 +1,6 @@
 """What tracing adds to a whole request: CPU time of the server's process, all threads.
 
-    python -m tests.benchmarks.bench_request [--rounds 30] [--beside /another/checkout]
+    python -m tests.benchmarks.bench_request [--rounds 12] [--beside /another/checkout]
 
 A FastAPI application on uvicorn, uvloop and httptools: an answer in one piece, a stream of 200
 chunks, one whose chunks each take a turn of the event loop, one whose chunks are made on a
@@ -9,25 +9,30 @@ Servers run side by side: untraced, untraced once more (what the two differ by i
 latencytrace, with its forms in Python, with OpenTelemetry's contrib as it is and without its spans
 for messages (the model's client by OpenLLMetry's instrumentation), and with ddtrace, if it is in
 `.peers/ddtrace`.
-In each round each gets the same requests, one after another over a kept connection, in an
-order drawn anew. Spans go to a receiver that only counts them. `--beside` adds latencytrace
+In each round all of them start anew, for where a process has its memory makes more difference
+than is measured here, and each gets the same requests, one after another over a kept connection,
+in turns of a few requests whose order is drawn anew. The servers share one core, and whoever asks
+has another: which core the two ends of a connection run on changes what a send costs the kernel.
+Spans go to a receiver that only counts them, once in two seconds. `--beside` adds latencytrace
 from another checkout, such as the one before a change.
 """
 
 import argparse
-import http.client
 import json
 import os
 import random
+import socket
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
+from select import select
 from typing import NamedTuple
 
 from tests.benchmarks.bench_agent import QUIET
@@ -35,7 +40,7 @@ from tests.benchmarks.bench_servers import free_port
 from tests.benchmarks.discarding import Discarding, receive
 from tests.benchmarks.fixed_model import model_served
 from tests.benchmarks.request_server import CHUNKS
-from tests.benchmarks.rounds import differences, interval
+from tests.benchmarks.rounds import differences, interval, interval_of
 
 HERE = Path(__file__).parent
 UNTRACED, AGAIN, OURS, BESIDE = "untraced", "untraced again", "latencytrace", "the other checkout"
@@ -50,10 +55,13 @@ HOW = {
     DDTRACE: "ddtrace",
 }
 PEER = HERE.parents[1] / ".peers" / "ddtrace"  # its environment
-REQUESTS = {"/hello": 800, "/stream": 120, "/paced": 80, "/threaded": 15, "/model": 60}  # a round
+REQUESTS = {"/hello": 800, "/stream": 240, "/paced": 80, "/threaded": 15, "/model": 60}  # a round
 STREAMS = ("/stream", "/paced", "/threaded")
-SETTLE_S = 0.25  # more than an export takes to begin
+TURNS = 5  # a round
+POSTS_MS = 2000
+SETTLE_S = 2.25  # more than an export takes to begin
 START_S = 60
+SILENT_S = 1.0  # after which an answer has ended
 
 
 class Cpu(NamedTuple):
@@ -65,10 +73,17 @@ class Cpu(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """One that runs."""
+    """One that runs, and the connection to it."""
 
     process: "subprocess.Popen[bytes]"
-    connection: http.client.HTTPConnection
+    connection: socket.socket
+    answers: dict[str, bytes] = field(default_factory=dict)  # the first of each route
+
+    @property
+    def port(self) -> int:
+        """Return where it listens."""
+        port: int = self.connection.getpeername()[1]
+        return port
 
     def cpu_us(self) -> Cpu:
         """Return the CPU time of all its threads so far, and of the serving one."""
@@ -85,31 +100,94 @@ class Server:
         return int(kib) * 1024 / 1e6
 
     def get(self, path: str) -> None:
-        """Send one request and read its answer."""
-        self.connection.request("GET", path)
-        response = self.connection.getresponse()
-        body = response.read()
-        assert response.status == http.client.OK, body
+        """Send one request and wait for its answer, which is as long as the first one was.
 
-    def request_us(self, path: str) -> Cpu:
-        """Return the CPU time of a request, what is done about it later included."""
-        count = REQUESTS[path]
-        began = self.cpu_us()
-        for _ in range(count):
-            self.get(path)
-        time.sleep(SETTLE_S)
-        ended = self.cpu_us()
-        return Cpu((ended.all - began.all) / count, (ended.serving - began.serving) / count)
+        The kernel wakes whoever waits once all of it is there: a reader that is woken for some of
+        the chunks, and is busy with the one before at others, makes a send cost now one thing
+        and now another.
+        """
+        self.connection.sendall(f"GET {path} HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n".encode())
+        first = self.answers.get(path)
+        if first is None:
+            answer = self.answers[path] = self._first_answer()
+        else:
+            answer = b""
+            while (left := len(first) - len(answer)) > 0:
+                self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, left)
+                answer += self.connection.recv(left)
+        assert answer.startswith(b"HTTP/1.1 200 "), answer[:200]
+        assert answer[-5:] == self.answers[path][-5:], answer[-200:]
+
+    def _first_answer(self) -> bytes:
+        """Read until nothing more comes."""
+        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1)
+        parts = [self.connection.recv(1 << 20)]
+        while select([self.connection], [], [], SILENT_S)[0]:
+            parts.append(self.connection.recv(1 << 20))
+        return b"".join(parts)
 
 
 Found = dict[str, dict[str, list[Cpu]]]  # by route and server, one for each round
 
 
 @contextmanager
+def on_cores(cores: set[int]) -> Iterator[None]:
+    """Have what begins within the block run on these."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, cores)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def request_us(servers: dict[str, Server], path: str) -> dict[str, Cpu]:
+    """Return the CPU time of a request by server, what is done about it later included.
+
+    The servers take turns of a few requests: the machine's speed changes within seconds.
+    """
+    count = REQUESTS[path] // TURNS
+    asked = partial(take_turns, servers, path, count)
+    asked()  # warms up
+    time.sleep(SETTLE_S)
+    began = {name: server.cpu_us() for name, server in servers.items()}
+    for _ in range(TURNS):
+        asked()
+    time.sleep(SETTLE_S)
+    spent = {}
+    for name, server in servers.items():
+        pairs = zip(began[name], server.cpu_us(), strict=True)
+        spent[name] = Cpu(*((ended - start) / count / TURNS for start, ended in pairs))
+    return spent
+
+
+def take_turns(servers: dict[str, Server], path: str, count: int) -> None:
+    """Ask each server so many times."""
+    for server in random.sample(list(servers.values()), len(servers)):
+        for _ in range(count):
+            server.get(path)
+
+
+@contextmanager
 def serving(
-    name: str, receiver: Discarding, model: str, beside: Path | None, overhead: str = "off"
+    name: str,
+    receiver: Discarding,
+    model: str,
+    beside: Path | None,
+    *,
+    under: Sequence[str] = (),
+    **environ: str,
 ) -> Iterator[Server]:
-    """Start a server with this budget of the agent's, and end it with the block."""
+    """Start a server, and end it with the block.
+
+    Args:
+        name: Of the server.
+        receiver: Of its spans.
+        model: Where a model is served.
+        beside: Another checkout.
+        under: A program that runs it, such as valgrind, and its arguments.
+        environ: More of its environment.
+    """
     port = free_port()
     root = beside if name == BESIDE and beside is not None else HERE.parents[1]
     environment = {
@@ -117,53 +195,69 @@ def serving(
         **QUIET,
         "PYTHONPATH": os.fspath(root),
         "OTEL_EXPORTER_OTLP_ENDPOINT": receiver.address(name.replace(" ", "-")),
-        "OTEL_BSP_SCHEDULE_DELAY": "100",
+        "OTEL_BSP_SCHEDULE_DELAY": str(POSTS_MS),
         "LATENCYTRACE_GPU": "0",
-        "LATENCYTRACE_OVERHEAD": overhead,
+        "LATENCYTRACE_OVERHEAD": "off",
         "LATENCYTRACE_COMPILED": "0" if name == IN_PYTHON else "",
         "DD_TRACE_AGENT_URL": f"http://127.0.0.1:{receiver.port}",
+        **environ,
     }
     program = os.fspath(HERE / "request_server.py")
-    command = [sys.executable, program, str(port), HOW.get(name, "untraced"), model]
+    command = [*under, sys.executable, program, str(port), HOW.get(name, "untraced"), model]
     if name == DDTRACE:  # as its documentation starts a program
         (packages,) = PEER.glob("lib/python*/site-packages")
         environment["PYTHONPATH"] += f"{os.pathsep}{packages}"
         command = [os.fspath(PEER / "bin" / "ddtrace-run"), *command]
     process = subprocess.Popen(command, env=environment)
     try:
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=START_S)
-        server = Server(process, connection)
-        until = time.monotonic() + START_S
-        while True:
-            try:
-                server.get("/hello")
-                break
-            except OSError:
-                connection.close()
-                if time.monotonic() > until or process.poll() is not None:
-                    raise
-                time.sleep(0.05)
-        yield server
+        with connected(port, process) as connection:
+            yield Server(process, connection)
     finally:
         process.terminate()
-        process.wait()
+        process.wait(START_S)
 
 
-def measured(names: list[str], rounds: int, beside: Path | None) -> tuple[Found, dict[str, float]]:
+def connected(port: int, process: "subprocess.Popen[bytes]") -> socket.socket:
+    """Connect to a server once it listens.
+
+    Raises:
+        OSError: It does not.
+    """
+    until = time.monotonic() + START_S
+    while True:
+        try:
+            return socket.create_connection(("127.0.0.1", port), timeout=START_S)
+        except OSError:
+            if time.monotonic() > until or process.poll() is not None:
+                raise
+            time.sleep(0.05)
+
+
+def measured(
+    names: list[str], rounds: int, beside: Path | None
+) -> tuple[Found, dict[str, list[float]]]:
     """Return µs of CPU a request, by route and server, one for each round; and memory in MB."""
     found: Found = {path: {name: [] for name in names} for path in REQUESTS}
+    resident: dict[str, list[float]] = {name: [] for name in names}
     spawn = get_context("spawn")
-    with receive(spawn) as receiver, model_served(spawn) as model, ExitStack() as stack:
-        servers = {
-            name: stack.enter_context(serving(name, receiver, model, beside)) for name in names
-        }
-        for number in range(rounds + 1):
-            for path in REQUESTS:
-                for name in random.sample(names, len(names)):
-                    us = servers[name].request_us(path)
-                    if number:  # the first round warms up
+    *others, last = sorted(os.sched_getaffinity(0))
+    with (
+        on_cores({*others} or {last}),
+        receive(spawn) as receiver,
+        model_served(spawn) as model,
+    ):
+        for _ in range(rounds):
+            with ExitStack() as stack:
+                with on_cores({last}):
+                    servers = {
+                        name: stack.enter_context(serving(name, receiver, model, beside))
+                        for name in names
+                    }
+                for path in REQUESTS:
+                    for name, us in request_us(servers, path).items():
                         found[path][name].append(us)
-        resident = {name: server.resident_mb() for name, server in servers.items()}
+                for name, server in servers.items():
+                    resident[name].append(server.resident_mb())
     return found, resident
 
 
@@ -200,10 +294,26 @@ def table(found: Found) -> Iterator[str]:
         yield f"| {name} | {' | '.join(cells)} |"
 
 
+def shares(found: Found) -> Iterator[str]:
+    """Return lines that say what part of the others' cost ours is, with 95 % intervals."""
+    for other in (CONTRIB, NO_SEND, DDTRACE):
+        for path, by_name in found.items():
+            if OURS in by_name and other in by_name:
+                pairs = list(zip(added(found, path, OURS), added(found, path, other), strict=True))
+                low, high = interval_of(pairs, ratio_of_medians)
+                yield (f"{path}: {ratio_of_medians(pairs):.3f} [{low:.3f}, {high:.3f}] of {other}")
+
+
+def ratio_of_medians(pairs: list[tuple[float, float]]) -> float:
+    """Return how many times the median of the second is in that of the first."""
+    ours, others = [one for one, _ in pairs], [other for _, other in pairs]
+    return statistics.median(ours) / statistics.median(others)
+
+
 def main() -> None:
     """Measure, and print the table."""
     arguments = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    arguments.add_argument("--rounds", type=int, default=30)
+    arguments.add_argument("--rounds", type=int, default=12)
     arguments.add_argument("--beside", type=Path)
     arguments.add_argument("--only", nargs="*", help="of the traced servers")
     arguments.add_argument("--json", action="store_true")
@@ -215,9 +325,10 @@ def main() -> None:
     if given.json:
         print(json.dumps({"cpu_us": found, "resident_mb": resident}))
         return
-    print("\n".join(table(found)))
+    print("\n".join((*table(found), *shares(found))))
     for name, mb in resident.items():
-        print(f"{name}: {mb:.1f} MB of its own, {mb - resident[UNTRACED]:+.1f}")
+        more = statistics.median(differences(mb, resident[UNTRACED]))
+        print(f"{name}: {statistics.median(mb):.1f} MB of its own, {more:+.1f}")
 
 
 if __name__ == "__main__":

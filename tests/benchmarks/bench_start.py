@@ -7,7 +7,9 @@ FastAPI, OpenTelemetry's SDK with its exporter and, where it is installed, torch
 `latencytrace.instrument()`; `python -c pass`; and `latencytrace run -- python -c pass`. Spans go
 to a receiver that only counts them. `--beside` adds latencytrace from another checkout. All are
 compiled first, as pip leaves them: without bytecode a start takes twice as long. At last
-`instrument()` is timed within such a program, with all hooks and with one.
+`instrument()` is timed within such a program, with all hooks and with one, for what importing
+torch takes changes by more than that; and with what its threads do in their first second and
+what ends them.
 """
 
 import argparse
@@ -32,8 +34,9 @@ SDK = (
 )
 TORCH = ", torch" if find_spec("torch") else ""
 INSTRUMENT = "\nimport latencytrace\nlatencytrace.instrument()"
-TIMED = f"{SDK}{TORCH}\nfrom time import process_time\nbegan = process_time(){INSTRUMENT}\n"
-TIMED += "print(1000 * (process_time() - began))"
+TIMED = f"{SDK}{TORCH}\nfrom time import process_time, sleep\nbegan = process_time(){INSTRUMENT}\n"
+TIMED += "done = process_time()\nsleep(1.2)\nlatencytrace.uninstrument()\n"
+TIMED += "print(1000 * (done - began), 1000 * (process_time() - began))"
 OURS = (sys.executable, "-m", "latencytrace", "run", "--")
 PROGRAMS = {
     "SDK": (sys.executable, "-c", SDK + TORCH),
@@ -77,18 +80,17 @@ def measured(rounds: int, beside: Path | None) -> dict[str, list[float]]:
     return found
 
 
-def hooks_ms(rounds: int) -> tuple[list[float], list[float]]:
-    """Return ms of CPU of `instrument()` with all hooks, and with one."""
+def within_ms(rounds: int, **environ: str) -> tuple[list[float], list[float]]:
+    """Return ms of CPU of `instrument()`, and of all until it has been taken back."""
     found: tuple[list[float], list[float]] = ([], [])
     for _ in range(rounds):
-        for ms, chosen in zip(found, ({}, {"LATENCYTRACE_HOOKS": "sqlite"}), strict=True):
-            environment = {**os.environ, "PYTHONPATH": os.fspath(ROOT), **chosen}
-            printed = subprocess.run(
-                (sys.executable, "-c", TIMED),
-                env=environment, cwd="/", check=True, stdout=subprocess.PIPE, text=True,
-                stderr=subprocess.DEVNULL,
-            ).stdout  # fmt: skip
-            ms.append(float(printed))
+        printed = subprocess.run(
+            (sys.executable, "-c", TIMED),
+            env={**os.environ, "PYTHONPATH": os.fspath(ROOT), **environ},
+            cwd="/", check=True, stdout=subprocess.PIPE, text=True, stderr=subprocess.DEVNULL,
+        ).stdout  # fmt: skip
+        for ms, one in zip(found, printed.split(), strict=True):
+            ms.append(float(one))
     return found
 
 
@@ -108,11 +110,12 @@ def main() -> None:
             low, high = interval(more)
             cell = f"{statistics.median(more):.0f} [{low:.0f}, {high:.0f}]"
         print(f"| {name} | {statistics.median(ms):.0f} | {cell} |")
-    every, one = hooks_ms(given.rounds)
+    every, until_the_end = within_ms(given.rounds)
+    one, _ = within_ms(given.rounds, LATENCYTRACE_HOOKS="sqlite")
     low, high = interval(differences(every, one))
-    print(
-        f"instrument(): {statistics.median(every):.0f} ms, hooks {low:.0f} to {high:.0f} of them"
-    )
+    for what, ms in (("instrument()", every), ("until uninstrument()", until_the_end)):
+        print(f"{what}: {statistics.median(ms):.0f} ms, {min(ms):.0f} to {max(ms):.0f}")
+    print(f"hooks: {low:.0f} to {high:.0f} ms of it")
 
 
 if __name__ == "__main__":

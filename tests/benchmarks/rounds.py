@@ -3,8 +3,11 @@
 import random
 import statistics
 from collections.abc import Callable
+from typing import TypeVar
 
 RESAMPLES = 4000
+
+_Round = TypeVar("_Round")
 
 
 def median_ratio(of: list[float], to: list[float]) -> float:
@@ -26,6 +29,13 @@ def interval(
     rounds: list[float], statistic: Callable[[list[float]], float] = statistics.median
 ) -> tuple[float, float]:
     """The 95 % bootstrap interval of a statistic; the same rounds give the same interval."""
+    return interval_of(rounds, statistic)
+
+
+def interval_of(
+    rounds: list[_Round], statistic: Callable[[list[_Round]], float]
+) -> tuple[float, float]:
+    """The same for rounds of which each is more than a number."""
     draw = random.Random(0)  # noqa: S311 - no secret
     drawn = [statistic(draw.choices(rounds, k=len(rounds))) for _ in range(RESAMPLES)]
     return middle(drawn)

@@ -14,8 +14,8 @@ from urllib.parse import quote
 import httpx
 import pytest
 
+from latencytrace.cli.processes.background_program import BackgroundProgram
 from latencytrace.cli.processes.demo_programs import example_folder
-from latencytrace.cli.processes.local_service import BackgroundProgram
 from tests.support.servers.command_line import COMMAND
 from tests.support.servers.ports import free_port
 from tests.support.servers.running_service import RunningService

@@ -21,8 +21,8 @@ import httpx
 import pytest
 
 from latencytrace.analysis.slo.burn_promql import state
+from latencytrace.cli.processes.background_program import BackgroundProgram
 from latencytrace.cli.processes.demo_programs import example_folder
-from latencytrace.cli.processes.local_service import BackgroundProgram
 from latencytrace.cli.rule_files.prometheus import RuleSettings
 from latencytrace.model import AlertKind, Objective, Severity, Stage
 from latencytrace.model.objective import DAY_NS

@@ -12,8 +12,8 @@ import httpx
 import pytest
 
 from latencytrace.cli.commands.demo import balances
+from latencytrace.cli.processes.background_program import BackgroundProgram, service_program
 from latencytrace.cli.processes.demo_programs import example_folder
-from latencytrace.cli.processes.local_service import BackgroundProgram, service_program
 from latencytrace.cli.source import reading
 from latencytrace.model import Stage
 from latencytrace.service.answers.documents import ListedRequestDocument

@@ -150,6 +150,7 @@ Py_ssize_t core_kept_chunks(PyObject *answer);
 
 /* streams.c: an `AnswerStream` of a form, the value of `content-type`, whose sends are noted in a list */
 PyObject *core_new_answer(PyObject *content_type, PyObject *sends);
+void core_answer_rests(PyObject *streamed); /* of an answer that is over: its `StreamedAttributes` */
 
 /* packing.c: what works out a `Deferred`'s attributes, borrowed; NULL: they are worked out */
 PyObject *core_worked_out_by(PyObject *deferred);

@@ -8,15 +8,35 @@ static const char *const events_names[] = {"begins", "_between", "choices", "key
 static Py_ssize_t of_events[EVENTS_SLOTS];
 static PyObject *events_type;
 
-static const char *const output_keys[] = {
-    "content", "reasoning_content", "reasoning", "thinking", "text", "arguments", "partial_json", "refusal", "delta", "response",
-    "transcript", "generated_text", NULL};
+typedef struct {
+    const char *text;
+    size_t length;
+} Word;
+#define WORD(text) {text, sizeof text - 1}
+
+static const Word output_keys[] = {
+    WORD("content"), WORD("reasoning_content"), WORD("reasoning"), WORD("thinking"), WORD("text"), WORD("arguments"),
+    WORD("partial_json"), WORD("refusal"), WORD("delta"), WORD("response"), WORD("transcript"), WORD("generated_text"), {NULL, 0}};
+/* What says more of an answer than that there is output. */
+static const Word odd[] = {
+    WORD("\r"), WORD("_tokens"), WORD("eval_count"), WORD("\"type\""), WORD("reasoning"), WORD("thinking"), {NULL, 0}};
+static unsigned char begins_odd[256], begins_output[256]; /* a word begins with this sign */
 
 typedef struct {
     const char *at, *end;
 } Text;
 
 static const char *found_in(Text text, const char *words) { return memmem(text.at, (size_t)(text.end - text.at), words, strlen(words)); }
+
+/* Whether an odd word is in it: one pass, for this is asked of the first events of each stream. */
+static int is_odd(Text text) {
+    for (const char *at = text.at; at < text.end; at++) {
+        if (!begins_odd[(unsigned char)*at] || (*at == '"' && text.end - at > 1 && at[1] != 't')) continue;
+        for (const Word *word = odd; word->text; word++)
+            if (*at == *word->text && (size_t)(text.end - at) >= word->length && !memcmp(at, word->text, word->length)) return 1;
+    }
+    return 0;
+}
 
 static int is_space(char sign) { return sign == ' ' || (sign >= '\t' && sign <= '\r'); }
 
@@ -33,9 +53,11 @@ static const char *behind(const char *at, const char *end, char sign) {
 
 /* The place behind `"key" : "` where such a one stands at a quote and no second quote follows; NULL: none does. */
 static const char *output_at(const char *quote, const char *end) {
-    for (const char *const *key = output_keys; *key; key++) {
-        size_t length = strlen(*key);
-        if ((size_t)(end - quote) < length + 3 || memcmp(quote + 1, *key, length) || quote[length + 1] != '"') continue;
+    if (end - quote < 2 || !begins_output[(unsigned char)quote[1]]) return NULL;
+    for (const Word *key = output_keys; key->text; key++) {
+        size_t length = key->length;
+        if (quote[1] != *key->text || (size_t)(end - quote) < length + 3 || memcmp(quote + 1, key->text, length) || quote[length + 1] != '"')
+            continue;
         const char *value = behind(quote + length + 2, end, ':');
         return value && value < end && *value == '"' && (value + 1 == end || value[1] != '"') ? value + 1 : NULL;
     }
@@ -80,9 +102,7 @@ int core_event_learned(PyObject *events, PyObject *chunk) {
              *choices = SLOT(events, of_events[CHOICES]);
     Text body = {PyBytes_AS_STRING(chunk), PyBytes_AS_STRING(chunk) + PyBytes_GET_SIZE(chunk)};
     if (!between || !PyBytes_CheckExact(between) || !left || !choices || !is_one_event(body, between)) return 0;
-    static const char *const odd[] = {"\r", "_tokens", "eval_count", "\"type\"", "reasoning", "thinking", NULL};
-    for (const char *const *words = odd; *words; words++)
-        if (found_in(body, *words)) return 0;
+    if (is_odd(body)) return 0;
     Text event = {body.at, body.end - PyBytes_GET_SIZE(between)};
     const char *output = NULL, *quote = event.at;
     while (!output && (quote = memchr(quote, '"', (size_t)(event.end - quote)))) {
@@ -131,4 +151,8 @@ static PyMethodDef functions[] = {
     {"event_learned", event_learned, METH_VARARGS, "Read a chunk that is one usual event; False: it was not read."},
     {NULL, NULL, 0, NULL}};
 
-int events_ready(PyObject *module) { return PyModule_AddFunctions(module, functions); }
+int events_ready(PyObject *module) {
+    for (const Word *word = odd; word->text; word++) begins_odd[(unsigned char)*word->text] = 1;
+    for (const Word *key = output_keys; key->text; key++) begins_output[(unsigned char)*key->text] = 1;
+    return PyModule_AddFunctions(module, functions);
+}

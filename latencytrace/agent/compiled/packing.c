@@ -228,16 +228,32 @@ static int64_t least_of(int64_t bucket) {
     return (bucket - 16 * shift) << shift;
 }
 
-/* Shell's sort: for some hundred numbers a fifth of what the library's takes. */
-static void sort(int64_t *numbers, Py_ssize_t count) {
-    static const Py_ssize_t gaps[] = {1750, 701, 301, 132, 57, 23, 10, 4, 1};
-    for (size_t one = 0; one < sizeof gaps / sizeof *gaps; one++)
-        for (Py_ssize_t gap = gaps[one], at = gap; at < count; at++) {
+enum { SORTED_AT_ONCE = 8 };
+
+/* Sort by merging longer and longer runs; `other` has as much room. Without the calls of the library's sort. */
+static void sort(int64_t *numbers, Py_ssize_t count, int64_t *other) {
+    for (Py_ssize_t start = 0; start < count; start += SORTED_AT_ONCE) {
+        Py_ssize_t end = start + SORTED_AT_ONCE < count ? start + SORTED_AT_ONCE : count;
+        for (Py_ssize_t at = start + 1; at < end; at++) {
             int64_t number = numbers[at];
             Py_ssize_t to = at;
-            for (; to >= gap && numbers[to - gap] > number; to -= gap) numbers[to] = numbers[to - gap];
+            for (; to > start && numbers[to - 1] > number; to--) numbers[to] = numbers[to - 1];
             numbers[to] = number;
         }
+    }
+    int64_t *from = numbers, *into = other;
+    for (Py_ssize_t length = SORTED_AT_ONCE; length < count; length *= 2) {
+        for (Py_ssize_t start = 0; start < count; start += 2 * length) {
+            Py_ssize_t middle = start + length < count ? start + length : count, end = middle + length < count ? middle + length : count;
+            Py_ssize_t one = start, two = middle;
+            for (Py_ssize_t to = start; to < end; to++)
+                into[to] = one < middle && (two == end || from[one] <= from[two]) ? from[one++] : from[two++];
+        }
+        int64_t *last = from;
+        from = into;
+        into = last;
+    }
+    if (from != numbers) memcpy(numbers, from, (size_t)count * sizeof *numbers);
 }
 
 /* The first place in order whose number is not below another. */
@@ -338,7 +354,7 @@ static void put_together(Gaps *found, const Gaps *gaps, Py_ssize_t first, Py_ssi
  * is to; -1: an exception is set. */
 static int reported(Gaps *found, int64_t *buckets, const Gaps *gaps) {
     Py_ssize_t count = gaps->count, merged = 0, told = 0;
-    int64_t *alone = PyMem_Malloc(2 * (size_t)count * sizeof *alone), *in_order = alone ? alone + count : NULL;
+    int64_t *alone = PyMem_Malloc(3 * (size_t)count * sizeof *alone), *in_order = alone ? alone + count : NULL;
     Place *places = PyMem_Malloc((size_t)count * sizeof *places);
     int done = -1;
     if (!alone || !places) {
@@ -352,7 +368,7 @@ static int reported(Gaps *found, int64_t *buckets, const Gaps *gaps) {
     Py_ssize_t sampled = sample(alone, count, in_order);
     done = 0;
     if (sampled < LONGEST_TOLD) goto end;
-    sort(in_order, sampled);
+    sort(in_order, sampled, alone + 2 * count);
     int64_t long_ns = in_order[sampled - LONGEST_TOLD]; /* at least so many are as long, and not many more */
     for (Py_ssize_t at = 0; at < count; at++)
         if (alone[at] >= long_ns) places[told++] = (Place){alone[at], at};

@@ -86,6 +86,10 @@ int core_defer(PyObject *span, PyObject *key, PyObject *attributes, Py_ssize_t w
     if (!PyDict_CheckExact(raw) || !deferred_type || !core_has_room(span, MOST_DEFERRED)) return 0;
     PyObject *deferred = deferred_of(attributes, weight);
     int done = deferred && PyDict_SetItem(raw, key, deferred) == 0 ? 1 : -1;
+    if (done > 0) {
+        PyObject_GC_UnTrack(deferred);
+        PyObject_GC_UnTrack(raw);
+    }
     Py_XDECREF(deferred);
     return done;
 }

@@ -541,6 +541,7 @@ static int describe_stream(PyObject *request, PyObject *detail, PyObject *timing
         SLOT(streamed, of_streamed[STREAM_STAGES]) = Py_NewRef(stages);
         core_set_new(detail, of_detail[D_CHUNKS], chunks);
         done = core_defer(span, known[TIMES_KEY], streamed, (2 * kept + count) * TIME_BYTES);
+        if (done > 0) core_answer_rests(streamed);
     }
     Py_XDECREF(stages);
     Py_XDECREF(streamed);

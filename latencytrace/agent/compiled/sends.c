@@ -220,14 +220,28 @@ static int keeps_chunks(Sends *sends, PyObject *answer) {
     return 1;
 }
 
+/* Look two keys up in a message, by their identity first: frameworks write them so, and few others beside them. */
+static int parts_of(PyObject *message, PyObject **more, PyObject **body) {
+    PyObject *key, *value;
+    *more = *body = NULL;
+    for (Py_ssize_t at = 0; !(*more && *body) && PyDict_Next(message, &at, &key, &value);) {
+        if (key == name_more) *more = value;
+        else if (key == name_body) *body = value;
+    }
+    if (*more && *body) return 0;
+    if (!*more) *more = PyDict_GetItemWithError(message, name_more);
+    if (!*body && !PyErr_Occurred()) *body = PyDict_GetItemWithError(message, name_body);
+    return PyErr_Occurred() ? -1 : 0;
+}
+
 /* 1: noted; 0: Python's form is to; -1: an exception is set. */
 static int noted(Sending *self, int64_t sent_ns) {
     PyObject *request = self->sends->request, *message = self->message;
+    PyObject *more, *body, *answer = core_answer_of(request);
     if (!PyDict_CheckExact(message)) return 0;
-    PyObject *more = PyDict_GetItemWithError(message, name_more), *answer = core_answer_of(request);
+    if (parts_of(message, &more, &body) < 0) return -1;
     if (more == Py_True && answer != Py_None) {
-        PyObject *body = PyDict_GetItemWithError(message, name_body);
-        if (!body || !PyBytes_CheckExact(body)) return PyErr_Occurred() ? -1 : 0;
+        if (!body || !PyBytes_CheckExact(body)) return 0;
         int kept = keeps_chunks(self->sends, answer);
         if (kept > 0) return chunk_left(self->sends, body, self->known, self->started_ns, sent_ns) < 0 ? -1 : 1;
         return kept;
@@ -240,8 +254,7 @@ static int noted(Sending *self, int64_t sent_ns) {
     }
     if (PyUnicode_CompareWithASCIIString(type, "http.response.body")) return 0;
     if (answer != Py_None) { /* the end of a stream: what else is in it is read with the chunks before */
-        PyObject *body = PyDict_GetItemWithError(message, name_body);
-        if (!is_answer(answer) || (body && (!PyBytes_CheckExact(body) || PyBytes_GET_SIZE(body)))) return PyErr_Occurred() ? -1 : 0;
+        if (!is_answer(answer) || (body && (!PyBytes_CheckExact(body) || PyBytes_GET_SIZE(body)))) return 0;
         if (PyList_GET_SIZE(SLOT(answer, of_answer[A_HELD])) && catch_up(answer) < 0) return -1;
     }
     if (core_respond(request, self->started_ns, sent_ns) < 0) return -1;
@@ -296,7 +309,13 @@ static int begun(Sending *self) {
     self->state = 1;
     self->known = Py_NewRef(answer == self->sends->answer || is_answer(answer) ? SLOT(answer, of_answer[A_KNOWN]) : zero);
     self->started_ns = core_monotonic_ns();
-    PyObject *awaitable = PyObject_CallOneArg(self->sends->send, self->message);
+    PyObject *send = self->sends->send, *awaitable;
+    if (PyMethod_Check(send)) { /* without a step through the method */
+        PyObject *given[] = {PyMethod_GET_SELF(send), self->message};
+        awaitable = PyObject_Vectorcall(PyMethod_GET_FUNCTION(send), given, 2, NULL);
+    } else {
+        awaitable = PyObject_CallOneArg(send, self->message);
+    }
     self->inner = awaitable ? driven(awaitable) : NULL;
     Py_XDECREF(awaitable);
     return self->inner ? 0 : -1;

@@ -39,6 +39,10 @@ static PyObject *alike(PyObject *of, const Py_ssize_t *slots, int count) {
     return made;
 }
 
+static void untracked(PyObject *object) {
+    if (object && PyObject_IS_GC(object)) PyObject_GC_UnTrack(object);
+}
+
 /* Put a new, empty list in a slot. */
 static int anew(PyObject *object, Py_ssize_t slot, PyObject *made) {
     if (!made) return -1;
@@ -80,6 +84,23 @@ PyObject *core_new_answer(PyObject *content_type, PyObject *sends) {
     Py_XDECREF(events);
     if (failed) Py_CLEAR(answer);
     return answer;
+}
+
+/* Take an answer that is over out of the collector's sight, with what is kept of it: values, none of which leads
+ * back to it. Some thousands that wait would make each collection longer, and full ones more frequent. */
+void core_answer_rests(PyObject *streamed) {
+    PyObject *answer = SLOT(streamed, of_streamed[S_ANSWER]), *stages = SLOT(streamed, of_streamed[S_STAGES]), *times, *stage;
+    static const int lists[] = {A_HELD, A_NOTE, A_SENDS, A_TIMES}, of_sent[] = {T_BUCKETS, T_LENGTHS, T_TOGETHER};
+    PyObject *sent = SLOT(answer, of_answer[A_SENT]);
+    if (!Py_IS_TYPE(sent, (PyTypeObject *)tokens_type)) return;
+    for (size_t at = 0; at < sizeof lists / sizeof *lists; at++) untracked(SLOT(answer, of_answer[lists[at]]));
+    for (size_t at = 0; at < sizeof of_sent / sizeof *of_sent; at++) untracked(SLOT(sent, of_tokens[of_sent[at]]));
+    for (Py_ssize_t at = 0; PyDict_Next(stages, &at, &stage, &times);) untracked(times);
+    untracked(sent);
+    untracked(SLOT(answer, of_answer[A_EVENTS]));
+    untracked(stages);
+    untracked(answer);
+    untracked(streamed);
 }
 
 /* --- what is said of it once it is over */

@@ -55,11 +55,14 @@ def _long_varint(number: int) -> bytes:
 
 _ONE_BYTE = [bytes((number,)) for number in range(128)]
 _LOW_BYTE = [bytes((number | 0x80,)) for number in range(128)]
-_VARINTS = _ONE_BYTE + [low + high for high in _ONE_BYTE[1:] for low in _LOW_BYTE]  # to 16 383
 
 
 def _varint(number: int) -> bytes:
-    return _VARINTS[number] if 0 <= number < 16384 else _long_varint(number)  # noqa: PLR2004
+    if 0 <= number < 128:  # noqa: PLR2004 - seven bits a byte
+        return _ONE_BYTE[number]
+    if 0 <= number < 16384:  # noqa: PLR2004 - likewise
+        return _LOW_BYTE[number & 0x7F] + _ONE_BYTE[number >> 7]
+    return _long_varint(number)
 
 
 def field(tag: bytes, content: bytes) -> bytes:

@@ -7,7 +7,6 @@ options and imports little.
 import os
 import shutil
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from getopt import GetoptError, getopt
 from pathlib import Path
@@ -15,21 +14,16 @@ from pathlib import Path
 import latencytrace.agent.autostart as autostart_folder
 from latencytrace.cli.doctor_checks.other_tracers import other_tracer
 from latencytrace.cli.pictures.lines import complain, say
-from latencytrace.cli.processes.foreground import run_in_foreground
 from latencytrace.cli.processes.local_service import (
     EXTRA_HINT,
-    BackgroundProgram,
     answers,
     is_loopback,
     listens,
     service_is_installed,
-    service_program,
 )
-from latencytrace.cli.processes.own_name import own_command
 from latencytrace.cli.source.service_address import checked, service_address
-from latencytrace.errors import ServiceUnreachableError
 from latencytrace.model.texts.secrets import text_shown
-from latencytrace.settings import AgentSettings, agent_settings, data_folder
+from latencytrace.settings import agent_settings, data_folder
 
 ABOUT = "Run a Python program with tracing on, and its child processes too."
 HELP = f"""\
@@ -88,8 +82,12 @@ def _run_traced(
         _say(f"{other[0]}. For latencytrace alone: {other[1]}")
     if not _service_is_needed(checked("endpoint", settings.endpoint)):
         os.execvpe(command[0], command, environment)  # noqa: S606 - likewise
+    from latencytrace.cli.commands.run_with_service import (  # noqa: PLC0415 - most runs have one
+        run_with_service,
+    )
+
     folder = data_folder() if data is None else Path(data)
-    return _run_beside_service(command, environment, settings, folder)
+    return run_with_service(command, environment, settings, folder)
 
 
 def traced_environment(
@@ -128,47 +126,6 @@ def _service_is_needed(endpoint: str) -> bool:
         return False
     if not service_is_installed():
         _say(f"no service at {endpoint}, and none to start: spans are lost. Run: {EXTRA_HINT}")
-        return False
-    return True
-
-
-def _run_beside_service(
-    command: list[str], environment: dict[str, str], settings: AgentSettings, folder: Path
-) -> int:
-    import tempfile  # noqa: PLC0415 - slow to import, and seldom needed
-
-    url = service_address(None)
-    log = Path(tempfile.mkdtemp(prefix="latencytrace-")) / "serve.log"
-    with service_program(
-        folder=folder, url=url, endpoint=settings.endpoint, log=log, grpc=settings.grpc
-    ) as background:
-        try:
-            started = _started(background, url)
-        except KeyboardInterrupt:
-            shutil.rmtree(log.parent, ignore_errors=True)
-            raise
-        if started:
-            _say(f"collecting into {folder}; look at {url}, or: {own_command()} breakdown")
-        code = run_in_foreground(command, environment)
-        if started:
-            time.sleep(LAST_SPANS_S)
-    if started:
-        shutil.rmtree(log.parent, ignore_errors=True)
-        where = "" if folder == data_folder() else f" --data {folder}"
-        _say(f"the service has ended; its data stay: {own_command()} breakdown{where}")
-    return code
-
-
-def _started(background: BackgroundProgram, url: str) -> bool:
-    background.start()
-    try:
-        background.wait_until_answers(f"{url}/readyz")
-    except ServiceUnreachableError as error:
-        complain(
-            "running without a service of its own; spans are lost until one listens: "
-            f"{text_shown(str(error))}",
-            in_lines=True,
-        )
         return False
     return True
 

@@ -10,12 +10,8 @@ from rich.text import Text
 
 import latencytrace
 from latencytrace.cli.pictures.lines import say
-from latencytrace.cli.processes.local_service import (
-    BackgroundProgram,
-    free_port,
-    host_and_port,
-    service_program,
-)
+from latencytrace.cli.processes.background_program import BackgroundProgram, service_program
+from latencytrace.cli.processes.local_service import free_port, host_and_port
 from latencytrace.errors import LatencytraceError
 from latencytrace.model.texts.escaped import escaped
 from latencytrace.settings import DEFAULT_OTLP_ENDPOINT, DEFAULT_URL

@@ -3,7 +3,9 @@
 import asyncio
 import gc
 import inspect
+from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Generator
+from types import SimpleNamespace
 from typing import Any
 from weakref import ref
 
@@ -11,6 +13,9 @@ import pytest
 
 from latencytrace.agent.hooks.asgi import time_application
 from latencytrace.agent.timing.hook import Timed
+from latencytrace.agent.toolkit.answer_events import AnswerEvents
+from latencytrace.agent.toolkit.streaming import AnswerStream
+from latencytrace.agent.toolkit.token_times import TokenRecorder
 from latencytrace.model import semconv
 from tests.support.agent.hooked import Spans
 
@@ -37,8 +42,20 @@ class Application:
         self.serve = serve
 
 
-def run(spans: Spans, serve: Callable[[Send], Coroutine[Any, Any, None]], send: Send) -> None:
-    """Serve two requests, timed: the first in Python, which looks at the application's layers."""
+def run(
+    spans: Spans,
+    serve: Callable[[Send], Coroutine[Any, Any, None]],
+    send: Send,
+    **scoped: object,
+) -> None:
+    """Serve two requests, timed: the first in Python, which looks at the application's layers.
+
+    Args:
+        spans: Of them.
+        serve: What answers.
+        send: The server's.
+        scoped: More of their scope.
+    """
 
     async def original(self: Application, _scope: object, _receive: object, send: Send) -> None:
         await self.serve(send)
@@ -47,7 +64,7 @@ def run(spans: Spans, serve: Callable[[Send], Coroutine[Any, Any, None]], send: 
     application = Application(serve)
     for _ in range(2):
         scope = {"type": "http", "method": "GET", "path": "/", "headers": [], "http_version": "1"}
-        asyncio.run(call(application, scope, None, send))
+        asyncio.run(call(application, {**scope, **scoped}, None, send))
 
 
 async def sent(_: dict[str, Any]) -> None:
@@ -225,3 +242,38 @@ def test_a_stream_of_many_chunks_keeps_count(spans: Spans) -> None:
     for span in spans.all:
         assert span.attributes[semconv.STREAMED_EVENTS] == 2_499
         assert semconv.GEN_AI_RESPONSE_TIME_TO_FIRST_CHUNK in span.attributes
+
+
+def test_streams_that_wait_to_be_sent_are_no_work_for_the_collector(spans: Spans) -> None:
+    async def serve(send: Send) -> None:
+        await send(STREAM)
+        for _ in range(100):
+            await send(chunk(b'data: {"choices":[{"delta":{"content":"word"}}]}\n\n'))
+        await send(chunk(b"", more=False))
+
+    def served() -> int:
+        before = Counter(map(type, gc.get_objects()))
+        run(spans, serve, sent, route=SimpleNamespace(path_format="/"))
+        after = Counter(map(type, gc.get_objects()))
+        return sum((after - before)[kind] for kind in (AnswerStream, AnswerEvents, TokenRecorder))
+
+    gc.collect()
+    assert [served() for _ in range(3)][1:] == [0, 0]
+    assert all(semconv.TOKEN_TIMES in span.attributes for span in spans.all)
+
+
+@pytest.mark.parametrize("names", [("type", "body", "more_body"), ("more_body", "body", "type")])
+def test_keys_of_a_message_may_be_any_that_are_equal(spans: Spans, names: tuple[str, ...]) -> None:
+    def again(message: dict[str, Any]) -> dict[str, Any]:
+        """Return it with names that are equal and not the same objects, in this order."""
+        return {"".join(list(name)): message[name] for name in names}
+
+    async def serve(send: Send) -> None:
+        await send(STREAM)
+        for _ in range(20):
+            await send(again(chunk(b'data: {"choices":[{"delta":{"content":"word"}}]}\n\n')))
+        await send(again(chunk(b"", more=False)))
+
+    run(spans, serve, sent)
+
+    assert [span.attributes[semconv.STREAMED_EVENTS] for span in spans.all] == [19, 19]

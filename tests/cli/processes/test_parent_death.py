@@ -18,7 +18,7 @@ HOLDING = (
 IN_BACKGROUND = """
 import signal, sys
 from pathlib import Path
-from latencytrace.cli.processes.local_service import BackgroundProgram
+from latencytrace.cli.processes.background_program import BackgroundProgram
 BackgroundProgram("child", sys.argv[2:], Path(sys.argv[1])).start()
 signal.pause()
 """
