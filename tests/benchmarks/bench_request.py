@@ -60,7 +60,7 @@ STREAMS = ("/stream", "/paced", "/threaded")
 TURNS = 5  # a round
 POSTS_MS = 2000
 SETTLE_S = 2.25  # more than an export takes to begin
-START_S = 60
+START_S = 300  # under valgrind; else some two
 SILENT_S = 1.0  # after which an answer has ended
 
 

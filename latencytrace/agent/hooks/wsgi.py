@@ -8,7 +8,7 @@ from opentelemetry import propagate
 from opentelemetry.propagators.textmap import Getter
 
 from latencytrace.agent.clock import monotonic_ns
-from latencytrace.agent.guard import guarded
+from latencytrace.agent.guard import FAULTS, guarded
 from latencytrace.agent.timing.hook import Hook, HookAttributes, Replacement, Timed
 from latencytrace.agent.timing.recorder import Recorder
 from latencytrace.agent.toolkit.http.caller import caller_of
@@ -21,6 +21,7 @@ from latencytrace.model.stage import Stage
 Environ = MutableMapping[str, Any]
 
 _QUEUE_HEADERS = frozenset(f"HTTP_{name.upper().replace('-', '_')}" for name in QUEUE_HEADERS)
+_RESPOND = Stage.RESPOND  # which takes longer to look up than to use
 _STARTS = "noting that a server starts"
 _TIMED = "latencytrace.timed"  # in an environ: the request has its span already
 _WSGI_WORKERS = {
@@ -77,16 +78,20 @@ class RequestTiming(ServedRequest):
         """Note the status, and the route while the application still knows it."""
 
         def noting_start_response(status: str, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-            with guarded("noting an answer", self.recorder.on_fault):
+            try:
                 self.note_status(int(status[:3]))
                 self.note_route(_route(self._environ))
                 if args:
                     self.answer.begun(
-                        (name.encode("latin-1"), value.encode("latin-1"))
-                        for name, value in args[0]
+                        [
+                            (name.encode("latin-1"), value.encode("latin-1"))
+                            for name, value in args[0]
+                        ]
                     )
-            with guarded("adding Server-Timing", self.recorder.on_fault):
-                if self.stages is not None and args:
+            except FAULTS as fault:
+                self.recorder.on_fault("noting an answer", fault)
+            if self.stages is not None and args:
+                with guarded("adding Server-Timing", self.recorder.on_fault):
                     timing = ("Server-Timing", self.stages.value(monotonic_ns()))
                     args = ([*args[0], timing], *args[1:])
             return start_response(status, *args, **kwargs)
@@ -95,7 +100,7 @@ class RequestTiming(ServedRequest):
 
     def answered(self, body: Any) -> Any:  # noqa: ANN401 - whatever the application returned
         """The body that the server gets in place of the application's."""
-        with guarded("timing an answer's body", self.recorder.on_fault):
+        try:
             wrapper = self._environ.get("wsgi.file_wrapper")
             if isinstance(wrapper, type) and isinstance(body, wrapper):
                 # The server sends this one by `sendfile`, and only knows it by its type.
@@ -103,6 +108,8 @@ class RequestTiming(ServedRequest):
                 file.close = self._closing(getattr(file, "close", None))
                 return file
             return TimedBody(body, self)
+        except FAULTS as fault:
+            self.recorder.on_fault("timing an answer's body", fault)
         return body
 
     def handed_out(self, part: bytes | None = None) -> None:
@@ -114,17 +121,23 @@ class RequestTiming(ServedRequest):
     def sent(self) -> None:
         """The server is back: for the next part, or to close."""
         handed_out_ns, self._handed_out_ns = self._handed_out_ns, None
-        if handed_out_ns is not None:
-            with guarded("timing a send", self.recorder.on_fault):
-                self._sent_ns = monotonic_ns()
-                self.intervals.add(Stage.RESPOND, handed_out_ns, self._sent_ns)
+        if handed_out_ns is None:
+            return
+        try:
+            self._sent_ns = monotonic_ns()
+            self.intervals.add(_RESPOND, handed_out_ns, self._sent_ns)
+        except FAULTS as fault:
+            self.recorder.on_fault("timing a send", fault)
 
     def goes_on(self) -> None:
         """There is one more part, so that the one before was a chunk of a stream."""
-        with guarded("noting a chunk", self.recorder.on_fault):
-            sent_ns, self._sent_ns = self._sent_ns, None
-            if sent_ns is not None:
-                self.answer.chunk_sent(self._part, self._known, sent_ns)
+        sent_ns, self._sent_ns = self._sent_ns, None
+        if sent_ns is None:
+            return
+        try:
+            self.answer.chunk_sent(self._part, self._known, sent_ns)
+        except FAULTS as fault:
+            self.recorder.on_fault("noting a chunk", fault)
 
     def describe(self) -> None:
         """Note what is known of it and its answer only now."""
@@ -209,8 +222,8 @@ def _request_attributes(environ: Environ) -> HookAttributes:
     port = str(environ.get("SERVER_PORT", ""))
     if port.isdecimal():
         attributes[semconv.SERVER_PORT] = int(port)
-    attributes |= queue_attributes(environ[name] for name in _QUEUE_HEADERS & environ.keys())
-    return attributes
+    queued = [environ[name] for name in _QUEUE_HEADERS if name in environ]
+    return attributes | queue_attributes(queued) if queued else attributes
 
 
 def _route(environ: Environ) -> str | None:
@@ -221,10 +234,12 @@ def _route(environ: Environ) -> str | None:
 
 def _begun(recorder: Recorder, application: object, environ: Environ) -> RequestTiming | None:
     """A request that begins to be timed; None: it has a server span, or contrib's will be it."""
-    with guarded("starting a request", recorder.on_fault):
+    try:
         contribs = getattr(application, "_is_instrumented_by_opentelemetry", False)
         if not (is_served() or contribs or _TIMED in environ or recorder.suppressed()):
             return RequestTiming(recorder, environ)
+    except FAULTS as fault:
+        recorder.on_fault("starting a request", fault)
     return None
 
 
