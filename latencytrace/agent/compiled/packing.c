@@ -245,9 +245,16 @@ static void sort(int64_t *numbers, Py_ssize_t count, int64_t *other) {
     for (Py_ssize_t length = SORTED_AT_ONCE; length < count; length *= 2) {
         for (Py_ssize_t start = 0; start < count; start += 2 * length) {
             Py_ssize_t middle = start + length < count ? start + length : count, end = middle + length < count ? middle + length : count;
-            Py_ssize_t one = start, two = middle;
-            for (Py_ssize_t to = start; to < end; to++)
-                into[to] = one < middle && (two == end || from[one] <= from[two]) ? from[one++] : from[two++];
+            Py_ssize_t one = start, two = middle, to = start;
+            while (one < middle && two < end) { /* without a branch that nobody could foretell */
+                int64_t first = from[one], second = from[two];
+                int is_first = first <= second;
+                into[to++] = is_first ? first : second;
+                one += is_first;
+                two += !is_first;
+            }
+            memcpy(into + to, from + one, (size_t)(middle - one) * sizeof *from);
+            memcpy(into + to + (middle - one), from + two, (size_t)(end - two) * sizeof *from);
         }
         int64_t *last = from;
         from = into;
