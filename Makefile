@@ -10,7 +10,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 report = --junitxml=$(VENV)/hooks/$(1).xml
 
 .DEFAULT_GOAL := help
-.PHONY: soak stress help demo demo-smollm2 test lint bench bench-agent bench-service bench-request bench-overhead bench-start hook-list bench-servers bench-tokens dashboards pictures docs clean \
+.PHONY: soak stress help demo demo-smollm2 test lint bench bench-agent bench-service bench-request bench-instructions bench-overhead bench-start hook-list bench-servers bench-tokens dashboards pictures docs clean \
 	test-helm test-llama-cpp test-batchers test-large test-rabbitmq test-every-hook test-nvml-oldest test-fresh
 
 help: ## list these commands
@@ -99,14 +99,17 @@ lint: $(VENV)/.checks ## format and lint, mending what can be mended
 bench bench-agent bench-request bench-servers bench-service bench-tokens soak stress: export LATENCYTRACE_OVERHEAD = off
 
 bench: $(VENV)/.checks ## the numbers that we promise; run it on an idle machine
-	@set -e; for file in $(filter-out %/bench_agent.py %/bench_request.py %/bench_overhead.py %/bench_start.py %/bench_servers.py %/bench_first_token.py,$(wildcard tests/benchmarks/bench_*.py)); do \
+	@set -e; for file in $(filter-out %/bench_agent.py %/bench_request.py %/bench_instructions.py %/bench_overhead.py %/bench_start.py %/bench_servers.py %/bench_first_token.py,$(wildcard tests/benchmarks/bench_*.py)); do \
 		echo "== $$file"; $(BIN)/python "$$file"; done
 
 bench-agent: $(VENV)/.checks $(PEERS:%=.peers/%/.installed) ## what a span costs beside other tracers, installed each by itself
 	@PYTHONPATH=. $(BIN)/python tests/benchmarks/bench_agent.py
 
-bench-request: $(VENV)/.checks .peers/ddtrace/.installed ## what tracing adds to a whole request, beside contrib and ddtrace (an hour)
+bench-request: $(VENV)/.checks .peers/ddtrace/.installed ## what tracing adds to a whole request, beside contrib and ddtrace (a quarter of an hour)
 	@$(BIN)/python -m tests.benchmarks.bench_request
+
+bench-instructions: $(VENV)/.checks ## the same in instructions, which are the same on a busy machine; needs valgrind
+	@$(BIN)/python -m tests.benchmarks.bench_instructions
 
 bench-overhead: $(VENV)/.checks ## the budget of tracing's cost: the estimate against truth, and 2 000 requests a second
 	@$(BIN)/python -m tests.benchmarks.bench_overhead
