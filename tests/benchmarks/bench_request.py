@@ -246,7 +246,8 @@ def measured(
         receive(spawn) as receiver,
         model_served(spawn) as model,
     ):
-        for _ in range(rounds):
+        for number in range(rounds):
+            print(f"round {number + 1} of {rounds}", file=sys.stderr, flush=True)
             with ExitStack() as stack:
                 with on_cores({last}):
                     servers = {
