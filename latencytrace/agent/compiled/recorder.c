@@ -86,7 +86,7 @@ int core_defer(PyObject *span, PyObject *key, PyObject *attributes, Py_ssize_t w
     if (!PyDict_CheckExact(raw) || !deferred_type || !core_has_room(span, MOST_DEFERRED)) return 0;
     PyObject *deferred = deferred_of(attributes, weight);
     int done = deferred && PyDict_SetItem(raw, key, deferred) == 0 ? 1 : -1;
-    if (done > 0) {
+    if (done > 0) { /* as the span itself, once it has ended: see `core_end_span` */
         PyObject_GC_UnTrack(deferred);
         PyObject_GC_UnTrack(raw);
     }

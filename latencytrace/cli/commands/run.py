@@ -42,7 +42,6 @@ Options:
 NOT_UNDERSTOOD = 2  # what shells answer for wrong options
 NOT_FOUND = 127  # and for a command that does not exist
 NOT_EXECUTABLE = 126
-LAST_SPANS_S = 0.5  # for child processes that outlive the program; it sends its own at its end
 
 
 def run(arguments: Sequence[str]) -> int:

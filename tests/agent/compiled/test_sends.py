@@ -67,6 +67,14 @@ def run(
         asyncio.run(call(application, {**scope, **scoped}, None, send))
 
 
+async def serve_stream(send: Send) -> None:
+    """Answer with 100 events and an end."""
+    await send(STREAM)
+    for _ in range(100):
+        await send(chunk(b'data: {"choices":[{"delta":{"content":"word"}}]}\n\n'))
+    await send(chunk(b"", more=False))
+
+
 async def sent(_: dict[str, Any]) -> None:
     """Take a message at once."""
 
@@ -217,10 +225,7 @@ def test_nothing_outlives_a_request(spans: Spans) -> None:
 
     async def serve(send: Send) -> None:
         gone.append(ref(send))
-        await send(STREAM)
-        for _ in range(100):
-            await send(chunk(b'data: {"choices":[{"delta":{"content":"word"}}]}\n\n'))
-        await send(chunk(b"", more=False))
+        await serve_stream(send)
 
     gc.disable()
     try:
@@ -245,15 +250,9 @@ def test_a_stream_of_many_chunks_keeps_count(spans: Spans) -> None:
 
 
 def test_streams_that_wait_to_be_sent_are_no_work_for_the_collector(spans: Spans) -> None:
-    async def serve(send: Send) -> None:
-        await send(STREAM)
-        for _ in range(100):
-            await send(chunk(b'data: {"choices":[{"delta":{"content":"word"}}]}\n\n'))
-        await send(chunk(b"", more=False))
-
     def served() -> int:
         before = Counter(map(type, gc.get_objects()))
-        run(spans, serve, sent, route=SimpleNamespace(path_format="/"))
+        run(spans, serve_stream, sent, route=SimpleNamespace(path_format="/"))
         after = Counter(map(type, gc.get_objects()))
         return sum((after - before)[kind] for kind in (AnswerStream, AnswerEvents, TokenRecorder))
 
