@@ -57,12 +57,15 @@ static inline void buffer_fixed64(Buffer *out, uint64_t number) {
     buffer_put(out, bytes, 8);
 }
 
+/* Write a number in decimal, two digits at a time. */
 static inline void buffer_decimal(Buffer *out, uint64_t number) {
+    static const char pairs[] = "00010203040506070809101112131415161718192021222324252627282930313233343536373839404142434445464748"
+                                "4950515253545556575859606162636465666768697071727374757677787980818283848586878889909192939495969798" "99";
     char digits[20];
     int at = 20;
-    do {
-        digits[--at] = (char)('0' + number % 10);
-    } while (number /= 10);
+    for (; number >= 100; number /= 100) memcpy(digits + (at -= 2), pairs + 2 * (number % 100), 2);
+    if (number >= 10) memcpy(digits + (at -= 2), pairs + 2 * number, 2);
+    else digits[--at] = (char)('0' + number);
     buffer_put(out, digits + at, 20 - at);
 }
 

@@ -215,88 +215,59 @@ static PyObject *packed(PyObject *callable, PyObject *const *args, size_t count,
 
 /* --- token times */
 
-static int64_t bucket_of(int64_t length_ns) {
-    int bits = 0;
-    for (uint64_t left = (uint64_t)length_ns; left; left >>= 1) bits++;
-    int shift = bits - 5;
-    return shift < 0 ? length_ns : ((int64_t)shift << 4) + (length_ns >> shift);
-}
-
-static int64_t least_of(int64_t bucket) {
-    int64_t shift = bucket / 16 - 1;
-    if (shift < 0) shift = 0;
-    return (bucket - 16 * shift) << shift;
-}
-
-enum { SORTED_AT_ONCE = 8 };
-
-/* Sort by merging longer and longer runs; `other` has as much room. Without the calls of the library's sort. */
-static void sort(int64_t *numbers, Py_ssize_t count, int64_t *other) {
-    for (Py_ssize_t start = 0; start < count; start += SORTED_AT_ONCE) {
-        Py_ssize_t end = start + SORTED_AT_ONCE < count ? start + SORTED_AT_ONCE : count;
-        for (Py_ssize_t at = start + 1; at < end; at++) {
-            int64_t number = numbers[at];
-            Py_ssize_t to = at;
-            for (; to > start && numbers[to - 1] > number; to--) numbers[to] = numbers[to - 1];
-            numbers[to] = number;
-        }
-    }
-    int64_t *from = numbers, *into = other;
-    for (Py_ssize_t length = SORTED_AT_ONCE; length < count; length *= 2) {
-        for (Py_ssize_t start = 0; start < count; start += 2 * length) {
-            Py_ssize_t middle = start + length < count ? start + length : count, end = middle + length < count ? middle + length : count;
-            Py_ssize_t one = start, two = middle, to = start;
-            while (one < middle && two < end) { /* without a branch that nobody could foretell */
-                int64_t first = from[one], second = from[two];
-                int is_first = first <= second;
-                into[to++] = is_first ? first : second;
-                one += is_first;
-                two += !is_first;
-            }
-            memcpy(into + to, from + one, (size_t)(middle - one) * sizeof *from);
-            memcpy(into + to + (middle - one), from + two, (size_t)(end - two) * sizeof *from);
-        }
-        int64_t *last = from;
-        from = into;
-        into = last;
-    }
-    if (from != numbers) memcpy(numbers, from, (size_t)count * sizeof *numbers);
-}
-
-/* The first place in order whose number is not below another. */
-static Py_ssize_t place_of(const int64_t *in_order, Py_ssize_t count, int64_t number) {
-    Py_ssize_t low = 0, high = count;
-    while (low < high) {
-        Py_ssize_t middle = (low + high) / 2;
-        if (in_order[middle] < number) low = middle + 1;
-        else high = middle;
-    }
-    return low;
-}
-
-/* How many gaps are in each bucket. */
 enum { MOST_BUCKETS = 1024 };
 
-static int count_more(PyObject *buckets, int64_t bucket, int64_t more) {
-    PyObject *key = PyLong_FromLongLong(bucket), *before = key ? PyDict_GetItemWithError(buckets, key) : NULL;
-    long long known = before ? PyLong_AsLongLong(before) : 0;
-    PyObject *after = PyErr_Occurred() ? NULL : PyLong_FromLongLong(known + more);
-    int done = after ? PyDict_SetItem(buckets, key, after) : -1;
-    Py_XDECREF(key);
-    Py_XDECREF(after);
-    return done;
+/* How many gaps are in each bucket, and the first and the last bucket that has any. */
+typedef struct {
+    int64_t counts[MOST_BUCKETS];
+    int first, last;
+} Buckets;
+
+static const Buckets no_buckets = {.first = MOST_BUCKETS, .last = -1};
+
+static int bucket_of(int64_t length_ns) {
+    if (length_ns < 32) return (int)length_ns;
+    int shift = 59 - __builtin_clzll((uint64_t)length_ns);
+    return (shift << 4) + (int)(length_ns >> shift);
 }
 
-/* Count gaps in their buckets; `in_order` are the lengths of some of them, or of all. */
-static void count_in_buckets(int64_t *buckets, const int64_t *in_order, Py_ssize_t length, Py_ssize_t gaps) {
-    Py_ssize_t points = gaps < POINTS ? gaps : POINTS, stood_for = 0, point = 0;
+static int64_t least_of(int bucket) {
+    int shift = bucket / 16 - 1;
+    if (shift < 0) shift = 0;
+    return (int64_t)(bucket - 16 * shift) << shift;
+}
+
+static void count_more(Buckets *buckets, int bucket, int64_t more) {
+    buckets->counts[bucket] += more;
+    if (bucket < buckets->first) buckets->first = bucket;
+    if (bucket > buckets->last) buckets->last = bucket;
+}
+
+static int longer_first(const void *one, const void *other) {
+    int64_t a = *(const int64_t *)one, b = *(const int64_t *)other;
+    return a > b ? -1 : a < b;
+}
+
+/* The place-th of the longest among numbers that are in one bucket. */
+static int64_t longest_in(int bucket, Py_ssize_t place, const int64_t *numbers, Py_ssize_t count, int64_t *other) {
+    int64_t least = least_of(bucket), beyond = least_of(bucket + 1);
+    Py_ssize_t found = 0;
+    for (Py_ssize_t at = 0; at < count; at++)
+        if (numbers[at] >= least && numbers[at] < beyond) other[found++] = numbers[at];
+    qsort(other, (size_t)found, sizeof *other, longer_first);
+    return other[place - 1];
+}
+
+/* Count gaps in their buckets; `known` are those of the lengths of some of them, or of all, `length` in number. */
+static void count_in_buckets(Buckets *buckets, const Buckets *known, Py_ssize_t length, Py_ssize_t gaps) {
+    Py_ssize_t points = gaps < POINTS ? gaps : POINTS, stood_for = 0, point = 0, longer = 0;
+    int bucket = known->first - 1;
     while (point < points) { /* each stands for those around it; those of one bucket at once */
-        int64_t bucket = bucket_of(in_order[(2 * point + 1) * length / (2 * points)]);
-        Py_ssize_t longer = place_of(in_order, length, least_of(bucket + 1));
+        while (longer <= (2 * point + 1) * length / (2 * points)) longer += known->counts[++bucket];
         Py_ssize_t reaches = ((2 * points * longer + length - 1) / length) / 2;
         point = reaches < points ? reaches : points;
         Py_ssize_t until = gaps * point / points;
-        buckets[bucket] += until - stood_for;
+        count_more(buckets, bucket, until - stood_for);
         stood_for = until;
     }
 }
@@ -359,11 +330,12 @@ static void put_together(Gaps *found, const Gaps *gaps, Py_ssize_t first, Py_ssi
 
 /* Report the longest gaps by themselves and the others together, counted in buckets. 1: done; 0: Python's form
  * is to; -1: an exception is set. */
-static int reported(Gaps *found, int64_t *buckets, const Gaps *gaps) {
-    Py_ssize_t count = gaps->count, merged = 0, told = 0;
-    int64_t *alone = PyMem_Malloc(3 * (size_t)count * sizeof *alone), *in_order = alone ? alone + count : NULL;
+static int reported(Gaps *found, Buckets *buckets, const Gaps *gaps) {
+    Py_ssize_t count = gaps->count, merged = 0, told = 0, longer = 0, others = 0, known = 0, before = 0;
+    int64_t *alone = PyMem_Malloc(3 * (size_t)count * sizeof *alone), *sampled = alone ? alone + count : NULL;
     Place *places = PyMem_Malloc((size_t)count * sizeof *places);
-    int done = -1;
+    Buckets of_sample = no_buckets;
+    int done = -1, bucket;
     if (!alone || !places) {
         PyErr_NoMemory();
         goto end;
@@ -372,11 +344,15 @@ static int reported(Gaps *found, int64_t *buckets, const Gaps *gaps) {
         alone[at] = gaps->together[at] ? -1 : gaps->lengths[at];
         merged += gaps->together[at] != 0;
     }
-    Py_ssize_t sampled = sample(alone, count, in_order);
+    Py_ssize_t taken = sample(alone, count, sampled);
+    for (Py_ssize_t at = 0; at < taken; at++)
+        if (sampled[at] >= 0) count_more(&of_sample, bucket_of(sampled[at]), 1);
     done = 0;
-    if (sampled < LONGEST_TOLD) goto end;
-    sort(in_order, sampled, alone + 2 * count);
-    int64_t long_ns = in_order[sampled - LONGEST_TOLD]; /* at least so many are as long, and not many more */
+    for (bucket = of_sample.last; bucket >= of_sample.first; longer += of_sample.counts[bucket--])
+        if (longer + of_sample.counts[bucket] >= LONGEST_TOLD) break;
+    if (bucket < of_sample.first) goto end; /* fewer are by themselves */
+    /* At least so many are as long, and not many more. */
+    int64_t long_ns = longest_in(bucket, LONGEST_TOLD - longer, sampled, taken, alone + 2 * count);
     for (Py_ssize_t at = 0; at < count; at++)
         if (alone[at] >= long_ns) places[told++] = (Place){alone[at], at};
     if (told > LONGEST_TOLD) {
@@ -385,14 +361,17 @@ static int reported(Gaps *found, int64_t *buckets, const Gaps *gaps) {
         long_ns = places[told - 1].length;
         qsort(places, (size_t)told, sizeof *places, in_place);
     }
-    Py_ssize_t from = place_of(in_order, sampled, 0), until = place_of(in_order, sampled, long_ns + 1);
-    Py_ssize_t others = count - LONGEST_TOLD - merged, before = 0;
-    if (others > 0 && until <= from) goto end;
+    others = count - LONGEST_TOLD - merged;
+    bucket = bucket_of(long_ns);
+    of_sample.counts[bucket] = 0;
+    for (Py_ssize_t at = 0; at < taken; at++) of_sample.counts[bucket] += sampled[at] <= long_ns && sampled[at] >= least_of(bucket);
+    for (int below = of_sample.first; below <= bucket; below++) known += of_sample.counts[below];
+    if (others > 0 && !known) goto end;
     if (gaps_make_room(found, 2 * told + 1) < 0) {
         done = -1;
         goto end;
     }
-    count_in_buckets(buckets, in_order + from, until - from, others);
+    count_in_buckets(buckets, &of_sample, known, others);
     for (Py_ssize_t one = 0; one < told; one++) {
         Py_ssize_t place = places[one].at;
         if (place > before) put_together(found, gaps, before, place);
@@ -404,6 +383,17 @@ static int reported(Gaps *found, int64_t *buckets, const Gaps *gaps) {
 end:
     PyMem_Free(alone);
     PyMem_Free(places);
+    return done;
+}
+
+/* Count more gaps of a bucket in a dict. -1 with an exception. */
+static int add_to(PyObject *buckets, int bucket, int64_t more) {
+    PyObject *key = PyLong_FromLong(bucket), *before = key ? PyDict_GetItemWithError(buckets, key) : NULL;
+    long long known = before ? PyLong_AsLongLong(before) : 0;
+    PyObject *after = PyErr_Occurred() ? NULL : PyLong_FromLongLong(known + more);
+    int done = after ? PyDict_SetItem(buckets, key, after) : -1;
+    Py_XDECREF(key);
+    Py_XDECREF(after);
     return done;
 }
 
@@ -424,7 +414,8 @@ static PyObject *longest(PyObject *callable, PyObject *const *args, size_t nargs
     if (!buckets || !PyDict_CheckExact(buckets)) return core_original(callable, args, nargs, names);
     Gaps gaps = {0}, found = {0};
     Py_ssize_t count = 0, together = 0;
-    int64_t counted[MOST_BUCKETS] = {0}, *marks = NULL;
+    int64_t *marks = NULL;
+    Buckets counted = no_buckets;
     int read = PyList_CheckExact(args[1]) ? numbers_in(args[1], &gaps.lengths, &count) : 0;
     if (read > 0) read = PyList_CheckExact(args[2]) || PyTuple_CheckExact(args[2]) ? numbers_in(args[2], &marks, &together) : 0;
     if (read > 0 && count && (!together || together == count)) {
@@ -434,9 +425,9 @@ static PyObject *longest(PyObject *callable, PyObject *const *args, size_t nargs
             PyMem_Free(marks);
             marks = gaps.together = PyMem_Calloc((size_t)count, sizeof *marks);
         }
-        read = marks ? reported(&found, counted, &gaps) : -1;
-        for (int64_t bucket = 0; read > 0 && bucket < MOST_BUCKETS; bucket++)
-            if (counted[bucket]) read = count_more(buckets, bucket, counted[bucket]) < 0 ? -1 : 1;
+        read = marks ? reported(&found, &counted, &gaps) : -1;
+        for (int bucket = counted.first; read > 0 && bucket <= counted.last; bucket++)
+            if (counted.counts[bucket]) read = add_to(buckets, bucket, counted.counts[bucket]) < 0 ? -1 : 1;
         if (read > 0) {
             PyObject *lengths = list_of(found.lengths, found.count), *of_them = list_of(found.together, found.count);
             both = lengths && of_them ? PyTuple_Pack(2, lengths, of_them) : NULL;
@@ -452,7 +443,7 @@ static PyObject *longest(PyObject *callable, PyObject *const *args, size_t nargs
 }
 
 /* Make gaps of times, of which too many become few, and add them to those before. As `reported`. */
-static int fold(Gaps *gaps, int64_t *buckets, PyObject *recorder, const int64_t *times, Py_ssize_t count) {
+static int fold(Gaps *gaps, Buckets *buckets, PyObject *recorder, const int64_t *times, Py_ssize_t count) {
     Gaps fresh = {0}, all = {0}, few = {0};
     int64_t *lengths = NULL, *together = NULL;
     Py_ssize_t before = 0, marks = 0;
@@ -487,7 +478,7 @@ static int fold(Gaps *gaps, int64_t *buckets, PyObject *recorder, const int64_t 
     return done;
 }
 
-static int known_buckets(PyObject *recorder, int64_t *buckets) {
+static int known_buckets(PyObject *recorder, Buckets *buckets) {
     PyObject *known = SLOT(recorder, of_tokens[BUCKETS]), *key, *value;
     Py_ssize_t at = 0;
     while (PyDict_Next(known, &at, &key, &value)) {
@@ -496,14 +487,13 @@ static int known_buckets(PyObject *recorder, int64_t *buckets) {
             PyErr_Clear();
             return 0;
         }
-        buckets[bucket] = count;
+        count_more(buckets, (int)bucket, count);
     }
     return 1;
 }
 
-static void put_gaps(Buffer *out, const Gaps *gaps, const int64_t *buckets, int64_t first_ns) {
-    int64_t before = 0;
-    int is_first = 1;
+static void put_gaps(Buffer *out, const Gaps *gaps, const Buckets *buckets, int64_t first_ns) {
+    int is_first = 1, before = 0;
     buffer_decimal(out, (uint64_t)(first_ns > 0 ? first_ns : 0));
     buffer_byte(out, ';');
     for (Py_ssize_t at = 0; at < gaps->count; at++) {
@@ -514,12 +504,12 @@ static void put_gaps(Buffer *out, const Gaps *gaps, const int64_t *buckets, int6
             buffer_decimal(out, (uint64_t)gaps->together[at]);
         }
     }
-    for (int64_t bucket = 0; bucket < MOST_BUCKETS; bucket++) {
-        if (!buckets[bucket]) continue;
+    for (int bucket = buckets->first; bucket <= buckets->last; bucket++) {
+        if (!buckets->counts[bucket]) continue;
         buffer_byte(out, is_first ? ';' : ',');
         buffer_decimal(out, (uint64_t)(bucket - before));
         buffer_byte(out, 'x');
-        buffer_decimal(out, (uint64_t)buckets[bucket]);
+        buffer_decimal(out, (uint64_t)buckets->counts[bucket]);
         before = bucket;
         is_first = 0;
     }
@@ -535,10 +525,11 @@ int core_pack_tokens(PyObject *recorder, int64_t span_start_ns, const int64_t *p
     if (!PyList_CheckExact(times) || !PyList_CheckExact(SLOT(recorder, of_tokens[LENGTHS])) || !PyDict_CheckExact(SLOT(recorder, of_tokens[BUCKETS])) ||
         !PyList_CheckExact(SLOT(recorder, of_tokens[TOGETHER])))
         return 0;
-    int64_t buckets[MOST_BUCKETS] = {0}, *all = NULL;
+    int64_t *all = NULL;
+    Buckets buckets = no_buckets;
     Py_ssize_t count = 0;
     Gaps gaps = {0};
-    int overflow = 0, done = known_buckets(recorder, buckets);
+    int overflow = 0, done = known_buckets(recorder, &buckets);
     if (done > 0) done = numbers_in(times, &all, &count);
     if (done > 0) {
         int64_t *more = PyMem_Realloc(all, (size_t)(count + of_pairs / 2 + 1) * sizeof *all);
@@ -548,12 +539,12 @@ int core_pack_tokens(PyObject *recorder, int64_t span_start_ns, const int64_t *p
     }
     if (done > 0) {
         for (Py_ssize_t at = 1; at < of_pairs; at += 2) all[count++] = pairs[at];
-        done = count ? fold(&gaps, buckets, recorder, all, count) : 0;
+        done = count ? fold(&gaps, &buckets, recorder, all, count) : 0;
     }
     if (done > 0) {
         *first_ns = first == Py_None ? all[0] : PyLong_CheckExact(first) ? PyLong_AsLongLongAndOverflow(first, &overflow) : -1;
         if (overflow || *first_ns < 0) done = 0;
-        else if (gaps.count) put_gaps(out, &gaps, buckets, *first_ns - span_start_ns);
+        else if (gaps.count) put_gaps(out, &gaps, &buckets, *first_ns - span_start_ns);
     }
     PyMem_Free(all);
     PyMem_Free(gaps.lengths);

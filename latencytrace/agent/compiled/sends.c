@@ -25,12 +25,20 @@ typedef struct {
     Py_ssize_t count, room;
 } Chunks;
 
+/* Where a stream's events have their output, read off `AnswerEvents`; all NULL: nothing was read. */
+typedef struct {
+    PyObject *begins, *key, *key_at; /* its values, which are replaced, never changed */
+    Py_ssize_t until, from;          /* as numbers; `until` 0: no chunk is alike */
+} Place;
+
 typedef struct {
     PyObject_HEAD
     vectorcallfunc call;
     PyObject *request, *send;
     PyObject *answer; /* the request's, once a chunk has left; NULL: not yet */
     Chunks *chunks;
+    Place place;
+    Py_ssize_t parts_at;   /* where the last message had its parts */
     struct sending *spare; /* one that is over, to be used again */
     PyObject *weakrefs;
 } Sends;
@@ -44,6 +52,7 @@ typedef struct sending {
     int64_t started_ns;
     int state; /* 0: not begun, 1: under way, 2: over */
     int runs;  /* it is on the stack */
+    int waits; /* it has waited, so that the collector knows of it */
     PyObject *weakrefs;
 } Sending;
 
@@ -129,17 +138,33 @@ static int64_t number_of(PyObject *number, int64_t otherwise) {
     return overflow ? otherwise : found;
 }
 
+static void forget(Place *place) {
+    Py_CLEAR(place->begins);
+    Py_CLEAR(place->key);
+    Py_CLEAR(place->key_at);
+    place->until = 0;
+}
+
+static void read_place(Place *place, PyObject *begins, PyObject *key, PyObject *key_at) {
+    Py_ssize_t until = (Py_ssize_t)number_of(begins, 0), from = (Py_ssize_t)number_of(key_at, -1);
+    int is_known = until > 0 && from >= 0 && key && PyBytes_CheckExact(key) && PyBytes_GET_SIZE(key) == until - from;
+    forget(place);
+    place->begins = Py_XNewRef(begins);
+    place->key = Py_XNewRef(key);
+    place->key_at = Py_XNewRef(key_at);
+    place->until = is_known ? until : 0;
+    place->from = from;
+}
+
 /* Whether a chunk is one event, with output where this stream's events have it. */
-static int is_alike(PyObject *events, PyObject *body) {
+static inline int is_alike(Place *place, PyObject *events, PyObject *body) {
     if (!Py_IS_TYPE(events, (PyTypeObject *)events_type)) return 0;
-    PyObject *key = SLOT(events, of_events[E_KEY]);
-    int64_t begins = number_of(SLOT(events, of_events[E_BEGINS]), 0), key_at;
-    Py_ssize_t length = PyBytes_GET_SIZE(body);
-    if (begins <= 0 || length <= begins || length >= 2 * begins || !key || !PyBytes_CheckExact(key)) return 0;
-    key_at = number_of(SLOT(events, of_events[E_KEY_AT]), -1);
-    if (key_at < 0 || PyBytes_GET_SIZE(key) != begins - key_at) return 0;
+    PyObject *begins = SLOT(events, of_events[E_BEGINS]), *key = SLOT(events, of_events[E_KEY]), *key_at = SLOT(events, of_events[E_KEY_AT]);
+    if (begins != place->begins || key != place->key || key_at != place->key_at) read_place(place, begins, key, key_at);
+    Py_ssize_t length = PyBytes_GET_SIZE(body), until = place->until;
+    if (!until || length <= until || length >= 2 * until) return 0;
     const char *text = PyBytes_AS_STRING(body);
-    return text[begins] != '"' && !memcmp(text + key_at, PyBytes_AS_STRING(key), (size_t)(begins - key_at));
+    return text[until] != '"' && !memcmp(text + place->from, PyBytes_AS_STRING(key), (size_t)(until - place->from));
 }
 
 static int catch_up(PyObject *answer) {
@@ -182,7 +207,7 @@ static int chunk_left(Sends *sends, PyObject *body, PyObject *known, int64_t sta
         is_plain = tokens > number_of(SLOT(answer, of_answer[A_PLAIN_OVER]), INT64_MAX);
         if (is_plain && tokens >= number_of(SLOT(answer, of_answer[A_FOLD_AT]), 0)) return hold(answer, body, known, started_ns, sent_ns);
     }
-    if (!is_plain && !is_alike(SLOT(answer, of_answer[A_EVENTS]), body)) {
+    if (!is_plain && !is_alike(&sends->place, SLOT(answer, of_answer[A_EVENTS]), body)) {
         int learned = learned_from(answer, body, known);
         if (learned <= 0) return learned < 0 ? -1 : hold(answer, body, known, started_ns, sent_ns);
     }
@@ -220,18 +245,38 @@ static int keeps_chunks(Sends *sends, PyObject *answer) {
     return 1;
 }
 
-/* Look two keys up in a message, by their identity first: frameworks write them so, and few others beside them. */
-static int parts_of(PyObject *message, PyObject **more, PyObject **body) {
+/* The parts of a message whose keys are the very strings, a body and behind it whether more follows, in the place where
+ * the last message had them: a framework writes each chunk like the one before. 0: they are not there. */
+static inline int usual_parts_of(Sends *sends, PyObject *message, PyObject **more, PyObject **body) {
+    PyObject *key;
+    Py_ssize_t at = sends->parts_at;
+    return PyDict_Next(message, &at, &key, body) && key == name_body && PyDict_Next(message, &at, &key, more) && key == name_more;
+}
+
+static int parts_of(Sends *sends, PyObject *message, PyObject **more, PyObject **body) {
     PyObject *key, *value;
-    *more = *body = NULL;
-    for (Py_ssize_t at = 0; !(*more && *body) && PyDict_Next(message, &at, &key, &value);) {
-        if (key == name_more) *more = value;
-        else if (key == name_body) *body = value;
-    }
-    if (*more && *body) return 0;
-    if (!*more) *more = PyDict_GetItemWithError(message, name_more);
-    if (!*body && !PyErr_Occurred()) *body = PyDict_GetItemWithError(message, name_body);
+    if (usual_parts_of(sends, message, more, body)) return 0;
+    for (Py_ssize_t at = 0, before = 0; PyDict_Next(message, &at, &key, &value); before = at)
+        if (key == name_body) sends->parts_at = before;
+    *more = PyDict_GetItemWithError(message, name_more);
+    *body = *more || !PyErr_Occurred() ? PyDict_GetItemWithError(message, name_body) : NULL;
     return PyErr_Occurred() ? -1 : 0;
+}
+
+/* Note a chunk like those before it: one event, while no model says what it makes. 0: nothing was noted. */
+static inline int noted_alike(Sending *self, int64_t sent_ns) {
+    Sends *sends = self->sends;
+    PyObject *answer = sends->answer, *message = self->message, *more, *body;
+    if (!answer || core_answer_of(sends->request) != answer || self->known != zero || SLOT(answer, of_answer[A_KNOWN]) != zero ||
+        SLOT(answer, of_answer[A_CARRIED]) != zero || SLOT(answer, of_answer[A_EAGER]) != Py_False ||
+        PyList_GET_SIZE(SLOT(answer, of_answer[A_HELD])) || !PyDict_CheckExact(message) || !usual_parts_of(sends, message, &more, &body) ||
+        more != Py_True || !PyBytes_CheckExact(body) || !is_alike(&sends->place, SLOT(answer, of_answer[A_EVENTS]), body))
+        return 0;
+    Chunks *chunks = sends->chunks;
+    if (chunks->count + 2 > chunks->room || chunks->count + 2 >= 2 * most_chunks) return 0;
+    chunks->times[chunks->count++] = self->started_ns;
+    chunks->times[chunks->count++] = sent_ns;
+    return 1;
 }
 
 /* 1: noted; 0: Python's form is to; -1: an exception is set. */
@@ -239,7 +284,7 @@ static int noted(Sending *self, int64_t sent_ns) {
     PyObject *request = self->sends->request, *message = self->message;
     PyObject *more, *body, *answer = core_answer_of(request);
     if (!PyDict_CheckExact(message)) return 0;
-    if (parts_of(message, &more, &body) < 0) return -1;
+    if (parts_of(self->sends, message, &more, &body) < 0) return -1;
     if (more == Py_True && answer != Py_None) {
         if (!body || !PyBytes_CheckExact(body)) return 0;
         int kept = keeps_chunks(self->sends, answer);
@@ -265,6 +310,7 @@ static int noted(Sending *self, int64_t sent_ns) {
 /* Note a message that has left; an exception stays set only if it is none of ours. */
 static int left(Sending *self) {
     int64_t sent_ns = core_monotonic_ns();
+    if (noted_alike(self, sent_ns)) return 0;
     int done = noted(self, sent_ns);
     if (!done) {
         PyObject *started = PyLong_FromLongLong(self->started_ns), *sent = PyLong_FromLongLong(sent_ns);
@@ -310,9 +356,9 @@ static int begun(Sending *self) {
     self->known = Py_NewRef(answer == self->sends->answer || is_answer(answer) ? SLOT(answer, of_answer[A_KNOWN]) : zero);
     self->started_ns = core_monotonic_ns();
     PyObject *send = self->sends->send, *awaitable;
-    if (PyMethod_Check(send)) { /* without a step through the method */
-        PyObject *given[] = {PyMethod_GET_SELF(send), self->message};
-        awaitable = PyObject_Vectorcall(PyMethod_GET_FUNCTION(send), given, 2, NULL);
+    if (PyMethod_Check(send) && PyFunction_Check(PyMethod_GET_FUNCTION(send))) { /* at once, without a step through the method */
+        PyObject *function = PyMethod_GET_FUNCTION(send), *given[] = {PyMethod_GET_SELF(send), self->message};
+        awaitable = ((PyFunctionObject *)function)->vectorcall(function, given, 2, NULL);
     } else {
         awaitable = PyObject_CallOneArg(send, self->message);
     }
@@ -323,7 +369,11 @@ static int begun(Sending *self) {
 
 /* Take what the inner one has come to. */
 static PySendResult over(Sending *self, PySendResult state, PyObject **result) {
-    if (state == PYGEN_NEXT) return state;
+    if (state == PYGEN_NEXT) {
+        if (!self->waits) PyObject_GC_Track(self); /* most are over within one step, and in no cycle */
+        self->waits = 1;
+        return state;
+    }
     self->state = 2;
     Py_CLEAR(self->inner);
     if (state == PYGEN_ERROR) {
@@ -331,7 +381,7 @@ static PySendResult over(Sending *self, PySendResult state, PyObject **result) {
     } else if (left(self) < 0) {
         Py_CLEAR(*result);
         state = PYGEN_ERROR;
-    } else {
+    } else if (*result != Py_None) {
         Py_SETREF(*result, Py_NewRef(Py_None)); /* as of a coroutine without a result */
     }
     Py_CLEAR(self->message);
@@ -351,7 +401,9 @@ static PySendResult sending_send(PyObject *awaitable, PyObject *value, PyObject 
     if (!may_run(self)) return PYGEN_ERROR;
     self->runs = 1;
     PySendResult state = PYGEN_ERROR;
-    if (self->state || begun(self) == 0) state = PyIter_Send(self->inner, value, result);
+    if (self->state || begun(self) == 0)
+        state = PyCoro_CheckExact(self->inner) ? PyCoro_Type.tp_as_async->am_send(self->inner, value, result)
+                                               : PyIter_Send(self->inner, value, result);
     self->runs = 0;
     return over(self, state, result);
 }
@@ -479,12 +531,12 @@ static void sending_finalize(PyObject *awaitable) {
 
 static void sending_dealloc(Sending *self) {
     if (self->state == 1 && PyObject_CallFinalizerFromDealloc((PyObject *)self) < 0) return; /* it lives on */
-    PyObject_GC_UnTrack(self);
+    if (self->waits) PyObject_GC_UnTrack(self);
     if (self->weakrefs) PyObject_ClearWeakRefs((PyObject *)self);
     Sends *sends = self->sends;
     self->sends = NULL;
     sending_clear(self);
-    if (sends && !sends->spare && Py_REFCNT(sends) > 1 && !PyObject_GC_IsFinalized((PyObject *)self)) sends->spare = self;
+    if (sends && !sends->spare && Py_REFCNT(sends) > 1 && !self->waits) sends->spare = self;
     else PyObject_GC_Del(self);
     Py_XDECREF(sends);
 }
@@ -512,8 +564,7 @@ static PyObject *sends_call(PyObject *callable, PyObject *const *args, size_t co
     sending->message = Py_NewRef(message);
     sending->inner = sending->known = sending->weakrefs = NULL;
     sending->started_ns = 0;
-    sending->state = sending->runs = 0;
-    PyObject_GC_Track(sending);
+    sending->state = sending->runs = sending->waits = 0;
     return (PyObject *)sending;
 }
 
@@ -529,6 +580,7 @@ static int sends_clear(Sends *self) {
     Py_CLEAR(self->send);
     Py_CLEAR(self->answer);
     Py_CLEAR(self->chunks);
+    forget(&self->place);
     return 0;
 }
 
@@ -552,6 +604,8 @@ static PyObject *timed(PyObject *callable, PyObject *const *args, size_t count, 
     sends->answer = sends->weakrefs = NULL;
     sends->chunks = NULL;
     sends->spare = NULL;
+    sends->place = (Place){0};
+    sends->parts_at = 0;
     PyObject_GC_Track(sends);
     return (PyObject *)sends;
 }
