@@ -219,11 +219,15 @@ enum { MOST_BUCKETS = 1024 };
 
 /* How many gaps are in each bucket, and the first and the last bucket that has any. */
 typedef struct {
-    int64_t counts[MOST_BUCKETS];
+    uint32_t counts[MOST_BUCKETS];
     int first, last;
 } Buckets;
 
-static const Buckets no_buckets = {.first = MOST_BUCKETS, .last = -1};
+static void empty(Buckets *buckets) {
+    memset(buckets->counts, 0, sizeof buckets->counts);
+    buckets->first = MOST_BUCKETS;
+    buckets->last = -1;
+}
 
 static int bucket_of(int64_t length_ns) {
     if (length_ns < 32) return (int)length_ns;
@@ -237,25 +241,34 @@ static int64_t least_of(int bucket) {
     return (int64_t)(bucket - 16 * shift) << shift;
 }
 
-static void count_more(Buckets *buckets, int bucket, int64_t more) {
+static void count_more(Buckets *buckets, int bucket, uint32_t more) {
     buckets->counts[bucket] += more;
     if (bucket < buckets->first) buckets->first = bucket;
     if (bucket > buckets->last) buckets->last = bucket;
 }
 
-static int longer_first(const void *one, const void *other) {
-    int64_t a = *(const int64_t *)one, b = *(const int64_t *)other;
-    return a > b ? -1 : a < b;
-}
-
-/* The place-th of the longest among numbers that are in one bucket. */
+/* The place-th of the longest among numbers that are in one bucket, which `other` has room for. */
 static int64_t longest_in(int bucket, Py_ssize_t place, const int64_t *numbers, Py_ssize_t count, int64_t *other) {
     int64_t least = least_of(bucket), beyond = least_of(bucket + 1);
-    Py_ssize_t found = 0;
+    Py_ssize_t low = 0, high = -1;
     for (Py_ssize_t at = 0; at < count; at++)
-        if (numbers[at] >= least && numbers[at] < beyond) other[found++] = numbers[at];
-    qsort(other, (size_t)found, sizeof *other, longer_first);
-    return other[place - 1];
+        if (numbers[at] >= least && numbers[at] < beyond) other[++high] = numbers[at];
+    for (place--; low < high;) { /* Hoare's way of finding it: those before it are no shorter, those behind no longer */
+        int64_t middle = other[low + (high - low) / 2];
+        Py_ssize_t from = low, to = high;
+        while (from <= to) {
+            while (other[from] > middle) from++;
+            while (other[to] < middle) to--;
+            if (from > to) break;
+            int64_t one = other[from];
+            other[from++] = other[to];
+            other[to--] = one;
+        }
+        if (place <= to) high = to;
+        else if (place >= from) low = from;
+        else break;
+    }
+    return other[place];
 }
 
 /* Count gaps in their buckets; `known` are those of the lengths of some of them, or of all, `length` in number. */
@@ -267,7 +280,7 @@ static void count_in_buckets(Buckets *buckets, const Buckets *known, Py_ssize_t 
         Py_ssize_t reaches = ((2 * points * longer + length - 1) / length) / 2;
         point = reaches < points ? reaches : points;
         Py_ssize_t until = gaps * point / points;
-        count_more(buckets, bucket, until - stood_for);
+        count_more(buckets, bucket, (uint32_t)(until - stood_for));
         stood_for = until;
     }
 }
@@ -334,7 +347,7 @@ static int reported(Gaps *found, Buckets *buckets, const Gaps *gaps) {
     Py_ssize_t count = gaps->count, merged = 0, told = 0, longer = 0, others = 0, known = 0, before = 0;
     int64_t *alone = PyMem_Malloc(3 * (size_t)count * sizeof *alone), *sampled = alone ? alone + count : NULL;
     Place *places = PyMem_Malloc((size_t)count * sizeof *places);
-    Buckets of_sample = no_buckets;
+    Buckets of_sample;
     int done = -1, bucket;
     if (!alone || !places) {
         PyErr_NoMemory();
@@ -345,6 +358,7 @@ static int reported(Gaps *found, Buckets *buckets, const Gaps *gaps) {
         merged += gaps->together[at] != 0;
     }
     Py_ssize_t taken = sample(alone, count, sampled);
+    empty(&of_sample);
     for (Py_ssize_t at = 0; at < taken; at++)
         if (sampled[at] >= 0) count_more(&of_sample, bucket_of(sampled[at]), 1);
     done = 0;
@@ -415,7 +429,8 @@ static PyObject *longest(PyObject *callable, PyObject *const *args, size_t nargs
     Gaps gaps = {0}, found = {0};
     Py_ssize_t count = 0, together = 0;
     int64_t *marks = NULL;
-    Buckets counted = no_buckets;
+    Buckets counted;
+    empty(&counted);
     int read = PyList_CheckExact(args[1]) ? numbers_in(args[1], &gaps.lengths, &count) : 0;
     if (read > 0) read = PyList_CheckExact(args[2]) || PyTuple_CheckExact(args[2]) ? numbers_in(args[2], &marks, &together) : 0;
     if (read > 0 && count && (!together || together == count)) {
@@ -483,11 +498,11 @@ static int known_buckets(PyObject *recorder, Buckets *buckets) {
     Py_ssize_t at = 0;
     while (PyDict_Next(known, &at, &key, &value)) {
         long bucket = PyLong_Check(key) ? PyLong_AsLong(key) : -1, count = PyLong_Check(value) ? PyLong_AsLong(value) : -1;
-        if (bucket < 0 || bucket >= MOST_BUCKETS || count < 0) {
+        if (bucket < 0 || bucket >= MOST_BUCKETS || count < 0 || count > INT32_MAX) {
             PyErr_Clear();
             return 0;
         }
-        count_more(buckets, (int)bucket, count);
+        count_more(buckets, (int)bucket, (uint32_t)count);
     }
     return 1;
 }
@@ -526,10 +541,12 @@ int core_pack_tokens(PyObject *recorder, int64_t span_start_ns, const int64_t *p
         !PyList_CheckExact(SLOT(recorder, of_tokens[TOGETHER])))
         return 0;
     int64_t *all = NULL;
-    Buckets buckets = no_buckets;
+    Buckets buckets;
     Py_ssize_t count = 0;
     Gaps gaps = {0};
-    int overflow = 0, done = known_buckets(recorder, &buckets);
+    int overflow = 0, done;
+    empty(&buckets);
+    done = known_buckets(recorder, &buckets);
     if (done > 0) done = numbers_in(times, &all, &count);
     if (done > 0) {
         int64_t *more = PyMem_Realloc(all, (size_t)(count + of_pairs / 2 + 1) * sizeof *all);

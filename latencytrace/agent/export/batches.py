@@ -14,7 +14,7 @@ from latencytrace.agent.spans.tracer import started_here
 BATCH_SPANS: Final = 2048
 BATCH_BYTES: Final = 4 << 20  # of one post; what a receiver over gRPC takes by default
 # So long spans are encoded before a serving thread may have the interpreter, and so few or many.
-_UNBROKEN_NS: Final = 100_000
+_UNBROKEN_NS: Final = 200_000
 _FEWEST_UNBROKEN: Final = 4
 _MOST_UNBROKEN: Final = 128
 _BACKLOG_SHARE: Final = 256  # of many that wait, this part at once; see `Batches.fill`
