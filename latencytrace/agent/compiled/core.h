@@ -24,6 +24,11 @@ static inline int64_t core_monotonic_ns(void) { /* as `time.monotonic_ns` on Lin
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
+/* --- for the compiler: a condition that nearly always holds, and a function to be kept out of its callers */
+
+#define USUALLY(condition) __builtin_expect(!!(condition), 1)
+#define APART __attribute__((noinline))
+
 /* --- objects with `__slots__`, made and filled without their `__init__` */
 
 #define SLOT(object, offset) (*(PyObject **)((char *)(object) + (offset)))

@@ -17,10 +17,11 @@ typedef struct {
 static const Word output_keys[] = {
     WORD("content"), WORD("reasoning_content"), WORD("reasoning"), WORD("thinking"), WORD("text"), WORD("arguments"),
     WORD("partial_json"), WORD("refusal"), WORD("delta"), WORD("response"), WORD("transcript"), WORD("generated_text"), {NULL, 0}};
-/* What says more of an answer than that there is output. */
+/* What says more of an answer than that there is output; no two begin alike. */
 static const Word odd[] = {
     WORD("\r"), WORD("_tokens"), WORD("eval_count"), WORD("\"type\""), WORD("reasoning"), WORD("thinking"), {NULL, 0}};
-static unsigned char begins_odd[256], begins_output[256]; /* a word begins with this sign */
+static unsigned char odd_goes_on[256]; /* the second sign of the odd word that begins with this one; 1: it has none */
+static unsigned char begins_output[256];
 
 typedef struct {
     const char *at, *end;
@@ -31,7 +32,8 @@ static const char *found_in(Text text, const char *words) { return memmem(text.a
 /* Whether an odd word is in it: one pass, for this is asked of the first events of each stream. */
 static int is_odd(Text text) {
     for (const char *at = text.at; at < text.end; at++) {
-        if (!begins_odd[(unsigned char)*at] || (*at == '"' && text.end - at > 1 && at[1] != 't')) continue;
+        unsigned char second = odd_goes_on[(unsigned char)*at];
+        if (!second || (second > 1 && (at + 1 == text.end || (unsigned char)at[1] != second))) continue;
         for (const Word *word = odd; word->text; word++)
             if (*at == *word->text && (size_t)(text.end - at) >= word->length && !memcmp(at, word->text, word->length)) return 1;
     }
@@ -152,7 +154,7 @@ static PyMethodDef functions[] = {
     {NULL, NULL, 0, NULL}};
 
 int events_ready(PyObject *module) {
-    for (const Word *word = odd; word->text; word++) begins_odd[(unsigned char)*word->text] = 1;
+    for (const Word *word = odd; word->text; word++) odd_goes_on[(unsigned char)*word->text] = word->length > 1 ? (unsigned char)word->text[1] : 1;
     for (const Word *key = output_keys; key->text; key++) begins_output[(unsigned char)*key->text] = 1;
     return PyModule_AddFunctions(module, functions);
 }

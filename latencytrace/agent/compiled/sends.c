@@ -145,7 +145,7 @@ static void forget(Place *place) {
     place->until = 0;
 }
 
-static void read_place(Place *place, PyObject *begins, PyObject *key, PyObject *key_at) {
+static APART void read_place(Place *place, PyObject *begins, PyObject *key, PyObject *key_at) {
     Py_ssize_t until = (Py_ssize_t)number_of(begins, 0), from = (Py_ssize_t)number_of(key_at, -1);
     int is_known = until > 0 && from >= 0 && key && PyBytes_CheckExact(key) && PyBytes_GET_SIZE(key) == until - from;
     forget(place);
@@ -158,11 +158,11 @@ static void read_place(Place *place, PyObject *begins, PyObject *key, PyObject *
 
 /* Whether a chunk is one event, with output where this stream's events have it. */
 static inline int is_alike(Place *place, PyObject *events, PyObject *body) {
-    if (!Py_IS_TYPE(events, (PyTypeObject *)events_type)) return 0;
+    if (!USUALLY(Py_IS_TYPE(events, (PyTypeObject *)events_type))) return 0;
     PyObject *begins = SLOT(events, of_events[E_BEGINS]), *key = SLOT(events, of_events[E_KEY]), *key_at = SLOT(events, of_events[E_KEY_AT]);
-    if (begins != place->begins || key != place->key || key_at != place->key_at) read_place(place, begins, key, key_at);
+    if (!USUALLY(begins == place->begins && key == place->key && key_at == place->key_at)) read_place(place, begins, key, key_at);
     Py_ssize_t length = PyBytes_GET_SIZE(body), until = place->until;
-    if (!until || length <= until || length >= 2 * until) return 0;
+    if (!USUALLY(until && length > until && length < 2 * until)) return 0;
     const char *text = PyBytes_AS_STRING(body);
     return text[until] != '"' && !memcmp(text + place->from, PyBytes_AS_STRING(key), (size_t)(until - place->from));
 }
@@ -221,7 +221,7 @@ static int chunk_left(Sends *sends, PyObject *body, PyObject *known, int64_t sta
     return chunks->count < 2 * most_chunks ? 0 : catch_up(answer);
 }
 
-static int is_answer(PyObject *answer) {
+static APART int is_answer(PyObject *answer) {
     if (!answer_type || !Py_IS_TYPE(answer, (PyTypeObject *)answer_type)) return 0;
     for (int at = 0; at < ANSWER_SLOTS; at++)
         if (!SLOT(answer, of_answer[at])) return 0;
@@ -253,7 +253,7 @@ static inline int usual_parts_of(Sends *sends, PyObject *message, PyObject **mor
     return PyDict_Next(message, &at, &key, body) && key == name_body && PyDict_Next(message, &at, &key, more) && key == name_more;
 }
 
-static int parts_of(Sends *sends, PyObject *message, PyObject **more, PyObject **body) {
+static APART int parts_of(Sends *sends, PyObject *message, PyObject **more, PyObject **body) {
     PyObject *key, *value;
     if (usual_parts_of(sends, message, more, body)) return 0;
     for (Py_ssize_t at = 0, before = 0; PyDict_Next(message, &at, &key, &value); before = at)
@@ -267,13 +267,14 @@ static int parts_of(Sends *sends, PyObject *message, PyObject **more, PyObject *
 static inline int noted_alike(Sending *self, int64_t sent_ns) {
     Sends *sends = self->sends;
     PyObject *answer = sends->answer, *message = self->message, *more, *body;
-    if (!answer || core_answer_of(sends->request) != answer || self->known != zero || SLOT(answer, of_answer[A_KNOWN]) != zero ||
-        SLOT(answer, of_answer[A_CARRIED]) != zero || SLOT(answer, of_answer[A_EAGER]) != Py_False ||
-        PyList_GET_SIZE(SLOT(answer, of_answer[A_HELD])) || !PyDict_CheckExact(message) || !usual_parts_of(sends, message, &more, &body) ||
-        more != Py_True || !PyBytes_CheckExact(body) || !is_alike(&sends->place, SLOT(answer, of_answer[A_EVENTS]), body))
+    if (!USUALLY(answer && core_answer_of(sends->request) == answer && self->known == zero && SLOT(answer, of_answer[A_KNOWN]) == zero &&
+                 SLOT(answer, of_answer[A_CARRIED]) == zero && SLOT(answer, of_answer[A_EAGER]) == Py_False &&
+                 !PyList_GET_SIZE(SLOT(answer, of_answer[A_HELD])) && PyDict_CheckExact(message)) ||
+        !USUALLY(usual_parts_of(sends, message, &more, &body) && more == Py_True && PyBytes_CheckExact(body)) ||
+        !USUALLY(is_alike(&sends->place, SLOT(answer, of_answer[A_EVENTS]), body)))
         return 0;
     Chunks *chunks = sends->chunks;
-    if (chunks->count + 2 > chunks->room || chunks->count + 2 >= 2 * most_chunks) return 0;
+    if (!USUALLY(chunks->count + 2 <= chunks->room && chunks->count + 2 < 2 * most_chunks)) return 0;
     chunks->times[chunks->count++] = self->started_ns;
     chunks->times[chunks->count++] = sent_ns;
     return 1;
@@ -307,10 +308,8 @@ static int noted(Sending *self, int64_t sent_ns) {
     return done ? done : core_ask(request, name_has_left, NULL) < 0 ? -1 : 1; /* its end is Python's to see to */
 }
 
-/* Note a message that has left; an exception stays set only if it is none of ours. */
-static int left(Sending *self) {
-    int64_t sent_ns = core_monotonic_ns();
-    if (noted_alike(self, sent_ns)) return 0;
+/* Note any message that has left; an exception stays set only if it is none of ours. */
+static APART int left(Sending *self, int64_t sent_ns) {
     int done = noted(self, sent_ns);
     if (!done) {
         PyObject *started = PyLong_FromLongLong(self->started_ns), *sent = PyLong_FromLongLong(sent_ns);
@@ -325,10 +324,10 @@ static int left(Sending *self) {
 }
 
 /* Note a message that could not be sent, and leave what was raised as it is. */
-static void failed(Sending *self) {
+static APART void failed(Sending *self, int64_t failed_ns) {
     PyObject *type, *value, *trace;
     PyErr_Fetch(&type, &value, &trace);
-    PyObject *started = PyLong_FromLongLong(self->started_ns), *sent = PyLong_FromLongLong(core_monotonic_ns());
+    PyObject *started = PyLong_FromLongLong(self->started_ns), *sent = PyLong_FromLongLong(failed_ns);
     PyObject *known = self->known ? self->known : zero;
     PyObject *done = started && sent ? PyObject_CallMethodObjArgs(self->sends->request, name_has_failed, known, started, sent, NULL) : NULL;
     Py_XDECREF(started);
@@ -353,7 +352,7 @@ static PyObject *driven(PyObject *awaitable) {
 static int begun(Sending *self) {
     PyObject *answer = core_answer_of(self->sends->request);
     self->state = 1;
-    self->known = Py_NewRef(answer == self->sends->answer || is_answer(answer) ? SLOT(answer, of_answer[A_KNOWN]) : zero);
+    self->known = Py_NewRef(USUALLY(answer == self->sends->answer) || is_answer(answer) ? SLOT(answer, of_answer[A_KNOWN]) : zero);
     self->started_ns = core_monotonic_ns();
     PyObject *send = self->sends->send, *awaitable;
     if (PyMethod_Check(send) && PyFunction_Check(PyMethod_GET_FUNCTION(send))) { /* at once, without a step through the method */
@@ -369,19 +368,20 @@ static int begun(Sending *self) {
 
 /* Take what the inner one has come to. */
 static PySendResult over(Sending *self, PySendResult state, PyObject **result) {
-    if (state == PYGEN_NEXT) {
+    if (!USUALLY(state != PYGEN_NEXT)) {
         if (!self->waits) PyObject_GC_Track(self); /* most are over within one step, and in no cycle */
         self->waits = 1;
         return state;
     }
     self->state = 2;
     Py_CLEAR(self->inner);
-    if (state == PYGEN_ERROR) {
-        failed(self);
-    } else if (left(self) < 0) {
+    int64_t sent_ns = core_monotonic_ns();
+    if (!USUALLY(state == PYGEN_RETURN)) {
+        failed(self, sent_ns);
+    } else if (!USUALLY(noted_alike(self, sent_ns)) && left(self, sent_ns) < 0) {
         Py_CLEAR(*result);
         state = PYGEN_ERROR;
-    } else if (*result != Py_None) {
+    } else if (!USUALLY(*result == Py_None)) {
         Py_SETREF(*result, Py_NewRef(Py_None)); /* as of a coroutine without a result */
     }
     Py_CLEAR(self->message);
@@ -389,9 +389,9 @@ static PySendResult over(Sending *self, PySendResult state, PyObject **result) {
 }
 
 static int may_run(Sending *self) {
+    if (USUALLY(!self->runs && self->state != 2)) return 1;
     if (self->runs) PyErr_SetString(PyExc_ValueError, "coroutine already executing");
-    else if (self->state == 2) PyErr_SetString(PyExc_RuntimeError, "cannot reuse already awaited coroutine");
-    else return 1;
+    else PyErr_SetString(PyExc_RuntimeError, "cannot reuse already awaited coroutine");
     return 0;
 }
 
@@ -401,7 +401,7 @@ static PySendResult sending_send(PyObject *awaitable, PyObject *value, PyObject 
     if (!may_run(self)) return PYGEN_ERROR;
     self->runs = 1;
     PySendResult state = PYGEN_ERROR;
-    if (self->state || begun(self) == 0)
+    if (self->state || USUALLY(begun(self) == 0))
         state = PyCoro_CheckExact(self->inner) ? PyCoro_Type.tp_as_async->am_send(self->inner, value, result)
                                                : PyIter_Send(self->inner, value, result);
     self->runs = 0;
@@ -496,7 +496,7 @@ static PyObject *sending_close(PyObject *awaitable, PyObject *Py_UNUSED(ignored)
     Py_XDECREF(method);
     self->state = 2;
     Py_CLEAR(self->inner);
-    failed(self); /* as one that GeneratorExit was thrown into */
+    failed(self, core_monotonic_ns()); /* as one that GeneratorExit was thrown into */
     Py_CLEAR(self->message);
     return closed;
 }

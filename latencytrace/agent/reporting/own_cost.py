@@ -112,7 +112,7 @@ class CostMeter:
         )  # its own span is a request's
         counted = (calls, detail.requests, detail.chunks, spared, detail.dropped)
         due = self._priced_ns is None or now_ns - self._priced_ns >= PRICED_FOR_NS
-        if due and any(counted):
+        if due and counted != self._counted:  # an idle process pays nothing
             self._priced_ns, self._prices = now_ns, self._measure()
         prices = self._prices
         each = (
