@@ -119,9 +119,9 @@ class GrpcReceiver:
     async def _kept(self, body: bytes) -> bytes:
         with self._intake.share() as share:
             share.take(len(body))
-            post = await self._intake.check(body, otlp.PROTOBUF, None)
-        await self._intake.keep(post)
-        return otlp.acceptance(post.request, otlp.PROTOBUF).body
+            checked = await self._intake.check(body, otlp.PROTOBUF, None)
+        await self._intake.keep(checked)
+        return otlp.acceptance(checked, otlp.PROTOBUF).body
 
     async def _noted(self, body: bytes) -> bytes:
         with self._intake.share() as share:

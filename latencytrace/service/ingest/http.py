@@ -100,9 +100,9 @@ async def _kept(request: Request, intake: Intake) -> OtlpAnswer:
     otlp.media_type(content_type)
     with intake.share() as share:
         body = await _body(request, share)
-        post = await intake.check(body, content_type, headers.get("content-encoding"))
-    await intake.keep(post)
-    return otlp.acceptance(post.request, content_type)
+        checked = await intake.check(body, content_type, headers.get("content-encoding"))
+    await intake.keep(checked)
+    return otlp.acceptance(checked, content_type)
 
 
 async def _noted(request: Request, intake: Intake, reports: MetricReports) -> OtlpAnswer:

@@ -8,8 +8,7 @@ from functools import partial
 from http import HTTPStatus
 from typing import Final, TypeVar
 
-from latencytrace.errors import LatencytraceError, OverloadedError
-from latencytrace.service.ingest.gathering import Gathering, Post
+from latencytrace.errors import OverloadedError
 from latencytrace.service.ingest.workers import Workers
 from latencytrace.service.metrics.telemetry import Telemetry
 from latencytrace.service.otlp import traces as otlp
@@ -73,8 +72,6 @@ class Intake:
         self._check = partial(otlp.check, capture_content=capture_content)
         self.bytes = 0  # being read and checked now
         self._workers = Workers()
-        check = partial(otlp.check_protobuf, capture_content=capture_content)
-        self._gathering = Gathering(self._workers, check)
         self._queue = asyncio.Lock()  # for room: whoever came first goes first
         self._waiting = 0  # for room
         self._waiting_bytes = 0
@@ -90,8 +87,8 @@ class Intake:
 
     async def check(
         self, body: bytes, content_type: str | None, content_encoding: str | None
-    ) -> Post:
-        """See `otlp.check`; a long body is checked beside the event loop, maybe with others.
+    ) -> CheckedRequest:
+        """See `otlp.check`; a long body is checked beside the event loop.
 
         Raises:
             OtlpError: Nothing of it can be kept.
@@ -100,10 +97,8 @@ class Intake:
         await self._room(len(body))  # first, for checking is much of the work
         short = otlp.decompressed_if_short(body, content_encoding, LONG_BODY_BYTES)
         if short is not None:
-            return Post(self._check(short, content_type, None))
-        if otlp.media_type(content_type) == otlp.PROTOBUF:
-            return await self._gathering.check(body, content_encoding)
-        return Post(await self.beside(self._check, body, content_type, content_encoding))
+            return self._check(short, content_type, None)
+        return await self.beside(self._check, body, content_type, content_encoding)
 
     async def _room(self, size: int) -> None:
         """Wait a while until more is let in: many senders lose what is refused.
@@ -137,7 +132,7 @@ class Intake:
             self._require_room()
         except OverloadedError:
             return False
-        return not (self._workers.are_busy or self._gathering.is_full)
+        return not self._workers.are_busy
 
     async def beside(self, work: Callable[..., T], *arguments: object) -> T:
         """Do what takes a while beside the event loop, which it would hold up.
@@ -147,7 +142,7 @@ class Intake:
         """
         return await self._workers.run(work, *arguments)
 
-    async def keep(self, post: Post) -> None:
+    async def keep(self, checked: CheckedRequest) -> None:
         """Wait until its spans are safe from the death of this process.
 
         Raises:
@@ -155,21 +150,9 @@ class Intake:
             OverloadedError: Too much waits already.
             StoreError: The store fails, or is closed.
         """
-        if post.kept is None:
-            post.kept = self._submitted(post.request)
-        # One sender of several that hangs up takes nothing away from the others.
-        await asyncio.shield(asyncio.wrap_future(post.kept))
-
-    def _submitted(self, checked: CheckedRequest) -> Future[None]:
-        """Have it kept; what is wrong with it is the same for all who posted it."""
-        try:
-            submitted = self._submit(checked)
-        except LatencytraceError as error:
-            submitted = Future()
-            submitted.set_exception(error)
-        else:
-            self._telemetry.spans_rejected.inc(checked.rejected_spans)
-        return submitted
+        submitted = self._submit(checked)
+        self._telemetry.spans_rejected.inc(checked.rejected_spans)
+        await asyncio.wrap_future(submitted)
 
     def refused(self, status: HTTPStatus) -> None:
         """Count a body that was not kept, by the status that HTTP has for the reason."""

@@ -129,11 +129,6 @@ def check(
     plain = decompressed(body, content_encoding)
     if media_type(content_type) == JSON:
         return check_message(message_from_json(plain), capture_content=capture_content)
-    return check_protobuf(plain, capture_content=capture_content)
-
-
-def check_protobuf(plain: bytes, *, capture_content: bool = False) -> CheckedRequest:
-    """See `check`; of a request in protobuf that is not compressed."""
     return CheckedRequest.of(scanned(plain, capture_content=capture_content))
 
 
@@ -206,25 +201,16 @@ _REASON = (
 )
 
 
-def is_gzip(content_encoding: str | None) -> bool:
-    """Tell whether a Content-Encoding names gzip."""
-    return (content_encoding or "").strip().lower() == "gzip"
-
-
-def is_identity(content_encoding: str | None) -> bool:
-    """Tell whether a Content-Encoding names nothing, or says that nothing was done."""
-    return (content_encoding or "identity").strip().lower() == "identity"
-
-
 def decompressed(body: bytes, content_encoding: str | None) -> bytes:
     """A body as it was before it was compressed.
 
     Raises:
         OtlpError: It is compressed otherwise, torn or too large.
     """
-    if is_gzip(content_encoding):
+    encoding = (content_encoding or "identity").strip().lower()
+    if encoding == "gzip":
         return _gunzipped(body)
-    if not is_identity(content_encoding):
+    if encoding != "identity":
         raise OtlpError(f"Content-Encoding {content_encoding!r} is not known: use gzip or none")
     if len(body) > MAX_BYTES:
         raise OtlpError(_TOO_LARGE)
@@ -239,7 +225,7 @@ def decompressed_if_short(body: bytes, content_encoding: str | None, most: int) 
     """
     if len(body) > most:
         return None
-    if is_gzip(content_encoding):
+    if (content_encoding or "").strip().lower() == "gzip":
         return _inflated(body, most)
     return decompressed(body, content_encoding)
 
