@@ -227,14 +227,19 @@ _SET_ASIDE_TORN = (
     "max_suspicious_broken_parts_bytes = 1000000000000000"
 )
 # A merge rewrites all of its rows, which costs more than their insert did: fewer are made, of
-# more parts each. The engine's own number is 5.
+# more parts each. The engine's own number is 5. And a part has a file or three for each of its
+# columns, which costs more to make than what is in them, unless its rows are below so many bytes
+# (not compressed): then one file has all columns. By itself the engine begins files at 10 MB,
+# less than what an insert brings where much comes.
 _FEWER_MERGES = "merge_selector_base = 16"
-_LOCAL_SETTINGS = f"{_SET_ASIDE_TORN}, {_FEWER_MERGES}"
-MERGED_OFTEN = (  # tables of older versions
+_FEWER_FILES = "min_bytes_for_wide_part = 67108864"
+_LOCAL_SETTINGS = f"{_SET_ASIDE_TORN}, {_FEWER_MERGES}, {_FEWER_FILES}"
+OLD_SETTINGS = (  # tables of older versions
     f"SELECT database || '.' || name FROM system.tables WHERE database = '{DATABASE}' "
-    "AND engine LIKE '%MergeTree' AND create_table_query NOT LIKE '%merge_selector_base%'"
+    "AND engine LIKE '%MergeTree' AND (create_table_query NOT LIKE '%merge_selector_base%' "
+    "OR create_table_query NOT LIKE '%min_bytes_for_wide_part%')"
 )
-MERGE_LESS = f"ALTER TABLE {{table}} MODIFY SETTING {_FEWER_MERGES}"
+NEW_SETTINGS = f"ALTER TABLE {{table}} MODIFY SETTING {_FEWER_MERGES}, {_FEWER_FILES}"
 
 
 # Which service wrote a row, where several write to the tables; empty: nobody else does.

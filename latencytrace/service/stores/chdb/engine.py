@@ -17,10 +17,10 @@ from latencytrace.service.sql.tables import (
     DATABASE,
     DERIVED,
     HAS_TTL,
-    MERGE_LESS,
-    MERGED_OFTEN,
+    NEW_SETTINGS,
     NO_LONGER_USED,
     NO_TTL,
+    OLD_SETTINGS,
     REQUESTS,
     TABLE_UUIDS,
     UUIDS,
@@ -286,8 +286,8 @@ def _bring_up_to_date(connection: Connection) -> None:
     # Older versions let the engine drop arrivals.
     if connection.query(HAS_TTL, "TSV").strip() == b"1":
         connection.query(NO_TTL, "Null")
-    for table in connection.query(MERGED_OFTEN, "TSV").decode().split():
-        connection.query(MERGE_LESS.format(table=table), "Null")
+    for table in connection.query(OLD_SETTINGS, "TSV").decode().split():
+        connection.query(NEW_SETTINGS.format(table=table), "Null")
 
 
 @contextmanager

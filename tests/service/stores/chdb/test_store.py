@@ -16,7 +16,7 @@ import pytest
 from latencytrace.errors import StoreError, StoreInUseError
 from latencytrace.model import semconv
 from latencytrace.service.cohort import Cohort
-from latencytrace.service.sql.tables import MERGED_OFTEN, SPANS, UUIDS
+from latencytrace.service.sql.tables import OLD_SETTINGS, SPANS, UUIDS
 from latencytrace.service.sql_store.engine import bound_text
 from latencytrace.service.sql_store.pending_copies import TO_KEEP
 from latencytrace.service.sql_store.store import MOST_TO_KEEP
@@ -63,15 +63,18 @@ def test_the_engine_rarely_looks_after_memory(tmp_path: Path) -> None:
     engine.close()
 
 
-def test_tables_of_an_older_folder_are_merged_as_rarely_as_new_ones(tmp_path: Path) -> None:
+@pytest.mark.parametrize("setting", ["merge_selector_base", "min_bytes_for_wide_part"])
+def test_tables_of_an_older_folder_get_the_settings_of_new_ones(
+    tmp_path: Path, setting: str
+) -> None:
     ChdbStore.open(tmp_path).close()
-    assert sql(tmp_path, MERGED_OFTEN) == ""
-    sql(tmp_path, f"ALTER TABLE {SPANS} RESET SETTING merge_selector_base")
-    assert sql(tmp_path, MERGED_OFTEN) == f"{SPANS}\n"
+    assert sql(tmp_path, OLD_SETTINGS) == ""
+    sql(tmp_path, f"ALTER TABLE {SPANS} RESET SETTING {setting}")
+    assert sql(tmp_path, OLD_SETTINGS) == f"{SPANS}\n"
 
     ChdbStore.open(tmp_path).close()
 
-    assert sql(tmp_path, MERGED_OFTEN) == ""
+    assert sql(tmp_path, OLD_SETTINGS) == ""
 
 
 def test_a_folder_is_made_for_its_owner_alone(tmp_path: Path) -> None:
