@@ -11,7 +11,7 @@ import argparse
 import json
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -27,6 +27,7 @@ from tests.benchmarks.bench_request import (
 from tests.benchmarks.discarding import Discarding, receive
 from tests.benchmarks.fixed_model import model_served
 
+TRACED = (OURS, IN_PYTHON, NO_SEND, CONTRIB)
 FEW = 20
 MORE = {"/hello": 400, "/stream": 100}
 AT_THE_END = {"OTEL_BSP_SCHEDULE_DELAY": "3600000", "PYTHONHASHSEED": "0"}
@@ -48,12 +49,12 @@ def instructions(name: str, path: str, count: int, receiver: Discarding, model: 
     return int(counted)
 
 
-def measured() -> dict[str, dict[str, float]]:
+def measured(traced: Sequence[str]) -> dict[str, dict[str, float]]:
     """Return instructions a request by server and route."""
     found: dict[str, dict[str, float]] = {}
     spawn = get_context("spawn")
     with receive(spawn) as receiver, model_served(spawn) as model:
-        for name in (UNTRACED, OURS, IN_PYTHON, NO_SEND, CONTRIB):
+        for name in (UNTRACED, *traced):
             found[name] = {}
             for path, more in MORE.items():
                 few = instructions(name, path, FEW, receiver, model)
@@ -78,9 +79,10 @@ def table(found: dict[str, dict[str, float]]) -> Iterator[str]:
 def main() -> None:
     """Measure, and print the table."""
     arguments = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    arguments.add_argument("--only", nargs="*", help="of the traced servers")
     arguments.add_argument("--json", action="store_true")
     given = arguments.parse_args()
-    found = measured()
+    found = measured([name for name in TRACED if not given.only or name in given.only])
     print(json.dumps(found) if given.json else "\n".join(table(found)))
 
 

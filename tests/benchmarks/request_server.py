@@ -71,7 +71,7 @@ async def agent() -> dict[str, float | str | None]:
     cost, overhead = status.cost, status.overhead
     return {
         "cpu_ns": cost.cpu_ns,
-        "hooks_ns": cost.hooks_cpu_ns, "enc": cost.encoder_cpu_ns, "exp": cost.exporter_cpu_ns, "rep": cost.reporting_cpu_ns,
+        "hooks_ns": cost.hooks_cpu_ns,
         "share_ratio": overhead.share_ratio,
         "step": overhead.step,
         "sampling_ratio": overhead.sampling_ratio,
