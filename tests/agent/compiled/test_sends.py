@@ -10,6 +10,8 @@ from typing import Any
 from weakref import ref
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from latencytrace.agent.hooks.asgi import time_application
 from latencytrace.agent.timing.hook import Timed
@@ -276,3 +278,35 @@ def test_keys_of_a_message_may_be_any_that_are_equal(spans: Spans, names: tuple[
     run(spans, serve, sent)
 
     assert [span.attributes[semconv.STREAMED_EVENTS] for span in spans.all] == [19, 19]
+
+
+EVENT = b'data: {"choices":[{"delta":{"content":"word"}}]}\n\n'
+ODD = (EVENT * 2, EVENT.replace(b"word", b""), b": ping\n\n", b"", EVENT[:20], EVENT[20:], b"word")
+ORDERS = (
+    ("type", "body", "more_body"), ("more_body", "body", "type"), ("body", "more_body", "type"),
+    ("trailers", "type", "body", "more_body"), ("type", "body", "trailers", "more_body"),
+)  # fmt: skip
+bodies = st.sampled_from((EVENT, EVENT, EVENT, EVENT.replace(b"word", b"a longer word"), *ODD))
+
+
+@given(st.lists(st.tuples(bodies, st.sampled_from(ORDERS)), min_size=5, max_size=40))
+def test_a_stream_says_the_same_whatever_its_messages_are(
+    chunks: list[tuple[bytes, tuple[str, ...]]],
+) -> None:
+    async def serve(send: Send) -> None:
+        await send(STREAM)
+        for body, order in chunks:
+            message = {**chunk(body), "trailers": False}
+            await send({name: message[name] for name in order})
+        await send(chunk(b"", more=False))
+
+    spans = Spans()
+    run(spans, serve, sent)
+
+    in_python, in_c = (span.attributes for span in spans.all)
+    assert in_python.keys() == in_c.keys()
+    counted = (semconv.STREAMED_EVENTS, semconv.STREAMED_TOKENS, semconv.STREAMED_CHOICES)
+    assert [in_python.get(name) for name in counted] == [in_c.get(name) for name in counted]
+    for name in (semconv.INTERVALS, semconv.TOKEN_TIMES):
+        ours, theirs = (str(one.get(name)) for one in (in_c, in_python))
+        assert [ours.count(sign) for sign in "+,;:"] == [theirs.count(sign) for sign in "+,;:"]
