@@ -25,11 +25,11 @@ typedef struct {
     Py_ssize_t count, room;
 } Chunks;
 
-/* Where a stream's events have their output, read off `AnswerEvents`; all NULL: nothing was read. */
+/* Where a stream's events have their output, as numbers, read off `AnswerEvents`; all NULL: nothing was read. */
 typedef struct {
     PyObject *begins, *key, *key_at; /* its values, which are replaced, never changed */
     Py_ssize_t until, from;          /* as numbers; `until` 0: no chunk is alike */
-} Place;
+} OutputPlace;
 
 typedef struct {
     PyObject_HEAD
@@ -37,7 +37,7 @@ typedef struct {
     PyObject *request, *send;
     PyObject *answer; /* the request's, once a chunk has left; NULL: not yet */
     Chunks *chunks;
-    Place place;
+    OutputPlace place;
     Py_ssize_t parts_at;   /* where the last message had its parts */
     struct sending *spare; /* one that is over, to be used again */
     PyObject *weakrefs;
@@ -59,6 +59,12 @@ typedef struct sending {
 static PyTypeObject ChunksType, SendsType, SendingType;
 
 static int chunks_add(Chunks *chunks, int64_t started_ns, int64_t sent_ns);
+
+/* Keep a chunk that there is room for. */
+static inline void chunks_put(Chunks *chunks, int64_t started_ns, int64_t sent_ns) {
+    chunks->times[chunks->count++] = started_ns;
+    chunks->times[chunks->count++] = sent_ns;
+}
 
 /* `drain(sends, times)`: move what is here to the ends of two lists. */
 static PyObject *chunks_drain(PyObject *object, PyObject *args) {
@@ -124,8 +130,7 @@ static int chunks_add(Chunks *chunks, int64_t started_ns, int64_t sent_ns) {
         chunks->times = times;
         chunks->room *= 2;
     }
-    chunks->times[chunks->count++] = started_ns;
-    chunks->times[chunks->count++] = sent_ns;
+    chunks_put(chunks, started_ns, sent_ns);
     return 0;
 }
 
@@ -138,14 +143,14 @@ static int64_t number_of(PyObject *number, int64_t otherwise) {
     return overflow ? otherwise : found;
 }
 
-static void forget(Place *place) {
+static void forget(OutputPlace *place) {
     Py_CLEAR(place->begins);
     Py_CLEAR(place->key);
     Py_CLEAR(place->key_at);
     place->until = 0;
 }
 
-static APART void read_place(Place *place, PyObject *begins, PyObject *key, PyObject *key_at) {
+static APART void read_place(OutputPlace *place, PyObject *begins, PyObject *key, PyObject *key_at) {
     Py_ssize_t until = (Py_ssize_t)number_of(begins, 0), from = (Py_ssize_t)number_of(key_at, -1);
     int is_known = until > 0 && from >= 0 && key && PyBytes_CheckExact(key) && PyBytes_GET_SIZE(key) == until - from;
     forget(place);
@@ -157,7 +162,7 @@ static APART void read_place(Place *place, PyObject *begins, PyObject *key, PyOb
 }
 
 /* Whether a chunk is one event, with output where this stream's events have it. */
-static inline int is_alike(Place *place, PyObject *events, PyObject *body) {
+static inline int is_alike(OutputPlace *place, PyObject *events, PyObject *body) {
     if (!USUALLY(Py_IS_TYPE(events, (PyTypeObject *)events_type))) return 0;
     PyObject *begins = SLOT(events, of_events[E_BEGINS]), *key = SLOT(events, of_events[E_KEY]), *key_at = SLOT(events, of_events[E_KEY_AT]);
     if (!USUALLY(begins == place->begins && key == place->key && key_at == place->key_at)) read_place(place, begins, key, key_at);
@@ -253,6 +258,7 @@ static inline int usual_parts_of(Sends *sends, PyObject *message, PyObject **mor
     return PyDict_Next(message, &at, &key, body) && key == name_body && PyDict_Next(message, &at, &key, more) && key == name_more;
 }
 
+/* The same of any message, whose place for a body is looked at first the next time; NULL: it has no such part. */
 static APART int parts_of(Sends *sends, PyObject *message, PyObject **more, PyObject **body) {
     PyObject *key, *value;
     if (usual_parts_of(sends, message, more, body)) return 0;
@@ -275,8 +281,7 @@ static inline int noted_alike(Sending *self, int64_t sent_ns) {
         return 0;
     Chunks *chunks = sends->chunks;
     if (!USUALLY(chunks->count + 2 <= chunks->room && chunks->count + 2 < 2 * most_chunks)) return 0;
-    chunks->times[chunks->count++] = self->started_ns;
-    chunks->times[chunks->count++] = sent_ns;
+    chunks_put(chunks, self->started_ns, sent_ns);
     return 1;
 }
 
@@ -604,7 +609,7 @@ static PyObject *timed(PyObject *callable, PyObject *const *args, size_t count, 
     sends->answer = sends->weakrefs = NULL;
     sends->chunks = NULL;
     sends->spare = NULL;
-    sends->place = (Place){0};
+    sends->place = (OutputPlace){0};
     sends->parts_at = 0;
     PyObject_GC_Track(sends);
     return (PyObject *)sends;
