@@ -101,6 +101,8 @@ def test_the_price_is_looked_up_once_a_minute_and_not_before_there_is_a_span() -
     for made in (0, 1, 2):
         meter.update(spent(made, 0, 0), 0)
     clock.move_s(PRICED_FOR_NS / 1e9)
+    meter.update(spent(2, 0, 0), 0)  # hooks did nothing since
+    assert len(asked) == 1
     meter.update(spent(3, 0, 0), 0)
 
     assert len(asked) == 2
