@@ -182,11 +182,11 @@ def test_the_more_spans_wait_the_more_are_encoded_without_a_pause(receiver: Rece
             program.make(1)
             until(lambda: program.exporter.counts.in_flight == 1)
             program.make(count)
-            taken = program.exporter._batches  # noqa: SLF001 - to count its pauses
-            taken._pause, taken._unbroken = Mock(), _FEWEST_UNBROKEN  # noqa: SLF001 - anew
+            pause, batches = Mock(), program.exporter._batches  # noqa: SLF001 - to count
+            batches._pause, batches._unbroken = pause, _FEWEST_UNBROKEN  # noqa: SLF001 - anew
             receiver.release.set()
             assert program.exporter.flush(PATIENCE_S)
-            pauses.append(program.exporter._batches._pause.call_count)  # noqa: SLF001
+            pauses.append(pause.call_count)
 
     assert pauses[0] >= 12  # never more than 128 at once, and fewer to begin with
     assert pauses[1] < 9_000 / 12
