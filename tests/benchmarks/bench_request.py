@@ -1,6 +1,7 @@
 """What tracing adds to a whole request: CPU time of the server's process, all threads.
 
-    python -m tests.benchmarks.bench_request [--rounds 12] [--beside /another/checkout]
+    python -m tests.benchmarks.bench_request [--rounds 12] [--starts 1] [--routes /stream]
+        [--beside /another/checkout]
 
 A FastAPI application on uvicorn, uvloop and httptools: an answer in one piece, a stream of 200
 chunks, one whose chunks each take a turn of the event loop, one whose chunks are made on a
@@ -13,6 +14,7 @@ In each round all of them start anew, for where a process has its memory makes m
 than is measured here, and each gets the same requests, one after another over a kept connection,
 in turns of a few requests whose order is drawn anew. The servers share one core, and whoever asks
 has another: which core the two ends of a connection run on changes what a send costs the kernel.
+With `--starts` so many of each run in a round, for chance has its say once a start.
 Spans go to a receiver that only counts them, once in two seconds. `--beside` adds latencytrace
 from another checkout, such as the one before a change.
 """
@@ -61,7 +63,7 @@ TURNS = 5  # a round
 POSTS_MS = 2000
 SETTLE_S = 2.25  # more than an export takes to begin
 START_S = 300  # under valgrind; else some two
-SILENT_S = 1.0  # after which an answer has ended
+SILENT_S = 0.3  # after which an answer has ended
 
 
 class Cpu(NamedTuple):
@@ -127,7 +129,8 @@ class Server:
         return b"".join(parts)
 
 
-Found = dict[str, dict[str, list[Cpu]]]  # by route and server, one for each round
+Found = dict[str, dict[str, list[Cpu]]]  # by route and server, one for each start
+Servers = dict[tuple[str, int], Server]  # by name, and which of its starts it is
 
 
 @contextmanager
@@ -141,7 +144,7 @@ def on_cores(cores: set[int]) -> Iterator[None]:
         os.sched_setaffinity(0, before)
 
 
-def request_us(servers: dict[str, Server], path: str) -> dict[str, Cpu]:
+def request_us(servers: Servers, path: str) -> dict[tuple[str, int], Cpu]:
     """Return the CPU time of a request by server, what is done about it later included.
 
     The servers take turns of a few requests: the machine's speed changes within seconds.
@@ -161,7 +164,7 @@ def request_us(servers: dict[str, Server], path: str) -> dict[str, Cpu]:
     return spent
 
 
-def take_turns(servers: dict[str, Server], path: str, count: int) -> None:
+def take_turns(servers: Servers, path: str, count: int) -> None:
     """Ask each server so many times."""
     for server in random.sample(list(servers.values()), len(servers)):
         for _ in range(count):
@@ -234,10 +237,15 @@ def connected(port: int, process: "subprocess.Popen[bytes]") -> socket.socket:
 
 
 def measured(
-    names: list[str], rounds: int, beside: Path | None
+    names: list[str],
+    rounds: int,
+    beside: Path | None = None,
+    *,
+    starts: int = 1,
+    routes: Sequence[str] = tuple(REQUESTS),
 ) -> tuple[Found, dict[str, list[float]]]:
-    """Return µs of CPU a request, by route and server, one for each round; and memory in MB."""
-    found: Found = {path: {name: [] for name in names} for path in REQUESTS}
+    """Return µs of CPU a request, by route and server, one for each start; and memory in MB."""
+    found: Found = {path: {name: [] for name in names} for path in routes}
     resident: dict[str, list[float]] = {name: [] for name in names}
     spawn = get_context("spawn")
     *others, last = sorted(os.sched_getaffinity(0))
@@ -251,19 +259,20 @@ def measured(
             with ExitStack() as stack:
                 with on_cores({last}):
                     servers = {
-                        name: stack.enter_context(serving(name, receiver, model, beside))
+                        (name, start): stack.enter_context(serving(name, receiver, model, beside))
+                        for start in range(starts)
                         for name in names
                     }
-                for path in REQUESTS:
-                    for name, us in request_us(servers, path).items():
+                for path in routes:
+                    for (name, _), us in request_us(servers, path).items():
                         found[path][name].append(us)
-                for name, server in servers.items():
+                for (name, _), server in servers.items():
                     resident[name].append(server.resident_mb())
     return found, resident
 
 
 def added(found: Found, path: str, name: str, *, serving: bool = False) -> list[float]:
-    """Return by how much each round exceeds that of the untraced server."""
+    """Return by how much each start exceeds that of the untraced server."""
     of, to = found[path][name], found[path][UNTRACED]
     place = 1 if serving else 0
     return differences([one[place] for one in of], [one[place] for one in to])
@@ -271,10 +280,11 @@ def added(found: Found, path: str, name: str, *, serving: bool = False) -> list[
 
 def table(found: Found) -> Iterator[str]:
     """Return the lines of the table: added to the untraced server, with 95 % intervals."""
-    chunks = " | ".join(f"a chunk of {path} (serving thread)" for path in STREAMS)
-    yield f"| | {' | '.join(found)} | {chunks} |"
-    yield "| --- |" + " ---: |" * (len(found) + len(STREAMS))
-    for name in found["/hello"]:
+    streams = [path for path in STREAMS if path in found and "/hello" in found]
+    chunks = "".join(f" a chunk of {path} (serving thread) |" for path in streams)
+    yield f"| | {' | '.join(found)} |{chunks}"
+    yield "| --- |" + " ---: |" * (len(found) + len(streams))
+    for name in next(iter(found.values())):
         cells = []
         for path, by_name in found.items():
             if name == UNTRACED:
@@ -285,7 +295,7 @@ def table(found: Found) -> Iterator[str]:
             more = added(found, path, name)
             low, high = interval(more)
             cells.append(f"{statistics.median(more):.0f} [{low:.0f}, {high:.0f}]")
-        for path in STREAMS if name != UNTRACED else ():
+        for path in streams if name != UNTRACED else ():
             us = [
                 statistics.median(added(found, path, name, serving=serving))
                 - statistics.median(added(found, "/hello", name, serving=serving))
@@ -315,6 +325,8 @@ def main() -> None:
     """Measure, and print the table."""
     arguments = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     arguments.add_argument("--rounds", type=int, default=12)
+    arguments.add_argument("--starts", type=int, default=1, help="of each server, in a round")
+    arguments.add_argument("--routes", nargs="*", choices=REQUESTS, default=tuple(REQUESTS))
     arguments.add_argument("--beside", type=Path)
     arguments.add_argument("--only", nargs="*", help="of the traced servers")
     arguments.add_argument("--json", action="store_true")
@@ -322,7 +334,9 @@ def main() -> None:
     traced = [OURS, IN_PYTHON, *([BESIDE] if given.beside else []), CONTRIB, NO_SEND]
     traced += [DDTRACE] if (PEER / ".installed").exists() else []
     names = [UNTRACED, AGAIN, *(name for name in traced if not given.only or name in given.only)]
-    found, resident = measured(names, given.rounds, given.beside)
+    found, resident = measured(
+        names, given.rounds, given.beside, starts=given.starts, routes=given.routes
+    )
     if given.json:
         print(json.dumps({"cpu_us": found, "resident_mb": resident}))
         return

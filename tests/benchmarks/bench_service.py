@@ -26,6 +26,7 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from multiprocessing import get_context
 from multiprocessing.queues import Queue
+from multiprocessing.synchronize import Barrier
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
@@ -57,6 +58,16 @@ class Sent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """What a sender did."""
+
+    seed: int
+    sent: list[Sent]
+    refused: int  # posts, each of which was sent again
+    cpu_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
     """What came of it."""
 
@@ -66,10 +77,11 @@ class Outcome:
     requests: int
     ledgers: int
     refused_posts: int
-    spans_per_s: float  # answered while the senders sent
+    spans_per_s: float  # answered, from the moment when all senders were ready
     ledgers_after_s: float  # until all were there, from the last answer
     cpu_s_a_million_spans: float
     server_cpu_s_a_million_spans: float  # of a ClickHouse server beside it
+    senders_cpu_s_a_million_spans: float
     cpu_ms_a_request: float
     peak_mib: float
     disk_bytes_a_span: float  # that is kept, as it lies there at the end
@@ -200,7 +212,8 @@ def send(  # noqa: PLR0913, PLR0917 - what a process is told
     spans_a_post: int,
     seconds: float,
     groups_per_s: float,
-    told: "Queue[tuple[int, list[Sent], int]]",
+    ready: "Barrier",
+    told: "Queue[Record]",
 ) -> None:
     """Send groups of posts until the time is over; a refused post is sent again."""
     pattern = Pattern(seed, spans_a_post)
@@ -208,7 +221,8 @@ def send(  # noqa: PLR0913, PLR0917 - what a process is told
     connection = http.client.HTTPConnection(urlsplit(address).netloc, timeout=60)
     sent: list[Sent] = []
     refused = 0
-    began_s = time.monotonic()
+    ready.wait()
+    began_s, cpu_began_s = time.monotonic(), time.process_time()
     while (since_s := time.monotonic() - began_s) < seconds:
         if groups_per_s and since_s < len(sent) / groups_per_s:
             time.sleep(len(sent) / groups_per_s - since_s)
@@ -230,7 +244,8 @@ def send(  # noqa: PLR0913, PLR0917 - what a process is told
                 requests=pattern.requests,
             )
         )
-    told.put((seed, sent, refused))
+    cpu_used_s = time.process_time() - cpu_began_s
+    told.put(Record(seed=seed, sent=sent, refused=refused, cpu_s=cpu_used_s))
 
 
 def cpu_s(pid: int) -> float:
@@ -265,7 +280,8 @@ SIZES: Final = (
 def run(options: argparse.Namespace) -> Outcome:
     """Send, wait until it is quiet, end the service, count."""
     spawned = get_context("spawn")
-    told: Queue[tuple[int, list[Sent], int]] = spawned.Queue()
+    told: Queue[Record] = spawned.Queue()
+    ready = spawned.Barrier(options.connections + 1)
     with tempfile.TemporaryDirectory() as folder, ExitStack() as opened:
         data = Path(folder) / "data"
         env, engine, server = {"LATENCYTRACE_SETTLE": "10"}, data / "clickhouse", None
@@ -278,23 +294,25 @@ def run(options: argparse.Namespace) -> Outcome:
             requests_a_group = Pattern(0, options.spans).requests
             groups_per_s = options.requests_per_s / requests_a_group / options.connections
             time.sleep(options.warm)
-            before_s, server_before_s = cpu_s(pid), 0.0 if server is None else cpu_s(server.pid)
             senders = [
                 spawned.Process(
                     target=send,
                     args=(
-                        service.otlp, seed, options.spans, options.seconds, groups_per_s, told,
+                        service.otlp, seed, options.spans, options.seconds, groups_per_s, ready,
+                        told,
                     ),
                 )
                 for seed in range(options.connections)
             ]  # fmt: skip
-            began_s = time.time()
             for sender in senders:
                 sender.start()
+            ready.wait()  # each has made its posts
+            began_s = time.time()
+            before_s, server_before_s = cpu_s(pid), 0.0 if server is None else cpu_s(server.pid)
             answers = [told.get() for _ in senders]
             for sender in senders:
                 sender.join()
-            last_s = max(one.last_answer_s for _, sent, _ in answers for one in sent)
+            last_s = max(one.last_answer_s for answer in answers for one in answer.sent)
             deadline = time.monotonic() + DRAINED_S
             while service.metric("latencytrace_service_spans_open") and (
                 time.monotonic() < deadline
@@ -320,10 +338,12 @@ def run(options: argparse.Namespace) -> Outcome:
                 text=True,
             ).stdout.split()
         )
-    answered = {(seed, one.key): one.last_answer_s for seed, sent, _ in answers for one in sent}
+    answered = {
+        (answer.seed, one.key): one.last_answer_s for answer in answers for one in answer.sent
+    }
     lags = _lags(rows, answered, options.spans)
-    spans = sum(one.spans for _, sent, _ in answers for one in sent)
-    requests = sum(one.requests for _, sent, _ in answers for one in sent)
+    spans = sum(one.spans for answer in answers for one in answer.sent)
+    requests = sum(one.requests for answer in answers for one in answer.sent)
     cuts = statistics.quantiles(lags, n=100) if len(lags) > 1 else [0.0] * 99
     return Outcome(
         connections=options.connections,
@@ -331,11 +351,12 @@ def run(options: argparse.Namespace) -> Outcome:
         spans=spans,
         requests=requests,
         ledgers=len(lags),
-        refused_posts=sum(refused for _, _, refused in answers),
+        refused_posts=sum(answer.refused for answer in answers),
         spans_per_s=spans / (last_s - began_s),
         ledgers_after_s=drained_s,
         cpu_s_a_million_spans=used_s / spans * 1e6,
         server_cpu_s_a_million_spans=server_s / spans * 1e6,
+        senders_cpu_s_a_million_spans=sum(answer.cpu_s for answer in answers) / spans * 1e6,
         cpu_ms_a_request=used_s / requests * 1e3,
         peak_mib=memory,
         disk_bytes_a_span=span_bytes,

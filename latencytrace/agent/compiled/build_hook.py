@@ -49,7 +49,7 @@ def compiled(root: Path) -> Path | None:
         name,
         sources,
         depends=[p.relative_to(root).as_posix() for p in (root / FOLDER).glob("*.h")],
-        extra_compile_args=["-O2", "-fvisibility=hidden", "-Wall", "-Wextra", "-g0"],
+        extra_compile_args=["-O2", "-fno-plt", "-fvisibility=hidden", "-Wall", "-Wextra", "-g0"],
     )
     here = Path.cwd()
     os.chdir(root)

@@ -4,7 +4,6 @@
 #ifndef LATENCYTRACE_CORE_H
 #define LATENCYTRACE_CORE_H
 
-#define _GNU_SOURCE /* memmem */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <stddef.h>
@@ -164,6 +163,7 @@ PyObject *core_worked_out_by(PyObject *deferred);
 int core_is_request(PyObject *request); /* one of the ASGI hook's, made whole */
 int core_times_sends(PyObject *request); /* nothing but its sends is to be timed or told of them */
 PyObject *core_answer_of(PyObject *request); /* borrowed: an `AnswerStream`, or None until there is one */
+PyObject **core_place_of_answer(PyObject *request); /* where it is, as long as the request is */
 int core_respond(PyObject *request, int64_t started_ns, int64_t sent_ns); /* note a send; -1 with an exception */
 /* Note what an answer begins with, or that it has left. 1: done; 0: Python's form is to; -1: an exception. */
 int core_answer_begins(PyObject *request, PyObject *message);

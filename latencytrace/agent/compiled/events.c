@@ -11,32 +11,39 @@ static PyObject *events_type;
 typedef struct {
     const char *text;
     size_t length;
+    size_t rare; /* the place of its sign that is met least in events */
 } Word;
-#define WORD(text) {text, sizeof text - 1}
+#define WORD(text) {text, sizeof text - 1, 0}
+#define WORD_BY(text, rare) {text, sizeof text - 1, rare}
 
 static const Word output_keys[] = {
     WORD("content"), WORD("reasoning_content"), WORD("reasoning"), WORD("thinking"), WORD("text"), WORD("arguments"),
-    WORD("partial_json"), WORD("refusal"), WORD("delta"), WORD("response"), WORD("transcript"), WORD("generated_text"), {NULL, 0}};
-/* What says more of an answer than that there is output; no two begin alike. */
-static const Word odd[] = {
-    WORD("\r"), WORD("_tokens"), WORD("eval_count"), WORD("\"type\""), WORD("reasoning"), WORD("thinking"), {NULL, 0}};
-static unsigned char odd_goes_on[256]; /* the second sign of the odd word that begins with this one; 1: it has none */
+    WORD("partial_json"), WORD("refusal"), WORD("delta"), WORD("response"), WORD("transcript"), WORD("generated_text"), {NULL, 0, 0}};
+/* What says more of an answer than that there is output. */
+static const Word odd[] = {WORD("\r"), WORD("_tokens"), WORD_BY("eval_count", 4), WORD_BY("\"type\"", 2), WORD_BY("reasoning", 8),
+                           WORD_BY("thinking", 4), {NULL, 0, 0}};
+static const Word choices_word = WORD_BY("\"choices\"", 2), index_word = WORD_BY("\"index\"", 5);
 static unsigned char begins_output[256];
 
 typedef struct {
     const char *at, *end;
 } Text;
 
-static const char *found_in(Text text, const char *words) { return memmem(text.at, (size_t)(text.end - text.at), words, strlen(words)); }
-
-/* Whether an odd word is in it: one pass, for this is asked of the first events of each stream. */
-static int is_odd(Text text) {
-    for (const char *at = text.at; at < text.end; at++) {
-        unsigned char second = odd_goes_on[(unsigned char)*at];
-        if (!second || (second > 1 && (at + 1 == text.end || (unsigned char)at[1] != second))) continue;
-        for (const Word *word = odd; word->text; word++)
-            if (*at == *word->text && (size_t)(text.end - at) >= word->length && !memcmp(at, word->text, word->length)) return 1;
+/* Where a word begins; NULL: it is not there. Short texts are searched some thirty times a stream, for which setting up
+ * `memmem` costs several times as much as looking for a rare sign. */
+static const char *found_in(Text text, const Word *word) {
+    const char *at = text.at + word->rare, *last = text.end - (word->length - word->rare); /* where its rare sign may be */
+    if (text.end - text.at < (Py_ssize_t)word->length) return NULL;
+    while (at <= last && (at = memchr(at, word->text[word->rare], (size_t)(last - at) + 1))) {
+        if (!memcmp(at - word->rare, word->text, word->length)) return at - word->rare;
+        at++;
     }
+    return NULL;
+}
+
+static int is_odd(Text text) {
+    for (const Word *word = odd; word->text; word++)
+        if (found_in(text, word)) return 1;
     return 0;
 }
 
@@ -68,15 +75,15 @@ static const char *output_at(const char *quote, const char *end) {
 
 /* The number of the choice that an event is of; 0: the first, or none is named; -1: Python's form is to tell. */
 static int choice_in(Text event) {
-    const char *list = found_in(event, "\"choices\"");
+    const char *list = found_in(event, &choices_word);
     if (!list) return 0;
     const char *at = behind(list + 9, event.end, ':');
     at = at && at < event.end && *at == '[' ? after_spaces(at + 1, event.end) : NULL;
     if (!at || at == event.end || *at != '{') return -1;
     Text within = {at, memchr(at, '[', (size_t)(event.end - at))};
     if (!within.end) within.end = event.end;
-    const char *index = found_in(within, "\"index\"");
-    if (!index) return found_in((Text){list + 9, event.end}, "\"choices\"") ? -1 : 0;
+    const char *index = found_in(within, &index_word);
+    if (!index) return found_in((Text){list + 9, event.end}, &choices_word) ? -1 : 0;
     at = behind(index + 7, event.end, ':');
     /* One digit alone; more of them, or another form, are Python's to read. */
     if (!at || at >= event.end || *at < '0' || *at > '9') return -1;
@@ -89,7 +96,8 @@ static int is_one_event(Text body, PyObject *between) {
     const char *mark = PyBytes_AS_STRING(between);
     Py_ssize_t length = PyBytes_GET_SIZE(between);
     if (body.end - body.at <= length || memcmp(body.end - length, mark, (size_t)length)) return 0;
-    if (memmem(body.at, (size_t)(body.end - body.at - length), mark, (size_t)length)) return 0;
+    const Word between_events = {mark, (size_t)length, 0};
+    if (found_in((Text){body.at, body.end - length}, &between_events)) return 0;
     if (length == 1) return !is_space(body.at[0]); /* a line of JSON */
     return body.end - body.at > 7 + length && !memcmp(body.at, "data: ", 6) && body.at[6] == '{';
 }
@@ -154,7 +162,6 @@ static PyMethodDef functions[] = {
     {NULL, NULL, 0, NULL}};
 
 int events_ready(PyObject *module) {
-    for (const Word *word = odd; word->text; word++) odd_goes_on[(unsigned char)*word->text] = word->length > 1 ? (unsigned char)word->text[1] : 1;
     for (const Word *key = output_keys; key->text; key++) begins_output[(unsigned char)*key->text] = 1;
     return PyModule_AddFunctions(module, functions);
 }

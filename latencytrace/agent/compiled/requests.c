@@ -416,6 +416,8 @@ PyObject *core_fault_handler_of(PyObject *request) { return SLOT(SLOT(request, o
 
 PyObject *core_answer_of(PyObject *request) { return SLOT(request, of_request[MADE]); }
 
+PyObject **core_place_of_answer(PyObject *request) { return &SLOT(request, of_request[MADE]); }
+
 /* The list of a request's sends, borrowed. NULL: an exception is set. */
 static PyObject *sends_of(PyObject *request) {
     PyObject *stages = SLOT(SLOT(request, of_request[R_INTERVALS]), of_intervals[I_STAGES]);

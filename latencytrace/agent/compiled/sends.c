@@ -11,10 +11,19 @@ enum { E_BEGINS, E_KEY, E_KEY_AT, EVENTS_SLOTS };
 static const char *const events_names[] = {"begins", "key", "key_at", NULL};
 static Py_ssize_t of_events[EVENTS_SLOTS];
 
-static PyObject *answer_type, *events_type, *zero, *one;
+static PyObject *answer_type, *one;
 static Py_ssize_t most_held, held_bytes, most_chunks;
-static PyObject *name_type, *name_body, *name_more, *name_catch_up, *name_has_sent, *name_has_failed, *name_has_left, *name_throw,
-    *name_close;
+static PyObject *name_type, *name_catch_up, *name_has_sent, *name_has_failed, *name_has_left, *name_throw, *name_close;
+
+/* What every chunk is held against, side by side: between two chunks the kernel sends one, and leaves little of the
+ * caches. Objects of the interpreter are named here too, each of which is else looked up in a table of its own. */
+static struct {
+    PyObject *name_body, *name_more, *zero, *yes, *no, *none;
+    PyTypeObject *bytes_type, *dict_type, *coroutine_type, *events_type;
+    sendfunc go_on; /* of a coroutine */
+    int most_times, held, known, carried, eager, events; /* the last five: places in an answer */
+} usual __attribute__((aligned(64)));
+#define USUAL(answer, place) SLOT(answer, usual.place)
 
 /* --- the chunks of one answer that have left, as two times each */
 
@@ -34,13 +43,14 @@ typedef struct {
 typedef struct {
     PyObject_HEAD
     vectorcallfunc call;
-    PyObject *request, *send;
-    PyObject *answer; /* the request's, once a chunk has left; NULL: not yet */
+    struct sending *spare; /* one that is over, to be used again */
+    PyObject **made;       /* the place of the request's answer */
+    PyObject *answer;      /* the request's, once a chunk has left; NULL: not yet */
+    PyObject *function, *bound_to; /* of a method that sends; NULL: it is none */
     Chunks *chunks;
     OutputPlace place;
-    Py_ssize_t parts_at;   /* where the last message had its parts */
-    struct sending *spare; /* one that is over, to be used again */
-    PyObject *weakrefs;
+    Py_ssize_t parts_at; /* where the last message had its parts */
+    PyObject *request, *send, *weakrefs;
 } Sends;
 
 typedef struct sending {
@@ -48,11 +58,11 @@ typedef struct sending {
     Sends *sends;
     PyObject *message;
     PyObject *inner; /* what is awaited; NULL: not yet, or no longer */
-    PyObject *known; /* tokens made when the message was handed over */
+    PyObject *known; /* tokens made when the message was handed over; NULL: none */
     int64_t started_ns;
-    int state; /* 0: not begun, 1: under way, 2: over */
-    int runs;  /* it is on the stack */
-    int waits; /* it has waited, so that the collector knows of it */
+    char state; /* 0: not begun, 1: under way, 2: over */
+    char runs;  /* it is on the stack */
+    char waits; /* it has waited, so that the collector knows of it */
     PyObject *weakrefs;
 } Sending;
 
@@ -138,7 +148,7 @@ static int chunks_add(Chunks *chunks, int64_t started_ns, int64_t sent_ns) {
 
 static int64_t number_of(PyObject *number, int64_t otherwise) {
     int overflow = 1;
-    if (number == zero) return 0;
+    if (number == usual.zero) return 0;
     int64_t found = number && PyLong_CheckExact(number) ? PyLong_AsLongLongAndOverflow(number, &overflow) : otherwise;
     return overflow ? otherwise : found;
 }
@@ -161,15 +171,26 @@ static APART void read_place(OutputPlace *place, PyObject *begins, PyObject *key
     place->from = from;
 }
 
+/* Whether so many bytes are the same; most keys are compared at one go, as two numbers that overlap. */
+static inline int are_same(const char *some, const char *others, Py_ssize_t count) {
+    uint64_t first[2], last[2];
+    if (!USUALLY(count >= 8 && count <= 16)) return !memcmp(some, others, (size_t)count);
+    memcpy(&first[0], some, 8);
+    memcpy(&first[1], others, 8);
+    memcpy(&last[0], some + count - 8, 8);
+    memcpy(&last[1], others + count - 8, 8);
+    return first[0] == first[1] && last[0] == last[1];
+}
+
 /* Whether a chunk is one event, with output where this stream's events have it. */
 static inline int is_alike(OutputPlace *place, PyObject *events, PyObject *body) {
-    if (!USUALLY(Py_IS_TYPE(events, (PyTypeObject *)events_type))) return 0;
+    if (!USUALLY(Py_IS_TYPE(events, usual.events_type))) return 0;
     PyObject *begins = SLOT(events, of_events[E_BEGINS]), *key = SLOT(events, of_events[E_KEY]), *key_at = SLOT(events, of_events[E_KEY_AT]);
     if (!USUALLY(begins == place->begins && key == place->key && key_at == place->key_at)) read_place(place, begins, key, key_at);
     Py_ssize_t length = PyBytes_GET_SIZE(body), until = place->until;
     if (!USUALLY(until && length > until && length < 2 * until)) return 0;
     const char *text = PyBytes_AS_STRING(body);
-    return text[until] != '"' && !memcmp(text + place->from, PyBytes_AS_STRING(key), (size_t)(until - place->from));
+    return text[until] != '"' && are_same(text + place->from, PyBytes_AS_STRING(key), until - place->from);
 }
 
 static int catch_up(PyObject *answer) {
@@ -192,7 +213,7 @@ static int hold(PyObject *answer, PyObject *body, PyObject *known, int64_t start
 /* Learn from one of the first events with output. 1: that is what the chunk is; 0: Python's form is to read it. */
 static int learned_from(PyObject *answer, PyObject *body, PyObject *known) {
     PyObject *events = SLOT(answer, of_answer[A_EVENTS]);
-    int is_first = SLOT(answer, of_answer[A_FIRST_READ]) == zero;
+    int is_first = SLOT(answer, of_answer[A_FIRST_READ]) == usual.zero;
     if (SLOT(answer, of_answer[A_OPEN]) != Py_True || PyBytes_GET_SIZE(body) > held_bytes) return 0;
     int learned = core_event_learned(events, body);
     if (learned <= 0 || !is_first) return learned;
@@ -207,7 +228,7 @@ static int chunk_left(Sends *sends, PyObject *body, PyObject *known, int64_t sta
     Chunks *chunks = sends->chunks;
     if (PyList_GET_SIZE(SLOT(answer, of_answer[A_HELD]))) return hold(answer, body, known, started_ns, sent_ns);
     int is_plain = 0;
-    if (known != zero && PyBytes_GET_SIZE(body)) {
+    if (known != usual.zero && PyBytes_GET_SIZE(body)) {
         int64_t tokens = number_of(known, 0);
         is_plain = tokens > number_of(SLOT(answer, of_answer[A_PLAIN_OVER]), INT64_MAX);
         if (is_plain && tokens >= number_of(SLOT(answer, of_answer[A_FOLD_AT]), 0)) return hold(answer, body, known, started_ns, sent_ns);
@@ -221,7 +242,7 @@ static int chunk_left(Sends *sends, PyObject *body, PyObject *known, int64_t sta
     if (SLOT(answer, of_answer[place]) != known) core_set_new(answer, of_answer[place], known);
     /* What models make meanwhile is noted by them until a token of theirs has left. */
     PyObject *made = SLOT(answer, of_answer[A_KNOWN]), *carried = SLOT(answer, of_answer[A_CARRIED]);
-    int eager = made != zero && carried == zero && SLOT(answer, of_answer[A_OPEN]) == Py_True;
+    int eager = made != usual.zero && carried == usual.zero && SLOT(answer, of_answer[A_OPEN]) == Py_True;
     if (SLOT(answer, of_answer[A_EAGER]) != (eager ? Py_True : Py_False)) core_set_new(answer, of_answer[A_EAGER], eager ? Py_True : Py_False);
     return chunks->count < 2 * most_chunks ? 0 : catch_up(answer);
 }
@@ -255,7 +276,7 @@ static int keeps_chunks(Sends *sends, PyObject *answer) {
 static inline int usual_parts_of(Sends *sends, PyObject *message, PyObject **more, PyObject **body) {
     PyObject *key;
     Py_ssize_t at = sends->parts_at;
-    return PyDict_Next(message, &at, &key, body) && key == name_body && PyDict_Next(message, &at, &key, more) && key == name_more;
+    return PyDict_Next(message, &at, &key, body) && key == usual.name_body && PyDict_Next(message, &at, &key, more) && key == usual.name_more;
 }
 
 /* The same of any message, whose place for a body is looked at first the next time; NULL: it has no such part. */
@@ -263,9 +284,9 @@ static APART int parts_of(Sends *sends, PyObject *message, PyObject **more, PyOb
     PyObject *key, *value;
     if (usual_parts_of(sends, message, more, body)) return 0;
     for (Py_ssize_t at = 0, before = 0; PyDict_Next(message, &at, &key, &value); before = at)
-        if (key == name_body) sends->parts_at = before;
-    *more = PyDict_GetItemWithError(message, name_more);
-    *body = *more || !PyErr_Occurred() ? PyDict_GetItemWithError(message, name_body) : NULL;
+        if (key == usual.name_body) sends->parts_at = before;
+    *more = PyDict_GetItemWithError(message, usual.name_more);
+    *body = *more || !PyErr_Occurred() ? PyDict_GetItemWithError(message, usual.name_body) : NULL;
     return PyErr_Occurred() ? -1 : 0;
 }
 
@@ -273,14 +294,13 @@ static APART int parts_of(Sends *sends, PyObject *message, PyObject **more, PyOb
 static inline int noted_alike(Sending *self, int64_t sent_ns) {
     Sends *sends = self->sends;
     PyObject *answer = sends->answer, *message = self->message, *more, *body;
-    if (!USUALLY(answer && core_answer_of(sends->request) == answer && self->known == zero && SLOT(answer, of_answer[A_KNOWN]) == zero &&
-                 SLOT(answer, of_answer[A_CARRIED]) == zero && SLOT(answer, of_answer[A_EAGER]) == Py_False &&
-                 !PyList_GET_SIZE(SLOT(answer, of_answer[A_HELD])) && PyDict_CheckExact(message)) ||
-        !USUALLY(usual_parts_of(sends, message, &more, &body) && more == Py_True && PyBytes_CheckExact(body)) ||
-        !USUALLY(is_alike(&sends->place, SLOT(answer, of_answer[A_EVENTS]), body)))
+    if (!USUALLY(answer && *sends->made == answer && !self->known && USUAL(answer, known) == usual.zero && USUAL(answer, carried) == usual.zero &&
+                 USUAL(answer, eager) == usual.no && !PyList_GET_SIZE(USUAL(answer, held)) && Py_IS_TYPE(message, usual.dict_type)) ||
+        !USUALLY(usual_parts_of(sends, message, &more, &body) && more == usual.yes && Py_IS_TYPE(body, usual.bytes_type)) ||
+        !USUALLY(is_alike(&sends->place, USUAL(answer, events), body)))
         return 0;
     Chunks *chunks = sends->chunks;
-    if (!USUALLY(chunks->count + 2 <= chunks->room && chunks->count + 2 < 2 * most_chunks)) return 0;
+    if (!USUALLY(chunks->count + 2 <= chunks->room && chunks->count + 2 < usual.most_times)) return 0;
     chunks_put(chunks, self->started_ns, sent_ns);
     return 1;
 }
@@ -289,12 +309,13 @@ static inline int noted_alike(Sending *self, int64_t sent_ns) {
 static int noted(Sending *self, int64_t sent_ns) {
     PyObject *request = self->sends->request, *message = self->message;
     PyObject *more, *body, *answer = core_answer_of(request);
+    PyObject *tokens = self->known ? self->known : usual.zero;
     if (!PyDict_CheckExact(message)) return 0;
     if (parts_of(self->sends, message, &more, &body) < 0) return -1;
     if (more == Py_True && answer != Py_None) {
         if (!body || !PyBytes_CheckExact(body)) return 0;
         int kept = keeps_chunks(self->sends, answer);
-        if (kept > 0) return chunk_left(self->sends, body, self->known, self->started_ns, sent_ns) < 0 ? -1 : 1;
+        if (kept > 0) return chunk_left(self->sends, body, tokens, self->started_ns, sent_ns) < 0 ? -1 : 1;
         return kept;
     }
     PyObject *type = PyDict_GetItemWithError(message, name_type);
@@ -318,8 +339,8 @@ static APART int left(Sending *self, int64_t sent_ns) {
     int done = noted(self, sent_ns);
     if (!done) {
         PyObject *started = PyLong_FromLongLong(self->started_ns), *sent = PyLong_FromLongLong(sent_ns);
-        PyObject *result = started && sent ? PyObject_CallMethodObjArgs(self->sends->request, name_has_sent, self->message, self->known, started, sent, NULL)
-                                           : NULL;
+        PyObject *tokens = self->known ? self->known : usual.zero, *request = self->sends->request;
+        PyObject *result = started && sent ? PyObject_CallMethodObjArgs(request, name_has_sent, self->message, tokens, started, sent, NULL) : NULL;
         Py_XDECREF(started);
         Py_XDECREF(sent);
         Py_XDECREF(result);
@@ -333,7 +354,7 @@ static APART void failed(Sending *self, int64_t failed_ns) {
     PyObject *type, *value, *trace;
     PyErr_Fetch(&type, &value, &trace);
     PyObject *started = PyLong_FromLongLong(self->started_ns), *sent = PyLong_FromLongLong(failed_ns);
-    PyObject *known = self->known ? self->known : zero;
+    PyObject *known = self->known ? self->known : usual.zero;
     PyObject *done = started && sent ? PyObject_CallMethodObjArgs(self->sends->request, name_has_failed, known, started, sent, NULL) : NULL;
     Py_XDECREF(started);
     Py_XDECREF(sent);
@@ -354,51 +375,67 @@ static PyObject *driven(PyObject *awaitable) {
     return NULL;
 }
 
-static int begun(Sending *self) {
-    PyObject *answer = core_answer_of(self->sends->request);
+static APART PyObject *tokens_of(PyObject *answer) { return is_answer(answer) ? SLOT(answer, of_answer[A_KNOWN]) : usual.zero; }
+
+/* Hand the message over. -1: an exception is set. */
+static inline int begun(Sending *self) {
+    Sends *sends = self->sends;
+    PyObject *answer = *sends->made, *known = USUALLY(answer == sends->answer) ? USUAL(answer, known) : tokens_of(answer), *awaitable;
     self->state = 1;
-    self->known = Py_NewRef(USUALLY(answer == self->sends->answer) || is_answer(answer) ? SLOT(answer, of_answer[A_KNOWN]) : zero);
+    if (!USUALLY(known == usual.zero)) self->known = Py_NewRef(known);
     self->started_ns = core_monotonic_ns();
-    PyObject *send = self->sends->send, *awaitable;
-    if (PyMethod_Check(send) && PyFunction_Check(PyMethod_GET_FUNCTION(send))) { /* at once, without a step through the method */
-        PyObject *function = PyMethod_GET_FUNCTION(send), *given[] = {PyMethod_GET_SELF(send), self->message};
-        awaitable = ((PyFunctionObject *)function)->vectorcall(function, given, 2, NULL);
+    if (USUALLY(sends->function)) { /* at once, without a step through the method */
+        PyObject *given[] = {sends->bound_to, self->message};
+        awaitable = ((PyFunctionObject *)sends->function)->vectorcall(sends->function, given, 2, NULL);
     } else {
-        awaitable = PyObject_CallOneArg(send, self->message);
+        awaitable = PyObject_CallOneArg(sends->send, self->message);
+    }
+    if (USUALLY(awaitable && Py_IS_TYPE(awaitable, usual.coroutine_type))) {
+        self->inner = awaitable;
+        return 0;
     }
     self->inner = awaitable ? driven(awaitable) : NULL;
     Py_XDECREF(awaitable);
     return self->inner ? 0 : -1;
 }
 
-/* Take what the inner one has come to. */
-static PySendResult over(Sending *self, PySendResult state, PyObject **result) {
-    if (!USUALLY(state != PYGEN_NEXT)) {
-        if (!self->waits) PyObject_GC_Track(self); /* most are over within one step, and in no cycle */
-        self->waits = 1;
-        return state;
+static APART PySendResult unusual_end(Sending *self, PySendResult state, int64_t sent_ns, PyObject **result) {
+    if (state != PYGEN_RETURN) {
+        failed(self, sent_ns);
+    } else if (left(self, sent_ns) < 0) {
+        Py_CLEAR(*result);
+        state = PYGEN_ERROR;
     }
+    Py_CLEAR(self->known);
+    return state;
+}
+
+static APART PySendResult waiting(Sending *self) {
+    if (!self->waits) PyObject_GC_Track(self); /* most are over within one step, and in no cycle */
+    self->waits = 1;
+    return PYGEN_NEXT;
+}
+
+/* Take what the inner one has come to. */
+static inline PySendResult over(Sending *self, PySendResult state, PyObject **result) {
+    if (!USUALLY(state != PYGEN_NEXT)) return waiting(self);
     self->state = 2;
     Py_CLEAR(self->inner);
     int64_t sent_ns = core_monotonic_ns();
-    if (!USUALLY(state == PYGEN_RETURN)) {
-        failed(self, sent_ns);
-    } else if (!USUALLY(noted_alike(self, sent_ns)) && left(self, sent_ns) < 0) {
-        Py_CLEAR(*result);
-        state = PYGEN_ERROR;
-    } else if (!USUALLY(*result == Py_None)) {
-        Py_SETREF(*result, Py_NewRef(Py_None)); /* as of a coroutine without a result */
-    }
+    if (!USUALLY(state == PYGEN_RETURN && noted_alike(self, sent_ns))) state = unusual_end(self, state, sent_ns, result);
+    if (!USUALLY(*result == usual.none) && *result) Py_SETREF(*result, Py_NewRef(Py_None)); /* as of a coroutine without a result */
     Py_CLEAR(self->message);
     return state;
 }
 
-static int may_run(Sending *self) {
-    if (USUALLY(!self->runs && self->state != 2)) return 1;
-    if (self->runs) PyErr_SetString(PyExc_ValueError, "coroutine already executing");
+static APART int cannot_run(Sending *self) {
+    if (!self->sends || !self->sends->request) PyErr_SetString(PyExc_RuntimeError, "the request was collected as garbage");
+    else if (self->runs) PyErr_SetString(PyExc_ValueError, "coroutine already executing");
     else PyErr_SetString(PyExc_RuntimeError, "cannot reuse already awaited coroutine");
     return 0;
 }
+
+static inline int may_run(Sending *self) { return USUALLY(!self->runs && self->state != 2 && self->sends && self->sends->request) ? 1 : cannot_run(self); }
 
 static PySendResult sending_send(PyObject *awaitable, PyObject *value, PyObject **result) {
     Sending *self = (Sending *)awaitable;
@@ -407,8 +444,8 @@ static PySendResult sending_send(PyObject *awaitable, PyObject *value, PyObject 
     self->runs = 1;
     PySendResult state = PYGEN_ERROR;
     if (self->state || USUALLY(begun(self) == 0))
-        state = PyCoro_CheckExact(self->inner) ? PyCoro_Type.tp_as_async->am_send(self->inner, value, result)
-                                               : PyIter_Send(self->inner, value, result);
+        state = USUALLY(Py_IS_TYPE(self->inner, usual.coroutine_type)) ? usual.go_on(self->inner, value, result)
+                                                                       : PyIter_Send(self->inner, value, result);
     self->runs = 0;
     return over(self, state, result);
 }
@@ -485,7 +522,7 @@ static PyObject *sending_close(PyObject *awaitable, PyObject *Py_UNUSED(ignored)
         PyErr_SetString(PyExc_ValueError, "coroutine already executing");
         return NULL;
     }
-    if (self->state != 1) {
+    if (self->state != 1 || !self->sends || !self->sends->request) {
         self->state = 2;
         Py_CLEAR(self->message);
         Py_RETURN_NONE;
@@ -525,7 +562,7 @@ static int sending_clear(Sending *self) {
 /* Dropped while under way: note it, as a coroutine's `finally` would. */
 static void sending_finalize(PyObject *awaitable) {
     Sending *self = (Sending *)awaitable;
-    if (self->state != 1 || self->runs || !self->sends) return;
+    if (self->state != 1 || self->runs || !self->sends || !self->sends->request) return;
     PyObject *type, *value, *trace;
     PyErr_Fetch(&type, &value, &trace);
     PyObject *closed = sending_close(awaitable, NULL);
@@ -534,42 +571,54 @@ static void sending_finalize(PyObject *awaitable) {
     PyErr_Restore(type, value, trace);
 }
 
-static void sending_dealloc(Sending *self) {
+static APART void sending_ends(Sending *self) {
     if (self->state == 1 && PyObject_CallFinalizerFromDealloc((PyObject *)self) < 0) return; /* it lives on */
     if (self->waits) PyObject_GC_UnTrack(self);
     if (self->weakrefs) PyObject_ClearWeakRefs((PyObject *)self);
-    Sends *sends = self->sends;
-    self->sends = NULL;
     sending_clear(self);
-    if (sends && !sends->spare && Py_REFCNT(sends) > 1 && !self->waits) sends->spare = self;
-    else PyObject_GC_Del(self);
-    Py_XDECREF(sends);
+    PyObject_GC_Del(self);
+}
+
+static void sending_dealloc(Sending *self) {
+    Sends *sends = self->sends;
+    int is_done = self->state == 2 && !self->waits && !self->weakrefs && !self->message && !self->inner && !self->known;
+    if (!USUALLY(is_done && sends && !sends->spare && Py_REFCNT(sends) > 1)) {
+        sending_ends(self);
+        return;
+    }
+    self->sends = NULL;
+    sends->spare = self;
+    Py_SET_REFCNT(sends, Py_REFCNT(sends) - 1);
 }
 
 /* --- the function that an application is given as `send` */
 
+/* The one argument of a call. NULL: TypeError is set. */
+static APART PyObject *message_by_name(PyObject *const *args, Py_ssize_t by_place, PyObject *names) {
+    if (!by_place && names && PyTuple_GET_SIZE(names) == 1 && !PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(names, 0), "message"))
+        return args[0];
+    PyErr_SetString(PyExc_TypeError, "timed_send() takes one argument: 'message'");
+    return NULL;
+}
+
 static PyObject *sends_call(PyObject *callable, PyObject *const *args, size_t count, PyObject *names) {
     Sends *self = (Sends *)callable;
     Py_ssize_t by_place = PyVectorcall_NARGS(count);
-    PyObject *message = by_place == 1 && !names ? args[0] : NULL;
-    if (!by_place && names && PyTuple_GET_SIZE(names) == 1 && !PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(names, 0), "message"))
-        message = args[0];
-    if (!message) {
-        PyErr_SetString(PyExc_TypeError, "timed_send() takes one argument: 'message'");
-        return NULL;
-    }
+    PyObject *message = USUALLY(by_place == 1 && !names) ? args[0] : message_by_name(args, by_place, names);
+    if (!message) return NULL;
     Sending *sending = self->spare; /* most are done with before the next one begins */
-    if (sending) {
+    if (USUALLY(sending)) {
         self->spare = NULL;
         _Py_NewReference((PyObject *)sending);
-    } else if (!(sending = PyObject_GC_New(Sending, &SendingType))) {
-        return NULL;
+    } else {
+        sending = PyObject_GC_New(Sending, &SendingType);
+        if (!sending) return NULL;
+        sending->inner = sending->known = sending->weakrefs = NULL;
+        sending->runs = sending->waits = 0;
     }
     sending->sends = (Sends *)Py_NewRef(self);
     sending->message = Py_NewRef(message);
-    sending->inner = sending->known = sending->weakrefs = NULL;
-    sending->started_ns = 0;
-    sending->state = sending->runs = sending->waits = 0;
+    sending->state = 0;
     return (PyObject *)sending;
 }
 
@@ -583,6 +632,7 @@ static int sends_traverse(Sends *self, visitproc visit, void *arg) {
 static int sends_clear(Sends *self) {
     Py_CLEAR(self->request);
     Py_CLEAR(self->send);
+    self->function = self->bound_to = NULL;
     Py_CLEAR(self->answer);
     Py_CLEAR(self->chunks);
     forget(&self->place);
@@ -605,7 +655,11 @@ static PyObject *timed(PyObject *callable, PyObject *const *args, size_t count, 
     if (!sends) return NULL;
     sends->call = sends_call;
     sends->request = Py_NewRef(args[0]);
+    sends->made = core_place_of_answer(args[0]);
     sends->send = Py_NewRef(args[1]);
+    int is_method = PyMethod_Check(args[1]) && PyFunction_Check(PyMethod_GET_FUNCTION(args[1]));
+    sends->function = is_method ? PyMethod_GET_FUNCTION(args[1]) : NULL; /* as long as the method is */
+    sends->bound_to = is_method ? PyMethod_GET_SELF(args[1]) : NULL;
     sends->answer = sends->weakrefs = NULL;
     sends->chunks = NULL;
     sends->spare = NULL;
@@ -667,7 +721,13 @@ static PyObject *bind_answers(PyObject *Py_UNUSED(module), PyObject *args) {
         if (PyDict_SetItem(SendsType.tp_dict, key, value) < 0) return NULL;
     PyType_Modified(&SendsType);
     Py_XSETREF(answer_type, Py_NewRef(answer));
-    Py_XSETREF(events_type, Py_NewRef(events));
+    Py_XSETREF(usual.events_type, (PyTypeObject *)Py_NewRef(events));
+    usual.most_times = (int)(2 * most_chunks);
+    usual.held = (int)of_answer[A_HELD];
+    usual.known = (int)of_answer[A_KNOWN];
+    usual.carried = (int)of_answer[A_CARRIED];
+    usual.eager = (int)of_answer[A_EAGER];
+    usual.events = (int)of_answer[A_EVENTS];
     Py_RETURN_NONE;
 }
 
@@ -678,8 +738,15 @@ static PyMethodDef functions[] = {
     {NULL, NULL, 0, NULL}};
 
 int sends_ready(PyObject *module) {
-    if (!(zero = PyLong_FromLong(0)) || !(one = PyLong_FromLong(1)) || !(name_type = PyUnicode_InternFromString("type")) || !(name_body = PyUnicode_InternFromString("body")) ||
-        !(name_more = PyUnicode_InternFromString("more_body")) || !(name_catch_up = PyUnicode_InternFromString("catch_up")) ||
+    usual.yes = Py_True;
+    usual.no = Py_False;
+    usual.none = Py_None;
+    usual.bytes_type = &PyBytes_Type;
+    usual.dict_type = &PyDict_Type;
+    usual.coroutine_type = &PyCoro_Type;
+    usual.go_on = PyCoro_Type.tp_as_async->am_send;
+    if (!(usual.zero = PyLong_FromLong(0)) || !(one = PyLong_FromLong(1)) || !(name_type = PyUnicode_InternFromString("type")) || !(usual.name_body = PyUnicode_InternFromString("body")) ||
+        !(usual.name_more = PyUnicode_InternFromString("more_body")) || !(name_catch_up = PyUnicode_InternFromString("catch_up")) ||
         !(name_has_sent = PyUnicode_InternFromString("has_sent")) || !(name_has_failed = PyUnicode_InternFromString("has_failed")) ||
         !(name_has_left = PyUnicode_InternFromString("has_left")) || !(name_throw = PyUnicode_InternFromString("throw")) || !(name_close = PyUnicode_InternFromString("close")))
         return -1;
