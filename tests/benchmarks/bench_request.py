@@ -1,7 +1,7 @@
 """What tracing adds to a whole request: CPU time of the server's process, all threads.
 
     python -m tests.benchmarks.bench_request [--rounds 12] [--starts 1] [--routes /stream]
-        [--beside /another/checkout]
+        [--beside /another/checkout] [--p99]
 
 A FastAPI application on uvicorn, uvloop and httptools: an answer in one piece, a stream of 200
 chunks, one whose chunks each take a turn of the event loop, one whose chunks are made on a
@@ -16,7 +16,8 @@ in turns of a few requests whose order is drawn anew. The servers share one core
 has another: which core the two ends of a connection run on changes what a send costs the kernel.
 With `--starts` so many of each run in a round, for chance has its say once a start.
 Spans go to a receiver that only counts them, once in two seconds. `--beside` adds latencytrace
-from another checkout, such as the one before a change.
+from another checkout, such as the one before a change. With `--p99` it is not CPU time that is
+measured but how long whoever asks waits, of which each start has a median and a p99.
 """
 
 import argparse
@@ -60,6 +61,7 @@ PEER = HERE.parents[1] / ".peers" / "ddtrace"  # its environment
 REQUESTS = {"/hello": 800, "/stream": 240, "/paced": 80, "/threaded": 15, "/model": 60}  # a round
 STREAMS = ("/stream", "/paced", "/threaded")
 TURNS = 5  # a round
+WAITS_TURNS, WAITS_A_TURN = 20, 25
 POSTS_MS = 2000
 SETTLE_S = 2.25  # more than an export takes to begin
 START_S = 300  # under valgrind; else some two
@@ -271,6 +273,72 @@ def measured(
     return found, resident
 
 
+Waits = dict[str, dict[str, list[tuple[float, float]]]]  # by route and server: p50 and p99 in ms
+
+
+def waits(
+    names: list[str],
+    rounds: int,
+    beside: Path | None = None,
+    *,
+    routes: Sequence[str] = ("/stream",),
+) -> Waits:
+    """Return how long requests took, by route and server: medians and p99 in ms, one a start."""
+    found: Waits = {path: {name: [] for name in names} for path in routes}
+    spawn = get_context("spawn")
+    *others, last = sorted(os.sched_getaffinity(0))
+    with (
+        on_cores({*others} or {last}),
+        receive(spawn) as receiver,
+        model_served(spawn) as model,
+    ):
+        for number in range(rounds):
+            print(f"round {number + 1} of {rounds}", file=sys.stderr, flush=True)
+            with ExitStack() as stack:
+                with on_cores({last}):
+                    servers = {
+                        (name, 0): stack.enter_context(serving(name, receiver, model, beside))
+                        for name in names
+                    }
+                for path in routes:
+                    take_turns(servers, path, WAITS_A_TURN)  # warms up
+                    ms: dict[str, list[float]] = {name: [] for name in names}
+                    for _ in range(WAITS_TURNS):
+                        for name, _ in random.sample(list(servers), len(servers)):
+                            ms[name] += _waited_ms(servers[name, 0], path)
+                    for name, waited in ms.items():
+                        cuts = statistics.quantiles(waited, n=100)
+                        found[path][name].append((cuts[49], cuts[98]))
+    return found
+
+
+def _waited_ms(server: Server, path: str) -> list[float]:
+    """Return how long each of some requests took."""
+    ms = []
+    for _ in range(WAITS_A_TURN):
+        began_ns = time.perf_counter_ns()
+        server.get(path)
+        ms.append((time.perf_counter_ns() - began_ns) / 1e6)
+    return ms
+
+
+def table_of_waits(found: Waits) -> Iterator[str]:
+    """Return the lines of the table: medians over all starts, and by how much p99 differs."""
+    yield "| | | p50 | p99 | more than untraced, 95 % |"
+    yield "| --- | --- | ---: | ---: | ---: |"
+    for path, by_name in found.items():
+        for name, starts in by_name.items():
+            p50, p99 = (statistics.median(column) for column in zip(*starts, strict=True))
+            more = differences([one for _, one in starts], [one for _, one in by_name[UNTRACED]])
+            low, high = interval(more)
+            apart = (
+                ""
+                if name == UNTRACED
+                else f"{statistics.median(more):.2f} [{low:.2f}, {high:.2f}]"
+            )
+            yield f"| {path} | {name} | {p50:.2f} ms | {p99:.2f} ms | {apart} |"
+
+
 def added(found: Found, path: str, name: str, *, serving: bool = False) -> list[float]:
     """Return by how much each start exceeds that of the untraced server."""
     of, to = found[path][name], found[path][UNTRACED]
@@ -329,11 +397,19 @@ def main() -> None:
     arguments.add_argument("--routes", nargs="*", choices=REQUESTS, default=tuple(REQUESTS))
     arguments.add_argument("--beside", type=Path)
     arguments.add_argument("--only", nargs="*", help="of the traced servers")
+    arguments.add_argument("--p99", action="store_true", help="how long requests take instead")
     arguments.add_argument("--json", action="store_true")
     given = arguments.parse_args()
     traced = [OURS, IN_PYTHON, *([BESIDE] if given.beside else []), CONTRIB, NO_SEND]
     traced += [DDTRACE] if (PEER / ".installed").exists() else []
     names = [UNTRACED, AGAIN, *(name for name in traced if not given.only or name in given.only)]
+    if given.p99:
+        print(
+            "\n".join(
+                table_of_waits(waits(names, given.rounds, given.beside, routes=given.routes))
+            )
+        )
+        return
     found, resident = measured(
         names, given.rounds, given.beside, starts=given.starts, routes=given.routes
     )
