@@ -238,17 +238,10 @@ def connected(port: int, process: "subprocess.Popen[bytes]") -> socket.socket:
             time.sleep(0.05)
 
 
-def measured(
-    names: list[str],
-    rounds: int,
-    beside: Path | None = None,
-    *,
-    starts: int = 1,
-    routes: Sequence[str] = tuple(REQUESTS),
-) -> tuple[Found, dict[str, list[float]]]:
-    """Return µs of CPU a request, by route and server, one for each start; and memory in MB."""
-    found: Found = {path: {name: [] for name in names} for path in routes}
-    resident: dict[str, list[float]] = {name: [] for name in names}
+def served(
+    names: list[str], rounds: int, beside: Path | None, starts: int = 1
+) -> Iterator[Servers]:
+    """Start all servers anew in each round; they end when the next is asked for."""
     spawn = get_context("spawn")
     *others, last = sorted(os.sched_getaffinity(0))
     with (
@@ -265,50 +258,45 @@ def measured(
                         for start in range(starts)
                         for name in names
                     }
-                for path in routes:
-                    for (name, _), us in request_us(servers, path).items():
-                        found[path][name].append(us)
-                for (name, _), server in servers.items():
-                    resident[name].append(server.resident_mb())
+                yield servers
+
+
+def measured(
+    names: list[str],
+    rounds: int,
+    beside: Path | None = None,
+    *,
+    starts: int = 1,
+    routes: Sequence[str] = tuple(REQUESTS),
+) -> tuple[Found, dict[str, list[float]]]:
+    """Return µs of CPU a request, by route and server, one for each start; and memory in MB."""
+    found: Found = {path: {name: [] for name in names} for path in routes}
+    resident: dict[str, list[float]] = {name: [] for name in names}
+    for servers in served(names, rounds, beside, starts):
+        for path in routes:
+            for (name, _), us in request_us(servers, path).items():
+                found[path][name].append(us)
+        for (name, _), server in servers.items():
+            resident[name].append(server.resident_mb())
     return found, resident
 
 
 Waits = dict[str, dict[str, list[tuple[float, float]]]]  # by route and server: p50 and p99 in ms
 
 
-def waits(
-    names: list[str],
-    rounds: int,
-    beside: Path | None = None,
-    *,
-    routes: Sequence[str] = ("/stream",),
-) -> Waits:
+def waits(names: list[str], rounds: int, beside: Path | None, routes: Sequence[str]) -> Waits:
     """Return how long requests took, by route and server: medians and p99 in ms, one a start."""
     found: Waits = {path: {name: [] for name in names} for path in routes}
-    spawn = get_context("spawn")
-    *others, last = sorted(os.sched_getaffinity(0))
-    with (
-        on_cores({*others} or {last}),
-        receive(spawn) as receiver,
-        model_served(spawn) as model,
-    ):
-        for number in range(rounds):
-            print(f"round {number + 1} of {rounds}", file=sys.stderr, flush=True)
-            with ExitStack() as stack:
-                with on_cores({last}):
-                    servers = {
-                        (name, 0): stack.enter_context(serving(name, receiver, model, beside))
-                        for name in names
-                    }
-                for path in routes:
-                    take_turns(servers, path, WAITS_A_TURN)  # warms up
-                    ms: dict[str, list[float]] = {name: [] for name in names}
-                    for _ in range(WAITS_TURNS):
-                        for name, _ in random.sample(list(servers), len(servers)):
-                            ms[name] += _waited_ms(servers[name, 0], path)
-                    for name, waited in ms.items():
-                        cuts = statistics.quantiles(waited, n=100)
-                        found[path][name].append((cuts[49], cuts[98]))
+    for servers in served(names, rounds, beside):
+        for path in routes:
+            take_turns(servers, path, WAITS_A_TURN)  # warms up
+            ms: dict[str, list[float]] = {name: [] for name in names}
+            for _ in range(WAITS_TURNS):
+                for name, start in random.sample(list(servers), len(servers)):
+                    ms[name] += _waited_ms(servers[name, start], path)
+            for name, waited in ms.items():
+                cuts = statistics.quantiles(waited, n=100)
+                found[path][name].append((cuts[49], cuts[98]))
     return found
 
 
@@ -404,11 +392,7 @@ def main() -> None:
     traced += [DDTRACE] if (PEER / ".installed").exists() else []
     names = [UNTRACED, AGAIN, *(name for name in traced if not given.only or name in given.only)]
     if given.p99:
-        print(
-            "\n".join(
-                table_of_waits(waits(names, given.rounds, given.beside, routes=given.routes))
-            )
-        )
+        print("\n".join(table_of_waits(waits(names, given.rounds, given.beside, given.routes))))
         return
     found, resident = measured(
         names, given.rounds, given.beside, starts=given.starts, routes=given.routes
