@@ -33,6 +33,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 from multiprocessing import get_context
 from pathlib import Path
 from select import select
@@ -166,11 +167,16 @@ def request_us(servers: Servers, path: str) -> dict[tuple[str, int], Cpu]:
     return spent
 
 
-def take_turns(servers: Servers, path: str, count: int) -> None:
-    """Ask each server so many times."""
-    for server in random.sample(list(servers.values()), len(servers)):
+def take_turns(servers: Servers, path: str, count: int) -> dict[tuple[str, int], list[float]]:
+    """Ask each server so many times; return how long it took each time, in ms."""
+    ms: dict[tuple[str, int], list[float]] = {}
+    for key in random.sample(list(servers), len(servers)):
+        ms[key] = []
         for _ in range(count):
-            server.get(path)
+            began_ns = time.perf_counter_ns()
+            servers[key].get(path)
+            ms[key].append((time.perf_counter_ns() - began_ns) / 1e6)
+    return ms
 
 
 @contextmanager
@@ -238,9 +244,7 @@ def connected(port: int, process: "subprocess.Popen[bytes]") -> socket.socket:
             time.sleep(0.05)
 
 
-def served(
-    names: list[str], rounds: int, beside: Path | None, starts: int = 1
-) -> Iterator[Servers]:
+def served(names: list[str], rounds: int, beside: Path | None, starts: int) -> Iterator[Servers]:
     """Start all servers anew in each round; they end when the next is asked for."""
     spawn = get_context("spawn")
     *others, last = sorted(os.sched_getaffinity(0))
@@ -264,10 +268,9 @@ def served(
 def measured(
     names: list[str],
     rounds: int,
-    beside: Path | None = None,
-    *,
-    starts: int = 1,
-    routes: Sequence[str] = tuple(REQUESTS),
+    beside: Path | None,
+    starts: int,
+    routes: Sequence[str],
 ) -> tuple[Found, dict[str, list[float]]]:
     """Return µs of CPU a request, by route and server, one for each start; and memory in MB."""
     found: Found = {path: {name: [] for name in names} for path in routes}
@@ -284,30 +287,19 @@ def measured(
 Waits = dict[str, dict[str, list[tuple[float, float]]]]  # by route and server: p50 and p99 in ms
 
 
-def waits(names: list[str], rounds: int, beside: Path | None, routes: Sequence[str]) -> Waits:
+def waits(
+    names: list[str], rounds: int, beside: Path | None, starts: int, routes: Sequence[str]
+) -> Waits:
     """Return how long requests took, by route and server: medians and p99 in ms, one a start."""
     found: Waits = {path: {name: [] for name in names} for path in routes}
-    for servers in served(names, rounds, beside):
+    for servers in served(names, rounds, beside, starts):
         for path in routes:
             take_turns(servers, path, WAITS_A_TURN)  # warms up
-            ms: dict[str, list[float]] = {name: [] for name in names}
-            for _ in range(WAITS_TURNS):
-                for name, start in random.sample(list(servers), len(servers)):
-                    ms[name] += _waited_ms(servers[name, start], path)
-            for name, waited in ms.items():
-                cuts = statistics.quantiles(waited, n=100)
-                found[path][name].append((cuts[49], cuts[98]))
+            turns = [take_turns(servers, path, WAITS_A_TURN) for _ in range(WAITS_TURNS)]
+            for key in servers:
+                cuts = statistics.quantiles(chain.from_iterable(ms[key] for ms in turns), n=100)
+                found[path][key[0]].append((cuts[49], cuts[98]))
     return found
-
-
-def _waited_ms(server: Server, path: str) -> list[float]:
-    """Return how long each of some requests took."""
-    ms = []
-    for _ in range(WAITS_A_TURN):
-        began_ns = time.perf_counter_ns()
-        server.get(path)
-        ms.append((time.perf_counter_ns() - began_ns) / 1e6)
-    return ms
 
 
 def table_of_waits(found: Waits) -> Iterator[str]:
@@ -392,11 +384,10 @@ def main() -> None:
     traced += [DDTRACE] if (PEER / ".installed").exists() else []
     names = [UNTRACED, AGAIN, *(name for name in traced if not given.only or name in given.only)]
     if given.p99:
-        print("\n".join(table_of_waits(waits(names, given.rounds, given.beside, given.routes))))
+        found_waits = waits(names, given.rounds, given.beside, given.starts, given.routes)
+        print("\n".join(table_of_waits(found_waits)))
         return
-    found, resident = measured(
-        names, given.rounds, given.beside, starts=given.starts, routes=given.routes
-    )
+    found, resident = measured(names, given.rounds, given.beside, given.starts, given.routes)
     if given.json:
         print(json.dumps({"cpu_us": found, "resident_mb": resident}))
         return

@@ -42,6 +42,7 @@ from tests.support.servers.running_service import PROTOBUF, RunningService
 POSTS: Final = 8  # of a group, across which traces are cut
 TIME_BYTES: Final = 9  # with its tag
 TICKS: Final = os.sysconf("SC_CLK_TCK")
+READY_S: Final = 300.0  # how long senders may take to make their posts
 DRAINED_S: Final = 600.0  # how long the backlog may take
 BASE_NS: Final = 1_763_690_000_000_000_000
 STAGES: Final = ("tokenize", "embed", "retrieve", "prefill", "decode", "detokenize")
@@ -212,7 +213,7 @@ def send(  # noqa: PLR0913, PLR0917 - what a process is told
     spans_a_post: int,
     seconds: float,
     groups_per_s: float,
-    ready: "Barrier",
+    ready: Barrier,
     told: "Queue[Record]",
 ) -> None:
     """Send groups of posts until the time is over; a refused post is sent again."""
@@ -306,7 +307,7 @@ def run(options: argparse.Namespace) -> Outcome:
             ]  # fmt: skip
             for sender in senders:
                 sender.start()
-            ready.wait()  # each has made its posts
+            ready.wait(READY_S)  # each has made its posts
             began_s = time.time()
             before_s, server_before_s = cpu_s(pid), 0.0 if server is None else cpu_s(server.pid)
             answers = [told.get() for _ in senders]

@@ -77,14 +77,14 @@ static const char *output_at(const char *quote, const char *end) {
 static int choice_in(Text event) {
     const char *list = found_in(event, &choices_word);
     if (!list) return 0;
-    const char *at = behind(list + 9, event.end, ':');
+    const char *at = behind(list + choices_word.length, event.end, ':');
     at = at && at < event.end && *at == '[' ? after_spaces(at + 1, event.end) : NULL;
     if (!at || at == event.end || *at != '{') return -1;
     Text within = {at, memchr(at, '[', (size_t)(event.end - at))};
     if (!within.end) within.end = event.end;
     const char *index = found_in(within, &index_word);
-    if (!index) return found_in((Text){list + 9, event.end}, &choices_word) ? -1 : 0;
-    at = behind(index + 7, event.end, ':');
+    if (!index) return found_in((Text){list + choices_word.length, event.end}, &choices_word) ? -1 : 0;
+    at = behind(index + index_word.length, event.end, ':');
     /* One digit alone; more of them, or another form, are Python's to read. */
     if (!at || at >= event.end || *at < '0' || *at > '9') return -1;
     int is_alone = at + 1 == event.end || at[1] == ',' || at[1] == '}' || is_space(at[1]);

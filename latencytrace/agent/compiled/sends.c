@@ -305,17 +305,22 @@ static inline int noted_alike(Sending *self, int64_t sent_ns) {
     return 1;
 }
 
+/* The tokens made when a message was handed over, borrowed. */
+static inline PyObject *made_before(Sending *self) { return self->known ? self->known : usual.zero; }
+
+/* Whether its request is there still: the collector may have taken it. */
+static inline int has_request(Sending *self) { return self->sends && self->sends->request; }
+
 /* 1: noted; 0: Python's form is to; -1: an exception is set. */
 static int noted(Sending *self, int64_t sent_ns) {
     PyObject *request = self->sends->request, *message = self->message;
     PyObject *more, *body, *answer = core_answer_of(request);
-    PyObject *tokens = self->known ? self->known : usual.zero;
     if (!PyDict_CheckExact(message)) return 0;
     if (parts_of(self->sends, message, &more, &body) < 0) return -1;
     if (more == Py_True && answer != Py_None) {
         if (!body || !PyBytes_CheckExact(body)) return 0;
         int kept = keeps_chunks(self->sends, answer);
-        if (kept > 0) return chunk_left(self->sends, body, tokens, self->started_ns, sent_ns) < 0 ? -1 : 1;
+        if (kept > 0) return chunk_left(self->sends, body, made_before(self), self->started_ns, sent_ns) < 0 ? -1 : 1;
         return kept;
     }
     PyObject *type = PyDict_GetItemWithError(message, name_type);
@@ -339,7 +344,7 @@ static APART int left(Sending *self, int64_t sent_ns) {
     int done = noted(self, sent_ns);
     if (!done) {
         PyObject *started = PyLong_FromLongLong(self->started_ns), *sent = PyLong_FromLongLong(sent_ns);
-        PyObject *tokens = self->known ? self->known : usual.zero, *request = self->sends->request;
+        PyObject *tokens = made_before(self), *request = self->sends->request;
         PyObject *result = started && sent ? PyObject_CallMethodObjArgs(request, name_has_sent, self->message, tokens, started, sent, NULL) : NULL;
         Py_XDECREF(started);
         Py_XDECREF(sent);
@@ -354,8 +359,8 @@ static APART void failed(Sending *self, int64_t failed_ns) {
     PyObject *type, *value, *trace;
     PyErr_Fetch(&type, &value, &trace);
     PyObject *started = PyLong_FromLongLong(self->started_ns), *sent = PyLong_FromLongLong(failed_ns);
-    PyObject *known = self->known ? self->known : usual.zero;
-    PyObject *done = started && sent ? PyObject_CallMethodObjArgs(self->sends->request, name_has_failed, known, started, sent, NULL) : NULL;
+    PyObject *tokens = made_before(self), *request = self->sends->request;
+    PyObject *done = started && sent ? PyObject_CallMethodObjArgs(request, name_has_failed, tokens, started, sent, NULL) : NULL;
     Py_XDECREF(started);
     Py_XDECREF(sent);
     Py_XDECREF(done);
@@ -429,13 +434,13 @@ static inline PySendResult over(Sending *self, PySendResult state, PyObject **re
 }
 
 static APART int cannot_run(Sending *self) {
-    if (!self->sends || !self->sends->request) PyErr_SetString(PyExc_RuntimeError, "the request was collected as garbage");
+    if (!has_request(self)) PyErr_SetString(PyExc_RuntimeError, "the request was collected as garbage");
     else if (self->runs) PyErr_SetString(PyExc_ValueError, "coroutine already executing");
     else PyErr_SetString(PyExc_RuntimeError, "cannot reuse already awaited coroutine");
     return 0;
 }
 
-static inline int may_run(Sending *self) { return USUALLY(!self->runs && self->state != 2 && self->sends && self->sends->request) ? 1 : cannot_run(self); }
+static inline int may_run(Sending *self) { return USUALLY(!self->runs && self->state != 2 && has_request(self)) ? 1 : cannot_run(self); }
 
 static PySendResult sending_send(PyObject *awaitable, PyObject *value, PyObject **result) {
     Sending *self = (Sending *)awaitable;
@@ -522,7 +527,7 @@ static PyObject *sending_close(PyObject *awaitable, PyObject *Py_UNUSED(ignored)
         PyErr_SetString(PyExc_ValueError, "coroutine already executing");
         return NULL;
     }
-    if (self->state != 1 || !self->sends || !self->sends->request) {
+    if (self->state != 1 || !has_request(self)) {
         self->state = 2;
         Py_CLEAR(self->message);
         Py_RETURN_NONE;
@@ -562,7 +567,7 @@ static int sending_clear(Sending *self) {
 /* Dropped while under way: note it, as a coroutine's `finally` would. */
 static void sending_finalize(PyObject *awaitable) {
     Sending *self = (Sending *)awaitable;
-    if (self->state != 1 || self->runs || !self->sends || !self->sends->request) return;
+    if (self->state != 1 || self->runs || !has_request(self)) return;
     PyObject *type, *value, *trace;
     PyErr_Fetch(&type, &value, &trace);
     PyObject *closed = sending_close(awaitable, NULL);
@@ -588,7 +593,7 @@ static void sending_dealloc(Sending *self) {
     }
     self->sends = NULL;
     sends->spare = self;
-    Py_SET_REFCNT(sends, Py_REFCNT(sends) - 1);
+    Py_DECREF(sends);
 }
 
 /* --- the function that an application is given as `send` */
