@@ -4,7 +4,6 @@ import atexit
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -265,7 +264,7 @@ class Agent:
             gpu=None if gpu is None else gpu.status(),
             cost=own.cost,
             overhead=own.overhead,
-            batches=replace(self.recorder.batches),
+            batches=self.recorder.batches.counts(),
         )
 
     def flush(self, timeout_s: float) -> bool:
@@ -443,6 +442,8 @@ def flush(timeout_s: float = 5.0) -> bool:
 
 def agent_status() -> "AgentStatus":
     """Return what the agent does: spans made, sent, dropped; its cost; hooks and why not."""
+    from dataclasses import replace  # noqa: PLC0415 - takes long to import
+
     from latencytrace.agent.reporting.status import NOT_RUNNING  # noqa: PLC0415 - see above
 
     agent = _running

@@ -4,9 +4,10 @@
 
 Programs that do nothing start in turns, in an order drawn anew each round: one that imports
 FastAPI, OpenTelemetry's SDK with its exporter and, where it is installed, torch; the same with
-`latencytrace.instrument()`; `python -c pass`; and `latencytrace run -- python -c pass`. Spans go
-to a receiver that only counts them. `--beside` adds latencytrace from another checkout. All are
-compiled first, as pip leaves them: without bytecode a start takes twice as long. At last
+`latencytrace.instrument()`; one that starts the SDK with its exporter and nothing else;
+`python -c pass`; and `latencytrace run -- python -c pass`. Spans go to a receiver that only
+counts them. `--beside` adds latencytrace from another checkout. All are compiled first, as pip
+leaves them: without bytecode a start takes twice as long. At last
 `instrument()` is timed within such a program, with all hooks and with one, for what importing
 torch takes changes by more than that; and with what its threads do in their first second and
 what ends them.
@@ -25,7 +26,7 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from tests.benchmarks.discarding import receive
-from tests.benchmarks.rounds import differences, interval
+from tests.benchmarks.rounds import differences, interval, median_ratio, ratios
 
 ROOT = Path(__file__).parents[2]
 SDK = (
@@ -33,18 +34,31 @@ SDK = (
     "opentelemetry.exporter.otlp.proto.http.trace_exporter, fastapi"
 )
 TORCH = ", torch" if find_spec("torch") else ""
+EXPORTING = f"""{SDK.rpartition(",")[0]}
+provider = opentelemetry.sdk.trace.TracerProvider()
+exporter = opentelemetry.exporter.otlp.proto.http.trace_exporter.OTLPSpanExporter()
+provider.add_span_processor(opentelemetry.sdk.trace.export.BatchSpanProcessor(exporter))
+opentelemetry.trace.set_tracer_provider(provider)
+"""
 INSTRUMENT = "\nimport latencytrace\nlatencytrace.instrument()"
 TIMED = f"{SDK}{TORCH}\nfrom time import process_time, sleep\nbegan = process_time(){INSTRUMENT}\n"
 TIMED += "done = process_time()\nsleep(1.2)\nlatencytrace.uninstrument()\n"
 TIMED += "print(1000 * (done - began), 1000 * (process_time() - began))"
+EXPORTER = "the SDK's exporter alone"
+RUN = "latencytrace run -- python"
 OURS = (sys.executable, "-m", "latencytrace", "run", "--")
 PROGRAMS = {
     "SDK": (sys.executable, "-c", SDK + TORCH),
     "SDK and instrument()": (sys.executable, "-c", SDK + TORCH + INSTRUMENT),
     "python": (sys.executable, "-c", "pass"),
-    "latencytrace run -- python": (*OURS, sys.executable, "-c", "pass"),
+    EXPORTER: (sys.executable, "-c", EXPORTING),
+    RUN: (*OURS, sys.executable, "-c", "pass"),
 }
-OVER = {"SDK and instrument()": "SDK", "latencytrace run -- python": "python"}
+OVER = {
+    "SDK and instrument()": "SDK",
+    EXPORTER: "python",
+    RUN: "python",
+}
 BESIDE = ", the other checkout"
 
 
@@ -61,7 +75,8 @@ def measured(rounds: int, beside: Path | None) -> dict[str, list[float]]:
     """Return ms of CPU by program, one for each round."""
     programs = {name: (command, ROOT) for name, command in PROGRAMS.items()}
     if beside is not None:
-        programs |= {name + BESIDE: (PROGRAMS[name], beside) for name in OVER}
+        ours = [name for name in OVER if name != EXPORTER]
+        programs |= {name + BESIDE: (PROGRAMS[name], beside) for name in ours}
     for _, root in programs.values():
         compileall.compile_dir(root / "latencytrace", quiet=1)
     found: dict[str, list[float]] = {name: [] for name in programs}
@@ -110,6 +125,10 @@ def main() -> None:
             low, high = interval(more)
             cell = f"{statistics.median(more):.0f} [{low:.0f}, {high:.0f}]"
         print(f"| {name} | {statistics.median(ms):.0f} | {cell} |")
+    ours, theirs = (differences(found[name], found["python"]) for name in (RUN, EXPORTER))
+    low, high = interval(ratios(ours, theirs))
+    share = median_ratio(ours, theirs)
+    print(f"{RUN}: {share:.2f} [{low:.2f}, {high:.2f}] of the SDK's exporter")
     every, until_the_end = within_ms(given.rounds)
     one, _ = within_ms(given.rounds, LATENCYTRACE_HOOKS="sqlite")
     low, high = interval(differences(every, one))

@@ -11,7 +11,6 @@ tight, a host that has just waited for the device the upper one.
 """
 
 import threading
-from dataclasses import dataclass
 from typing import Any, Final
 
 from latencytrace.agent.device.events import DeviceEvents
@@ -21,14 +20,16 @@ ANCHOR_NS: Final = 10_000_000_000
 DRIFT: Final = 50e-6  # by which the two clocks may differ; judgement, for no vendor tells
 
 
-@dataclass(slots=True)
 class Anchor:
     """An event, and the bounds of when it was reached on the host's monotonic clock."""
 
-    event: Any
-    recorded_ns: int
-    lowest_ns: float
-    highest_ns: float = float("inf")
+    __slots__ = ("event", "highest_ns", "lowest_ns", "recorded_ns")
+
+    def __init__(self, event: Any, recorded_ns: int, lowest_ns: float) -> None:  # noqa: ANN401 - a device's
+        self.event = event
+        self.recorded_ns = recorded_ns
+        self.lowest_ns = lowest_ns
+        self.highest_ns = float("inf")
 
     def bound(self, elapsed_ns: float, recorded_ns: int, seen_ns: int) -> None:
         """Learn from an event that was reached so long after this one."""

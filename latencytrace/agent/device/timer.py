@@ -7,7 +7,6 @@ costs the host is measured by `tests/benchmarks/bench_gpu.py`.
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final
 
 from latencytrace.agent.device.clock import Anchor, DeviceClock
@@ -61,24 +60,28 @@ class DeviceTimer:
         self._pool.extend(events)
 
 
-@dataclass(slots=True)
 class _Pass:
     """One under way, or done and not yet seen to be."""
 
-    anchor: Anchor
-    start: Any
-    began_ns: int  # the host's times
-    range_id: int | None = None  # of the range around it
-    end: Any = None
-    ended_ns: int = 0
+    __slots__ = ("anchor", "began_ns", "end", "ended_ns", "range_id", "start")
+
+    def __init__(self, anchor: Anchor, start: Any, began_ns: int) -> None:  # noqa: ANN401 - a device's
+        self.anchor = anchor
+        self.start = start
+        self.began_ns = began_ns  # the host's times
+        self.range_id: int | None = None  # of the range around it
+        self.end: Any = None
+        self.ended_ns = 0
 
 
-@dataclass(slots=True)
 class _Queued:
     """Waits of passes since one anchor, but for when that anchor was reached."""
 
-    passes: int = 0
-    waited_ns: float = 0.0
+    __slots__ = ("passes", "waited_ns")
+
+    def __init__(self) -> None:
+        self.passes = 0
+        self.waited_ns = 0.0
 
 
 class DevicePasses:

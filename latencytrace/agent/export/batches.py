@@ -1,7 +1,6 @@
 """Makes batches of the spans that wait: encoded, a few at a time, of one post each."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Final
 
 from latencytrace.agent.clock import monotonic_ns
@@ -20,13 +19,15 @@ _MOST_UNBROKEN: Final = 128
 _BACKLOG_SHARE: Final = 256  # of many that wait, this part at once; see `Batches.fill`
 
 
-@dataclass(slots=True)
 class Batch:
     """Spans that are sent in one post; of themselves only their bytes are kept."""
 
-    parts: list[Part] = field(default_factory=list)
-    spans: int = 0
-    length: int = 0  # in bytes
+    __slots__ = ("length", "parts", "spans")
+
+    def __init__(self) -> None:
+        self.parts: list[Part] = []
+        self.spans = 0
+        self.length = 0  # in bytes
 
     def takes(self, parts: Sequence[Part], spans: int) -> bool:
         """Take so many spans' parts, unless a post would be too long; a single one in any case."""

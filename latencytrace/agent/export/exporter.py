@@ -7,8 +7,7 @@ back-off; what does not fit is dropped and counted, never waited for.
 import threading
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from latencytrace.agent.clock import cpu_ns, monotonic_ns
 from latencytrace.agent.export.batches import Batch, Batches
@@ -24,8 +23,7 @@ from latencytrace.agent.process.late import Late
 _WEIGH_EVERY_S: Final = 0.5  # while nobody takes spans
 
 
-@dataclass(slots=True)
-class ExportCounts:
+class ExportCounts(NamedTuple):
     """Spans that were handed in, by what became of them; and the CPU time of that."""
 
     sent: int = 0
@@ -85,10 +83,12 @@ class Exporter:
     def counts(self) -> ExportCounts:
         """Count what became of the spans so far."""
         batch = self._batch
-        return replace(
-            self._counts,
-            dropped=self._counts.dropped + self._batches.dropped + self._queue.dropped,
+        return ExportCounts(
+            sent=self._sent,
+            dropped=self._dropped + self._batches.dropped + self._queue.dropped,
             in_flight=0 if batch is None else batch.spans,
+            export_cpu_ns=self._export_cpu_ns,
+            encode_cpu_ns=self._encode_cpu_ns,
             last_error=self._delivery.last_error,
         )
 
@@ -125,7 +125,7 @@ class Exporter:
         self._begin(encoder)
 
     def _begin(self, encoder: OtlpEncoder) -> None:
-        self._counts = ExportCounts()
+        self._sent = self._dropped = self._export_cpu_ns = self._encode_cpu_ns = 0
         self._batches = Batches(self._queue, encoder, self._on_fault, self._yield)
         self._batch: Batch | None = None  # on its way, or taken by nobody yet
         self._wake = threading.Event()
@@ -180,8 +180,8 @@ class Exporter:
         try:
             return self._batches.fill(batch, most)
         finally:
-            self._counts.encode_cpu_ns += cpu_ns() - began_ns
-            self._counts.export_cpu_ns += cpu_ns() - began_ns
+            self._encode_cpu_ns += cpu_ns() - began_ns
+            self._export_cpu_ns += cpu_ns() - began_ns
 
     def _send(self, batch: Batch, *, patient: bool) -> SendResult:
         """Send a batch; a fault of ours on the way drops it, counted."""
@@ -193,11 +193,11 @@ class Exporter:
                 self._yield()
                 result = self._delivery.deliver(body, patient=patient)
         finally:
-            self._counts.export_cpu_ns += cpu_ns() - began_ns
+            self._export_cpu_ns += cpu_ns() - began_ns
             if result is not SendResult.LATER:
                 self._batch = None
-                self._counts.sent += batch.spans if result is SendResult.SENT else 0
-                self._counts.dropped += batch.spans if result is SendResult.REFUSED else 0
+                self._sent += batch.spans if result is SendResult.SENT else 0
+                self._dropped += batch.spans if result is SendResult.REFUSED else 0
         return result
 
     def _yield(self) -> None:

@@ -1,7 +1,5 @@
 """Searches and writes made with `lancedb`, in the process, sync and async."""
 
-from dataclasses import replace
-
 from latencytrace.agent.timing.hook import Hook
 from latencytrace.agent.toolkit.vector_database import VectorDatabase
 
@@ -28,7 +26,7 @@ class LancedbHook(Hook):
     requires = ("lancedb >= 0.25",)
     patches = (
         *(
-            replace(patch, name="search")
+            patch._replace(name="search")
             for patch in (
                 *_QUERY.calls("lancedb.query", *_BUILDERS, searches=("to_arrow",)),
                 *_QUERY.calls(

@@ -1,7 +1,5 @@
 """Searches and writes made with version 4 of `weaviate-client`, sync and async."""
 
-from dataclasses import replace
-
 from latencytrace.agent.timing.hook import Hook
 from latencytrace.agent.toolkit.vector_database import VectorDatabase
 
@@ -18,7 +16,7 @@ class WeaviateHook(Hook):
 
     requires = ("weaviate-client >= 4.16",)
     patches = tuple(
-        replace(patch, name=patch.target.rpartition("grpc_")[2])
+        patch._replace(name=patch.target.rpartition("grpc_")[2])
         for patch in (
             *_SEARCH.calls(_MODULE, *_CONNECTIONS, searches=("grpc_search",)),
             *_WRITE.calls(

@@ -1,7 +1,7 @@
 """Describes this process, for every span that it sends."""
 
 import os
-import socket
+import platform
 from urllib.parse import unquote
 
 from opentelemetry.sdk.version import __version__ as sdk_version
@@ -33,7 +33,7 @@ def resource_of(
     elif not named or named.startswith("unknown_service"):
         detected[semconv.SERVICE_NAME] = this_program()
     detected.setdefault(semconv.SERVICE_INSTANCE_ID, new_instance_id())
-    detected.setdefault(semconv.HOST_NAME, socket.gethostname())
+    detected.setdefault(semconv.HOST_NAME, platform.node())
     detected["process.pid"] = os.getpid()
     detected["telemetry.distro.name"] = DISTRIBUTION
     detected["telemetry.distro.version"] = installed_version(DISTRIBUTION)

@@ -1,10 +1,9 @@
 """Counts the requests that joined queues of the program's own."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(slots=True)
-class BatchCounts:
+class BatchCounts(NamedTuple):
     """Counts of `enqueue()` and `batch()` in this process since the agent started."""
 
     steps: int = 0  # batches recorded, each one shared span
@@ -13,3 +12,28 @@ class BatchCounts:
     left_out: int = 0  # of these, beyond what is recorded of one ticket
     late: int = 0  # members whose span had ended before their batch began
     unused: int = 0  # tickets let go before any batch served them
+
+
+class BatchTally:
+    """The same while it is being counted."""
+
+    __slots__ = BatchCounts._fields
+
+    def __init__(self) -> None:
+        self.steps = 0
+        self.members = 0
+        self.reused = 0
+        self.left_out = 0
+        self.late = 0
+        self.unused = 0
+
+    def counts(self) -> BatchCounts:
+        """Return the counts so far."""
+        return BatchCounts(
+            steps=self.steps,
+            members=self.members,
+            reused=self.reused,
+            left_out=self.left_out,
+            late=self.late,
+            unused=self.unused,
+        )

@@ -1,7 +1,6 @@
 """The contract of a hook: which calls of one library are timed, and how."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar, Final, NamedTuple, Protocol, Self
 
 from latencytrace.agent.timing.recorder import Recorder
@@ -51,8 +50,7 @@ class HookOptions(NamedTuple):
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Patch:
+class Patch(NamedTuple):
     """One call of a library that becomes a span.
 
     Args:
@@ -86,8 +84,7 @@ class Patch:
     later: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Replacement:
+class Replacement(NamedTuple):
     """One call of a library whose timing needs more than a span around it.
 
     Args:

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial, update_wrapper
 from types import FunctionType, MethodType, ModuleType
@@ -36,8 +35,7 @@ class HookState(StrEnum):
     REFUSED = "refused"  # an unsupported version, or a target is missing
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HookStatus:
+class HookStatus(NamedTuple):
     """One hook, whether it is applied, and why not."""
 
     name: str

@@ -35,7 +35,7 @@ from latencytrace.agent.guard import FAULTS, OnFault, edge_faults
 from latencytrace.agent.spans.attributes import Deferred
 from latencytrace.agent.spans.span import RecordedSpan, defer
 from latencytrace.agent.spans.tracer import RecordingTracer
-from latencytrace.agent.timing.batch_counts import BatchCounts
+from latencytrace.agent.timing.batch_counts import BatchTally
 from latencytrace.agent.timing.intervals import IntervalRecorder
 from latencytrace.agent.timing.model_steps import ModelSteps
 from latencytrace.agent.timing.runtime_gaps import OpenRequests
@@ -77,7 +77,7 @@ class Recorder:
         self.tracer = tracer
         self.detail = detail or Detail()
         self.on_fault = on_fault
-        self.batches = BatchCounts()
+        self.batches = BatchTally()
         self.steps = ModelSteps()
         self.devices = DeviceTimers(no_events)
         self.open_requests = OpenRequests(on_fault, self.detail)
@@ -178,7 +178,7 @@ class Recorder:
 
     def reset_after_fork(self) -> None:
         """In a forked child: keep nothing of the parent's."""
-        self.batches = BatchCounts()
+        self.batches = BatchTally()
         self.starting = Starting()
         self.waiting = set()
         self.devices.reset_after_fork()

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from opentelemetry import propagate
 from opentelemetry.context import Context, get_current
 
 from latencytrace.agent.context import call_in
@@ -15,6 +14,8 @@ def carried_headers(on_fault: OnFault) -> dict[str, str]:
     carried: dict[str, str] = {}
     with guarded("carrying a span into a process", on_fault):
         if get_current():
+            from opentelemetry import propagate  # noqa: PLC0415 - a start does without
+
             propagate.inject(carried)
     return carried
 
@@ -43,6 +44,8 @@ def call_carried(
     **kwargs: Any,  # noqa: ANN401
 ) -> Any:  # noqa: ANN401
     """Call below the span that W3C headers name."""
+    from opentelemetry import propagate  # noqa: PLC0415 - see above
+
     return call_in(propagate.extract(carried, Context()), call, *args, **kwargs)
 
 

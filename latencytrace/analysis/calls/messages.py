@@ -96,7 +96,7 @@ def with_queues(trace: Trace, queued: Mapping[str, Interval]) -> Trace:
         span, queue = trace.spans[span_id], queued[span_id]
         if span is trace.root or span.start_ns == span.end_ns or queue.end_ns <= span.start_ns:
             continue  # nothing of it, or of its wait, lies within the span that awaited it
-        queue = replace(queue, start_ns=max(queue.start_ns, span.start_ns))
+        queue = queue._replace(start_ns=max(queue.start_ns, span.start_ns))
         awaited[span_id] = queue.start_ns
         shorter = replace(span, start_ns=_undisturbed_ns(trace, span, queue))
         spans[span_id], packed = clipped_intervals(span, shorter, intervals.pop(span_id, ()))

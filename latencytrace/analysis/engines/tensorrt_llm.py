@@ -68,8 +68,8 @@ def _without(intervals: Sequence[Interval], hole: Interval) -> list[Interval]:
     """Return what intervals leave of themselves around another."""
     left = []
     for interval in intervals:
-        before = replace(interval, end_ns=min(interval.end_ns, hole.start_ns))
-        after = replace(interval, start_ns=max(interval.start_ns, hole.end_ns))
+        before = interval._replace(end_ns=min(interval.end_ns, hole.start_ns))
+        after = interval._replace(start_ns=max(interval.start_ns, hole.end_ns))
         left += [part for part in (before, after) if part.end_ns > part.start_ns]
     return left
 

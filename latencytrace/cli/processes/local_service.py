@@ -3,6 +3,7 @@
 import importlib.util
 import socket
 from contextlib import ExitStack
+from typing import Any
 from urllib.parse import urlsplit
 
 from latencytrace.errors import ServiceUnreachableError, SettingsError
@@ -45,8 +46,10 @@ def _secured(connection: socket.socket, host: str | None) -> socket.socket:
 def listens(endpoint: str, timeout_s: float = 1.0) -> bool:
     """Tell whether anything accepts connections at a base address."""
     host, port = host_and_port(endpoint)
+    # As bytes, for which no codec of names need be loaded.
+    name: Any = host.encode() if host.isascii() else host
     try:
-        with socket.create_connection((host, port), timeout=timeout_s):
+        with socket.create_connection((name, port), timeout=timeout_s):
             return True
     except OSError:
         return False

@@ -11,15 +11,14 @@ before it in its group, and the first one's from the start of the span.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from latencytrace.model.stage import Stage
 
 MAX_INTERVALS = 64  # on one span; beyond, neighbours are merged
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Interval:
+class Interval(NamedTuple):
     """A stretch `[start_ns, end_ns)` of a span that belongs to a stage of its own."""
 
     stage: Stage

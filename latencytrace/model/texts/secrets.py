@@ -1,7 +1,6 @@
 """Addresses and texts as they may be shown: without the passwords that stand in them."""
 
 import re
-from base64 import b64encode
 from collections.abc import Iterable, Mapping
 from urllib.parse import parse_qsl, unquote, urlsplit, urlunsplit
 
@@ -46,6 +45,8 @@ def parted(address: str) -> tuple[str, dict[str, str]]:
     user, at, host = parts.netloc.rpartition("@")
     if not at:
         return address, {}
+    from base64 import b64encode  # noqa: PLC0415 - few addresses have one
+
     name, _, password = user.partition(":")
     both = f"{unquote(name)}:{unquote(password)}"
     header = {"authorization": f"Basic {b64encode(both.encode()).decode('ascii')}"}

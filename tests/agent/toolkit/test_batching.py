@@ -7,7 +7,6 @@ import pickle
 import queue
 import threading
 from collections.abc import Iterable
-from dataclasses import asdict
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 
@@ -480,7 +479,7 @@ def test_the_public_calls_record_with_the_agent_that_runs(agent: TracedProgram) 
 
     received = {(span.name, span.parent_id is None) for span in agent.spans(4)}
     assert {("embed", True), ("embed", False), ("queue", False)} <= received
-    counts = asdict(latencytrace.agent_status().batches)
+    counts = latencytrace.agent_status().batches._asdict()
     assert counts == {
         "steps": 1, "members": 1, "reused": 0, "left_out": 0, "late": 0, "unused": 0,
     }  # fmt: skip
