@@ -37,7 +37,7 @@ from latencytrace.service.ledgers.column_attribution import ColumnAttribution
 from latencytrace.service.ledgers.held_spans import MAX_BYTES
 from latencytrace.service.ledgers.missing_ledgers import MissingLedgers
 from latencytrace.service.ledgers.open_traces import OpenTraces
-from latencytrace.service.ledgers.priority import FreedMemory, yield_to_others
+from latencytrace.service.ledgers.priority import FreedMemory, UnusedCode, yield_to_others
 from latencytrace.service.ledgers.retention import SpanKeeping
 from latencytrace.service.metrics.settling import Settled, Settling
 from latencytrace.service.metrics.tables import count_table
@@ -122,7 +122,8 @@ class Pipeline:
         self._kept_ns: int | None = None  # when spans were last copied
         self._has_failed_to_keep = False  # the last time
         self._left: list[str] = []  # traces of which only the store has the spans
-        self._admission, self._freed = Admission(now_ns), FreedMemory()
+        self._admission = Admission(now_ns)
+        self._freed, self._code = FreedMemory(), UnusedCode()
         self._rounds_left = LOADING_ROUNDS
         self._has_taken_up = False  # what an earlier process left is attributed
         self.left_fault: StoreError | None = None  # why that, or at the end all, is not there
@@ -329,6 +330,7 @@ class Pipeline:
             self._admission.rest()
             spans = self._traces.account().ended - before
             self._freed.after(spans)
+            self._code.look()
             pace_s = min(PACE_S, round_s * ROUND_SPANS / max(spans, 1))
             took_s = (self._now_ns() - began_ns) / 1e9
             pause_s = max(min(pace_s, PACE_S if self._has_room else SHORT_PACE_S) - took_s, 0.0)
