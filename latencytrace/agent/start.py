@@ -442,14 +442,12 @@ def flush(timeout_s: float = 5.0) -> bool:
 
 def agent_status() -> "AgentStatus":
     """Return what the agent does: spans made, sent, dropped; its cost; hooks and why not."""
-    from dataclasses import replace  # noqa: PLC0415 - takes long to import
-
-    from latencytrace.agent.reporting.status import NOT_RUNNING  # noqa: PLC0415 - see above
+    from latencytrace.agent.reporting.status import not_running  # noqa: PLC0415 - see above
 
     agent = _running
     if agent is None:
-        return replace(NOT_RUNNING, obstacle=_obstacle)
-    return contained("describing the agent")(agent.status)() or NOT_RUNNING
+        return not_running(_obstacle)
+    return contained("describing the agent")(agent.status)() or not_running()
 
 
 def _refuse(obstacle: str) -> None:

@@ -11,9 +11,9 @@ tight, a host that has just waited for the device the upper one.
 """
 
 import threading
-from typing import Any, Final
+from typing import Final
 
-from latencytrace.agent.device.events import DeviceEvents
+from latencytrace.agent.device.events import DeviceEvent, DeviceEvents
 
 # CUDA's differences are float32 milliseconds: after 10 s their steps are 1 us, after an hour 250.
 ANCHOR_NS: Final = 10_000_000_000
@@ -25,7 +25,7 @@ class Anchor:
 
     __slots__ = ("event", "highest_ns", "lowest_ns", "recorded_ns")
 
-    def __init__(self, event: Any, recorded_ns: int, lowest_ns: float) -> None:  # noqa: ANN401 - a device's
+    def __init__(self, event: DeviceEvent, recorded_ns: int, lowest_ns: float) -> None:
         self.event = event
         self.recorded_ns = recorded_ns
         self.lowest_ns = lowest_ns

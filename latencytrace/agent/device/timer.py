@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from latencytrace.agent.device.clock import Anchor, DeviceClock
-from latencytrace.agent.device.events import DeviceEvents
+from latencytrace.agent.device.events import DeviceEvent, DeviceEvents
 from latencytrace.agent.device.nvtx import DeviceRanges
 from latencytrace.model import semconv
 from latencytrace.model.attributes import AttributeValue
@@ -65,12 +65,12 @@ class _Pass:
 
     __slots__ = ("anchor", "began_ns", "end", "ended_ns", "range_id", "start")
 
-    def __init__(self, anchor: Anchor, start: Any, began_ns: int) -> None:  # noqa: ANN401 - a device's
+    def __init__(self, anchor: Anchor, start: DeviceEvent, began_ns: int) -> None:
         self.anchor = anchor
         self.start = start
         self.began_ns = began_ns  # the host's times
         self.range_id: int | None = None  # of the range around it
-        self.end: Any = None
+        self.end: Any = None  # a `DeviceEvent`
         self.ended_ns = 0
 
 

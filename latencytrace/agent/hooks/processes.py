@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 from latencytrace.agent.guard import guarded
 from latencytrace.agent.timing.hook import Hook, Replacement, Timed
 from latencytrace.agent.timing.recorder import Recorder
+from latencytrace.agent.toolkit.calls import name_of
 from latencytrace.agent.toolkit.other_process import (
     CarriedRun,
     call_carried,
     carried_headers,
     is_forking,
-    name_of,
 )
 
 # They serve many requests: a process that does this belongs to none.

@@ -12,7 +12,7 @@ from latencytrace.agent.guard import guarded
 from latencytrace.agent.timing.hook import Hook, Replacement, Timed
 from latencytrace.agent.timing.recorder import Recorder
 from latencytrace.agent.timing.runtime_gaps import begun_as
-from latencytrace.agent.toolkit.other_process import name_of
+from latencytrace.agent.toolkit.calls import name_of
 
 # They serve many requests: a thread that does this belongs to none.
 _POOL_WORKERS = {"concurrent.futures.thread._worker", "multiprocessing.pool.worker"}

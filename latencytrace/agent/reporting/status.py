@@ -32,16 +32,23 @@ class AgentStatus:
     batches: BatchCounts = field(default_factory=BatchCounts)  # of `enqueue()` and `batch()`
 
 
-NOT_RUNNING = AgentStatus(
-    running=False,
-    provider=None,
-    endpoint=None,
-    spans_made=0,
-    spans_sent=0,
-    spans_dropped=0,
-    spans_queued=0,
-    export_cpu_ns=0,
-    faults=0,
-    last_error=None,
-    hooks=(),
-)
+def not_running(obstacle: str | None = None) -> AgentStatus:
+    """Return the status of a process without an agent.
+
+    Args:
+        obstacle: Why none can run; None: none was started.
+    """
+    return AgentStatus(
+        running=False,
+        provider=None,
+        endpoint=None,
+        spans_made=0,
+        spans_sent=0,
+        spans_dropped=0,
+        spans_queued=0,
+        export_cpu_ns=0,
+        faults=0,
+        last_error=None,
+        hooks=(),
+        obstacle=obstacle,
+    )

@@ -20,20 +20,8 @@ class BatchTally:
     __slots__ = BatchCounts._fields
 
     def __init__(self) -> None:
-        self.steps = 0
-        self.members = 0
-        self.reused = 0
-        self.left_out = 0
-        self.late = 0
-        self.unused = 0
+        self.steps = self.members = self.reused = self.left_out = self.late = self.unused = 0
 
     def counts(self) -> BatchCounts:
         """Return the counts so far."""
-        return BatchCounts(
-            steps=self.steps,
-            members=self.members,
-            reused=self.reused,
-            left_out=self.left_out,
-            late=self.late,
-            unused=self.unused,
-        )
+        return BatchCounts(*(getattr(self, name) for name in BatchCounts._fields))

@@ -137,3 +137,8 @@ def outside_requests(_recorder: Recorder, original: Timed) -> Timed:
         return call_in(Context(), original, *args, **kwargs)
 
     return call
+
+
+def name_of(call: object) -> str:
+    """Return the name of a function, with its module."""
+    return f"{getattr(call, '__module__', '')}.{getattr(call, '__qualname__', '')}"

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from opentelemetry import propagate
 from opentelemetry.context import Context, get_current
 
 from latencytrace.agent.context import call_in
@@ -14,15 +15,8 @@ def carried_headers(on_fault: OnFault) -> dict[str, str]:
     carried: dict[str, str] = {}
     with guarded("carrying a span into a process", on_fault):
         if get_current():
-            from opentelemetry import propagate  # noqa: PLC0415 - a start does without
-
             propagate.inject(carried)
     return carried
-
-
-def name_of(call: object) -> str:
-    """Return the name of a function, with its module."""
-    return f"{getattr(call, '__module__', '')}.{getattr(call, '__qualname__', '')}"
 
 
 def is_forking(pool: object, context: str) -> bool:
@@ -44,8 +38,6 @@ def call_carried(
     **kwargs: Any,  # noqa: ANN401
 ) -> Any:  # noqa: ANN401
     """Call below the span that W3C headers name."""
-    from opentelemetry import propagate  # noqa: PLC0415 - see above
-
     return call_in(propagate.extract(carried, Context()), call, *args, **kwargs)
 
 

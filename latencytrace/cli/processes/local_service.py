@@ -25,9 +25,7 @@ def answers(url: str, timeout_s: float = 5.0) -> bool:
         lines = [f"GET {parts.path or '/'} HTTP/1.0", f"host: {parts.netloc}"]
         lines += [f"{name}: {value}" for name, value in headers.items()]
         with ExitStack() as stack:
-            connection = stack.enter_context(
-                socket.create_connection(host_and_port(bare), timeout_s)
-            )
+            connection = stack.enter_context(_connected(bare, timeout_s))
             if parts.scheme == "https":
                 connection = stack.enter_context(_secured(connection, parts.hostname))
             connection.sendall("\r\n".join([*lines, "", ""]).encode())
@@ -35,6 +33,13 @@ def answers(url: str, timeout_s: float = 5.0) -> bool:
     except (OSError, ValueError, SettingsError):
         return False
     return version.startswith(b"HTTP/") and status == b"200"
+
+
+def _connected(address: str, timeout_s: float) -> socket.socket:
+    host, port = host_and_port(address)
+    # As bytes, for which no codec of names need be loaded.
+    name: Any = host.encode() if host.isascii() else host
+    return socket.create_connection((name, port), timeout_s)
 
 
 def _secured(connection: socket.socket, host: str | None) -> socket.socket:
@@ -45,11 +50,8 @@ def _secured(connection: socket.socket, host: str | None) -> socket.socket:
 
 def listens(endpoint: str, timeout_s: float = 1.0) -> bool:
     """Tell whether anything accepts connections at a base address."""
-    host, port = host_and_port(endpoint)
-    # As bytes, for which no codec of names need be loaded.
-    name: Any = host.encode() if host.isascii() else host
     try:
-        with socket.create_connection((name, port), timeout=timeout_s):
+        with _connected(endpoint, timeout_s):
             return True
     except OSError:
         return False

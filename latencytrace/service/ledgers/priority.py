@@ -17,7 +17,7 @@ MUCH_CODE: Final = 96 << 20  # bytes that came to be in use, after which code is
 LOOK_NS: Final = 5_000_000_000  # between two looks at what is in use
 
 _MAPS: Final = Path("/proc/self/smaps")
-_PAGES: Final = "/proc/self/statm"  # of the process; the third number: of files
+_PAGES: Final = Path("/proc/self/statm")  # of the process; the third number: of files
 _MAPPING: Final = re.compile(r"([0-9a-f]+)-([0-9a-f]+) (\S{4}) \S+ \S+ \d+\s*(.*)")
 _LIBRARY: Final = re.compile(r"\.so(?:\.[0-9.]+)?$")
 
@@ -53,62 +53,13 @@ class FreedMemory:
                 ctypes.CDLL(None).malloc_trim(0)
 
 
-class UnusedCode:
-    """Code of libraries that was read once: the engine's start, and the compiler.
-
-    It counts as memory of this process, 200 to 270 MB, of which a service at work needs a tenth.
-    Given back, it stays in the system's cache of files: what is called again is there within a
-    microsecond. Where the system is not Linux, nothing changes.
-
-    Args:
-        in_use: Bytes of files in the memory of this process.
-        give_back: Gives back the code.
-        now_ns: A clock that is never set back.
-    """
-
-    def __init__(
-        self,
-        in_use: Callable[[], int] | None = None,
-        give_back: Callable[[], None] | None = None,
-        now_ns: Callable[[], int] = time.monotonic_ns,
-    ) -> None:
-        self._in_use = in_use or _bytes_of_files
-        self._give_back = give_back or give_back_code
-        self._now_ns = now_ns
-        self._left = 0  # in use after the last time
-        self._last_ns: int | None = None  # when it was looked
-
-    def look(self) -> None:
-        """Give it back where much has come to be in use since the last time."""
-        now_ns = self._now_ns()
-        if self._last_ns is not None and now_ns - self._last_ns < LOOK_NS:
-            return
-        self._last_ns = now_ns
-        with suppress(OSError, AttributeError, ValueError):
-            if self._in_use() - self._left >= MUCH_CODE:
-                self._give_back()
-                self._left = self._in_use()
-
-
-def _bytes_of_files() -> int:
-    file = os.open(_PAGES, os.O_RDONLY)  # a tenth of what `Path.read_text` takes at rest
-    try:
-        return int(os.read(file, 256).split()[2]) * mmap.PAGESIZE
-    finally:
-        os.close(file)
-
-
-def give_back_code() -> None:
-    """Take libraries' code out of this process's memory; it is read again where it is called.
+def bytes_of_files() -> int:
+    """Return how much of files is in the memory of this process.
 
     Raises:
-        OSError: The system does not tell what is mapped.
+        OSError: The system does not tell.
     """
-    madvise = ctypes.CDLL(None).madvise
-    with _MAPS.open() as lines:
-        found = list(unchanged_code(lines))
-    for start, end in found:
-        madvise(ctypes.c_void_p(start), ctypes.c_size_t(end - start), mmap.MADV_DONTNEED)
+    return int(_PAGES.read_text().split()[2]) * mmap.PAGESIZE
 
 
 def unchanged_code(lines: Iterable[str]) -> Iterator[tuple[int, int]]:
@@ -130,3 +81,53 @@ def unchanged_code(lines: Iterable[str]) -> Iterator[tuple[int, int]]:
             if int(line.split()[1]) == 0:  # no page was changed, as by the loader or a debugger
                 yield mapping
             mapping = None
+
+
+def give_back_code() -> None:
+    """Take libraries' code out of this process's memory; it is read again where it is called.
+
+    Raises:
+        OSError: The system does not tell what is mapped.
+    """
+    madvise = ctypes.CDLL(None).madvise
+    with _MAPS.open() as lines:
+        found = list(unchanged_code(lines))
+    for start, end in found:
+        madvise(ctypes.c_void_p(start), ctypes.c_size_t(end - start), mmap.MADV_DONTNEED)
+
+
+class UnusedCode:
+    """Code of libraries that was read once: the engine's start, and the compiler.
+
+    It counts as memory of this process, 200 to 270 MB, of which a service at work needs a tenth.
+    Given back, it stays in the system's cache of files: what is called again is there within a
+    microsecond. Where the system is not Linux, nothing changes.
+
+    Args:
+        in_use: Bytes of files in the memory of this process.
+        give_back: Gives back the code.
+        now_ns: A clock that is never set back.
+    """
+
+    def __init__(
+        self,
+        in_use: Callable[[], int] = bytes_of_files,
+        give_back: Callable[[], None] = give_back_code,
+        now_ns: Callable[[], int] = time.monotonic_ns,
+    ) -> None:
+        self._in_use = in_use
+        self._give_back = give_back
+        self._now_ns = now_ns
+        self._left = 0  # in use after the last time
+        self._last_ns: int | None = None  # when it was looked
+
+    def look(self) -> None:
+        """Give it back where much has come to be in use since the last time."""
+        now_ns = self._now_ns()
+        if self._last_ns is not None and now_ns - self._last_ns < LOOK_NS:
+            return
+        self._last_ns = now_ns
+        with suppress(OSError, AttributeError):
+            if self._in_use() - self._left >= MUCH_CODE:
+                self._give_back()
+                self._left = self._in_use()
