@@ -3,7 +3,6 @@
 import importlib.util
 import socket
 from contextlib import ExitStack
-from typing import Any
 from urllib.parse import urlsplit
 
 from latencytrace.errors import ServiceUnreachableError, SettingsError
@@ -25,7 +24,9 @@ def answers(url: str, timeout_s: float = 5.0) -> bool:
         lines = [f"GET {parts.path or '/'} HTTP/1.0", f"host: {parts.netloc}"]
         lines += [f"{name}: {value}" for name, value in headers.items()]
         with ExitStack() as stack:
-            connection = stack.enter_context(_connected(bare, timeout_s))
+            connection = stack.enter_context(
+                socket.create_connection(host_and_port(bare), timeout_s)
+            )
             if parts.scheme == "https":
                 connection = stack.enter_context(_secured(connection, parts.hostname))
             connection.sendall("\r\n".join([*lines, "", ""]).encode())
@@ -33,13 +34,6 @@ def answers(url: str, timeout_s: float = 5.0) -> bool:
     except (OSError, ValueError, SettingsError):
         return False
     return version.startswith(b"HTTP/") and status == b"200"
-
-
-def _connected(address: str, timeout_s: float) -> socket.socket:
-    host, port = host_and_port(address)
-    # As bytes, for which no codec of names need be loaded.
-    name: Any = host.encode() if host.isascii() else host
-    return socket.create_connection((name, port), timeout_s)
 
 
 def _secured(connection: socket.socket, host: str | None) -> socket.socket:
@@ -50,8 +44,9 @@ def _secured(connection: socket.socket, host: str | None) -> socket.socket:
 
 def listens(endpoint: str, timeout_s: float = 1.0) -> bool:
     """Tell whether anything accepts connections at a base address."""
+    host, port = host_and_port(endpoint)
     try:
-        with _connected(endpoint, timeout_s):
+        with socket.create_connection((host, port), timeout=timeout_s):
             return True
     except OSError:
         return False
