@@ -1,5 +1,6 @@
 """Lowers the detail of traces while their cost exceeds its budget, and raises it again."""
 
+from collections import deque
 from collections.abc import Callable
 from math import ceil, log2
 from typing import Final
@@ -13,6 +14,7 @@ STEEP: Final = 2.0  # times the budget: leaving details out will not do
 PATIENCE: Final = 3  # such windows in a row
 MOST_PATIENCE: Final = 120
 _SETTLED: Final = 12  # windows after which a raise is no mistake
+SPREAD: Final = 12  # windows over which reporting counts: the dearest of it is once a minute
 
 
 class Governor:
@@ -36,12 +38,21 @@ class Governor:
         self.share_ratio: float | None = None  # of the last window; None: there was none yet
         self.is_held = True  # or nothing more can be left out
         self._now_ns = now_ns
-        self._before = (now_ns(), own_ns, process_ns, 0)
+        self._before = (now_ns(), own_ns, process_ns, 0, 0)
+        self._reporting: deque[int] = deque(maxlen=SPREAD)  # of each window
         self._patience = PATIENCE
         self._quiet = 0  # windows in a row in which little was spent
         self._since_raise = _SETTLED
 
-    def update(self, own_ns: int, process_ns: int, *, fixed_ns: int = 0, most: int = LAST) -> bool:
+    def update(
+        self,
+        own_ns: int,
+        process_ns: int,
+        *,
+        dropped_ns: int = 0,
+        reporting_ns: int = 0,
+        most: int = LAST,
+    ) -> bool:
         """Take the CPU times until now, and decide once a window has passed.
 
         What it takes to leave requests out, or to report, no step saves: of what is left,
@@ -50,26 +61,35 @@ class Governor:
         Args:
             own_ns: Of the agent.
             process_ns: Of the process, the agent included.
-            fixed_ns: Of the agent, what no step saves.
+            dropped_ns: Of the agent, to leave requests out.
+            reporting_ns: Of the agent, to report, and to measure what hooks cost.
             most: The last step that may be taken.
 
         Returns:
             Whether a window has passed.
         """
         now_ns = self._now_ns()
-        then_ns, own_then_ns, process_then_ns, fixed_then_ns = self._before
+        then_ns = self._before[0]
         if now_ns - then_ns < WINDOW_NS:
             return False
-        self._before = (now_ns, own_ns, process_ns, fixed_ns)
-        own, process = max(own_ns - own_then_ns, 0), max(process_ns - process_then_ns, 1)
-        allowed = self.budget_ratio * max(process, now_ns - then_ns)
-        self.share_ratio = own / process
+        before, self._before = self._before, (now_ns, own_ns, process_ns, dropped_ns, reporting_ns)
+        _, own, process, dropped, reporting = (
+            max(now - then, 0) for now, then in zip(self._before, before, strict=True)
+        )
+        whole = max(process, now_ns - then_ns)
+        allowed = self.budget_ratio * whole
         self._since_raise += 1
         if self._since_raise == _SETTLED:
             self._patience = max(self._patience // 2, PATIENCE)
-        fixed = min(max(fixed_ns - fixed_then_ns, 0), own)
-        excess = (own - fixed) / max(allowed - fixed, LEAST_RATIO * allowed)
-        self.is_held = own <= allowed or (excess > 1 and self.step < most)
+        reporting = min(reporting, own)
+        dropped = min(dropped, own - reporting)
+        self._reporting.append(reporting)
+        recording = own - reporting - dropped
+        fixed = dropped + sum(self._reporting) / SPREAD
+        self.share_ratio = (recording + fixed) / whole
+        excess = recording / max(allowed - fixed, LEAST_RATIO * allowed)
+        is_within = recording + fixed <= allowed
+        self.is_held = is_within or (excess > 1 and self.step < most)
         if excess > 1:
             self._lower(excess, most)
         elif self.step > most:  # somebody else samples now

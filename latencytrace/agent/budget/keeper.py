@@ -28,7 +28,7 @@ class Overhead:
     """The agent's budget, what it spends of late, and what it leaves out therefore."""
 
     budget_ratio: float | None = None  # of the process's CPU time; None: there is none
-    share_ratio: float | None = field(default=None, compare=False)  # in the last five seconds
+    share_ratio: float | None = field(default=None, compare=False)  # it spent in five seconds
     is_held: bool = True  # False: there is nothing more to leave out
     step: int = FULL  # how much is left out, from 0 on
     lacks: str | None = None  # of every request, one of `TraceDetail`; None: nothing
@@ -107,14 +107,16 @@ class BudgetKeeper:
         own_ns: int,
         some_spans: Callable[[int], Sequence[RecordedSpan]],
         *,
-        fixed_ns: int = 0,
+        dropped_ns: int = 0,
+        reporting_ns: int = 0,
         may_sample: bool,
     ) -> None:
         """Take what the agent has cost until now, and act on it once in a while.
 
         Args:
             own_ns: CPU time since it started.
-            fixed_ns: Of that, what no step saves.
+            dropped_ns: Of that, to leave requests out.
+            reporting_ns: Of that, to report.
             some_spans: Shows so many spans that have just ended.
             may_sample: Nobody else decides which traces are recorded.
         """
@@ -124,7 +126,13 @@ class BudgetKeeper:
         if governor.step in {WITHOUT_INTERVALS, WITHOUT_CHEAP_CALLS}:
             self._cheap.look(some_spans(MOST_LOOKED_AT))
         most = LAST if may_sample else WITHOUT_CHEAP_CALLS
-        if governor.update(own_ns, self._process_ns(), fixed_ns=fixed_ns, most=most):
+        if governor.update(
+            own_ns,
+            self._process_ns(),
+            dropped_ns=dropped_ns,
+            reporting_ns=reporting_ns,
+            most=most,
+        ):
             cheap = self._cheap.names() if governor.step == WITHOUT_CHEAP_CALLS else frozenset()
             if (governor.step, cheap) != (detail.step, detail.cheap):
                 detail.set_step(governor.step, cheap)

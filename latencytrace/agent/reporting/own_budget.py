@@ -49,7 +49,10 @@ class OwnBudget:
         """Take the counts so far, and act on what they cost."""
         self._meter.update(counts, queued)
         cost = self._meter.read()
-        fixed_ns = cost.dropped_cpu_ns + cost.reporting_cpu_ns
         self._keeper.update(
-            cost.cpu_ns, self._some_spans, fixed_ns=fixed_ns, may_sample=may_sample
+            cost.cpu_ns,
+            self._some_spans,
+            dropped_ns=cost.dropped_cpu_ns,
+            reporting_ns=cost.reporting_cpu_ns,
+            may_sample=may_sample,
         )

@@ -17,7 +17,7 @@ from latencytrace.model.detail import TraceDetail
 from latencytrace.service.otlp.metrics import number, texts
 
 MAX_AGENTS: Final = 500
-MAX_HOOKS: Final = 100  # of one agent
+MAX_HOOKS: Final = 500  # of one agent: it has some 120 of ours, and those of plugins
 SILENT_NS: Final = 180_000_000_000  # three reports missed: it has ended
 PREFIX: Final = "latencytrace_agent"
 _COUNTS: Final = {

@@ -6,7 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from latencytrace.agent.budget.detail import FULL, LAST, SAMPLED, WITHOUT_CHEAP_CALLS, WITHOUT_GAPS
-from latencytrace.agent.budget.governor import MOST_PATIENCE, PATIENCE, WINDOW_NS, Governor
+from latencytrace.agent.budget.governor import (
+    MOST_PATIENCE,
+    PATIENCE,
+    SPREAD,
+    WINDOW_NS,
+    Governor,
+)
 from tests.support.fakes.contracts import FakeClock
 
 CORE = 1.0  # of CPU time a second
@@ -75,6 +81,14 @@ def test_a_process_that_does_not_fill_a_core_is_allowed_as_much_as_one_that_does
 
     assert load.windows(0.0099, 20) == [FULL] * 20
     assert load.window(0.011) == WITHOUT_GAPS
+
+
+def test_the_share_is_of_what_the_budget_is_of() -> None:
+    load = Load(process=0.001)
+
+    load.window(0.0005)
+
+    assert load.governor.share_ratio == 0.0005
 
 
 def test_a_process_on_many_cores_is_allowed_its_share_of_them() -> None:
@@ -186,7 +200,40 @@ def test_what_it_takes_to_leave_requests_out_lowers_the_share_no_further() -> No
         dropped_ns += round(0.02 * WINDOW_NS)  # twice the budget by itself
         load.own_ns += round(0.0215 * WINDOW_NS)
         load.process_ns += WINDOW_NS
-        load.governor.update(load.own_ns, load.process_ns, fixed_ns=dropped_ns)
+        load.governor.update(load.own_ns, load.process_ns, dropped_ns=dropped_ns)
 
     assert load.governor.step == SAMPLED + 3
+    assert not load.governor.is_held
+
+
+def _reporting_window(load: Load, own: float, reporting_ns: int) -> int:
+    load.clock.now_ns += WINDOW_NS
+    load.own_ns += round(own * WINDOW_NS)
+    load.process_ns += WINDOW_NS
+    load.governor.update(load.own_ns, load.process_ns, reporting_ns=reporting_ns)
+    return load.governor.step
+
+
+def test_what_is_measured_once_a_minute_lowers_nothing() -> None:
+    load = Load(process=0.35)
+    reporting_ns = 0
+    steps = []
+    for number in range(36):
+        measures = number % SPREAD == 0
+        once = 0.018 if measures else 0.0
+        reporting_ns += round((once + 0.0005) * WINDOW_NS)
+        steps.append(_reporting_window(load, 0.006 + 0.0005 + once, reporting_ns))
+        assert load.governor.is_held
+
+    assert steps == [FULL] * 36
+
+
+def test_reporting_that_takes_all_of_the_budget_leaves_a_quarter_of_it() -> None:
+    load = Load()
+    reporting_ns = 0
+    for _ in range(2 * SPREAD):
+        reporting_ns += round(0.012 * WINDOW_NS)
+        _reporting_window(load, 0.012 + 0.002, reporting_ns)
+
+    assert load.governor.step == FULL
     assert not load.governor.is_held

@@ -6,7 +6,8 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
 from prometheus_client import CollectorRegistry
 
 from latencytrace.model import semconv
-from latencytrace.service.reports.agents import MAX_AGENTS, SILENT_NS, AgentReports
+from latencytrace.plugins import HOOKS, plugins
+from latencytrace.service.reports.agents import MAX_AGENTS, MAX_HOOKS, SILENT_NS, AgentReports
 from tests.support.fakes.contracts import FakeClock
 
 RAG = {"service": "rag", "agent": "rag-1"}
@@ -57,6 +58,29 @@ def test_an_agent_is_shown_with_its_counts_and_hooks() -> None:
     assert metrics.get_sample_value("latencytrace_agent_hook", hook) == 1
     cpu = {**RAG, "part": "hooks"}
     assert metrics.get_sample_value("latencytrace_agent_cpu_seconds_total", cpu) == 1.5
+
+
+def test_every_hook_that_is_installed_is_shown() -> None:
+    reports = AgentReports(FakeClock())
+    names = sorted({plugin.name for plugin in plugins(HOOKS)})
+    all_hooks = report()
+    [of_scope] = all_hooks.resource_metrics[0].scope_metrics
+    hook = next(one for one in of_scope.metrics if one.name == semconv.AGENT_HOOK)
+    del hook.gauge.data_points[:]
+    for name in names:
+        point = hook.gauge.data_points.add(as_int=1)
+        point.attributes.add(key=semconv.HOOK).value.string_value = name
+
+    reports.take(all_hooks)
+
+    shown_hooks = {
+        sample.labels["hook"]
+        for metric in shown(reports).collect()
+        for sample in metric.samples
+        if sample.name == "latencytrace_agent_hook"
+    }
+    assert shown_hooks == set(names)
+    assert 2 * len(names) < MAX_HOOKS  # with room for those of plugins
 
 
 def budget_report() -> ExportMetricsServiceRequest:

@@ -37,7 +37,7 @@ class AgentRow:
     sent: int = 0
     dropped: int = 0
     cpu_s: float = 0.0
-    took: float | None = None  # its share of the process's CPU time, of late
+    took: float | None = None  # of what its budget is of, lately
     budget: float | None = None  # that it may take
     reduction: float = 0  # steps by which it lowers the detail of traces; 0: none
     sampled: float = 1.0  # share of the traces that it records
