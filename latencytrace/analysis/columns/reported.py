@@ -230,13 +230,13 @@ def read_reporters(  # noqa: C901, PLR0912, PLR0913, PLR0915, PLR0917 - columns,
                 generates = True
             if stages[at] == _LOAD:
                 loaded = True
-            if stages[at] == _PREFILL and (
-                prefilled_ns == UNKNOWN or finish_ns[at] < prefilled_ns
-            ):
-                prefilled_ns = finish_ns[at]
+            if stages[at] == _PREFILL and (prefilled_ns == UNKNOWN or end_ns[row] < prefilled_ns):
+                prefilled_ns = end_ns[row]
             for one in range(intervals[at], intervals[at + 1]):
                 if interval_stage[one] == _LOAD:
                     loaded = True
+                if interval_end_ns[one] >= finish_ns[at] and end_ns[row] > finish_ns[at]:
+                    continue  # it is cut short
                 if interval_stage[one] == _PREFILL and (
                     prefilled_ns == UNKNOWN or interval_end_ns[one] < prefilled_ns
                 ):
@@ -262,8 +262,10 @@ def read_reporters(  # noqa: C901, PLR0912, PLR0913, PLR0915, PLR0917 - columns,
             models_ns = prefilled_ns
         if engines_ns != UNKNOWN:
             models_ns = engines_ns
+        if models_ns > finish_ns[base]:  # the caller had gone by then
+            models_ns = UNKNOWN
         if models_ns != UNKNOWN:
-            models_ns = min(max(models_ns, begin_ns[base]), finish_ns[base]) - begin_ns[base]
+            models_ns = max(models_ns, begin_ns[base]) - begin_ns[base]
         left_ns = said[root, SAID_FIRST_CHUNK]
         if left_ns == UNKNOWN:
             left_ns = said[root, SAID_FIRST_EVENT]
@@ -316,7 +318,7 @@ def read_reporters(  # noqa: C901, PLR0912, PLR0913, PLR0915, PLR0917 - columns,
                 output = said[rows[reporter], SAID_OUTPUT]
                 if output <= 0:
                     continue
-                decoded_ns += finish_ns[at] - begin_ns[at]
+                decoded_ns += end_ns[rows[at]] - start_ns[rows[at]]
                 if not counts_as[reporter]:
                     counts_as[reporter] = True
                     sequences = said[rows[reporter], SAID_SEQUENCES]

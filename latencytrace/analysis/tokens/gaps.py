@@ -2,10 +2,15 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from latencytrace.model import Span, Trace, semconv
-from latencytrace.model.packed.token_times import TokenTimes, middle_of, unpack_token_times
+from latencytrace.model.packed.token_times import (
+    TokenTimes,
+    bucket_of,
+    middle_of,
+    unpack_token_times,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,7 +26,8 @@ def token_times(trace: Trace) -> tuple[TokenTimes, ...]:
     """The streams of a request, as the spans nearest its root tell them.
 
     The request's own span says when tokens left for the caller, one below it when they were
-    made; where both say so, it is the caller that counts. What cannot be read is left out.
+    made; where both say so, it is the caller that counts. What cannot be read is left out,
+    and so is what was made once the request was over, for nobody.
     """
     found = []
     pending = [trace.root]
@@ -29,10 +35,28 @@ def token_times(trace: Trace) -> tuple[TokenTimes, ...]:
         span = pending.pop()
         times = times_of(trace.unclipped[span.span_id])
         if times is not None:
-            found.append(times)
+            found.append(_until(times, trace.root.end_ns))
         else:
             pending.extend(trace.children.get(span.span_id, ()))
     return tuple(sorted(found, key=lambda times: times.first_ns))
+
+
+def _until(times: TokenTimes, end_ns: int) -> TokenTimes:
+    """The tokens that came until then; those told together by the mean of their gaps."""
+    at_ns, kept = times.first_ns, 0
+    for length_ns in times.lengths_ns:
+        at_ns += length_ns
+        if at_ns > end_ns:
+            break
+        kept += 1
+    else:
+        return times
+    lengths_ns, together = times.lengths_ns[:kept], times.together[:kept]
+    buckets = Counter[int]()
+    for length_ns, count in zip(lengths_ns, together, strict=True):
+        if count:
+            buckets[bucket_of(length_ns // count)] += count
+    return replace(times, lengths_ns=lengths_ns, together=together, buckets=buckets)
 
 
 def times_of(span: Span) -> TokenTimes | None:

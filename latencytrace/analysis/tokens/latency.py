@@ -63,7 +63,8 @@ def token_latency(trace: Trace) -> TokenLatency:
         the first packet to the last that left, over the tokens that left after the
         first; else the time that engines say they decoded, else the duration of the
         decode spans, else the decoding that engines tell inside their spans, over the
-        tokens that each of their sequences got after its first.
+        tokens that each of their sequences got after its first; what of it ran on once
+        nobody waited is part of it. A first token that came after the request's end is none.
         Tokens: the sums over the model calls. Model, finish reason and batch size: of the
         model call that ended last; without model calls, of any span.
     """
@@ -191,7 +192,9 @@ def _models_first_token(
             reported_first_token(span) if span.span_id == root_id else first_token(span)
             for span in spans
         )
-    return None if first_ns is None else min(max(first_ns, root_ns), trace.root.end_ns) - root_ns
+    if first_ns is None or first_ns > trace.root.end_ns:  # the caller had gone by then
+        return None
+    return max(first_ns, root_ns) - root_ns
 
 
 def _earliest(times_ns: Iterable[int | None]) -> int | None:
@@ -199,13 +202,15 @@ def _earliest(times_ns: Iterable[int | None]) -> int | None:
 
 
 def _prefilled(trace: Trace) -> Iterator[int]:
-    """Yield when each prefill ended."""
-    for span_id, span in trace.spans.items():
+    """Yield when each prefill ended, whoever still waited; of one cut short nobody knows."""
+    for span_id, span in trace.unclipped.items():
         if trace.stages[span_id] is Stage.PREFILL:
             yield span.end_ns
-    for intervals in trace.intervals.values():
+    for span_id, intervals in trace.intervals.items():
+        end_ns = trace.spans[span_id].end_ns
+        is_cut = trace.unclipped[span_id].end_ns > end_ns
         for interval in intervals:
-            if interval.stage is Stage.PREFILL:
+            if interval.stage is Stage.PREFILL and not (is_cut and interval.end_ns >= end_ns):
                 yield interval.end_ns
 
 
@@ -268,7 +273,7 @@ def _per_token(trace: Trace) -> int | None:
             reporter = span if parent is None or count(span, OUTPUT) is not None else parent
             if count(reporter, OUTPUT):
                 reporters[reporter.span_id] = reporter
-                decodes.append(span)
+                decodes.append(trace.unclipped[span_id])  # its tokens are those of all of it
     following = sum(_following_tokens(span) for span in reporters.values())
     decoded_ns = sum(span.end_ns - span.start_ns for span in decodes)
     return round(decoded_ns / following) if following else None

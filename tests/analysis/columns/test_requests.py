@@ -264,6 +264,21 @@ def test_what_leaves_a_stream_is_timed() -> None:
     assert request.ledger[Stage.RESPOND] == 10
 
 
+def test_what_a_model_makes_for_nobody_is_no_first_token_and_makes_no_token_quicker() -> None:
+    tokens = {semconv.GEN_AI_USAGE_OUTPUT_TOKENS: 11, semconv.STAGE: Stage.DECODE}
+    decode = span(2, 40, 1_040, attributes=tokens)
+    prefill = span(3, 10, 160, attributes={semconv.STAGE: Stage.PREFILL})
+    generate = span(4, 10, 160, attributes={semconv.INTERVALS: "prefill:0+150"})
+
+    (late,) = divided(root(), prefill, decode)
+    (cut,) = divided(root(), generate, decode)
+    (whole,) = divided(root(1_100), generate, decode)
+
+    assert (late.time_to_first_token_ns, late.time_per_output_token_ns) == (None, 100)
+    assert (cut.time_to_first_token_ns, cut.time_per_output_token_ns) == (None, 100)
+    assert (whole.time_to_first_token_ns, whole.time_per_output_token_ns) == (160, 100)
+
+
 def test_what_an_engine_tells_of_a_span_counts() -> None:
     told = {
         semconv.GEN_AI_USAGE_OUTPUT_TOKENS: 5,

@@ -43,6 +43,23 @@ def test_the_first_token_comes_at_the_end_of_the_prefill_that_ends_first() -> No
     assert found.time_to_first_token_ns == 50
 
 
+def test_a_first_token_that_came_once_the_request_was_over_is_none() -> None:
+    spans = [root(40), prefill("prefill", 10, 70), decode("decode", 70, 100, 4)]
+
+    found = token_latency(build_traces(spans)[0])
+
+    assert found.time_to_first_token_ns is None
+    assert found.model_time_to_first_token_ns is None
+
+
+def test_a_prefill_inside_a_call_that_ran_on_after_the_request_tells_no_first_token() -> None:
+    packed = f"prefill:{10}+{60};decode:0+30"
+    call = span("generate", 10, 110, attributes={semconv.INTERVALS: packed})
+
+    assert token_latency(build_traces([root(120), call])[0]).time_to_first_token_ns == 80
+    assert token_latency(build_traces([root(40), call])[0]).time_to_first_token_ns is None
+
+
 def test_without_a_prefill_the_first_chunk_is_counted_from_its_span() -> None:
     call = span("chat", 20_000, 90_000, kind=SpanKind.CLIENT, attributes={FIRST_CHUNK: 3e-5})
 
@@ -184,6 +201,15 @@ def test_the_first_token_is_not_among_those_that_are_decoded() -> None:
     found = token_latency(request(decode("decode", 10, 50, 5)))
 
     assert found.time_per_output_token_ns == 10
+
+
+def test_a_request_cut_short_does_not_make_its_tokens_quicker() -> None:
+    spans = [root(300), prefill("prefill", 0, 100), decode("decode", 100, 1_100, 11)]
+
+    found = token_latency(build_traces(spans)[0])
+
+    assert found.time_to_first_token_ns == 100
+    assert found.time_per_output_token_ns == 100
 
 
 def test_decode_spans_take_their_tokens_from_their_parent() -> None:
