@@ -41,9 +41,9 @@ _CODES = {  # of google.rpc.Status
 def receiver(intake: Intake, reports: MetricReports, profiles: Profiles) -> Starlette:
     """The application that takes spans, and what agents report on themselves.
 
-    Answers 200 once they are kept, 400 to what is not OTLP, 408 to what comes too slowly, 413
-    to what is too large, 415 to what is not said to be OTLP, 429 with `Retry-After` while too
-    much waits, 503 likewise while the store fails.
+    Answers 200 once they are kept, 400 to what is not OTLP, 408 to what comes too slowly or not
+    to its end, 413 to what is too large, 415 to what is not said to be OTLP, 429 with
+    `Retry-After` while too much waits, 503 likewise while the store fails.
     """
 
     async def traces(request: Request) -> OtlpAnswer:
@@ -163,6 +163,8 @@ def _status(error: Exception) -> HTTPStatus:
         return HTTPStatus.TOO_MANY_REQUESTS
     if isinstance(error, StoreError):
         return HTTPStatus.SERVICE_UNAVAILABLE
+    if isinstance(error, ClientDisconnect):  # who hears no answer; it is counted
+        return HTTPStatus.REQUEST_TIMEOUT
     return HTTPStatus.BAD_REQUEST
 
 

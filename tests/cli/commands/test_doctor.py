@@ -3,9 +3,11 @@
 import json
 import os
 import re
+import socket
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 from rich.console import Console
@@ -19,6 +21,7 @@ from tests.support.servers.command_line import NOWHERE, environment, latencytrac
 from tests.support.servers.ports import free_port
 from tests.support.servers.recording import RecordingServer
 from tests.support.servers.running_service import RunningService
+from tests.support.waiting import until
 
 NO_RECEIVER = {"OTEL_EXPORTER_OTLP_ENDPOINT": NOWHERE}
 
@@ -205,6 +208,26 @@ def test_what_the_service_refused_is_counted_with_its_fix(tmp_path: Path) -> Non
             "in the senders: export OTEL_LOGS_EXPORTER=none"
         ),
     }
+
+
+def test_a_sender_that_ends_half_way_through_a_post_is_no_fault(tmp_path: Path) -> None:
+    with RunningService(tmp_path / "data") as service:
+        parts = urlsplit(service.otlp)
+        with socket.create_connection((parts.hostname, parts.port)) as sender:
+            sender.sendall(
+                b"POST /v1/traces HTTP/1.1\r\nHost: localhost\r\nContent-Length: 999\r\n"
+                b"Content-Type: application/x-protobuf\r\n\r\nabc"
+            )
+        until(
+            lambda: service.metric("latencytrace_service_posts_refused_total") or None,
+            service.said,
+        )
+        counted = service.get("/metrics").text
+
+        wrong = found(**at(service))
+
+    assert 'latencytrace_service_posts_refused_total{code="408"} 1.0' in counted
+    assert wrong == {}
 
 
 def test_what_is_damaged_on_the_services_disk_is_named(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Counters of what a service took, dropped and refused."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
 
 from latencytrace.service.answers.findings.finding import Finding, Verdict
 from latencytrace.service.answers.findings.metrics_text import Sample
@@ -48,6 +49,7 @@ LOSSES: Mapping[str, tuple[str, str | None]] = {  # metric: what it counts, and 
         "see the service's log, and whether its disk is full",
     ),
 }
+SENDER_LEFT: Final = "408"
 REFUSALS: Mapping[str, tuple[str, str]] = {  # by HTTP status
     "400": (
         "posts that were not OTLP",
@@ -56,6 +58,10 @@ REFUSALS: Mapping[str, tuple[str, str]] = {  # by HTTP status
     "404": (
         "posts of another kind than traces and metrics",
         "in the senders: export OTEL_LOGS_EXPORTER=none",
+    ),
+    SENDER_LEFT: (
+        "posts whose sender left, or was too slow, before all of it had come",
+        "those of programs that ended are no fault; of many, look at the senders' network",
     ),
     "413": ("posts that were too large", "in the senders: smaller batches"),
     "429": (
@@ -84,7 +90,8 @@ def counted_findings(metrics: Iterable[Sample]) -> Iterator[Finding]:
         elif sample.name == "latencytrace_service_posts_refused_total" and number:
             code = sample.labels.get("code", "")
             what, fix = REFUSALS.get(code, ("posts refused", "see the service's log"))
-            yield _finding(Verdict.WRONG, f"{what}, {code}: {number:,}", fix)
+            verdict = Verdict.NOTE if code == SENDER_LEFT else Verdict.WRONG
+            yield _finding(verdict, f"{what}, {code}: {number:,}", fix)
 
 
 def _finding(verdict: Verdict, what: str, fix: str | None = None) -> Finding:
