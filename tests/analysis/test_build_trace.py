@@ -257,8 +257,8 @@ def test_a_span_sent_twice_is_no_repair() -> None:
     assert sorted(trace.spans) == ["root", "search"]
 
 
-def test_of_spans_that_share_an_id_the_one_that_ends_last_is_kept() -> None:
-    trace = request(span("search", 20, 60), span("search", 10, 40))
+def test_of_spans_that_share_an_id_the_one_that_lasts_longest_is_kept() -> None:
+    trace = request(span("search", 20, 60), span("search", 45, 75))
 
     assert (trace.spans["search"].start_ns, trace.spans["search"].end_ns) == (20, 60)
     assert kinds(trace) == [(RepairKind.DUPLICATE, "search")]

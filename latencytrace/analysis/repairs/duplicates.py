@@ -9,8 +9,8 @@ def without_duplicates(spans: Iterable[Span]) -> tuple[dict[str, Span], list[Rep
     """One span for each span id, the same whatever the order of arrival.
 
     Returns:
-        The spans by id, in the order of ids: of differing copies the one that ends
-        last. Only differing copies are a repair; a span sent twice is none.
+        The spans by id, in the order of ids: of differing copies the one that lasts longest,
+        as a store tells them. Only differing copies are a repair; a span sent twice is none.
     """
     kept: dict[str, Span] = {}
     repairs: dict[str, Repair] = {}
@@ -22,10 +22,10 @@ def without_duplicates(spans: Iterable[Span]) -> tuple[dict[str, Span], list[Rep
         repairs[span.span_id] = Repair(
             kind=RepairKind.DUPLICATE,
             span_id=span.span_id,
-            detail="spans of different content share this id; the one that ends last is kept",
+            detail="spans of different content share this id; the longest is kept",
         )
     return dict(sorted(kept.items())), [repairs[span_id] for span_id in sorted(repairs)]
 
 
 def _rank(span: Span) -> tuple[int, int, str, str]:
-    return (span.end_ns, span.start_ns, span.name, repr(span))
+    return (span.end_ns - span.start_ns, -span.start_ns, span.name, repr(span))

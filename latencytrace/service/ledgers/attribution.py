@@ -13,7 +13,7 @@ from latencytrace.analysis.trace.is_request import is_shared
 from latencytrace.analysis.trace.startup import as_load, may_be_startup
 from latencytrace.model import Request, Span, Stage, Trace, semconv
 from latencytrace.service.ledgers.column_attribution import ByColumns, ColumnAttribution
-from latencytrace.service.ledgers.held_spans import NONE_HELD, Parts, spans_in
+from latencytrace.service.ledgers.held_spans import NONE_HELD, Parts, spans_and_copies
 from latencytrace.service.ledgers.process_starts import Process, ProcessStarts, served_by
 from latencytrace.service.metrics.span_account import Without
 from latencytrace.service.metrics.telemetry import Telemetry
@@ -97,15 +97,16 @@ class Attribution:
         if self._starts is None:
             self._starts = ProcessStarts(self._known())
         by_columns = self._by_columns(held, self._starts)
-        spans = {**arrived, **{one: spans_in(held[one]) for one in by_columns.others}}
-        found = self._of_objects(spans, revisions, self._starts)
+        spans, copies = _of_held({one: held[one] for one in by_columns.others})
+        spans |= arrived
+        found = self._of_objects(spans, copies, revisions, self._starts)
         found.starts += by_columns.starts
         try:
             found.table = self._columns.table(by_columns, self._starts)
         except FAULTS:
             _log.exception("a batch is attributed as objects, please report this")
-            rest = {one: spans_in(held[one]) for one in held.keys() - spans.keys()}
-            by_objects = self._of_objects(rest, revisions, self._starts)
+            rest, copies = _of_held({one: held[one] for one in held.keys() - spans.keys()})
+            by_objects = self._of_objects(rest, copies, revisions, self._starts)
             found.join(by_objects)
             self._telemetry.attributed_traces.labels("objects").inc(len(found.spans))
             return found
@@ -126,7 +127,11 @@ class Attribution:
         return found
 
     def _of_objects(
-        self, arrived: Mapping[str, Sequence[Span]], revisions: Revisions, starts: ProcessStarts
+        self,
+        arrived: Mapping[str, Sequence[Span]],
+        copies: Mapping[str, Sequence[Span]],
+        revisions: Revisions,
+        starts: ProcessStarts,
     ) -> Attributed:
         found = Attributed(spans=dict(arrived))
         before: dict[str, dict[str, int]] = {}
@@ -135,7 +140,8 @@ class Attribution:
         traces: list[Trace] = []
         found.starts += starts.served(served_by(chain.from_iterable(arrived.values())))
         for trace_id, spans in arrived.items():
-            traces += self._traces(trace_id, spans, before.get(trace_id, {}), found)
+            whole = (*spans, *copies.get(trace_id, ()))
+            traces += self._traces(trace_id, whole, before.get(trace_id, {}), found)
         self._attribute(traces, revisions, found)
         _note_steps(arrived, found)
         return found
@@ -147,7 +153,7 @@ class Attribution:
 
         Args:
             trace_id: Its id.
-            spans: All of it.
+            spans: All of it, and what shares an id with one of them.
             known: Requests written of it before, by their span ids: the revision.
             found: Takes what is withdrawn, and why there is no tree.
         """
@@ -192,6 +198,19 @@ class Attribution:
         self._telemetry.faulty.inc()
         found.reasons[trace_id] = Without.FAULT
         _log.exception("trace %s is set aside, please report this", trace_id)
+
+
+def _of_held(
+    held: Mapping[str, Parts],
+) -> tuple[dict[str, Sequence[Span]], dict[str, Sequence[Span]]]:
+    """The spans of traces, each once, and of some what differs and shares an id with one."""
+    spans: dict[str, Sequence[Span]] = {}
+    copies: dict[str, Sequence[Span]] = {}
+    for trace_id, parts in held.items():
+        spans[trace_id], others = spans_and_copies(parts)
+        if others:
+            copies[trace_id] = others
+    return spans, copies
 
 
 def _note_steps(arrived: Mapping[str, Sequence[Span]], found: Attributed) -> None:

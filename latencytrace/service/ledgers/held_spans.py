@@ -148,17 +148,21 @@ def spans_in(parts: Parts) -> tuple[Span, ...]:
 
     As `Store.arrived` tells them.
     """
+    return spans_and_copies(parts)[0]
+
+
+def spans_and_copies(parts: Parts) -> tuple[tuple[Span, ...], tuple[Span, ...]]:
+    """The same; and where a shorter span of other content has the id of one, such a span."""
     found: dict[str, Span] = {}
-    for span in _all(parts):
-        known = found.get(span.span_id)
-        if known is None or _order(span) < _order(known):
-            found[span.span_id] = span
-    return tuple(found.values())
-
-
-def _all(parts: Parts) -> Iterator[Span]:
+    copies: dict[str, Span] = {}
     for block, rows in parts:
-        yield from block.spans(rows)
+        for span in block.spans(rows):
+            known = found.setdefault(span.span_id, span)
+            if known is span or known == span:
+                continue
+            longer, shorter = sorted((known, span), key=_order)
+            found[span.span_id], copies[span.span_id] = longer, shorter
+    return tuple(found.values()), tuple(copies.values())
 
 
 def _order(span: Span) -> tuple[int, int]:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from latencytrace.analysis.ledger.requests import requests_of
 from latencytrace.errors import OverloadedError, StoreError
-from latencytrace.model import Request, Span, SpanKind, Stage, Trace, semconv
+from latencytrace.model import RepairKind, Request, Span, SpanKind, Stage, Trace, semconv
 from latencytrace.service.cohort import Cohort
 from latencytrace.service.ingest import admission
 from latencytrace.service.ingest.committer import Outcome
@@ -263,6 +263,23 @@ def test_a_trace_sent_twice_is_one_request(rig: Rig, trace_id: str) -> None:
 
     cohort = Cohort(service=trace_id)
     assert len(rig.store.requests(cohort, Order.NEWEST, 10)) == 1
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_spans_that_share_an_id_and_differ_are_a_repair(
+    rig: Rig, trace_id: str, first: int
+) -> None:
+    span = root(trace_id)
+    copies = [child(span, CHILD, Stage.RETRIEVE, *at) for at in ((10, 40), (35, 45))]
+    rig.send(span, copies[first], copies[1 - first], copies[first])
+    rig.after_s(1)
+
+    found = rig.store.request(trace_id, None)
+    assert found is not None
+    assert [(one.kind, one.span_id) for one in found.repairs] == [(RepairKind.DUPLICATE, CHILD)]
+    assert ledger(rig.store, trace_id) == {Stage.RETRIEVE: 30 * MS, Stage.UNATTRIBUTED: 70 * MS}
+    kept = {one.span_id: one.end_ns - one.start_ns for one in rig.store.kept_spans(trace_id)}
+    assert kept == {ROOT: 100 * MS, CHILD: 30 * MS}
 
 
 def test_a_trace_without_root_is_divided_when_its_root_comes(rig: Rig, trace_id: str) -> None:
