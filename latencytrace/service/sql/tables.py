@@ -28,6 +28,7 @@ DETACHED_PARTS = (
     "SELECT table, name, reason, path FROM system.detached_parts "
     f"WHERE database = '{DATABASE}' ORDER BY table, name"
 )
+COLUMNS = f"SELECT table, name FROM system.columns WHERE database = '{DATABASE}'"
 COUNT = "SELECT count() FROM {table}"
 # The rollups of a day are part of it: they go when its requests go.
 PARTITIONS = (
@@ -383,18 +384,28 @@ NO_LONGER_USED = (  # what older versions read OTLP with
 )
 
 
-def missing_columns() -> Iterator[str]:
-    """Statements that add to tables of an older version what they lack."""
+def missing_columns(present: bytes) -> Iterator[str]:
+    """Statements that add to tables of an older version what they lack, and to no others.
+
+    The engine writes a table's definition anew for each, which a full disk leaves empty.
+
+    Args:
+        present: The answer to `COLUMNS` in the format TSV.
+    """
+    there = set(present.decode().splitlines())
     own = _columns(OWN_SPAN_COLUMNS, codec="ZSTD(1)") | WRITER
     for table, columns in (
         (ARRIVALS, own), (SPANS, own), (REQUESTS, REQUEST_COLUMNS | WRITER),
         (ROLLUPS, ROLLUP_COLUMNS), (WINDOWS, WINDOW_COLUMNS),
     ):  # fmt: skip
+        name = table.removeprefix(f"{DATABASE}.")
         added = ", ".join(
-            f"ADD COLUMN IF NOT EXISTS `{name}` {definition}"
-            for name, definition in columns.items()
+            f"ADD COLUMN IF NOT EXISTS `{column}` {definition}"
+            for column, definition in columns.items()
+            if f"{name}\t{column}" not in there
         )
-        yield f"ALTER TABLE {table} {added}"
+        if added:
+            yield f"ALTER TABLE {table} {added}"
 
 
 def _columns(columns: dict[str, str], *, codec: str) -> dict[str, str]:

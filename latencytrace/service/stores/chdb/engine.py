@@ -13,6 +13,7 @@ from chdb import _chdb  # its own `connect` imports pyarrow, which takes 38 MB
 
 from latencytrace.errors import PoisonedBlockError, StoreError
 from latencytrace.service.sql.tables import (
+    COLUMNS,
     COUNT,
     DATABASE,
     DERIVED,
@@ -281,7 +282,8 @@ class Connection:
 
 def _bring_up_to_date(connection: Connection) -> None:
     """Give the tables of an older version what those of today have."""
-    for statement in (*missing_columns(), *NO_LONGER_USED):
+    present = connection.query(COLUMNS, "TSV")
+    for statement in (*missing_columns(present), *NO_LONGER_USED):
         connection.query(statement, "Null")
     # Older versions let the engine drop arrivals.
     if connection.query(HAS_TTL, "TSV").strip() == b"1":

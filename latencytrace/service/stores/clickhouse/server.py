@@ -25,6 +25,7 @@ import orjson
 from latencytrace.errors import PoisonedBlockError, SettingsError, StoreError
 from latencytrace.service.clock import now_ns
 from latencytrace.service.sql.tables import (
+    COLUMNS,
     DATABASE,
     REQUESTS,
     UUIDS,
@@ -232,8 +233,9 @@ class Server:
                     f"COMMENT '{_COMMENT}'",
                     "Null",
                 )
-        for statement in missing_columns() if found else ():
-            connection.query(statement, "Null")
+        if found:
+            for statement in missing_columns(connection.query(COLUMNS, "TSV")):
+                connection.query(statement, "Null")
 
     def _tables(self, connection: "ServerConnection") -> set[str]:
         """Those of our tables that there are.

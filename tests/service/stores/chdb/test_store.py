@@ -16,7 +16,14 @@ import pytest
 from latencytrace.errors import StoreError, StoreInUseError
 from latencytrace.model import semconv
 from latencytrace.service.cohort import Cohort
-from latencytrace.service.sql.tables import OLD_SETTINGS, SPANS, UUIDS
+from latencytrace.service.sql.tables import (
+    COLUMNS,
+    OLD_SETTINGS,
+    SPANS,
+    UUIDS,
+    WINDOWS,
+    missing_columns,
+)
 from latencytrace.service.sql_store.engine import bound_text
 from latencytrace.service.sql_store.pending_copies import TO_KEEP
 from latencytrace.service.sql_store.store import MOST_TO_KEEP
@@ -75,6 +82,29 @@ def test_tables_of_an_older_folder_get_the_settings_of_new_ones(
     ChdbStore.open(tmp_path).close()
 
     assert sql(tmp_path, OLD_SETTINGS) == ""
+
+
+def test_a_start_rewrites_no_definition_that_is_of_today(tmp_path: Path) -> None:
+    a_folder_with_one_span(tmp_path)
+    definitions = {file: file.stat() for file in tmp_path.rglob("*.sql")}
+
+    ChdbStore.open(tmp_path).close()
+
+    assert len(definitions) >= len(UUIDS)
+    now = {file: file.stat() for file in definitions}
+    for file, before in definitions.items():
+        assert (now[file].st_ino, now[file].st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+
+
+def test_tables_of_an_older_folder_get_the_columns_of_new_ones(tmp_path: Path) -> None:
+    a_folder_with_one_span(tmp_path)
+    sql(tmp_path, f"ALTER TABLE {WINDOWS} DROP COLUMN Named")
+    sql(tmp_path, f"ALTER TABLE {SPANS} DROP COLUMN ServiceInstance")
+
+    ChdbStore.open(tmp_path).close()
+
+    assert list(missing_columns(sql(tmp_path, COLUMNS).encode())) == []
+    assert spans_in(tmp_path) == 1
 
 
 def test_a_folder_is_made_for_its_owner_alone(tmp_path: Path) -> None:
