@@ -89,6 +89,18 @@ def test_who_starts_it_is_told_how_to_reach_it(service: RunningService) -> None:
     assert f"breakdown --url {service.url}\n" in said
 
 
+@pytest.mark.parametrize("path", ["/healthz", "/readyz", "/", "/api/v1/services", "/metrics"])
+def test_a_probe_by_head_is_answered_as_by_get_without_a_body(
+    service: RunningService, path: str
+) -> None:
+    with httpx.Client(base_url=service.url) as client:  # one connection for both
+        answers = [client.head(path), client.get(path), client.head("/nowhere")]
+
+    assert [one.status_code for one in answers] == [200, 200, 404]
+    assert answers[0].content == b""
+    assert answers[0].headers["content-type"] == answers[1].headers["content-type"]
+
+
 def test_what_the_stock_exporter_sends_is_attributed(service: RunningService) -> None:
     provider = TracerProvider(resource=Resource.create({semconv.SERVICE_NAME: "stock"}))
     exporter = OTLPSpanExporter(endpoint=f"{service.otlp}/v1/traces")

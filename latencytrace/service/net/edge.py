@@ -109,6 +109,8 @@ class Edge:
         if refusal is not None:
             await _refuse(send, *refusal)
             return
+        if scope["method"] == "HEAD":  # an answer to which the server sends no body
+            scope = {**scope, "method": "GET"}
         is_answered = False
 
         async def send_on(message: MutableMapping[str, Any]) -> None:
