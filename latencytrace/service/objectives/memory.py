@@ -29,9 +29,13 @@ DELETE FROM past_alerts WHERE fingerprint NOT IN (
     SELECT fingerprint FROM past_alerts ORDER BY ended_ns DESC LIMIT ?
 )
 """
+# Never fewer than before: slots are gone of a day older than they are kept, and of one that the
+# clock, since set back, had reached.
 _KEEP_DAY = """
-REPLACE INTO days SELECT ?, ?, sum(bad), sum(total) FROM slots
+INSERT INTO days SELECT ?, ?, sum(bad), sum(total) FROM slots
 WHERE series = ? AND length_ns = ? AND at_ns >= ? AND at_ns < ?
+ON CONFLICT DO UPDATE SET bad = excluded.bad, total = excluded.total
+WHERE excluded.total >= days.total
 """
 _TABLES = """
 CREATE TABLE IF NOT EXISTS slots (

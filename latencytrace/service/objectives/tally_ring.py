@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from latencytrace.analysis.slo.onset import rolling
 from latencytrace.model import Objective, Tally
-from latencytrace.model.objective import HOUR_NS, MINUTE_NS, SLICE_PARTS, TimeSlices
+from latencytrace.model.objective import DAY_NS, HOUR_NS, MINUTE_NS, SLICE_PARTS, TimeSlices
 
 FINE_NS, FINE_SPAN_NS = 10 * 10**9, 8 * HOUR_NS
 COARSE_NS, COARSE_EXTRA_NS = 5 * MINUTE_NS, 24 * HOUR_NS
@@ -358,12 +358,14 @@ def rings_of(objective: Objective) -> CountRings:
 def outlived(now_ns: int, periods_ns: Iterable[int]) -> dict[int, int]:
     """The moments before which slots are not needed any more, by their length.
 
+    Coarse ones go by whole days in UTC, which they are added up to (see `ObjectiveMemory.days`).
+
     Args:
         now_ns: The time.
         periods_ns: Of all objectives.
     """
-    longest_ns = max(periods_ns, default=0)
+    oldest_ns = now_ns - max(periods_ns, default=0) - COARSE_EXTRA_NS
     return {
         FINE_NS: now_ns - FINE_SPAN_NS - HOUR_NS,
-        COARSE_NS: now_ns - longest_ns - COARSE_EXTRA_NS,
+        COARSE_NS: oldest_ns // DAY_NS * DAY_NS,
     }

@@ -9,6 +9,7 @@ from fastapi.testclient import TestClient
 from latencytrace.cli.pictures.objectives_report import markdown
 from latencytrace.model import Tally
 from latencytrace.model.objective import DAY_NS, NO_LIMIT_NS
+from latencytrace.service.metrics.settling import Settled
 from latencytrace.service.objectives.memory import KEPT_DAYS
 from latencytrace.service.objectives.report import month_of, report
 from latencytrace.service.web.views.objectives import objectives_router
@@ -16,8 +17,9 @@ from tests.support.builders.made_objectives import made_objective
 from tests.support.builders.notices import LINKS
 from tests.support.builders.traffic import SLOW, START_NS, Traffic
 
-DAY_S = 86_400
+DAY_S, HOUR_S = 86_400, 3_600
 FIRST = START_NS // DAY_NS  # 2025-11-21
+TO_MIDNIGHT_S = (DAY_NS - START_NS % DAY_NS) / 1e9
 NOVEMBER = FIRST - 20
 
 
@@ -57,6 +59,53 @@ def test_days_outlast_the_period_but_not_for_ever(tmp_path: Path) -> None:
         traffic.tick()
 
     assert [day for day, _ in days(traffic)] == [40, KEPT_DAYS + 20]
+
+
+def test_a_late_request_adds_to_a_day_whose_first_hours_are_older_than_the_period(
+    tmp_path: Path,
+) -> None:
+    traffic = Traffic(tmp_path, made_objective(period_ns=DAY_NS))
+    traffic.move(TO_MIDNIGHT_S)
+    for _ in range(24):
+        traffic.one()
+        traffic.tick()
+        traffic.move(HOUR_S)
+    traffic.move(36 * HOUR_S)
+    traffic.one()
+    traffic.tick()
+    traffic.one(SLOW, ended_ago_s=40 * HOUR_S)
+    traffic.tick()
+
+    assert days(traffic)[0] == (1, Tally(bad=1, total=25))
+
+
+def test_a_day_whose_counts_are_gone_is_not_replaced_by_what_comes_late(tmp_path: Path) -> None:
+    traffic = Traffic(tmp_path, made_objective(period_ns=DAY_NS))
+    for _ in range(3):
+        traffic.one()
+        traffic.tick()
+        traffic.move(HOUR_S)
+    traffic.move(4 * DAY_S)
+    nothing = Settled(requests=(), until_ns=traffic.wall())
+    traffic.evaluator.count(nothing)
+    traffic.tick()  # what is old goes
+    traffic.one(ended_ago_s=4 * DAY_S + HOUR_S)
+    traffic.tick()
+
+    assert days(traffic) == [(0, Tally(bad=0, total=3))]
+
+
+def test_a_start_with_the_clock_set_back_takes_nothing_from_a_day(tmp_path: Path) -> None:
+    traffic = Traffic(tmp_path)
+    for _ in range(3):
+        traffic.one()
+        traffic.tick()
+        traffic.move(HOUR_S)
+    traffic.restart(-2.5 * HOUR_S)
+    traffic.one()
+    traffic.tick()
+
+    assert days(traffic) == [(0, Tally(bad=0, total=3))]
 
 
 def test_days_of_before_they_were_kept_are_made_of_what_is_there(tmp_path: Path) -> None:
