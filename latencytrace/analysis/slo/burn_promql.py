@@ -42,6 +42,7 @@ FIRING = "latencytrace:slo_alert_firing"
 
 Recorded = tuple[str, Mapping[str, str], str]  # name, labels, expression
 
+WATCHED = "latencytrace_slo_watched"
 _TOTAL_COUNTER = "latencytrace_slo_requests_total"
 _BAD_COUNTER = "latencytrace_slo_bad_requests_total"
 # Where senders sample, they, not those that they stand for, say what may be chance.
@@ -141,8 +142,8 @@ def alarm(objective: Objective, rules: tuple[BurnRule, ...], expression: str) ->
 
 
 def absent(objective: Objective) -> str:
-    """No series at all: nobody watches this objective."""
-    return f"absent({_CAME_COUNTER}{{{_named(objective)}}})"
+    """Nobody watches this objective; an objective of each route has no counters at first."""
+    return f"absent({WATCHED}{{{_named(objective)}}})"
 
 
 def _states(objective: Objective, rules: Sequence[BurnRule]) -> Iterator[Recorded]:

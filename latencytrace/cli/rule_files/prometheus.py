@@ -142,7 +142,7 @@ def _alerting(
         "for": ABSENT_FOR,
         "labels": alert_labels(objective, Severity.PAGE),
         "annotations": {
-            "summary": f"{objective.name}: Prometheus has no counters of it, nobody watches it",
+            "summary": f"{objective.name}: no service that Prometheus scrapes watches it",
             "description": "Is the service up, scraped, and given the file of objectives?",
         },
     }

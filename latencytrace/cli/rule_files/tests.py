@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import ceil
 
-from latencytrace.analysis.slo.burn_promql import BUDGET_LEFT, BURN_RATE
+from latencytrace.analysis.slo.burn_promql import BUDGET_LEFT, BURN_RATE, WATCHED
 from latencytrace.analysis.slo.burn_rate import calming_ns, detection_ns, keep_firing_ns
 from latencytrace.cli.rule_files.prometheus import (
     ABSENT,
@@ -80,6 +80,11 @@ class _Watched:
         """Return what selects the page."""
         return f"ALERTS{{{firing(AlertKind.BURN, self.objective, Severity.PAGE)}}}"
 
+    @property
+    def absent(self) -> str:
+        """Return what selects the alert that nobody watches it."""
+        return f"ALERTS{{{firing(ABSENT, self.objective, Severity.PAGE)}}}"
+
     def whole(self, length_ns: float) -> int:
         """In whole evaluations."""
         return round(length_ns / self.settings.interval_ns) * self.settings.interval_ns
@@ -109,6 +114,7 @@ def tests_document(
         "a blip is silent": _blip,
         "a start does not page": _start,
         "nobody watches it": _absence,
+        "no request came yet": _idleness,
     }
     return {
         "rule_files": [rule_file],
@@ -169,21 +175,22 @@ def _start(one: _Watched) -> tuple[list[Document], list[Document]]:
 
 
 def _absence(one: _Watched) -> tuple[list[Document], list[Document]]:
-    absent = f"ALERTS{{{firing(ABSENT, one.objective, Severity.PAGE)}}}"
     return [], [
-        _nothing(absent, 9 * MINUTE_NS),
-        _one(absent, 12 * MINUTE_NS),
+        _nothing(one.absent, 9 * MINUTE_NS),
+        _one(one.absent, 12 * MINUTE_NS),
         _nothing(f'{BURN_RATE}{{slo="{one.objective.name}"}}', 12 * MINUTE_NS),
     ]
 
 
+def _idleness(one: _Watched) -> tuple[list[Document], list[Document]]:
+    """The service says that it watches the objective, and no more."""
+    scrapes = ceil(12 * MINUTE_NS / one.settings.scrape_ns)
+    series: Document = {"series": f"{WATCHED}{{{_labels(one)}}}", "values": f"1x{scrapes}"}
+    return [series], [_nothing(one.absent, 12 * MINUTE_NS)]
+
+
 def _counters(one: _Watched, parts: Sequence[tuple[int, float | None]]) -> Iterator[Document]:
     """The counters: so long with such a share of bad requests, or with none at all."""
-    labels = (
-        f'slo="{one.objective.name}", service={_quoted(one.objective.service)}, '
-        f"route={_quoted(one.objective.route or '')}, "
-        'job="latencytrace", instance="latencytrace:8321"'
-    )
     bad, total = [0], [0]
     for length_ns, ratio in parts:
         for _ in range(ceil(length_ns / one.settings.scrape_ns)):
@@ -199,8 +206,17 @@ def _counters(one: _Watched, parts: Sequence[tuple[int, float | None]]) -> Itera
             "stale" if place % _FAILS == _FAILS - 1 else str(count)
             for place, count in enumerate(counts)
         ]
-        series = f"latencytrace_slo_{counter}_total{{{labels}}}"
+        series = f"latencytrace_slo_{counter}_total{{{_labels(one)}}}"
         yield {"series": series, "values": " ".join(values)}
+
+
+def _labels(one: _Watched) -> str:
+    """The labels of what the service counts."""
+    return (
+        f'slo="{one.objective.name}", service={_quoted(one.objective.service)}, '
+        f"route={_quoted(one.objective.route or '')}, "
+        'job="latencytrace", instance="latencytrace:8321"'
+    )
 
 
 def _moments(one: _Watched, since_ns: int, until_ns: int) -> range:

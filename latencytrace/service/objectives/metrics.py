@@ -32,7 +32,8 @@ class ObjectiveMetrics(Collector):
         self._is_file_wrong = is_file_wrong
 
     def collect(self) -> Iterator[Metric]:
-        """Read it; every objective has its counters from the start, at 0."""
+        """Read it; but those of each route, objectives have counters from the start, at 0."""
+        yield self._watched()
         yield from self._counters()
         yield from self._targets()
         yield from self._standings()
@@ -62,6 +63,12 @@ class ObjectiveMetrics(Collector):
             "Requests of objectives that ended before the period; not counted.",
             value=self._evaluator.outdated,
         )
+
+    def _watched(self) -> Metric:
+        watched = _gauge("watched", "1 of each objective of the file, without a request, too.")
+        for objective in self._evaluator.watched.of_file:
+            watched.add_metric(_labels(objective), 1)
+        return watched
 
     def _counters(self) -> Iterator[Metric]:
         total = CounterMetricFamily(

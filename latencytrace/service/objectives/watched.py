@@ -51,6 +51,9 @@ class WatchedObjectives:
         objectives: As the file has them.
         memory: Where counts and states are kept.
         now_ns: The time: a route that was silent for a period is not taken up.
+
+    Attributes:
+        of_file: The objectives as the file has them.
     """
 
     def __init__(
@@ -59,6 +62,7 @@ class WatchedObjectives:
         self._memory = memory
         self.left_out = 0  # requests of routes beyond the most
         self.entries: tuple[_Watched, ...] = ()
+        self.of_file = tuple(objectives)
         self._groups = _groups(objectives)
         states = memory.states()
         kept = [kept_objective(text) for text in states.values()]
@@ -81,8 +85,7 @@ class WatchedObjectives:
 
     def names(self) -> set[str]:
         """The names of all objectives, also of those of no route yet."""
-        watched = {counts.objective.name for counts, _ in self.entries}
-        return watched | {group.objective.name for group in self._groups}
+        return {objective.name for objective in self.of_file}
 
     def series(self) -> set[str]:
         """The keys of all counts."""
@@ -126,6 +129,7 @@ class WatchedObjectives:
             unkept: Counts that are not on disk yet.
         """
         before = {counts.series: (counts, state) for counts, state in self.entries}
+        self.of_file = tuple(objectives)
         self._groups = _groups(objectives)
         seen = [counts.objective for counts, _ in self.entries]
         entries: list[_Watched] = []

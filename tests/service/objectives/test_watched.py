@@ -24,6 +24,13 @@ def totals(traffic: Traffic) -> dict[str | None, tuple[int, int]]:
     return {one.objective.route: (one.bad, one.total) for one in traffic.evaluator.standings()}
 
 
+def series(traffic: Traffic, name: str) -> dict[tuple[str, str], float]:
+    """The values of a metric by objective and route."""
+    families = ObjectiveMetrics(traffic.evaluator).collect()
+    samples = [one for family in families for one in family.samples if one.name == name]
+    return {(one.labels["slo"], one.labels["route"]): one.value for one in samples}
+
+
 def taken_up(traffic: Traffic, objectives: Sequence[Objective]) -> None:
     traffic.evaluator.replace(objectives)
     traffic.objectives = tuple(objectives)
@@ -264,3 +271,14 @@ def test_an_alert_of_one_route_is_not_that_of_another(tmp_path: Path) -> None:
         and one.labels["severity"] == "page"
     }
     assert firing == {"/a": 1, "/b": 0}
+
+
+def test_the_service_says_what_it_watches_before_the_first_request(tmp_path: Path) -> None:
+    traffic = Traffic(tmp_path, EACH, made_objective())
+    started = series(traffic, "latencytrace_slo_watched")
+    traffic.one(route="/a")
+    traffic.tick()
+    taken_up(traffic, [EACH])
+
+    assert started == {("each", "*"): 1, ("chat-e2e", "POST /chat"): 1}
+    assert series(traffic, "latencytrace_slo_watched") == {("each", "*"): 1}
