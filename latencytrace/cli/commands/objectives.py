@@ -20,7 +20,7 @@ from latencytrace.cli.processes.pager import page
 from latencytrace.cli.source import reading
 from latencytrace.errors import LatencytraceError, ObjectivesError, ServiceUnreachableError
 from latencytrace.model import Objective
-from latencytrace.model.objective import length_text
+from latencytrace.model.objective import EACH_ROUTE, length_text
 from latencytrace.model.texts.units import count, objective_text, share
 from latencytrace.service.answers.documents import ObjectiveDocument
 from latencytrace.settings import objectives_file
@@ -111,8 +111,9 @@ def _without_data(source: reading.Source, objective: ObjectiveDocument) -> str |
     """Say why no request of an objective has come, if its names are known to nobody."""
     if objective["requests"]:
         return None
-    route = objective["route"]
-    named = {"service": objective["service"], **({} if route is None else {"route": route})}
+    route, named = objective["route"], {"service": objective["service"]}
+    if route not in {None, EACH_ROUTE}:
+        named["route"] = route
     unknown = no_request.unknown(source, named)
     return None if unknown is None else f"{objective['name']} has no request. {unknown}"
 

@@ -7,7 +7,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from latencytrace.cli.pictures.bars import table
-from latencytrace.model.objective import length_text
+from latencytrace.model.objective import EACH_ROUTE, length_text
 from latencytrace.model.texts.units import UNKNOWN, count, objective_text, share
 from latencytrace.service.answers.documents import (
     AlertDocument,
@@ -79,6 +79,8 @@ def _wanted(objective: ObjectiveDocument) -> str:
 
 
 def _budget(objective: ObjectiveDocument) -> str:
+    if objective["route"] == EACH_ROUTE:
+        return "no request yet; each route is shown here from its first one on"
     counted_one = "request" if objective["time_slice_ns"] is None else "slice"
     counted = f"{count(objective['requests'], counted_one)}, {objective['bad_requests']:,} bad"
     left = objective["budget_left_ratio"]

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
-from latencytrace.analysis.slo.burn_rate import budget_left_ratio, exhaustion_ns
+from latencytrace.analysis.slo.burn_rate import budget_left_ratio, burn_rules, exhaustion_ns
 from latencytrace.analysis.slo.traffic import LOOK_NS
 from latencytrace.model import (
     Acknowledgement,
@@ -13,6 +13,7 @@ from latencytrace.model import (
     BurnRates,
     Evidence,
     FailingCall,
+    Objective,
     Severity,
     Standing,
 )
@@ -48,6 +49,13 @@ def standing_of(counts: ObjectiveCounts, rates: tuple[BurnRates, ...], now_ns: i
         last_request_ns=counts.last_ns(),
         budget_since_ns=None if until_ns is None else since_ns,
     )
+
+
+def first_standing(objective: Objective, now_ns: int) -> Standing:
+    """The standing of an objective before its first request."""
+    rules = burn_rules(objective)
+    rates = tuple(BurnRates(rule=rule, long=None, short=None, firing=False) for rule in rules)
+    return standing_of(ObjectiveCounts(objective), rates, now_ns)
 
 
 def _observed_ratio(counts: ObjectiveCounts, since_ns: int, now_ns: int) -> float:

@@ -83,6 +83,10 @@ class WatchedObjectives:
         watched = [counts for counts, _ in self.entries]
         return [(counts.objective, self._memory.days(counts.series)) for counts in watched]
 
+    def without_route(self) -> list[Objective]:
+        """The objectives of each route that have seen no route yet."""
+        return [group.objective for group in self._groups if not group.routes]
+
     def names(self) -> set[str]:
         """The names of all objectives, also of those of no route yet."""
         return {objective.name for objective in self.of_file}

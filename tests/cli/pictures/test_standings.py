@@ -6,9 +6,11 @@ from typing import cast
 
 from latencytrace.cli.pictures.standings import NONE_WATCHED, picture
 from latencytrace.model import Calendar
+from latencytrace.model.objective import EACH_ROUTE
 from latencytrace.service.alerting.document import objective_document
 from latencytrace.service.alerting.text import description
 from latencytrace.service.answers.documents import ObjectiveDocument
+from latencytrace.service.objectives.alerts import first_standing
 from tests.support.builders.made_objectives import made_objective
 from tests.support.builders.notices import made_alert
 from tests.support.servers.recording_api import RecordingApi, recording_api
@@ -78,6 +80,14 @@ def test_a_calendars_budget_is_told_with_the_beginning_of_its_period() -> None:
     assert "Budget left: 80 % of this calendar month" in "\n".join(
         description(replace(made_alert(), standing=standing))
     )
+
+
+def test_one_of_each_route_is_shown_before_its_first_request() -> None:
+    standing = first_standing(made_objective(route=EACH_ROUTE), 0)
+    drawn = [str(part) for part in picture([objective_document(standing)], [])]
+
+    assert "no request yet; each route is shown here from its first one on" in drawn
+    assert drawn[-1] == "1 objective. No alert fires."
 
 
 def test_where_none_is_watched_the_way_to_one_is_told() -> None:

@@ -11,6 +11,7 @@ from latencytrace.service.metrics.settling import Settled
 from latencytrace.service.objectives.matching import ObjectiveIndex
 from latencytrace.service.objectives.metrics import ObjectiveMetrics
 from latencytrace.service.objectives.watched import MAX_ROUTES
+from latencytrace.service.web.views.objectives import objectives_document
 from tests.support.builders.made_objectives import SECOND_NS, made_objective
 from tests.support.builders.made_requests import made_request
 from tests.support.builders.made_tables import made_table
@@ -271,6 +272,20 @@ def test_an_alert_of_one_route_is_not_that_of_another(tmp_path: Path) -> None:
         and one.labels["severity"] == "page"
     }
     assert firing == {"/a": 1, "/b": 0}
+
+
+def test_an_objective_of_each_route_is_listed_before_its_first_request(tmp_path: Path) -> None:
+    traffic = Traffic(tmp_path, EACH)
+    traffic.tick()
+    [waiting] = objectives_document(traffic.evaluator)["objectives"]
+    traffic.one(route="/a")
+    traffic.tick()
+    found = objectives_document(traffic.evaluator)["objectives"]
+
+    assert (waiting["route"], waiting["requests"]) == ("*", 0)
+    assert (waiting["budget_left_ratio"], waiting["last_request"]) == (None, None)
+    assert {rate["long"] for rate in waiting["burn_rates"]} == {None}
+    assert [one["route"] for one in found] == ["/a"]
 
 
 def test_the_service_says_what_it_watches_before_the_first_request(tmp_path: Path) -> None:

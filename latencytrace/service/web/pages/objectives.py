@@ -7,7 +7,7 @@ from urllib.parse import quote, urlencode
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
-from latencytrace.model.objective import window_text
+from latencytrace.model.objective import EACH_ROUTE, window_text
 from latencytrace.model.texts.units import objective_text
 from latencytrace.service.alerting.over_time import ObjectiveOverTimeDocument
 from latencytrace.service.answers.documents import (
@@ -115,7 +115,7 @@ def cohort_link(objective: ObjectiveDocument) -> dict[str, str]:
     """The filters of the requests that an objective counts."""
     named = {
         "service": objective["service"],
-        "route": objective["route"],
+        "route": None if objective["route"] == EACH_ROUTE else objective["route"],
         "model": objective["model"],
         "version": objective["version"],
     }

@@ -20,6 +20,7 @@ from latencytrace.service.alerting.over_time import (
 from latencytrace.service.answers.documents import AlertsDocument, ObjectivesDocument
 from latencytrace.service.clock import now_ns
 from latencytrace.service.net.json_answer import JsonAnswer
+from latencytrace.service.objectives.alerts import first_standing
 from latencytrace.service.objectives.evaluator import Evaluator
 from latencytrace.service.objectives.report import ReportDocument, month_of, report
 from latencytrace.service.web.queries import NO_PARAMETERS, KnownQuery
@@ -71,10 +72,12 @@ def objectives_router(evaluator: Evaluator, links: AlertLinks) -> APIRouter:
 
 
 def objectives_document(evaluator: Evaluator) -> ObjectivesDocument:
-    """`GET /objectives`."""
+    """`GET /objectives`; those of each route that have seen none come last, as in the file."""
+    at_ns = evaluator.clock()
+    waiting = [first_standing(one, at_ns) for one in evaluator.watched.without_route()]
     return {
-        "objectives": [objective_document(one) for one in evaluator.standings()],
-        "maintenance": maintenance_documents(evaluator.maintenance, evaluator.clock()),
+        "objectives": [objective_document(one) for one in (*evaluator.standings(), *waiting)],
+        "maintenance": maintenance_documents(evaluator.maintenance, at_ns),
     }
 
 
