@@ -16,6 +16,7 @@ from latencytrace.cli.rule_files.prometheus import (
     RuleSettings,
     alert_labels,
     rules_of,
+    whose,
 )
 from latencytrace.model import AlertKind, Objective, Severity
 from latencytrace.model.objective import window_text
@@ -63,7 +64,6 @@ def _rule(
     **more: str,
 ) -> Document:
     identity = sha256(f"{name}\0{objective.name}\0{severity}".encode()).hexdigest()
-    of = objective.route or objective.service
     return {
         "uid": f"latencytrace-{identity[:24]}",
         "title": f"{name} {objective.name} {severity}",  # unique in its folder
@@ -101,7 +101,7 @@ def _rule(
         },
         "annotations": {
             "summary": _literal(
-                f"{objective.name}: {of}: {name}; see /api/v1/alerts of the service"
+                f"{objective.name}: {whose(objective)}: {name}; see /api/v1/alerts of the service"
             )
         },
         **more,

@@ -71,10 +71,16 @@ def alert_labels(objective: Objective, severity: Severity) -> dict[str, str]:
     return {name: text for name, text in labels.items() if text}
 
 
+def whose(objective: Objective) -> str:
+    """Name whose requests an alert is of, as a template: the route of each has its own series."""
+    if objective.route is not None:
+        return objective.route
+    return f"{{{{ with $labels.route }}}}{{{{ . }}}}{{{{ else }}}}{objective.service}{{{{ end }}}}"
+
+
 def annotations(objective: Objective, settings: RuleSettings) -> dict[str, str]:
     """The text of an alert; the service's own `/api/v1/alerts` says more."""
-    of = objective.route or objective.service
-    budget = f'{BUDGET_LEFT}{{slo=\\"{objective.name}\\"}}'
+    of = whose(objective)
     said = {
         "summary": (
             f"{objective.name}: {of} spends its error budget "
@@ -82,16 +88,29 @@ def annotations(objective: Objective, settings: RuleSettings) -> dict[str, str]:
         ),
         "description": (
             f"Promised: {100 * objective.target_ratio:.6g} % of {of} {_wanted(objective)} "
-            f"over {objective.period_text}. "
-            f'Budget left: {{{{ with query "{budget}" }}}}{{{{ . | first | value | '
-            "humanizePercentage }}{{ else }}unknown{{ end }}. Guilty stage, slow requests and "
-            "links: GET /api/v1/alerts of the service."
+            f"over {objective.period_text}. {_budget_text(objective)}. "
+            "Guilty stage, slow requests and links: GET /api/v1/alerts of the service."
         ),
     }
     if settings.dashboard_url is not None:
         separator = "&" if "?" in settings.dashboard_url else "?"
         said["dashboard_url"] = f"{settings.dashboard_url}{separator}var-slo={objective.name}"
     return said
+
+
+def _budget_text(objective: Objective) -> str:
+    """What is left of the budget, as a template."""
+    labels = ("slo", "service", "route")
+    matchers = ", ".join(f"{name}=%q" for name in labels)
+    values = " ".join(f"$labels.{name}" for name in labels)
+    left = (
+        f"{{{{ with printf `{BUDGET_LEFT}{{{matchers}}}` {values} | query }}}}"
+        "{{ . | first | value | humanizePercentage }}{{ else }}unknown{{ end }}"
+    )
+    if objective.calendar is None:
+        return f"Budget left: {left}"
+    length = length_text(objective.period_ns)
+    return f"Budget left of the last {length}, for it rolls here, not by the calendar: {left}"
 
 
 def _wanted(objective: Objective) -> str:
@@ -149,7 +168,7 @@ def _alerting(
 
 
 def _no_data(objective: Objective, settings: RuleSettings) -> Document:
-    of = objective.route or objective.service
+    of = whose(objective)
     return {
         "alert": str(AlertKind.NO_DATA),
         "expr": silent(objective, settings.scrape_ns),
