@@ -260,7 +260,9 @@ class SliceRings(CountRings):
         self.requests = TallyRing(FINE_NS, FINE_SPAN_NS)
         self.delay_ns = slices.length_ns + SETTLE_NS
         self._slices = slices
-        self._open: set[int] = set()  # the starts of those that are not in `since_start`
+        # Those that are not in `since_start`, by their start; the requests of a long backlog
+        # are gone from the ring before they are closed.
+        self._open: dict[int, Tally] = {}
         self._closed_ns: int | None = None  # the start of the latest that is
 
     def add(self, at_ns: int, tally: Tally) -> bool:
@@ -290,9 +292,8 @@ class SliceRings(CountRings):
         """See `CountRings.close`."""
         for start_ns in sorted(self._open):
             if start_ns + self.delay_ns <= now_ns:
-                self.since_start += self._verdict(start_ns)
-                self._open.remove(start_ns)
-                self._closed_ns = start_ns
+                self.since_start += self._open.pop(start_ns)
+                self._closed_ns = max(start_ns, self._closed_ns or start_ns)
         return self._closed_ns
 
     def restore(
@@ -312,7 +313,11 @@ class SliceRings(CountRings):
             closed_ns = last_ns - self.delay_ns
         # A slice that was closed before the clock was set back is another one by now.
         self._closed_ns = min(closed_ns, last_ns)
-        self._open.update(start_ns for start_ns in starts_ns if start_ns > self._closed_ns)
+        self._open |= {
+            start_ns: self._verdict(start_ns)
+            for start_ns in starts_ns
+            if start_ns > self._closed_ns
+        }
 
     def _judged(self, starts_ns: Sequence[int], add: Callable[[], T]) -> T:
         """Add requests of slices, and what that changes in the verdicts on these."""
@@ -323,8 +328,8 @@ class SliceRings(CountRings):
             change = Tally(bad=now.bad - was.bad, total=now.total - was.total)
             for ring in (self._fine, self._coarse):
                 ring.add(start_ns, change)
-            if self._closed_ns is None or start_ns > self._closed_ns:
-                self._open.add(start_ns)
+            if not was.total or start_ns in self._open:  # else it is in `since_start`
+                self._open[start_ns] = now
         return added
 
     def _verdict(self, start_ns: int) -> Tally:

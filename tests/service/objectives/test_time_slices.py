@@ -102,6 +102,30 @@ def test_a_late_request_changes_the_verdict_on_its_slice_and_no_counter() -> Non
     assert rings.since_start == Tally(bad=SLICE_PARTS, total=SLICE_PARTS)
 
 
+def test_a_slice_whose_first_request_comes_late_is_counted_once() -> None:
+    rings = filled(SliceRings(DAY_NS, SLICES), [(0, 0, 1), (2, 0, 1)])
+    rings.close(LATER_NS)
+    filled(rings, [(1, 1, 1)])
+    closed_ns = rings.close(LATER_NS)
+    filled(rings, [(1, 1, 1)])
+    rings.close(LATER_NS)
+
+    assert judged(rings) == (1, 3)
+    assert rings.since_start == Tally(bad=SLICE_PARTS, total=3 * SLICE_PARTS)
+    assert closed_ns == FIRST_NS + 2 * MINUTE_NS  # so that none is counted again at a start
+
+
+def test_the_slices_of_a_backlog_of_a_day_are_all_counted() -> None:
+    rings = SliceRings(3 * DAY_NS, SLICES)
+    a_day = DAY_NS // MINUTE_NS
+    filled(rings, [(number, number % 5 == 0, 1) for number in range(a_day)])
+    rings.close(FIRST_NS + DAY_NS + rings.delay_ns)
+    found = rings.of(2 * DAY_NS).tally(FIRST_NS + DAY_NS, 2 * DAY_NS)
+
+    assert rings.since_start == found
+    assert rings.since_start == Tally(bad=a_day // 5 * SLICE_PARTS, total=a_day * SLICE_PARTS)
+
+
 def test_many_at_once_are_judged_as_one_by_one() -> None:
     counts = [(number, number % 7, 7) for number in range(50)]
     at_ns = np.concatenate(
