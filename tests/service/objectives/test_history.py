@@ -10,6 +10,7 @@ from latencytrace.cli.pictures.objectives_report import markdown
 from latencytrace.model import Tally
 from latencytrace.model.objective import DAY_NS, NO_LIMIT_NS
 from latencytrace.service.metrics.settling import Settled
+from latencytrace.service.net.problems import answer_with_problems
 from latencytrace.service.objectives.memory import KEPT_DAYS
 from latencytrace.service.objectives.report import month_of, report
 from latencytrace.service.web.views.objectives import objectives_router
@@ -175,9 +176,19 @@ def test_the_api_reports_the_month_that_is_asked(tmp_path: Path) -> None:
     with TestClient(app) as client:
         found = client.get("/objectives/report", params={"month": "2025-11"}).json()
         now = client.get("/objectives/report").json()
-        wrong = client.get("/objectives/report", params={"month": "November"}).status_code
 
     assert month_of(START_NS) == found["month"] == "2025-11"
     assert [one["bad_requests"] for one in found["objectives"]] == [1]
     assert [one["requests"] for one in now["objectives"]] == [0]
-    assert wrong == 422
+
+
+@pytest.mark.parametrize("month", ["November", "2026-13", "2026-00", "0000-01", "2026-1", ""])
+def test_what_is_no_month_is_refused(tmp_path: Path, month: str) -> None:
+    app = FastAPI()
+    answer_with_problems(app)
+    app.include_router(objectives_router(Traffic(tmp_path).evaluator, LINKS))
+    with TestClient(app) as client:
+        refused = client.get("/objectives/report", params={"month": month})
+
+    said = f"month: {month!r} is none: write a year and a month, as 2026-11"
+    assert (refused.status_code, refused.json()["detail"]) == (400, said)

@@ -1,11 +1,13 @@
 """`GET /api/v1/objectives` and `GET /api/v1/alerts`."""
 
-from typing import Annotated
+import re
+from typing import Annotated, Final
 
 from fastapi import APIRouter, Query
 from fastapi.responses import Response
-from pydantic import Field
+from pydantic import AfterValidator, Field, WithJsonSchema
 
+from latencytrace.errors import QuestionError
 from latencytrace.model import Objective
 from latencytrace.service.alerting.document import (
     alert_document,
@@ -25,13 +27,26 @@ from latencytrace.service.objectives.evaluator import Evaluator
 from latencytrace.service.objectives.report import ReportDocument, month_of, report
 from latencytrace.service.web.queries import NO_PARAMETERS, KnownQuery
 
+_MONTH: Final = "[1-9][0-9]{3}-(0[1-9]|1[0-2])"
+
+
+def _month(text: str) -> str:
+    if re.fullmatch(_MONTH, text) is None:
+        raise QuestionError(f"month: {text!r} is none: write a year and a month, as 2026-11")
+    return text
+
 
 class ReportQuery(KnownQuery):
     """The month of a report."""
 
     month: Annotated[
-        str | None,
-        Field(pattern=r"^\d{4}-\d{2}$", description="as 2026-11, in UTC; without it this month"),
+        Annotated[
+            str,
+            AfterValidator(_month),
+            WithJsonSchema({"type": "string", "pattern": f"^{_MONTH}$"}),
+        ]
+        | None,
+        Field(description="as 2026-11, in UTC; without it this month"),
     ] = None
 
 
