@@ -78,7 +78,16 @@ class GpuUnavailableError(LatencytraceError):
 
 
 class SinkError(LatencytraceError):
-    """An alert could not be delivered: it is tried again later."""
+    """An alert could not be delivered: it is tried again later.
+
+    Args:
+        message: What happened.
+        retry_after_s: How long the receiver asks for nothing more; None: it does not say.
+    """
+
+    def __init__(self, message: str, retry_after_s: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
 
 
 class ScrapeError(LatencytraceError):

@@ -170,8 +170,10 @@ class Outbox:
 
     def _refused(self, notification: Notification, error: BaseException) -> None:
         self.failed[notification.sink] += 1
+        after_s = error.retry_after_s if isinstance(error, SinkError) else None
         with self._changed:
-            tried_again = self._queues[notification.sink].failed(notification, self._now_ns())
+            queue = self._queues[notification.sink]
+            tried_again = queue.failed(notification, self._now_ns(), after_s)
         said = str(error) if isinstance(error, SinkError) else repr(error)
         if tried_again:
             _log.warning("alert not delivered, tried again: %s: %s", notification.sink, said)

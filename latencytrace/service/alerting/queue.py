@@ -21,6 +21,7 @@ class SinkQueue:
         self._waiting: list[Notification] = []
         self._tries: dict[str, int] = {}
         self._not_before: dict[str, int] = {}
+        self._paused_until_ns = 0  # the receiver asked for it
         self.dropped = 0
 
     def __len__(self) -> int:
@@ -52,6 +53,8 @@ class SinkQueue:
 
     def due(self, now_ns: int) -> Notification | None:
         """Return the one to be sent now; of each alert only the first that waits."""
+        if now_ns < self._paused_until_ns:
+            return None
         seen: set[str] = set()
         for notification in self._waiting:
             if notification.about not in seen and self._at_ns(notification) <= now_ns:
@@ -66,12 +69,21 @@ class SinkQueue:
         self._tries.pop(notification.key, None)
         self._not_before.pop(notification.key, None)
 
-    def failed(self, notification: Notification, now_ns: int) -> bool:
+    def failed(
+        self, notification: Notification, now_ns: int, retry_after_s: float | None = None
+    ) -> bool:
         """Try it again later.
+
+        Args:
+            notification: The one that was not taken.
+            now_ns: The time.
+            retry_after_s: How long the receiver wants nothing at all; None: it does not say.
 
         Returns:
             False: no more, for it has failed for a day.
         """
+        asked_ns = min(round((retry_after_s or 0) * 1e9), LONGEST_PAUSE_NS)
+        self._paused_until_ns = now_ns + asked_ns
         if now_ns - notification.due_ns > GIVE_UP_NS:
             self.dropped += 1
             self.sent(notification)

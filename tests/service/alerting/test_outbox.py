@@ -87,6 +87,30 @@ def test_the_longest_pause_is_five_minutes(rig: Rig) -> None:
     assert (rig.after(299), rig.after(1)) == (0, 1)
 
 
+def test_a_receiver_is_left_alone_for_as_long_as_it_asks(rig: Rig) -> None:
+    rig.sink.refuses, rig.sink.retry_after_s = True, 20
+    rig.tell(BEGAN)
+    rig.tell(made_alert("another"))
+    tries = [rig.after(1) for _ in range(50)]
+
+    assert [second for second, count in enumerate(tries, 1) if count] == [20, 40]
+
+
+def test_no_receiver_is_left_alone_for_more_than_five_minutes(rig: Rig) -> None:
+    rig.sink.refuses, rig.sink.retry_after_s = True, 86_400
+    rig.tell(BEGAN)
+
+    assert (rig.after(299), rig.after(1)) == (0, 1)
+
+
+def test_a_short_pause_that_a_receiver_asks_for_shortens_no_other(rig: Rig) -> None:
+    rig.sink.refuses, rig.sink.retry_after_s = True, 1
+    rig.tell(BEGAN)
+    tries = [rig.after(1) for _ in range(20)]
+
+    assert [second for second, count in enumerate(tries, 1) if count] == [1, 3, 7, 15]
+
+
 def test_an_end_waits_for_its_beginning(rig: Rig) -> None:
     rig.sink.refuses = True
     rig.tell(BEGAN)

@@ -104,6 +104,7 @@ class RecordingSink:
         self.repeat_s = repeat_s
         self.ends = ends
         self.refuses = False
+        self.retry_after_s: float | None = None  # that it asks for where it refuses
         self.sent: list[Notification] = []
 
     @classmethod
@@ -116,7 +117,7 @@ class RecordingSink:
         """See `Sink.send`."""
         del now_ns
         if self.refuses:
-            raise SinkError("it refuses")
+            raise SinkError("it refuses", self.retry_after_s)
         self.sent.append(notice)
 
     def keys(self) -> list[str]:
