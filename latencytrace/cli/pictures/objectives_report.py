@@ -16,6 +16,8 @@ def markdown(document: ReportDocument) -> str:
         "| objective | of | target | requests | bad | good | met | budget spent |",
         "| --- | --- | ---: | ---: | ---: | ---: | --- | ---: |",
         *map(_row, document["objectives"]),
+        "",
+        "Budget spent: by the requests that came, as if all of the time were like them.",
     ]
     for objective in document["objectives"]:
         if objective["days"]:

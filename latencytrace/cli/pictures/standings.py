@@ -16,6 +16,7 @@ from latencytrace.service.answers.documents import (
     ObjectiveDocument,
 )
 
+LEFT = "Budget left: as if the time of a period without requests were as busy, and all good."
 FIRES = Text("fires", "bold red")
 NONE_WATCHED = (
     "The service watches no objective: name a file of them when it starts, "
@@ -41,7 +42,9 @@ def picture(
     if not objectives and not alerts:
         return [NONE_WATCHED]
     firing = count(len(alerts), "alert fires", "alerts fire") if alerts else "No alert fires"
-    return [*parts, f"{count(len(objectives), 'objective')}. {firing}."]
+    known = any(one["budget_left_ratio"] is not None for one in objectives)
+    assumed = [LEFT] if known else []
+    return [*parts, *assumed, f"{count(len(objectives), 'objective')}. {firing}."]
 
 
 def windows(maintenance: Sequence[MaintenanceDocument]) -> list[RenderableType]:

@@ -44,6 +44,7 @@ def test_it_shows_how_objectives_stand_and_what_fires(recording_api: RecordingAp
             "&since=2025-11-21T00%3A38%3A20Z"
         ),
         "",
+        "Budget left: as if the time of a period without requests were as busy, and all good.",
         "1 objective. 1 alert fires.",
     ]
 
@@ -87,7 +88,7 @@ def test_one_of_each_route_is_shown_before_its_first_request() -> None:
     drawn = [str(part) for part in picture([objective_document(standing)], [])]
 
     assert "no request yet; each route is shown here from its first one on" in drawn
-    assert drawn[-1] == "1 objective. No alert fires."
+    assert drawn[-2:] == ["", "1 objective. No alert fires."]
 
 
 def test_where_none_is_watched_the_way_to_one_is_told() -> None:

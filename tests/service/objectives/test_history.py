@@ -159,6 +159,8 @@ def test_a_month_is_written_as_markdown() -> None:
         "| --- | --- | ---: | ---: | ---: | ---: | --- | ---: |",
         r"| chat-e2e | rag · GET /a\|b | 99 % | 1,200 | 3 | 99.75 % | yes | 25.0 % |",
         "",
+        "Budget spent: by the requests that came, as if all of the time were like them.",
+        "",
         r"## chat-e2e: GET /a\|b, duration within 2.00 s",
         "",
         "| day (UTC) | requests | bad | budget of the day spent |",
