@@ -177,6 +177,17 @@ class Questions(ABC):
 
         return sorted(self._counted(cohort), key=place)[:limit]
 
+    def trace_ids(self, cohort: Cohort, beginning: str, limit: int) -> Sequence[str]:
+        """The first traces, in order of id, that begin so and have a request in a cohort."""
+        found = {
+            one.trace_id
+            for one in self.of_service(cohort.service)
+            if one.trace_id.startswith(beginning)
+            and plain_answers.is_in(one, cohort)
+            and plain_answers.has_attributes(one, cohort)
+        }
+        return sorted(found)[:limit]
+
     def count(self, cohort: Cohort) -> int:
         """How many requests of a cohort there are, of those that `requests` lists."""
         return len(self._counted(cohort))

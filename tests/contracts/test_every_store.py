@@ -591,6 +591,30 @@ def test_requests_that_may_have_an_attribute_are_counted_apart(store: Store) -> 
     assert (whole.requests, whole.unsure_left_out, whole.health_left_out) == (3, 0, 1)
 
 
+def test_traces_are_found_by_the_beginning_of_their_ids(store: Store) -> None:
+    late = START_NS + 60 * MINUTE_NS
+    store.write([one_request("begun a", service="begun")], [])
+    store.write(
+        [
+            one_request("begun c", service="begun", start_ns=late),
+            one_request("begun a", service="begun", revision=2, start_ns=late),
+            one_request("begun a", service="begun", span_id="2" * 16, start_ns=late),
+            one_request("begun b", service="begun", health=True),
+            one_request("begun b inner", service="begun", outermost=False),
+        ],
+        [],
+    )
+    beginning = b"begun ".hex()
+    found = [trace_of(f"begun {letter}") for letter in "abc"]
+
+    assert list(store.trace_ids(Cohort(), beginning, 9)) == found
+    assert list(store.trace_ids(Cohort(), beginning, 2)) == found[:2]
+    assert list(store.trace_ids(Cohort(), trace_of("begun c"), 9)) == found[2:]
+    assert list(store.trace_ids(Cohort(until_ns=late), beginning, 9)) == found[1:2]
+    assert len(store.trace_ids(Cohort(service="begun"), beginning, 9)) == 4
+    assert not store.trace_ids(Cohort(), b"begun d".hex(), 9)
+
+
 def test_services_and_routes_are_named_once_in_order(store: Store) -> None:
     other = one_request("z1", span_id="2" * 16, route="GET /z")
     store.write([one_request("z2"), one_request("z1"), other, replace(other, revision=2)], [])

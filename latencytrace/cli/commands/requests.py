@@ -102,7 +102,7 @@ def picture(listed: RequestsDocument, ordered: str, console: Console) -> list[Re
         "",
         fitted,
         "",
-        Text(f"One of them: latencytrace trace {found[0]['trace_id'][:SHORT_ID]}", "dim"),
+        Text(f"One of them: latencytrace trace {found[0]['trace_id']}", "dim"),
     ]
 
 

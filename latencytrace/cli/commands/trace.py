@@ -10,7 +10,7 @@ import typer
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from latencytrace.cli.doctor_checks.no_request import period, why_none
+from latencytrace.cli.doctor_checks.no_request import FIRST, why_none
 from latencytrace.cli.pictures import gpu_stages
 from latencytrace.cli.pictures.bars import FAILED, in_order
 from latencytrace.cli.pictures.fitted_table import FittedTable, stage_bar
@@ -36,7 +36,7 @@ SLOWEST = "slowest"
 FIRST_OF = {SLOWEST: "slowest", "latest": "newest"}  # which request a word means
 ID_DIGITS = 32
 HEX_DIGITS = frozenset(string.hexdigits)
-MOST_SEARCHED = 1000
+MOST_COUNTED, MOST_NAMED = 100, 3
 BAR_SHORTEST, BAR_LONGEST = 8, 32
 SHORT_ID = 12
 MOST_GAPS = 3
@@ -125,18 +125,18 @@ def full_id(source: reading.Source, trace_id: str, wanted: Filters) -> str:
         )
     if len(wanted_id) >= ID_DIGITS:
         return wanted_id
-    newest = reading.requests(source, wanted, "newest", MOST_SEARCHED)
-    found = {item["trace_id"] for item in newest if item["trace_id"].startswith(wanted_id)}
+    found = reading.trace_ids(source, {"since": FIRST, **wanted}, wanted_id, MOST_COUNTED)
     if len(found) == 1:
-        return found.pop()
+        return found[0]
     if found:
-        some = ", ".join(sorted(found)[:3])
+        least = "at least " if len(found) == MOST_COUNTED else ""
         raise LatencytraceError(
-            f"{trace_id!r} begins {len(found)} traces: {some}; write more of it"
+            f"{trace_id!r} begins {least}{len(found)} traces: {', '.join(found[:MOST_NAMED])}"
+            f"{' and more' if len(found) > MOST_NAMED else ''}; write more of it"
         )
+    passing = " of a request that passes the filters" if wanted else ""
     raise LatencytraceError(
-        f"no trace begins with {trace_id!r} among the newest {MOST_SEARCHED:,} requests "
-        f"{period(wanted)}; `latencytrace requests` lists them, --since reaches further back"
+        f"no trace{passing} begins with {trace_id!r}; `latencytrace requests` lists some"
     )
 
 

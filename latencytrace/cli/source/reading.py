@@ -29,6 +29,7 @@ from latencytrace.service.answers.documents import (
     RequestDocument,
     RequestsDocument,
     ServiceDocument,
+    TraceIdsDocument,
 )
 from latencytrace.service.answers.gpu_documents import GpusDocument, GpuStageDocument
 from latencytrace.service.answers.tail_documents import TailDocument
@@ -214,6 +215,12 @@ def listed(source: Source, wanted: Filters, order: str, limit: int) -> RequestsD
     """The same, and how many there are; an older service does not say."""
     document = requests_document(source, wanted, order, limit)
     return {"requests": document["requests"], "matching": document.get("matching", 0)}
+
+
+def trace_ids(source: Source, wanted: Filters, beginning: str, limit: int) -> list[str]:
+    """The first traces of a cohort whose id begins so."""
+    asked = {**wanted, "beginning": beginning, "limit": str(limit)}
+    return cast(TraceIdsDocument, source.document("/traces", asked))["trace_ids"]
 
 
 def request(source: Source, trace_id: str) -> RequestDocument:

@@ -261,6 +261,12 @@ class RequestDocument(OpenedRequestDocument):
     exclusive: dict[Stage, int]
 
 
+class TraceIdsDocument(TypedDict):
+    """The first traces of those that begin so, in order of id."""
+
+    trace_ids: list[str]
+
+
 class RequestsDocument(TypedDict):
     """Requests of a cohort."""
 

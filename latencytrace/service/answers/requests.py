@@ -41,6 +41,7 @@ from latencytrace.service.answers.documents import (
     ServicesDocument,
     SpanDocument,
     SpanHeadDocument,
+    TraceIdsDocument,
     by_stage,
 )
 from latencytrace.service.answers.steps import steps_of_request
@@ -76,6 +77,11 @@ def requests(store: Store, cohort: Cohort, order: Order, limit: int) -> Requests
         "requests": [request_document(request) for request in found],
         "matching": store.count(cohort) if len(found) >= limit else len(found),
     }
+
+
+def trace_ids(store: Store, cohort: Cohort, beginning: str, limit: int) -> TraceIdsDocument:
+    """`GET /traces`: the traces whose id begins so."""
+    return {"trace_ids": list(store.trace_ids(cohort, beginning.lower(), limit))}
 
 
 def ledgers(store: Store, cohort: Cohort, table_format: TableFormat) -> bytes:

@@ -435,6 +435,18 @@ def requests_question(
     )
 
 
+def trace_ids_question(
+    cohort: Cohort, beginning: str, limit: int, standing: Standing = WITH_FINAL
+) -> tuple[str, Parameters]:
+    """The first traces, in order of id, that begin so and have a request in a cohort."""
+    condition, parameters = where(cohort)
+    rows = standing.rows(f"startsWith(TraceId, {{beginning:String}}) AND {condition}", "TraceId")
+    return (
+        f"SELECT DISTINCT TraceId FROM {rows} ORDER BY TraceId LIMIT {{limit:UInt32}}",
+        {**parameters, **standing.bound(), "beginning": beginning, "limit": limit},
+    )
+
+
 _BY: Final = {  # the column, its number, and that number as the column
     Order.SLOWEST: ("DurationNs", "DurationNs", "{last:UInt64}"),
     Order.NEWEST: (

@@ -116,6 +116,11 @@ class SqlQuestions(Store):
         found = request_rows.requests_from(self._over(cohort, answer))
         return sorted(found, key=lambda one: questions.place(one, order))
 
+    def trace_ids(self, cohort: Cohort, beginning: str, limit: int) -> Sequence[str]:
+        """See `Store.trace_ids`."""
+        question = partial(questions.trace_ids_question, cohort, beginning, limit)
+        return firsts(self._asked(cohort, question, LISTS))
+
     def count(self, cohort: Cohort) -> int:
         """See `Store.count`."""
         return int(self._asked(cohort, partial(ledger_table.count_question, cohort), "TSV"))
@@ -211,12 +216,7 @@ class SqlQuestions(Store):
         found = self._spans(
             span_rows.spans_linking, span_id=span.span_id, since=since, until=until
         )
-        place = (span.trace_id, span.span_id)
-        return tuple(
-            one
-            for one in found
-            if any((link.trace_id, link.span_id) == place for link in one.links)
-        )
+        return tuple(one for one in found if _links_to(one, span))
 
     def _asked(
         self, cohort: Cohort, question: Callable[..., _Question], answer_format: str
@@ -282,6 +282,11 @@ def rows(lines: bytes) -> list[list[object]]:
 def firsts(lines: bytes) -> list[str]:
     """The first column of it."""
     return [cast(str, row[0]) for row in rows(lines)]
+
+
+def _links_to(one: Span, span: Span) -> bool:
+    place = (span.trace_id, span.span_id)
+    return any((link.trace_id, link.span_id) == place for link in one.links)
 
 
 def _in_column(since_ns: int, until_ns: int) -> tuple[int, int]:

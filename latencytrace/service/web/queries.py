@@ -60,6 +60,15 @@ class RequestsQuery(BreakdownQuery):
     limit: Annotated[int, Field(ge=1, le=10_000)] = 20
 
 
+class TraceIdsQuery(BreakdownQuery):
+    """The traces whose id begins so, of requests of a cohort."""
+
+    beginning: Annotated[
+        str, Field(pattern="^[0-9a-fA-F]{1,32}$", description="of the trace id, in hex digits")
+    ]
+    limit: Annotated[int, Field(ge=1, le=10_000)] = 20
+
+
 class TailQuery(BreakdownQuery):
     """The tail of a cohort."""
 

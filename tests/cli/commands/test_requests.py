@@ -35,7 +35,7 @@ def test_a_narrow_terminal_shows_the_beginning_of_the_trace_id() -> None:
     lines = drawn(plain(100))
 
     assert lines[3].endswith(" 1f3c9a000000")
-    assert lines[5] == "One of them: latencytrace trace 1f3c9a000000"
+    assert lines[5] == f"One of them: latencytrace trace {request_document()['trace_id']}"
 
 
 def listed(width: int, **more: object) -> list[str]:

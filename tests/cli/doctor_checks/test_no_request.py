@@ -13,6 +13,7 @@ from latencytrace.cli.doctor_checks.no_request import (
     nothing,
     why_none,
 )
+from latencytrace.cli.source import reading
 from latencytrace.cli.source.folder import FolderSource
 from latencytrace.errors import LatencytraceError, NotFoundError
 from tests.support.builders.filtered_folder import folder
@@ -169,6 +170,35 @@ def test_what_is_no_trace_id_is_refused(trace_id: str, folder: FolderSource) -> 
         full_id(folder, trace_id, {})
 
 
+def test_the_beginning_of_an_id_is_looked_for_among_all_that_are_kept(
+    folder: FolderSource,
+) -> None:
+    ids = [one["trace_id"] for one in reading.requests(folder, BOTH, "newest", 9)]
+
+    assert {full_id(folder, trace_id[:8].upper(), {}) for trace_id in ids} == set(ids)
+
+
 def test_where_a_trace_was_looked_for_is_told(folder: FolderSource) -> None:
-    with pytest.raises(LatencytraceError, match="among the newest 1,000 requests with --since 2h"):
+    with pytest.raises(LatencytraceError, match="no trace begins with 'abc'; "):
+        full_id(folder, "abc", {})
+    with pytest.raises(LatencytraceError, match="no trace of a request that passes the filters"):
         full_id(folder, "abc", {"since": "2h"})
+
+
+@pytest.mark.parametrize(
+    ("number", "told"),
+    [
+        pytest.param(2, "'0' begins 2 traces: 00, 01; write", id="two"),
+        pytest.param(7, "'0' begins 7 traces: 00, 01, 02 and more; write", id="some"),
+        pytest.param(100, "'0' begins at least 100 traces: 00, 01, 02 and more", id="many"),
+    ],
+)
+def test_of_several_traces_some_are_named(number: int, told: str) -> None:
+    class Several(NoRequests):
+        def document(self, path: str, parameters: Mapping[str, str]) -> object:
+            assert (path, parameters["beginning"]) == ("/traces", "0")
+            limit = int(parameters["limit"])
+            return {"trace_ids": [f"{one:02}" for one in range(number)][:limit]}
+
+    with pytest.raises(LatencytraceError, match=told):
+        full_id(Several([]), "0", {})

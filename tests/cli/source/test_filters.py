@@ -55,6 +55,7 @@ ASKED: Mapping[str, Callable[..., None]] = {
     "/api/v1/breakdown": lambda **flags: breakdown.breakdown(as_json=True, **flags),
     "/api/v1/requests": lambda **flags: requests.requests(as_json=True, **flags),
     "/api/v1/requests?": lambda **flags: trace.trace("slowest", as_json=True, **flags),
+    "/api/v1/traces": lambda **flags: trace.trace("1f3c", as_json=True, **flags),
     "/api/v1/ledgers": export.export,
 }
 

@@ -25,11 +25,18 @@ def answer(received: Received) -> Response:
         "/api/v1/services": {"services": [{"service": "rag", "routes": ["POST /chat"]}]},
         "/api/v1/breakdown": chat if "nothing" not in received.target else no_requests(),
         "/api/v1/requests": {"requests": [] if "nothing" in received.target else listed},
+        "/api/v1/traces": {"trace_ids": begun(received, request["trace_id"], OTHER_ID)},
         f"/api/v1/requests/{request['trace_id']}": request,
     }
     problem = {"title": "Not found", "detail": "no request has this trace id; it may be too old"}
     status = 200 if received.path in documents else 404
     return Response(status, json.dumps(documents.get(received.path, problem)).encode())
+
+
+def begun(received: Received, *trace_ids: str) -> list[str]:
+    """Those of some traces that begin as it is asked for."""
+    beginning = received.parameters.get("beginning", "")
+    return [trace_id for trace_id in trace_ids if trace_id.startswith(beginning)]
 
 
 @pytest.fixture(scope="module")

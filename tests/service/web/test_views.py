@@ -60,6 +60,21 @@ def test_a_document_arrives_as_it_is_described(path: str, document: type, tmp_pa
     assert '"decode"' in answer.text or path == "/heatmap"
 
 
+@pytest.mark.parametrize(
+    ("asked", "found"),
+    [
+        ("beginning=" + "0" * 29 + "3E", [f"{0x3E0 + last:032x}" for last in range(9)]),
+        ("beginning=" + "0" * 29 + "2a&limit=2", [f"{0x2A0 + last:032x}" for last in range(2)]),
+    ],
+)
+def test_traces_are_named_by_the_beginning_of_their_ids(
+    asked: str, found: list[str], tmp_path: Path
+) -> None:
+    answer = answered("GET", f"/traces?{asked}", tmp_path)
+
+    assert answer.json() == {"trace_ids": found}
+
+
 def test_an_address_without_parameters_refuses_any(tmp_path: Path) -> None:
     misspelt = answered("GET", "/services?foo=1", tmp_path)
 

@@ -42,6 +42,7 @@ class RecordingApi(RecordingServer):
             "/api/v1/objectives": {"objectives": [objective_document(alert.standing)]},
             "/api/v1/alerts": {"alerts": [made_notice(alert=alert).alert]},
             "/api/v1/requests": {"requests": self.listed},
+            "/api/v1/traces": {"trace_ids": [request["trace_id"]]},
         }
         return Response(body=json.dumps(documents.get(received.path, request)).encode())
 

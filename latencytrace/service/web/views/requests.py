@@ -1,4 +1,4 @@
-"""`GET /api/v1/requests` and `/requests/{trace_id}`."""
+"""`GET /api/v1/requests`, `/requests/{trace_id}` and `/traces`."""
 
 from collections.abc import Callable
 from enum import StrEnum
@@ -10,11 +10,15 @@ from fastapi.responses import Response
 from pydantic import Field
 
 from latencytrace.service.answers import requests as answers
-from latencytrace.service.answers.documents import RequestDocument, RequestsDocument
+from latencytrace.service.answers.documents import (
+    RequestDocument,
+    RequestsDocument,
+    TraceIdsDocument,
+)
 from latencytrace.service.answers.traces.perfetto import perfetto_trace
 from latencytrace.service.net.json_answer import JsonAnswer
 from latencytrace.service.store import Store
-from latencytrace.service.web.queries import KnownQuery, RequestsQuery
+from latencytrace.service.web.queries import KnownQuery, RequestsQuery, TraceIdsQuery
 
 
 class RequestFormat(StrEnum):
@@ -47,6 +51,12 @@ def requests_router(
         """Requests of a cohort with their ledgers and segments, without spans."""
         cohort = asked.cohort(now_ns())
         return JsonAnswer(answers.requests(store, cohort, asked.order, asked.limit))
+
+    @router.get("/traces", response_model=TraceIdsDocument)
+    def trace_ids(asked: Annotated[TraceIdsQuery, Query()]) -> Response:
+        """The traces whose id begins so, of requests of a cohort, in order of id."""
+        cohort = asked.cohort(now_ns())
+        return JsonAnswer(answers.trace_ids(store, cohort, asked.beginning, asked.limit))
 
     @router.get("/requests/{trace_id}", response_model=RequestDocument)
     def request(trace_id: str, asked: Annotated[RequestQuery, Query()]) -> Response:
