@@ -144,6 +144,8 @@ def test_nothing_is_named_where_nothing_depends_on_anything() -> None:
 
 def shift(found: Comparison, level: float) -> tuple[float, float, float]:
     (one,) = [one for one in found.shifts if one.level == level]
+    assert one.low_ns is not None
+    assert one.high_ns is not None
     return one.low_ns, one.shift_ns, one.high_ns
 
 

@@ -18,6 +18,7 @@ from latencytrace.analysis.compare.shifts import (
     Side,
     Values,
     are_testable,
+    is_testable,
     p_values,
 )
 from latencytrace.analysis.compare.verdict import AT_LEAST, Verdict
@@ -137,8 +138,7 @@ def _tested(
         (place, level)
         for place, (in_a, in_b) in enumerate(measures)
         for level in TESTED
-        if are_testable(*sides, level)
-        and max(float(in_a.quantile(level)), float(in_b.quantile(level))) > 0
+        if is_testable(in_a, in_b, level)
     ]
     random = np.random.default_rng(_SEED)
     found = p_values([(*measures[place], level) for place, level in places], random)

@@ -46,13 +46,17 @@ class Side:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shift:
-    """How far a quantile of B lies from that of A; the interval holds at 95 %."""
+    """How far a quantile of B lies from that of A; the interval holds at 95 %.
+
+    It is unknown where the quantile cannot be tested: few values beyond a quantile are seldom
+    as far apart as they may be, and draws of them no further.
+    """
 
     level: float
     a_ns: float
     b_ns: float
-    low_ns: float
-    high_ns: float
+    low_ns: float | None  # None: unknown
+    high_ns: float | None
     error_ns: float  # the standard error of the shift
     p_value: float | None  # of this test alone; None: it was not tested
 
@@ -132,13 +136,14 @@ class Drawn:
             drawn.append(values.quantile(level - (share - values.share_up_to(quantile))))
             at.append(quantile)
         differences = drawn[1] - drawn[0]
-        low, high = np.quantile(differences, _TOLD)
+        ends: list[float] = np.quantile(differences, _TOLD).tolist()
+        low_ns, high_ns = ends if is_testable(a, b, level) else (None, None)
         return Shift(
             level=level,
             a_ns=at[0],
             b_ns=at[1],
-            low_ns=float(low),
-            high_ns=float(high),
+            low_ns=low_ns,
+            high_ns=high_ns,
             error_ns=float(differences.std()),
             p_value=p_value,
         )
@@ -151,6 +156,12 @@ def are_testable(a: Side, b: Side, level: float) -> bool:
         side.effective_requests * beyond >= LEAST_BEYOND and len(side.blocks) >= LEAST_BLOCKS
         for side in (a, b)
     )
+
+
+def is_testable(a: Values, b: Values, level: float) -> bool:
+    """Tell whether a quantile of a measure can be tested: there is enough of it, and some time."""
+    is_any = max(float(a.quantile(level)), float(b.quantile(level))) > 0
+    return is_any and are_testable(a.side, b.side, level)
 
 
 def p_values(tests: Sequence[tuple[Values, Values, float]], random: np.random.Generator) -> Floats:

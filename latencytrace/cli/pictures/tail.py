@@ -9,10 +9,10 @@ from rich.text import Text
 from latencytrace.cli.pictures.fitted_table import FittedTable, stage_bar
 from latencytrace.model.texts.escaped import escaped
 from latencytrace.model.texts.traits import trait_text
-from latencytrace.model.texts.units import chance, count, duration, share, signed
+from latencytrace.model.texts.units import chance, count, duration, interval, share, signed
 from latencytrace.service.answers.sentences.tail import beside, next_step, sentence
 from latencytrace.service.answers.sentences.weights import recorded_note
-from latencytrace.service.answers.tail_documents import StageExcessDocument, TailDocument
+from latencytrace.service.answers.tail_documents import TailDocument
 
 BAR_SHORTEST, BAR_LONGEST = 4, 32
 MOST_ATTRIBUTES = 8
@@ -82,15 +82,11 @@ def _stages(document: TailDocument, width: int) -> RenderableType:
             stage_bar(max(row["excess_ns"], 0) / longest, row["stage"]),
             signed(row["excess_ns"]),
             share(row["excess_share_ratio"]),
-            _interval(row),
+            interval(row["low_ns"], row["high_ns"]),
             duration(row["tail_mean_ns"]),
             duration(row["reference_mean_ns"]),
         )
     return drawn.drawn(width)
-
-
-def _interval(row: StageExcessDocument) -> str:
-    return f"{signed(row['low_ns'])} … {signed(row['high_ns'])}"
 
 
 def _attributes(document: TailDocument) -> RenderableType:

@@ -45,6 +45,13 @@ def signed(value_ns: int, plus: str = "") -> str:
     return f"-{duration(-value_ns)}" if value_ns < 0 else f"{plus}{duration(value_ns)}"
 
 
+def interval(low_ns: int | None, high_ns: int | None, plus: str = "") -> str:
+    """An interval of differences: `-1.20 ms … +8.31 ms`."""
+    if low_ns is None or high_ns is None:
+        return UNKNOWN
+    return f"{signed(low_ns, plus)} … {signed(high_ns, plus)}"
+
+
 def chance(p_value: float | None) -> str:
     """A p value: `0.012`; very small ones are not distinguished."""
     if p_value is None:

@@ -288,10 +288,14 @@ def _shift(shift: Shift) -> ShiftDocument:
         "a": a,
         "b": b,
         "shift": b - a,
-        "low": round(shift.low_ns),
-        "high": round(shift.high_ns),
+        "low": _whole(shift.low_ns),
+        "high": _whole(shift.high_ns),
         "p_value": shift.p_value,
     }
+
+
+def _whole(value_ns: float | None) -> int | None:
+    return None if value_ns is None else round(value_ns)
 
 
 def _deciles(found: Comparison) -> list[DecileDocument]:
@@ -301,8 +305,8 @@ def _deciles(found: Comparison) -> list[DecileDocument]:
             "a": round(shift.a_ns),
             "b": round(shift.b_ns),
             "shift": round(shift.b_ns) - round(shift.a_ns),
-            "low": round(shift.low_ns),
-            "high": round(shift.high_ns),
+            "low": _whole(shift.low_ns),
+            "high": _whole(shift.high_ns),
         }
         for shift in found.shifts
         if shift.level <= 0.9  # noqa: PLR2004 - the ninth decile

@@ -12,8 +12,8 @@ class ShiftDocument(TypedDict):
     a: int
     b: int
     shift: int
-    low: int
-    high: int
+    low: int | None  # null: not tested
+    high: int | None
     p_value: float | None  # corrected for all tests of the comparison; null: not tested
 
 
@@ -32,8 +32,8 @@ class DecileDocument(TypedDict):
     a: int
     b: int
     shift: int
-    low: int
-    high: int
+    low: int | None  # null: too few requests beyond it
+    high: int | None
 
 
 class PlainQuantilesDocument(TypedDict):

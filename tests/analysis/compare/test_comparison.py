@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from latencytrace.analysis.compare.comparison import Comparison, compare
+from latencytrace.analysis.compare.comparison import TESTED, Comparison, compare
 from latencytrace.analysis.compare.verdict import Verdict
 from latencytrace.model import Stage
 from latencytrace.model.cohorts.request_columns import RequestColumns
@@ -32,6 +32,8 @@ def test_a_median_that_shifts_by_five_per_cent_is_a_regression() -> None:
 
     assert found.verdict is Verdict.REGRESSION
     median = next(shift for shift in found.shifts if shift.level == 0.5)
+    assert median.low_ns is not None
+    assert median.high_ns is not None
     assert median.low_ns < 0.05 * median.a_ns < median.high_ns
 
 
@@ -144,6 +146,17 @@ def test_of_too_few_requests_it_is_said_how_many_would_do() -> None:
     assert few.verdict is Verdict.NOT_ENOUGH_DATA
     assert few.needed_requests is not None
     assert compared(USUAL, USUAL, few.needed_requests).verdict is Verdict.NO_CHANGE
+
+
+def test_an_interval_is_told_of_quantiles_that_can_be_tested_alone() -> None:
+    found = compared(USUAL, USUAL, 150)
+
+    told = [shift.level for shift in found.shifts if shift.low_ns is not None]
+    assert told == [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9]
+    for shift in (*found.shifts, *(one for stage in found.stages for one in stage.shifts)):
+        assert (shift.low_ns is None) == (shift.high_ns is None)
+        is_tested = shift.p_value is not None or shift.level not in TESTED
+        assert is_tested == (shift.low_ns is not None)
 
 
 @pytest.mark.parametrize("requests", [0, 1, 49, 120])

@@ -11,13 +11,21 @@ from latencytrace.errors import QuestionError
 from latencytrace.model import Request, RequestStatus, Segment, Stage
 from latencytrace.model.detail import TraceDetail
 from latencytrace.service.answers.compare import comparison, save_baseline
-from latencytrace.service.answers.sentences.compare import circumstances, notes, rows, sentence
+from latencytrace.service.answers.sentences.compare import (
+    END_TO_END,
+    circumstances,
+    notes,
+    rows,
+    sentence,
+)
 from latencytrace.service.reports.engine_history import EngineHistory
 from latencytrace.service.reports.engine_names import Reading
 from latencytrace.service.storage.baselines import Baselines
 from latencytrace.service.store import Store
+from latencytrace.service.web.pages.analyses.compare import shifts
 from tests.support.builders.made_requests import START_NS, made_request
 from tests.support.fakes.listed_requests import store_of
+from tests.support.terminal import plain, printed_lines
 
 NOW_NS = START_NS + 10**9
 
@@ -140,6 +148,35 @@ def test_a_stage_of_some_requests_alone_has_every_quantile_under_its_name(tmp_pa
     found = comparison(store, Baselines(tmp_path), ("service=rag", "service=rag"), 0.05, NOW_NS)
 
     assert [level for name, level, _ in rows(found) if name == "tool"] == ["p50", "p95", "p99"]
+
+
+def test_what_is_not_tested_has_no_interval_wherever_it_is_shown(tmp_path: Path) -> None:
+    store = store_of(
+        *(
+            replace(
+                made_request(stages={Stage.DECODE: 1000 + 37 * place % 400}),
+                trace_id=f"{place + 1:032x}",
+                start_ns=START_NS + place,
+            )
+            for place in range(400)
+        )
+    )
+    sides = ("service=rag", "service=rag")
+
+    found = comparison(store, Baselines(tmp_path), sides, 0.05, NOW_NS)
+
+    told = {(name, level): shift["low"] for name, level, shift in rows(found)}
+    assert told[END_TO_END, "p95"] is not None
+    assert told[END_TO_END, "p99"] is None
+    console = plain(100)
+    lines = printed_lines(picture(found, sides), console)
+    (line,) = [line for line in lines if line.split()[:1] == ["p99"]][:1]
+    assert line.split()[-2:] == ["-", "-"]
+    (row,) = [row for row in markdown(found, sides).splitlines() if "| end to end | p99" in row]
+    assert row.endswith(" | - | - |")
+    bars = {row[:2]: row[-1] for row in shifts(found)}
+    assert "ends" in bars[END_TO_END, "p95"]
+    assert "ends" not in bars[END_TO_END, "p99"]
 
 
 def test_a_side_says_what_engines_told_when_its_requests_began(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from rich.text import Text
 
 from latencytrace.cli.pictures.bars import bar
 from latencytrace.cli.pictures.fitted_table import Bar, FittedTable, stage_bar
-from latencytrace.model.texts.units import count, duration, share, signed
+from latencytrace.model.texts.units import count, duration, interval, share, signed
 from latencytrace.service.answers.load.capacity_documents import (
     CapacityDocument,
     GrowthDocument,
@@ -112,7 +112,7 @@ def _growth(document: GrowthDocument, width: int) -> RenderableType:
             row["stage"],
             stage_bar(max(row["growth_ns"], 0) / longest, row["stage"]),
             signed(row["growth_ns"]),
-            f"{signed(row['low_ns'])} … {signed(row['high_ns'])}",
+            interval(row["low_ns"], row["high_ns"]),
             duration(row["calm_mean_ns"]),
             duration(row["crowded_mean_ns"]),
         )

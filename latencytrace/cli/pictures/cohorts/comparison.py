@@ -11,7 +11,7 @@ from latencytrace.analysis.compare.verdict import Verdict
 from latencytrace.cli.pictures.bars import bar, stage_style
 from latencytrace.cli.pictures.fitted_table import FittedTable
 from latencytrace.model.texts.escaped import escaped
-from latencytrace.model.texts.units import UNKNOWN, duration, signed
+from latencytrace.model.texts.units import UNKNOWN, duration, interval, signed
 from latencytrace.service.answers.compare_documents import (
     BaselinesDocument,
     CompareDocument,
@@ -170,7 +170,7 @@ def _cells(shift: ShiftDocument) -> list[str]:
         duration(shift["a"]),
         duration(shift["b"]),
         f"{signed(shift['shift'], '+')}{percent}",
-        f"{signed(shift['low'], '+')} … {signed(shift['high'], '+')}",
+        interval(shift["low"], shift["high"], "+"),
         _chance(shift["p_value"]),
     ]
 
@@ -199,6 +199,6 @@ def _deciles(deciles: Sequence[DecileDocument], at_least_ratio: float) -> Fitted
             f"p{round(100 * one['quantile'])}",
             *(Text(drawn_bar if each == way else "", style) for each, style in ways.items()),
             f"{signed(one['shift'], '+')} ({100 * ratio:+.1f} %)",
-            f"{signed(one['low'], '+')} … {signed(one['high'], '+')}",
+            interval(one["low"], one["high"], "+"),
         )
     return drawn

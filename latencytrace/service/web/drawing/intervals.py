@@ -29,22 +29,25 @@ class Scale:
         """The place of a difference."""
         return EDGE + (WIDTH - 2 * EDGE) * (value - self.low) / ((self.high - self.low) or 1.0)
 
-    def drawn(self, value: float, low: float, high: float, kind: str) -> Markup:
+    def drawn(self, value: float, low: float | None, high: float | None, kind: str) -> Markup:
         """A difference from zero on, and its interval; the numbers stand beside it.
 
         Args:
             value: The difference.
-            low: The lower end of its interval.
+            low: The lower end of its interval; None: unknown.
             high: The upper end.
             kind: The class that gives it its colour.
         """
         zero, end = self.x(0), self.x(value)
         left, top = min(zero, end), (HEIGHT - THICK) // 2
-        from_x, to_x = number(self.x(low)), number(self.x(high))
+        ends = ""
+        if low is not None and high is not None:
+            from_x, to_x = number(self.x(low)), number(self.x(high))
+            ends = f'<path class="ends" d="M{from_x} 4v12M{from_x} 10H{to_x}M{to_x} 4v12"/>'
         return Markup(  # noqa: S704 - numbers and escaped text
             f'<svg class="interval {escape(kind)}" viewBox="0 0 {WIDTH} {HEIGHT}" '
             f'preserveAspectRatio="none" aria-hidden="true">'
             f'<rect x="{number(left)}" y="{top}" width="{number(max(abs(end - zero), 1))}" '
             f'height="{THICK}"/><path class="zero" d="M{number(zero)} 0v{HEIGHT}"/>'
-            f'<path class="ends" d="M{from_x} 4v12M{from_x} 10H{to_x}M{to_x} 4v12"/></svg>'
+            f"{ends}</svg>"
         )

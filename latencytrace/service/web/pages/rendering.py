@@ -89,6 +89,7 @@ class Renderer:
         self._templates.globals.update(
             asset=assets.address,
             flush=_FLUSH,
+            interval=units.interval,
             legend_of=lambda stages: [(stage, "") for stage, _ in in_order(stages)],
             navigation=NAVIGATION,
             pair_bar=pair_bar,

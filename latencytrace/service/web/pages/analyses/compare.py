@@ -9,6 +9,7 @@ from urllib.parse import parse_qsl, urlencode
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
+from markupsafe import Markup
 from pydantic import BaseModel, Field
 
 from latencytrace.analysis.compare.verdict import AT_LEAST, Verdict
@@ -205,22 +206,20 @@ def described(
 
 def shifts(
     document: CompareDocument,
-) -> Iterator[tuple[str, str, ShiftDocument, float | None, str, str, Scale, float]]:
-    """Rows: name, quantile, shift, change, colour, words, scale, and the request's quantile.
+) -> Iterator[tuple[str, str, ShiftDocument, float | None, str, str, Markup]]:
+    """Rows: name, quantile, shift, change, colour, words, and a bar of shares of the request's.
 
-    The scale is that of what could be tested: other intervals are too long to show.
+    The scale is that of what could be tested.
     """
     end_to_end = document["duration_ns"]
     found = [(*row, shift_of(end_to_end, row[1])["a"] or 1) for row in rows(document)]
-    tested = [(shift, own) for _, _, shift, own in found if shift["p_value"] is not None]
-    scale = Scale.of(
-        value
-        for shift, own in tested or [(shift, own) for _, _, shift, own in found]
-        for value in (shift["low"] / own, shift["high"] / own)
-    )
-    for name, level, shift, own in found:
-        kind, words = _verdict(shift, shift["shift"] / own, document["at_least_ratio"])
-        yield name, level, shift, relative(shift), kind, words, scale, own
+    ends = [_shares(shift, own) for _, _, shift, own in found]
+    scale = Scale.of(end for pair in ends for end in pair if end is not None)
+    for (name, level, shift, own), (low, high) in zip(found, ends, strict=True):
+        ratio = shift["shift"] / own
+        kind, words = _verdict(shift, ratio, document["at_least_ratio"])
+        bar = scale.drawn(ratio, low, high, kind)
+        yield name, level, shift, relative(shift), kind, words, bar
 
 
 def shift_rows(document: CompareDocument) -> list[Mapping[str, object]]:
@@ -228,18 +227,27 @@ def shift_rows(document: CompareDocument) -> list[Mapping[str, object]]:
     return [{"of": name, "quantile": level, **shift} for name, level, shift in rows(document)]
 
 
-def deciles(
-    document: CompareDocument,
-) -> Iterator[tuple[str, DecileDocument, float, str, Scale]]:
-    """Deciles: name, shift, change, colour, scale."""
-    found = [(one, one["a"] or 1) for one in document["deciles"]]
-    scale = Scale.of(
-        value for one, own in found for value in (one["low"] / own, one["high"] / own)
-    )
-    for one, own in found:
-        is_apart = one["low"] > 0 or one["high"] < 0
+def deciles(document: CompareDocument) -> Iterator[tuple[str, DecileDocument, float, Markup]]:
+    """Deciles: name, shift, change, and a bar."""
+    found = document["deciles"]
+    ends = [_shares(one, one["a"] or 1) for one in found]
+    scale = Scale.of(end for pair in ends for end in pair if end is not None)
+    for one, (low, high) in zip(found, ends, strict=True):
+        is_apart = (low or 0) > 0 or (high or 0) < 0
         kind = ("slower" if one["shift"] > 0 else "faster") if is_apart else "unproven"
-        yield f"p{PERCENT * one['quantile']:.0f}", one, one["shift"] / own, kind, scale
+        ratio = one["shift"] / (one["a"] or 1)
+        name = f"p{PERCENT * one['quantile']:.0f}"
+        yield name, one, ratio, scale.drawn(ratio, low, high, kind)
+
+
+def _shares(
+    shift: ShiftDocument | DecileDocument, own_ns: int
+) -> tuple[float | None, float | None]:
+    """The ends of an interval as shares of a quantile; None: they are unknown."""
+    low_ns, high_ns = shift["low"], shift["high"]
+    if low_ns is None or high_ns is None:
+        return None, None
+    return low_ns / own_ns, high_ns / own_ns
 
 
 def _verdict(shift: ShiftDocument, ratio: float, at_least_ratio: float) -> tuple[str, str]:
