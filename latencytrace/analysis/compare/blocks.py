@@ -12,6 +12,7 @@ Floats = NDArray[np.float64]
 MOST_BLOCKS: Final = 128  # more would say nothing better, and be shorter
 LEAST_BLOCKS: Final = 12
 _TIMES: Final = 4  # a block is so many correlation times long
+_NOTICED: Final = 3.0  # a correlation time; of a hundred independent requests one may seem 2.8
 _LONGEST_SERIES: Final = 1 << 17
 _HIGH: Final = 0.9
 
@@ -22,6 +23,7 @@ class Blocks:
 
     first: NDArray[np.int64]  # the first request of each
     length: int  # in requests
+    alike: int  # neighbours that resemble each other and made blocks so long; 1: none did
 
     def __len__(self) -> int:
         """Return how many there are."""
@@ -39,10 +41,15 @@ def blocks(duration_ns: NDArray[np.int64]) -> Blocks:
         duration_ns: At least one.
     """
     count = len(duration_ns)
-    needed = math.ceil(_TIMES * correlation_time(duration_ns))
-    length = max(needed, math.ceil(count / MOST_BLOCKS))
+    time = correlation_time(duration_ns)
+    needed, least = math.ceil(_TIMES * time), math.ceil(count / MOST_BLOCKS)
+    length = max(needed, least)
     number = max(count // length, 1)
-    return Blocks(first=(np.arange(number) * count) // number, length=length)
+    return Blocks(
+        first=(np.arange(number) * count) // number,
+        length=length,
+        alike=needed if time >= _NOTICED and needed > least else 1,
+    )
 
 
 def correlation_time(duration_ns: NDArray[np.int64]) -> float:

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from latencytrace.analysis import weighted
-from latencytrace.analysis.compare.blocks import LEAST_BLOCKS, blocks
+from latencytrace.analysis.compare.blocks import LEAST_BLOCKS, Blocks, blocks
 from latencytrace.analysis.compare.matching import Matching, matching
 from latencytrace.analysis.compare.shifts import (
     LEAST_BEYOND,
@@ -55,6 +55,7 @@ class Comparison:
     overlap_ratio: float
     unmatched: str | None
     block_requests: tuple[int, int]  # how many neighbours are taken together, of A and of B
+    alike_requests: tuple[int, int]  # how many resemble each other; 1: none do, or it is no matter
     shifts: tuple[Shift, ...]  # at `LEVELS`; empty: nothing can be compared
     stages: tuple[StageComparison, ...]  # the largest shift of the median first
 
@@ -75,21 +76,21 @@ def compare(
     if min(effective) < LEAST_REQUESTS:
         pairs = zip(requests, effective, strict=True)
         times = max(1.0, *(number / max(size, 1.0) for number, size in pairs))
-        return _not_compared(math.ceil(LEAST_REQUESTS * times), None, ())
+        return _not_compared(math.ceil(LEAST_REQUESTS * times), None, None)
     found = matching(a, b)
     if found.unmatched is not None:
-        return _not_compared(None, found, ())
+        return _not_compared(None, found, None)
     sides = (
         Side(weight=found.a, blocks=blocks(a.duration_ns)),
         Side(weight=found.b, blocks=blocks(b.duration_ns)),
     )
-    lengths = (sides[0].blocks.length, sides[1].blocks.length)
+    cut = (sides[0].blocks, sides[1].blocks)
     if not are_testable(*sides, TESTED[0]):
-        needed = max(LEAST_BLOCKS * length for length in lengths)
+        needed = max(LEAST_BLOCKS * one.length for one in cut)
         few = min(side.effective_requests / len(side.weight) for side in sides)
         each = max(requests[0] / len(a), requests[1] / len(b))  # that is recorded stands for
         needed_rows = max(needed, 2 * LEAST_BEYOND / few)
-        return _not_compared(_rounded_up(needed_rows * each), found, lengths)
+        return _not_compared(_rounded_up(needed_rows * each), found, cut)
     whole = Values(a.duration_ns, sides[0]), Values(b.duration_ns, sides[1])
     measures = [whole]
     stages = _stages(a, b, sides)
@@ -99,11 +100,11 @@ def compare(
             (Values(a.stages_ns[:, place], sides[0]), Values(b.stages_ns[:, place], sides[1]))
         )
     shifts, tests = _tested(measures, sides)
-    return _judged(shifts, stages, found, lengths, tests, min(requests), at_least_ratio)
+    return _judged(shifts, stages, found, cut, tests, min(requests), at_least_ratio)
 
 
 def _not_compared(
-    needed: int | None, found: Matching | None, lengths: Sequence[int]
+    needed: int | None, found: Matching | None, cut: tuple[Blocks, Blocks] | None
 ) -> Comparison:
     return Comparison(
         verdict=Verdict.NOT_ENOUGH_DATA,
@@ -111,7 +112,8 @@ def _not_compared(
         matched_on=found.on if found else (),
         overlap_ratio=found.overlap_ratio if found else 1.0,
         unmatched=found.unmatched if found else None,
-        block_requests=(lengths[0], lengths[1]) if lengths else (1, 1),
+        block_requests=(cut[0].length, cut[1].length) if cut else (1, 1),
+        alike_requests=(cut[0].alike, cut[1].alike) if cut else (1, 1),
         shifts=(),
         stages=(),
     )
@@ -156,7 +158,7 @@ def _judged(  # noqa: PLR0913, PLR0917 - what a verdict rests on
     shifts: Sequence[tuple[Shift, ...]],
     stages: Sequence[Stage],
     found: Matching,
-    lengths: tuple[int, int],
+    cut: tuple[Blocks, Blocks],
     tests: int,
     requests: int,
     at_least_ratio: float,
@@ -186,7 +188,8 @@ def _judged(  # noqa: PLR0913, PLR0917 - what a verdict rests on
         matched_on=found.on,
         overlap_ratio=found.overlap_ratio,
         unmatched=None,
-        block_requests=lengths,
+        block_requests=(cut[0].length, cut[1].length),
+        alike_requests=(cut[0].alike, cut[1].alike),
         shifts=whole,
         stages=tuple(
             sorted(compared, key=lambda one: -max(abs(shift.shift_ns) for shift in one.shifts))

@@ -194,6 +194,7 @@ def comparison_document(a: Compared, b: Compared, at_least_ratio: float) -> Comp
         "overlap_ratio": round(found.overlap_ratio, 3),
         "at_least_ratio": at_least_ratio,
         "block_requests": list(found.block_requests),
+        "alike_requests": list(found.alike_requests),
         "duration_ns": _tested(found.shifts) if found.shifts else None,
         "deciles": _deciles(found),
         "stages": [_stage(stage, _part(stage, a, b)) for stage in found.stages],

@@ -103,6 +103,7 @@ class CompareDocument(TypedDict):
     overlap_ratio: float
     at_least_ratio: float
     block_requests: list[int]  # neighbours that are taken together, of A and of B
+    alike_requests: list[int]  # neighbours that were found to resemble each other; 1: none were
     duration_ns: ShiftsDocument | None  # null: nothing can be compared
     deciles: list[DecileDocument]
     stages: list[ComparedStageDocument]

@@ -129,6 +129,18 @@ def test_pairs_that_resemble_their_neighbours_are_seldom_told_apart() -> None:
     assert wrong <= 5  # one in a thousand runs at the stated 5 %; a third were wrong if alone
 
 
+@pytest.mark.parametrize("requests", [100, 400, 3_000])
+def test_independent_requests_are_not_said_to_be_alike(requests: int) -> None:
+    assert compared(USUAL, USUAL, requests).alike_requests == (1, 1)
+
+
+def test_requests_that_resemble_their_neighbours_are_said_to() -> None:
+    found = compared(replace(USUAL, likeness=0.9), USUAL, 2_000)
+
+    assert found.alike_requests == (found.block_requests[0], 1)
+    assert found.alike_requests[0] > 16
+
+
 def test_a_proven_shift_that_is_too_small_to_matter_is_no_change() -> None:
     quiet = System(noise=0.02)
 

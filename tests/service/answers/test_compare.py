@@ -150,6 +150,16 @@ def test_a_stage_of_some_requests_alone_has_every_quantile_under_its_name(tmp_pa
     assert [level for name, level, _ in rows(found) if name == "tool"] == ["p50", "p95", "p99"]
 
 
+def test_that_neighbours_are_alike_is_said_where_they_are(tmp_path: Path) -> None:
+    store = store_of(made_request(stages={Stage.DECODE: 1000}))
+    found = comparison(store, Baselines(tmp_path), ("service=rag", "service=rag"), 0.05, NOW_NS)
+
+    assert not any("resemble" in note for note in notes({**found, "block_requests": [24, 24]}))
+    assert list(notes({**found, "alike_requests": [1, 40]})) == [
+        "Up to 40 neighbouring requests resemble each other and count as one."
+    ]
+
+
 def test_what_is_not_tested_has_no_interval_wherever_it_is_shown(tmp_path: Path) -> None:
     store = store_of(
         *(

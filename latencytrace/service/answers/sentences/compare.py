@@ -70,7 +70,7 @@ def notes(document: CompareDocument) -> Iterator[str]:
         untested = [level for level in LEVELS if shift_of(whole, level)["p_value"] is None]
         if untested:
             yield f"Too few requests to test {' and '.join(untested)}."
-    longest = max(document["block_requests"])
+    longest = max(document.get("alike_requests", (1,)))  # an older service does not say
     if longest > 1:
         yield f"Up to {longest:,} neighbouring requests resemble each other and count as one."
 
