@@ -70,7 +70,7 @@ class _Case:
         lengths_ns = self.groups.columns.stages_ns[:, STAGES.index(stage)]
         unusual = (
             found is not None
-            and found.low_ns > 0
+            and (found.low_ns or 0.0) > 0
             and found.excess_ns >= MOSTLY * self.excess_ns
             and is_unusual(lengths_ns, self.groups)
         )

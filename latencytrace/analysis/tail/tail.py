@@ -82,9 +82,11 @@ def tail_of_selection(
 
 
 def _compared(groups: Groups, split: Split, quantile: float, needed: int | None) -> Tail:
-    """Compare the two groups; where requests are missing, name no cause."""
+    """Compare the two groups; where requests are missing, name no cause and no interval."""
     enough = needed is None
     stages = stage_excess(groups)
+    if not enough:  # a few requests, drawn again, are always much the same
+        stages = tuple(replace(one, low_ns=None, high_ns=None) for one in stages)
     found = traits(groups) if enough and stages else ()
     explained = explanation(groups, stages, found) if enough else None
     return Tail(

@@ -27,8 +27,8 @@ class StageExcess:
     stage: Stage
     tail_mean_ns: float
     reference_mean_ns: float
-    low_ns: float  # 95 % interval of the excess
-    high_ns: float
+    low_ns: float | None  # 95 % interval of the excess; None: too few requests for one
+    high_ns: float | None
 
     @property
     def excess_ns(self) -> float:

@@ -41,6 +41,7 @@ from latencytrace.service.answers.compare_documents import (
     ShiftsDocument,
     SideDocument,
 )
+from latencytrace.service.answers.documents import rounded
 from latencytrace.service.answers.sentences.stage_parts import moved_part, part_means
 from latencytrace.service.cohort import Cohort, CohortQuery
 from latencytrace.service.storage.baselines import Baseline, Baselines
@@ -289,14 +290,10 @@ def _shift(shift: Shift) -> ShiftDocument:
         "a": a,
         "b": b,
         "shift": b - a,
-        "low": _whole(shift.low_ns),
-        "high": _whole(shift.high_ns),
+        "low": rounded(shift.low_ns),
+        "high": rounded(shift.high_ns),
         "p_value": shift.p_value,
     }
-
-
-def _whole(value_ns: float | None) -> int | None:
-    return None if value_ns is None else round(value_ns)
 
 
 def _deciles(found: Comparison) -> list[DecileDocument]:
@@ -306,8 +303,8 @@ def _deciles(found: Comparison) -> list[DecileDocument]:
             "a": round(shift.a_ns),
             "b": round(shift.b_ns),
             "shift": round(shift.b_ns) - round(shift.a_ns),
-            "low": _whole(shift.low_ns),
-            "high": _whole(shift.high_ns),
+            "low": rounded(shift.low_ns),
+            "high": rounded(shift.high_ns),
         }
         for shift in found.shifts
         if shift.level <= 0.9  # noqa: PLR2004 - the ninth decile

@@ -15,6 +15,11 @@ def by_stage(times_ns: Mapping[Stage, float]) -> dict[Stage, int]:
     return cast("dict[Stage, int]", times)
 
 
+def rounded(time_ns: float | None) -> int | None:
+    """A time as documents have it."""
+    return None if time_ns is None else round(time_ns)
+
+
 class QuantilesDocument(TypedDict):
     """Mean and quantiles, integer nanoseconds."""
 

@@ -20,6 +20,7 @@ from latencytrace.model.cohorts.request_columns import (
 from latencytrace.model.cohorts.tail import Cause, CauseKind, SetApart, StageExcess, Tail
 from latencytrace.model.stage import IN_PARTS, Stage
 from latencytrace.model.texts.traits import trait_text
+from latencytrace.service.answers.documents import rounded
 from latencytrace.service.answers.load.neighbours import (
     key_of,
     neighbours_document,
@@ -162,7 +163,7 @@ def tail_document(
         "threshold_ns": found.threshold_ns,
         "tail_requests": found.tail_requests,
         "reference_requests": found.reference_requests,
-        "excess_ns": None if excess_ns is None else round(excess_ns),
+        "excess_ns": rounded(excess_ns),
         "stages": [_stage(stage, excess_ns or 0.0) for stage in found.stages],
         "attributes": [_attribute(one) for one in found.attributes],
         "cause": _cause(found, found.cause, part) if found.cause else None,
@@ -178,8 +179,8 @@ def _stage(found: StageExcess, excess_ns: float) -> StageExcessDocument:
         "reference_mean_ns": round(found.reference_mean_ns),
         "excess_ns": round(found.tail_mean_ns) - round(found.reference_mean_ns),
         "excess_share_ratio": found.excess_ns / excess_ns if excess_ns > 0 else None,
-        "low_ns": round(found.low_ns),
-        "high_ns": round(found.high_ns),
+        "low_ns": rounded(found.low_ns),
+        "high_ns": rounded(found.high_ns),
     }
 
 

@@ -14,8 +14,8 @@ class StageExcessDocument(TypedDict):
     reference_mean_ns: int
     excess_ns: int
     excess_share_ratio: float | None  # null: the tail takes no longer
-    low_ns: int  # 95 % interval of the excess
-    high_ns: int
+    low_ns: int | None  # 95 % interval of the excess; null: too few requests in the tail
+    high_ns: int | None
 
 
 class SetApartDocument(TypedDict):

@@ -12,6 +12,7 @@ from latencytrace.service.answers.tail_documents import (
     StageExcessDocument,
     TailDocument,
 )
+from latencytrace.service.web.pages.analyses.tail import scale_of
 from tests.support.terminal import plain, printed_lines
 
 MS = 1_000_000
@@ -148,6 +149,15 @@ def test_too_few_requests_are_told_with_how_many_it_takes() -> None:
 
     fewer = drawn(document(requests=15, needed_requests=1000, cause=None, examples=[]))
     assert any("Take a longer time (--since)." in line for line in fewer)
+
+
+def test_a_tail_of_few_requests_has_no_interval() -> None:
+    rows = [{**excess(Stage.RETRIEVE, 860, 60, 800), "low_ns": None, "high_ns": None}]
+    few = document(requests=37, needed_requests=1000, cause=None, stages=rows)
+
+    (line,) = [line for line in drawn(few) if line.startswith("retrieve")]
+    assert line.split()[-5:] == ["-", "860", "ms", "60.0", "ms"]
+    assert scale_of(few["stages"]).high == 800 * MS
 
 
 def test_a_tail_that_takes_no_longer_has_no_stages() -> None:

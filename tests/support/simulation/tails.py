@@ -22,7 +22,7 @@ from latencytrace.model.cohorts.request_columns import (
     RequestColumns,
     Words,
 )
-from latencytrace.model.cohorts.tail import CauseKind, Tail
+from latencytrace.model.cohorts.tail import CauseKind, StageExcess, Tail
 
 START_NS = 1_763_690_000 * 10**9
 HOUR_NS = 3_600 * 10**9
@@ -290,3 +290,10 @@ def _attributes(chance: np.random.Generator, count: int) -> AttributeColumns:
         key=_words(("tenant", "region", "feature", "user"), np.tile(np.arange(4), count)),
         value=Words(names=names, number=values.ravel().astype(np.int32)),
     )
+
+
+def ends(found: StageExcess) -> tuple[float, float]:
+    """The interval of a stage's excess, of a tail that is large enough for one."""
+    assert found.low_ns is not None
+    assert found.high_ns is not None
+    return found.low_ns, found.high_ns

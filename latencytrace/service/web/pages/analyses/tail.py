@@ -115,7 +115,8 @@ def shown(document: TailDocument) -> list[StageExcessDocument]:
 
 def scale_of(rows: list[StageExcessDocument]) -> Scale:
     """The scale of all excesses and their intervals."""
-    return Scale.of(float(row[end]) for row in rows for end in ("excess_ns", "low_ns", "high_ns"))
+    ends = [end for row in rows for end in (row["excess_ns"], row["low_ns"], row["high_ns"])]
+    return Scale.of(float(end) for end in ends if end is not None)
 
 
 def means(document: TailDocument) -> list[tuple[str, int, dict[str, int]]]:
