@@ -131,7 +131,9 @@ class TracedCell:
             path=None if slowest is None else _path(slowest),
             rows=[every[place] for place in chosen(every, MOST_ROWS)],
             row_count=len(every),
-            gaps=[] if slowest is None else gaps(slowest["segments"], MOST_GAPS),
+            gaps=[]
+            if slowest is None
+            else gaps(slowest["segments"], slowest["span_id"], MOST_GAPS),
             used=sorted(
                 {
                     *(row["stage"] for one in self.breakdowns for row in one.found["stages"]),

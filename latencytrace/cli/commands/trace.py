@@ -213,8 +213,9 @@ def _in_parts(request: RequestDocument) -> Iterator[Text]:
 
 def _unexplained(request: RequestDocument) -> list[Text]:
     """A line on where the time lies that no span explains."""
-    found = [escaped(gap.text) for gap in gaps(request["segments"], MOST_GAPS)]
-    return [Text(f"no span explains: {'; '.join(found)}", "dim")] if found else []
+    found = gaps(request["segments"], request["span_id"], MOST_GAPS)
+    listed = "; ".join(escaped(gap.text) for gap in found)
+    return [Text(f"no span explains: {listed}", "dim")] if found else []
 
 
 def _network(phases: Mapping[str, int]) -> list[Text]:

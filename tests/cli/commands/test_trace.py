@@ -67,10 +67,16 @@ def test_where_the_time_lies_that_no_span_explains_is_said() -> None:
     document["segments"][0]["name"] = "POST /chat"
     for segment in document["segments"][3:6]:
         segment["stage"] = Stage.UNATTRIBUTED
-    text = drawn(document)
+    text = " ".join(drawn(document).split())
 
-    assert "no span explains: 30.0 ms between detokenize and detokenize; 5.00 ms" in text
+    assert (
+        "no span explains: 30.0 ms in decode, between detokenize and detokenize; 5.00 ms" in text
+    )
     assert "5.00 ms in POST /chat" in text
+
+    for segment in document["segments"][3:6]:
+        segment["span_id"] = document["span_id"]
+    assert "no span explains: 30.0 ms between detokenize and detokenize;" in drawn(document)
 
     for segment in document["segments"]:
         segment["stage"] = Stage.DECODE

@@ -1,4 +1,4 @@
-"""Time on the critical path of a request that no span explains, and between which two it lies."""
+"""Time on the critical path of a request that no span explains: in which span, between which."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -13,34 +13,38 @@ class Gap:
     """A stretch that no span explains."""
 
     length_ns: int
-    inside: str
-    after: str | None
-    before: str | None
+    inside: str | None  # the span whose own time it is; None: it is the request's own
+    between: tuple[str, str] | None  # the spans before and after it; None: one of them is missing
 
     @property
     def text(self) -> str:
         """Its length, and where it lies."""
-        if self.after and self.before:
-            return f"{duration(self.length_ns)} between {self.after} and {self.before}"
-        return f"{duration(self.length_ns)} in {self.inside}"
+        places = [f"in {self.inside}"] if self.inside else []
+        places += [f"between {' and '.join(self.between)}"] if self.between else []
+        return f"{duration(self.length_ns)} {', '.join(places)}"
 
 
-def gaps(segments: Sequence[SegmentDocument], most: int) -> list[Gap]:
-    """The longest of them."""
-    return sorted(_gaps(segments), key=lambda gap: -gap.length_ns)[:most]
+def gaps(segments: Sequence[SegmentDocument], request_span_id: str, most: int) -> list[Gap]:
+    """The longest of them.
+
+    Args:
+        segments: Of a request.
+        request_span_id: Of the request itself, whose own time is named where nothing else is.
+        most: How many.
+    """
+    return sorted(_gaps(segments, request_span_id), key=lambda gap: -gap.length_ns)[:most]
 
 
-def _gaps(segments: Sequence[SegmentDocument]) -> Iterator[Gap]:
+def _gaps(segments: Sequence[SegmentDocument], request_span_id: str) -> Iterator[Gap]:
     for place, segment in enumerate(segments):
         if segment["stage"] != Stage.UNATTRIBUTED:
             continue
-        others = [
-            segments[at]["name"] if 0 <= at < len(segments) else None
-            for at in (place - 1, place + 1)
-        ]
+        between = None
+        if 0 < place < len(segments) - 1:
+            between = segments[place - 1]["name"], segments[place + 1]["name"]
+        of_request = between is not None and segment["span_id"] == request_span_id
         yield Gap(
             length_ns=segment["end_ns"] - segment["start_ns"],
-            inside=segment["name"],
-            after=others[0],
-            before=others[1],
+            inside=None if of_request else segment["name"],
+            between=between,
         )

@@ -103,7 +103,7 @@ def _head(found: ListedRequestDocument) -> Mapping[str, Any]:
         "parts_of": lambda stage: (
             stage_parts(found["segments"], stage) if stage in IN_PARTS else []
         ),
-        "gaps": gaps(found["segments"], MOST_GAPS),
+        "gaps": gaps(found["segments"], found["span_id"], MOST_GAPS),
         "perfetto": Address(
             f"/api/v1/requests/{found['trace_id']}?span_id={found['span_id']}&format=perfetto"
         ),
