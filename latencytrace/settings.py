@@ -59,6 +59,12 @@ class Address(NamedTuple):
             raise SettingsError(f"{text!r} is not an address: write HOST:PORT, as 127.0.0.1:8321")
         return cls(host=host.strip("[]") or "127.0.0.1", port=int(port))
 
+    @property
+    def url(self) -> str:
+        """Where programs on this machine find what listens there."""
+        everywhere = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - what serve may be given
+        return f"http://{self._replace(host=everywhere.get(self.host, self.host))}"
+
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{host}:{self.port}"
@@ -299,9 +305,26 @@ def without_our_folder(environ: Mapping[str, str] = os.environ) -> dict[str, str
     return {**environ, "PYTHONSAFEPATH": "1"}
 
 
+def service_listens(environ: Mapping[str, str] = os.environ) -> Address | None:
+    """Where a service listens by its own variable, on a port that is known; None: it is unset.
+
+    Raises:
+        SettingsError: It is no address.
+    """
+    named = environ.get("LATENCYTRACE_LISTEN")
+    address = Address.parse(named) if named else None
+    return address if address is None or address.port else None
+
+
 def service_url(environ: Mapping[str, str] = os.environ) -> str:
-    """Return the address at which reading commands find the service."""
-    return (environ.get("LATENCYTRACE_URL") or DEFAULT_URL).rstrip("/")
+    """Return the address of the service: the one named, else where `serve` would listen.
+
+    Raises:
+        SettingsError: That is no address.
+    """
+    named = environ.get("LATENCYTRACE_URL")
+    listens = None if named else service_listens(environ)
+    return (named or (listens.url if listens else DEFAULT_URL)).rstrip("/")
 
 
 def service_token(environ: Mapping[str, str] = os.environ) -> str | None:

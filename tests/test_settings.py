@@ -6,7 +6,7 @@ import pytest
 
 from latencytrace.analysis.trace.weight import MOST
 from latencytrace.errors import SettingsError
-from latencytrace.settings import agent_settings, service_settings, service_token
+from latencytrace.settings import agent_settings, service_settings, service_token, service_url
 
 GRPC = {"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}
 BASE = "OTEL_EXPORTER_OTLP_ENDPOINT"
@@ -271,3 +271,27 @@ def test_requests_are_left_out_for_a_budget_only_where_somebody_set_it(
     settings = agent_settings(environ=environ)
 
     assert (settings.overhead_ratio, settings.may_sample) == (budget_ratio, may_sample)
+
+
+@pytest.mark.parametrize(
+    ("environ", "url"),
+    [
+        ({}, "http://127.0.0.1:8321"),
+        ({"LATENCYTRACE_LISTEN": "127.0.0.1:9000"}, "http://127.0.0.1:9000"),
+        ({"LATENCYTRACE_LISTEN": ":9000"}, "http://127.0.0.1:9000"),
+        ({"LATENCYTRACE_LISTEN": "0.0.0.0:9000"}, "http://127.0.0.1:9000"),
+        ({"LATENCYTRACE_LISTEN": "[::]:9000"}, "http://[::1]:9000"),
+        ({"LATENCYTRACE_LISTEN": "127.0.0.1:0"}, "http://127.0.0.1:8321"),
+        ({"LATENCYTRACE_LISTEN": ":9000", "LATENCYTRACE_URL": "http://a:1/"}, "http://a:1"),
+    ],
+    ids=["neither", "listens", "port", "everywhere", "everywhere by v6", "any port", "both"],
+)
+def test_the_service_is_where_it_listens_unless_its_address_is_named(
+    environ: dict[str, str], url: str
+) -> None:
+    assert service_url(environ) == url
+
+
+def test_where_a_service_listens_is_an_address() -> None:
+    with pytest.raises(SettingsError, match="write HOST:PORT"):
+        service_url({"LATENCYTRACE_LISTEN": "here"})

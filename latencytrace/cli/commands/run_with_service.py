@@ -12,7 +12,7 @@ from latencytrace.cli.processes.own_name import own_command
 from latencytrace.cli.source.service_address import service_address
 from latencytrace.errors import ServiceUnreachableError
 from latencytrace.model.texts.secrets import text_shown
-from latencytrace.settings import AgentSettings, data_folder
+from latencytrace.settings import AgentSettings, data_folder, service_listens
 
 LAST_SPANS_S = 0.5  # for child processes that outlive the program; it sends its own at its end
 
@@ -33,8 +33,14 @@ def run_with_service(
     """
     url = service_address(None)
     log = Path(tempfile.mkdtemp(prefix="latencytrace-")) / "serve.log"
+    listens = service_listens()
     with service_program(
-        folder=folder, url=url, endpoint=settings.endpoint, log=log, grpc=settings.grpc
+        folder=folder,
+        url=url,
+        endpoint=settings.endpoint,
+        log=log,
+        grpc=settings.grpc,
+        listen=str(listens) if listens is not None and listens.url == url else None,
     ) as background:
         try:
             started = _started(background, url)

@@ -168,9 +168,7 @@ def _end_in_time() -> None:
 
 def _unless_usual(flag: str, address: Address, usual: str) -> str:
     """A flag that names an address, unless programs on this machine know it."""
-    everywhere = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - what serve may be given
-    url = f"http://{address._replace(host=everywhere.get(address.host, address.host))}"
-    return "" if url == usual else f" {flag} {url}"
+    return "" if address.url == usual else f" {flag} {address.url}"
 
 
 def _keep_metrics_to_ourselves() -> None:

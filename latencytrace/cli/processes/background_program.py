@@ -109,8 +109,14 @@ class BackgroundProgram:
         return [line.rstrip() for line in text.replace("\r", "\n").splitlines() if line.strip()]
 
 
-def service_program(
-    *, folder: Path | None, url: str, endpoint: str, log: Path, grpc: bool = False
+def service_program(  # noqa: PLR0913 - where it listens, and what it is given
+    *,
+    folder: Path | None,
+    url: str,
+    endpoint: str,
+    log: Path,
+    grpc: bool = False,
+    listen: str | None = None,
 ) -> BackgroundProgram:
     """A `latencytrace serve` that listens at these base addresses.
 
@@ -120,12 +126,13 @@ def service_program(
         endpoint: Where it takes spans.
         log: Where its output goes.
         grpc: It takes them over gRPC there, else over HTTP.
+        listen: A host and a port where it listens so that it answers there; None: only there.
     """
     otlp = ["--otlp-grpc", _address(endpoint), "--otlp-http", "127.0.0.1:0"]
     if not grpc:
         otlp = ["--otlp-http", _address(endpoint), "--otlp-grpc", OFF]
     command = [sys.executable, "-m", "latencytrace", "serve"]
-    command += ["--listen", _address(url), *otlp]
+    command += ["--listen", listen or _address(url), *otlp]
     if folder is not None:
         command += ["--data", os.fspath(folder)]
     return BackgroundProgram("latencytrace serve", command, log)
