@@ -3,7 +3,6 @@
 import string
 import webbrowser
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
@@ -26,7 +25,7 @@ from latencytrace.cli.source.filters import Filters, with_filters
 from latencytrace.errors import LatencytraceError
 from latencytrace.model.stage import IN_PARTS
 from latencytrace.model.texts.escaped import escaped
-from latencytrace.model.texts.units import count, duration, exact, shares
+from latencytrace.model.texts.units import count, duration, exact, moment, shares
 from latencytrace.service.answers.documents import RequestDocument
 from latencytrace.service.answers.gpu_documents import GpuStageDocument
 from latencytrace.service.answers.sentences.gaps import gaps
@@ -229,10 +228,9 @@ def _network(phases: Mapping[str, int]) -> list[Text]:
 
 
 def _heading(request: RequestDocument) -> list[RenderableType]:
-    started = datetime.fromtimestamp(int(request["start"]) / 1e9, tz=UTC).astimezone()
     each_ns = request["time_per_output_token_ns"]
     facts = [
-        f"{started:%Y-%m-%d %H:%M:%S}",
+        moment(request["start"]),
         f"took {duration(request['duration_ns'])}",
         *first_token(request),
         *([f"per token {duration(each_ns)}"] if each_ns is not None else []),

@@ -8,6 +8,7 @@ from latencytrace.cli.pictures.terminal import say_document
 from latencytrace.cli.source import reading
 from latencytrace.cli.source.filters import Filters
 from latencytrace.errors import NotFoundError
+from latencytrace.model.texts.units import moment
 
 TIMES = ("since", "until")
 FIRST = "1970-01-01T00:00:00Z"
@@ -120,7 +121,7 @@ def _none_then(source: reading.Source, wanted: Filters) -> str:
     started = datetime.fromtimestamp(int(newest[0]["start"]) // 10**9, UTC)
     return (
         f"No request {period(wanted)}. The newest one started at "
-        f"{started:%Y-%m-%d %H:%M:%S} UTC: --since {started:%Y-%m-%dT%H:%M:%SZ} shows it."
+        f"{moment(newest[0]['start'])}: --since {started:%Y-%m-%dT%H:%M:%SZ} shows it."
     )
 
 

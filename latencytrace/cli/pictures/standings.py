@@ -1,14 +1,13 @@
 """Objectives and how they stand: burn rates, the budget that is left, alerts."""
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 
 from rich.console import RenderableType
 from rich.text import Text
 
 from latencytrace.cli.pictures.bars import table
 from latencytrace.model.objective import EACH_ROUTE, length_text
-from latencytrace.model.texts.units import UNKNOWN, count, objective_text, share
+from latencytrace.model.texts.units import UNKNOWN, count, moment, objective_text, share
 from latencytrace.service.answers.documents import (
     AlertDocument,
     BurnRateDocument,
@@ -55,11 +54,6 @@ def windows(maintenance: Sequence[MaintenanceDocument]) -> list[RenderableType]:
         f"{', '.join([*one['objectives'], *one['services']]) or 'all objectives'}"
         for one in maintenance
     ]
-
-
-def moment(at: str) -> str:
-    """A moment of a document, in UTC."""
-    return f"{datetime.fromtimestamp(int(at) // 10**9, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _target(objective: ObjectiveDocument) -> str:

@@ -1,6 +1,7 @@
 """Numbers as people read them: rounding and percent exist only here."""
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 
 UNKNOWN = "-"
 UNITS = (("s", 1e9), ("ms", 1e6), ("µs", 1e3))
@@ -57,6 +58,13 @@ def chance(p_value: float | None) -> str:
     if p_value is None:
         return UNKNOWN
     return f"< {LEAST_CHANCE}" if p_value < LEAST_CHANCE else f"{p_value:.3f}"
+
+
+def moment(at: int | str | None) -> str:
+    """A moment in Unix nanoseconds, as UTC: `2026-01-31 15:04:05 UTC`."""
+    if at is None:
+        return UNKNOWN
+    return f"{datetime.fromtimestamp(int(at) // 10**9, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def exact(value_ns: int) -> str:

@@ -48,6 +48,10 @@ def test_what_lies_outside_of_its_request_is_drawn_at_the_edge(
     assert line[lines[5].index("0 ─") :] == bar
 
 
+def test_when_it_started_is_told_with_its_zone() -> None:
+    assert "2025-11-21 01:53:20 UTC · took 100 ms" in drawn(request_document())
+
+
 def test_every_segment_of_the_critical_path_is_on_one_row() -> None:
     request = request_document()
 
@@ -102,7 +106,9 @@ def test_a_first_token_that_the_caller_never_saw_says_so() -> None:
     request["time_to_first_token_of"] = FirstTokenOf.MODEL
     request["model_time_to_first_token_ns"] = 30 * MS
 
-    assert "first token 30.0 ms (the model's, not the caller's)" in drawn(request)
+    assert "first token 30.0 ms (the model's, not the caller's)" in " ".join(
+        drawn(request).split()
+    )
 
 
 def test_gaps_between_tokens_and_stalls_are_told() -> None:

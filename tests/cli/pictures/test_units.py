@@ -4,7 +4,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from latencytrace.model.texts.units import chance, count, duration, exact, share, shares, signed
+from latencytrace.model.texts.units import (
+    chance,
+    count,
+    duration,
+    exact,
+    moment,
+    share,
+    shares,
+    signed,
+)
+
+
+def test_a_moment_is_told_in_utc() -> None:
+    assert moment(1763690000 * 10**9) == moment("1763690000000000000") == "2025-11-21 01:53:20 UTC"
+    assert moment(None) == "-"
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,10 @@ from fastapi import Request
 from pydantic import BaseModel, ValidationError
 
 from latencytrace.errors import QuestionError
-from latencytrace.model.texts.units import count
+from latencytrace.model.texts.units import count, moment
 from latencytrace.service.cohort import Cohort, CohortQuery, Filters
 from latencytrace.service.store import Store
-from latencytrace.service.web.pages.rendering import Address, moment
+from latencytrace.service.web.pages.rendering import Address
 from latencytrace.service.web.queries import CAME, RequestsQuery
 
 FIELDS: Final = tuple(CohortQuery.model_fields)

@@ -1,7 +1,6 @@
 """Templates made into answers: all text escaped, frames sent before slow panels are asked for."""
 
 from collections.abc import Callable, Iterator, Mapping
-from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Final, NamedTuple
 
@@ -82,7 +81,7 @@ class Renderer:
             chance=units.chance,
             count=units.count,
             period=length_text,
-            moment=moment,
+            moment=units.moment,
             whole=str,
             in_order=in_order,
         )
@@ -117,13 +116,6 @@ class Renderer:
         """Answer with a page whose panels follow its frame, as they are ready."""
         pieces = _pieces(self._templates.get_template(template).generate(context))
         return StreamingResponse(pieces, status, HEADERS, "text/html; charset=utf-8")
-
-
-def moment(at: int | str | None) -> str:
-    """A moment in Unix nanoseconds, as UTC."""
-    if at is None:
-        return units.UNKNOWN
-    return datetime.fromtimestamp(int(at) // 10**9, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def json_block(value: object) -> Markup:
