@@ -61,7 +61,7 @@ def doctor(
     Example: latencytrace doctor -- uvicorn app:app
     """
     modules = frozenset(sys.stdin.read().split()) if read_imports else None
-    findings = [_shown(one) for one in _findings(command or [], modules, service_address(url))]
+    findings = [_shown(one) for one in _findings(command or [], modules, url)]
     wrong = sum(finding.verdict is Verdict.WRONG for finding in findings)
     if as_json:
         listed = [
@@ -76,8 +76,9 @@ def doctor(
 
 
 def _findings(
-    command: Sequence[str], modules: frozenset[str] | None, url: str
+    command: Sequence[str], modules: frozenset[str] | None, url: str | None
 ) -> Iterator[Finding]:
+    address = service_address(url)
     if command:
         looked_at = program(command)
         yield from looked_at.findings
@@ -100,7 +101,7 @@ def _findings(
     )
     yield from gpu_findings(wanted=settings.gpu if settings is not None else None)
     yield from environment_findings(tracing_variables(), agent_settings)
-    yield from service_findings(url, service_token(), settings)
+    yield from service_findings(address, service_token(), settings, named=url is not None)
 
 
 def _shown(finding: Finding) -> Finding:
@@ -116,7 +117,9 @@ def _settings() -> AgentSettings | None:
         return None
 
 
-def _elsewhere(interpreter: Path, modules: frozenset[str] | None, url: str) -> Iterator[Finding]:
+def _elsewhere(
+    interpreter: Path, modules: frozenset[str] | None, url: str | None
+) -> Iterator[Finding]:
     """Findings of another interpreter's latencytrace, about a program that imports these."""
     if _run(interpreter, "-c", IS_INSTALLED).returncode:
         yield Finding(
@@ -126,7 +129,7 @@ def _elsewhere(interpreter: Path, modules: frozenset[str] | None, url: str) -> I
             fix=f"{interpreter} -m pip install latencytrace",
         )
         return
-    asked = ("-m", "latencytrace", "doctor", "--json", "--url", url)
+    asked = ("-m", "latencytrace", "doctor", "--json", *(() if url is None else ("--url", url)))
     said = None
     if modules is not None:
         said = _run(interpreter, *asked, "--read-imports", sent="\n".join(sorted(modules)))

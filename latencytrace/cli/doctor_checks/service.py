@@ -30,7 +30,7 @@ SHOW_TOKEN = "export LATENCYTRACE_TOKEN=… as the service has it"  # noqa: S105
 
 
 def service_findings(
-    url: str, token: str | None, agent: AgentSettings | None
+    url: str, token: str | None, agent: AgentSettings | None, *, named: bool = False
 ) -> Iterator[Finding]:
     """Judge the service, and the receiver that the agent would send to.
 
@@ -38,18 +38,19 @@ def service_findings(
         url: Where reading commands ask.
         token: What they show.
         agent: Where spans would go; None: its settings cannot be used.
+        named: Somebody asks for this address, where a service must answer then.
     """
     there = service_at(url) is not None
     if not there:
-        yield _absent(url, agent)
+        yield _absent(url, agent, named=named)
     else:
         yield from _service(url, token)
     if agent is not None and not agent.disabled and (there or listens(agent.traces_url)):
         yield _receiver(agent, _takes_at(url, token) if there else None)
 
 
-def _absent(url: str, agent: AgentSettings | None) -> Finding:
-    if agent is not None and listens(agent.traces_url):
+def _absent(url: str, agent: AgentSettings | None, *, named: bool) -> Finding:
+    if not named and agent is not None and listens(agent.traces_url):
         return _note(
             f"none answers at {url}, though something listens at {agent.traces_url}",
             "export LATENCYTRACE_URL=… if the service answers elsewhere",
@@ -59,7 +60,7 @@ def _absent(url: str, agent: AgentSettings | None) -> Finding:
             f"something that is no latencytrace service has taken {url}",
             f"export LATENCYTRACE_URL=http://127.0.0.1:{free_port()}, where `run` starts one then",
         )
-    startable = service_is_installed() and is_loopback(url)
+    startable = not named and service_is_installed() and is_loopback(url)
     if startable and (agent is None or is_loopback(agent.endpoint)):
         return _note(
             f"none runs at {url}; `latencytrace run` starts one for as long as it runs",

@@ -113,6 +113,17 @@ def test_a_loopback_service_that_run_would_start_is_no_fault() -> None:
     assert found(LATENCYTRACE_URL=url) == {}
 
 
+@pytest.mark.parametrize("receiver", [False, True], ids=["nothing", "a receiver"])
+def test_an_address_that_is_named_and_does_not_answer_is_one(*, receiver: bool) -> None:
+    url = f"http://127.0.0.1:{free_port()}"
+
+    with listening() as endpoint:
+        to = {"OTEL_EXPORTER_OTLP_ENDPOINT": endpoint} if receiver else {}
+        wrong = found("--url", url, **to)
+
+    assert wrong[f"none answers at {url}"] == "latencytrace serve, or export LATENCYTRACE_URL=…"
+
+
 def test_a_port_that_somebody_else_has_taken_is_one() -> None:
     with listening() as url:
         (what, fix), *more = found(LATENCYTRACE_URL=url).items()
