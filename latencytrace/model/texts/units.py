@@ -10,12 +10,11 @@ LEAST_CHANCE = 0.001
 
 
 def duration(value_ns: float | None) -> str:
-    """A duration in three digits and the unit that suits it: `8.31 ms`."""
+    """A duration in three digits and its unit: `8.31 ms`; or in two: `2 min 03 s`, `2 d 01 h`."""
     if value_ns is None:
         return UNKNOWN
     if value_ns >= MINUTE_NS * 0.99995:
-        minutes, rest_s = divmod(round(value_ns / 1e9), 60)
-        return f"{minutes} min {rest_s:02d} s"
+        return _long_duration(round(value_ns / 1e9))
     for unit, size in UNITS:
         if value_ns >= 0.9995 * size:
             return f"{_three_digits(value_ns / size)} {unit}"
@@ -98,6 +97,15 @@ def shares(parts: Sequence[float], of: str = "100.0 %") -> list[str]:
 def count(number: int, singular: str, plural: str | None = None) -> str:
     """A number and its noun: `1 request`, `1,204 requests`."""
     return f"{number:,} {singular if number == 1 else plural or singular + 's'}"
+
+
+def _long_duration(seconds: int) -> str:
+    minutes, hours = round(seconds / 60), round(seconds / 3600)
+    if seconds < 60 * 60:
+        return f"{seconds // 60} min {seconds % 60:02d} s"
+    if minutes < 24 * 60:
+        return f"{minutes // 60} h {minutes % 60:02d} min"
+    return f"{hours // 24:,} d {hours % 24:02d} h"
 
 
 def _three_digits(value: float) -> str:
