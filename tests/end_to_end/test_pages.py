@@ -141,6 +141,9 @@ def test_pages_say_the_same_as_the_api(service: RunningService, browser: Browser
         expect(page.locator(".bar-line")).to_contain_text(f"of {counted} requests")
 
 
+PART = (
+    "<br><span class=quiet>rank_the_candidates_of_every_shard_that_answered_in_time 1.20 s</span>"
+)
 ALERT = """
 <article class="firing"><table><tbody><tr><th scope="row"><a href="#"><code>0123456789ab</code></a></th>
 <td class="n">12.34 s</td><td class="wide"><svg class="bar" viewBox="0 0 400 18"></svg></td>
@@ -174,6 +177,17 @@ def test_nothing_is_wider_than_a_phone_and_no_stage_breaks_within_its_name(
         assert max(page.locator(".stages tbody th").evaluate_all(lines)) == 1
         summary = page.locator("summary").first
         assert summary.evaluate("one => getComputedStyle(one).display") == "list-item"
+
+
+def test_a_ledger_with_long_names_is_no_wider_than_a_phone(
+    service: RunningService, browser: Browser
+) -> None:
+    address = f"{service.url}/requests/{SLOW_TRACE}"
+    with opened(browser, address, viewport=PHONE, bypass_csp=True) as (page, _):
+        stage = page.locator(".ledger tbody th").first
+        stage.evaluate("(one, html) => one.insertAdjacentHTML('beforeend', html)", PART)
+
+        assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
 
 
 def test_the_form_and_the_json_keep_what_the_list_was_asked_for(
@@ -263,6 +277,7 @@ def test_a_bump_of_many_requests_in_the_heat_map_asks_why_these_are_slow(
     address = f"{service.url}/breakdown?service=rag&since=2h"
     with opened(browser, address, **options) as (page, watched):
         heat = page.locator("svg.heat[data-ready]")
+        expect(heat).to_have_css("user-select", "none")  # what is dragged over is no text
         scale = heat.evaluate("svg => JSON.parse(svg.dataset.scale)")
         ratio = heat.evaluate(
             "svg => svg.getBoundingClientRect().width / svg.viewBox.baseVal.width"

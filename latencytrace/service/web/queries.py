@@ -1,6 +1,6 @@
 """The questions of views about a cohort: what they ask for beside its filters and its time."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Annotated, Final
 
 from fastapi import Depends, Query
@@ -23,22 +23,26 @@ from latencytrace.service.store import Order, TableFormat
 CAME: Final = "came"  # marks the second try of a link from elsewhere; no question
 
 
+def refuse_misspelt(given: Iterable[str], known: Collection[str]) -> None:
+    """Refuse a misspelt parameter, which would find more than was asked for.
+
+    Raises:
+        QuestionError: There is none of this name; the message says which there are.
+    """
+    for name in given:
+        if name not in (*known, CAME):
+            use = f"use {', '.join(known)}" if known else "there is none"
+            raise QuestionError(f"{name!r} is no parameter here: {use}")
+
+
 class KnownQuery(BaseModel):
     """Parameters of an address, and no others."""
 
     @model_validator(mode="before")
     @classmethod
     def refuse_unknown(cls, given: object) -> object:
-        """Refuse a misspelt parameter, which would find more than was asked for.
-
-        Raises:
-            QuestionError: There is none of this name; the message says which there are.
-        """
-        for name in given if isinstance(given, Mapping) else ():
-            if name not in (*cls.model_fields, CAME):
-                known = ", ".join(cls.model_fields)
-                use = f"use {known}" if known else "there is none"
-                raise QuestionError(f"{name!r} is no parameter here: {use}")
+        """See `refuse_misspelt`."""
+        refuse_misspelt(given if isinstance(given, Mapping) else (), cls.model_fields)
         return given
 
 

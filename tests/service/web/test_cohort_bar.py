@@ -9,9 +9,9 @@ from latencytrace.service.web.pages.cohort_bar import Asked, asked
 NOW_NS = 1_763_690_000 * 10**9
 
 
-def question(query: str) -> Asked:
+def question(query: str, *own: str) -> Asked:
     scope = {"type": "http", "query_string": query.encode(), "headers": []}
-    return asked(Request(scope), NOW_NS)
+    return asked(Request(scope), NOW_NS, own)
 
 
 def test_a_link_to_the_page_without_its_only_filter_leads_to_the_page_without_it() -> None:
@@ -23,6 +23,11 @@ def test_a_link_to_the_page_without_its_only_filter_leads_to_the_page_without_it
 def test_a_misspelt_filter_is_not_ignored() -> None:
     with pytest.raises(QuestionError, match="'sevice' is no parameter here: use service, route"):
         question("sevice=rag")
+
+
+def test_a_misspelt_parameter_of_a_page_is_answered_with_those_of_that_page() -> None:
+    with pytest.raises(QuestionError, match="'stge' is no parameter here: use stage, amount, ser"):
+        question("stge=decode", "stage", "amount")
 
 
 def test_the_mark_of_a_link_from_elsewhere_is_no_filter() -> None:

@@ -14,7 +14,7 @@ from latencytrace.model.texts.units import count, moment
 from latencytrace.service.cohort import Cohort, CohortQuery, Filters
 from latencytrace.service.store import Store
 from latencytrace.service.web.pages.rendering import Address
-from latencytrace.service.web.queries import CAME, RequestsQuery
+from latencytrace.service.web.queries import CAME, RequestsQuery, refuse_misspelt
 
 FIELDS: Final = tuple(CohortQuery.model_fields)
 TIMES: Final = ("since", "until")
@@ -84,6 +84,7 @@ def asked(request: Request, now_ns: int, own: Collection[str] = ()) -> Asked:
     """
     given = [(name, value.strip()) for name, value in request.query_params.multi_items()]
     given = [(name, value) for name, value in given if value and name != CAME]
+    refuse_misspelt((name for name, _ in given), (*own, *RequestsQuery.model_fields))
     values: dict[str, object] = {name: value for name, value in given if name not in own}
     conditions = [value for name, value in given if name == "where"]
     if conditions:
