@@ -12,11 +12,11 @@ static const char *const open_names[] = {"_lock", "open", "_unwatched", "_waitin
 static Py_ssize_t of_open[OPEN_SLOTS];
 
 enum {
-    ANSWERED, BODY_WANTED, R_GAPS, HAS_ENDED, IN_ONE_PIECE, R_INTERVALS, IS_SPARED, LACKS, MADE, R_NAME, NOTED, RECORDER,
+    ANSWERED, BODY_WANTED, CARRIED, R_GAPS, HAS_ENDED, IN_ONE_PIECE, R_INTERVALS, IS_SPARED, LACKS, MADE, R_NAME, NOTED, RECORDER,
     R_DETAIL, SCOPE, R_STAGES, TIMING, R_TOKEN, REQUEST_SLOTS
 };
 static const char *const request_names[] = {
-    "_answered", "_body_wanted", "_gaps", "has_ended", "_in_one_piece", "intervals", "is_spared", "_lacks", "made", "name",
+    "_answered", "_body_wanted", "_carried", "_gaps", "has_ended", "_in_one_piece", "intervals", "is_spared", "_lacks", "made", "name",
     "_noted", "recorder", "detail", "_scope", "stages", "timing", "_token", NULL};
 static Py_ssize_t of_request[REQUEST_SLOTS];
 
@@ -313,6 +313,7 @@ static PyObject *new_request(PyObject *recorder, PyObject *scope, PyObject *name
     SLOT(request, of_request[IS_SPARED]) = Py_NewRef(Py_False);
     SLOT(request, of_request[LACKS]) = Py_NewRef(Py_None);
     SLOT(request, of_request[R_TOKEN]) = Py_NewRef(Py_None);
+    SLOT(request, of_request[CARRIED]) = Py_NewRef(Py_None);
     SLOT(request, of_request[R_STAGES]) = Py_NewRef(Py_None);
     SLOT(request, of_request[HAS_ENDED]) = Py_NewRef(Py_False);
     SLOT(request, of_request[MADE]) = Py_NewRef(Py_None);
@@ -383,7 +384,8 @@ int core_is_request(PyObject *request) {
 /* `RequestTiming.activate(self)` */
 static PyObject *activate(PyObject *callable, PyObject *const *args, size_t count, PyObject *names) {
     PyObject *request = PyVectorcall_NARGS(count) ? args[0] : NULL;
-    if (PyVectorcall_NARGS(count) != 1 || names || !core_is_request(request) || SLOT(request, of_request[IS_SPARED]) != Py_False)
+    if (PyVectorcall_NARGS(count) != 1 || names || !core_is_request(request) || SLOT(request, of_request[IS_SPARED]) != Py_False ||
+        SLOT(request, of_request[CARRIED]) != Py_None)
         return core_original(callable, args, count, names);
     PyObject *span = SLOT(SLOT(request, of_request[TIMING]), of_timing[T_SPAN]);
     PyObject *entries = span ? told_of(request, span) : NULL, *token = entries ? core_enter(entries) : NULL;

@@ -8,8 +8,8 @@ import httpx
 import pytest
 from fastapi.responses import StreamingResponse
 from flask.testing import FlaskClient
+from opentelemetry import propagate
 from opentelemetry.trace import SpanKind, get_current_span
-from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 import latencytrace
 from latencytrace.agent.budget.detail import (
@@ -38,7 +38,7 @@ def application() -> fastapi.FastAPI:
         with latencytrace.stage("rerank"):
             pass
         headers: dict[str, str] = {}
-        TraceContextTextMapPropagator().inject(headers)
+        propagate.inject(headers)
         return headers
 
     @app.get("/parts")
@@ -113,6 +113,19 @@ def test_whoever_a_dropped_request_calls_is_told_that_nobody_records_it(
     told = get(f"{url}/work").text
 
     assert '-00"' in told or '-02"' in told
+    assert agent.spans() == []
+
+
+@pytest.mark.parametrize("caller", [{}, {"traceparent": UNSAMPLED}], ids=["here", "by its caller"])
+def test_the_baggage_of_a_dropped_request_goes_on(
+    agent: TracedProgram, detail: Detail, url: str, caller: dict[str, str]
+) -> None:
+    detail.set_step(LAST)
+    detail.threshold = 1 << 56
+
+    told = get(f"{url}/work", baggage="tenant=acme", **caller).text
+
+    assert "tenant=acme" in told
     assert agent.spans() == []
 
 

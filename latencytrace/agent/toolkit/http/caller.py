@@ -18,11 +18,14 @@ from opentelemetry.trace.propagation import (
 )
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
+from latencytrace.agent.spans.tracer import TRACE_ID
+
 NO_CALLER: Final = Context()
 _DASH: Final = ord("-")
 _HEX: Final = b"0123456789abcdef"
 _LENGTH: Final = 55  # of `00-`, 32 digits, `-`, 16 digits, `-`, 2 digits
 _W3C: Final = frozenset((TraceContextTextMapPropagator, W3CBaggagePropagator))
+_ALONE: Final = frozenset((_SPAN_KEY, TRACE_ID))  # what most callers send, and we decide on
 _last_seen: tuple[object, bool] = (None, False)  # propagators, and whether they are W3C's alone
 
 
@@ -43,6 +46,13 @@ def caller_of(
         if found is not None:
             return found
     return extract()
+
+
+def carried_beside(caller: Context) -> Context | None:
+    """Return what a caller sends beside its span, as baggage is; None: nothing, as most do."""
+    if caller.keys() <= _ALONE:
+        return None
+    return Context({key: value for key, value in caller.items() if key not in _ALONE})
 
 
 def remote_parent(traceparent: bytes) -> Context | None:

@@ -26,6 +26,7 @@ from latencytrace.agent.timing.recorder import Recorder, Timing
 from latencytrace.agent.timing.runtime_gaps import GAPS
 from latencytrace.agent.timing.server_timing import ServerTiming
 from latencytrace.agent.toolkit.answer_events import AnswerEvents
+from latencytrace.agent.toolkit.http.caller import carried_beside
 from latencytrace.agent.toolkit.http.proxy_queue import queued_ns
 from latencytrace.agent.toolkit.streaming import ANSWER, Answering, AnswerStream
 from latencytrace.agent.toolkit.token_times import TokenRecorder
@@ -52,6 +53,7 @@ class ServedRequest:
     """
 
     __slots__ = (
+        "_carried",
         "_gaps",
         "_lacks",
         "_noted",
@@ -80,6 +82,7 @@ class ServedRequest:
     ) -> None:
         self.recorder = recorder
         self.name = name
+        self._carried = carried_beside(caller)  # as baggage; None: nothing but who calls
         self.detail: TraceDetail | None = TraceDetail.FULL  # None: nothing is recorded
         if recorder.decides:
             caller, self.detail = recorder.detail.decide(caller)
@@ -116,7 +119,8 @@ class ServedRequest:
         """Make the request's span current, and its answer known to the models that make it."""
         try:
             span = self.timing.span
-            entries = {**current(), _SPAN_KEY: span, GAPS: self._gaps, REQUEST: self}
+            around = current() if self._carried is None else {**current(), **self._carried}
+            entries = {**around, _SPAN_KEY: span, GAPS: self._gaps, REQUEST: self}
             if self.is_spared:
                 entries[SPARED] = True
             elif self.answering is not None:

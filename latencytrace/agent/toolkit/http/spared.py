@@ -9,9 +9,6 @@ from contextvars import Token
 from typing import Any
 
 from opentelemetry.context import Context
-from opentelemetry.trace.propagation import (
-    _SPAN_KEY,  # what set_span_in_context sets, four calls deep
-)
 
 from latencytrace.agent.budget.detail import SPARED
 from latencytrace.agent.context import current, enter, leave
@@ -84,8 +81,7 @@ def decided_on(recorder: Recorder, caller: Context) -> tuple[DroppedRequest | No
     if decision.detail is not None:
         return None, decision.caller
     detail.count(None)
-    span = decision.caller[_SPAN_KEY]
-    within = Context({**current(), _SPAN_KEY: span, SPARED: True})
+    within = Context({**current(), **decision.caller, SPARED: True})
     return DroppedRequest(within), decision.caller
 
 

@@ -14,14 +14,18 @@ from opentelemetry.trace import (
     get_current_span,
     get_tracer_provider,
 )
+from opentelemetry.trace.propagation import (
+    _SPAN_KEY,  # what set_span_in_context sets, four calls deep
+)
 
-from latencytrace.agent.context import current
-from latencytrace.agent.guard import OnFault, guarded
+from latencytrace.agent.context import current, enter
+from latencytrace.agent.guard import FAULTS, OnFault, edge_faults, guarded
 from latencytrace.agent.spans.provider import SHUTDOWN_S
 from latencytrace.agent.timing.hook import HookAttributes, Timed
 from latencytrace.agent.timing.recorder import Recorder, Timing, is_inside
 from latencytrace.agent.timing.wrapping import BeginTimed, timed_coroutine, timed_function
 from latencytrace.agent.toolkit.calls import Build, CountWithin
+from latencytrace.agent.toolkit.http.caller import carried_beside
 from latencytrace.model import semconv
 from latencytrace.model.stage import Stage
 
@@ -58,6 +62,23 @@ class Sent(NamedTuple):
     headers: Headers | None  # that go with it; None: the hook puts them there
     is_due: bool = True  # it is to be worked on at once
     attributes: HookAttributes | None = None
+
+
+class _CarriedWork(Timing):
+    """Work whose message carries more than a span, such as baggage: it is current within, too."""
+
+    __slots__ = ("_carried",)
+
+    def __init__(self, timing: Timing, carried: Context) -> None:
+        super().__init__(timing.span, timing.started_ns, timing.pending)
+        self._carried = carried
+
+    def activate(self) -> None:
+        """Make the span current until `deactivate`, and what came with it."""
+        try:
+            self.token = enter(Context({**current(), **self._carried, _SPAN_KEY: self.span}))
+        except FAULTS as fault:
+            edge_faults("making work current", fault)
 
 
 class MessageSpan:
@@ -172,7 +193,9 @@ def begun_work(
                 if headers.get(key)
             }
             context = propagate.extract(carried, Context()) if carried else otherwise
-            return recorder.start(name, None, attributes, kind=SpanKind.CONSUMER, context=context)
+            work = recorder.start(name, None, attributes, kind=SpanKind.CONSUMER, context=context)
+            beside = carried_beside(context) if carried and context else None
+            return work if beside is None else _CarriedWork(work, beside)
     return None
 
 
