@@ -19,6 +19,8 @@ static const char *const span_names[] = {
     "raw_attributes", "record_error", "span_context", "span_id", "started_ns", "token", "trace_id", "tracer", NULL};
 static Py_ssize_t of_span[SPAN_SLOTS];
 
+enum { AT_ENTRY = -1 }; /* in place of when a span begins */
+
 enum { DELEGATE, LIMITS, ON_END, PROCESSORS, ROOTS, TRACER_SLOTS };
 static const char *const tracer_names[] = {"delegate", "limits", "on_end", "processors", "roots", NULL};
 static Py_ssize_t of_tracer[TRACER_SLOTS];
@@ -153,7 +155,12 @@ static PyObject *made(PyObject *tracer, PyObject *name, long kind, PyObject *att
     return span;
 }
 
+/* Set when a span begins; 0: now. A block begins only when it is entered, and is at zero until then. */
 static int begins_now(PyObject *span, int64_t started_ns) {
+    if (started_ns == AT_ENTRY) {
+        core_set_new(span, of_span[STARTED_NS], zero);
+        return 0;
+    }
     PyObject *at = PyLong_FromLongLong(started_ns ? started_ns : core_monotonic_ns());
     if (!at) return -1;
     core_set(span, of_span[STARTED_NS], at);
@@ -209,6 +216,7 @@ int core_end_span(PyObject *span, int64_t ended_ns) {
     PyObject *at = PyLong_FromLongLong(ended_ns ? ended_ns : core_monotonic_ns());
     if (!at) return -1;
     core_set(span, of_span[ENDED_NS], at);
+    if (is_zero(SLOT(span, of_span[STARTED_NS]))) core_set_new(span, of_span[STARTED_NS], at); /* a block that was never entered */
     core_set_new(span, of_span[PARENT_CONTEXT], Py_None);
     /* From now on it holds values, and what made it: none of them leads back to it. So the collector need not look
      * at it while it waits; 40 000 that do would cost each full collection some ten milliseconds. */
@@ -318,7 +326,7 @@ static int placed(PyObject *const *args, size_t count, PyObject *names, PyObject
 /* Start what the arguments ask for. NULL without an exception: Python's form is to do it. */
 static PyObject *started(PyObject **of) {
     PyObject *attributes = of[A_ATTRIBUTES] == Py_None ? NULL : of[A_ATTRIBUTES];
-    int is_own = of[A_CONTEXT] && of[A_CONTEXT] != Py_None;
+    int is_own = of[A_CONTEXT] && of[A_CONTEXT] != Py_None, is_block = !is_own && of[A_END_ON_EXIT];
     if ((of[A_LINKS] && of[A_LINKS] != Py_None) || (of[A_START_TIME] && of[A_START_TIME] != Py_None)) return NULL;
     if (attributes && (!PyDict_CheckExact(attributes) || !core_are_scalars(attributes))) return NULL;
     if (is_own && !PyDict_Check(of[A_CONTEXT])) return NULL;
@@ -335,11 +343,11 @@ static PyObject *started(PyObject **of) {
     }
     PyObject *here = is_own ? Py_NewRef(of[A_CONTEXT]) : core_current();
     PyObject *copied = here && attributes ? PyDict_Copy(attributes) : NULL;
-    PyObject *span = here && (copied || !attributes) ? core_start_span(of[0], of[A_NAME], here, kind, copied, 0) : NULL;
+    PyObject *span = here && (copied || !attributes) ? core_start_span(of[0], of[A_NAME], here, kind, copied, is_block ? AT_ENTRY : 0) : NULL;
     if (span) {
         core_set_new(span, of_span[RECORD_ERROR], of[A_RECORD] ? of[A_RECORD] : Py_True);
         core_set_new(span, of_span[MARK_ERROR], of[A_MARK] ? of[A_MARK] : Py_True);
-        if (!is_own && of[A_END_ON_EXIT]) { /* it is to be current in a block */
+        if (is_block) { /* it is to be current in a block */
             core_set_new(span, of_span[PARENT_CONTEXT], here);
             core_set_new(span, of_span[ATTACHED], of[A_END_ON_EXIT]);
         }
@@ -375,6 +383,13 @@ static PyObject *span_enter(PyObject *callable, PyObject *const *args, size_t co
     if (PyVectorcall_NARGS(count) != 1 || names || !core_is_span(args[0])) return core_original(callable, args, count, names);
     PyObject *span = args[0], *around = SLOT(span, of_span[PARENT_CONTEXT]);
     if (!around || !PyDict_Check(around)) return core_original(callable, args, count, names);
+    if (is_zero(SLOT(span, of_span[STARTED_NS]))) { /* it begins only now */
+        PyObject *here = core_current();
+        Py_XDECREF(here);
+        if (!here) return left_to_python(callable, args, count, names);
+        if (here != around) return core_original(callable, args, count, names); /* it is entered elsewhere */
+        if (begins_now(span, 0) < 0) return left_to_python(callable, args, count, names);
+    }
     PyObject *there = core_context_with(around, span), *token = there ? core_enter(there) : NULL;
     Py_XDECREF(there);
     if (!token) return left_to_python(callable, args, count, names);

@@ -46,16 +46,21 @@ class CurrentSpan(Block):
 
     Args:
         begin: Starts a span, which is current while it is entered.
+        begin_first: Does so where a block is entered; None: as `begin`.
     """
 
-    __slots__ = ("_begin", "_block")
+    __slots__ = ("_begin", "_begin_first", "_block")
 
-    def __init__(self, begin: Callable[[], Block]) -> None:
+    def __init__(
+        self, begin: Callable[[], Block], begin_first: Callable[[], Block] | None = None
+    ) -> None:
         self._begin = begin
+        self._begin_first = begin_first or begin
         self._block: Block | None = None
 
     def __enter__(self) -> Span:
-        self._block = self._begin()
+        begin, self._begin_first = self._begin_first, self._begin
+        self._block = begin()
         return self._block.__enter__()
 
     def __exit__(

@@ -7,8 +7,9 @@ most spans never need (events, links, status, a SpanContext) is made when asked 
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
+from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, ParamSpec, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, ParamSpec, Protocol, Self, TypeVar, cast
 
 from opentelemetry.context import Context
 from opentelemetry.trace import (
@@ -26,7 +27,7 @@ from opentelemetry.trace.propagation import (
 
 from latencytrace.agent.clock import ANCHOR_NS, monotonic_ns
 from latencytrace.agent.compiled.core import quicker
-from latencytrace.agent.context import enter, leave
+from latencytrace.agent.context import current, enter, leave
 from latencytrace.agent.guard import FAULTS, attempted, contained, edge_faults, text_of
 from latencytrace.agent.spans.attributes import (
     MOST_DEFERRED,
@@ -107,6 +108,14 @@ class SpanMaker(ViewedTracer, Protocol):
         ...
 
 
+class BlockMaker(SpanMaker, Protocol):
+    """A tracer of spans that begin where they are entered."""
+
+    def moved(self, span: "RecordedSpan", here: Context) -> Span | None:
+        """Hang a span of `start_as_current_span` into the context that it is entered in."""
+        ...
+
+
 def _worth_a_link(context: SpanContext, attributes: Mapping[str, object] | None) -> bool:
     """Tell whether a link says anything: without ids by its attributes or trace state."""
     return bool(context) and (context.is_valid or bool(attributes or context.trace_state))
@@ -157,7 +166,7 @@ class RecordedSpan(SdkView):
     span_id: int
     parent_id: int  # 0: a root
     kind_number: int  # SpanKind's value
-    started_ns: int
+    started_ns: int  # 0: a block that is not entered yet
     ended_ns: int  # 0: still recording
     forks: int  # behind the process that it started in
     raw_attributes: dict[str, AttributeValue] | None  # before their lengths are limited
@@ -321,6 +330,8 @@ class RecordedSpan(SdkView):
             if self.ended_ns:  # no other thread comes in between this and the next line
                 return
             self.ended_ns = now
+            if not self.started_ns:  # a block that was never entered
+                self.started_ns = now
             self.parent_context = None
             self.tracer.on_end(self)
         except FAULTS as fault:
@@ -331,8 +342,14 @@ class RecordedSpan(SdkView):
     @quicker("span_enter")
     def __enter__(self) -> Self:
         try:
-            if self.parent_context is not None:
-                entries = {**self.parent_context}
+            around = self.parent_context
+            if around is not None:
+                if not self.started_ns:  # of `start_as_current_span`: it begins only now
+                    here = current()
+                    if here is not around:
+                        return cast("Self", _entered_elsewhere(self, here))
+                    self.started_ns = monotonic_ns()
+                entries = {**around}
                 entries[_SPAN_KEY] = self  # set apart it takes a quarter less than in a display
                 self.token = enter(Context(entries))
         except FAULTS as fault:
@@ -351,6 +368,8 @@ class RecordedSpan(SdkView):
             if token is not None:
                 self.token = None
                 leave(token)
+            elif not self.started_ns:
+                self.started_ns = monotonic_ns()
             if exc_val is not None and not self.ended_ns:
                 self._note(exc_val, escaped=token is None)
             now = monotonic_ns()
@@ -363,24 +382,12 @@ class RecordedSpan(SdkView):
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
         """Decorate: each call of the function is a span of its own; this one is let go."""
-        start, name, kind, attributes = (
-            self.tracer.start_as_current_span,
-            self.name,
-            self.kind,
-            self.raw_attributes,
-        )
-        record, mark, end = self.record_error, self.mark_error, self.attached
-        return traced_calls(
-            function,
-            lambda: start(
-                name,
-                kind=kind,
-                attributes=attributes,
-                record_exception=record,
-                set_status_on_exception=mark,
-                end_on_exit=end,
-            ),
-        )
+        again = partial(
+            self.tracer.start_as_current_span, self.name, kind=self.kind,
+            attributes=self.raw_attributes, record_exception=self.record_error,
+            set_status_on_exception=self.mark_error, end_on_exit=self.attached,
+        )  # fmt: skip
+        return traced_calls(function, again)
 
     # --- itself
 
@@ -411,6 +418,17 @@ class RecordedSpan(SdkView):
         if self.details is None:
             self.details = Details()
         return self.details
+
+
+def _entered_elsewhere(span: RecordedSpan, here: Context) -> Span:
+    """Begin a block in another context than that in which it was made; return what is current."""
+    other = cast("BlockMaker", span.tracer).moved(span, here)
+    span.parent_context, span.started_ns = here, monotonic_ns()
+    if other is not None:
+        span.attached = span.record_error = span.mark_error = False
+    shown = span if other is None else other
+    span.token = enter(Context({**here, _SPAN_KEY: shown}))
+    return shown
 
 
 def defer(span: RecordedSpan, key: str, deferred: Deferred) -> None:

@@ -15,6 +15,7 @@ from opentelemetry.trace import (
     SpanKind,
     TraceFlags,
     Tracer,
+    get_current_span,
     use_span,
 )
 from opentelemetry.trace.propagation import (
@@ -221,6 +222,7 @@ class RecordingTracer(Tracer):
         end_on_exit: bool = True,  # noqa: FBT001, FBT002
     ) -> AbstractContextManager[Span]:
         """Start a span that is current inside the `with`, or during each decorated call."""
+        first: tuple[Context, Span] | None = None
         direct = self.delegate is None and self.processors.on_start is None
         if direct and context is None and start_time is None and not links:
             here = current()
@@ -230,7 +232,7 @@ class RecordingTracer(Tracer):
                 kind,
                 attributes,
                 None,
-                None,
+                ANCHOR_NS,  # that is 0, until it is entered
                 record_exception,  # by place: CPython calls so the fastest
                 set_status_on_exception,
             )
@@ -238,6 +240,7 @@ class RecordingTracer(Tracer):
                 span.parent_context = here
                 span.attached = end_on_exit
                 return span
+            first = here, span
         return self._block(
             name,
             context,
@@ -248,6 +251,7 @@ class RecordingTracer(Tracer):
             record_exception,
             set_status_on_exception,
             end_on_exit,
+            first,
         )
 
     def _block(  # noqa: PLR0913, PLR0917 - OpenTelemetry's signature
@@ -261,8 +265,12 @@ class RecordingTracer(Tracer):
         record_exception: bool,  # noqa: FBT001
         set_status_on_exception: bool,  # noqa: FBT001
         end_on_exit: bool,  # noqa: FBT001
+        first: tuple[Context, Span] | None,
     ) -> CurrentSpan:
-        """Return a span that starts when it is entered; apart, for a closure costs."""
+        """Return a span that starts when it is entered; apart, for a closure costs.
+
+        The `first` one is there, and does not record: to start it again would be to draw again.
+        """
 
         def begin() -> AbstractContextManager[Span]:
             if self.delegate is not None:
@@ -289,13 +297,41 @@ class RecordingTracer(Tracer):
             )
             return block_of(started, end_on_exit=end_on_exit)
 
-        return CurrentSpan(begin)
+        def begin_first() -> AbstractContextManager[Span]:
+            if first is None or current() is not first[0]:
+                return begin()
+            return block_of(first[1], end_on_exit=end_on_exit)
+
+        return CurrentSpan(begin, begin if first is None else begin_first)
+
+    def moved(self, span: RecordedSpan, here: Context) -> Span | None:
+        """Hang a span into the context that it is entered in; return one in its place, or None."""
+        return _moved(span, here, self.roots)
 
 
 if core is not None:
     core.bind_spans(
         RecordedSpan, RecordingTracer, Details, _INTERNAL, random_bits, new_id, TRACE_ID, ANCHOR_NS
     )
+
+
+def _moved(span: RecordedSpan, here: Context, roots: Roots | None) -> Span | None:
+    """Hang a block's span into a context; return what is current in its place, None: itself."""
+    if not (span.parent_id or get_current_span(here).get_span_context().is_valid):
+        return None  # it begins a trace there, too: that is decided
+    parent, dropped = here.get(_SPAN_KEY), span.details and span.details.dropped_attributes
+    span.details = span.span_context = None
+    if type(parent) is not RecordedSpan:
+        other = _adopted(span, parent, here, span.raw_attributes, roots)
+        if other is not None:
+            return other
+    else:
+        span.trace_id, span.parent_id = parent.trace_id, parent.span_id
+        span.details = parent.details and inherited(parent.details)
+    if dropped:
+        span.details = span.details or Details()
+        span.details.dropped_attributes = dropped
+    return None
 
 
 def _adopted(

@@ -3,10 +3,11 @@
 import random
 import threading
 from collections.abc import Iterator
-from typing import Any
+from contextlib import ExitStack, contextmanager, nullcontext
+from typing import Any, cast
 
 import pytest
-from opentelemetry.context import Context
+from opentelemetry.context import Context, attach, detach
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace import Span as SdkSpan
@@ -15,6 +16,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import (
     INVALID_SPAN,
     NonRecordingSpan,
+    Span,
     SpanContext,
     TraceFlags,
     Tracer,
@@ -23,9 +25,12 @@ from opentelemetry.trace import (
     set_span_in_context,
 )
 
+from latencytrace.agent.budget.detail import DroppedSpan
+from latencytrace.agent.clock import wall_ns
 from latencytrace.agent.guard import FaultCounter
 from latencytrace.agent.spans import provider as recording_provider
 from latencytrace.agent.spans.span import RecordedSpan
+from latencytrace.agent.spans.tracer import RecordingTracer
 from latencytrace.model.span_limits import SpanLimits
 from tests.support.agent.hooked import Spans
 from tests.support.waiting import PATIENCE_S
@@ -37,6 +42,14 @@ def context_of(*, sampled: bool) -> Context:
     flags = TraceFlags(TraceFlags.SAMPLED if sampled else TraceFlags.DEFAULT)
     parent = SpanContext(7, 8, is_remote=True, trace_flags=flags, trace_state=STATE)
     return set_span_in_context(NonRecordingSpan(parent), Context())
+
+
+@contextmanager
+def in_context(entries: dict[str, object]) -> Iterator[None]:
+    """A block in another context, without a span."""
+    token = attach(Context(entries))
+    yield
+    detach(token)
 
 
 @pytest.fixture
@@ -90,6 +103,131 @@ def test_below_a_parent_that_is_not_sampled_nothing_is_recorded(
     assert (context.trace_id, context.trace_flags.sampled) == (7, False)
     assert context.trace_state == STATE
     assert get_current_span() is INVALID_SPAN
+
+
+# --- blocks that are made first, and entered later
+
+
+def test_blocks_that_are_entered_one_within_another_are_one_trace(
+    spans: Spans, tracer: Tracer
+) -> None:
+    blocks = [tracer.start_as_current_span(name) for name in ("outer", "middle", "inner")]
+
+    with ExitStack() as stack:
+        for block in blocks:
+            stack.enter_context(block)
+
+    inner, middle, outer = spans.all
+    assert (inner.parent_id, middle.parent_id) == (middle.span_id, outer.span_id)
+    assert outer.parent_id == 0
+    assert {span.trace_id for span in spans.all} == {outer.trace_id}
+
+
+@pytest.mark.parametrize("within", [True, False], ids=["elsewhere", "where it was made"])
+def test_a_block_begins_when_it_is_entered(spans: Spans, tracer: Tracer, *, within: bool) -> None:
+    block = tracer.start_as_current_span("block")
+
+    with tracer.start_as_current_span("outer") if within else nullcontext():
+        entered_ns = wall_ns()
+        with block:
+            pass
+
+    assert spans.all[0].start_time >= entered_ns
+
+
+def test_a_block_belongs_to_where_it_is_entered_not_to_where_it_was_made(
+    spans: Spans, tracer: Tracer
+) -> None:
+    with tracer.start_as_current_span("made in", context=context_of(sampled=True)):
+        block = tracer.start_as_current_span("block", attributes={"a": 1})
+
+    with block:
+        pass
+
+    made_in, span = spans.all
+    assert span.parent is None
+    assert span.trace_id != made_in.trace_id
+    assert span.get_span_context().trace_state == TraceState()
+    assert span.attributes == {"a": 1}
+
+
+def test_a_block_that_is_entered_below_a_remote_parent_has_its_trace(
+    spans: Spans, tracer: Tracer
+) -> None:
+    block = tracer.start_as_current_span("block")
+
+    token = attach(context_of(sampled=True))
+    with block as span:
+        current_within = get_current_span()
+    detach(token)
+
+    assert span is current_within
+    assert (spans.only.trace_id, spans.only.parent_id) == (7, 8)
+    assert spans.only.get_span_context().trace_state == STATE
+    assert spans.only.parent is not None
+    assert spans.only.parent.is_remote
+
+
+def test_a_block_that_is_entered_where_nothing_is_recorded_is_not(
+    spans: Spans, tracer: Tracer
+) -> None:
+    block = tracer.start_as_current_span("block")
+
+    token = attach(context_of(sampled=False))
+    with block as span:
+        within = get_current_span()
+    after = get_current_span().get_span_context()
+    detach(token)
+
+    assert spans.all == []
+    assert within is span
+    assert not span.is_recording()
+    assert (span.get_span_context().trace_id, after.span_id) == (7, 8)
+
+
+def test_a_block_that_is_never_entered_has_no_duration(spans: Spans, tracer: Tracer) -> None:
+    block: Any = tracer.start_as_current_span("block")
+    made_ns = wall_ns()
+
+    block.end()
+
+    assert spans.only.start_time == spans.only.end_time
+    assert spans.only.start_time >= made_ns
+
+
+@pytest.mark.parametrize("is_recorded", [True, False], ids=["recorded", "dropped"])
+@pytest.mark.parametrize("within", [True, False], ids=["elsewhere", "where it was made"])
+def test_a_trace_that_begins_with_a_block_is_decided_on_once(
+    spans: Spans, tracer: Tracer, *, within: bool, is_recorded: bool
+) -> None:
+    decided: list[RecordedSpan] = []
+
+    def decide(span: RecordedSpan, _: object) -> Span | None:
+        decided.append(span)
+        return None if is_recorded else DroppedSpan(span.trace_id)
+
+    cast("RecordingTracer", tracer).roots = decide
+    block = tracer.start_as_current_span("block")
+    with in_context({"key": 1}) if within and is_recorded else nullcontext(), block:
+        pass
+
+    assert len(decided) == 1
+    assert spans.names == (["block"] if is_recorded else [])
+
+
+def test_a_decorator_decides_on_each_call(spans: Spans, tracer: Tracer) -> None:
+    decided: list[RecordedSpan] = []
+
+    def decide(span: RecordedSpan, _: object) -> Span | None:
+        decided.append(span)
+        return DroppedSpan(span.trace_id) if len(decided) == 1 else None
+
+    cast("RecordingTracer", tracer).roots = decide
+    timed = tracer.start_as_current_span("call")(int)
+    timed()
+    timed()
+
+    assert spans.names == ["call", "call"]
 
 
 def test_asking_for_a_tracer_again_gives_the_same_one(spans: Spans, tracer: Tracer) -> None:
