@@ -7,13 +7,16 @@ from dataclasses import replace
 from itertools import islice, pairwise
 
 from latencytrace.analysis.calls.waits import with_all_below, works_itself
+from latencytrace.analysis.trace.http_answers import (
+    FIRST_CLIENT_ERROR,
+    FIRST_SERVER_ERROR,
+    http_code,
+)
 from latencytrace.model import AttributeValue, Span, SpanKind, Stage, StatusCode, Trace
 from latencytrace.model import semconv as keys
 
 MAX_SIDE_BY_SIDE = 64  # failed attempts of one span that wait to be made again
 
-_FIRST_CLIENT_ERROR = 400
-_FIRST_SERVER_ERROR = 500
 _WORTH_ANOTHER = frozenset({408, 409, 425, 429})  # what clients make again, of HTTP's 4xx
 _ANSWERED = frozenset(  # what another attempt would get again, of gRPC
     {
@@ -168,18 +171,11 @@ def _resends(span: Span) -> int:
     return count if type(count) is int and count > 0 else 0
 
 
-def _code(span: Span) -> int:
-    code = span.attributes.get(keys.HTTP_RESPONSE_STATUS_CODE)
-    if code is None:
-        code = span.attributes.get(keys.HTTP_STATUS_CODE_OLD)
-    return code if type(code) is int else 0
-
-
 def _failed(span: Span) -> bool:
     return (
         span.status is StatusCode.ERROR
         or keys.ERROR_TYPE in span.attributes
-        or _code(span) >= _FIRST_CLIENT_ERROR
+        or http_code(span) >= FIRST_CLIENT_ERROR
     )
 
 
@@ -187,7 +183,7 @@ def _is_worth_another(span: Span) -> bool:
     """Return whether a call failed in a way that clients make it again for."""
     if not _failed(span):
         return False
-    if _FIRST_CLIENT_ERROR <= (code := _code(span)) < _FIRST_SERVER_ERROR:
+    if FIRST_CLIENT_ERROR <= (code := http_code(span)) < FIRST_SERVER_ERROR:
         return code in _WORTH_ANOTHER
     grpc_code = span.attributes.get(keys.RPC_RESPONSE_STATUS_CODE)
     if grpc_code is None:

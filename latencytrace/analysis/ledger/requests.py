@@ -11,6 +11,7 @@ from latencytrace.analysis.ledger.metric_attributes import metric_attributes
 from latencytrace.analysis.ledger.runtime_gaps import with_runtime
 from latencytrace.analysis.tail.cohort_attributes import cohort_attributes
 from latencytrace.analysis.tokens.latency import token_latency
+from latencytrace.analysis.trace.http_answers import FIRST_SERVER_ERROR, http_code, is_refused
 from latencytrace.analysis.trace.routes import is_health, route_of
 from latencytrace.analysis.trace.weight import MOST, weight_of
 from latencytrace.model import (
@@ -43,7 +44,6 @@ _RPC_STATUSES = {  # of gRPC, by name and, in older conventions, by number
     "UNAVAILABLE": RequestStatus.REJECTED,
     14: RequestStatus.REJECTED,
 }
-_FIRST_SERVER_ERROR = 500
 
 
 def requests_of(
@@ -131,9 +131,7 @@ def status_of(root: Span) -> RequestStatus:
     """Return how the request of a root ended."""
     if root.attributes.get(semconv.CANCELLED) is True:
         return RequestStatus.CANCELLED
-    code = _either(root, semconv.HTTP_RESPONSE_STATUS_CODE, semconv.HTTP_STATUS_CODE_OLD)
-    if not isinstance(code, int):
-        code = 0
+    code = http_code(root)
     if code in _STATUSES:
         return _STATUSES[code]
     rpc_code = _either(root, semconv.RPC_RESPONSE_STATUS_CODE, semconv.RPC_GRPC_STATUS_CODE_OLD)
@@ -141,7 +139,7 @@ def status_of(root: Span) -> RequestStatus:
         return _RPC_STATUSES[rpc_code]
     if "timeout" in str(root.attributes.get(semconv.ERROR_TYPE, "")).lower():
         return RequestStatus.TIMEOUT
-    if code >= _FIRST_SERVER_ERROR or root.status is StatusCode.ERROR:
+    if code >= FIRST_SERVER_ERROR or (root.status is StatusCode.ERROR and not is_refused(root)):
         return RequestStatus.ERROR
     return RequestStatus.OK
 

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from latencytrace.analysis.trace.http_answers import http_code
 from latencytrace.analysis.trace.is_request import is_entry, is_request
 from latencytrace.analysis.trace.stage_of import stage_of
 from latencytrace.model import Repair, RepairKind, Span, SpanKind, StatusCode, semconv
@@ -168,7 +169,11 @@ class _Group(NamedTuple):
             < span.end_ns
         ):
             return False
-        if span.kind is SpanKind.CLIENT and span.status is StatusCode.ERROR:
+        if (
+            span.kind is SpanKind.CLIENT
+            and span.status is StatusCode.ERROR
+            and not http_code(span)
+        ):
             return True  # it may have given up
         within = sum(orphan.end_ns <= span.end_ns for orphan in self.orphans)
         return 2 * within >= len(self.orphans)

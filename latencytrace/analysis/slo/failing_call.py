@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from latencytrace.analysis.trace.http_answers import is_refused
 from latencytrace.analysis.trace.stage_of import stage_of
 from latencytrace.model import FailingCall, Span, StatusCode, semconv
 
@@ -31,7 +32,7 @@ def failing_call(requests: Mapping[str, Sequence[Span]]) -> FailingCall | None:
 def _blamed(request_id: str, spans: Sequence[Span]) -> Span | None:
     """Return the last of the failed calls that no call of their own made fail."""
     parents = {span.span_id: span.parent_id for span in spans}
-    failed = [span for span in spans if span.status is StatusCode.ERROR]
+    failed = [span for span in spans if span.status is StatusCode.ERROR and not is_refused(span)]
     below = [span for span in failed if _is_below(span.span_id, request_id, parents)]
     made_fail = {span.parent_id for span in below}
     deepest = [span for span in below if span.span_id not in made_fail]

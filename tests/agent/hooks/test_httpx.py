@@ -10,7 +10,7 @@ import fastapi
 import httpx
 import pytest
 from fastapi.responses import PlainTextResponse, RedirectResponse, StreamingResponse
-from opentelemetry.trace import INVALID_SPAN, SpanKind, get_current_span
+from opentelemetry.trace import INVALID_SPAN, SpanKind, StatusCode, get_current_span
 
 from latencytrace.agent.hooks.httpx import HttpxHook
 from latencytrace.model import Stage, semconv
@@ -165,6 +165,7 @@ def test_an_answer_that_is_an_error_is_noted(spans: Spans, url: str, fetch: Fetc
     fetch(f"{url}/missing")
 
     assert spans.only.attributes[semconv.ERROR_TYPE] == "404"
+    assert spans.only.status.status_code is StatusCode.ERROR
 
 
 @both

@@ -175,6 +175,20 @@ def test_the_root_tells_how_a_request_ended(
     assert request.status is status
 
 
+@pytest.mark.parametrize(
+    ("kind", "status"),
+    [(SpanKind.CLIENT, RequestStatus.OK), (SpanKind.SERVER, RequestStatus.ERROR)],
+)
+def test_a_call_by_itself_that_is_answered_with_404_fails_nobody(
+    kind: SpanKind, status: RequestStatus
+) -> None:
+    answered = root(attributes={"http.response.status_code": 404})
+
+    (request,) = requests_of([replace(answered, kind=kind, status=StatusCode.ERROR)], {})
+
+    assert request.status is status
+
+
 def test_a_root_marked_as_failed_is_an_error() -> None:
     (request,) = requests_of([replace(root(), status=StatusCode.ERROR)], {})
 

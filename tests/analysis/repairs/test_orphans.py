@@ -94,6 +94,13 @@ def test_a_caller_that_gave_up_may_have_caused_what_goes_on() -> None:
     assert built(GATEWAY, gave_up, DECODE).spans["decode"].parent_id == "call"
 
 
+def test_a_call_that_was_answered_with_an_error_has_not_given_up() -> None:
+    code = {semconv.HTTP_RESPONSE_STATUS_CODE: 503}
+    answered = replace(CALL, end_ns=50, status=StatusCode.ERROR, attributes=code)
+
+    assert built(GATEWAY, answered, DECODE).spans["decode"].parent_id != "call"
+
+
 def test_the_server_span_of_a_lost_call_hangs_where_its_caller_worked() -> None:
     retrieval = span("retrieval", 20, 90, stage=Stage.RETRIEVE)
     embed = span("embed", 21, 40, parent="retrieval", stage=Stage.EMBED)

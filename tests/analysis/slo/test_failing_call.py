@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from latencytrace.analysis.slo.failing_call import failing_call
-from latencytrace.model import Event, Span, SpanKind, Stage, StatusCode, semconv
+from latencytrace.model import AttributeValue, Event, Span, SpanKind, Stage, StatusCode, semconv
 from tests.support.builders.spans.otlp_messages import START_NS, one_span
 
 REQUEST = "00000000000000aa"
@@ -55,6 +55,15 @@ def test_a_call_beside_the_request_is_not_blamed() -> None:
     elsewhere = span(3, 9, "another request's")
 
     assert failing_call({REQUEST: [ROOT, elsewhere]}) is None
+
+
+def test_a_call_that_found_nothing_is_not_blamed_as_one_that_broke_is() -> None:
+    def answered(code: int) -> Span:
+        noted: dict[str, AttributeValue] = {semconv.HTTP_RESPONSE_STATUS_CODE: code}
+        return replace(span(1, None, "GET"), attributes=noted)
+
+    assert failing_call({REQUEST: [ROOT, answered(404)]}) is None
+    assert failing_call({REQUEST: [ROOT, answered(502)]}) is not None
 
 
 def test_a_request_that_fails_by_itself_has_no_failing_call() -> None:

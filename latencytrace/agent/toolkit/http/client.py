@@ -16,7 +16,7 @@ from opentelemetry.context import (
     get_value,
     set_value,
 )
-from opentelemetry.trace import SpanKind
+from opentelemetry.trace import SpanKind, StatusCode
 
 from latencytrace.agent.context import enter, leave
 from latencytrace.agent.guard import guarded
@@ -107,6 +107,7 @@ class ClientCall:
         self.timing.note({semconv.HTTP_RESPONSE_STATUS_CODE: status})
         if status >= _FIRST_ERROR:
             self.timing.note({semconv.ERROR_TYPE: str(status)})
+            self.timing.span.set_status(StatusCode.ERROR)
 
     def end_with(self, body: object) -> None:
         """End at the latest when the program drops a body."""
