@@ -1,9 +1,10 @@
 """Requests made with `httpx`, and `httpx2` that carries it on, to the last byte of the body."""
 
 import importlib
+import sys
 from collections.abc import AsyncIterator, Iterator
 from functools import cache
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.guard import guarded
@@ -13,11 +14,15 @@ from latencytrace.agent.toolkit.http.client import ClientCall, timed_calls
 from latencytrace.agent.toolkit.http.network_phases import NetworkPhases
 from latencytrace.model import semconv
 
+_CONTRIB: Final = "opentelemetry.instrumentation.httpx"
+_LIBRARIES: Final = ("httpx", "httpx2")
+_OVER_NETWORK: Final = ("HTTPTransport", "AsyncHTTPTransport")
+
 
 class _Call(ClientCall):
     """One request and its answer, retries and redirects each by itself."""
 
-    covers = False  # an application may be called in its place
+    covers = False  # in the place of a server an application may be called
 
     def __init__(self, recorder: Recorder, request: Any) -> None:  # noqa: ANN401 - httpx's
         super().__init__(recorder, request.method, _request_attributes(request))
@@ -30,6 +35,8 @@ class _Call(ClientCall):
         """Begin, and listen to what the transport does when."""
         request: Any = arguments["request"]
         call = cls(recorder, request)
+        if _CONTRIB in sys.modules and _is_over_network(arguments["self"], request):
+            call.cover()
         request.headers.update(call.headers)
         request.extensions = {**request.extensions, "trace": call._listener(call._phases)}
         return call
@@ -63,6 +70,15 @@ class _AsyncCall(_Call):
     @staticmethod
     def _listener(phases: NetworkPhases) -> object:
         return phases.alisten
+
+
+def _is_over_network(client: Any, request: Any) -> bool:  # noqa: ANN401 - httpx's
+    """Tell whether a request leaves the process by httpx's own transport, which contrib times."""
+    transport = client._transport_for_url(request.url)  # noqa: SLF001 - there is no other way
+    return any(
+        kind.__name__ in _OVER_NETWORK and kind.__module__ in _LIBRARIES
+        for kind in type(transport).__mro__
+    )
 
 
 def _request_attributes(request: Any) -> HookAttributes:  # noqa: ANN401
@@ -131,6 +147,6 @@ class HttpxHook(Hook):
     requires = ("httpx >= 0.24", "httpx2 >= 2.0")
     patches = tuple(
         Replacement(module, f"{client}._send_single_request", timed_calls(kind))
-        for module in ("httpx", "httpx2")
+        for module in _LIBRARIES
         for client, kind in (("Client", _Call), ("AsyncClient", _AsyncCall))
     )

@@ -55,12 +55,16 @@ class ClientCall:
         self.timing: Timing = recorder.start(name, Stage.NETWORK, attributes, kind=SpanKind.CLIENT)
         self.context: Context | None = self.timing.context()
         if self.covers:
-            self.context = set_value(
-                _SUPPRESS_HTTP_INSTRUMENTATION_KEY, value=True, context=self.context
-            )
+            self.cover()
         self.headers: Any = {}  # W3C's, to be sent
         propagate.inject(self.headers, self.context)
         self._token: Token[Context] | None = None
+
+    def cover(self) -> None:
+        """Let neither what the library is built on nor contrib add a span of the same call."""
+        self.context = set_value(
+            _SUPPRESS_HTTP_INSTRUMENTATION_KEY, value=True, context=self.context
+        )
 
     @classmethod
     def begin(cls, recorder: Recorder, arguments: Arguments) -> Self | None:
