@@ -22,6 +22,7 @@ from latencytrace.variables import (
     optional_flag,
     rising,
     size_bytes,
+    specified_flag,
     web_address,
 )
 
@@ -369,7 +370,7 @@ def _with_scheme(address: str, environ: Mapping[str, str]) -> str:
     if "://" in address:
         return address
     insecure = any(
-        flag(environ, name)
+        specified_flag(environ, name)
         for name in ("OTEL_EXPORTER_OTLP_TRACES_INSECURE", "OTEL_EXPORTER_OTLP_INSECURE")
     )
     return f"{'http' if insecure else 'https'}://{address}"
@@ -378,7 +379,14 @@ def _with_scheme(address: str, environ: Mapping[str, str]) -> str:
 def is_disabled(environ: Mapping[str, str] = os.environ) -> bool:
     """Return whether the agent shall not start: there is nobody that spans could be for."""
     nobody = environ.get("OTEL_TRACES_EXPORTER", "").strip().lower() == "none"
-    return nobody or flag(environ, "LATENCYTRACE_DISABLED") or flag(environ, "OTEL_SDK_DISABLED")
+    return nobody or bool(off_switches(environ))
+
+
+def off_switches(environ: Mapping[str, str]) -> list[str]:
+    """Return the names of the variables that switch the agent off."""
+    ours, specified = "LATENCYTRACE_DISABLED", "OTEL_SDK_DISABLED"
+    switches = [ours] if flag(environ, ours) else []
+    return [*switches, specified] if specified_flag(environ, specified) else switches
 
 
 def _tls_files(environ: Mapping[str, str]) -> tuple[str | None, str | None, str | None]:

@@ -25,6 +25,11 @@ def flag(environ: Mapping[str, str], name: str) -> bool:
     return environ.get(name, "").strip().lower() in {"1", "true", "yes", "on"}
 
 
+def specified_flag(environ: Mapping[str, str], name: str) -> bool:
+    """Return whether a flag of OpenTelemetry's specification says yes: by `true` alone."""
+    return environ.get(name, "").strip().lower() == "true"
+
+
 def optional_flag(environ: Mapping[str, str], name: str) -> bool | None:
     """Return what a flag says; None: nothing.
 

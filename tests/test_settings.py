@@ -185,6 +185,17 @@ def test_without_an_exporter_of_traces_there_are_none(exporter: str, disabled: b
 
 
 @pytest.mark.parametrize(
+    ("value", "says_yes"),
+    [("true", True), (" TRUE ", True), ("1", False), ("yes", False), ("on", False), ("", False)],
+)
+def test_a_flag_of_the_specification_says_yes_by_true_alone(value: str, says_yes: bool) -> None:  # noqa: FBT001 - a case
+    environ = {**GRPC, BASE: "collector:4317", "OTEL_EXPORTER_OTLP_INSECURE": value}
+
+    assert agent_settings(environ={"OTEL_SDK_DISABLED": value}).disabled is says_yes
+    assert agent_settings(environ=environ).traces_url.startswith("http://") is says_yes
+
+
+@pytest.mark.parametrize(
     ("text", "days"), [("", 30), ("45d", 45), ("12h", 0.5), ("1.5 d", 1.5), ("off", None)]
 )
 def test_how_long_ledgers_are_kept_is_a_length_of_time(text: str, days: float | None) -> None:

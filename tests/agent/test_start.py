@@ -149,8 +149,14 @@ def test_an_endpoint_that_is_none_is_said_and_the_agent_stays_off(
     assert "latencytrace-export" not in {thread.name for thread in threading.enumerate()}
 
 
-@pytest.mark.parametrize("variable", ["LATENCYTRACE_DISABLED", "OTEL_SDK_DISABLED"])
-@pytest.mark.parametrize("value", ["1", "true"])
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("LATENCYTRACE_DISABLED", "1"),
+        ("LATENCYTRACE_DISABLED", "true"),
+        ("OTEL_SDK_DISABLED", "true"),
+    ],
+)
 def test_the_off_switch_leaves_not_one_patch(
     variable: str, value: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,12 +7,11 @@ from urllib.parse import urlsplit
 from latencytrace.cli.doctor_checks.other_tracers import other_tracer
 from latencytrace.errors import SettingsError
 from latencytrace.service.answers.findings.finding import Finding, Verdict
-from latencytrace.settings import GRPC, AgentSettings
+from latencytrace.settings import GRPC, AgentSettings, off_switches
 
 ABOUT = "environment"
 GRPC_PORT = 4317
 HTTP_PORT = 4318
-OFF_SWITCHES = ("LATENCYTRACE_DISABLED", "OTEL_SDK_DISABLED")
 NOBODY = "OTEL_TRACES_EXPORTER"  # which "none" makes a switch
 
 
@@ -31,7 +30,7 @@ def environment_findings(
         yield _wrong(f"the agent stays off: {error}", "correct the variable that is named")
         return
     if agent.disabled:
-        switches = [name for name in OFF_SWITCHES if environ.get(name)]
+        switches = off_switches(environ)
         if environ.get(NOBODY, "").strip().lower() == "none":
             switches.append(NOBODY)
         yield _wrong(
