@@ -30,6 +30,7 @@ from latencytrace.agent.toolkit.http.caller import caller_of, reads_w3c_alone
 from latencytrace.agent.toolkit.http.proxy_queue import HEADERS as QUEUE_HEADERS
 from latencytrace.agent.toolkit.http.server import (
     REQUEST,
+    HeldTiming,
     ServedRequest,
     StreamedAttributes,
     is_served,
@@ -144,6 +145,14 @@ class RequestTiming(ServedRequest, Answering):
     def end(self) -> None:
         """End the span; a second time changes nothing."""
         super().end()
+        if type(self.timing) is HeldTiming:
+            with guarded("ending a request", self.recorder.on_fault):
+                self.timing.let_go()
+
+    def answers_failure(self) -> None:
+        """Hold the span until the application has returned or raised."""
+        if type(self.timing) is not HeldTiming:
+            self.timing = HeldTiming(self.timing)
 
     def received(self, receive: Receive) -> Receive:
         """Time the wait for the request's body, and see the caller leave."""
@@ -170,7 +179,7 @@ class RequestTiming(ServedRequest, Answering):
     def sent(self, send: Send) -> Send:
         """Time the sends, and end the span with the last one."""
         try:
-            return sending(self, send) if self.is_spared else self._timed(send)
+            return sending(self, send, self.has_left) if self.is_spared else self._timed(send)
         except FAULTS as fault:
             self.recorder.on_fault("timing sends", fault)
         return send
@@ -223,7 +232,10 @@ class RequestTiming(ServedRequest, Answering):
     def has_left(self) -> None:
         """End with the last message."""
         self._answered = True
-        self.end()
+        if type(self.timing) is HeldTiming:
+            super().end()
+        else:
+            self.end()
 
     def _with_server_timing(self, send: Send, stages: ServerTiming) -> Send:
         """Tell the stages so far in the answer's headers."""

@@ -9,11 +9,17 @@ from opentelemetry.propagators.textmap import Getter
 
 from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.guard import FAULTS, guarded
-from latencytrace.agent.timing.hook import Hook, HookAttributes, Replacement, Timed
+from latencytrace.agent.timing.hook import Arguments, Hook, HookAttributes, Replacement, Timed
 from latencytrace.agent.timing.recorder import Recorder
+from latencytrace.agent.toolkit.calls import before
 from latencytrace.agent.toolkit.http.caller import caller_of
 from latencytrace.agent.toolkit.http.proxy_queue import HEADERS as QUEUE_HEADERS
-from latencytrace.agent.toolkit.http.server import ServedRequest, is_served, queue_attributes
+from latencytrace.agent.toolkit.http.server import (
+    ServedRequest,
+    is_served,
+    queue_attributes,
+    request_served,
+)
 from latencytrace.agent.toolkit.streaming import AnswerStream
 from latencytrace.model import semconv
 from latencytrace.model.stage import Stage
@@ -311,12 +317,23 @@ class _TimedApplication:
         return self._call(self, environ, start_response)
 
 
+def _fail_with(_: Recorder, arguments: Arguments) -> None:
+    """Note what a handler raised, which Flask answers with a page."""
+    request, error = request_served(), arguments["e"]
+    if request is not None and isinstance(error, Exception):
+        request.fail(error)
+
+
+_note_error = before("noting an exception", _fail_with)
+
+
 class WsgiHook(Hook):
     """Times requests at the outermost place that knows the application."""
 
     requires = ("flask >= 2.0", "gunicorn >= 20.0", "waitress >= 2.1")
     patches = (
         Replacement("flask.app", "Flask.__call__", time_application),
+        Replacement("flask.app", "Flask.handle_exception", _note_error),
         Replacement("gunicorn.workers.base", "Worker.load_wsgi", time_loaded_application),
         Replacement("waitress.server", "BaseWSGIServer.__init__", time_given_application),
     )

@@ -217,9 +217,48 @@ def test_an_endpoint_that_raises_is_a_failed_request(agent: TracedProgram) -> No
     (request,) = request_spans(agent)
     assert answer.status == 500
     assert request.attributes[semconv.HTTP_RESPONSE_STATUS_CODE] == 500
-    assert request.attributes[semconv.ERROR_TYPE] == "500"
+    assert request.attributes[semconv.ERROR_TYPE] == "LookupError"
     assert request.status is StatusCode.ERROR
     assert "secret" not in repr(request)
+
+
+def test_an_answer_that_says_that_the_server_failed_ends_its_request(agent: TracedProgram) -> None:
+    began_ns: list[int] = []
+
+    async def failed(_: Request) -> Response:
+        return PlainTextResponse(
+            "no", 502, background=BackgroundTask(lambda: began_ns.append(wall_ns()))
+        )
+
+    with serving(Starlette(routes=[Route("/", failed)])) as url:
+        assert get(f"{url}/").status == 502
+        (request,) = request_spans(agent)
+
+    assert request.attributes[semconv.ERROR_TYPE] == "502"
+    assert [request.end_ns <= at_ns for at_ns in began_ns] == [True]
+
+
+def test_work_that_is_cancelled_behind_a_failed_answer_cancels_no_request(
+    agent: TracedProgram,
+) -> None:
+    async def application(scope: Message, receive: object, send: Any) -> None:  # noqa: ANN401, ARG001
+        await send({"type": "http.response.start", "status": 503, "headers": []})
+        await send({"type": "http.response.body", "body": b"no"})
+        raise asyncio.CancelledError
+
+    async def call() -> None:
+        scope = {"type": "http", "method": "GET", "path": "/", "headers": []}
+        await Starlette(routes=[Mount("/", application)])(scope, None, nothing)  # type: ignore[arg-type]
+
+    async def nothing(_: Message) -> None:
+        """Send it to nobody."""
+
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(call())
+
+    (request,) = request_spans(agent)
+    assert request.attributes[semconv.ERROR_TYPE] == "503"
+    assert semconv.CANCELLED not in request.attributes
 
 
 def test_what_an_endpoint_raises_reaches_the_server_unchanged(agent: TracedProgram) -> None:

@@ -1,6 +1,6 @@
 """One request that an application serves, however a server calls the application."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextvars import Token
 from typing import Any, Final
 
@@ -146,8 +146,14 @@ class ServedRequest:
         """Note the status that it is answered with."""
         self._noted[semconv.HTTP_RESPONSE_STATUS_CODE] = status
         if status >= _FIRST_SERVER_ERROR:
-            self._noted[semconv.ERROR_TYPE] = str(status)
+            known: Mapping[str, object] = getattr(self.timing.span, "attributes", None) or {}
+            if semconv.ERROR_TYPE not in known:  # what was raised says more
+                self._noted[semconv.ERROR_TYPE] = str(status)
             self.timing.span.set_status(StatusCode.ERROR)
+            self.answers_failure()
+
+    def answers_failure(self) -> None:
+        """Prepare for what may be raised behind an answer that says that the server failed."""
 
     def note_route(self, route: str | None) -> None:
         """Note the template of its route, if one matched."""
@@ -158,6 +164,8 @@ class ServedRequest:
     def fail(self, error: BaseException) -> None:
         """Note what the application raised, or that the caller is gone."""
         try:
+            if self.has_ended and not isinstance(error, Exception):
+                return  # cancelled when it had answered
             if self.timing.span.is_recording():  # the SDK's spans complain once they have ended
                 self.timing.note(self._noted)
                 self._noted = {}  # for what is raised goes before a status
@@ -208,6 +216,31 @@ class ServedRequest:
             semconv.TOKEN_TIMES,
             Deferred(StreamedAttributes(answer, stages, timing.started_ns), weight),
         )
+
+
+class HeldTiming(Timing):
+    """A span that ends when its answer has left, and is let go once it is known why that failed.
+
+    Starlette sends all of a 500 before it raises what a handler raised.
+    """
+
+    __slots__ = ("_left_ns",)
+
+    def __init__(self, timing: Timing) -> None:
+        super().__init__(timing.span, timing.started_ns, timing.pending)
+        self._left_ns: int | None = None
+
+    def end(self, ended_ns: int | None = None) -> None:
+        """Note when it ended."""
+        if self.intervals is not None:
+            self.defer(semconv.INTERVALS, self.intervals.taken(self.started_ns))
+            self.intervals = None
+        if self._left_ns is None:
+            self._left_ns = monotonic_ns() if ended_ns is None else ended_ns
+
+    def let_go(self) -> None:
+        """End the span, at that time."""
+        super().end(self._left_ns)
 
 
 class StreamedAttributes:

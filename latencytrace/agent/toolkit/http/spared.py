@@ -85,8 +85,8 @@ def decided_on(recorder: Recorder, caller: Context) -> tuple[DroppedRequest | No
     return DroppedRequest(within), decision.caller
 
 
-def sending(request: ServedRequest, send: Send) -> Send:
-    """Return what notes the answer's status, and ends a spared request with its last byte."""
+def sending(request: ServedRequest, send: Send, has_left: Callable[[], None]) -> Send:
+    """Return what notes a spared request's status, and calls `has_left` with its last byte."""
     if request.detail is None:
         return send
 
@@ -96,7 +96,7 @@ def sending(request: ServedRequest, send: Send) -> Send:
             if message["type"] == "http.response.start":
                 request.note_status(message["status"])
             elif message["type"] == "http.response.body" and not message.get("more_body"):
-                request.end()
+                has_left()
         except FAULTS as fault:
             request.recorder.on_fault("timing a send", fault)
 
