@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 
 import pytest
 
+from latencytrace.agent.clock import wall_ns
 from latencytrace.agent.export.grpc import GrpcSender
 from latencytrace.agent.export.http import HttpSender
 from latencytrace.agent.export.transport import Response
@@ -142,7 +143,10 @@ def test_a_status_that_is_no_number_is_no_grpc(status: bytes) -> None:
         (b"1e9", None),
         (b"\xb2", None),
         (b"1.5", None),
-        (b"Wed, 21 Oct 2099 07:28:00 GMT", None),
+        (b"Sun, 06 Nov 1994 08:49:37 GMT", 0.0),
+        (b"Wed, 99 Oct 2099 07:28:00 GMT", None),
+        (b"Wed, 21 Oct 99999999999 07:28:00 GMT", None),
+        (b"GMT", None),
     ],
 )
 def test_a_time_to_try_again_is_a_number_of_seconds_or_none(
@@ -151,6 +155,25 @@ def test_a_time_to_try_again_is_a_number_of_seconds_or_none(
     answer = over_http(BUSY + b"retry-after: " + after + b"\r\n\r\n")
 
     assert answer == Response(429, "Too Many Requests", seconds)
+
+
+def test_a_time_to_try_again_may_be_a_date() -> None:
+    answer = over_http(BUSY + b"retry-after: Wed, 21 Oct 2099 07:28:00 GMT\r\n\r\n")
+
+    assert answer is not None
+    assert answer.retry_after_s is not None
+    at_ns = wall_ns() + int(answer.retry_after_s * 1e9)
+    assert abs(at_ns / 1e9 - 4_096_250_880) < PATIENCE_S
+
+
+@pytest.mark.parametrize(("kind", "rejected"), [(b"application/x-protobuf", 3), (b"text/html", 0)])
+def test_what_was_left_out_of_a_post_is_read(kind: bytes, rejected: int) -> None:
+    head = b"content-type: " + kind + b"\r\ncontent-length: 4\r\n\r\n"
+
+    answer = over_http(OK + head + b"\x0a\x02\x08\x03")
+
+    assert answer is not None
+    assert answer.partial.rejected == rejected
 
 
 def test_of_an_answer_without_end_only_the_beginning_is_read() -> None:

@@ -88,7 +88,8 @@ def test_an_hour_without_receiver_is_survived_in_bounds_and_every_span_is_accoun
         assert hour.exporter.stop(PATIENCE_S)
 
     assert hour.longest_queue == MOST_SPANS
-    assert 3600 / 30 <= attempts <= 3600 / 30 + 10  # every half a minute, after the first
+    # Every half a minute or a fifth sooner, after the first.
+    assert 3600 / 30 <= attempts <= 3600 / 24 + 10
     assert hour.made > 10 * MOST_SPANS
     assert kept + dropped == hour.made
     assert hour.exporter.counts.sent == kept

@@ -4,18 +4,29 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Final
 
-from latencytrace.agent.export.transport import Sender
+from latencytrace.agent.export.transport import PartialSuccess, Sender
 from latencytrace.agent.guard import logger
+from latencytrace.agent.spans.tracer import random_bits
 
 _RETRIED: Final = frozenset({408, 429, 502, 503, 504})  # the OTLP specification's, and 408
 _FIRST_BACK_OFF_S: Final = 0.5
 _LONGEST_BACK_OFF_S: Final = 30.0
 
 
+_JITTER: Final = 0.2  # of a back-off, up or down
+_DRAWN_BITS: Final = 32
+
+
+def _drawn() -> float:
+    """Draw from our own generator: a program that seeds Python's would draw others."""
+    return random_bits(_DRAWN_BITS) / (1 << _DRAWN_BITS)
+
+
 class SendResult(Enum):
     """Outcome of a delivery."""
 
     SENT = "sent"
+    PARTLY = "partly"  # sent, and some of it refused for good
     REFUSED = "refused"  # for good: it would be refused again
     LATER = "later"  # nobody takes it now
 
@@ -27,14 +38,24 @@ class Delivery:
         sender: Carries the bytes.
         pause: Waits for so many seconds before a body is sent again; False: it must not.
         kept_spans: How many may wait meanwhile, for the message.
+        draw: Draws a number from 0 to 1, so that many senders do not come back at once.
     """
 
-    def __init__(self, sender: Sender, pause: Callable[[float], bool], kept_spans: int) -> None:
+    def __init__(
+        self,
+        sender: Sender,
+        pause: Callable[[float], bool],
+        kept_spans: int,
+        draw: Callable[[], float] = _drawn,
+    ) -> None:
         self._sender = sender
         self._pause = pause
         self._kept_spans = kept_spans
         self._is_unreachable = False
+        self._draw = draw
         self._refusal: str | None = None  # the last that was logged
+        self._has_reported = False  # what a receiver said of spans that it left out
+        self.rejected = 0  # spans of the last body that was sent
         self.last_error: str | None = None  # None once a body was taken
 
     def deliver(self, body: bytes, *, patient: bool) -> SendResult:
@@ -44,17 +65,17 @@ class Delivery:
             try:
                 response = self._sender.send(body)
             except OSError as error:
-                wait_s = back_off_s
+                wait_s = self._spread(back_off_s)
                 self._note_unreachable(str(error) or type(error).__name__)
             else:
                 if 200 <= response.status < 300:  # noqa: PLR2004 - HTTP's successes
                     self._note_reached()
-                    return SendResult.SENT
+                    return self._taken(response.partial)
                 self.last_error = f"{response.status} {response.reason}"
                 if response.status not in _RETRIED:
                     self._note_refused(self.last_error)
                     return SendResult.REFUSED
-                wait_s = response.retry_after_s or back_off_s
+                wait_s = response.retry_after_s or self._spread(back_off_s)
             if not (patient and self._pause(min(wait_s, _LONGEST_BACK_OFF_S))):
                 return SendResult.LATER
             back_off_s = min(back_off_s * 2, _LONGEST_BACK_OFF_S)
@@ -67,6 +88,22 @@ class Delivery:
         """In a forked child: the connection and the last error are the parent's."""
         self._sender.close()
         self.last_error = None
+
+    def _spread(self, back_off_s: float) -> float:
+        return back_off_s * (1 + _JITTER * (2 * self._draw() - 1))
+
+    def _taken(self, partial: PartialSuccess) -> SendResult:
+        """Note what a receiver left out of a body that it took."""
+        self.rejected = max(partial.rejected, 0)
+        if (self.rejected or partial.message) and not self._has_reported:
+            self._has_reported = True
+            logger.warning(
+                "latencytrace: %s took spans, and left %d of a post out: %s (logged once)",
+                self._sender.url,
+                self.rejected,
+                partial.message or "it does not say why",
+            )
+        return SendResult.PARTLY if self.rejected else SendResult.SENT
 
     def _note_refused(self, error: str) -> None:
         if error != self._refusal:

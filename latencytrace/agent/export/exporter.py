@@ -196,8 +196,11 @@ class Exporter:
             self._export_cpu_ns += cpu_ns() - began_ns
             if result is not SendResult.LATER:
                 self._batch = None
-                self._sent += batch.spans if result is SendResult.SENT else 0
-                self._dropped += batch.spans if result is SendResult.REFUSED else 0
+                lost = batch.spans if result is SendResult.REFUSED else 0
+                if result is SendResult.PARTLY:
+                    lost = min(self._delivery.rejected, batch.spans)
+                self._sent += batch.spans - lost
+                self._dropped += lost
         return result
 
     def _yield(self) -> None:

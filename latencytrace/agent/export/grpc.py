@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote, urlsplit
 
 from latencytrace.agent.clock import monotonic_ns
-from latencytrace.agent.export.transport import TRACES, Response, TransportOptions
+from latencytrace.agent.export.partial_success import partial_success
+from latencytrace.agent.export.transport import NOTHING, TRACES, Response, TransportOptions
 from latencytrace.agent.process.forks import whole_imports
 from latencytrace.errors import SettingsError
 from latencytrace.model.texts.secrets import Secrets, parted, shown, why_no_address
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 _READ_BYTES: Final = 65536
 _OK: Final = 200
+_PREFIX_BYTES: Final = 5  # before a message: whether it is compressed, and its length
 _RESOURCE_EXHAUSTED: Final = 8
 _TOO_LARGE: Final = 413
 _BAD_GATEWAY: Final = 502
@@ -147,14 +149,18 @@ class GrpcSender:
         connection.respond_within(self._timeout_s if timeout_s is None else timeout_s)
         try:
             packed = (b"\1" if self._options.gzip else b"\0") + len(body).to_bytes(4, "big")
-            headers = connection.call(self._headers, packed + body)
+            headers, answered = connection.call(self._headers, packed + body)
         except OSError:
             self.close()
             raise
         if connection.is_ending:
             self.close()
         response = _response(headers)
-        return response._replace(reason=self._secrets.hidden_in(response.reason))
+        partial = NOTHING
+        if answered[_PREFIX_BYTES:] and not answered[0] and response.status == _OK:
+            partial = partial_success(answered[_PREFIX_BYTES:])
+            partial = partial._replace(message=self._secrets.hidden_in(partial.message))
+        return response._replace(reason=self._secrets.hidden_in(response.reason), partial=partial)
 
     def _open(self) -> "_Connection":
         opened = socket.create_connection((self._host, self._port), self._timeout_s)
@@ -196,8 +202,8 @@ class _Connection:
         """Begin to count the time that the next call may take, whatever comes meanwhile."""
         self._until_ns = monotonic_ns() + int(timeout_s * 1e9)
 
-    def call(self, headers: list[tuple[str, str]], message: bytes) -> dict[str, str]:
-        """Return the headers and trailers of the response.
+    def call(self, headers: list[tuple[str, str]], message: bytes) -> tuple[dict[str, str], bytes]:
+        """Return the headers and trailers of the response, and its message with its prefix.
 
         Raises:
             OSError: None came.
@@ -214,7 +220,7 @@ class _Connection:
                 self._read(response)
         except ProtocolError as error:
             raise ConnectionError(f"what answers speaks no gRPC: {type(error).__name__}") from None
-        return response.headers
+        return response.headers, response.answered
 
     def _send(self, response: "_CallResponse", message: bytes) -> None:
         """Send a message as fast as the receiver takes it, unless it answers before."""
@@ -255,6 +261,7 @@ class _CallResponse:
     def __init__(self, stream: int) -> None:
         self.stream = stream
         self.headers: dict[str, str] = {}
+        self.answered = b""
         self.is_ended = False
         self.is_last = False  # the connection ends with it
 
@@ -270,6 +277,7 @@ class _CallResponse:
             case events.ResponseReceived() | events.TrailersReceived():
                 self.headers |= _texts(event.headers or ())
             case events.DataReceived():
+                self.answered = (self.answered + (event.data or b""))[:_READ_BYTES]
                 http.acknowledge_received_data(event.flow_controlled_length or 0, self.stream)
             case events.StreamEnded():
                 self.is_ended = True

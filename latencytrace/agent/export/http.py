@@ -6,16 +6,21 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote, urlsplit
 
-from latencytrace.agent.export.transport import ControlChannel, Response, TransportOptions
+from latencytrace.agent.clock import wall_ns
+from latencytrace.agent.export.transport import NOTHING, ControlChannel, Response, TransportOptions
 from latencytrace.agent.process.forks import whole_imports
 from latencytrace.errors import SettingsError
 from latencytrace.model.texts.secrets import Secrets, parted, shown, why_no_address
 
 if TYPE_CHECKING:
+    from http.client import HTTPResponse
+
     from latencytrace.agent.export.http_connection import HTTPConnection
 
 _AS_IT_IS: Final = "/?:@!$&'()*+,;=%~"  # in an address; the rest is escaped
 _LONGEST_LABEL: Final = 64  # of a name, and one sign more
+_OK: Final = 200
+_PROTOBUF: Final = "application/x-protobuf"
 _RESPONSE_BYTES: Final = 64 << 10  # more of a response nobody reads
 
 
@@ -59,7 +64,7 @@ class HttpSender:
         self._port = port or (443 if self._secure else 80)
         path = parts.path + (f"?{parts.query}" if parts.query else "")
         self._path = quote(path, safe=_AS_IT_IS)
-        self._headers = {"content-type": "application/x-protobuf", **headers}
+        self._headers = {"content-type": _PROTOBUF, **headers}
         self._options = options or TransportOptions()
         if self._options.gzip:
             self._headers["content-encoding"] = "gzip"
@@ -96,7 +101,8 @@ class HttpSender:
         try:
             connection.request("POST", self._path, body, {**self._headers, **of_control})
             response = connection.getresponse()
-            whole = len(response.read(_RESPONSE_BYTES)) < _RESPONSE_BYTES
+            answered = response.read(_RESPONSE_BYTES)
+            whole = len(answered) < _RESPONSE_BYTES
         except TimeoutError:
             self.close()
             raise
@@ -105,9 +111,12 @@ class HttpSender:
         after = response.getheader("retry-after", "")
         if response.will_close or not whole:
             self.close()
-        seconds = after.isascii() and after.isdecimal()
-        reason = self._secrets.hidden_in(response.reason)
-        return Response(response.status, reason, float(after) if seconds else None)
+        reason, partial = self._secrets.hidden_in(response.reason), NOTHING
+        if answered and whole and response.status == _OK and _is_protobuf(response):
+            partial = _connections().partial_success(answered)
+            partial = partial._replace(message=self._secrets.hidden_in(partial.message))
+        seconds = _connections().retry_after_s(after, wall_ns()) if after else None
+        return Response(response.status, reason, seconds, partial)
 
     def _text_of(self, error: Exception) -> str:
         """Say what happened, without secrets."""
@@ -125,6 +134,10 @@ class HttpSender:
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
+
+
+def _is_protobuf(response: "HTTPResponse") -> bool:
+    return response.getheader("content-type", _PROTOBUF).partition(";")[0].strip() == _PROTOBUF
 
 
 def _is_plain(host: str) -> bool:

@@ -14,12 +14,23 @@ TRACES: Final = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
 METRICS: Final = "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export"
 
 
+class PartialSuccess(NamedTuple):
+    """Spans or points that a receiver left out of what it took, and what it says of that."""
+
+    rejected: int = 0
+    message: str = ""
+
+
+NOTHING: Final = PartialSuccess()  # was left out
+
+
 class Response(NamedTuple):
     """The response of a receiver to one request."""
 
     status: int  # HTTP's, or the one that HTTP has for the same
     reason: str
     retry_after_s: float | None
+    partial: PartialSuccess = NOTHING
 
 
 class TransportOptions(NamedTuple):

@@ -21,6 +21,7 @@ from latencytrace.errors import SettingsError
 from tests.support.agent.receiving import Receiver
 from tests.support.servers.command_line import python
 from tests.support.servers.ports import free_port
+from tests.support.servers.recording import RecordingServer, Response
 from tests.support.waiting import PATIENCE_S, until
 
 INTERVAL_S = 0.01
@@ -267,7 +268,7 @@ def test_a_receiver_that_names_a_time_is_not_asked_before(receiver: Receiver) ->
     assert time.monotonic() - began >= 1
 
 
-@pytest.mark.parametrize("after", ["Wed, 21 Oct 2026 07:28:00 GMT", "soon", "-1", "0"])
+@pytest.mark.parametrize("after", ["Sun, 06 Nov 1994 08:49:37 GMT", "soon", "-1", "0"])
 def test_a_time_that_cannot_be_read_is_our_own_back_off(receiver: Receiver, after: str) -> None:
     receiver.answers.append((503, {"Retry-After": after}))
     with sending(receiver.endpoint) as program:
@@ -307,6 +308,18 @@ def test_what_a_receiver_refuses_is_dropped_counted_and_logged_once(
     assert (program.exporter.counts.dropped, program.exporter.counts.sent) == (6, 1)
     (warning,) = warnings_in(caplog)
     assert "400" in warning
+
+
+def test_what_a_receiver_leaves_out_of_a_post_is_counted_as_dropped() -> None:
+    body = b"\x0a\x02\x08\x03"  # a partial success: three of them
+    answer = Response(body=body, headers={"Content-Type": "application/x-protobuf"})
+    with RecordingServer(lambda _: answer) as server, sending(server.url) as program:
+        program.make(5)
+
+        assert not program.exporter.flush(PATIENCE_S)  # not all of them were taken
+
+        counts = program.exporter.counts
+    assert (counts.sent, counts.dropped, counts.in_flight) == (2, 3, 0)
 
 
 def test_a_receiver_that_hangs_never_blocks_the_program(receiver: Receiver) -> None:

@@ -11,6 +11,7 @@ import grpc
 import pytest
 from google.rpc.error_details_pb2 import RetryInfo
 from google.rpc.status_pb2 import Status
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
 from latencytrace.agent.export.grpc import GrpcSender
 from latencytrace.agent.export.transport import TRACES, TransportOptions
@@ -189,6 +190,17 @@ def test_a_time_to_send_again_is_read() -> None:
         answer = sender.send(b"")
 
     assert (answer.status, answer.retry_after_s) == (429, 1.5)
+
+
+def test_what_was_left_out_of_a_call_is_read() -> None:
+    answered = ExportTraceServiceResponse()
+    answered.partial_success.rejected_spans = 3
+    answered.partial_success.error_message = "too old"
+
+    with serving(lambda _, __: answered.SerializeToString()) as port, sending(port) as sender:
+        answer = sender.send(b"")
+
+    assert (answer.status, answer.partial) == (200, (3, "too old"))
 
 
 def test_nobody_there_is_an_error() -> None:
