@@ -1,5 +1,6 @@
 """Waits whose place is known, put into a traced application: they must be found there."""
 
+import re
 import socket
 import subprocess
 import sys
@@ -104,7 +105,8 @@ def test_a_failed_request_names_its_exception_and_keeps_what_it_told(
     picture = terminal(service, "trace", "slowest", "--route", "GET /failing")
 
     assert " · controlled · error: IndexNotLoadedError in retrieve\n" in picture
-    assert "retrieve IndexNotLoadedError  retrieve" in picture
+    assert "GET /failing 500 IndexNotLoadedError" in picture
+    assert re.search("retrieve IndexNotLoadedError +retrieve ", picture)
     assert SAID not in picture
     assert SAID not in terminal(service, "trace", "slowest", "--route", "GET /failing", "--json")
 

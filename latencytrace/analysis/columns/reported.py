@@ -262,10 +262,8 @@ def read_reporters(  # noqa: C901, PLR0912, PLR0913, PLR0915, PLR0917 - columns,
             models_ns = prefilled_ns
         if engines_ns != UNKNOWN:
             models_ns = engines_ns
-        if models_ns > finish_ns[base]:  # the caller had gone by then
-            models_ns = UNKNOWN
-        if models_ns != UNKNOWN:
-            models_ns = max(models_ns, begin_ns[base]) - begin_ns[base]
+        is_there = UNKNOWN < models_ns <= finish_ns[base]  # else the caller had gone by then
+        models_ns = max(models_ns, begin_ns[base]) - begin_ns[base] if is_there else UNKNOWN
         left_ns = said[root, SAID_FIRST_CHUNK]
         if left_ns == UNKNOWN:
             left_ns = said[root, SAID_FIRST_EVENT]

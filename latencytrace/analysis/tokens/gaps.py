@@ -42,7 +42,7 @@ def token_times(trace: Trace) -> tuple[TokenTimes, ...]:
 
 
 def _until(times: TokenTimes, end_ns: int) -> TokenTimes:
-    """The tokens that came until then; those told together by the mean of their gaps."""
+    """The tokens that came until then; those reported together by the mean of their gaps."""
     at_ns, kept = times.first_ns, 0
     for length_ns in times.lengths_ns:
         at_ns += length_ns
