@@ -12,7 +12,11 @@ import httpx
 import pytest
 
 from latencytrace.cli.commands.demo import balances
-from latencytrace.cli.processes.background_program import BackgroundProgram, service_program
+from latencytrace.cli.processes.background_program import (
+    BackgroundProgram,
+    address_of,
+    service_program,
+)
 from latencytrace.cli.processes.demo_programs import example_folder
 from latencytrace.cli.source import reading
 from latencytrace.model import Stage
@@ -83,7 +87,9 @@ def service(tmp_path_factory: pytest.TempPathFactory, metrics: Receiver) -> Iter
         patched.setenv("LATENCYTRACE_METRICS_ENDPOINT", metrics.endpoint)
         patched.setenv("OTEL_METRIC_EXPORT_INTERVAL", "500")
         patched.setenv("LATENCYTRACE_SETTLE", "0")  # or a restart would part the counts
-        told = service_program(folder=folder, url=url, endpoint=endpoint, log=path / "log")
+        told = service_program(
+            folder=folder, listen=address_of(url), endpoint=endpoint, log=path / "log"
+        )
     with told as program:
         running = Service(program, url, endpoint, folder)
         running.start()

@@ -115,7 +115,10 @@ class HttpSender:
         if answered and whole and response.status == _OK and _is_protobuf(response):
             partial = _connections().partial_success(answered)
             partial = partial._replace(message=self._secrets.hidden_in(partial.message))
-        seconds = _connections().retry_after_s(after, wall_ns()) if after else None
+        seconds = None
+        if after:
+            date = response.getheader("date", "")
+            seconds = _connections().retry_after_s(after, date, wall_ns())
         return Response(response.status, reason, seconds, partial)
 
     def _text_of(self, error: Exception) -> str:

@@ -4,13 +4,12 @@ import encodings.idna  # noqa: F401 - which each connection looks up: whole befo
 import http.client
 import io
 import socket
-from datetime import UTC
-from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING
 
 from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.export.partial_success import partial_success
 from latencytrace.agent.export.transport import TransportOptions
+from latencytrace.model.texts.retry_after import retry_after_s
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -67,24 +66,6 @@ class _TimedResponse(http.client.HTTPResponse):
         super().__init__(sock, debuglevel, method)
         self.fp.close()
         self.fp = io.BufferedReader(_ReadInTime(sock))
-
-
-def retry_after_s(text: str, now_ns: int) -> float | None:
-    """Read the header `Retry-After`: seconds, or a date; None: it says neither.
-
-    Args:
-        text: Its value.
-        now_ns: Since the Unix epoch. A date that has passed is now.
-    """
-    if text.isascii() and text.isdecimal():
-        return float(text)
-    if not text.endswith("GMT"):
-        return None
-    try:
-        at_s = parsedate_to_datetime(text).replace(tzinfo=UTC).timestamp()
-    except (IndexError, OverflowError, TypeError, ValueError):
-        return None
-    return max(at_s - now_ns / 1e9, 0.0)
 
 
 def connection_to(

@@ -1,4 +1,4 @@
-"""What a receiver says of spans that it did not take, though it answers that it took the post.
+"""Spans that a receiver did not take, though it answers that it took the post.
 
 Read by hand, for importing protobuf takes 0.1 s: the test has its classes as the oracle.
 """

@@ -6,7 +6,11 @@ import time
 from pathlib import Path
 
 from latencytrace.cli.pictures.lines import complain
-from latencytrace.cli.processes.background_program import BackgroundProgram, service_program
+from latencytrace.cli.processes.background_program import (
+    BackgroundProgram,
+    address_of,
+    service_program,
+)
 from latencytrace.cli.processes.foreground import run_in_foreground
 from latencytrace.cli.processes.own_name import own_command
 from latencytrace.cli.source.service_address import service_address
@@ -36,11 +40,10 @@ def run_with_service(
     listens = service_listens()
     with service_program(
         folder=folder,
-        url=url,
+        listen=str(listens) if listens is not None and listens.url == url else address_of(url),
         endpoint=settings.endpoint,
         log=log,
         grpc=settings.grpc,
-        listen=str(listens) if listens is not None and listens.url == url else None,
     ) as background:
         try:
             started = _started(background, url)

@@ -109,35 +109,29 @@ class BackgroundProgram:
         return [line.rstrip() for line in text.replace("\r", "\n").splitlines() if line.strip()]
 
 
-def service_program(  # noqa: PLR0913 - where it listens, and what it is given
-    *,
-    folder: Path | None,
-    url: str,
-    endpoint: str,
-    log: Path,
-    grpc: bool = False,
-    listen: str | None = None,
+def service_program(
+    *, folder: Path | None, listen: str, endpoint: str, log: Path, grpc: bool = False
 ) -> BackgroundProgram:
-    """A `latencytrace serve` that listens at these base addresses.
+    """A `latencytrace serve` that listens at these addresses.
 
     Args:
         folder: Its data; None: the usual ones.
-        url: Where it answers.
-        endpoint: Where it takes spans.
+        listen: Where it answers, a host and a port.
+        endpoint: Where it takes spans, a base address.
         log: Where its output goes.
         grpc: It takes them over gRPC there, else over HTTP.
-        listen: A host and a port where it listens so that it answers there; None: only there.
     """
-    otlp = ["--otlp-grpc", _address(endpoint), "--otlp-http", "127.0.0.1:0"]
+    otlp = ["--otlp-grpc", address_of(endpoint), "--otlp-http", "127.0.0.1:0"]
     if not grpc:
-        otlp = ["--otlp-http", _address(endpoint), "--otlp-grpc", OFF]
+        otlp = ["--otlp-http", address_of(endpoint), "--otlp-grpc", OFF]
     command = [sys.executable, "-m", "latencytrace", "serve"]
-    command += ["--listen", listen or _address(url), *otlp]
+    command += ["--listen", listen, *otlp]
     if folder is not None:
         command += ["--data", os.fspath(folder)]
     return BackgroundProgram("latencytrace serve", command, log)
 
 
-def _address(url: str) -> str:
+def address_of(url: str) -> str:
+    """The host and the port of a base address, as `serve` takes them."""
     host, port = host_and_port(url)
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -10,7 +10,11 @@ from rich.text import Text
 
 import latencytrace
 from latencytrace.cli.pictures.lines import say
-from latencytrace.cli.processes.background_program import BackgroundProgram, service_program
+from latencytrace.cli.processes.background_program import (
+    BackgroundProgram,
+    address_of,
+    service_program,
+)
 from latencytrace.cli.processes.local_service import free_port, host_and_port
 from latencytrace.errors import LatencytraceError
 from latencytrace.model.texts.escaped import escaped
@@ -28,7 +32,9 @@ def start_service(running: ExitStack, data: Path, logs: Path, console: Console) 
         Its address and that of its OTLP receiver: the usual ones if they are free.
     """
     url, endpoint = (_free(usual) for usual in (DEFAULT_URL, DEFAULT_OTLP_ENDPOINT))
-    program = service_program(folder=data, url=url, endpoint=endpoint, log=logs / "serve.log")
+    program = service_program(
+        folder=data, listen=address_of(url), endpoint=endpoint, log=logs / "serve.log"
+    )
     running.enter_context(program)
     _start(program, f"{url}/readyz", "Starting the service", console)
     usual = (url, endpoint) == (DEFAULT_URL, DEFAULT_OTLP_ENDPOINT)

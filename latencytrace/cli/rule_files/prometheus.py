@@ -99,7 +99,7 @@ def annotations(objective: Objective, settings: RuleSettings) -> dict[str, str]:
 
 
 def _budget_text(objective: Objective) -> str:
-    """What is left of the budget, as a template."""
+    """Return the rest of the budget, as a template."""
     labels = ("slo", "service", "route")
     matchers = ", ".join(f"{name}=%q" for name in labels)
     values = " ".join(f"$labels.{name}" for name in labels)

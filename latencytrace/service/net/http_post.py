@@ -1,9 +1,6 @@
 """Posts JSON to other programs, as sinks do: once, bounded in time, without redirects."""
 
-import re
 from collections.abc import Mapping
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from ipaddress import ip_address
 from urllib.parse import SplitResult, urlsplit
 from urllib.request import getproxies, proxy_bypass
@@ -11,11 +8,11 @@ from urllib.request import getproxies, proxy_bypass
 import orjson
 
 from latencytrace.errors import SettingsError, SinkError
+from latencytrace.model.texts.retry_after import retry_after_s
 from latencytrace.service.net.addresses import flaw
 from latencytrace.service.net.http_client import exchange
 
 TIMEOUT_S = 10.0
-_SECONDS = re.compile(r"[0-9]{1,9}")
 _MOST_SAID = 200  # characters of a refusal
 
 
@@ -52,31 +49,10 @@ def post_json(url: str, document: object, headers: Mapping[str, str] | None = No
         raise SinkError(f"{parts.hostname} does not answer: {error}") from None
     if not answer.is_success:
         status = f"{parts.hostname} answered {answer.status_code}"
-        pause_s = retry_after_s(answer.headers)
+        pause_s = retry_after_s(
+            answer.headers.get("retry-after", ""), answer.headers.get("date", "")
+        )
         raise SinkError(f"{status}: {said or answer.reason_phrase}", pause_s)
-
-
-def retry_after_s(headers: Mapping[str, str]) -> float | None:
-    """Return the pause that an answer's `Retry-After` asks for; None: none, or no one can tell.
-
-    A moment is held against the answer's own `Date`, for clocks differ.
-
-    Source: RFC 9110, section 10.2.3.
-    """
-    asked = headers.get("retry-after", "")
-    if _SECONDS.fullmatch(asked):
-        return float(asked)
-    until, now = _moment(asked), _moment(headers.get("date", ""))
-    return None if until is None or now is None else max(0.0, (until - now).total_seconds())
-
-
-def _moment(text: str) -> datetime | None:
-    """The moment of an HTTP date, which is of UTC whether it says so or not."""
-    try:
-        found = parsedate_to_datetime(text)
-    except ValueError:
-        return None
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
 def _proxy(parts: SplitResult) -> str | None:

@@ -4,21 +4,21 @@ from pathlib import Path
 
 import pytest
 
-from latencytrace.cli.processes.background_program import service_program
+from latencytrace.cli.processes.background_program import address_of, service_program
 
 
-@pytest.mark.parametrize(
-    ("listen", "given"), [(None, "[::1]:9000"), ("[::]:9000", "[::]:9000")], ids=["only", "too"]
-)
-def test_a_service_listens_where_it_answers_or_more_widely(
-    listen: str | None, given: str, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("listen", [address_of("http://[::1]:9000"), "[::]:9000"])
+def test_a_service_listens_where_it_is_asked_to(listen: str, tmp_path: Path) -> None:
     program = service_program(
         folder=None,
-        url="http://[::1]:9000",
+        listen=listen,
         endpoint="http://127.0.0.1:4318",
         log=tmp_path / "log",
-        listen=listen,
     )
 
-    assert program.command[program.command.index("--listen") + 1] == given
+    assert program.command[program.command.index("--listen") + 1] == listen
+
+
+def test_the_address_of_a_url_has_its_host_and_port() -> None:
+    assert address_of("http://[::1]:9000") == "[::1]:9000"
+    assert address_of("http://127.0.0.1:9000/") == "127.0.0.1:9000"

@@ -5,10 +5,9 @@ from collections.abc import Iterator
 import pytest
 
 from latencytrace.errors import SinkError
-from latencytrace.service.net.http_post import post_json, retry_after_s
+from latencytrace.service.net.http_post import post_json
 from tests.support.servers.recording import RecordingServer, Response
 
-NOW = "Sun, 06 Nov 1994 08:49:37 GMT"
 FAR = "http://alerts.example/hook"
 
 
@@ -67,33 +66,6 @@ def test_a_proxy_that_serves_sockets_alone_is_left_out(
     post_json(FAR, {})
 
     assert [received.target for received in proxy.received] == [FAR]
-
-
-@pytest.mark.parametrize(
-    ("asked", "seconds"),
-    [
-        ("20", 20),
-        ("0", 0),
-        ("Sun, 06 Nov 1994 08:50:07 GMT", 30),
-        ("Sun, 06 Nov 1994 08:49:07 GMT", 0),
-        ("Sunday, 06-Nov-94 08:50:07 GMT", 30),
-        ("Sun Nov  6 08:50:07 1994", 30),
-        ("-1", None),
-        ("1.5", None),
-        ("9" * 10, None),
-        ("soon", None),
-        ("Sun, 99 Nov 1994 08:49:37 GMT", None),
-        ("", None),
-    ],
-)
-def test_the_pause_that_an_answer_asks_for_is_seconds_or_a_moment(
-    asked: str, seconds: float | None
-) -> None:
-    assert retry_after_s({"retry-after": asked, "date": NOW}) == seconds
-
-
-def test_a_moment_without_the_answers_own_says_nothing() -> None:
-    assert retry_after_s({"retry-after": NOW}) is None
 
 
 @pytest.mark.parametrize("status", [429, 503])
