@@ -10,6 +10,7 @@ import logging
 import os
 import sys
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -49,6 +50,7 @@ _log = logging.getLogger(__name__)
 
 WORTH_LOADING_SPANS: Final = 1_000  # reading back what was compiled takes a second and memory
 WORTH_COMPILING_SPANS: Final = 10_000  # half a minute of CPU, once for each version
+HURRIED_NS: Final = 20_000_000_000  # in which so many come where each costs more the later it is
 _LOAD: Final = STAGES.index(Stage.LOAD)
 
 
@@ -75,6 +77,7 @@ class ColumnAttribution:
             may write.
         ahead: See `compile_ahead`.
         max_weight: The largest weight of a request that is believed.
+        now_ns: A clock that is never set back.
     """
 
     def __init__(
@@ -82,8 +85,10 @@ class ColumnAttribution:
         cache: Path | None = None,
         ahead: Callable[[Path | None], None] = compile_ahead,
         max_weight: int = MOST,
+        now_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
         self.max_weight = max_weight
+        self._now_ns = now_ns
         self._cache = cache
         self._ahead = ahead
         self._worth_spans: int | None = None
@@ -93,6 +98,8 @@ class ColumnAttribution:
         self._shape_facts = _ShapeFacts()
         self._shapes: Sequence[Span] = ()
         self._seen = 0
+        self._since_ns = 0  # when the first came
+        self._is_hurried = False
         self._kernels: Kernels | None = None
         self._is_ahead = False  # all was compiled before
         self._compiling: threading.Thread | None = None
@@ -164,6 +171,8 @@ class ColumnAttribution:
         """Note that spans came: once there are many, begin to compile, or to load."""
         if self._compiling is not None:
             return
+        if not self._seen:
+            self._since_ns = self._now_ns()
         self._seen += span_count
         if self._seen < WORTH_LOADING_SPANS:
             return
@@ -171,6 +180,7 @@ class ColumnAttribution:
             self._is_ahead = is_compiled_ahead(self._cache)
             self._worth_spans = WORTH_LOADING_SPANS if self._is_ahead else WORTH_COMPILING_SPANS
         if self._seen >= self._worth_spans:
+            self._is_hurried = self._now_ns() - self._since_ns < HURRIED_NS
             self.compile()
 
     def compile(self) -> threading.Thread:
@@ -184,7 +194,9 @@ class ColumnAttribution:
             return self._compiling
 
     def _compile(self) -> None:
-        if not self._is_ahead:  # else it takes a second, and the plain ways cost more meanwhile
+        # The plain ways cost more meanwhile: where it takes a second, and under load, when a low
+        # priority could mean minutes.
+        if not (self._is_ahead or self._is_hurried):
             yield_to_others()
         self._ahead(self._cache)
         compile_scanner(self._cache).join()  # first, for it sets where things are kept

@@ -1,5 +1,6 @@
 """Traces that memory holds become the same requests by columns as by objects."""
 
+import os
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -12,8 +13,13 @@ from latencytrace.analysis.columns.objects import requests_of
 from latencytrace.model import Attributes, Request, Span, SpanKind, Stage, semconv
 from latencytrace.service.ledgers import column_attribution
 from latencytrace.service.ledgers.attribution import Attributed, Attribution
-from latencytrace.service.ledgers.column_attribution import WORTH_LOADING_SPANS, ColumnAttribution
+from latencytrace.service.ledgers.column_attribution import (
+    WORTH_COMPILING_SPANS,
+    WORTH_LOADING_SPANS,
+    ColumnAttribution,
+)
 from latencytrace.service.ledgers.held_spans import HeldSpans, Parts
+from latencytrace.service.ledgers.priority import NICENESS
 from latencytrace.service.metrics.telemetry import Telemetry
 from latencytrace.service.otlp import shapes
 from latencytrace.service.otlp.compiled import loading
@@ -213,6 +219,26 @@ def test_it_says_while_it_loads_what_was_compiled_before(monkeypatch: pytest.Mon
 
     assert (before, during, columns.is_loading) == (False, True, False)
     assert columns.is_compiled
+
+
+@pytest.mark.parametrize("all_came_within_s", [19, 21])
+def test_under_load_it_compiles_at_full_priority(
+    all_came_within_s: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(column_attribution, "is_compiled_ahead", lambda _: False)
+    times_ns = iter([0, all_came_within_s * 10**9])
+    niceness: list[int] = []
+
+    def note(_: Path | None) -> None:
+        niceness.append(os.getpriority(os.PRIO_PROCESS, threading.get_native_id()))
+
+    columns = ColumnAttribution(ahead=note, now_ns=lambda: next(times_ns))
+    columns.expect(WORTH_COMPILING_SPANS // 2)
+    columns.expect(WORTH_COMPILING_SPANS // 2)
+    columns.compile().join()
+
+    ours = os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+    assert niceness == [ours if all_came_within_s < 20 else NICENESS]
 
 
 def test_it_is_counted_which_way_traces_go() -> None:
