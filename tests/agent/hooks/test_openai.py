@@ -13,6 +13,7 @@ from openinference.instrumentation.openai import OpenAIInstrumentor as OpenInfer
 from opentelemetry.instrumentation.openai import OpenAIInstrumentor
 from opentelemetry.trace import SpanKind, format_span_id
 
+from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.hooks.httpx import HttpxHook
 from latencytrace.agent.hooks.openai import OpenaiHook
 from latencytrace.agent.spans.span import RecordedSpan
@@ -165,6 +166,88 @@ def test_a_stream_that_is_not_read_to_its_end_ends_its_span(
             gc.collect()
 
     assert model_call(spans).attributes[semconv.CANCELLED] is True
+
+
+@pytest.fixture
+def uncollected() -> Iterator[None]:
+    """Nothing finds garbage meanwhile."""
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.usefixtures("uncollected")
+def test_a_stream_whose_loop_is_left_ended_with_the_last_chunk_that_was_read(
+    spans: Spans, client: openai.OpenAI
+) -> None:
+    stream = client.chat.completions.create(model="tiny", messages=ASKED, stream=True)
+    read_ns = 0
+    for number, _ in enumerate(stream):
+        if number == 1:
+            read_ns = monotonic_ns()
+            break
+
+    call = model_call(spans)
+    assert call.attributes[semconv.CANCELLED] is True
+    assert call.started_ns < call.ended_ns <= read_ns
+    assert list(stream)  # the program has it still, and may read on
+
+
+@pytest.mark.usefixtures("uncollected")
+def test_a_loop_of_the_async_client_that_is_left_is_the_same_and_disturbs_nobody(
+    spans: Spans, server: ModelApi
+) -> None:
+    complaints: list[object] = []
+
+    async def leave(client: openai.AsyncOpenAI) -> int:
+        asyncio.get_running_loop().set_exception_handler(lambda _, said: complaints.append(said))
+        stream = await client.chat.completions.create(model="tiny", messages=ASKED, stream=True)
+        number = read_ns = 0
+        async for _ in stream:
+            number += 1
+            if number == 2:
+                read_ns = monotonic_ns()
+                break
+        await asyncio.sleep(0)  # the loop closes what the library reads with
+        await asyncio.sleep(0)
+        assert model_call(spans).ended_ns <= read_ns
+        del stream
+        gc.collect()
+        await asyncio.sleep(0.01)
+        return number
+
+    assert in_async_client(server, leave) == 2
+    assert model_call(spans).attributes[semconv.CANCELLED] is True
+    assert complaints == []
+
+
+@pytest.mark.usefixtures("uncollected")
+def test_a_stream_of_which_one_chunk_was_read_first_goes_on(
+    spans: Spans, client: openai.OpenAI
+) -> None:
+    stream = client.chat.completions.create(model="tiny", messages=ASKED, stream=True)
+    for _ in stream:
+        break
+    assert not spans.of(Stage.REMOTE_MODEL)
+
+    list(stream)
+
+    call = model_call(spans)
+    assert semconv.CANCELLED not in call.attributes
+    assert call.attributes[semconv.GEN_AI_RESPONSE_FINISH_REASONS] == ("stop",)
+
+
+def test_a_dropped_stream_ended_with_its_last_chunk_however_late_that_is_found(
+    spans: Spans, client: openai.OpenAI, server: ModelApi
+) -> None:
+    server.go_on.clear()
+    stream = client.chat.completions.create(model="tiny", messages=ASKED, stream=True)
+    next(stream)
+    read_ns = monotonic_ns()
+    del stream
+    gc.collect()
+
+    assert model_call(spans).ended_ns <= read_ns
 
 
 def test_the_helper_of_streams_is_one_call(spans: Spans, client: openai.OpenAI) -> None:

@@ -6,7 +6,7 @@ from contextlib import aclosing, contextmanager
 from functools import wraps
 from inspect import isasyncgen, isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
 from types import GeneratorType
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from opentelemetry.trace import SpanKind, get_current_span
 
@@ -31,6 +31,7 @@ _INSTRUMENTORS: Final = (
 )
 _END: Final = object()
 _LONGEST: Final = 1 << 20  # bytes of a raw answer that is read for its tokens
+_PEEKED: Final = 1  # chunks that a program may read to see whether there are any, to go on later
 
 
 class ModelCall:
@@ -45,7 +46,8 @@ class ModelCall:
     """
 
     __slots__ = (
-        "_began", "_form", "_last", "_on_fault", "_reported", "_said", "_timing", "_tokens",
+        "_began", "_form", "_last", "_on_fault", "_reported", "_said", "_seen_ns", "_timing",
+        "_tokens",
     )  # fmt: skip
 
     def __init__(
@@ -69,6 +71,7 @@ class ModelCall:
         self._said: HookAttributes = {}  # by the chunks so far
         self._reported: list[tuple[Stage, int]] = []  # what the other side did, and how long
         self._last: object = None  # chunk with output: it may say how many tokens there are
+        self._seen_ns: int | None = None  # when something came last; None: it is not seen
 
     @contextmanager
     def made(self) -> Iterator[None]:
@@ -85,6 +88,7 @@ class ModelCall:
     def answered(self, answer: Any) -> Any:  # noqa: ANN401 - the library's
         """Note an answer and end, a stream with its last chunk; return what the program gets."""
         with guarded("describing an answer", self._on_fault):
+            self._seen_ns = monotonic_ns()
             if isinstance(answer, GeneratorType):
                 return _held_by(self.each(answer), self.drop)
             if isasyncgen(answer):
@@ -98,6 +102,7 @@ class ModelCall:
 
     def parsed(self, answer: Any) -> None:  # noqa: ANN401
         """Go on with what a raw answer was parsed into."""
+        self._seen_ns = monotonic_ns()
         if not self._follows(answer):
             self._describe(answer)
             self.end()
@@ -108,8 +113,8 @@ class ModelCall:
         stream = answer if stream_in is None else stream_in(answer)
         chunks = None if name is None else getattr(stream, name, None)
         if name is not None and chunks is not None:
-            is_awaited = hasattr(chunks, "__anext__")
-            setattr(stream, name, self.each_awaited(chunks) if is_awaited else self.each(chunks))
+            kind = _AwaitedReader if hasattr(chunks, "__anext__") else _Reader
+            setattr(stream, name, kind(self, chunks))
         elif stream is None or stream_in is None:
             return False
         _open[stream] = self
@@ -124,6 +129,7 @@ class ModelCall:
         is_stream = getattr(answer, "_stream", False)
         if is_stream or not response.is_closed:
             _open[answer] = self
+            self._seen_ns = None  # the program may read the body itself
             _held_by(answer, self.drop if is_stream else self.end)
             return True
         if len(response.content) <= _LONGEST and "json" in response.headers["content-type"]:
@@ -178,12 +184,12 @@ class ModelCall:
     def note(self, chunk: Any) -> None:  # noqa: ANN401
         """Note a chunk: whether it has output, or else what it says of the answer."""
         try:
+            self._seen_ns = now_ns = monotonic_ns()
             if self._form.chunk is not None:
                 chunk = getattr(chunk, self._form.chunk, None)
             if not self._form.has_output(chunk):
                 self._describe(chunk)
                 return
-            now_ns = monotonic_ns()
             if not self._began:
                 self._began = True
                 waited_s = (now_ns - self._timing.started_ns) / 1e9
@@ -193,9 +199,10 @@ class ModelCall:
         except FAULTS as fault:
             self._on_fault("noting a chunk", fault)
 
-    def end(self) -> None:
-        """End the span; a second time changes nothing."""
-        ended_ns = monotonic_ns()
+    def end(self, ended_ns: int | None = None) -> None:
+        """End the span at a monotonic time, or now; a second time changes nothing."""
+        if ended_ns is None:
+            ended_ns = monotonic_ns()
         with guarded("ending a model call", self._on_fault):
             last, self._last = self._last, None
             if self._timing.span.is_recording():
@@ -220,14 +227,98 @@ class ModelCall:
             ended_ns = began_ns
 
     def fail(self, error: BaseException) -> None:
-        """Note what the call or the reading of its stream raised, and end it."""
+        """Note what the call or the reading of its stream raised, and end it.
+
+        Nobody waits for a stream that is left: it ended with its last chunk, however late it is
+        known that no more will be read.
+        """
         with guarded("noting an exception", self._on_fault):
             self._timing.fail(error)
-        self.end()
+        self.end(self._seen_ns if isinstance(error, GeneratorExit) else None)
 
     def drop(self) -> None:
         """End a stream that was closed or dropped before its last chunk."""
         self.fail(GeneratorExit())
+
+
+class _Reader:
+    """Reads the chunks of a stream, in the place of what its library reads them from.
+
+    A library's stream refers to itself, so that only the collector of garbage finds one that the
+    program left half-way, perhaps after its request. But each loop over it has a reader of its
+    own, which goes when the loop is left.
+
+    It is no generator: an event loop closes each async one that the collector finds, and whoever
+    closed the library's beside it would be in its way.
+    """
+
+    __slots__ = ("_asked", "_call", "_chunks")
+
+    def __init__(self, call: ModelCall, chunks: Any) -> None:  # noqa: ANN401 - the library's
+        self._call = call
+        self._chunks = chunks
+        self._asked = 0
+
+    def __iter__(self) -> Self:
+        return type(self)(self._call, self._chunks)
+
+    def __next__(self) -> Any:  # noqa: ANN401
+        self._asked += 1
+        try:
+            chunk = next(self._chunks)
+        except StopIteration:
+            self._call.end()
+            raise
+        except BaseException as error:
+            self._call.fail(error)
+            raise
+        self._call.note(chunk)
+        return chunk
+
+    def close(self) -> None:
+        """End the stream."""
+        self._chunks.close()
+        self._call.drop()
+
+    def __del__(self) -> None:
+        if self._asked > _PEEKED:
+            self._call.drop()
+
+
+class _AwaitedReader:
+    """The same of an async one."""
+
+    __slots__ = ("_asked", "_call", "_chunks")
+
+    def __init__(self, call: ModelCall, chunks: Any) -> None:  # noqa: ANN401
+        self._call = call
+        self._chunks = chunks
+        self._asked = 0
+
+    def __aiter__(self) -> Self:
+        return type(self)(self._call, self._chunks)
+
+    async def __anext__(self) -> Any:  # noqa: ANN401
+        self._asked += 1
+        try:
+            chunk = await anext(self._chunks)
+        except StopAsyncIteration:
+            self._call.end()
+            raise
+        except BaseException as error:
+            self._call.fail(error)
+            raise
+        self._call.note(chunk)
+        return chunk
+
+    async def aclose(self) -> None:
+        """End the stream."""
+        await self._chunks.aclose()
+        self._call.drop()
+
+    def __del__(self) -> None:
+        if self._asked > _PEEKED:
+            self._call.drop()
 
 
 _open: weakref.WeakKeyDictionary[Any, ModelCall] = weakref.WeakKeyDictionary()
