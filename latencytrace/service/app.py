@@ -99,6 +99,7 @@ def serve(
         StoreInUseError: Another process owns the data folder.
     """
     _refuse_open_doors(settings, insecure=insecure)
+    _warn_of_open_loopback(settings, insecure=insecure)
     reload, index = _watched(settings)
     addresses = checked_engines(settings.scrape)
     folder = settings.folder
@@ -468,3 +469,12 @@ def _refuse_open_doors(settings: ServiceSettings, *, insecure: bool) -> None:
                 f"{address} can be reached from other machines: set LATENCYTRACE_TOKEN, which "
                 "senders and readers must then show, or accept anybody with --insecure"
             )
+
+
+def _warn_of_open_loopback(settings: ServiceSettings, *, insecure: bool) -> None:
+    if settings.token and not insecure and is_loopback(settings.listen.host):
+        _log.warning(
+            "LATENCYTRACE_TOKEN is set, but on loopback, at %s, nobody is asked for it: a proxy "
+            "that lets others in has to ask them itself",
+            settings.listen,
+        )
