@@ -98,8 +98,7 @@ def serve(
         ObjectivesError: The file of objectives is wrong.
         StoreInUseError: Another process owns the data folder.
     """
-    _refuse_open_doors(settings, insecure=insecure)
-    _warn_of_open_loopback(settings, insecure=insecure)
+    _check_doors(settings, insecure=insecure)
     reload, index = _watched(settings)
     addresses = checked_engines(settings.scrape)
     folder = settings.folder
@@ -462,16 +461,14 @@ def _address(listened: socket) -> Address:
     return Address(host=host, port=port)
 
 
-def _refuse_open_doors(settings: ServiceSettings, *, insecure: bool) -> None:
+def _check_doors(settings: ServiceSettings, *, insecure: bool) -> None:
+    """Refuse to listen where anybody may come in, and say where a token is not asked for."""
     for address in (settings.listen, settings.otlp_http, settings.otlp_grpc):
         if address is not None and not (insecure or settings.token or is_loopback(address.host)):
             raise SettingsError(
                 f"{address} can be reached from other machines: set LATENCYTRACE_TOKEN, which "
                 "senders and readers must then show, or accept anybody with --insecure"
             )
-
-
-def _warn_of_open_loopback(settings: ServiceSettings, *, insecure: bool) -> None:
     if settings.token and not insecure and is_loopback(settings.listen.host):
         _log.warning(
             "LATENCYTRACE_TOKEN is set, but on loopback, at %s, nobody is asked for it: a proxy "

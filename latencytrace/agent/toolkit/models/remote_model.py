@@ -87,8 +87,8 @@ class ModelCall:
 
     def answered(self, answer: Any) -> Any:  # noqa: ANN401 - the library's
         """Note an answer and end, a stream with its last chunk; return what the program gets."""
+        self._seen_ns = monotonic_ns()
         with guarded("describing an answer", self._on_fault):
-            self._seen_ns = monotonic_ns()
             if isinstance(answer, GeneratorType):
                 return _held_by(self.each(answer), self.drop)
             if isasyncgen(answer):
@@ -201,8 +201,7 @@ class ModelCall:
 
     def end(self, ended_ns: int | None = None) -> None:
         """End the span at a monotonic time, or now; a second time changes nothing."""
-        if ended_ns is None:
-            ended_ns = monotonic_ns()
+        ended_ns = monotonic_ns() if ended_ns is None else ended_ns
         with guarded("ending a model call", self._on_fault):
             last, self._last = self._last, None
             if self._timing.span.is_recording():
@@ -211,15 +210,14 @@ class ModelCall:
                     self._describe(last)
                     self._said |= said
                 self._timing.note(self._said)
-                self._note_reported(ended_ns)
+                if self._reported:
+                    self._note_reported(ended_ns)
                 if self._began:
                     self._timing.note(self._tokens.described(self._timing.started_ns))
                 self._timing.end(ended_ns)
 
     def _note_reported(self, ended_ns: int) -> None:
         """Place what the other side says that it did, one after the other up to the end."""
-        if not self._reported:
-            return
         intervals, started_ns = self._timing.collect_intervals(), self._timing.started_ns
         for stage, length_ns in reversed(self._reported):
             began_ns = max(ended_ns - length_ns, started_ns)
@@ -227,13 +225,10 @@ class ModelCall:
             ended_ns = began_ns
 
     def fail(self, error: BaseException) -> None:
-        """Note what the call or the reading of its stream raised, and end it.
-
-        Nobody waits for a stream that is left: it ended with its last chunk, however late it is
-        known that no more will be read.
-        """
+        """Note what the call or the reading of its stream raised, and end it."""
         with guarded("noting an exception", self._on_fault):
             self._timing.fail(error)
+        # Nobody waits for a stream that is left, however late it is known.
         self.end(self._seen_ns if isinstance(error, GeneratorExit) else None)
 
     def drop(self) -> None:
