@@ -1,4 +1,5 @@
 // The heat map: what is below the pointer, and a box that leads to its requests.
+import { duration } from './duration.js';
 import { instantOf, momentOf, onPicture, swapped } from './picture.js';
 
 const ENOUGH = 10; // requests, for a cause to be named
@@ -18,10 +19,6 @@ function begin(svg) {
     return [Math.floor((x - scale.left) / scale.column), Math.floor((scale.zero - y) / scale.row)];
   };
   const ns = (row) => Math.ceil(2 ** (row / scale.per_doubling));
-  const text = (value) => {
-    for (const [unit, size] of [['s', 1e9], ['ms', 1e6], ['µs', 1e3]]) if (value >= size) return `${(value / size).toPrecision(3)} ${unit}`;
-    return `${value} ns`;
-  };
   const moment = (column) => momentOf(scale, column);
   const box = ([a, b], [c, d]) => ({ left: Math.min(a, c), right: Math.max(a, c) + 1, low: Math.min(b, d), high: Math.max(b, d) + 1 });
   const inBox = ({ left, right, low, high }) => scale.cells.reduce((sum, [column, row, requests]) => (
@@ -33,7 +30,7 @@ function begin(svg) {
     brush.setAttribute('height', (high - low) * scale.row);
   };
   const asksWhy = (found) => inBox(found) >= ENOUGH && found.low > middle;
-  const tell = (found) => `${inBox(found)} requests, ${text(ns(found.low))} to ${text(ns(found.high))}, from ${moment(found.left).slice(11, 19)} UTC: ${asksWhy(found) ? 'why?' : 'see them'}`;
+  const tell = (found) => `${inBox(found)} requests, ${duration(ns(found.low))} to ${duration(ns(found.high))}, from ${moment(found.left).slice(11, 19)} UTC: ${asksWhy(found) ? 'why?' : 'see them'}`;
   const open = (found) => {
     if (!inBox(found)) return;
     const why = asksWhy(found);

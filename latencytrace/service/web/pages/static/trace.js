@@ -1,4 +1,6 @@
 // The waterfall: some forty rows of the page are used again and again for those in view.
+import { duration } from './duration.js';
+
 const data = JSON.parse(document.getElementById('rows').textContent);
 const about = document.getElementById('rows').dataset;
 const count = data.depth.length;
@@ -44,14 +46,6 @@ const make = (name, className, role) => {
   if (role) element.setAttribute('role', role);
   return element;
 };
-function duration(ns) {
-  const size = Math.abs(ns);
-  for (const [unit, of] of [['s', 1e9], ['ms', 1e6], ['µs', 1e3]]) {
-    if (size >= 0.9995 * of) return `${(ns / of).toPrecision(3).replace(/e.*/, '')} ${unit}`;
-  }
-  return `${Math.round(ns)} ns`;
-}
-
 let since = 0;
 let until = data.whole || 1;
 let shown = new Int32Array(0); // rows that are not hidden, in order

@@ -1,0 +1,120 @@
+"""Pictures of long, deep and narrow times in a real browser: words, axes and keys."""
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Locator, Page, expect
+
+from latencytrace.model import Span, SpanKind, semconv
+from latencytrace.model.objective import HOUR_NS, MINUTE_NS
+from latencytrace.model.texts.units import duration
+from tests.support.builders.seen_traffic import FAILED_TRACE, MS, SLOW_TRACE, span_id, traffic
+from tests.support.builders.spans.otlp_messages import message, one_span
+from tests.support.servers.browser import SCREENS, opened
+from tests.support.servers.running_service import RunningService
+
+SECOND_NS = 10**9
+DEEP_TRACE = f"{21:032x}"
+LEVELS = 61
+READABLE_PX = 90
+PHONE = SCREENS["phone"]
+DESK = {"viewport": {"width": 1280, "height": 900}}
+SIZES = {"desk": DESK, "phone": PHONE}
+
+
+def deep(start_ns: int) -> Iterator[Span]:
+    """A request of three hours, each of whose spans but the last has one below it."""
+    for level in range(LEVELS):
+        lasted_ns = 3 * HOUR_NS if level == 0 else 567 * SECOND_NS + (LEVELS - level) * MINUTE_NS
+        span = one_span(
+            DEEP_TRACE,
+            span_id(DEEP_TRACE, level),
+            parent_id=span_id(DEEP_TRACE, level - 1) if level else None,
+            name=f"call {level} of an agent that calls itself",
+            kind=SpanKind.INTERNAL if level else SpanKind.SERVER,
+            start_ns=start_ns + level * SECOND_NS,
+            end_ns=start_ns + level * SECOND_NS + lasted_ns,
+            attributes={semconv.STAGE: "tool"} if level else {"http.route": "/deep"},
+        )
+        yield replace(span, service="agent")
+
+
+def alike(service: str, starts_ns: Sequence[int], lasted_ns: int, first: int) -> Iterator[Span]:
+    """Requests that take about as long."""
+    for number, start_ns in enumerate(starts_ns):
+        trace_id = f"{first + number:032x}"
+        span = one_span(
+            trace_id,
+            span_id(trace_id, 0),
+            start_ns=start_ns,
+            end_ns=start_ns + lasted_ns + lasted_ns * (number % 3) // 100,
+            attributes={"http.route": "/alike"},
+        )
+        yield replace(span, service=service)
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningService]:
+    now_ns = time.time_ns()
+    spans = [
+        *traffic(now_ns),
+        *deep(now_ns - 4 * HOUR_NS),
+        *alike(
+            "batch", [now_ns - (5 * at + 95) * MINUTE_NS for at in range(30)], 83 * MINUTE_NS, 3000
+        ),
+        *alike("narrow", [now_ns - at * MINUTE_NS for at in range(1, 30)], 80 * MS, 4000),
+    ]
+    with RunningService(tmp_path_factory.mktemp("pictures") / "data") as running:
+        assert running.post(message(spans).SerializeToString()).is_success
+        for trace_id in (DEEP_TRACE, SLOW_TRACE, FAILED_TRACE, f"{3029:032x}", f"{4028:032x}"):
+            running.request(trace_id)
+        yield running
+
+
+def in_view(page: Page, name: str) -> Locator:
+    """A row of the waterfall, which is scrolled to."""
+    page.locator(".grid[data-ready]").wait_for()
+    page.locator("#find").fill(name)
+    found = page.locator(".grid-row.hit", has_text=name).first
+    found.wait_for()
+    return found
+
+
+def test_scripts_write_durations_in_the_words_of_the_service(
+    service: RunningService, browser: Browser
+) -> None:
+    powers = [head * 10**power for power in range(18) for head in (1, 2.5, 6.125, 9.994, 9.995)]
+    borders = [
+        edge + step
+        for edge in (995, 999_499, 999_500, 9_995_000, 99_950_000, 59_997 * MS, 3600 * SECOND_NS)
+        for step in (-1, 0, 1)
+    ]
+    halves = [eighths * unit / 8 for eighths in range(1, 400, 3) for unit in (1000, MS, SECOND_NS)]
+    longer = [seconds * SECOND_NS / 4 for seconds in range(200, 800_000, 211)]
+    values = [0, 0.5, 10800 * SECOND_NS, *powers, *borders, *halves, *longer]
+    with opened(browser, f"{service.url}/requests/{SLOW_TRACE}") as (page, watched):
+        said = page.evaluate(
+            """async (values) => {
+              const trace = document.querySelector('script[src$="/trace.js"]').src;
+              const { duration } = await import(new URL('duration.js', trace));
+              return values.map(duration);
+            }""",
+            values,
+        )
+
+    assert said == [duration(value) for value in values]
+    assert watched.errors == []
+
+
+@pytest.mark.parametrize("options", SIZES.values(), ids=SIZES)
+def test_a_waterfall_says_hours_and_minutes(
+    service: RunningService, browser: Browser, options: dict[str, Any]
+) -> None:
+    with opened(browser, f"{service.url}/requests/{DEEP_TRACE}", **options) as (page, _):
+        first = page.locator(".grid-row").first
+        expect(first.locator(".took")).to_have_text("3 h 00 min")
+        expect(page.locator(".ruler span").last).to_have_text("3 h 00 min")
+        expect(in_view(page, "call 60 ").locator(".took")).to_have_text("10 min 27 s")
