@@ -3,7 +3,8 @@
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
 
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
@@ -13,7 +14,7 @@ from latencytrace.model.objective import HOUR_NS, MINUTE_NS
 from latencytrace.model.texts.units import duration
 from tests.support.builders.seen_traffic import FAILED_TRACE, MS, SLOW_TRACE, span_id, traffic
 from tests.support.builders.spans.otlp_messages import message, one_span
-from tests.support.servers.browser import SCREENS, opened
+from tests.support.servers.browser import SCREENS, check_sound, opened
 from tests.support.servers.running_service import RunningService
 
 SECOND_NS = 10**9
@@ -118,3 +119,84 @@ def test_a_waterfall_says_hours_and_minutes(
         expect(first.locator(".took")).to_have_text("3 h 00 min")
         expect(page.locator(".ruler span").last).to_have_text("3 h 00 min")
         expect(in_view(page, "call 60 ").locator(".took")).to_have_text("10 min 27 s")
+
+
+@pytest.mark.parametrize("media", ["screen", "print"])
+@pytest.mark.parametrize("options", SIZES.values(), ids=SIZES)
+def test_names_are_readable_however_deep(
+    service: RunningService,
+    browser: Browser,
+    options: dict[str, Any],
+    media: Literal["print", "screen"],
+) -> None:
+    room = """row => row.querySelector('.name').getBoundingClientRect().right
+        - row.querySelector('.name > span:not(.level)').getBoundingClientRect().left"""
+    left = "row => row.querySelector('.twist').getBoundingClientRect().left"
+    with opened(browser, f"{service.url}/requests/{DEEP_TRACE}", **options) as (page, _):
+        last = in_view(page, "call 60 ")
+        page.emulate_media(media=media)
+        rows = page.locator(".grid-row:visible")
+        lefts = [one.evaluate(left) for one in rows.all()]
+
+        assert last.evaluate(room) >= READABLE_PX
+        assert len(set(lefts)) == len(lefts)  # the tree is still to be seen
+        expect(last.locator(".level")).to_have_text("61")
+        expect(last).to_have_attribute("aria-level", "61")
+
+
+@pytest.mark.parametrize("options", SIZES.values(), ids=SIZES)
+def test_without_javascript_no_number_is_cut_and_no_name_disappears(
+    service: RunningService, browser: Browser, options: dict[str, Any]
+) -> None:
+    address = f"{service.url}/requests/{DEEP_TRACE}"
+    cut = (
+        "cells => cells.filter(one => one.scrollWidth > one.clientWidth).map(one => one.innerText)"
+    )
+    room = """cell => cell.getBoundingClientRect().right
+        - cell.querySelector('a').getBoundingClientRect().left"""
+    with opened(browser, address, java_script_enabled=False, **options) as (page, _):
+        names = page.locator(".waterfall tbody th")
+        expect(names).to_have_count(LEVELS)
+
+        assert page.locator(".waterfall td.n").evaluate_all(cut) == []
+        assert names.last.evaluate(room) >= READABLE_PX
+        expect(names.last.locator(".level")).to_have_text("61")
+
+
+@pytest.mark.parametrize("path", [f"/requests/{DEEP_TRACE}", "/breakdown?service=batch&since=6h"])
+@pytest.mark.parametrize("options", SCREENS.values(), ids=SCREENS)
+def test_a_page_of_long_times_is_sound(
+    service: RunningService, browser: Browser, path: str, options: dict[str, Any], tmp_path: Path
+) -> None:
+    check_sound(browser, service.url, path, options, tmp_path / "page.png")
+
+
+@pytest.mark.parametrize("options", SIZES.values(), ids=SIZES)
+def test_the_columns_of_a_waterfall_have_headers(
+    service: RunningService, browser: Browser, options: dict[str, Any]
+) -> None:
+    with opened(browser, f"{service.url}/requests/{SLOW_TRACE}", **options) as (page, _):
+        grid = page.get_by_role("treegrid")
+        grid.get_by_role("rowheader", name="search passages").wait_for()
+        headers = grid.get_by_role("columnheader")
+        cells = grid.get_by_role("row").last.locator("> [role]")
+
+        expect(headers).to_have_count(5)
+        names = ("Span", "Stage", "Held up", "Took", "Over time")
+        for place, name in enumerate(names):
+            expect(headers.nth(place)).to_have_accessible_name(name)
+        expect(cells).to_have_count(5)
+        expect(grid).to_have_attribute("aria-rowcount", "9")  # the header is one
+
+
+def test_numbers_of_a_waterfall_on_a_phone_say_what_they_are(
+    service: RunningService, browser: Browser
+) -> None:
+    label = "one => getComputedStyle(one, '::before').content"
+    with opened(browser, f"{service.url}/requests/{SLOW_TRACE}", **PHONE) as (page, _):
+        found = in_view(page, "search passages")
+
+        expect(found.locator(".took")).to_be_visible()
+        expect(found.locator(".stage-name")).to_be_visible()
+        assert found.locator(".took").evaluate(label) == '"took "'
+        assert found.locator(".held-up").evaluate(label) == '"held up "'

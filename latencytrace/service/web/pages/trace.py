@@ -39,6 +39,7 @@ from latencytrace.service.web.pages.parts import Parts
 from latencytrace.service.web.pages.rendering import Address, json_block
 
 WITHOUT_SCRIPT = 300  # rows that the page itself holds; a script draws the others
+DEEP = 12  # levels, beyond which each row says its own
 MOST_GAPS = 5
 LITTLE = 0.05  # of what spans explain: where the longest alone took less, many held it up
 
@@ -142,6 +143,7 @@ def _full(
         if tree
     ]
     every = rows({"segments": found["segments"], "spans": spans})
+    shown = [every[place] for place in chosen(every, WITHOUT_SCRIPT)]
     opened = unclipped.get(span_id or "")
 
     def name_of_span(one_id: str | None) -> str | None:
@@ -156,8 +158,9 @@ def _full(
             else None
         ),
         "span_count": len(spans),
-        "rows": [every[place] for place in chosen(every, WITHOUT_SCRIPT)],
+        "rows": shown,
         "row_count": len(every),
+        "is_deep": any(one.depth > DEEP for one in shown),
         "columns": json_block(columns(every, found["duration_ns"])),
         "stalls": stall_marks(found),
         "raised_in": name_of_span(found["error_span_id"]),

@@ -9,7 +9,9 @@ const WIDTH = 1000;
 const MANY = 400; // edges of stretches, beyond which they are drawn by pixel
 const LARGE = 2000; // rows, beyond which a trace opens closed
 const failed = new Set(data.failed);
-const ROW = matchMedia('(max-width: 700px)').matches ? 46 : 26;
+const deepest = data.depth.reduce((most, depth) => Math.max(most, depth), 1);
+const ROW = matchMedia('(max-width: 700px)').matches ? 70 : 26;
+const DEEP = 12; // levels, beyond which they are numbered: each is indented less
 
 function lengthOf(stretches) {
   let found = 0;
@@ -59,18 +61,20 @@ const grid = make('div', 'grid', 'treegrid');
 grid.setAttribute('aria-label', 'Spans in the order of the tree');
 grid.setAttribute('aria-colcount', '5');
 const ground = make('div', '', 'rowgroup');
-grid.append(ground);
-const head = make('div', 'grid-head');
-head.setAttribute('aria-hidden', 'true');
+grid.style.setProperty('--deepest', deepest);
+const head = make('div', 'grid-head', 'row');
+head.setAttribute('aria-rowindex', '1');
+grid.append(head, ground);
 for (const [text, className] of [['Span', ''], ['Stage', ''], ['Held up', 'n'], ['Took', 'n']]) {
-  const cell = make('div', className);
+  const cell = make('div', className, 'columnheader');
   cell.textContent = text;
   head.append(cell);
 }
-const ruler = make('div', 'ruler');
+const ruler = make('div', 'ruler', 'columnheader');
+ruler.setAttribute('aria-label', 'Over time');
 ruler.append(make('span'), make('span'), make('span'));
 head.append(ruler);
-$('waterfall-rows').replaceChildren(head, grid);
+$('waterfall-rows').replaceChildren(grid);
 $('tools').hidden = false;
 
 const pool = [];
@@ -81,15 +85,16 @@ function pooled(place) {
     const twist = make('button', 'twist');
     twist.type = 'button';
     twist.tabIndex = -1;
+    const level = make('span', 'level quiet');
     const text = make('span');
     const notes = make('span', 'bad');
     const where = make('span', 'quiet');
-    name.append(twist, text, notes, where);
+    name.append(twist, level, text, notes, where);
     const stage = make('div', 'stage-name', 'gridcell');
     const swatch = make('i', 'swatch');
     const stageText = make('span');
     stage.append(swatch, stageText);
-    const heldUp = make('div', 'n', 'gridcell');
+    const heldUp = make('div', 'n held-up', 'gridcell');
     const took = make('div', 'n took', 'gridcell');
     const bars = make('div', 'bars', 'gridcell');
     const svg = document.createElementNS(SVG, 'svg');
@@ -104,7 +109,7 @@ function pooled(place) {
     bars.append(svg);
     element.append(name, stage, heldUp, took, bars);
     ground.append(element);
-    pool.push({ element, name, twist, text, notes, where, swatch, stageText, heldUp, took, bar, path, row: -1 });
+    pool.push({ element, name, twist, level, text, notes, where, swatch, stageText, heldUp, took, bar, path, row: -1 });
   }
   return pool[place];
 }
@@ -165,12 +170,13 @@ function fill(slot, at) {
   element.style.transform = `translateY(${at * ROW}px)`;
   element.tabIndex = row === current ? 0 : -1;
   element.className = `grid-row${row === chosen ? ' chosen' : ''}${isHit.has(row) ? ' hit' : ''}`;
-  element.setAttribute('aria-rowindex', at + 1);
+  element.setAttribute('aria-rowindex', at + 2); // the first is the header
   element.setAttribute('aria-level', data.depth[row] + 1);
   element.setAttribute('aria-selected', row === chosen);
   if (below) element.setAttribute('aria-expanded', isOpen[row] === 1);
   else element.removeAttribute('aria-expanded');
-  slot.name.style.paddingLeft = `${Math.min(data.depth[row], 30) * 14}px`;
+  slot.name.style.setProperty('--depth', data.depth[row]);
+  slot.level.textContent = deepest > DEEP ? data.depth[row] + 1 : '';
   slot.twist.textContent = below ? (isOpen[row] ? '▾' : '▸') : '';
   slot.twist.disabled = !below;
   slot.twist.setAttribute('aria-label', isOpen[row] ? 'Close' : 'Open');
@@ -210,7 +216,7 @@ function arrange() {
   }
   shown = found.slice(0, size);
   ground.style.height = `${size * ROW}px`;
-  grid.setAttribute('aria-rowcount', size);
+  grid.setAttribute('aria-rowcount', size + 1); // with the header
   if (placeOf[current] < 0) current = shown[0] ?? 0;
   draw();
 }
@@ -227,7 +233,7 @@ function focus(row, withFocus = true) {
   }
   const top = placeOf[row] * ROW;
   if (top < grid.scrollTop) grid.scrollTop = top;
-  else if (top + ROW > grid.scrollTop + grid.clientHeight) grid.scrollTop = top - grid.clientHeight / 2;
+  else if (top + ROW > grid.scrollTop + grid.clientHeight - head.offsetHeight) grid.scrollTop = top - grid.clientHeight / 2;
   draw();
   if (withFocus) pool.find((slot) => slot.row === row && !slot.element.hidden)?.element.focus({ preventScroll: true });
 }
