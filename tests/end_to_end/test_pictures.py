@@ -1,10 +1,13 @@
 """Pictures of long, deep and narrow times in a real browser: words, axes and keys."""
 
+import json
+import re
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
@@ -200,3 +203,140 @@ def test_numbers_of_a_waterfall_on_a_phone_say_what_they_are(
         expect(found.locator(".stage-name")).to_be_visible()
         assert found.locator(".took").evaluate(label) == '"took "'
         assert found.locator(".held-up").evaluate(label) == '"held up "'
+
+
+def picture(page: Page, kind: str) -> tuple[Locator, dict[str, Any]]:
+    """A picture with the focus, and where its cells lie."""
+    found = page.locator(f"svg.{kind}[data-ready]")
+    scale: dict[str, Any] = json.loads(str(found.get_attribute("data-scale")))
+    found.focus()
+    return found, scale
+
+
+def press(page: Page, key: str, times: int) -> str:
+    """Press a key so often; what the page then says."""
+    for _ in range(times):
+        page.keyboard.press(key)
+    return page.locator("#said").inner_text()
+
+
+def marked(found: Locator) -> dict[str, float]:
+    """Where the cursor of a picture is."""
+    brush = found.locator(".brush")
+    return {name: float(brush.get_attribute(name) or 0) for name in ("x", "y", "width", "height")}
+
+
+def test_the_cursor_stays_on_the_stages_over_time(
+    service: RunningService, browser: Browser
+) -> None:
+    with opened(browser, f"{service.url}/breakdown?service=rag&since=7d") as (page, watched):
+        found, scale = picture(page, "timeline")
+        end = press(page, "ArrowRight", 80)
+        right = marked(found)
+        begin = press(page, "ArrowLeft", 80)
+        left = marked(found)
+        press(page, "ArrowRight", 80)
+        page.keyboard.press("Enter")
+        page.wait_for_url("**until=**")
+
+        assert left["x"] == pytest.approx(scale["left"])
+        assert 900 - scale["column"] <= right["x"] < 900
+        assert re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC: \d+ requests, mean", end)
+        assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC: no request", begin)
+        (until,) = parse_qs(urlsplit(page.url).query)["until"]
+        assert until <= time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 1))
+        assert watched.errors == []
+
+
+def test_the_cursor_stays_on_the_heat_map(service: RunningService, browser: Browser) -> None:
+    with opened(browser, f"{service.url}/breakdown?service=rag&since=2h") as (page, _):
+        found, scale = picture(page, "heat")
+        rows = [row for _, row, _ in scale["cells"]]
+        press(page, "ArrowRight", 70)
+        press(page, "ArrowUp", 30)
+        corner = marked(found)
+        press(page, "ArrowLeft", 70)
+        press(page, "ArrowDown", 30)
+        other = marked(found)
+
+        assert 900 - scale["column"] <= corner["x"] < 900
+        assert corner["y"] == pytest.approx(scale["zero"] - (max(rows) + 1) * scale["row"])
+        assert other["x"] == pytest.approx(scale["left"])
+        assert other["y"] == pytest.approx(scale["zero"] - (min(rows) + 1) * scale["row"])
+
+
+def test_a_bump_of_the_heat_map_is_selected_with_keys(
+    service: RunningService, browser: Browser
+) -> None:
+    with opened(browser, f"{service.url}/breakdown?service=rag&since=2h") as (page, watched):
+        _, scale = picture(page, "heat")
+        slowest_column, slowest_row, _ = max(scale["cells"], key=lambda cell: cell[1])
+        slow = [(column, row) for column, row, _ in scale["cells"] if column < slowest_column]
+        top = max(row for _, row in slow)
+        bump = [column for column, row in slow if row > top - 4]
+        alone = press(page, "ArrowDown", slowest_row - top)
+        press(page, "ArrowLeft", slowest_column - max(bump))
+        press(page, "Shift+ArrowDown", 3)
+        said = press(page, "Shift+ArrowLeft", max(bump) - min(bump))
+        page.keyboard.press("Enter")
+
+        assert "from " in alone
+        assert re.match(r"12 requests, .* s to .* s, from .* UTC until .* UTC: why\?$", said)
+        expect(page.get_by_role("heading", level=1)).to_have_text("Tail")
+        expect(page.get_by_role("main")).to_contain_text("the 12 requests you selected")
+        assert watched.errors == []
+
+
+def test_a_stretch_of_the_stages_over_time_is_selected_with_keys(
+    service: RunningService, browser: Browser
+) -> None:
+    with opened(browser, f"{service.url}/breakdown?service=rag&since=2h") as (page, _):
+        picture(page, "timeline")
+        press(page, "ArrowLeft", 1)
+        said = press(page, "Shift+ArrowLeft", 2)
+        page.keyboard.press("Enter")
+        page.wait_for_url("**until=**")
+
+        expect(page.locator(".facts strong")).to_have_text(said.rpartition(": ")[2])
+        assert re.match(r"\S+ \S+ UTC until \S+ \S+ UTC: \d+ requests$", said)
+
+
+def test_escape_selects_nothing(service: RunningService, browser: Browser) -> None:
+    with opened(browser, f"{service.url}/breakdown?service=rag&since=2h") as (page, _):
+        found, scale = picture(page, "heat")
+        press(page, "Shift+ArrowLeft", 5)
+        wide = marked(found)["width"]
+        press(page, "Escape", 1)
+        none = marked(found)["width"]
+        press(page, "ArrowRight", 1)
+
+        assert wide == pytest.approx(6 * scale["column"])
+        assert none == 0
+        assert marked(found)["width"] == pytest.approx(scale["column"])
+
+
+def test_one_request_is_said_in_the_singular(service: RunningService, browser: Browser) -> None:
+    with opened(browser, f"{service.url}/breakdown?service=rag&since=7d&duration=4s..") as (
+        page,
+        _,
+    ):
+        picture(page, "heat")
+        expect(page.locator("#said")).to_contain_text(re.compile("^1 request, .* from .* UTC"))
+        picture(page, "timeline")
+        expect(page.locator("#said")).to_contain_text(re.compile("^[-0-9]+ .* UTC: 1 request, "))
+
+
+def test_pictures_that_take_keys_say_so(service: RunningService, browser: Browser) -> None:
+    with opened(browser, f"{service.url}/breakdown?service=rag&since=2h") as (page, _):
+        page.locator("svg.heat[data-ready]").wait_for()
+        pictures = page.get_by_role("application")
+
+        expect(pictures).to_have_count(2)
+        for one in pictures.all():
+            expect(one).to_have_attribute("aria-roledescription", "interactive picture")
+            expect(one).to_have_accessible_description(re.compile("Shift.*Enter.*Escape"))
+        page.locator("#keys summary").click()
+        expect(page.locator("#keys")).to_contain_text("with an arrow selects more")
+    address = f"{service.url}/breakdown?service=rag"
+    with opened(browser, address, java_script_enabled=False) as (page, _):
+        expect(page.locator("svg[tabindex]")).to_have_count(0)  # nothing takes keys

@@ -36,7 +36,7 @@ def heat_map(document: HeatMapDocument) -> Markup:
     paths = "".join(f'<path class="h{step}" d="{"".join(d)}"/>' for step, d in levels.items())
     label = f"{sum(cell['requests'] for cell in cells):,} requests by start and duration"
     return Markup(  # noqa: S704 - numbers and escaped text
-        f'<svg class="chart heat" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" tabindex="0" '
+        f'<svg class="chart heat" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
         f'aria-label="{escape(label)}" data-scale="{escape(_scale(axes, document))}">'
         f'{axes.drawn()}{paths}<rect class="brush" width="0" height="0"/></svg>'
     )
@@ -58,7 +58,7 @@ def _scale(axes: Axes, document: HeatMapDocument) -> str:
             "zero": axes.y_of(0),
             "row": axes.y_of(0) - axes.y_of(1 / ROWS_PER_DOUBLING),
             "since": document["since"],
-            "until": document["until"],
+            "until": str(axes.until_ns),
             "column_ns": str(document["column_ns"]),
             "per_doubling": ROWS_PER_DOUBLING,
             "cells": [

@@ -36,7 +36,7 @@ def stages_over_time(document: StagesOverTimeDocument) -> Markup:
     )
     label = f"Mean time per stage over time, at most {duration(most_ns)}"
     return Markup(  # noqa: S704 - numbers, names of stages and escaped text
-        f'<svg class="chart timeline" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" tabindex="0" '
+        f'<svg class="chart timeline" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
         f'aria-label="{escape(label)}" data-scale="{escape(_scale(axes, document))}">'
         f"{_grid(most_ns)}{axes.times()}{paths}"
         f'<rect class="brush" y="{TOP}" height="{HEIGHT - TOP - BOTTOM}" width="0"/></svg>'
@@ -86,6 +86,7 @@ def _scale(axes: Axes, document: StagesOverTimeDocument) -> str:
             "left": axes.x(since_ns),
             "column": axes.x(since_ns + column_ns) - axes.x(since_ns),
             "since": document["since"],
+            "until": str(axes.until_ns),
             "column_ns": str(column_ns),
             "columns": [
                 [

@@ -1,6 +1,6 @@
 // The heat map: what is below the pointer, and a box that leads to its requests.
 import { duration } from './duration.js';
-import { instantOf, momentOf, onPicture, swapped } from './picture.js';
+import { counted, instantOf, inWords, lastColumn, momentOf, onKeys, onPicture, swapped } from './picture.js';
 
 const ENOUGH = 10; // requests, for a cause to be named
 
@@ -8,11 +8,12 @@ function begin(svg) {
   const scale = JSON.parse(svg.dataset.scale);
   const picture = onPicture(svg);
   const { brush, point } = picture;
-  let cursor = scale.cells.reduce((best, cell) => (cell[1] > best[1] ? cell : best)).slice(0, 2);
+  const slowest = scale.cells.reduce((best, cell) => (cell[1] > best[1] ? cell : best));
+  const bounds = { last: lastColumn(scale), low: Math.min(...scale.cells.map((cell) => cell[1])), high: slowest[1] };
 
   const half = scale.cells.reduce((sum, cell) => sum + cell[2], 0) / 2;
-  let counted = 0;
-  const middle = [...scale.cells].sort((a, b) => a[1] - b[1]).find((cell) => (counted += cell[2]) >= half)[1]; // the median's row
+  let passed = 0;
+  const middle = [...scale.cells].sort((a, b) => a[1] - b[1]).find((cell) => (passed += cell[2]) >= half)[1]; // the median's row
 
   const cellAt = (event) => {
     const { x, y } = point(event);
@@ -30,7 +31,11 @@ function begin(svg) {
     brush.setAttribute('height', (high - low) * scale.row);
   };
   const asksWhy = (found) => inBox(found) >= ENOUGH && found.low > middle;
-  const tell = (found) => `${inBox(found)} requests, ${duration(ns(found.low))} to ${duration(ns(found.high))}, from ${moment(found.left).slice(11, 19)} UTC: ${asksWhy(found) ? 'why?' : 'see them'}`;
+  const tell = (found) => {
+    const until = found.right - found.left > 1 ? ` until ${inWords(moment(found.right))}` : '';
+    const said = `${counted(inBox(found))}, ${duration(ns(found.low))} to ${duration(ns(found.high))}, from ${inWords(moment(found.left))}${until}`;
+    return inBox(found) ? `${said}: ${asksWhy(found) ? 'why?' : 'see them'}` : said;
+  };
   const open = (found) => {
     if (!inBox(found)) return;
     const why = asksWhy(found);
@@ -69,17 +74,8 @@ function begin(svg) {
     from = null;
     open(found);
   });
-  svg.addEventListener('keydown', (event) => {
-    const step = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, 1], ArrowDown: [0, -1] }[event.key];
-    if (step) {
-      event.preventDefault();
-      cursor = [cursor[0] + step[0], cursor[1] + step[1]];
-      const found = box(cursor, cursor);
-      mark(found);
-      document.getElementById('said').textContent = tell(found);
-    } else if (event.key === 'Enter') open(box(cursor, cursor));
-    else if (event.key === 'Escape') forget();
-  });
+  const ofCells = (act) => (a, b) => act(box(a, b));
+  onKeys(svg, { first: slowest.slice(0, 2), bounds, mark: ofCells(mark), tell: ofCells(tell), open: ofCells(open), forget });
   picture.atEnd();
   svg.dataset.ready = 'yes';
 }

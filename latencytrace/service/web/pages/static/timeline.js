@@ -1,25 +1,31 @@
 // Stages over time: what is below the pointer, and a stretch of time that leads to its breakdown.
-import { momentOf, onPicture, swapped } from './picture.js';
+import { counted, inWords, lastColumn, momentOf, onKeys, onPicture, swapped, within } from './picture.js';
 
 function begin(svg) {
   const scale = JSON.parse(svg.dataset.scale);
   const known = new Map(scale.columns.map(([column, ...rest]) => [column, rest]));
   const picture = onPicture(svg);
+  const bounds = { last: lastColumn(scale), low: 0, high: 0 };
   const columnAt = (event) => Math.floor((picture.point(event).x - scale.left) / scale.column);
+  const inside = (column) => within(bounds, [column, 0])[0];
   const moment = (column) => momentOf(scale, column);
-  let cursor = scale.columns.at(-1)[0];
   let from = null;
 
   const mark = (a, b) => {
-    const left = Math.max(Math.min(a, b), 0);
+    const left = Math.min(a, b);
     picture.brush.setAttribute('x', scale.left + left * scale.column);
     picture.brush.setAttribute('width', (Math.max(a, b) + 1 - left) * scale.column);
   };
   const forget = () => { from = null; picture.brush.setAttribute('width', 0); };
-  const tell = (column) => {
-    const found = known.get(column);
-    const at = `${moment(column).slice(11, 19)} UTC`;
-    return found ? `${at}: ${found[0]} requests, mean ${found[1]}: ${found[2]}` : `${at}: no request`;
+  const tell = (a, b) => {
+    const [left, right] = [Math.min(a, b), Math.max(a, b)];
+    const at = inWords(moment(left));
+    if (left < right) {
+      const found = scale.columns.reduce((sum, [column, requests]) => (column >= left && column <= right ? sum + requests : sum), 0);
+      return `${at} until ${inWords(moment(right + 1))}: ${counted(found)}`;
+    }
+    const found = known.get(left);
+    return found ? `${at}: ${counted(found[0])}, mean ${found[1]}: ${found[2]}` : `${at}: no request`;
   };
   const open = (a, b) => {
     const address = new URL(location.href);
@@ -28,13 +34,16 @@ function begin(svg) {
     location.assign(address);
   };
   svg.addEventListener('pointerdown', (event) => {
-    from = columnAt(event);
+    const column = columnAt(event);
+    if (column !== inside(column)) return;
+    from = column;
     svg.setPointerCapture(event.pointerId);
   });
   svg.addEventListener('pointermove', (event) => {
     const column = columnAt(event);
-    if (from !== null) mark(from, column);
-    picture.tip(event, column < 0 ? '' : tell(column));
+    const to = inside(column);
+    if (from !== null) mark(from, to);
+    picture.tip(event, from === null && column !== to ? '' : tell(from ?? to, to));
   });
   svg.addEventListener('pointerleave', (event) => picture.tip(event, ''));
   svg.addEventListener('pointercancel', (event) => { forget(); picture.tip(event, ''); }); // a finger scrolls
@@ -42,17 +51,11 @@ function begin(svg) {
     if (from === null) return;
     const begun = from;
     from = null;
-    open(begun, columnAt(event));
+    open(begun, inside(columnAt(event)));
   });
-  svg.addEventListener('keydown', (event) => {
-    const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
-    if (step) {
-      event.preventDefault();
-      cursor = Math.max(cursor + step, 0);
-      mark(cursor, cursor);
-      document.getElementById('said').textContent = tell(cursor);
-    } else if (event.key === 'Enter') open(cursor, cursor);
-    else if (event.key === 'Escape') forget();
+  const ofColumns = (act) => ([a], [b]) => act(a, b);
+  onKeys(svg, {
+    first: [scale.columns.at(-1)[0], 0], bounds, mark: ofColumns(mark), tell: ofColumns(tell), open: ofColumns(open), forget,
   });
   picture.atEnd();
   svg.dataset.ready = 'yes';
