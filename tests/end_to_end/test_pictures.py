@@ -340,3 +340,21 @@ def test_pictures_that_take_keys_say_so(service: RunningService, browser: Browse
     address = f"{service.url}/breakdown?service=rag"
     with opened(browser, address, java_script_enabled=False) as (page, _):
         expect(page.locator("svg[tabindex]")).to_have_count(0)  # nothing takes keys
+
+
+@pytest.mark.parametrize("wanted", ["batch&since=6h", "narrow&since=2h", "rag&since=7d"])
+def test_axes_have_whole_labels_in_round_durations_and_name_their_time_zone(
+    service: RunningService, browser: Browser, wanted: str
+) -> None:
+    outside = """texts => texts.filter(one => one.getBBox().x < 0
+        || one.getBBox().x + one.getBBox().width > 900).map(one => one.textContent)"""
+    with opened(browser, f"{service.url}/breakdown?service={wanted}") as (page, _):
+        for kind in ("timeline", "heat"):
+            texts = page.locator(f"svg.{kind} text.axis")
+            durations = page.locator(f"svg.{kind} text[text-anchor=end]")
+            assert texts.evaluate_all(outside) == []
+            assert durations.count() >= 1
+            assert not [
+                one for one in durations.all_text_contents() if one.endswith((" 00 min", ".00 s"))
+            ]
+            expect(texts.last).to_have_text(re.compile(" UTC$"))

@@ -10,4 +10,4 @@ from tests.support.builders.documents import request_document
 def test_the_moments_below_a_single_request_differ() -> None:
     drawn = scatter([request_document()], None, lambda _: "/requests/1")
 
-    assert len(set(re.findall(r">(\d\d:\d\d:\d\d)<", drawn))) == TIMES
+    assert len(set(re.findall(r">(\d\d:\d\d:\d\d)(?: UTC)?<", drawn))) == TIMES

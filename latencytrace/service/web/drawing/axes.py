@@ -1,18 +1,51 @@
 """Axes that pictures share: time to the right, duration upwards in powers of two."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from math import log2
 
+from latencytrace.model.texts.units import duration
 from latencytrace.service.web.drawing.bars import number
 
 WIDTH, HEIGHT = 900, 240
-LEFT, TOP, BOTTOM = 64, 8, 22  # what axes take
+LEFT, TOP, BOTTOM = 76, 8, 22  # what axes take; `1 h 30 min` has room on the left
 TIMES = 6
-FEW_DOUBLINGS = 9  # up to there is room for three lines a decade
-_DAY_NS = 86_400 * 10**9
+FEW_DOUBLINGS, FEWEST_DOUBLINGS = 9, 2  # up to there is room for three lines a decade; for ten
+_SECOND_NS, _MINUTE_NS, _HOUR_NS = 10**9, 60 * 10**9, 3600 * 10**9
+_DAY_NS = 24 * _HOUR_NS
 _FORMS = ((10**12, "%H:%M:%S"), (_DAY_NS + 1, "%H:%M"), (6 * _DAY_NS, "%d %b %H:%M"))
+_UNITS = (("s", _SECOND_NS), ("ms", 10**6), ("µs", 10**3), ("ns", 1))
+
+
+def _round_ns(
+    heads: Sequence[float], sixtieths: Sequence[float], hours: Sequence[float]
+) -> tuple[int, ...]:
+    """Round durations, ascending: decades up to ten seconds, then as clocks have them.
+
+    Args:
+        heads: Of each decade, also of days.
+        sixtieths: Minutes; those from ten on are seconds, too.
+        hours: Below a day.
+    """
+    decades = [head * 10**power for power in range(10) for head in heads]
+    found = [
+        *(one for one in decades if one < 10 * _SECOND_NS),
+        *(one * _SECOND_NS for one in sixtieths if one >= 10),  # noqa: PLR2004 - decades end there
+        *(one * _MINUTE_NS for one in sixtieths),
+        *(one * _HOUR_NS for one in hours),
+        *(one * _DAY_NS for one in decades if one < 10**5 and one * 24 % 1 == 0),
+    ]
+    return tuple(int(one) for one in found if one % 1 == 0)
+
+
+FAR_NS = _round_ns((1,), (1, 10), (1,))
+ROUND_NS = _round_ns((1, 2, 5), (1, 2, 5, 10, 20, 30), (1, 2, 3, 6, 12))
+CLOSE_NS = _round_ns(
+    (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8),
+    (1, 1.5, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30, 40, 50),
+    (1, 1.5, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,16 +75,17 @@ class Axes:
         return "".join(self._durations()) + self.times()
 
     def _durations(self) -> list[str]:
-        heads = (1, 2, 5) if self.high - self.low < FEW_DOUBLINGS else (1,)
+        doublings = self.high - self.low
+        found = FAR_NS if doublings >= FEW_DOUBLINGS else ROUND_NS
         lines = []
-        for length_ns in (head * 10**power for power in range(13) for head in heads):
+        for length_ns in CLOSE_NS if doublings < FEWEST_DOUBLINGS else found:
             if not self.low <= log2(length_ns) <= self.high:
                 continue
             y = number(self.y(length_ns))
             lines.append(
                 f'<path class="grid" d="M{LEFT} {y}H{WIDTH}"/>'
                 f'<text class="axis" x="{LEFT - 6}" y="{y}" dy="4" text-anchor="end">'
-                f"{_plain(length_ns)}</text>"
+                f"{plain(length_ns)}</text>"
             )
         return lines
 
@@ -75,13 +109,16 @@ def moments(since_ns: int, until_ns: int, x: Callable[[int], float], y: int) -> 
     for place in range(TIMES):
         at_ns = since_ns + whole * place // TIMES
         shown = datetime.fromtimestamp(at_ns // 10**9, UTC).strftime(form)
+        if place == TIMES - 1:  # which a phone shows first
+            shown += " UTC"
         texts.append(f'<text class="axis" x="{number(x(at_ns))}" y="{y}">{shown}</text>')
     return "".join(texts)
 
 
-def _plain(length_ns: int) -> str:
-    """A round duration, without digits that say nothing: `200 ms`."""
-    for unit, size_ns in (("s", 10**9), ("ms", 10**6), ("µs", 10**3)):
-        if length_ns >= size_ns:
-            return f"{length_ns // size_ns} {unit}"
-    return f"{length_ns} ns"
+def plain(length_ns: int) -> str:
+    """A round duration, without digits that say nothing: `200 ms`, `1.5 s`, `1 h 30 min`."""
+    if length_ns >= _MINUTE_NS:
+        first, unit, *rest = duration(length_ns).split()
+        return " ".join([first, unit, *(rest if rest and rest[0] != "00" else ())])
+    unit, size_ns = next(one for one in _UNITS if length_ns >= one[1])
+    return f"{length_ns / size_ns:g} {unit}"

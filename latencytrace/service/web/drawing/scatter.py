@@ -8,7 +8,7 @@ from markupsafe import Markup, escape
 from latencytrace.model import RequestStatus
 from latencytrace.model.texts.units import duration
 from latencytrace.service.answers.documents import ListedRequestDocument
-from latencytrace.service.web.drawing.axes import HEIGHT, WIDTH, Axes
+from latencytrace.service.web.drawing.axes import HEIGHT, LEFT, WIDTH, Axes
 from latencytrace.service.web.drawing.bars import number
 
 MOST_POINTS = 500
@@ -42,7 +42,7 @@ def scatter(
     if slow_ns is not None and axes.low < log2(max(slow_ns, 1)) < axes.high:
         y = number(axes.y(slow_ns))
         line = (
-            f'<path class="limit" d="M64 {y}H{WIDTH}"/><text class="axis" x="68" '
+            f'<path class="limit" d="M{LEFT} {y}H{WIDTH}"/><text class="axis" x="{LEFT + 4}" '
             f'y="{y}" dy="-4">p99 {escape(duration(slow_ns))}</text>'
         )
     return Markup(  # noqa: S704 - numbers and escaped text

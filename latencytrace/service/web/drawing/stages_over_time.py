@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 from collections.abc import Sequence
-from math import floor, log10
 
 import orjson
 from markupsafe import Markup, escape
@@ -13,7 +12,16 @@ from latencytrace.service.answers.breakdown_parts import (
     StageColumnDocument,
     StagesOverTimeDocument,
 )
-from latencytrace.service.web.drawing.axes import BOTTOM, HEIGHT, LEFT, TOP, WIDTH, Axes
+from latencytrace.service.web.drawing.axes import (
+    BOTTOM,
+    HEIGHT,
+    LEFT,
+    ROUND_NS,
+    TOP,
+    WIDTH,
+    Axes,
+    plain,
+)
 from latencytrace.service.web.drawing.bars import in_order, number
 
 LINES = 4  # of the grid, at most
@@ -64,12 +72,11 @@ def _y(length_ns: float, most_ns: int) -> float:
 
 def _grid(most_ns: int) -> str:
     """Lines at round durations, from zero on."""
-    step = 10 ** floor(log10(most_ns))
-    step = next(one for one in (step / 5, step / 2, step, step * 2) if most_ns / one <= LINES + 1)
+    step = next(one for one in ROUND_NS if most_ns / one <= LINES + 1)
     lines = []
-    for place in range(int(most_ns / step) + 1):
+    for place in range(most_ns // step + 1):
         y = number(_y(place * step, most_ns))
-        text = duration(place * step) if place else "0"
+        text = plain(place * step) if place else "0"
         lines.append(
             f'<path class="grid" d="M{LEFT} {y}H{WIDTH}"/>'
             f'<text class="axis" x="{LEFT - 6}" y="{y}" dy="4" text-anchor="end">{text}</text>'
