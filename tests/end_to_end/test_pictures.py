@@ -358,3 +358,18 @@ def test_axes_have_whole_labels_in_round_durations_and_name_their_time_zone(
                 one for one in durations.all_text_contents() if one.endswith((" 00 min", ".00 s"))
             ]
             expect(texts.last).to_have_text(re.compile(" UTC$"))
+
+
+def test_a_form_that_leads_nowhere_can_be_filled_on(
+    service: RunningService, browser: Browser
+) -> None:
+    with opened(browser, f"{service.url}/breakdown?service=rag&since=2h") as (page, _):
+        asked = []
+        page.route("**/breakdown?**", lambda route: route.fulfill(status=204))
+        page.on("request", lambda request: asked.append(request.url))
+        page.get_by_role("button", name="Show").click()
+        page.wait_for_timeout(100)
+
+        expect(page.get_by_label("Route")).to_be_enabled()
+        expect(page.locator("form.cohort :disabled")).to_have_count(0)
+        assert [urlsplit(one).query for one in asked] == ["service=rag&since=2h"]

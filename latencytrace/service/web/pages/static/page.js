@@ -33,8 +33,12 @@ document.addEventListener('keydown', (event) => {
 
 // An empty field is no filter: it stays out of the address.
 for (const form of document.querySelectorAll('form.cohort')) {
-  form.addEventListener('submit', () => {
-    for (const field of form.querySelectorAll('input')) field.disabled = field.value.trim() === '';
+  form.addEventListener('formdata', ({ formData }) => {
+    for (const name of new Set(formData.keys())) {
+      const filled = formData.getAll(name).filter((value) => value.trim() !== '');
+      formData.delete(name);
+      for (const value of filled) formData.append(name, value);
+    }
   });
 }
 
