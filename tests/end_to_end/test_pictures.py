@@ -373,3 +373,35 @@ def test_a_form_that_leads_nowhere_can_be_filled_on(
         expect(page.get_by_label("Route")).to_be_enabled()
         expect(page.locator("form.cohort :disabled")).to_have_count(0)
         assert [urlsplit(one).query for one in asked] == ["service=rag&since=2h"]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/breakdown?service=rag&where=tenant%3Dacme&where=tier%3Dgold",
+        "/requests?service=rag&since=2h&order=newest&limit=3",
+        "/tail?since=90m&quantile=0.9",
+        "/compare?a=since%3D2h%26until%3D10m&b=since%3D10m&service=rag&least=7",
+    ],
+)
+def test_the_address_that_is_copied_means_the_same_time_tomorrow(
+    service: RunningService, browser: Browser, path: str
+) -> None:
+    may = {"permissions": ["clipboard-read", "clipboard-write"]}
+    relative = re.compile(r"(since|until)=\d+[mhd]\b")
+    with opened(browser, f"{service.url}{path}", **may) as (page, _):
+        page.keyboard.press("y")
+        expect(page.locator("#said")).to_have_text("The address is copied.")
+        copied = page.evaluate("navigator.clipboard.readText()")
+    before, after = (parse_qs(urlsplit(one).query) for one in (path, copied))
+    times = {"since", "until"}
+
+    assert urlsplit(copied)[:3] == (*urlsplit(service.url)[:2], urlsplit(path).path)
+    assert times <= set(after)
+    assert not [text for texts in after.values() for text in texts if relative.search(text)]
+    assert {name: texts for name, texts in after.items() if name not in {*times, "a", "b"}} == {
+        name: texts for name, texts in before.items() if name not in {*times, "a", "b"}
+    }
+    with opened(browser, copied) as (page, watched):
+        assert watched.status == 200
+        expect(page.locator(".problem")).to_have_count(0)

@@ -57,6 +57,10 @@ class Asked:
             "until": rfc3339(self.cohort.until_ns or self.now_ns),
         }
 
+    def lasting(self, path: str, **changed: str) -> Address:
+        """The address of a page that shows the same tomorrow, but for what is changed."""
+        return self.link(path, **{**self.parameters, **self.absolute(), **changed})
+
     def longer(self) -> str | None:
         """A `since` that takes a longer time than this cohort's; None: longer than any of them."""
         taken_ns = (self.cohort.until_ns or self.now_ns) - (self.cohort.since_ns or 0)

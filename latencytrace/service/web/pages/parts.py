@@ -73,6 +73,7 @@ class Parts:
             "path": request.url.path,
             "asked": question,
             "services": services[:MOST_NAMES],
+            "absolute": question.lasting(request.url.path),
         }
         status = _status(about.pop("check", None))
         return self.renderer.streamed(template, {**frame, **files, **about}, status)

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cache, partial
 from itertools import pairwise
 from typing import Annotated, Final
@@ -36,7 +37,7 @@ from latencytrace.service.answers.sentences.compare import (
 )
 from latencytrace.service.store import Store
 from latencytrace.service.web.drawing.intervals import Scale
-from latencytrace.service.web.pages.cohort_bar import Asked, nearest, read
+from latencytrace.service.web.pages.cohort_bar import TIMES, Asked, nearest, read
 from latencytrace.service.web.pages.exports import Export
 from latencytrace.service.web.pages.parts import Parts
 from latencytrace.service.web.pages.rendering import Address
@@ -87,6 +88,7 @@ def compare_pages(parts: Parts) -> APIRouter:
             "check": partial(check, question, [a, b] if any(written.values()) else []),
             "files": [Export("shifts.csv", lambda: shift_rows(comparison()))],
             "written": written,
+            "absolute": question.lasting("/compare", **dated(question, written)),
             "is_asked": any(written.values()),
             "least": least,
             "comparison": comparison,
@@ -152,6 +154,22 @@ def whole(question: Asked, side: str) -> str:
         return side  # the answer says what is wrong
     named = {name for name, _ in own}
     return urlencode([*((name, text) for name, text in question.given if name not in named), *own])
+
+
+def dated(question: Asked, written: Mapping[str, str]) -> Mapping[str, str]:
+    """The sides whose times mean the same tomorrow, of those that have times of their own."""
+    found = {}
+    for letter, side in written.items():
+        own = parse_qsl(side)
+        if {name for name, _ in own} & set(TIMES):
+            try:
+                cohort = answers.cohort_written(whole(question, side), question.now_ns)
+            except QuestionError:
+                continue  # the answer says what is wrong
+            kept = [(name, text) for name, text in own if name not in TIMES]
+            times = replace(question, cohort=cohort).absolute()
+            found[letter] = urlencode([*kept, *times.items()])
+    return found
 
 
 def longer(question: Asked, written: Mapping[str, str]) -> tuple[str, Address] | None:

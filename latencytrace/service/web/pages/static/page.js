@@ -25,8 +25,10 @@ document.addEventListener('keydown', (event) => {
   } else if (event.key === 'l') {
     document.getElementById('live')?.click();
   } else if (event.key === 'y') {
-    const address = document.querySelector('[data-absolute]')?.dataset.absolute ?? location.href;
-    navigator.clipboard?.writeText(new URL(address, location.href).href)
+    const lasting = document.querySelector('[data-absolute]')?.dataset.absolute ?? location.href;
+    const address = new URL(lasting, location.href);
+    address.hash = location.hash;
+    navigator.clipboard?.writeText(address.href)
       .then(() => say('The address is copied.'), () => say('The address could not be copied.'));
   }
 });
@@ -88,6 +90,8 @@ function refresh(done) {
     } else {
       const wasGone = failed;
       failed = false;
+      const later = asked.response.querySelector('[data-absolute]');
+      if (later) document.querySelector('[data-absolute]').dataset.absolute = later.dataset.absolute;
       if (wasGone) say('The service answers again.');
       now.forEach((panel, place) => {
         if (written.get(panel) !== fresh[place].innerHTML && !isUsed(panel)) replace(panel, fresh[place]);
