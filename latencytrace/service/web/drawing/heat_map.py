@@ -10,13 +10,19 @@ from latencytrace.model.cohorts.overview import ROWS_PER_DOUBLING
 from latencytrace.service.answers.overview_documents import HeatMapDocument
 from latencytrace.service.web.drawing.axes import HEIGHT, WIDTH, Axes
 from latencytrace.service.web.drawing.bars import number
+from latencytrace.service.web.drawing.nothing import nothing
 
 LEVELS = 9
 
 
 def heat_map(document: HeatMapDocument) -> Markup:
-    """A picture of cells, one path for each level of colour; scripts read the cells beside it."""
+    """A picture of cells, one path for each level of colour; scripts read the cells beside it.
+
+    Without a cell, the picture says so.
+    """
     cells = document["cells"]
+    if not cells:
+        return nothing()
     rows = [cell["row"] for cell in cells]
     since_ns, column_ns = int(document["since"]), document["column_ns"]
     axes = Axes(

@@ -10,6 +10,7 @@ from latencytrace.model.texts.units import duration
 from latencytrace.service.answers.documents import ListedRequestDocument
 from latencytrace.service.web.drawing.axes import HEIGHT, LEFT, WIDTH, Axes
 from latencytrace.service.web.drawing.bars import number
+from latencytrace.service.web.drawing.nothing import nothing
 
 MOST_POINTS = 500
 LEAST_MARGIN_NS = 10 * 10**9  # moments below the ground differ in their seconds
@@ -23,11 +24,13 @@ def scatter(
     """A point a request, each a link; slow ones are triangles, failed ones squares.
 
     Args:
-        requests: At least one.
+        requests: Without one, the picture says so.
         slow_ns: Beyond it a request is slow; None: that is not known.
         address: Of the page of a request.
     """
     shown = requests[:MOST_POINTS]
+    if not shown:
+        return nothing()
     starts = [int(one["start"]) for one in shown]
     lasted = [one["duration_ns"] for one in shown]
     margin_ns = max((max(starts) - min(starts)) // 50, LEAST_MARGIN_NS)
