@@ -1,6 +1,7 @@
 """Chromium without a window, as the Makefile unpacked it, and what a page asked for and said."""
 
 import os
+import re
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -25,6 +26,7 @@ TALLEST = 2000  # pixels of a picture
 PATIENCE_MS = 60_000
 CUT_BARS = """[...document.querySelectorAll('table:not(.shifts) .wide > svg')]
   .filter((one) => one.getBoundingClientRect().right > innerWidth).map((one) => one.outerHTML)"""
+VALUES = re.compile(r'(?<=<input name="service") value="[^"]*"|(?<=<option) value="[^"]*"')
 FONTS = """<?xml version="1.0"?>
 <!DOCTYPE fontconfig SYSTEM "fonts.dtd">
 <fontconfig>
@@ -135,6 +137,11 @@ def keep(page: Page, picture: Path) -> None:
         },
         animations="disabled",
     )
+
+
+def without_values(source: str) -> str:
+    """A page but for the services that its form holds: sent back, each must be the same name."""
+    return VALUES.sub("", source)
 
 
 def violations(page: Page) -> list[tuple[str, str]]:

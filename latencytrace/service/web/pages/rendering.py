@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 import orjson
 from fastapi.responses import HTMLResponse, Response, StreamingResponse
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from latencytrace.errors import LatencytraceError
 from latencytrace.model.objective import length_text
@@ -83,6 +83,7 @@ class Renderer:
             period=length_text,
             moment=units.moment,
             whole=str,
+            field=_field,
             in_order=in_order,
         )
         self._templates.globals.update(
@@ -133,6 +134,11 @@ def _shown(value: object) -> object:
     if len(value) > LONGEST_TEXT:
         value = f"{value[:LONGEST_TEXT]}… ({len(value):,} characters)"
     return escaped(value)
+
+
+def _field(text: str) -> Markup:
+    """A value of a form, whole and as it is: sent back it must mean the same."""
+    return escape(text.encode("utf-8", "replace").decode())
 
 
 def _panel(caller: Callable[[], Markup]) -> Markup:

@@ -1,0 +1,60 @@
+"""The filters of pages in a real browser: what the form sends, and which links keep them."""
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from urllib.parse import parse_qsl, urlencode, urlsplit
+
+import pytest
+from playwright.sync_api import Browser
+
+from tests.support.builders.seen_traffic import chat
+from tests.support.builders.spans.otlp_messages import otlp
+from tests.support.servers.browser import opened
+from tests.support.servers.running_service import RunningService
+from tests.support.waiting import until
+
+SERVICE = "خدمت\u200cگر"  # with a joiner that nobody sees
+LONG = "&".join(f"attribute.{place}={'x' * 40}" for place in range(10))
+TRACE = f"{21:032x}"
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningService]:
+    with RunningService(tmp_path_factory.mktemp("filters") / "data") as running:
+        spans = [
+            replace(span, service=SERVICE) if span.service == "rag" else span
+            for span in chat(TRACE, time.time_ns() - 60 * 10**9)
+        ]
+        assert running.post(otlp(*spans)).is_success
+        until(lambda: running.ask("/breakdown")["requests"] == 1, running.said)
+        yield running
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"service": SERVICE, "detail": "full", "since": "2h"},
+        {"service": "rag", "where": LONG},
+        {"a": f"service={SERVICE}", "b": LONG, "least": "5"},
+    ],
+    ids=["invisible", "long", "sides"],
+)
+def test_the_form_sends_back_what_was_asked_for(
+    service: RunningService, browser: Browser, asked: dict[str, str]
+) -> None:
+    path = "/compare" if "a" in asked else "/breakdown"
+    with opened(browser, f"{service.url}{path}?{urlencode(asked)}") as (page, _):
+        with page.expect_navigation():
+            page.get_by_role("button", name="Show").click()
+
+        assert dict(parse_qsl(urlsplit(page.url).query)) == asked
+
+
+def test_a_service_is_proposed_by_its_own_name(service: RunningService, browser: Browser) -> None:
+    with opened(browser, service.url) as (page, _):
+        proposed = page.locator("#services option").evaluate_all(
+            "all => all.map(one => one.value)"
+        )
+
+        assert SERVICE in proposed
