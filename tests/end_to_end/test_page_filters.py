@@ -58,3 +58,30 @@ def test_a_service_is_proposed_by_its_own_name(service: RunningService, browser:
         )
 
         assert SERVICE in proposed
+
+
+def test_the_filters_are_kept_through_a_request(service: RunningService, browser: Browser) -> None:
+    asked = {"service": SERVICE, "since": "24h"}
+    with opened(browser, f"{service.url}/requests?{urlencode(asked)}") as (page, _):
+        page.locator("tbody").get_by_role("link").first.click()
+        page.wait_for_url(f"**/requests/{TRACE}**")
+        page.locator(".grid-row", has_text="search passages").click()
+        page.get_by_role("navigation").get_by_role("link", name="Requests").click()
+        page.wait_for_url("**/requests?**")
+
+        assert dict(parse_qsl(urlsplit(page.url).query)) == asked
+
+
+@pytest.mark.parametrize("over", ["Objectives", "GPU", "Health"])
+def test_the_filters_are_kept_through_pages_without_a_form(
+    service: RunningService, browser: Browser, over: str
+) -> None:
+    asked = {"service": SERVICE, "since": "24h"}
+    with opened(browser, f"{service.url}/requests?{urlencode(asked)}") as (page, _):
+        links = page.get_by_role("navigation")
+        links.get_by_role("link", name=over).click()
+        page.wait_for_url(f"**/{over.lower()}?**")
+        links.get_by_role("link", name="Breakdown").click()
+        page.wait_for_url("**/breakdown?**")
+
+        assert dict(parse_qsl(urlsplit(page.url).query)) == asked

@@ -6,6 +6,7 @@ from typing import NamedTuple, cast
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.responses import Response
 
+from latencytrace.service.web.pages.cohort_bar import written
 from latencytrace.service.web.pages.rendering import Renderer
 
 
@@ -37,6 +38,7 @@ def api_pages(app: FastAPI, renderer: Renderer) -> APIRouter:
         context = {
             "title": "JSON API",
             "path": request.url.path,
+            "asked": written(request),
             "operations": list(operations(app.openapi())),
             "address": str(request.base_url).rstrip("/"),
         }

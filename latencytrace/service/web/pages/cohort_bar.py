@@ -25,13 +25,10 @@ _Model = TypeVar("_Model", bound=BaseModel)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """What the address of a page asks for."""
+class Written:
+    """The parameters of the address of a page, as they were written."""
 
-    query: RequestsQuery
-    cohort: Cohort
-    now_ns: int
-    given: tuple[tuple[str, str], ...]  # filters and times, as they were written
+    given: tuple[tuple[str, str], ...]  # filters and times
     parameters: Mapping[str, str]  # all others, likewise
 
     @property
@@ -49,6 +46,15 @@ class Asked:
         added = [(name, value) for name, value in changed.items() if value is not None]
         query = urlencode([*kept, *added])
         return Address(f"{path}?{query}" if query or not path else path)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked(Written):
+    """What the address of a page asks for."""
+
+    query: RequestsQuery
+    cohort: Cohort
+    now_ns: int
 
     def absolute(self) -> Mapping[str, str | None]:
         """The times of this cohort such that they mean the same tomorrow."""
@@ -75,6 +81,16 @@ class Asked:
         return f"since {begin}" if _is_moment(since) else f"the last {since or '1h'}"
 
 
+def written(request: Request) -> Written:
+    """Take the parameters of an address; an empty field is no filter."""
+    every = [(name, value.strip()) for name, value in request.query_params.multi_items()]
+    given = [(name, value) for name, value in every if value and name != CAME]
+    return Written(
+        given=tuple((name, value) for name, value in given if name in FIELDS),
+        parameters={name: value for name, value in given if name not in FIELDS},
+    )
+
+
 def asked(request: Request, now_ns: int, own: Collection[str] = ()) -> Asked:
     """Read what an address asks for; an empty field is no filter.
 
@@ -86,11 +102,11 @@ def asked(request: Request, now_ns: int, own: Collection[str] = ()) -> Asked:
     Raises:
         QuestionError: A value cannot be read; the message says what to write.
     """
-    given = [(name, value.strip()) for name, value in request.query_params.multi_items()]
-    given = [(name, value) for name, value in given if value and name != CAME]
-    refuse_misspelt((name for name, _ in given), (*own, *RequestsQuery.model_fields))
-    values: dict[str, object] = {name: value for name, value in given if name not in own}
-    conditions = [value for name, value in given if name == "where"]
+    found = written(request)
+    given = {**dict(found.given), **found.parameters}
+    refuse_misspelt(given, (*own, *RequestsQuery.model_fields))
+    values: dict[str, object] = {name: value for name, value in given.items() if name not in own}
+    conditions = found.all("where")
     if conditions:
         values["where"] = conditions
     query = read(RequestsQuery, values)
@@ -98,8 +114,8 @@ def asked(request: Request, now_ns: int, own: Collection[str] = ()) -> Asked:
         query=query,
         cohort=query.cohort(now_ns),
         now_ns=now_ns,
-        given=tuple((name, value) for name, value in given if name in FIELDS),
-        parameters={name: value for name, value in given if name not in FIELDS},
+        given=found.given,
+        parameters=found.parameters,
     )
 
 

@@ -7,6 +7,7 @@ from starlette.exceptions import HTTPException
 
 from latencytrace.errors import LatencytraceError
 from latencytrace.service.net.problems import Problem, problem_answer, problem_of
+from latencytrace.service.web.pages.cohort_bar import written
 from latencytrace.service.web.pages.rendering import Renderer
 
 _TITLES = {404: "Not found", 400: "This address cannot be read", 503: "The store does not answer"}
@@ -19,7 +20,7 @@ def answer_with_pages(app: FastAPI, renderer: Renderer) -> None:
         problem = problem_of(request, error)
         if not wants_page(request):
             return problem_answer(problem)
-        return error_page(renderer, request.url.path, problem)
+        return error_page(renderer, request, problem)
 
     for kind in (LatencytraceError, HTTPException, RequestValidationError, Exception):
         app.add_exception_handler(kind, answer)
@@ -31,8 +32,13 @@ def wants_page(request: Request) -> bool:
     return "text/html" in accepted and not request.url.path.startswith("/api/")
 
 
-def error_page(renderer: Renderer, path: str, problem: Problem) -> Response:
+def error_page(renderer: Renderer, request: Request, problem: Problem) -> Response:
     """The page of an error: what happened, and what to do."""
     title = _TITLES.get(problem.status, "Something went wrong")
-    context = {"title": title, "path": path, "detail": problem.detail}
+    context = {
+        "title": title,
+        "path": request.url.path,
+        "asked": written(request),
+        "detail": problem.detail,
+    }
     return renderer.page("error.html", context, problem.status, problem.headers)

@@ -16,7 +16,7 @@ from latencytrace.service.answers.gpu_documents import (
     GpuTimelineDocument,
 )
 from latencytrace.service.web.drawing.gpu_lanes import gpu_lanes
-from latencytrace.service.web.pages.cohort_bar import rfc3339
+from latencytrace.service.web.pages.cohort_bar import rfc3339, written
 from latencytrace.service.web.pages.exports import Export
 from latencytrace.service.web.pages.parts import Parts
 from latencytrace.service.web.pages.rendering import Address
@@ -52,6 +52,7 @@ def gpu_pages(parts: Parts) -> APIRouter:
             **files,
             "title": "GPU",
             "path": request.url.path,
+            "asked": written(request),
             "gpus": [
                 (uuid, known.get(uuid), over_time.get(uuid), work_on(uuid, found["stages"]))
                 for uuid in dict.fromkeys(

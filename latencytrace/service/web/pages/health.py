@@ -15,6 +15,7 @@ from latencytrace.service.answers.findings.finding import Finding, Verdict
 from latencytrace.service.answers.findings.metrics_text import Sample
 from latencytrace.service.answers.findings.overhead import latest_overhead
 from latencytrace.service.answers.findings.senders import sender_findings
+from latencytrace.service.web.pages.cohort_bar import written
 from latencytrace.service.web.pages.exports import Export
 from latencytrace.service.web.pages.parts import Parts
 
@@ -82,6 +83,7 @@ def health_pages(
             **files,
             "title": "Health",
             "path": request.url.path,
+            "asked": written(request),
             "unready": unready(),
             "account": account(samples),
             "agents": agents(samples),

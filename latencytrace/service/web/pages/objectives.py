@@ -16,7 +16,7 @@ from latencytrace.service.answers.documents import (
     ObjectiveDocument,
 )
 from latencytrace.service.web.drawing.budget import budget_line, burn_lines
-from latencytrace.service.web.pages.cohort_bar import rfc3339
+from latencytrace.service.web.pages.cohort_bar import rfc3339, written
 from latencytrace.service.web.pages.exports import Export
 from latencytrace.service.web.pages.parts import Parts
 from latencytrace.service.web.pages.rendering import Address
@@ -48,6 +48,7 @@ def objectives_pages(parts: Parts) -> APIRouter:
             **files,
             "title": "Objectives",
             "path": request.url.path,
+            "asked": written(request),
             "objectives": found,
             "maintenance": standing["maintenance"],
             "alerts": alerts,

@@ -1,7 +1,7 @@
 """The requests of a cohort: a list, and when they were and how long they took."""
 
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, partial
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
@@ -29,6 +29,7 @@ def requests_pages(parts: Parts) -> APIRouter:
         limit = min(question.query.limit, MOST_LISTED) if given else LISTED
         kept = str(limit) if given else None
         order = question.query.order
+        address = partial(trace_address, question)
 
         @cache
         def found() -> RequestsDocument:
@@ -40,9 +41,7 @@ def requests_pages(parts: Parts) -> APIRouter:
 
         def points() -> Markup:
             durations = breakdown()["duration_ns"]
-            return scatter(
-                found()["requests"], durations["p99"] if durations else None, trace_address
-            )
+            return scatter(found()["requests"], durations["p99"] if durations else None, address)
 
         return {
             "files": [Export("requests.svg", points)],
@@ -56,7 +55,7 @@ def requests_pages(parts: Parts) -> APIRouter:
             "more": question.link("/requests", order=str(order), limit=str(MOST_LISTED)),
             "tail": question.link("/tail", duration=None),
             "scatter": scatter,
-            "trace_address": trace_address,
+            "trace_address": address,
             "nearest": lambda: list(nearest(parts.store, question)),
         }
 

@@ -1,6 +1,7 @@
 """One request: its time in stages, its spans over time, and what is worth knowing about it."""
 
 from collections.abc import Mapping
+from functools import partial
 from operator import itemgetter
 from typing import Any
 
@@ -34,6 +35,7 @@ from latencytrace.service.web.drawing.waterfall import (
     row_bar,
     stall_marks,
 )
+from latencytrace.service.web.pages.cohort_bar import Written, written
 from latencytrace.service.web.pages.exports import Export
 from latencytrace.service.web.pages.parts import Parts
 from latencytrace.service.web.pages.rendering import Address, json_block
@@ -58,11 +60,16 @@ def trace_pages(parts: Parts) -> APIRouter:
             found_request(parts.store, trace_id, span_id or None, parts.is_open)
             raise NotFoundError(f"no request has the trace id {trace_id} any more")
         head = request_document(listed)
-        shown = _head(head)
+        asked = written(request)
+        shown = _head(asked, head)
         files = parts.files(request, _files(parts, listed, shown))
         if isinstance(files, Response):
             return files
-        context = {"path": request.url.path, "full": lambda: _full(parts, listed, head, span)}
+        context = {
+            "path": request.url.path,
+            "asked": asked,
+            "full": lambda: _full(parts, listed, head, span),
+        }
         return parts.renderer.streamed("trace.html", {**context, **files, **shown})
 
     @router.get("/requests/{trace_id}/spans/{span_id}")
@@ -79,13 +86,21 @@ def trace_pages(parts: Parts) -> APIRouter:
     return router
 
 
-def trace_address(request: ListedRequestDocument, span_id: str | None = None) -> Address:
-    """The page of a request, perhaps with one of its spans open."""
-    opened = f"&span={span_id}" if span_id else ""
-    return Address(f"/requests/{request['trace_id']}?span_id={request['span_id']}{opened}")
+def trace_address(
+    asked: Written, request: ListedRequestDocument, span_id: str | None = None
+) -> Address:
+    """The page of a request, perhaps with one of its spans open.
+
+    Args:
+        asked: The filters that its links to other pages keep.
+        request: It.
+        span_id: Of the span; None: none is open.
+    """
+    path = f"/requests/{request['trace_id']}"
+    return asked.link(path, span_id=request["span_id"], span=span_id)
 
 
-def _head(found: ListedRequestDocument) -> Mapping[str, Any]:
+def _head(asked: Written, found: ListedRequestDocument) -> Mapping[str, Any]:
     """What is known without the spans, which can be many."""
     segments = [
         (one["stage"], one["start_ns"], one["end_ns"], one["name"]) for one in found["segments"]
@@ -109,7 +124,7 @@ def _head(found: ListedRequestDocument) -> Mapping[str, Any]:
             f"/api/v1/requests/{found['trace_id']}?span_id={found['span_id']}&format=perfetto"
         ),
         "export": Address(f"/api/v1/requests/{found['trace_id']}?span_id={found['span_id']}"),
-        "trace_address": trace_address,
+        "trace_address": partial(trace_address, asked),
         "row_bar": row_bar,
         "name_of": name_of,
     }

@@ -213,7 +213,7 @@ def examples(
         segments = [segment for segment in one.segments if segment.stage is stage]
         longest = max(segments, key=lambda each: each.end_ns - each.start_ns, default=None)
         listed = request_document(one)
-        yield listed, trace_address(listed, longest.span_id if longest else None)
+        yield listed, trace_address(question, listed, longest.span_id if longest else None)
 
 
 def _is_in(question: Asked, request: FoundRequest) -> bool:
