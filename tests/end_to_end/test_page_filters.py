@@ -6,11 +6,11 @@ from dataclasses import replace
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import pytest
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, expect
 
 from tests.support.builders.seen_traffic import chat
 from tests.support.builders.spans.otlp_messages import otlp
-from tests.support.servers.browser import opened
+from tests.support.servers.browser import opened, violations
 from tests.support.servers.running_service import RunningService
 from tests.support.waiting import until
 
@@ -85,3 +85,43 @@ def test_the_filters_are_kept_through_pages_without_a_form(
         page.wait_for_url("**/breakdown?**")
 
         assert dict(parse_qsl(urlsplit(page.url).query)) == asked
+
+
+def test_a_filter_that_cannot_be_read_stays_in_the_form(
+    service: RunningService, browser: Browser
+) -> None:
+    asked = {"service": SERVICE, "route": "POST /chat", "since": "1 hour"}
+    with opened(browser, f"{service.url}/breakdown?{urlencode(asked)}") as (page, watched):
+        expect(page.get_by_role("alert")).to_contain_text("'1 hour' is no time")
+        page.get_by_label("Since").fill("1h")
+        page.get_by_role("button", name="Show").click()
+        expect(page.locator(".facts strong")).to_have_text("1 request")
+
+        assert watched.status == 400
+        assert dict(parse_qsl(urlsplit(page.url).query)) == {**asked, "since": "1h"}
+
+
+def test_parameters_that_cannot_be_read_are_fields_too(
+    service: RunningService, browser: Browser
+) -> None:
+    with opened(browser, f"{service.url}/requests?sevice=rag&limit=many&since=2h") as (page, _):
+        page.get_by_label("Sevice").fill("")
+        page.get_by_label("Service").fill("gateway")
+        page.get_by_label("Limit").fill("5")
+        page.get_by_role("button", name="Show").click()
+        expect(page.locator(".bar-line")).to_contain_text("1 of 1 request")
+
+        found = dict(parse_qsl(urlsplit(page.url).query))
+        assert found == {"service": "gateway", "limit": "5", "since": "2h"}
+
+
+def test_programs_are_answered_as_before(service: RunningService) -> None:
+    answer = service.get("/breakdown?since=1+hour", {"accept": "*/*"})
+
+    assert answer.status_code == 400
+    assert answer.headers["content-type"] == "application/problem+json"
+
+
+def test_the_page_of_a_wrong_filter_is_sound(service: RunningService, browser: Browser) -> None:
+    with opened(browser, f"{service.url}/requests?sevice=rag&since=1+hour") as (page, _):
+        assert violations(page) == []

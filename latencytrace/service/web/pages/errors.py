@@ -1,5 +1,7 @@
 """Errors as pages for people, as problem documents for programs."""
 
+from collections.abc import Sequence
+
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
@@ -32,13 +34,23 @@ def wants_page(request: Request) -> bool:
     return "text/html" in accepted and not request.url.path.startswith("/api/")
 
 
-def error_page(renderer: Renderer, request: Request, problem: Problem) -> Response:
-    """The page of an error: what happened, and what to do."""
+def error_page(
+    renderer: Renderer, request: Request, problem: Problem, services: Sequence[str] | None = None
+) -> Response:
+    """The page of an error: what happened, and what to do.
+
+    Args:
+        renderer: Draws the page.
+        request: For the page that was not found, or could not be.
+        problem: The error.
+        services: Those that the form of that page proposes; None: it has none.
+    """
     title = _TITLES.get(problem.status, "Something went wrong")
     context = {
         "title": title,
         "path": request.url.path,
         "asked": written(request),
         "detail": problem.detail,
+        **({} if services is None else {"services": services}),
     }
     return renderer.page("error.html", context, problem.status, problem.headers)

@@ -18,9 +18,11 @@ from latencytrace.service.answers.documents import (
     ObjectivesDocument,
 )
 from latencytrace.service.answers.gpu_documents import GpusDocument, GpuTimelinesDocument
+from latencytrace.service.net.problems import problem_of
 from latencytrace.service.storage.baselines import Baselines
 from latencytrace.service.store import Store
 from latencytrace.service.web.pages.cohort_bar import MOST_NAMES, Asked, asked
+from latencytrace.service.web.pages.errors import error_page, wants_page
 from latencytrace.service.web.pages.exports import PARAMETER, Export, answer
 from latencytrace.service.web.pages.rendering import Address, Renderer
 
@@ -62,21 +64,33 @@ class Parts:
                 raises where one of its own parameters is wrong.
             own: Parameters that are none of the cohort's.
         """
-        question = asked(request, self.now_ns(), (*own, PARAMETER))
+        try:
+            question = asked(request, self.now_ns(), (*own, PARAMETER))
+        except QuestionError as error:
+            if not wants_page(request):
+                raise
+            return self._refused(request, error)
         about = dict(context(question))
         files = self.files(request, about.pop("files", ()))
         if isinstance(files, Response):
             return files
-        services = self.store.services()
         frame = {
             "title": title,
             "path": request.url.path,
             "asked": question,
-            "services": services[:MOST_NAMES],
+            "services": self._services(),
             "absolute": question.lasting(request.url.path),
         }
         status = _status(about.pop("check", None))
         return self.renderer.streamed(template, {**frame, **files, **about}, status)
+
+    def _services(self) -> Sequence[str]:
+        return self.store.services()[:MOST_NAMES]
+
+    def _refused(self, request: Request, error: QuestionError) -> Response:
+        """The form with what cannot be read, to be mended."""
+        problem = problem_of(request, error)
+        return error_page(self.renderer, request, problem, self._services())
 
     @staticmethod
     def files(request: Request, exports: Sequence[Export]) -> Response | Mapping[str, object]:
