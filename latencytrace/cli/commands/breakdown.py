@@ -21,6 +21,7 @@ from latencytrace.model.texts.escaped import escaped
 from latencytrace.model.texts.units import count, duration, share, shares
 from latencytrace.service.answers.documents import BreakdownDocument, StageDocument
 from latencytrace.service.answers.sentences.stage_parts import OTHERS, others_ns
+from latencytrace.service.answers.sentences.unnamed import unnamed_sentence, unnamed_stages
 
 BAR_SHORTEST, BAR_LONGEST = 4, 48
 WIDEST = 120  # cells of the bar of all stages
@@ -34,8 +35,10 @@ NAME_IT = (
     "LATENCYTRACE_TORCH_MODULES=CLASS a torch module of yours, and `latencytrace.enqueue()` with "
     "`latencytrace.batch()` the wait and the work of a batcher of yours."
 )
-UNNAMED = (Stage.UNATTRIBUTED, Stage.OTHER)
-MOSTLY = 0.5
+PLACE_IT = (
+    "The rows below `other` name these spans; the attribute `latencytrace.stage` on a span names "
+    "its stage."
+)
 LOADS = "load"  # the route of processes before they served: nobody sends them
 ROUNDING_NS = 1  # each mean is a whole number of nanoseconds
 
@@ -90,22 +93,24 @@ def pictures(
 
 def _mostly_unnamed(routes: Sequence[tuple[Filters, BreakdownDocument]]) -> list[RenderableType]:
     """Say how to see more, where most of a route has no name; one says it for all."""
-    dark = [(asked, document) for asked, document in routes if _unnamed_ratio(document) > MOSTLY]
+    dark = [(asked, document) for asked, document in routes if unnamed_stages(document)]
     if not dark:
         return []
-    asked, _ = max(dark, key=lambda one: one[1]["requests"] * _unnamed_ns(one[1]))
+    asked, document = max(dark, key=lambda one: one[1]["requests"] * _unnamed_ns(one[1]))
+    unnamed = unnamed_stages(document)
     flags = [f"--{key} {shlex.quote(asked[key])}" for key in ("service", "route") if key in asked]
     command = " ".join(("latencytrace trace slowest", *flags))
-    said = f"More than half is time that no span explains. {command} shows where it lies."
-    return [Text(escaped(f"{said} {NAME_IT}"), "dim"), ""]
-
-
-def _unnamed_ratio(document: BreakdownDocument) -> float:
-    return sum(row["share_ratio"] for row in document["stages"] if row["stage"] in UNNAMED)
+    said = [unnamed_sentence(unnamed)]
+    if Stage.UNATTRIBUTED in unnamed:
+        said += [f"{command} shows where it lies.", NAME_IT]
+    if Stage.OTHER in unnamed:
+        said.append(PLACE_IT)
+    return [Text(escaped(" ".join(said)), "dim"), ""]
 
 
 def _unnamed_ns(document: BreakdownDocument) -> float:
-    return sum(row["mean_ns"] for row in document["stages"] if row["stage"] in UNNAMED)
+    wanted = unnamed_stages(document)
+    return sum(row["mean_ns"] for row in document["stages"] if row["stage"] in wanted)
 
 
 def _on_gpus(source: reading.Source, wanted: Filters) -> list[RenderableType]:

@@ -97,6 +97,15 @@ def test_who_sees_little_is_told_how_to_see_more() -> None:
     assert "latencytrace.stage(" not in shown(waited)  # it would name nothing
 
 
+def test_spans_that_cannot_be_placed_are_not_called_time_without_spans() -> None:
+    placed = shown(breakdown_document(decode=5 * MS, other=95 * MS))
+    both = shown(breakdown_document(decode=20 * MS, unattributed=40 * MS, other=40 * MS))
+
+    assert "half is time of spans that cannot be placed in a stage (other). The rows" in placed
+    assert "no span explains" not in placed
+    assert "no span explains (unattributed) or time of spans that cannot be placed" in both
+
+
 def test_routes_that_all_show_little_say_once_how_to_see_more() -> None:
     """And name the one of which most is missing."""
     document = breakdown_document(decode=40 * MS, unattributed=60 * MS)

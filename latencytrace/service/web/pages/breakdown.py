@@ -18,6 +18,7 @@ from latencytrace.service.answers.breakdown_parts import (
 from latencytrace.service.answers.documents import BreakdownDocument, StageDocument
 from latencytrace.service.answers.overview_documents import HeatMapDocument, heat_map
 from latencytrace.service.answers.sentences.stage_parts import others_ns
+from latencytrace.service.answers.sentences.unnamed import unnamed_sentence, unnamed_stages
 from latencytrace.service.web.drawing.heat_map import heat_map as drawn_heat_map
 from latencytrace.service.web.drawing.stages_over_time import stages_over_time as drawn_stages
 from latencytrace.service.web.pages.cohort_bar import Asked, nearest, rfc3339
@@ -26,8 +27,6 @@ from latencytrace.service.web.pages.parts import Parts
 from latencytrace.service.web.pages.rendering import Address
 
 MOST_COLUMNS = 20  # of the table behind the heat map, the slowest first
-UNNAMED = ("unattributed", "other")
-MOSTLY = 0.5
 
 
 def breakdown_pages(parts: Parts) -> APIRouter:
@@ -71,7 +70,8 @@ def breakdown_pages(parts: Parts) -> APIRouter:
             "cells": partial(slowest_cells, question),
             "requests": question.link("/requests"),
             "tail": question.link("/tail"),
-            "mostly_unnamed": mostly_unnamed,
+            "unnamed_stages": unnamed_stages,
+            "unnamed_sentence": unnamed_sentence,
             "others_ns": others_ns,
             "nearest": lambda: list(nearest(parts.store, question)),
         }
@@ -81,13 +81,6 @@ def breakdown_pages(parts: Parts) -> APIRouter:
         return parts.cohort_page(request, "breakdown.html", "Breakdown", context)
 
     return router
-
-
-def mostly_unnamed(document: BreakdownDocument) -> bool:
-    """Tell whether no span explains most of the time."""
-    return (
-        sum(row["share_ratio"] for row in document["stages"] if row["stage"] in UNNAMED) > MOSTLY
-    )
 
 
 def stage_row(stage: StageDocument) -> Mapping[str, object]:

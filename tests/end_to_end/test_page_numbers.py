@@ -1,0 +1,69 @@
+"""The numbers and sentences of pages, of requests whose times are known."""
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from latencytrace.model import Span, SpanKind, semconv
+from tests.support.builders.spans.otlp_messages import one_span, otlp
+from tests.support.servers.running_service import RunningService
+from tests.support.waiting import until
+
+MS = 1_000_000
+HTML = {"accept": "text/html"}
+
+
+def request(
+    number: int, service: str, start_ns: int, ended_ns: int, **stages: tuple[int, int]
+) -> list[Span]:
+    """A request and a span of each of these stages, from when until when."""
+    trace_id = f"{number:032x}"
+    root = one_span(
+        trace_id,
+        f"{number * 1000:016x}",
+        name="POST /chat",
+        kind=SpanKind.SERVER,
+        start_ns=start_ns,
+        end_ns=start_ns + ended_ns,
+        attributes={"http.route": "/chat", "http.request.method": "POST"},
+    )
+    below = [
+        one_span(
+            trace_id,
+            f"{number * 1000 + place:016x}",
+            parent_id=root.span_id,
+            name=stage,
+            kind=SpanKind.INTERNAL,
+            start_ns=start_ns + since_ns,
+            end_ns=start_ns + until_ns,
+            attributes={semconv.STAGE: stage},
+        )
+        for place, (stage, (since_ns, until_ns)) in enumerate(stages.items(), 1)
+    ]
+    return [replace(span, service=service) for span in (root, *below)]
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningService]:
+    now_ns = time.time_ns() - 60 * 10**9
+    spans = [
+        *request(1, "placed nowhere", now_ns, 100 * MS, other=(0, 95 * MS)),
+        *request(2, "dark", now_ns, 100 * MS, decode=(0, 5 * MS)),
+    ]
+    with RunningService(tmp_path_factory.mktemp("numbers") / "data") as running:
+        assert running.post(otlp(*spans)).is_success
+        until(lambda: running.ask("/breakdown")["requests"] == 2, running.said)
+        yield running
+
+
+def test_spans_that_cannot_be_placed_are_not_called_time_without_spans(
+    service: RunningService,
+) -> None:
+    placed = service.get("/breakdown?service=placed+nowhere", HTML).text
+    dark = service.get("/breakdown?service=dark", HTML).text
+
+    assert "half is time of spans that cannot be placed in a stage (other). The row" in placed
+    assert "no span explains" not in placed
+    assert "half is time that no span explains (unattributed). A request shows" in dark
