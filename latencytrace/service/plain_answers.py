@@ -120,9 +120,7 @@ def breakdown(cohort: Cohort, requests: Iterable[Request]) -> Breakdown:
         else None,
         duration_ns=_quantiles(found, lambda one: one.duration_ns),
         time_to_first_token_ns=_quantiles(found, lambda one: one.time_to_first_token_ns),
-        first_tokens_of_model=_number(
-            one for one in found if one.time_to_first_token_of is FirstTokenOf.MODEL
-        ),
+        first_tokens_of_model=_of_model(found),
         time_per_output_token_ns=_quantiles(found, lambda one: one.time_per_output_token_ns),
         output_tokens_per_second=_mean_pace(found),
         stages=stages,
@@ -241,6 +239,7 @@ def _summary(
         p95_ns=p95_ns,
         p99_ns=p99_ns,
         first_token_p50_ns=first_token.p50 if first_token else None,
+        first_tokens_of_model=_of_model(requests),
         mean_ns={one.stage: one.mean_ns for one in _stages(requests)},
         timeline=tuple(
             TimeColumn(
@@ -251,6 +250,11 @@ def _summary(
             for column, found in sorted(columns.items())
         ),
     )
+
+
+def _of_model(requests: Iterable[Request]) -> int:
+    """How many first tokens are the model's."""
+    return _number(one for one in requests if one.time_to_first_token_of is FirstTokenOf.MODEL)
 
 
 def _ended(wanted: str | None, status: RequestStatus) -> bool:

@@ -1003,6 +1003,8 @@ def test_first_tokens_that_no_caller_got_are_counted_apart(store: Store) -> None
     )
 
     assert breakdown_of(store, streamed, whole).first_tokens_of_model == 1
+    (route,) = store.overview(Cohort(service="mixed", since_ns=0), 60 * 10**9, 1).routes
+    assert route.first_tokens_of_model == 1
 
 
 def test_no_request_is_unknown_rather_than_zero(store: Store) -> None:

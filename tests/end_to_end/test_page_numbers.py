@@ -51,10 +51,11 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningService
     spans = [
         *request(1, "placed nowhere", now_ns, 100 * MS, other=(0, 95 * MS)),
         *request(2, "dark", now_ns, 100 * MS, decode=(0, 5 * MS)),
+        *request(3, "whole", now_ns, 100 * MS, prefill=(0, 20 * MS), decode=(20 * MS, 90 * MS)),
     ]
     with RunningService(tmp_path_factory.mktemp("numbers") / "data") as running:
         assert running.post(otlp(*spans)).is_success
-        until(lambda: running.ask("/breakdown")["requests"] == 2, running.said)
+        until(lambda: running.ask("/breakdown")["requests"] == 3, running.said)
         yield running
 
 
@@ -67,3 +68,16 @@ def test_spans_that_cannot_be_placed_are_not_called_time_without_spans(
     assert "half is time of spans that cannot be placed in a stage (other). The row" in placed
     assert "no span explains" not in placed
     assert "half is time that no span explains (unattributed). A request shows" in dark
+
+
+def test_a_first_token_that_no_caller_got_is_said_to_be_the_models(
+    service: RunningService,
+) -> None:
+    overview, breakdown, requests = (
+        service.get(f"{path}?service=whole", HTML).text
+        for path in ("/", "/breakdown", "/requests")
+    )
+
+    assert '20.0 ms <span class="quiet">(1 the model\u2019s)</span>' in overview
+    assert "p99 20.0 ms (1 of them the model\u2019s, not the caller\u2019s)" in breakdown
+    assert '20.0 ms <span class="quiet">(the model\u2019s)</span>' in requests

@@ -27,6 +27,7 @@ class RouteSummary:
     p95_ns: float
     p99_ns: float
     first_token_p50_ns: float | None  # None: no request has a first token
+    first_tokens_of_model: int  # of them counted to the model's, for nothing was streamed
     mean_ns: Mapping[Stage, float]  # over all requests; absent stages left out
     timeline: tuple[TimeColumn, ...]  # those with requests, in order
 

@@ -32,6 +32,7 @@ class RouteDocument(TypedDict):
     p95_ns: int
     p99_ns: int
     first_token_p50_ns: int | None
+    first_tokens_of_model: int
     mean_ns: dict[Stage, int]
     timeline: list[TimeColumnDocument]
 
@@ -89,6 +90,7 @@ def overview(store: Store, cohort: Cohort, now_ns: int) -> OverviewDocument:
                 "first_token_p50_ns": (
                     None if one.first_token_p50_ns is None else round(one.first_token_p50_ns)
                 ),
+                "first_tokens_of_model": one.first_tokens_of_model,
                 "mean_ns": by_stage(one.mean_ns),
                 "timeline": [
                     {

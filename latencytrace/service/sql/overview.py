@@ -14,7 +14,14 @@ from latencytrace.model.cohorts.overview import (
     TimeColumn,
 )
 from latencytrace.service.cohort import Cohort
-from latencytrace.service.sql.questions import Parameters, Query, counted, explained, where
+from latencytrace.service.sql.questions import (
+    OF_MODEL,
+    Parameters,
+    Query,
+    counted,
+    explained,
+    where,
+)
 from latencytrace.service.sql.standing import WITH_FINAL, Standing
 from latencytrace.service.sql.tables import stage_column
 
@@ -67,6 +74,7 @@ def overview_question(cohort: Cohort, standing: Standing = WITH_FINAL) -> tuple[
             f"{by.count(_FAILED)} AS failed, count() OVER () AS routes, "
             f"{by.quantiles(_LEVELS, 'DurationNs')} AS durations, "
             f"{by.median('TimeToFirstTokenNs')} AS first_token, "
+            f"{by.count(OF_MODEL)} AS of_model, "
             f"[{stages}] AS stages, "
             f"sumMap([{_COLUMN}], [{by.number}]) AS counts, "
             f"sumMap([{_COLUMN}], [{times.format('DurationNs')}]) AS times "
@@ -155,6 +163,7 @@ def _summary(row: dict[str, object]) -> RouteSummary:
         p95_ns=p95_ns,
         p99_ns=p99_ns,
         first_token_p50_ns=cast(float | None, row["first_token"]),
+        first_tokens_of_model=cast(int, row["of_model"]),
         mean_ns={stage: total / requests for stage, total in sums if total},
         timeline=tuple(
             TimeColumn(column=column, requests=count, mean_ns=times.get(column, 0) / count)

@@ -161,7 +161,7 @@ _SIGN: Final = 1 << 63
 _LEVELS = (0.5, 0.9, 0.95, 0.99, 0.999)
 _STAGE_LEVELS = (0.5, 0.95, 0.99)
 _FULL: Final = f"'{TraceDetail.FULL}'"
-_OF_MODEL: Final = "TimeToFirstTokenOf = 'model'"
+OF_MODEL: Final = "TimeToFirstTokenOf = 'model'"
 
 
 def where(
@@ -252,7 +252,7 @@ def breakdown_question(cohort: Cohort, standing: Standing = WITH_FINAL) -> tuple
         f"{by.count(f'{counted(cohort)} AND NOT ({has_stages(cohort)}) AND {sure}')} AS reduced",
         f"{by.count(f'{which} AND Detail != {_FULL}')} AS reduced_counted",
         f"{by.total('toFloat64(DurationNs)', which)} AS duration",
-        f"{by.count(f'{which} AND {_OF_MODEL}')} AS first_tokens_of_model",
+        f"{by.count(f'{which} AND {OF_MODEL}')} AS first_tokens_of_model",
         f"{by.mean('1e9 / nullIf(TimePerOutputTokenNs, 0)', which)} AS tokens_per_second",
         (
             "maxIntersectionsIf(toUnixTimestamp64Nano(Start), "
