@@ -136,7 +136,9 @@ def test_what_sets_the_tail_apart_leads_to_those_requests(
     service: RunningService, browser: Browser, path: str
 ) -> None:
     with opened(browser, f"{service.url}{path}") as (page, _):
-        page.get_by_role("link", name=re.compile("Requests of the tail with collection")).click()
+        page.get_by_role(
+            "link", name=re.compile("see them: requests of the tail with collection")
+        ).click()
 
         expect(page.get_by_role("heading", level=1)).to_have_text("Requests")
         expect(page.locator(".bar-line")).to_contain_text("20 of 20 requests")
@@ -233,7 +235,7 @@ def test_the_cause_of_the_tail_leads_to_what_mending_it_would_give(
         page.get_by_role("link", name="What if retrieve were 50 % faster?").click()
 
         expect(page.locator(".verdict")).to_contain_text("If retrieve were 50 % faster: p50 -")
-        page.get_by_role("link", name="What if decode were 50 % faster").click()
+        page.get_by_role("link", name="decode: if 50 % faster").click()
         expect(page.locator(".verdict")).to_contain_text("If decode were 50 % faster: p50 -")
         expect(page.get_by_label("Service")).to_have_value("search")
 
