@@ -185,5 +185,9 @@ _TEMPLATES.filters.update(
     in_order=in_order,
 )
 _TEMPLATES.globals.update(
-    colours=STAGE_COLOURS, stacked_bar=stacked_bar, row_bar=row_bar, name_of=name_of
+    colours=STAGE_COLOURS,
+    stacked_bar=stacked_bar,
+    row_bar=row_bar,
+    name_of=name_of,
+    shares=units.shares,
 )

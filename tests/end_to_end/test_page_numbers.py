@@ -1,8 +1,10 @@
 """The numbers and sentences of pages, of requests whose times are known."""
 
+import re
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from html import unescape
 
 import pytest
 
@@ -12,6 +14,11 @@ from tests.support.servers.running_service import RunningService
 from tests.support.waiting import until
 
 MS = 1_000_000
+THIRDS = {
+    "embed": (0, 30 * MS),
+    "retrieve": (30 * MS, 60 * MS),
+    "rerank": (60 * MS, 90 * MS),
+}
 HTML = {"accept": "text/html"}
 
 
@@ -52,10 +59,11 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningService
         *request(1, "placed nowhere", now_ns, 100 * MS, other=(0, 95 * MS)),
         *request(2, "dark", now_ns, 100 * MS, decode=(0, 5 * MS)),
         *request(3, "whole", now_ns, 100 * MS, prefill=(0, 20 * MS), decode=(20 * MS, 90 * MS)),
+        *request(4, "thirds", now_ns, 90 * MS + 100, **THIRDS),
     ]
     with RunningService(tmp_path_factory.mktemp("numbers") / "data") as running:
         assert running.post(otlp(*spans)).is_success
-        until(lambda: running.ask("/breakdown")["requests"] == 3, running.said)
+        until(lambda: running.ask("/breakdown")["requests"] == 4, running.said)
         yield running
 
 
@@ -81,3 +89,13 @@ def test_a_first_token_that_no_caller_got_is_said_to_be_the_models(
     assert '20.0 ms <span class="quiet">(1 the model\u2019s)</span>' in overview
     assert "p99 20.0 ms (1 of them the model\u2019s, not the caller\u2019s)" in breakdown
     assert '20.0 ms <span class="quiet">(the model\u2019s)</span>' in requests
+
+
+@pytest.mark.parametrize("path", ["/breakdown", f"/requests/{4:032x}", "/whatif"])
+def test_the_shares_of_a_page_add_up_and_none_is_nothing(
+    service: RunningService, path: str
+) -> None:
+    page = unescape(service.get(f"{path}?service=thirds", HTML).text)
+
+    shares = re.findall(r'<td class="n">([^ ]* %)</td>', page)
+    assert shares == ["33.4 %", "33.3 %", "33.3 %", "<0.1 %"]

@@ -7,6 +7,7 @@ UNKNOWN = "-"
 UNITS = (("s", 1e9), ("ms", 1e6), ("µs", 1e3))
 MINUTE_NS = 60e9
 LEAST_CHANCE = 0.001
+LITTLE = "<0.1 %"  # a share that is not nothing
 
 
 def duration(value_ns: float | None) -> str:
@@ -79,19 +80,24 @@ def share(ratio: float | None) -> str:
 def shares(parts: Sequence[float], of: str = "100.0 %") -> list[str]:
     """Parts of a whole in percent, rounded so that the printed column adds up to what is printed.
 
+    A part that is rounded to nothing is less than a tenth: `<0.1 %`.
+
     Source: the largest-remainder method; each is off by less than 0.1.
     """
     whole = sum(parts)
     if whole <= 0:
         return [UNKNOWN for _ in parts]
-    tenths = round(10 * float(of.removesuffix(" %")))
+    tenths = 0 if of == LITTLE else round(10 * float(of.removesuffix(" %")))
     wanted = [tenths * part / whole for part in parts]
     rounded = [int(value) for value in wanted]
     missing = tenths - sum(rounded)
     by_remainder = sorted(range(len(parts)), key=lambda index: rounded[index] - wanted[index])
     for index in by_remainder[:missing]:
         rounded[index] += 1
-    return [f"{value / 10:.1f} %" for value in rounded]
+    return [
+        LITTLE if part and not value else f"{value / 10:.1f} %"
+        for part, value in zip(parts, rounded, strict=True)
+    ]
 
 
 def count(number: int, singular: str, plural: str | None = None) -> str:

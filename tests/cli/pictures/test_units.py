@@ -49,16 +49,21 @@ def test_a_duration_has_three_digits_and_the_unit_that_suits_it(
     assert duration(value_ns) == printed
 
 
+def tenths_of(printed: str) -> int:
+    """A printed share; one that is less than a tenth adds nothing to its column."""
+    return 0 if printed == "<0.1 %" else round(10 * float(printed.removesuffix(" %")))
+
+
 @given(st.lists(st.floats(min_value=0, max_value=1e12), min_size=1).filter(any))
 def test_printed_shares_add_up_to_a_hundred_percent(parts: list[float]) -> None:
     printed = shares(parts)
 
-    assert sum(round(10 * float(text.removesuffix(" %"))) for text in printed) == 1000
+    assert sum(map(tenths_of, printed)) == 1000
 
 
 @given(st.lists(st.floats(min_value=0, max_value=1e12), min_size=1).filter(any))
 def test_a_printed_share_is_off_by_less_than_a_tenth(parts: list[float]) -> None:
-    printed = [float(text.removesuffix(" %")) for text in shares(parts)]
+    printed = [tenths_of(text) / 10 for text in shares(parts)]
 
     wanted = [100 * part / sum(parts) for part in parts]
     assert all(abs(a - b) < 0.1 + 1e-9 for a, b in zip(printed, wanted, strict=True))
@@ -73,7 +78,17 @@ def test_printed_shares_of_a_part_add_up_to_what_is_printed_of_it(
 ) -> None:
     printed = shares(parts, f"{tenths / 10:.1f} %")
 
-    assert sum(round(10 * float(text.removesuffix(" %"))) for text in printed) == tenths
+    assert sum(map(tenths_of, printed)) == tenths
+
+
+@given(st.lists(st.floats(min_value=0, max_value=1e12), min_size=1).filter(any))
+def test_only_the_share_of_nothing_is_printed_as_nothing(parts: list[float]) -> None:
+    assert [text == "0.0 %" for text in shares(parts)] == [not part for part in parts]
+
+
+def test_parts_of_a_little_are_little() -> None:
+    assert shares([1, 9_999]) == ["<0.1 %", "100.0 %"]
+    assert shares([3, 0], "<0.1 %") == ["<0.1 %", "0.0 %"]
 
 
 def test_shares_of_nothing_are_unknown() -> None:

@@ -11,6 +11,7 @@ from pydantic import BaseModel, Field
 from latencytrace.analysis.whatif.replay import Change
 from latencytrace.errors import QuestionError
 from latencytrace.model import Stage
+from latencytrace.model.texts.units import shares
 from latencytrace.service.answers import requests as breakdowns
 from latencytrace.service.answers import whatif as answers
 from latencytrace.service.answers.compare_documents import ForecastDocument, WhatifDocument
@@ -131,11 +132,12 @@ def premise(parameters: Mapping[str, str]) -> str:
 
 def offers(
     question: Asked, document: BreakdownDocument
-) -> Iterator[tuple[str, int, float, Address]]:
-    """The stages of a cohort: mean, share, and the forecast of half its time."""
-    for row in document["stages"]:
+) -> Iterator[tuple[str, int, str, Address]]:
+    """The stages of a cohort: mean, printed share, and the forecast of half its time."""
+    printed = shares([row["mean_ns"] for row in document["stages"]])
+    for row, share in zip(document["stages"], printed, strict=True):
         address = question.link("/whatif", stage=row["stage"], amount=f"{HALF:g}", change="faster")
-        yield row["stage"], row["mean_ns"], row["share_ratio"], address
+        yield row["stage"], row["mean_ns"], share, address
 
 
 def scale(document: WhatifDocument) -> float:
