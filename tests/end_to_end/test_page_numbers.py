@@ -5,15 +5,19 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from html import unescape
+from typing import cast
 
 import pytest
+from playwright.sync_api import Browser, expect
 
 from latencytrace.model import Span, SpanKind, semconv
 from tests.support.builders.spans.otlp_messages import one_span, otlp
+from tests.support.servers.browser import opened
 from tests.support.servers.running_service import RunningService
 from tests.support.waiting import until
 
 MS = 1_000_000
+ROUTES = 60
 THIRDS = {
     "embed": (0, 30 * MS),
     "retrieve": (30 * MS, 60 * MS),
@@ -61,9 +65,16 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningService
         *request(3, "whole", now_ns, 100 * MS, prefill=(0, 20 * MS), decode=(20 * MS, 90 * MS)),
         *request(4, "thirds", now_ns, 90 * MS + 100, **THIRDS),
     ]
+    many = [
+        replace(
+            request(100 + place, "many", now_ns, MS)[0],
+            attributes={"http.route": f"/{place}", "http.request.method": "GET"},
+        )
+        for place in range(ROUTES)
+    ]
     with RunningService(tmp_path_factory.mktemp("numbers") / "data") as running:
-        assert running.post(otlp(*spans)).is_success
-        until(lambda: running.ask("/breakdown")["requests"] == 4, running.said)
+        assert running.post(otlp(*spans, *many)).is_success
+        until(lambda: running.ask("/breakdown")["requests"] == 4 + ROUTES, running.said)
         yield running
 
 
@@ -99,3 +110,34 @@ def test_the_shares_of_a_page_add_up_and_none_is_nothing(
 
     shares = re.findall(r'<td class="n">([^ ]* %)</td>', page)
     assert shares == ["33.4 %", "33.3 %", "33.3 %", "<0.1 %"]
+
+
+def test_all_routes_are_shown_where_they_are_asked_for(
+    service: RunningService, browser: Browser
+) -> None:
+    with opened(browser, f"{service.url}/?service=many") as (page, watched):
+        expect(page.locator("tbody tr")).to_have_count(50)
+        page.get_by_role("link", name="show all").click()
+        expect(page.locator("tbody tr")).to_have_count(ROUTES)
+        as_json = page.get_by_role("link", name="JSON", exact=True).get_attribute("href") or ""
+
+        assert len(service.client.get(f"{service.url}{as_json}").json()["routes"]) == ROUTES
+        assert watched.errors == []
+
+
+def test_the_file_of_routes_has_all(service: RunningService) -> None:
+    file = service.get("/?service=many&export=routes.csv").text
+
+    assert len(file.splitlines()) == 1 + ROUTES
+
+
+def test_the_overview_of_the_api_has_as_many_routes_as_are_asked_for(
+    service: RunningService,
+) -> None:
+    numbers = [
+        len(cast("list[object]", service.ask(f"/overview?service=many{limit}")["routes"]))
+        for limit in ("", "&limit=1000", "&limit=7")
+    ]
+
+    assert numbers == [50, ROUTES, 7]
+    assert service.get("/api/v1/overview?limit=1001").status_code == 400

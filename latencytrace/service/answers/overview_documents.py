@@ -10,7 +10,7 @@ from latencytrace.service.store import Store
 
 TIMELINE_COLUMNS = 30
 HEAT_MAP_COLUMNS = 60
-MOST_ROUTES = 50
+ROUTES, MOST_ROUTES = 50, 1000  # unless more are asked for; at most
 
 
 class TimeColumnDocument(TypedDict):
@@ -68,11 +68,11 @@ class HeatMapDocument(TypedDict):
     cells: list[HeatCellDocument]
 
 
-def overview(store: Store, cohort: Cohort, now_ns: int) -> OverviewDocument:
-    """`GET /overview`."""
+def overview(store: Store, cohort: Cohort, now_ns: int, limit: int = ROUTES) -> OverviewDocument:
+    """`GET /overview`, of so many routes."""
     since_ns, until_ns = times_ns(cohort, now_ns)
     column_ns = column_length_ns(since_ns, until_ns, TIMELINE_COLUMNS)
-    found = store.overview(cohort, column_ns, MOST_ROUTES)
+    found = store.overview(cohort, column_ns, limit)
     return {
         "since": str(since_ns),
         "until": str(until_ns),

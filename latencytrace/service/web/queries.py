@@ -11,6 +11,7 @@ from latencytrace.analysis.tail.groups import Selection
 from latencytrace.errors import QuestionError
 from latencytrace.model import Measure, Objective
 from latencytrace.model.texts.durations import written_duration_ns
+from latencytrace.service.answers.overview_documents import MOST_ROUTES, ROUTES
 from latencytrace.service.cohort import (
     LONGEST_NS,
     Cohort,
@@ -55,6 +56,14 @@ NO_PARAMETERS: Final = (Depends(_nothing),)  # of addresses that know none
 
 class BreakdownQuery(CohortQuery, KnownQuery, defer_build=False):
     """A whole cohort."""
+
+
+class OverviewQuery(BreakdownQuery):
+    """Some routes of a cohort."""
+
+    limit: Annotated[
+        int, Field(ge=1, le=MOST_ROUTES, description="of routes, those first that took most time")
+    ] = ROUTES
 
 
 class RequestsQuery(BreakdownQuery):

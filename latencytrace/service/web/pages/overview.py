@@ -1,13 +1,15 @@
 """The page that one sees first: what is wrong now, and every route with its numbers."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache, partial
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
-from latencytrace.service.answers.documents import ObjectiveDocument
+from latencytrace.service.answers.documents import ObjectiveDocument, ObjectivesDocument
 from latencytrace.service.answers.overview_documents import (
+    MOST_ROUTES,
+    ROUTES,
     TIMELINE_COLUMNS,
     OverviewDocument,
     RouteDocument,
@@ -25,15 +27,23 @@ def overview_pages(parts: Parts) -> APIRouter:
     router = APIRouter(include_in_schema=False)
 
     def context(question: Asked) -> Mapping[str, object]:
+        given = "limit" in question.query.model_fields_set
+        limit = min(question.query.limit, MOST_ROUTES) if given else ROUTES
+
         @cache
-        def found() -> OverviewDocument:
-            return overview(parts.store, question.cohort, question.now_ns)
+        def found(limit: int = limit) -> OverviewDocument:
+            return overview(parts.store, question.cohort, question.now_ns, limit)
 
         return {
             "overview": found,
-            "files": [Export("routes.csv", lambda: [*map(route_row, found()["routes"])])],
+            "files": [
+                Export("routes.csv", lambda: [*map(route_row, found(MOST_ROUTES)["routes"])])
+            ],
+            "more": question.link("/", limit=str(MOST_ROUTES)),
+            "most": MOST_ROUTES,
+            "export": question.link("/api/v1/overview", limit=str(limit) if given else None),
             "alerts": lambda: parts.alerts()["alerts"],
-            "objectives_of": partial(objectives_of, parts),
+            "objectives_of": partial(objectives_of, cache(parts.objectives)),
             "anchor": anchor,
             "spark": spark,
             "nearest": lambda: list(nearest(parts.store, question)),
@@ -46,11 +56,13 @@ def overview_pages(parts: Parts) -> APIRouter:
     return router
 
 
-def objectives_of(parts: Parts, route: RouteDocument) -> list[ObjectiveDocument]:
+def objectives_of(
+    standing: Callable[[], ObjectivesDocument], route: RouteDocument
+) -> list[ObjectiveDocument]:
     """The objectives that a route's requests count for."""
     return [
         one
-        for one in parts.objectives()["objectives"]
+        for one in standing()["objectives"]
         if one["service"] == route["service"] and one["route"] in {None, route["route"]}
     ]
 
