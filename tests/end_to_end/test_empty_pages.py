@@ -35,3 +35,11 @@ def test_a_picture_of_no_request_is_a_picture(empty: RunningService, path: str) 
 )
 def test_a_picture_of_no_request_says_so(empty: RunningService, path: str) -> None:
     assert "No request matches." in empty.get(path).text
+
+
+@pytest.mark.parametrize("path", ["/whatif", "/compare"])
+def test_a_page_that_was_asked_nothing_offers_no_file(empty: RunningService, path: str) -> None:
+    page = empty.get(path, {"accept": "text/html"})
+
+    assert page.status_code == 200
+    assert "download=" not in page.text

@@ -55,7 +55,8 @@ def answer(exports: Sequence[Export], name: str) -> Response:
     found = next((one for one in exports if one.name == name), None)
     if found is None:
         known = ", ".join(one.name for one in exports)
-        raise QuestionError(f"export: {name!r} is none of the files here: use {known}")
+        use = f"use {known}" if known else "there is none yet"
+        raise QuestionError(f"export: {name!r} is none of the files here: {use}")
     made = found.made()
     if isinstance(made, Markup):
         body, media_type = standalone(made), "image/svg+xml"

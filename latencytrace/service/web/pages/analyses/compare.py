@@ -86,7 +86,11 @@ def compare_pages(parts: Parts) -> APIRouter:
 
         return {
             "check": partial(check, question, [a, b] if any(written.values()) else []),
-            "files": [Export("shifts.csv", lambda: shift_rows(comparison()))],
+            "files": (
+                [Export("shifts.csv", lambda: shift_rows(comparison()))]
+                if any(written.values())
+                else []
+            ),
             "written": written,
             "absolute": question.lasting("/compare", **dated(question, written)),
             "is_asked": any(written.values()),

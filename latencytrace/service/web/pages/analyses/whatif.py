@@ -80,7 +80,9 @@ def whatif_pages(parts: Parts) -> APIRouter:
 
         return {
             "check": stage and (lambda: change(parameters())),
-            "files": [Export("forecast.csv", lambda: forecast_rows(forecast()))],
+            "files": (
+                [Export("forecast.csv", lambda: forecast_rows(forecast()))] if export() else []
+            ),
             "stage": stage,
             "stages": list(dict.fromkeys([*map(str, Stage), *filter(None, [stage])])),
             "amount": written.get("amount", f"{HALF:g}"),
