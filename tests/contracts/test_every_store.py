@@ -1609,7 +1609,7 @@ def test_stages_over_time_are_the_means_of_those_that_started_then(store: Store)
 
 
 def test_a_heat_map_counts_each_request_in_the_cell_of_its_duration(store: Store) -> None:
-    for number, length_ns in enumerate((1000, 1001, 64_000)):
+    for number, length_ns in enumerate((1000, 1001, 64_000, 0)):
         one = one_request(
             f"heat {number}",
             service="heat",
@@ -1621,8 +1621,8 @@ def test_a_heat_map_counts_each_request_in_the_cell_of_its_duration(store: Store
 
     cells = store.heat_map(cohort, 60 * 10**9)
 
-    assert [(cell.column, cell.requests) for cell in cells] == [(0, 2), (1, 1)]
-    for cell, length_ns in zip(cells, (1000, 64_000), strict=True):
+    assert [(cell.column, cell.requests) for cell in cells] == [(0, 2), (1, 1), (1, 1)]
+    for cell, length_ns in zip(cells, (1000, 0, 64_000), strict=True):
         low_ns, high_ns = row_bounds_ns(cell.row)
         assert low_ns <= length_ns < high_ns
         within = DurationRange(at_least_ns=low_ns, at_most_ns=high_ns - 1)

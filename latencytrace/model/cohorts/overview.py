@@ -62,6 +62,9 @@ ROWS_PER_DOUBLING = 4
 
 
 def row_bounds_ns(row: int) -> tuple[int, int]:
-    """The durations of a row of a heat map: from the first, up to but without the second."""
+    """The durations of a row of a heat map: from the first, up to but without the second.
+
+    The first row has those of 0 ns, too.
+    """
     low, high = (2 ** (place / ROWS_PER_DOUBLING) for place in (row, row + 1))
-    return -int(-low // 1), -int(-high // 1)
+    return -int(-low // 1) if row else 0, -int(-high // 1)
