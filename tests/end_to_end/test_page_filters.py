@@ -125,3 +125,20 @@ def test_programs_are_answered_as_before(service: RunningService) -> None:
 def test_the_page_of_a_wrong_filter_is_sound(service: RunningService, browser: Browser) -> None:
     with opened(browser, f"{service.url}/requests?sevice=rag&since=1+hour") as (page, _):
         assert violations(page) == []
+
+
+def test_the_durations_of_the_list_are_what_the_tail_explains(
+    service: RunningService, browser: Browser
+) -> None:
+    with opened(browser, f"{service.url}/requests?since=2h&duration=100ms..") as (page, _):
+        page.get_by_role("link", name="why the slowest are slow").click()
+        expect(page.locator(".facts")).to_contain_text("the tail: the 1 request you selected")
+
+        assert dict(parse_qsl(urlsplit(page.url).query)) == {"since": "2h", "selected": "100ms.."}
+
+
+def test_a_baseline_that_is_not_there_is_not_found(service: RunningService) -> None:
+    answer = service.get("/compare?a=baseline:none&b=since%3D1h", {"accept": "text/html"})
+
+    assert answer.status_code == 404
+    assert "none" in answer.text

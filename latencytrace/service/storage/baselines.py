@@ -121,7 +121,7 @@ class Baselines:
             NotFoundError: None has that name.
             StoreError: It cannot be read.
         """
-        self._refuse_unknown(name)
+        self.refuse_unknown(name)
         try:
             return read_private(self._path(name, _TABLE))
         except OSError as error:
@@ -140,15 +140,17 @@ class Baselines:
         with self._writing:
             known = {one.name: one for one in self.all()}
             if name not in known:
-                self._refuse_unknown(name)
+                self.refuse_unknown(name)
                 raise NotFoundError(f"no baseline is named {name}")
             self._forget(name, "")
         return known[name]
 
-    def _is_kept(self, name: str) -> bool:
-        return bool(_NAME.fullmatch(name)) and self._path(name, _TABLE).is_file()
+    def refuse_unknown(self, name: str) -> None:
+        """Refuse the name of none.
 
-    def _refuse_unknown(self, name: str) -> None:
+        Raises:
+            NotFoundError: None has that name; the message says which there are.
+        """
         if self._is_kept(name):
             return
         names = ", ".join(one.name for one in self.all())
@@ -157,6 +159,9 @@ class Baselines:
             + (f"there are {names}" if names else "none is saved")
             + "; save one with `latencytrace compare COHORT --save NAME`"
         )
+
+    def _is_kept(self, name: str) -> bool:
+        return bool(_NAME.fullmatch(name)) and self._path(name, _TABLE).is_file()
 
     def _path(self, name: str, ending: str) -> Path:
         return self._folder / f"{name}{ending}"

@@ -20,6 +20,14 @@ def test_a_link_to_the_page_without_its_only_filter_leads_to_the_page_without_it
     assert question("route=nothing").link("/requests", route=None) == "/requests"
 
 
+def test_the_last_of_two_values_counts_and_each_condition_does() -> None:
+    found = question("since=1h&where=a%3D1&since=2h&where=b%3D2")
+
+    assert (found.values["since"], found.period()) == ("2h", "the last 2h")
+    assert found.values["where"] == "a=1&b=2"
+    assert found.link("/") == "/?where=a%3D1&since=2h&where=b%3D2"
+
+
 def test_a_misspelt_filter_is_not_ignored() -> None:
     with pytest.raises(QuestionError, match="'sevice' is no parameter here: use service, route"):
         question("sevice=rag")

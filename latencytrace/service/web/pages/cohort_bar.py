@@ -82,11 +82,16 @@ class Asked(Written):
 
 
 def written(request: Request) -> Written:
-    """Take the parameters of an address; an empty field is no filter."""
+    """Take the parameters of an address; an empty field is no filter, of two the last counts."""
     every = [(name, value.strip()) for name, value in request.query_params.multi_items()]
     given = [(name, value) for name, value in every if value and name != CAME]
+    last = {name: place for place, (name, _) in enumerate(given)}
     return Written(
-        given=tuple((name, value) for name, value in given if name in FIELDS),
+        given=tuple(
+            (name, value)
+            for place, (name, value) in enumerate(given)
+            if name in FIELDS and (name == "where" or place == last[name])
+        ),
         parameters={name: value for name, value in given if name not in FIELDS},
     )
 

@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 from fastapi import Request
 from fastapi.responses import Response
 
-from latencytrace.errors import QuestionError
+from latencytrace.errors import NotFoundError, QuestionError
 from latencytrace.model import Objective
 from latencytrace.model.cohorts.request_columns import Beside
 from latencytrace.service.alerting.over_time import ObjectivesOverTimeDocument
@@ -115,4 +115,6 @@ def _status(check: Callable[[], object] | str | None) -> int:
             check()
     except QuestionError:
         return 400
+    except NotFoundError:
+        return 404
     return 200

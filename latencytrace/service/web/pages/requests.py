@@ -29,6 +29,7 @@ def requests_pages(parts: Parts) -> APIRouter:
         limit = min(question.query.limit, MOST_LISTED) if given else LISTED
         kept = str(limit) if given else None
         order = question.query.order
+        took = question.values["duration"] or None
         address = partial(trace_address, question)
 
         @cache
@@ -53,7 +54,7 @@ def requests_pages(parts: Parts) -> APIRouter:
             ],
             "limit": limit,
             "more": question.link("/requests", order=str(order), limit=str(MOST_LISTED)),
-            "tail": question.link("/tail", duration=None),
+            "tail": question.link("/tail", duration=None, selected=took),
             "scatter": scatter,
             "trace_address": address,
             "nearest": lambda: list(nearest(parts.store, question)),

@@ -68,6 +68,7 @@ def compare_pages(parts: Parts) -> APIRouter:
     def context(question: Asked) -> Mapping[str, object]:
         written = {side: question.parameters.get(side, "") for side in SIDES}
         a, b = (whole(question, written[side]) for side in SIDES)
+        is_asked = any(written.values())
         least = question.parameters.get("least", f"{AT_LEAST * PERCENT:g}")
 
         @cache
@@ -85,15 +86,11 @@ def compare_pages(parts: Parts) -> APIRouter:
             return question.link("/compare", a=one or None, b=other or None, least=least)
 
         return {
-            "check": partial(check, question, [a, b] if any(written.values()) else []),
-            "files": (
-                [Export("shifts.csv", lambda: shift_rows(comparison()))]
-                if any(written.values())
-                else []
-            ),
+            "check": partial(check, parts, question, [a, b] if is_asked else []),
+            "files": [Export("shifts.csv", lambda: shift_rows(comparison()))] if is_asked else [],
             "written": written,
             "absolute": question.lasting("/compare", **dated(question, written)),
-            "is_asked": any(written.values()),
+            "is_asked": is_asked,
             "least": least,
             "comparison": comparison,
             "sentence": sentence,
@@ -126,15 +123,18 @@ def compare_pages(parts: Parts) -> APIRouter:
     return router
 
 
-def check(question: Asked, sides: Sequence[str]) -> None:
+def check(parts: Parts, question: Asked, sides: Sequence[str]) -> None:
     """Read what is compared.
 
     Raises:
         QuestionError: It cannot be read; the message says what to write.
+        NotFoundError: No baseline has that name.
     """
     read(Least, question.parameters)
     for side in sides:
-        if not side.startswith(answers.BASELINE):
+        if side.startswith(answers.BASELINE):
+            parts.baselines.refuse_unknown(side.removeprefix(answers.BASELINE))
+        else:
             answers.cohort_written(side, question.now_ns)
 
 
