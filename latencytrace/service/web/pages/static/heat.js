@@ -19,7 +19,7 @@ function begin(svg) {
     const { x, y } = point(event);
     return [Math.floor((x - scale.left) / scale.column), Math.floor((scale.zero - y) / scale.row)];
   };
-  const ns = (row) => Math.ceil(2 ** (row / scale.per_doubling));
+  const ns = (row) => (row > 0 ? Math.ceil(2 ** (row / scale.per_doubling)) : 0); // the first row has those of none, too
   const moment = (column) => momentOf(scale, column);
   const box = ([a, b], [c, d]) => ({ left: Math.min(a, c), right: Math.max(a, c) + 1, low: Math.min(b, d), high: Math.max(b, d) + 1 });
   const inBox = ({ left, right, low, high }) => scale.cells.reduce((sum, [column, row, requests]) => (
