@@ -12,12 +12,12 @@ static const char *const open_names[] = {"_lock", "open", "_unwatched", "_waitin
 static Py_ssize_t of_open[OPEN_SLOTS];
 
 enum {
-    ANSWERED, BODY_WANTED, CARRIED, R_GAPS, HAS_ENDED, IN_ONE_PIECE, R_INTERVALS, IS_SPARED, LACKS, MADE, R_NAME, NOTED, RECORDER,
-    R_DETAIL, SCOPE, R_STAGES, TIMING, R_TOKEN, REQUEST_SLOTS
+    ANSWERED, BODY_WANTED, CARRIED, R_GAPS, HAS_ENDED, IN_ONE_PIECE, R_INTERVALS, IS_SPARED, LACKS, HAS_GONE, MADE, R_NAME, NOTED,
+    RECORDER, R_DETAIL, SCOPE, R_STAGES, TIMING, R_TOKEN, REQUEST_SLOTS
 };
 static const char *const request_names[] = {
-    "_answered", "_body_wanted", "_carried", "_gaps", "has_ended", "_in_one_piece", "intervals", "is_spared", "_lacks", "made", "name",
-    "_noted", "recorder", "detail", "_scope", "stages", "timing", "_token", NULL};
+    "_answered", "_body_wanted", "_carried", "_gaps", "has_ended", "_in_one_piece", "intervals", "is_spared", "_lacks", "_left", "made",
+    "name", "_noted", "recorder", "detail", "_scope", "stages", "timing", "_token", NULL};
 static Py_ssize_t of_request[REQUEST_SLOTS];
 
 enum { LAYERS_SEEN, LAYERS_SLOTS };
@@ -319,6 +319,7 @@ static PyObject *new_request(PyObject *recorder, PyObject *scope, PyObject *name
     SLOT(request, of_request[MADE]) = Py_NewRef(Py_None);
     SLOT(request, of_request[BODY_WANTED]) = Py_NewRef(Py_True);
     SLOT(request, of_request[ANSWERED]) = Py_NewRef(Py_False);
+    SLOT(request, of_request[HAS_GONE]) = Py_NewRef(Py_False);
     SLOT(request, of_request[IN_ONE_PIECE]) = Py_NewRef(Py_False);
     int failed = !(SLOT(request, of_request[TIMING]) = new_timing(recorder, span));
     failed = failed || !(SLOT(request, of_request[R_INTERVALS]) = new_intervals());

@@ -3,7 +3,7 @@
 import gc
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping, Sequence
 from contextvars import Token
-from functools import partial
+from functools import partial, wraps
 from typing import Any
 
 from opentelemetry import propagate
@@ -35,6 +35,7 @@ from latencytrace.agent.toolkit.http.server import (
     StreamedAttributes,
     is_served,
     queue_attributes,
+    request_served,
 )
 from latencytrace.agent.toolkit.http.spared import DroppedRequest, decided_on, sending
 from latencytrace.agent.toolkit.streaming import (
@@ -93,7 +94,7 @@ class RequestTiming(ServedRequest, Answering):
     chunk of a stream costs what `timed_send` does (`tests/benchmarks/bench_request.py`).
     """
 
-    __slots__ = ("_answered", "_body_wanted", "_in_one_piece", "_scope", "made")
+    __slots__ = ("_answered", "_body_wanted", "_in_one_piece", "_left", "_scope", "made")
 
     def __init__(self, recorder: Recorder, scope: Scope, caller: Context | None = None) -> None:
         carried = _carried(scope)
@@ -107,8 +108,9 @@ class RequestTiming(ServedRequest, Answering):
         self._scope = scope
         self.made: AnswerStream | None = None  # None: nothing of it is known, or wanted
         self.time_stages()
-        self._body_wanted = True
+        self._body_wanted = not self.is_spared
         self._answered = False
+        self._left = False  # its caller has, before all of the answer had
         self._in_one_piece = False  # as the answer's headers say
         scope[TIMED] = True
 
@@ -156,7 +158,7 @@ class RequestTiming(ServedRequest, Answering):
 
     def received(self, receive: Receive) -> Receive:
         """Time the wait for the request's body, and see the caller leave."""
-        if self.is_spared:
+        if self.detail is None:
             return receive
 
         async def timed_receive() -> Message:
@@ -165,6 +167,7 @@ class RequestTiming(ServedRequest, Answering):
             try:
                 if message["type"] == "http.disconnect":
                     if not self._answered:
+                        self._left = True
                         self.answer.left()
                         self.timing.note({semconv.CANCELLED: True})
                 elif self._body_wanted:
@@ -236,6 +239,11 @@ class RequestTiming(ServedRequest, Answering):
             super().end()
         else:
             self.end()
+
+    def is_over(self) -> None:
+        """End an answer that nobody waits for, and that nothing makes any more."""
+        if self._left and not self._answered:
+            self.has_left()
 
     def _with_server_timing(self, send: Send, stages: ServerTiming) -> Send:
         """Tell the stages so far in the answer's headers."""
@@ -488,6 +496,24 @@ if core is not None:
     )
 
 
+def end_before(recorder: Recorder, original: Timed) -> Timed:
+    """End a request that its caller has left before what runs in the background.
+
+    With the last message of an answer a request ends by itself. An answer that is broken off
+    has none: the work for it is over when its framework turns to the background.
+    """
+
+    @wraps(original)
+    async def __call__(self: object) -> None:  # noqa: N807 - stands in its place
+        with guarded("ending a request", recorder.on_fault):
+            request = request_served()
+            if isinstance(request, RequestTiming):
+                request.is_over()
+        await original(self)
+
+    return __call__
+
+
 class _TimedApplication:
     """An application of no framework that we know, as uvicorn calls it."""
 
@@ -550,4 +576,8 @@ class AsgiHook(Hook):
         Replacement("fastapi.applications", "FastAPI.__call__", time_application),
         Replacement("uvicorn.config", "Config.load", time_loaded_application),
         Replacement("hypercorn.app_wrappers", "ASGIWrapper.__init__", time_given_application),
+        Replacement("starlette.background", "BackgroundTask.__call__", end_before),
+        Replacement("starlette.background", "BackgroundTasks.__call__", end_before),
+        Replacement("litestar.background_tasks", "BackgroundTask.__call__", end_before),
+        Replacement("litestar.background_tasks", "BackgroundTasks.__call__", end_before),
     )

@@ -22,7 +22,7 @@ LISTED: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     "latencytrace.agent.hooks.arq:ArqHook": (("arq >= 0.25",), ("arq.connections", "arq.worker")),
     "latencytrace.agent.hooks.asgi:AsgiHook": (("starlette >= 0.27", "uvicorn >= 0.20",
         "hypercorn >= 0.16"), ("starlette.applications", "fastapi.applications", "uvicorn.config",
-        "hypercorn.app_wrappers")),
+        "hypercorn.app_wrappers", "starlette.background", "litestar.background_tasks")),
     "latencytrace.agent.hooks.asyncpg:AsyncpgHook": (("asyncpg >= 0.27",), ("asyncpg.connection",
         "asyncpg.prepared_stmt")),
     "latencytrace.agent.hooks.aws_lambda:AwsLambdaHook": (("awslambdaric >= 2.0",),

@@ -3,7 +3,7 @@
 import asyncio
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, MutableMapping
 from http.client import IncompleteRead
 from typing import Any
 
@@ -208,6 +208,53 @@ def test_a_client_that_leaves_in_mid_stream_ends_its_request_as_cancelled(
         (request,) = request_spans(agent)
 
     assert request.attributes[semconv.CANCELLED] is True
+
+
+@pytest.mark.parametrize("is_sync", [False, True])
+@pytest.mark.parametrize("is_behind", [False, True])
+def test_a_background_task_is_no_part_of_a_request_whose_caller_left(
+    agent: TracedProgram, *, is_sync: bool, is_behind: bool
+) -> None:
+    app, ran = fastapi.FastAPI(), threading.Event()
+    worked_ns, began_ns = [0], [0]
+
+    async def work() -> AsyncIterator[bytes]:
+        while True:
+            await asyncio.sleep(0.001)
+            yield b"."
+
+    def blocking_work() -> Iterator[bytes]:
+        while True:
+            yield b"."
+            time.sleep(PAUSE_S)  # in which the caller leaves
+            worked_ns.append(wall_ns())
+
+    async def after() -> None:
+        began_ns.append(wall_ns())
+        with latencytrace.stage("postprocess"):
+            await asyncio.sleep(PAUSE_S)
+        ran.set()
+
+    @app.get("/")
+    async def stream(tasks: fastapi.BackgroundTasks) -> StreamingResponse:
+        tasks.add_task(after)
+        return StreamingResponse(blocking_work() if is_sync else work())
+
+    if is_behind:
+        app.add_middleware(BaseHTTPMiddleware, dispatch=_passed_on)
+    with serving(app) as url:
+        with raw_get(url, "/") as client:
+            client.recv(1)
+        assert ran.wait(PATIENCE_S)
+        (request,) = request_spans(agent)
+
+    assert worked_ns[-1] <= request.end_ns <= began_ns[-1]
+    assert request.attributes[semconv.CANCELLED] is True
+    assert agent.one("postprocess").parent_id == request.span_id
+
+
+async def _passed_on(request: Request, call_next: RequestResponseEndpoint) -> Response:
+    return await call_next(request)
 
 
 def test_an_endpoint_that_raises_is_a_failed_request(agent: TracedProgram) -> None:

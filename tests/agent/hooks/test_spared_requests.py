@@ -1,5 +1,6 @@
 """Requests that a budget or a control group spares, served by the real frameworks."""
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
 
 import fastapi
@@ -10,6 +11,7 @@ from fastapi.responses import StreamingResponse
 from flask.testing import FlaskClient
 from opentelemetry import propagate
 from opentelemetry.trace import SpanKind, get_current_span
+from starlette.background import BackgroundTask
 
 import latencytrace
 from latencytrace.agent.budget.detail import (
@@ -20,16 +22,19 @@ from latencytrace.agent.budget.detail import (
     WITHOUT_INTERVALS,
     Detail,
 )
+from latencytrace.agent.clock import wall_ns
 from latencytrace.agent.start import agent_status, recorder
 from latencytrace.model import semconv
 from tests.support.agent.receiving import ReceivedSpan, TracedProgram
-from tests.support.servers.serving import get, serving
+from tests.support.servers.serving import get, raw_get, serving
+from tests.support.waiting import until
 
+PAUSE_S = 1.0  # many times what a server takes to see its caller leave
 LOW = "00-" + "0" * 31 + "1-b7ad6b7169203331-01"  # kept by no step that samples
 UNSAMPLED = "00-" + "f" * 32 + "-b7ad6b7169203331-00"
 
 
-def application() -> fastapi.FastAPI:
+def application() -> fastapi.FastAPI:  # noqa: C901 - one function a route
     """Routes that call what is timed, another service, and nothing."""
     app = fastapi.FastAPI()
 
@@ -64,6 +69,15 @@ def application() -> fastapi.FastAPI:
         async with httpx.AsyncClient() as client:
             found: dict[str, str] = (await client.get(f"http://127.0.0.1:{port}/work")).json()
             return found
+
+    @app.get("/endless")
+    async def endless() -> StreamingResponse:
+        async def body() -> AsyncIterator[bytes]:
+            while True:
+                await asyncio.sleep(0.001)
+                yield b"."
+
+        return StreamingResponse(body(), background=BackgroundTask(asyncio.sleep, PAUSE_S))
 
     return app
 
@@ -102,6 +116,21 @@ def test_a_request_that_is_dropped_leaves_no_span_and_is_counted(
 
     assert agent.spans() == []
     assert agent_status().overhead.dropped_requests == 5
+
+
+def test_a_spared_request_whose_caller_left_ends_before_its_background_task(
+    agent: TracedProgram, detail: Detail, url: str
+) -> None:
+    with_control(detail)
+
+    with raw_get(url, "/endless") as client:
+        client.recv(1)
+        left_ns = wall_ns()
+    until(lambda: servers(agent))
+
+    (request,) = servers(agent)
+    assert request.attributes[semconv.CANCELLED] is True
+    assert request.end_ns < left_ns + PAUSE_S * 1e9
 
 
 def test_whoever_a_dropped_request_calls_is_told_that_nobody_records_it(
