@@ -50,6 +50,7 @@ class _Forest:
     calls_failed: bool  # whether any did
     unawaited: frozenset[str]  # consumers' spans that nobody waited for
     queued: Mapping[str, Interval]  # until consumers took their messages
+    retried: Mapping[str, str]  # consumers whose work was tried again: the next one
 
 
 def build_traces(spans: Iterable[Span], *, rootless: bool = False) -> tuple[Trace, ...]:
@@ -70,8 +71,8 @@ def build_traces(spans: Iterable[Span], *, rootless: bool = False) -> tuple[Trac
     traces = [_tree(forest, root, outermost=root.parent_id is None) for root in _requests(forest)]
     if forest.queued:
         traces = [with_queues(trace, forest.queued) for trace in traces]
-    if forest.calls_failed:
-        traces = list(map(with_retries, traces))
+    if forest.calls_failed or forest.retried:
+        traces = [with_retries(trace, forest.retried) for trace in traces]
     return tuple(
         sorted(
             traces,
@@ -113,6 +114,7 @@ def _forest(found: Iterable[Span], *, rootless: bool) -> _Forest:
         calls_failed=have_failed_calls(spans.values()),
         unawaited=messages.unawaited,
         queued=messages.queued,
+        retried=messages.retried,
     )
 
 

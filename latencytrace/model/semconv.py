@@ -150,6 +150,7 @@ SHARED = "latencytrace.shared"  # true: one span that serves many requests; on l
 NETWORK_PHASES = "latencytrace.network.phases"  # of an exchange; packed as intervals are
 CONTENT_REMOVED = "<removed>"  # stands in the place of a value that is content
 QUEUED_NS = "latencytrace.queued_ns"  # from the front proxy's taking a request to its span
+RETRIES = "latencytrace.retries"  # how often the work on a message was tried before
 DETAIL = "latencytrace.detail"  # one of `TraceDetail`; absent: full
 CANCELLED = "latencytrace.cancelled"  # true: the caller left or cancelled the call
 

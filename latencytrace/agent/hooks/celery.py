@@ -1,12 +1,12 @@
 """Tasks of Celery: when they were sent, and the caller's context in the message's headers."""
 
-from collections.abc import Mapping
 from functools import wraps
 from typing import Any
 
-from latencytrace.agent.timing.hook import Hook, Replacement, Timed
+from latencytrace.agent.timing.hook import Hook, HookAttributes, Replacement, Timed
 from latencytrace.agent.timing.recorder import Recorder
-from latencytrace.agent.toolkit.queues.messages import Sent, timed_sends, timed_work
+from latencytrace.agent.toolkit.queues.messages import Sent, Work, timed_sends, timed_work
+from latencytrace.model import semconv
 
 
 def _sent(args: tuple[Any, ...], options: dict[str, Any]) -> Sent:
@@ -28,9 +28,11 @@ def time_tasks(recorder: Recorder, original: Timed) -> Timed:
 
     @wraps(original)
     def build_tracer(name: str, task: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-        def read(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[str, Mapping[str, Any]]:
+        def read(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Work:
             message = kwargs.get("request", args[3] if len(args) > 3 else None) or {}  # noqa: PLR2004 - of `trace_task`
-            return name, {**(message.get("headers") or {}), **message}
+            retries = message.get("retries")
+            noted: HookAttributes = {semconv.RETRIES: retries} if retries else {}
+            return name, {**(message.get("headers") or {}), **message}, noted
 
         run = original(name, task, *args, **kwargs)
         return timed_work(read, _failure)(recorder, run)

@@ -11,7 +11,7 @@ from latencytrace.analysis.repairs.intervals import Intervals, clipped_intervals
 from latencytrace.analysis.reported.proxy_queue import begun_earlier
 from latencytrace.analysis.trace.is_request import is_shared
 from latencytrace.analysis.trace.parents_first import parents_first
-from latencytrace.model import Interval, Span, SpanKind, Stage, Trace
+from latencytrace.model import Interval, Span, SpanKind, Stage, Trace, semconv
 
 MAX_DEPTH = 64  # how far up we look for who awaited it
 MAX_SIBLINGS = 1_000  # that began while a message queued; beside more it waits for nobody
@@ -28,6 +28,7 @@ class Delivered:
     intervals: dict[str, Intervals]
     unawaited: frozenset[str]  # consumers that nobody waited for: requests of their own
     queued: Mapping[str, Interval]  # of each consumer the time until it took its message
+    retried: Mapping[str, str]  # of consumers whose work was tried again: the next one's span id
 
 
 def delivered(spans: Mapping[str, Span], intervals: Mapping[str, Intervals]) -> Delivered:
@@ -44,7 +45,11 @@ def delivered(spans: Mapping[str, Span], intervals: Mapping[str, Intervals]) -> 
     """
     if not any(span.kind in MESSAGES for span in spans.values()):
         return Delivered(
-            spans=dict(spans), intervals=dict(intervals), unawaited=frozenset(), queued={}
+            spans=dict(spans),
+            intervals=dict(intervals),
+            unawaited=frozenset(),
+            queued={},
+            retried={},
         )
     senders = _senders(spans)
     work_ends = _work_ends(spans.values())
@@ -77,6 +82,7 @@ def delivered(spans: Mapping[str, Span], intervals: Mapping[str, Intervals]) -> 
         intervals=packed,
         unawaited=frozenset(unawaited),
         queued=queued,
+        retried=dict(_tried_again(spans)),
     )
 
 
@@ -205,6 +211,18 @@ def _is_message(span: Span, sender: Span) -> bool:
     return span.kind is SpanKind.CONSUMER or (
         sender.kind is SpanKind.PRODUCER and span.start_ns >= sender.end_ns
     )
+
+
+def _tried_again(spans: Mapping[str, Span]) -> Iterator[tuple[str, str]]:
+    """Yield each consumer whose work was tried again, and the attempt after it, by span ids."""
+    for span in spans.values():
+        retries = span.attributes.get(semconv.RETRIES)
+        before = spans.get(span.parent_id or "")
+        if before is not None and type(retries) is int and retries > 0:
+            names = (span.name, span.service, span.scope)
+            is_work = span.kind is before.kind is SpanKind.CONSUMER
+            if is_work and names == (before.name, before.service, before.scope):
+                yield before.span_id, span.span_id
 
 
 def _work_ends(spans: Iterable[Span]) -> dict[str, int]:

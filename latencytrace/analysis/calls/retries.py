@@ -12,7 +12,7 @@ from latencytrace.analysis.trace.http_answers import (
     FIRST_SERVER_ERROR,
     http_code,
 )
-from latencytrace.model import AttributeValue, Span, SpanKind, Stage, StatusCode, Trace
+from latencytrace.model import AttributeValue, Interval, Span, SpanKind, Stage, StatusCode, Trace
 from latencytrace.model import semconv as keys
 
 MAX_SIDE_BY_SIDE = 64  # failed attempts of one span that wait to be made again
@@ -112,12 +112,18 @@ def _counted(calls: Iterable[Span]) -> Iterator[tuple[str, str]]:
             waiting[count] = [*waiting[count][1 - MAX_SIDE_BY_SIDE :], call]
 
 
-def with_retries(trace: Trace) -> Trace:
+def with_retries(trace: Trace, messages: Mapping[str, str]) -> Trace:
     """A trace in which failed attempts, and all below them, are of stage `retry`.
 
-    Each lasts until the next one, or until other work begins in between.
+    Each lasts until the next one, or until other work begins in between. The time that a
+    message queued for its first attempt stays what it is.
+
+    Args:
+        trace: Of a request.
+        messages: Failed attempts at the work of messages: of each the next one, by span ids.
     """
-    next_of = failed_attempts(trace.spans, trace.root)
+    resent = _beside_each_other(trace, messages)
+    next_of = failed_attempts(trace.spans, trace.root) | resent
     if not next_of:
         return trace
     spans, stages = dict(trace.spans), dict(trace.stages)
@@ -140,9 +146,35 @@ def with_retries(trace: Trace) -> Trace:
         spans=spans,
         children={**trace.children, **longer},
         stages=stages | below,
-        intervals={one: packed for one, packed in trace.intervals.items() if one not in below},
+        intervals=dict(_intervals(trace, below, resent)),
         retried=next_of,
     )
+
+
+def _beside_each_other(trace: Trace, messages: Mapping[str, str]) -> dict[str, str]:
+    """The attempts that one span of a trace awaited, like the next ones."""
+    return {
+        one: following
+        for one, following in messages.items()
+        if one in trace.spans
+        and following in trace.spans
+        and trace.root.span_id not in (one, following)
+        and trace.spans[one].parent_id == trace.spans[following].parent_id
+        and trace.spans[one].end_ns <= trace.spans[following].start_ns
+    }
+
+
+def _intervals(
+    trace: Trace, below: Container[str], resent: Container[str]
+) -> Iterator[tuple[str, tuple[Interval, ...]]]:
+    """Yield the intervals that say more than that an attempt failed, by span id."""
+    for span_id, packed in trace.intervals.items():
+        if span_id not in below:
+            yield span_id, packed
+            continue
+        queued = tuple([one for one in packed if one.stage is Stage.QUEUE])
+        if queued and span_id in resent:
+            yield span_id, queued
 
 
 def _other_work_ns(trace: Trace, attempt: Span, until_ns: int) -> int:

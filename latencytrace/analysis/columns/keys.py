@@ -64,7 +64,7 @@ UNREAD: Final = frozenset(
 
 RULED: Final = frozenset(
     {
-        semconv.STAGE, semconv.SHARED, semconv.STARTUP, semconv.CANCELLED,
+        semconv.STAGE, semconv.SHARED, semconv.STARTUP, semconv.CANCELLED, semconv.RETRIES,
         semconv.STREAMED_CHOICES, semconv.ASGI_EVENT_TYPE, semconv.ERROR_TYPE,
         semconv.HTTP_REQUEST_METHOD, semconv.HTTP_METHOD_OLD, semconv.HTTP_ROUTE,
         semconv.HTTP_RESPONSE_STATUS_CODE, semconv.HTTP_STATUS_CODE_OLD,

@@ -3,15 +3,18 @@
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 from celery import Celery, Task
 from celery.contrib.testing.worker import start_worker
 from opentelemetry.trace import SpanKind, StatusCode
 
 from latencytrace.agent.hooks.celery import CeleryHook
-from latencytrace.model import semconv
+from latencytrace.analysis.ledger.requests import requests_of
+from latencytrace.model import Stage, semconv
 from tests.support.agent.hooked import Spans
-from tests.support.agent.queued_work import check_waited
+from tests.support.agent.queued_work import as_received, check_waited
+from tests.support.waiting import until
 
 HOOKS = (CeleryHook,)
 PATIENCE_S = 20.0
@@ -114,6 +117,37 @@ def test_a_task_that_fails_is_an_error_of_its_span(spans: Spans) -> None:
     assert isinstance(result.result, LookupError)
     assert spans.only.status.status_code is StatusCode.ERROR
     assert spans.only.attributes[semconv.ERROR_TYPE] == "LookupError"
+
+
+def test_an_attempt_that_asks_for_another_and_the_wait_for_it_are_a_retry(spans: Spans) -> None:
+    app, done = app_of(), threading.Event()
+
+    @app.task(name="unsteady", bind=True, ignore_result=True)  # type: ignore[untyped-decorator]
+    def unsteady(self: Task) -> None:
+        if self.request.retries < 1:
+            raise self.retry(countdown=0.05)
+        done.set()
+
+    with working(app):
+        with spans.provider.get_tracer("program").start_as_current_span("request"):
+            unsteady.delay()
+            assert done.wait(PATIENCE_S)
+            until(lambda: spans.names.count("unsteady") == 2)
+        spans.wait_for(4)
+
+    first, second = sorted(
+        (span for span in spans.all if span.name == "unsteady"), key=lambda span: span.started_ns
+    )
+    assert second.parent_id == first.span_id
+    assert semconv.RETRIES not in first.attributes
+    assert second.attributes[semconv.RETRIES] == 1
+    received = [
+        replace(as_received(span), attributes={**as_received(span).attributes, **span.attributes})
+        for span in spans.all
+    ]
+    ledger = requests_of(received, {})[0].ledger
+    assert ledger[Stage.RETRY] == second.started_ns - first.started_ns
+    assert ledger[Stage.RETRY] >= 0.05 * 1e9
 
 
 def test_a_task_that_is_tried_again_is_none(spans: Spans) -> None:

@@ -239,6 +239,62 @@ def test_an_attempt_within_a_failed_attempt_is_counted_too() -> None:
     assert request_document(found)["retries"] == 2
 
 
+def attempt(span_id: str, start_ns: int, end_ns: int, parent: str, retries: int) -> Span:
+    """Work on a message, in a worker."""
+    noted = {semconv.RETRIES: retries} if retries else {}
+    made = span(
+        span_id, start_ns, end_ns, kind=SpanKind.CONSUMER, parent=parent, service="worker",
+        attributes=noted,
+    )  # fmt: skip
+    return replace(made, name="task")
+
+
+SEND = span("send", 10, 12, kind=SpanKind.PRODUCER)
+
+
+def test_work_on_a_message_that_was_sent_again_is_a_failed_attempt() -> None:
+    found = served(
+        SEND,
+        attempt("first", 20, 30, "send", 0),
+        span("decode", 22, 29, parent="first", service="worker", stage=Stage.DECODE),
+        attempt("second", 60, 65, "first", 1),
+        attempt("third", 80, 95, "second", 2),
+        span("forward", 80, 95, parent="third", service="worker", stage=Stage.FORWARD),
+    )
+
+    assert found.ledger == {
+        Stage.QUEUE: 10,
+        Stage.RETRY: 60,
+        Stage.FORWARD: 15,
+        Stage.UNATTRIBUTED: 15,
+    }
+    assert request_document(found)["retries"] == 2
+
+
+@pytest.mark.parametrize(
+    "following",
+    [
+        attempt("second", 60, 90, "first", 0),  # it sends another message of its kind
+        replace(attempt("second", 60, 90, "first", 1), name="other"),
+        replace(attempt("second", 60, 90, "first", 1), service="another"),
+    ],
+)
+def test_work_that_sends_other_work_is_no_failed_attempt(following: Span) -> None:
+    found = served(SEND, attempt("first", 20, 30, "send", 0), following)
+
+    assert Stage.RETRY not in found.ledger
+    assert request_document(found)["retries"] == 0
+
+
+def test_attempts_that_nobody_awaited_are_requests_of_their_own() -> None:
+    spans = [attempt("first", 120, 130, "send", 0), attempt("second", 160, 190, "first", 1)]
+
+    outer, *inner = requests_of([root(100), SEND, *spans], {})
+
+    assert Stage.RETRY not in outer.ledger
+    assert [one.duration_ns for one in inner] == [118, 30]
+
+
 @st.composite
 def many_calls(draw: st.DrawFn) -> list[Span]:
     """Calls of a few targets, below each other and beside other work."""
