@@ -1,6 +1,7 @@
 """Puts timed functions in the place of a library's own, and the very same ones back."""
 
 import re
+import sys
 from collections.abc import Callable
 from enum import StrEnum
 from functools import partial, update_wrapper
@@ -260,6 +261,8 @@ class AppliedHook:
             self._places.append(_Place(owner, kept_as, _MISSING, original))
         setattr(owner, name, patched)
         self._places.append(_Place(owner, name, before, patched))
+        if isinstance(owner, ModuleType) and isinstance(patched, FunctionType):
+            _found_by_name(patched, owner, name)
 
     def _built(self, patch: Patch | Replacement, function: Timed) -> Timed:
         if isinstance(patch, Replacement):
@@ -285,6 +288,18 @@ def _alike(replaced: Timed, original: Timed) -> Timed:
     if isinstance(replaced, FunctionType) and not hasattr(replaced, "__wrapped__"):
         update_wrapper(replaced, original)
     return replaced
+
+
+def _found_by_name(patched: FunctionType, owner: ModuleType, name: str) -> None:
+    """Have a function pickled as that of the module that it was put into.
+
+    Its original may be another module's, which still has that by its name.
+    """
+    found: Any = sys.modules.get(patched.__module__)
+    for part in patched.__qualname__.split("."):
+        found = getattr(found, part, None)
+    if found is not patched:
+        patched.__module__, patched.__qualname__ = owner.__name__, name
 
 
 def _function_of(own: Any) -> Any:  # noqa: ANN401 - whatever a class has

@@ -1,8 +1,12 @@
 """The hook of Python's own `sqlite3`, statements and searches."""
 
 import asyncio
+import pickle
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Iterator
+from functools import partial
 
 import aiosqlite
 import pytest
@@ -85,6 +89,16 @@ def test_a_statement_through_aiosqlite_belongs_to_who_awaits_it(spans: Spans) ->
     requests = [span.span_id for span in spans.all if span.name == "request"]
     assert [span.parent_id for span in spans.all if span.name == "SELECT"] == requests
     assert len(requests) == 2
+
+
+def test_what_connects_goes_to_another_process_as_ever(spans: Spans) -> None:
+    for connect in (sqlite3.connect, sqlite3.dbapi2.connect):
+        sent = pickle.dumps(partial(connect, ":memory:"))
+        pickle.loads(sent)().close()  # noqa: S301 - our own
+        program = "import pickle, sys; pickle.load(sys.stdin.buffer)().close()"
+        subprocess.run([sys.executable, "-c", program], input=sent, check=True)  # untraced
+
+    assert spans.all == []
 
 
 def test_a_factory_of_the_programs_own_is_kept(spans: Spans) -> None:

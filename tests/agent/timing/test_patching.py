@@ -2,6 +2,7 @@
 
 import gc
 import importlib
+import pickle
 import sys
 from collections.abc import Iterator
 from functools import partial
@@ -91,6 +92,32 @@ def test_a_function_that_a_library_has_copied_is_timed_once_and_restored_in_both
     assert len(spans.all) == 2
     for function in (inner.search, inner.Client.embed):
         assert not hasattr(function, "__wrapped__")
+
+
+def _pickled(function: object) -> object:
+    return pickle.loads(pickle.dumps(function))  # noqa: S301 - our own
+
+
+class CopyHook(Hook):
+    """Names a function only where it was copied to."""
+
+    patches = (Patch("copying_library", "search", Stage.RETRIEVE),)
+
+
+@pytest.mark.usefixtures("library_is_there")
+@pytest.mark.parametrize("kind", [CopyHook, CopyingHook])
+def test_a_function_is_pickled_as_ever_wherever_it_was_copied_to(
+    spans: Spans, kind: type[Hook]
+) -> None:
+    outer, inner = imported()
+    hook = AppliedHook("copied", kind, spans.recorder)
+
+    assert _pickled(outer.search) is outer.search
+    assert _pickled(inner.search) is inner.search
+    assert _pickled(inner.Client.embed) is inner.Client.embed
+
+    hook.restore()
+    assert _pickled(outer.search) is inner.search
 
 
 LATE = """
