@@ -38,6 +38,7 @@ RATE_INTERVAL = timedelta(minutes=17)  # no number that a query would hold by it
 PLAIN = {"quantile": "0.99", "__rate_interval": "17m", "__range": "19m"}
 OF_PROMETHEUS = {"up", "scrape_duration_seconds", "scrape_samples_scraped"}  # made by a scrape
 LEFT_TO_OTHERS = {  # of what the service says of itself
+    "latencytrace_agent_report_age_seconds",  # `doctor` says it; who is overdue is soon left out
     "latencytrace_service_attributed_traces_total",  # by which of two ways: nobody acts on it
     "latencytrace_service_clock_jumps_total",
     "latencytrace_service_engine_models_left_out",

@@ -105,7 +105,8 @@ class AgentReports(Collector):
 
     def collect(self) -> Iterator[MetricFamily]:
         """Read the reports of agents that still run."""
-        latest_ns = self._now_ns() - SILENT_NS
+        now_ns = self._now_ns()
+        latest_ns = now_ns - SILENT_NS
         live = [item for item in list(self._agents.items()) if item[1].received_ns >= latest_ns]
         yield CounterMetricFamily(
             "latencytrace_service_evicted_agents",
@@ -117,13 +118,17 @@ class AgentReports(Collector):
         hooks = GaugeMetricFamily(
             f"{PREFIX}_hook", "Hooks of agents.", labels=(*_AGENT, "hook", "state", "reason")
         )
+        age = GaugeMetricFamily(
+            f"{PREFIX}_report_age_seconds", "Time since an agent's last report.", labels=_AGENT
+        )
         for key, agent in live:
+            age.add_metric(key, (now_ns - agent.received_ns) / 1e9)
             version = agent.about.get("telemetry.distro.version", "")
             pid = agent.about.get("process.pid", "")
             info.add_metric([*key, version, pid, agent.provider], 1)
             for hook in agent.hooks:
                 hooks.add_metric([*key, *hook], 1)
-        yield from (info, hooks, *_numbers(live), *_parts(live))
+        yield from (info, age, hooks, *_numbers(live), *_parts(live))
 
 
 def _numbers(live: Sequence[_Live]) -> Iterator[MetricFamily]:

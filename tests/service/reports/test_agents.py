@@ -143,6 +143,17 @@ def test_a_later_report_takes_the_place_of_the_one_before() -> None:
     assert metrics.get_sample_value("latencytrace_agent_spans_dropped_total", RAG) == 5
 
 
+def test_an_agent_is_shown_with_the_age_of_its_report() -> None:
+    clock = FakeClock()
+    reports = AgentReports(clock)
+    reports.take(report())
+
+    clock.now_ns += 90_000_000_000
+
+    metrics = shown(reports)
+    assert metrics.get_sample_value("latencytrace_agent_report_age_seconds", RAG) == 90
+
+
 def test_one_that_has_fallen_silent_is_not_shown() -> None:
     clock = FakeClock()
     reports = AgentReports(clock)

@@ -8,6 +8,7 @@ from latencytrace.service.answers.findings.metrics_text import Sample
 ABOUT = "agents that run"
 SHORT_INSTANCE = 8
 PREFIX = "latencytrace_agent_"
+OVERDUE_S = 75  # an agent reports once a minute at least
 REDUCTIONS = {
     "no_runtime_gaps": "pauses of the process are not watched for",
     "no_intervals": "neither pauses of the process nor work interleaved with answers is recorded",
@@ -28,7 +29,8 @@ def _agent(info: Sample, metrics: Sequence[Sample]) -> Iterator[Finding]:
     name += f", process {labels['pid']})" if labels["pid"] else ")"
     counts = {sample.name: round(sample.value) for sample in metrics}
     sent = counts.get("latencytrace_agent_spans_sent_total", 0)
-    yield _finding(Verdict.FINE, f"{name}: latencytrace {labels['version']}, spans sent: {sent:,}")
+    what = f"{name}: latencytrace {labels['version']}, spans sent: {sent:,}"
+    yield _finding(Verdict.FINE, what + _age(counts.get("latencytrace_agent_report_age_seconds")))
     if labels["provider"] != "ours":
         yield _finding(
             Verdict.NOTE,
@@ -54,6 +56,15 @@ def _agent(info: Sample, metrics: Sequence[Sample]) -> Iterator[Finding]:
     for sample in metrics:
         if sample.name == "latencytrace_agent_hook":
             yield from _hook(name, sample)
+
+
+def _age(age_s: int | None) -> str:
+    """Say how old an agent's report is; None: an older service does not know."""
+    if age_s is None:
+        return ""
+    if age_s < OVERDUE_S:
+        return f", last report {age_s} s ago"
+    return f"; no report for {age_s} s: the process has ended, or does not reach the service"
 
 
 def _overhead(name: str, metrics: Sequence[Sample]) -> Iterator[Finding]:

@@ -82,6 +82,27 @@ def test_what_is_dear_comes_with_what_helps() -> None:
     assert "LATENCYTRACE_OVERHEAD" in finding.fix
 
 
+@pytest.mark.parametrize(
+    ("age_s", "said"),
+    [
+        (None, "spans sent: 0"),
+        (12.4, "last report 12 s ago"),
+        (130.0, "no report for 130 s: the process has ended, or does not reach the service"),
+    ],
+)
+def test_a_doctor_says_how_old_the_report_of_an_agent_is(age_s: float | None, said: str) -> None:
+    rag = {"service": "rag", "agent": "rag-1"}
+    about = {**rag, "version": "1.0", "pid": "42", "provider": "ours"}
+    found = [Sample(name="latencytrace_agent_info", labels=about, value=1)]
+    if age_s is not None:
+        name = "latencytrace_agent_report_age_seconds"
+        found.append(Sample(name=name, labels=rag, value=age_s))
+
+    (finding,) = agent_findings(found)
+
+    assert finding.what.endswith(said)
+
+
 def agents(step: float, detail: str = "full", sampling: float = 1.0) -> list[Finding]:
     """The findings about an agent's budget."""
     rag = {"service": "rag", "agent": "rag-1"}
