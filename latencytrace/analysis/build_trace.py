@@ -9,7 +9,7 @@ from latencytrace.analysis.calls.messages import delivered, with_queues
 from latencytrace.analysis.calls.retries import have_failed_calls, with_retries
 from latencytrace.analysis.gpu.engine_steps import with_steps
 from latencytrace.analysis.repairs.callbacks import hung_inside
-from latencytrace.analysis.repairs.clipping import clipped
+from latencytrace.analysis.repairs.clipping import clipped, ran_afterwards
 from latencytrace.analysis.repairs.clock_skew import aligned
 from latencytrace.analysis.repairs.cycles import cut_cycles
 from latencytrace.analysis.repairs.duplicates import without_duplicates
@@ -175,8 +175,8 @@ def _tree(forest: _Forest, root: Span, *, outermost: bool) -> Trace:
             span = _emptied(span, parent)
         elif parent is not None:
             span, repair = clipped(span, parent)
-            hangs_up = awaits_hang_up(sent, forest.children)
-            repairs.extend(() if repair is None or hangs_up else (repair,))
+            is_fine = awaits_hang_up(sent, forest.children) or ran_afterwards(sent, parent)
+            repairs.extend(() if repair is None or is_fine else (repair,))
         if span.span_id in forest.intervals:
             span, packed = clipped_intervals(sent, span, forest.intervals[span.span_id])
             if packed:

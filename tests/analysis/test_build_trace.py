@@ -294,6 +294,30 @@ def test_a_child_outside_its_parent_is_clipped(
     assert trace.repairs[0].detail == f"search stuck out of root: {where}"
 
 
+@pytest.mark.parametrize(
+    ("sent", "instance", "is_repaired"),
+    [
+        pytest.param((110, 130), "a", False, id="after"),
+        pytest.param((100, 130), "a", False, id="just after"),
+        pytest.param((110, 130), "b", True, id="in another process"),
+        pytest.param((90, 130), "a", True, id="beyond"),
+        pytest.param((-20, -5), "a", True, id="before"),
+    ],
+)
+def test_what_a_process_does_after_its_answer_is_no_repair(
+    sent: tuple[int, int], instance: str, *, is_repaired: bool
+) -> None:
+    after = replace(span("after", *sent), instance=instance, host="here")
+    below = replace(span("below", *sent, parent="after"), instance=instance, host="here")
+
+    (trace,) = build_traces([replace(root(), instance="a", host="here"), after, below])
+
+    assert ((RepairKind.CLIPPED, "after") in kinds(trace)) is is_repaired
+    if not is_repaired:
+        assert kinds(trace) == []
+    assert trace.unclipped["after"] == after
+
+
 def test_a_child_that_touches_the_edges_of_its_parent_is_not_clipped() -> None:
     trace = request(span("search", 0, 100))
 

@@ -37,6 +37,7 @@ from latencytrace.model.stage import STAGES
     SERVICE,
     CLOCK,
     PROCESS,
+    KNOWN_PROCESS,  # below 0: it does not say which
     SERVER,  # a service begins to answer with it
     CLIENT,
     MESSAGE,  # of an ASGI application, if nothing lies below it
@@ -55,7 +56,7 @@ from latencytrace.model.stage import STAGES
     IS_ENTRY,  # marked as that of a service
     PAIRS,  # where its attributes begin, and end
     PAIRS_END,
-) = range(23)
+) = range(24)
 SENT, HANG_UP = 1, 2  # messages
 
 UNKNOWN_PARENT: Final = "0" * 16
@@ -237,12 +238,14 @@ class Facts:
         tells_times = engine is not None and engine.tells_times
         message = SENT if is_send(span, stage, {}) else HANG_UP if awaits_hang_up(span, {}) else 0
         choices = span.attributes.get(semconv.STREAMED_CHOICES)
+        process = self._number("process", (span.service, span.instance))
         facts: dict[int, int] = {
             ODD: _is_odd(span, handed),
             STAGE: _STAGE_NUMBERS[stage],
             SERVICE: self._number("service", span.service),
             CLOCK: self._number("clock", span.clock),
-            PROCESS: self._number("process", (span.service, span.instance)),
+            PROCESS: process,
+            KNOWN_PROCESS: process if span.instance else -1,
             SERVER: is_entry(span),
             CLIENT: span.kind is SpanKind.CLIENT,
             MESSAGE: message,

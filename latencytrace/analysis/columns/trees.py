@@ -18,6 +18,7 @@ from latencytrace.analysis.columns.facts import (
     CLOCK,
     HANG_UP,
     IS_STEP,
+    KNOWN_PROCESS,
     LEAF_ONLY,
     MESSAGE,
     ODD,
@@ -321,7 +322,7 @@ def lay_out_trees(  # noqa: C901, PLR0912, PLR0913, PLR0915, PLR0917 - columns, 
             row = rows[at]
             stages[at] = stage[row]
             most += packed[row + 1] - packed[row] + 1
-            low_ns, high_ns = begin_ns[at], finish_ns[at]
+            low_ns, high_ns, process = begin_ns[at], finish_ns[at], facts[kind[row], KNOWN_PROCESS]
             children[at, 0] = fill
             below = child[row]
             while below >= 0:  # in order of ids
@@ -350,9 +351,10 @@ def lay_out_trees(  # noqa: C901, PLR0912, PLR0913, PLR0915, PLR0917 - columns, 
             for place in range(one, beyond):
                 below = rows[place]
                 above[place] = at
-                clipped[place] = (
-                    begin_ns[place] != start_ns[below] or finish_ns[place] != end_ns[below]
-                ) and (facts[kind[below], MESSAGE] != HANG_UP or child[below] >= 0)
+                moved = begin_ns[place] != start_ns[below] or finish_ns[place] != end_ns[below]
+                waits = facts[kind[below], MESSAGE] == HANG_UP and child[below] < 0
+                is_same = process >= 0 and facts[kind[below], KNOWN_PROCESS] == process
+                clipped[place] = moved and not (waits or (is_same and start_ns[below] >= high_ns))
                 outlives[place] = (
                     finish_ns[place] >= high_ns
                     and end_ns[below] > end_ns[row]

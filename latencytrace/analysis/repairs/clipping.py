@@ -19,6 +19,15 @@ def clipped(span: Span, parent: Span) -> tuple[Span, Repair | None]:
     return replace(span, start_ns=start_ns, end_ns=end_ns), repair
 
 
+def ran_afterwards(span: Span, parent: Span) -> bool:
+    """Tell whether a span began when its parent had ended, as a background task does.
+
+    Told by one clock, that of a process which says which it is, nothing of it wants mending.
+    """
+    is_same = (span.service, span.instance) == (parent.service, parent.instance)
+    return is_same and bool(span.instance) and span.start_ns >= parent.end_ns
+
+
 def clipping(span: Span, parent_name: str, sent: _Extent, parent: _Extent) -> Repair:
     """The repair of a span that sticks out of its parent.
 
