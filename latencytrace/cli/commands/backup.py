@@ -13,7 +13,10 @@ from latencytrace.errors import LatencytraceError
 
 
 def backup(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write: a new one.")],
+    file: Annotated[
+        Path,
+        typer.Argument(metavar="FILE", readable=False, help="The file to write: a new one."),
+    ],
     *,
     url: options.Url = None,
     data: options.Data = None,

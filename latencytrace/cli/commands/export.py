@@ -12,12 +12,11 @@ from latencytrace.cli.doctor_checks.no_request import why_none
 from latencytrace.cli.pictures.lines import complain, say
 from latencytrace.cli.pictures.terminal import write_out
 from latencytrace.cli.processes import options
+from latencytrace.cli.processes.output_file import STDOUT, is_stdout, write_whole
 from latencytrace.cli.source import reading
 from latencytrace.cli.source.filters import Filters, with_filters
 from latencytrace.errors import SettingsError
 from latencytrace.service.answers.traces.perfetto import perfetto_trace
-
-STDOUT = Path("-")
 
 
 class ExportFormat(StrEnum):
@@ -39,7 +38,10 @@ _BY_ENDING = {
 def export(  # noqa: PLR0913 - one argument a flag
     *,
     output: Annotated[
-        Path, typer.Option("-o", "--output", help="The file to write; - is standard output.")
+        Path,
+        typer.Option(
+            "-o", "--output", readable=False, help="The file to write; - is standard output."
+        ),
     ] = STDOUT,
     wanted_format: Annotated[
         ExportFormat | None,
@@ -70,8 +72,10 @@ def export(  # noqa: PLR0913 - one argument a flag
             body = source.body("/ledgers", {**wanted, "format": chosen.value})
             if not reading.requests(source, wanted, "newest", 1):
                 complain(f"no rows. {why_none(source, wanted)}")
-    _write(output, body)
-    if output != STDOUT:
+    if is_stdout(output):
+        write_out(body)
+    else:
+        _write(output, body)
         opened = "; open it at https://ui.perfetto.dev" if trace is not None else ""
         say(f"{len(body):,} bytes written to {output}{opened}")
 
@@ -107,13 +111,7 @@ def _write(output: Path, body: bytes) -> None:
     Raises:
         SettingsError: The file cannot be written.
     """
-    if output == STDOUT:
-        write_out(body)
-        return
-    beside = output.with_name(f"{output.name}.part")
     try:
-        beside.write_bytes(body)
-        beside.replace(output)
+        write_whole(output, body)
     except OSError as error:
-        beside.unlink(missing_ok=True)
         raise SettingsError(f"{output} cannot be written: {error.strerror}") from None

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from latencytrace.cli.load_test import pictures as load_pictures
 from latencytrace.cli.load_test.goodput import limits
-from latencytrace.cli.load_test.output import check_writable, document, write_requests
+from latencytrace.cli.load_test.output import document, require_writable, write_requests
 from latencytrace.cli.load_test.plan import Arrivals, Pace, Step, plan, rates_of
 from latencytrace.cli.load_test.record import LoadRecord, StepRecord
 from latencytrace.cli.load_test.summary import RateSummary, knee, slowest, summaries
@@ -77,7 +77,7 @@ def load(  # noqa: PLR0913 - one argument a flag
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
     requests_out: Annotated[
-        Path | None, typer.Option(help="Write a JSON line for each request to this file.")
+        Path | None, typer.Option(readable=False, help="Write a JSON line a request to this file.")
     ] = None,
 ) -> None:
     """Send requests at a rate, however slow the answers are, and measure what callers wait.
@@ -104,7 +104,7 @@ def load(  # noqa: PLR0913 - one argument a flag
     chance = random.Random(seed)  # noqa: S311 - the same load every time
     steps = plan(rates_of(rate, rates, sweep), pace, chance)
     if requests_out is not None:
-        check_writable(requests_out)
+        require_writable(requests_out)
     record = LoadRecord(limits=limits(within, first_token_within, per_token_within))
     interrupted = _run(aim, steps, record, endpoint=endpoint, traced=not no_trace)
     found = summaries(record)

@@ -14,6 +14,7 @@ from latencytrace.cli.pictures.lines import complain, say
 from latencytrace.cli.pictures.profile_operators import operators
 from latencytrace.cli.pictures.terminal import say_document, screen, show
 from latencytrace.cli.processes import options
+from latencytrace.cli.processes.output_file import write_whole
 from latencytrace.cli.source import reading
 from latencytrace.errors import ProfileError
 from latencytrace.model.profile import DEFAULT_SECONDS, DEFAULT_STEPS, MAX_SECONDS, MAX_STEPS
@@ -38,7 +39,8 @@ def profile(  # noqa: PLR0913 - one argument per flag
         float, typer.Option(min=0.1, max=MAX_SECONDS, help="… or so long, whichever is less.")
     ] = DEFAULT_SECONDS,
     out: Annotated[
-        Path | None, typer.Option(help="Where to save it. Default: profile-ID.json.gz here.")
+        Path | None,
+        typer.Option(readable=False, help="Where to save it. Default: profile-ID.json.gz here."),
     ] = None,
     wait: Annotated[float, typer.Option(min=1, help="Give up after so many seconds.")] = 90.0,
     listed: Annotated[bool, typer.Option("--list", help="List those that are kept.")] = False,
@@ -65,7 +67,7 @@ def profile(  # noqa: PLR0913 - one argument per flag
     packed = source.body(f"/profiles/{found['id']}/trace", {})
     path = out or Path(f"profile-{found['id'][:8]}.json.gz")
     try:
-        path.write_bytes(packed)
+        write_whole(path, packed)
     except OSError as error:
         raise ProfileError(
             f"{path} cannot be written: {error.strerror}; the profile is kept: "

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from latencytrace.cli.processes.output_file import part_of
 from latencytrace.errors import LatencytraceError
 from latencytrace.service.store import Piece, Table
 
@@ -112,11 +113,9 @@ def new_archive(path: Path) -> Iterator[ArchiveWriter]:
     """
     if os.path.lexists(path):
         raise LatencytraceError(f"{path} is there already: name a new file")
-    part = path.with_name(f"{path.name}.part")
     try:
-        try:
-            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
-            with os.fdopen(os.open(part, flags, 0o600), "wb") as file:
+        with part_of(path, 0o600) as part:
+            with part.open("wb") as file:
                 with tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as archive:
                     writer = ArchiveWriter(archive)
                     yield writer
@@ -125,8 +124,6 @@ def new_archive(path: Path) -> Iterator[ArchiveWriter]:
                 os.fsync(file.fileno())
             checked(part)
             part.rename(path)
-        finally:
-            part.unlink(missing_ok=True)
     except OSError as error:
         raise LatencytraceError(f"{path} cannot be written: {error.strerror or error}") from None
 

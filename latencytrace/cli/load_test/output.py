@@ -1,6 +1,8 @@
 """A load for programs: one JSON document, and a JSON line for each request."""
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
@@ -12,6 +14,7 @@ from latencytrace.cli.load_test.plan import Arrivals
 from latencytrace.cli.load_test.record import LoadRecord, StepRecord
 from latencytrace.cli.load_test.summary import RateSummary, knee
 from latencytrace.cli.load_test.target import Target
+from latencytrace.cli.processes.output_file import check_writable, write_whole
 from latencytrace.errors import SettingsError
 
 
@@ -47,24 +50,37 @@ def document(
     }
 
 
-def check_writable(path: Path) -> None:
-    """Make the file, for before the load is better than after it.
+def require_writable(path: Path) -> None:
+    """Fail where a file cannot be written, for before the load is better than after it.
+
+    Raises:
+        SettingsError: It cannot.
+    """
+    with _naming(path):
+        check_writable(path)
+
+
+def write_requests(path: Path, record: LoadRecord) -> None:
+    """Write a line for each request, in the order in which they were due.
 
     Raises:
         SettingsError: It cannot be written.
     """
+    lines = [
+        json.dumps(_row(step, outcome))
+        for step in record.steps
+        for outcome in sorted(step.outcomes, key=lambda each: each.due_ns)
+    ]
+    with _naming(path):
+        write_whole(path, "".join(f"{line}\n" for line in lines).encode())
+
+
+@contextmanager
+def _naming(path: Path) -> Iterator[None]:
     try:
-        path.open("w").close()
+        yield
     except OSError as error:
         raise SettingsError(f"{path} cannot be written: {error.strerror}") from None
-
-
-def write_requests(path: Path, record: LoadRecord) -> None:
-    """Write a line for each request, in the order in which they were due."""
-    with path.open("w", encoding="utf-8") as file:
-        for step in record.steps:
-            for outcome in sorted(step.outcomes, key=lambda each: each.due_ns):
-                file.write(json.dumps(_row(step, outcome)) + "\n")
 
 
 def _row(step: StepRecord, outcome: Outcome) -> dict[str, object]:

@@ -1,13 +1,17 @@
 """`latencytrace export`: what may be asked for, and where it is written."""
 
+import os
+import subprocess
 from pathlib import Path
 
 import pytest
 import typer
+from typer.testing import CliRunner
 
+from latencytrace.cli.app import app
 from latencytrace.cli.commands.export import ExportFormat, export
 from latencytrace.errors import SettingsError
-from tests.support.servers.command_line import latencytrace
+from tests.support.servers.command_line import COMMAND, environment, latencytrace
 from tests.support.servers.recording_api import RecordingApi, recording_api
 
 __all__ = ["recording_api"]
@@ -95,3 +99,41 @@ def test_a_file_that_cannot_be_written_is_named_and_nothing_is_left(
     with pytest.raises(SettingsError, match="cannot be written: No such file or directory"):
         export(output=output, url=recording_api.url)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_standard_output_by_its_path_has_the_table_and_no_other_line(
+    recording_api: RecordingApi,
+) -> None:
+    done = latencytrace("export", "-o", "/proc/self/fd/1", "--url", recording_api.url)
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.encode() == recording_api.TABLE
+
+
+def test_a_file_of_standard_output_is_appended_to(
+    recording_api: RecordingApi, tmp_path: Path
+) -> None:
+    """As by `>> FILE`: its path leads to a regular file, which must not be replaced."""
+    table = tmp_path / "table.csv"
+    table.write_bytes(b"a head\n")
+    with table.open("ab") as file:
+        subprocess.run(
+            [*COMMAND, "export", "-o", "/proc/self/fd/1", "--url", recording_api.url],
+            check=True, stdout=file, env=environment(), timeout=100,
+        )  # fmt: skip
+
+    assert table.read_bytes() == b"a head\n" + recording_api.TABLE
+
+
+def test_what_may_be_written_but_not_read_is_written(
+    recording_api: RecordingApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A check of the option itself, which asks the system; root may read everything."""
+    output = tmp_path / "ledgers.csv"
+    output.write_bytes(b"")
+    monkeypatch.setattr(os, "access", lambda _, mode: mode != os.R_OK)
+
+    done = CliRunner().invoke(app, ["export", "-o", str(output), "--url", recording_api.url])
+
+    assert done.exit_code == 0, done.output
+    assert output.read_bytes() == recording_api.TABLE

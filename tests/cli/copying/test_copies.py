@@ -183,6 +183,19 @@ def test_nothing_is_written_over(archive: Path, tmp_path: Path) -> None:
     assert over.returncode == 1
 
 
+def test_a_backup_leaves_its_neighbours_alone(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "early.tar.part").write_text("mine")
+
+    done = latencytrace(
+        "backup", tmp_path / "early.tar", "--data", copy_of(folder, tmp_path / "d")
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "early.tar").stat().st_mode & 0o777 == 0o600
+    assert (tmp_path / "early.tar.part").read_text() == "mine"
+    assert len([*tmp_path.iterdir()]) == 3
+
+
 def test_a_restore_that_was_cut_short_is_begun_again(
     folder: Path, archive: Path, tmp_path: Path
 ) -> None:
