@@ -1,8 +1,11 @@
 """`latencytrace breakdown`: where the time of a cohort of requests went."""
 
 import shlex
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from typing import Annotated
 
+import typer
 from rich.console import Console, RenderableType
 from rich.text import Text
 
@@ -10,7 +13,7 @@ from latencytrace.cli.doctor_checks.no_request import nothing, say_found, why_no
 from latencytrace.cli.pictures import gpu_stages
 from latencytrace.cli.pictures.bars import stacked_bar
 from latencytrace.cli.pictures.fitted_table import FittedTable, stage_bar
-from latencytrace.cli.pictures.terminal import screen
+from latencytrace.cli.pictures.terminal import screen, show
 from latencytrace.cli.pictures.watching import watch
 from latencytrace.cli.processes import options
 from latencytrace.cli.processes.pager import page
@@ -23,6 +26,7 @@ from latencytrace.service.answers.documents import BreakdownDocument, StageDocum
 from latencytrace.service.answers.sentences.stage_parts import OTHERS, others_ns
 from latencytrace.service.answers.sentences.unnamed import unnamed_sentence, unnamed_stages
 
+MOST_ROUTES = 20  # each is a question of its own
 BAR_SHORTEST, BAR_LONGEST = 4, 48
 WIDEST = 120  # cells of the bar of all stages
 NEVER_TWO = (
@@ -44,15 +48,18 @@ ROUNDING_NS = 1  # each mean is a whole number of nanoseconds
 
 
 @with_filters
-def breakdown(
+def breakdown(  # noqa: PLR0913 - one argument a flag
     *,
     wanted: Filters,
+    every: Annotated[
+        bool, typer.Option("--all", help=f"Every route, not just the {MOST_ROUTES} busiest.")
+    ] = False,
     as_json: options.AsJson = False,
     again: options.Watch = False,
     url: options.Url = None,
     data: options.Data = None,
 ) -> None:
-    """Show where the milliseconds went: time per stage, for each route.
+    """Show where the milliseconds went: time per stage, for each of the busiest routes.
 
     Example: latencytrace breakdown --route "POST /chat" --since 15m
     """
@@ -62,10 +69,25 @@ def breakdown(
             return
         console = screen()
         if again:
-            watch(lambda: pictures(source, wanted, console), console, options.WATCH_S)
+            watch(
+                lambda: joined(pictures(source, wanted, console, every=every)),
+                console,
+                options.WATCH_S,
+            )
             return
-        parts = pictures(source, wanted, console, nothing)
-    page(console, *parts)
+        found = pictures(source, wanted, console, nothing, every=every)
+        if every or not sys.stdout.isatty():
+            for parts in found:  # as they come
+                show(console, *parts)
+                sys.stdout.flush()
+            return
+        whole = joined(found)
+    page(console, *whole)
+
+
+def joined(found: Iterator[list[RenderableType]]) -> list[RenderableType]:
+    """All that `pictures` draws."""
+    return [part for parts in found for part in parts]
 
 
 def pictures(
@@ -73,8 +95,18 @@ def pictures(
     wanted: Filters,
     console: Console,
     reason: Callable[[reading.Source, Filters], str] = why_none,
-) -> list[RenderableType]:
-    """The breakdown asked for; one of every route that has requests, where none was named."""
+    *,
+    every: bool = False,
+) -> Iterator[list[RenderableType]]:
+    """The breakdown asked for, in parts; where no route was named, of the busiest, each in turn.
+
+    Args:
+        source: Who is asked.
+        wanted: What is asked for.
+        console: Where it is drawn.
+        reason: Says why there is no request.
+        every: Of every route that has requests.
+    """
     whole = reading.breakdown(source, wanted)
     said = (
         *_left_out(whole),
@@ -84,11 +116,27 @@ def pictures(
     )
     notes = [Text(note, "dim") for note in said]
     if not whole["requests"]:
-        return [reason(source, wanted), *notes]
-    routes = _by_route(source, wanted, whole)
-    parts = [part for title, _, found in routes for part in picture(title, found, console)]
-    unnamed = _mostly_unnamed([(asked, found) for _, asked, found in routes])
-    return [*parts, *unnamed, *_on_gpus(source, wanted), *notes]
+        yield [reason(source, wanted), *notes]
+        return
+    shown: list[tuple[Filters, BreakdownDocument]] = []
+    routes, more = ([], 0) if "route" in wanted else _routes(source, wanted, every=every)
+    for service, route in routes:
+        asked = {**wanted, "service": service, "route": route}
+        found = reading.breakdown(source, asked)
+        if found["requests"]:
+            yield picture(f"{route} · {service}", found, console)
+            shown.append((asked, found))
+    if not shown:
+        yield picture(wanted.get("route", "all routes"), whole, console)
+        shown.append((wanted, whole))
+    last = [
+        *_more(more, wanted),
+        *_mostly_unnamed(shown),
+        *_on_gpus(source, wanted),
+        *notes,
+    ]
+    if last:
+        yield last
 
 
 def _mostly_unnamed(routes: Sequence[tuple[Filters, BreakdownDocument]]) -> list[RenderableType]:
@@ -121,21 +169,33 @@ def _on_gpus(source: reading.Source, wanted: Filters) -> list[RenderableType]:
     return [*gpu_stages.stages_table(rows), ""] if rows else []
 
 
-def _by_route(
-    source: reading.Source, wanted: Filters, whole: BreakdownDocument
-) -> list[tuple[str, Filters, BreakdownDocument]]:
-    if "route" in wanted:
-        return [(wanted["route"], wanted, whole)]
-    documents: list[tuple[str, Filters, BreakdownDocument]] = []
-    for service in reading.services(source):
-        if wanted.get("service", service["service"]) != service["service"]:
-            continue
-        for route in service["routes"]:
-            title = f"{route} · {service['service']}"
-            asked = {**wanted, "service": service["service"], "route": route}
-            documents.append((title, asked, reading.breakdown(source, asked)))
-    with_requests = [item for item in documents if item[2]["requests"]]
-    return with_requests or [("all routes", wanted, whole)]
+def _routes(
+    source: reading.Source, wanted: Filters, *, every: bool
+) -> tuple[list[tuple[str, str]], int]:
+    """Services and their routes, those first that took most time; how many more there are."""
+    overview = reading.overview(source, wanted)
+    routes = [(one["service"], one["route"]) for one in overview["routes"]]
+    if not every:
+        busiest = routes[:MOST_ROUTES]
+        return busiest, overview["route_count"] - len(busiest)
+    if overview["route_count"] > len(routes):  # it lists the first alone
+        listed = [
+            (one["service"], route)
+            for one in reading.services(source)
+            if wanted.get("service", one["service"]) == one["service"]
+            for route in one["routes"]
+        ]
+        routes = list(dict.fromkeys([*routes, *listed]))
+    return routes, 0
+
+
+def _more(number: int, wanted: Filters) -> list[RenderableType]:
+    """Say that there are more routes, and how to see them."""
+    if not number:
+        return []
+    flags = "--route" if "service" in wanted else "--service or --route"
+    more = count(number, "more route")
+    return [Text(f"{more} took less time: {flags} names one, --all shows all.", "dim"), ""]
 
 
 def picture(title: str, document: BreakdownDocument, console: Console) -> list[RenderableType]:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, cast
+from typing import TYPE_CHECKING, Protocol, cast
 from urllib.parse import quote, urlencode
 
 import httpx
@@ -36,6 +36,9 @@ from latencytrace.service.answers.tail_documents import TailDocument
 from latencytrace.service.net.http_client import ask
 from latencytrace.service.objectives.report import ReportDocument
 from latencytrace.settings import data_folder, service_token
+
+if TYPE_CHECKING:  # its parts are an extra
+    from latencytrace.service.answers.overview_documents import OverviewDocument
 
 HEALTHY_WITHIN_S = 5.0  # a busy machine's service is there, too
 
@@ -246,6 +249,11 @@ def services(source: Source) -> list[ServiceDocument]:
     """The services and their routes."""
     document = source.document("/services", {})
     return cast("dict[str, list[ServiceDocument]]", document)["services"]
+
+
+def overview(source: Source, wanted: Filters) -> "OverviewDocument":
+    """The routes of a cohort, those first that took most time in all."""
+    return cast("OverviewDocument", source.document("/overview", wanted))
 
 
 def objectives(source: Source) -> ObjectivesDocument:

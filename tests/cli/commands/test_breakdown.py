@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from rich.console import Console
 
-from latencytrace.cli.commands.breakdown import picture, pictures
+from latencytrace.cli.commands.breakdown import MOST_ROUTES, joined, picture, pictures
 from latencytrace.service.answers.documents import BreakdownDocument
 from tests.support.builders.documents import MS, breakdown_document, no_requests
 from tests.support.terminal import plain, printed_lines
@@ -22,8 +22,9 @@ class OneBreakdown:
         """See `reading.Source.document`."""
         if path == "/gpu":
             return {"gpus": [], "stages": []}
-        if path == "/services":
-            return {"services": [{"service": "rag", "routes": ["POST /chat", "POST /embed"]}]}
+        if path == "/overview":
+            routes = [{"service": "rag", "route": f"POST /{name}"} for name in ("chat", "embed")]
+            return {"routes": routes, "route_count": len(routes)}
         assert path == "/breakdown"
         assert parameters.get("route", "POST /chat").startswith(("POST /", "load"))
         if self.of_embed is not None and parameters.get("route") == "POST /embed":
@@ -77,12 +78,12 @@ def test_rows_that_do_not_add_up_are_said_so() -> None:
 
 def notes(document: BreakdownDocument) -> list[str]:
     source = OneBreakdown(only=document)
-    return [str(part) for part in pictures(source, {"route": "POST /chat"}, PLAIN)[-2:]]
+    return [str(part) for part in joined(pictures(source, {"route": "POST /chat"}, PLAIN))[-2:]]
 
 
 def shown(document: BreakdownDocument) -> str:
     source = OneBreakdown(only=document)
-    return "\n".join(map(str, pictures(source, {"route": "POST /chat"}, PLAIN)))
+    return "\n".join(map(str, joined(pictures(source, {"route": "POST /chat"}, PLAIN))))
 
 
 def test_who_sees_little_is_told_how_to_see_more() -> None:
@@ -112,11 +113,80 @@ def test_routes_that_all_show_little_say_once_how_to_see_more() -> None:
     more = breakdown_document(decode=40 * MS, unattributed=90 * MS)
     source = OneBreakdown(only=document, of_embed=more)
 
-    parts = [str(part) for part in pictures(source, {}, PLAIN)]
+    parts = [str(part) for part in joined(pictures(source, {}, PLAIN))]
 
     assert parts.count("POST /embed · rag") == 1
     (hint,) = [part for part in parts if "latencytrace.stage(" in part]
     assert "trace slowest --service rag --route 'POST /embed' shows" in hint
+
+
+class ManyRoutes:
+    """A source with more routes than are shown, in an order of its own, and what it was asked.
+
+    Args:
+        listed: How many of them the overview lists.
+    """
+
+    COUNT = MOST_ROUTES + 7
+
+    def __init__(self, listed: int = COUNT) -> None:
+        self.routes = [f"POST /{number:02}" for number in reversed(range(self.COUNT))]
+        self.listed = self.routes[:listed]
+        self.asked: list[str] = []
+
+    def document(self, path: str, parameters: Mapping[str, str]) -> object:
+        """See `reading.Source.document`."""
+        if path == "/gpu":
+            return {"gpus": [], "stages": []}
+        if path == "/services":
+            old = ["GET /long-ago"]
+            return {"services": [{"service": "rag", "routes": sorted(self.routes) + old}]}
+        if path == "/overview":
+            routes = [{"service": "rag", "route": route} for route in self.listed]
+            return {"routes": routes, "route_count": self.COUNT}
+        if "route" in parameters:
+            self.asked.append(parameters["route"])
+        return (
+            no_requests()
+            if "GET" in parameters.get("route", "")
+            else breakdown_document(decode=MS)
+        )
+
+    def body(self, path: str, parameters: Mapping[str, str]) -> bytes:
+        """Not asked for here."""
+        raise AssertionError(path, parameters)
+
+
+def test_the_busiest_routes_are_shown_first_and_the_number_of_others_is_said() -> None:
+    source = ManyRoutes()
+
+    parts = joined(pictures(source, {}, PLAIN))
+
+    assert source.asked == source.routes[:MOST_ROUTES]
+    assert "7 more routes took less time: --service or --route names one, --all shows all." in [
+        str(part) for part in parts
+    ]
+
+
+def test_all_routes_are_shown_where_they_are_asked_for() -> None:
+    few, many = ManyRoutes(), ManyRoutes(listed=5)
+
+    every = [str(part) for part in joined(pictures(few, {}, PLAIN, every=True))]
+    joined(pictures(many, {"service": "rag"}, PLAIN, every=True))
+
+    assert few.asked == few.routes  # and none that had no request in that time
+    assert not any("more routes" in part for part in every)
+    assert many.asked[:5] == many.routes[:5]
+    assert sorted(many.asked) == ["GET /long-ago", *sorted(many.routes)]
+
+
+def test_each_route_is_there_before_the_next_is_asked_for() -> None:
+    source = ManyRoutes()
+
+    found = pictures(source, {}, PLAIN)
+
+    assert str(next(found)[0]) == f"{source.routes[0]} · rag"
+    assert source.asked == source.routes[:1]
 
 
 def test_requests_that_never_overlapped_are_warned_about() -> None:
@@ -130,7 +200,7 @@ def test_processes_that_load_cannot_be_sent_at_once() -> None:
     document = breakdown_document(load=MS)
     document["max_concurrency"] = 1
 
-    shown = pictures(OneBreakdown(only=document), {"route": "load"}, PLAIN)
+    shown = joined(pictures(OneBreakdown(only=document), {"route": "load"}, PLAIN))
 
     assert not any("Never more than one" in str(part) for part in shown)
 

@@ -37,6 +37,10 @@ class RecordingApi(RecordingServer):
         request, alert = request_document(), self.promised
         documents: dict[str, object] = {
             "/api/v1/services": {"services": [{"service": "rag", "routes": ["POST /chat"]}]},
+            "/api/v1/overview": {
+                "routes": [{"service": "rag", "route": "POST /chat"}],
+                "route_count": 1,
+            },
             "/api/v1/breakdown": breakdown_document(retrieve=10 * MS, decode=90 * MS),
             "/api/v1/gpu": gpus_document(),
             "/api/v1/objectives": {"objectives": [objective_document(alert.standing)]},
