@@ -11,12 +11,12 @@ from latencytrace.errors import NotFoundError
 from latencytrace.model.texts.units import moment
 
 TIMES = ("since", "until")
+NAMES = ("service", "route")
 FIRST = "1970-01-01T00:00:00Z"
 MOST_NAMES = 20
 MOST_REQUESTS = 1000  # the newest, for the versions that there are
-NO_VERSION = (
-    "None has a version: a program has one with OTEL_RESOURCE_ATTRIBUTES=service.version=1.2."
-)
+HOW_TO_HAVE_ONE = "a program has one with OTEL_RESOURCE_ATTRIBUTES=service.version=1.2."
+NO_VERSION = f"None has a version: {HOW_TO_HAVE_ONE}"
 NOTHING_YET = (
     "No request is there yet. Is the program traced (`latencytrace run -- COMMAND`, or any "
     "OpenTelemetry SDK), and has it been asked anything? A request shows within three seconds of "
@@ -45,7 +45,7 @@ def why_none(source: reading.Source, wanted: Filters) -> str:
         if called is not None:
             return f"{missing}, but those that others called do: add --service {called}."
         is_version = "version" in wanted and _flag("version", wanted["version"]) in nobodys
-        return f"{missing}. {_versions(source, times)}" if is_version else f"{missing}."
+        return f"{missing}. {_versions(source, wanted)}" if is_version else f"{missing}."
     flags = ", ".join(flag for flag, _ in each)
     return f"Requests {period(wanted)} have each of {flags}, but none has all of them."
 
@@ -103,7 +103,7 @@ def unknown(source: reading.Source, wanted: Filters) -> str | None:
 def _nobodys(source: reading.Source, wanted: Filters) -> str | None:
     """As `unknown`, but routes that no list has, as of health checks, are known by requests."""
     listed = unknown(source, wanted)
-    names = {name: wanted[name] for name in ("service", "route") if name in wanted}
+    names = {name: wanted[name] for name in NAMES if name in wanted}
     return None if listed is None or _any(source, {"since": FIRST, **names}) else listed
 
 
@@ -132,10 +132,19 @@ def _one_by_one(filters: Iterable[tuple[str, str]]) -> Iterator[tuple[str, Filte
             yield _flag(name, unquote(part) if name == "where" else part), {name: part}
 
 
-def _versions(source: reading.Source, times: Filters) -> str:
-    newest = reading.requests(source, times, "newest", MOST_REQUESTS)
+def _versions(source: reading.Source, wanted: Filters) -> str:
+    """The versions that there are, of the service and the route that were asked for."""
+    names = {name: wanted[name] for name in (*TIMES, *NAMES) if name in wanted}
+    times = {name: wanted[name] for name in TIMES if name in wanted}
+    newest = reading.requests(source, names, "newest", MOST_REQUESTS)
+    newest = newest or reading.requests(source, times, "newest", MOST_REQUESTS)
     versions = {version for request in newest if (version := request["version"])}
-    return f"Versions: {_names(versions)}." if versions else NO_VERSION
+    if len(newest) < MOST_REQUESTS:  # they are all
+        return f"Versions: {_names(versions)}." if versions else NO_VERSION
+    among = f"the newest {MOST_REQUESTS:,}"
+    if versions:
+        return f"Versions of {among}: {_names(versions)}."
+    return f"None of {among} has a version: {HOW_TO_HAVE_ONE}"
 
 
 def _service_called(source: reading.Source, wanted: Filters) -> str | None:

@@ -126,6 +126,40 @@ def test_a_version_that_no_request_has_is_answered_with_those_there_are(
     assert why_none(WithoutVersion([]), {"version": "1.2"}).endswith(f" 1.2. {NO_VERSION}")
 
 
+@pytest.mark.parametrize(
+    ("wanted", "told"),
+    [
+        ({"service": "another"}, "Versions: another."),
+        ({"route": "POST /chat"}, "Versions: 1.0."),
+        ({}, "Versions: 1.0, another."),
+    ],
+    ids=["of a service", "of a route", "of all"],
+)
+def test_versions_are_those_of_the_service_and_the_route(
+    wanted: Mapping[str, str], told: str, folder: FolderSource
+) -> None:
+    assert why_none(folder, {**BOTH, **wanted, "version": "9"}).endswith(f"version 9. {told}")
+
+
+@pytest.mark.parametrize(
+    ("newest", "told"),
+    [(None, "None of the newest 1,000 has a version: a"), ("1.2", "of the newest 1,000: 1.2.")],
+)
+def test_where_there_may_be_more_versions_it_is_said(newest: str | None, told: str) -> None:
+    """Only so many requests are looked at: older ones may have others."""
+
+    class Many(NoRequests):
+        """More requests than are looked at."""
+
+        def document(self, path: str, parameters: Mapping[str, str]) -> object:
+            """See `reading.Source.document`."""
+            if path == "/requests" and "version" not in parameters:
+                return {"requests": [{"version": newest}] * int(parameters["limit"])}
+            return super().document(path, parameters)
+
+    assert told in why_none(Many([]), {"version": "9"})
+
+
 def test_a_version_that_only_called_requests_have_is_found_with_their_service() -> None:
     class Called(NoRequests):
         """A load generator's requests, and within them those of `rag`, of version 1.2."""
