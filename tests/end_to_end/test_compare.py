@@ -66,12 +66,38 @@ def test_too_few_requests_end_with_three_and_say_how_many_it_takes(
 def test_a_side_without_requests_says_which_versions_there_are(service: RunningService) -> None:
     ended = run(service, "compare", "version=1", "version=9.9")
 
-    assert ended.returncode == 3
+    assert ended.returncode == 1  # nobody has it, which no more data will change
     assert ended.stdout.startswith("Not enough data: no request is in B.")
     versions = ", ".join(sorted(VERSIONS))
-    assert ended.stdout.splitlines()[-1] == (
-        f"B: No request in the last hour has --version 9.9. Versions: {versions}."
+    assert ended.stderr == (
+        "latencytrace: B: No request of any time has --version 9.9. "
+        f"Versions of the newest 1,000: {versions}.\n"
     )
+
+
+@pytest.mark.parametrize("shape", ["--json", "--markdown", "--at-least=3%"])
+@pytest.mark.parametrize(
+    ("side", "said"),
+    [
+        ("service=chta", "B: No service is called 'chta'. There are: "),
+        ("route=/chta", "B: No route is called '/chta'. There are: "),
+    ],
+    ids=["service", "route"],
+)
+def test_a_name_that_nobody_has_is_no_lack_of_data(
+    service: RunningService, side: str, said: str, shape: str
+) -> None:
+    ended = run(service, "compare", "version=1", side, shape)
+
+    assert ended.returncode == 1
+    assert said in ended.stderr
+
+
+def test_a_version_without_requests_in_that_time_lacks_data(service: RunningService) -> None:
+    ended = run(service, "compare", "version=1", "version=1&since=5m")
+
+    assert ended.returncode == 3, ended.stderr
+    assert ended.stdout.splitlines()[-1].startswith("B: No request with --since 5m")
 
 
 def test_an_improvement_ends_with_zero_and_is_markdown_where_asked_for(

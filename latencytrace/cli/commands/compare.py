@@ -1,6 +1,6 @@
 """`latencytrace compare`: what shifted between two cohorts, and whether it may be chance."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, cast
 from urllib.parse import parse_qsl, quote, urlencode
@@ -8,7 +8,11 @@ from urllib.parse import parse_qsl, quote, urlencode
 import typer
 
 from latencytrace.analysis.compare.verdict import AT_LEAST, Verdict
-from latencytrace.cli.doctor_checks.no_request import why_none
+from latencytrace.cli.doctor_checks.no_request import (
+    require_known,
+    require_version,
+    why_none,
+)
 from latencytrace.cli.pictures.cohorts import comparison
 from latencytrace.cli.pictures.lines import say
 from latencytrace.cli.pictures.terminal import say_document, screen, show
@@ -17,7 +21,7 @@ from latencytrace.cli.processes.local_service import EXTRA_HINT, service_is_inst
 from latencytrace.cli.processes.pager import page
 from latencytrace.cli.source import reading
 from latencytrace.cli.source.filters import Filters, with_filters
-from latencytrace.errors import QuestionError, SettingsError
+from latencytrace.errors import NotFoundError, QuestionError, SettingsError
 from latencytrace.model.texts.units import count
 from latencytrace.service.answers.compare_documents import (
     BaselineDocument,
@@ -89,8 +93,8 @@ def compare(  # noqa: PLR0913 - one argument a flag
     document = None if b is None else _compared((a or "", b), wanted, ratio, url, data)
     if document is not None:
         _show(document, (a or "", b or ""), as_json=as_json, as_markdown=markdown)
-        if not (as_json or markdown):
-            _say_why_empty(document, (a or "", b or ""), wanted, url, data)
+        for letter, asked in _empty(document, (a or "", b or ""), wanted):
+            _explain(letter, asked, url, data, is_said=not (as_json or markdown))
     if save is not None:
         _save(save, a if b is None else b, wanted, url, data, is_said=not (as_json or markdown))
     if document is not None:
@@ -148,19 +152,32 @@ def _compared(
     return comparison_document(tables[0], tables[1], ratio)
 
 
-def _say_why_empty(
-    document: CompareDocument,
-    sides: tuple[str, str],
-    wanted: Filters,
-    url: str | None,
-    data: Path | None,
-) -> None:
-    """Say which of its filters leaves a side without any request."""
+def _empty(
+    document: CompareDocument, sides: tuple[str, str], wanted: Filters
+) -> Iterator[tuple[str, Filters]]:
+    """The queries among the sides that no request answers, each with its letter."""
     named = zip("AB", sides, (document["a"], document["b"]), strict=True)
     for letter, side, found in named:
         if not (found["requests"] or side.startswith(_BASELINE) or _is_file(side)):
-            with reading.source(url, data) as source:
-                say(f"{letter}: {why_none(source, _parameters(written(side, wanted)))}")
+            yield letter, _parameters(written(side, wanted))
+
+
+def _explain(
+    letter: str, asked: Filters, url: str | None, data: Path | None, *, is_said: bool
+) -> None:
+    """Say which of its filters leaves a side without any request.
+
+    Raises:
+        NotFoundError: A name that nobody has; that is no lack of data.
+    """
+    with reading.source(url, data) as source:
+        try:
+            require_known(source, asked)
+            require_version(source, asked)
+        except NotFoundError as unknown:
+            raise NotFoundError(f"{letter}: {unknown}") from None
+        if is_said:
+            say(f"{letter}: {why_none(source, asked)}")
 
 
 def _parameters(query: str) -> dict[str, str]:

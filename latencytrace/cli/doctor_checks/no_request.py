@@ -71,6 +71,21 @@ def require_known(source: reading.Source, wanted: Filters) -> None:
         raise NotFoundError(listed)
 
 
+def require_version(source: reading.Source, wanted: Filters) -> None:
+    """Fail where no request of the service, however old, has the version asked for.
+
+    Raises:
+        NotFoundError: The message says which versions there are.
+    """
+    ever = {"since": FIRST, **{name: wanted[name] for name in ("service",) if name in wanted}}
+    if "version" not in wanted or not _any(source, ever):
+        return
+    asked = {**ever, "version": wanted["version"]}
+    if not _any(source, asked) and _service_called(source, asked) is None:
+        flag = _flag("version", wanted["version"])
+        raise NotFoundError(f"No request of any time has {flag}. {_versions(source, ever)}")
+
+
 def say_found(source: reading.Source, wanted: Filters, document: Mapping[str, object]) -> None:
     """Print a document with its `requests`.
 
