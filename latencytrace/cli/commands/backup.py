@@ -8,6 +8,7 @@ import typer
 from latencytrace.cli.pictures.lines import say
 from latencytrace.cli.processes import options
 from latencytrace.cli.processes.local_service import EXTRA_HINT, service_is_installed
+from latencytrace.cli.processes.output_file import is_stdout
 from latencytrace.cli.source import reading
 from latencytrace.errors import LatencytraceError
 
@@ -29,6 +30,12 @@ def backup(
 
     Example: latencytrace backup monday.tar
     """
+    if is_stdout(file):
+        raise typer.BadParameter(
+            "a backup is read again before it is done, so it cannot be standard output: "
+            "name a file",
+            param_hint="FILE",
+        )
     if not service_is_installed():
         raise LatencytraceError(f"a backup needs the service's parts: {EXTRA_HINT}")
     from latencytrace.cli.copying.backup import back_up  # noqa: PLC0415 - an extra, and heavy

@@ -15,9 +15,11 @@ from typing import IO, cast
 
 import numpy as np
 import pytest
+import typer
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
+from latencytrace.cli.commands.backup import backup
 from latencytrace.cli.copying.archive import MANIFEST
 from latencytrace.cli.copying.backup import back_up
 from latencytrace.cli.copying.migrate import migrate_to
@@ -181,6 +183,16 @@ def test_nothing_is_written_over(archive: Path, tmp_path: Path) -> None:
     assert "is not empty" in into.stderr
     assert [path.name for path in taken.iterdir()] == ["mine"]
     assert over.returncode == 1
+
+
+@pytest.mark.parametrize("name", ["-", "/proc/self/fd/1"])
+def test_a_backup_is_no_stream(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    with pytest.raises(typer.BadParameter, match="cannot be standard output"):
+        backup(Path(name), data=tmp_path / "data")
+
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_backup_leaves_its_neighbours_alone(folder: Path, tmp_path: Path) -> None:
