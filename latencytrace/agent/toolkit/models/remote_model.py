@@ -236,8 +236,8 @@ class ModelCall:
         self.fail(GeneratorExit())
 
 
-class _Reader:
-    """Reads the chunks of a stream, in the place of what its library reads them from.
+class _Followed:
+    """Chunks of a stream, in the place of what its library reads them from.
 
     A library's stream refers to itself, so that only the collector of garbage finds one that the
     program left half-way, perhaps after its request. But each loop over it has a reader of its
@@ -253,6 +253,16 @@ class _Reader:
         self._call = call
         self._chunks = chunks
         self._asked = 0
+
+    def __del__(self) -> None:
+        if self._asked > _PEEKED:
+            self._call.drop()
+
+
+class _Reader(_Followed):
+    """The chunks of a plain stream."""
+
+    __slots__ = ()
 
     def __iter__(self) -> Self:
         return type(self)(self._call, self._chunks)
@@ -275,20 +285,11 @@ class _Reader:
         self._chunks.close()
         self._call.drop()
 
-    def __del__(self) -> None:
-        if self._asked > _PEEKED:
-            self._call.drop()
 
+class _AwaitedReader(_Followed):
+    """Those of an async one."""
 
-class _AwaitedReader:
-    """The same of an async one."""
-
-    __slots__ = ("_asked", "_call", "_chunks")
-
-    def __init__(self, call: ModelCall, chunks: Any) -> None:  # noqa: ANN401
-        self._call = call
-        self._chunks = chunks
-        self._asked = 0
+    __slots__ = ()
 
     def __aiter__(self) -> Self:
         return type(self)(self._call, self._chunks)
@@ -310,10 +311,6 @@ class _AwaitedReader:
         """End the stream."""
         await self._chunks.aclose()
         self._call.drop()
-
-    def __del__(self) -> None:
-        if self._asked > _PEEKED:
-            self._call.drop()
 
 
 _open: weakref.WeakKeyDictionary[Any, ModelCall] = weakref.WeakKeyDictionary()
