@@ -23,6 +23,10 @@ def answer(received: Received) -> Response:
     documents: dict[str, object] = {
         "/healthz": "ok",
         "/api/v1/services": {"services": [{"service": "rag", "routes": ["POST /chat"]}]},
+        "/api/v1/overview": {
+            "routes": [{"service": "rag", "route": "POST /chat"}],
+            "route_count": 1,
+        },
         "/api/v1/breakdown": chat if "nothing" not in received.target else no_requests(),
         "/api/v1/requests": {"requests": [] if "nothing" in received.target else listed},
         "/api/v1/traces": {"trace_ids": begun(received, request["trace_id"], OTHER_ID)},
