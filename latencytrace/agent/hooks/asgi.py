@@ -504,14 +504,14 @@ def end_before(recorder: Recorder, original: Timed) -> Timed:
     """
 
     @wraps(original)
-    async def __call__(self: object) -> None:  # noqa: N807 - stands in its place
+    async def run(task: object) -> None:
         with guarded("ending a request", recorder.on_fault):
             request = request_served()
             if isinstance(request, RequestTiming):
                 request.is_over()
-        await original(self)
+        await original(task)
 
-    return __call__
+    return run
 
 
 class _TimedApplication:

@@ -74,7 +74,7 @@ def _ends(by_callbacks: Mapping[str, Span], spans: Mapping[str, Span]) -> Mappin
 def _around(
     span: Span, made: Mapping[str, Sequence[Span]], ends_ns: Mapping[str, int]
 ) -> Sequence[Span]:
-    """What a span ran in, the outermost first; the innermost lasted as long itself."""
+    """Chains that a span ran in, the outermost first; the innermost lasted as long itself."""
     found: list[Span] = []
     parent_id = span.parent_id or ""
     for _ in range(MAX_DEPTH):

@@ -14,6 +14,7 @@ TIMES = 6
 FEW_DOUBLINGS, FEWEST_DOUBLINGS = 9, 2  # up to there is room for three lines a decade; for ten
 _SECOND_NS, _MINUTE_NS, _HOUR_NS = 10**9, 60 * 10**9, 3600 * 10**9
 _DAY_NS = 24 * _HOUR_NS
+_DECADES_S = 10  # up to which decades are round; then minutes are
 _FORMS = ((10**12, "%H:%M:%S"), (_DAY_NS + 1, "%H:%M"), (6 * _DAY_NS, "%d %b %H:%M"))
 _UNITS = (("s", _SECOND_NS), ("ms", 10**6), ("µs", 10**3), ("ns", 1))
 
@@ -30,8 +31,8 @@ def _round_ns(
     """
     decades = [head * 10**power for power in range(10) for head in heads]
     found = [
-        *(one for one in decades if one < 10 * _SECOND_NS),
-        *(one * _SECOND_NS for one in sixtieths if one >= 10),  # noqa: PLR2004 - decades end there
+        *(one for one in decades if one < _DECADES_S * _SECOND_NS),
+        *(one * _SECOND_NS for one in sixtieths if one >= _DECADES_S),
         *(one * _MINUTE_NS for one in sixtieths),
         *(one * _HOUR_NS for one in hours),
         *(one * _DAY_NS for one in decades if one < 10**5 and one * 24 % 1 == 0),

@@ -50,7 +50,7 @@ class Written:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked(Written):
-    """What the address of a page asks for."""
+    """The cohort that the address of a page asks for, and all else that it says."""
 
     query: RequestsQuery
     cohort: Cohort
