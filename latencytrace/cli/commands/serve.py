@@ -128,6 +128,7 @@ def serve(  # noqa: PLR0913, PLR0917 - one argument a flag
         to = _unless_usual("--endpoint", otlp, DEFAULT_OTLP_ENDPOINT)
         at = _unless_usual("--url", api, DEFAULT_URL)
         say(f"next: {name} run{to} -- COMMAND, then {name} breakdown{at}", flush=True)
+        gc.freeze()  # no collection need look through what is loaded by now
 
     gc.set_threshold(*COLLECTED_AFTER)
     with private_umask():

@@ -152,7 +152,10 @@ class Intake:
         """
         submitted = self._submit(checked)
         self._telemetry.spans_rejected.inc(checked.rejected_spans)
-        await asyncio.wrap_future(submitted)
+        if submitted.done():  # by the journal: nothing has to be waited for
+            submitted.result()
+        else:
+            await asyncio.wrap_future(submitted)
 
     def refused(self, status: HTTPStatus) -> None:
         """Count a body that was not kept, by the status that HTTP has for the reason."""

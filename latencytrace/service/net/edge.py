@@ -4,6 +4,7 @@ import asyncio
 import hmac
 import re
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from functools import lru_cache
 from http import HTTPStatus
 from ipaddress import ip_address
 from typing import Any, Final, Protocol
@@ -188,6 +189,7 @@ def shows_token(headers: Headers, token: str | None) -> bool:
     return is_right and scheme.lower() == b"bearer"
 
 
+@lru_cache(maxsize=64)  # senders say the same with each post
 def names_loopback(header: bytes) -> bool:
     """Tell whether a Host header is a name of this machine for itself, and perhaps a port."""
     found = _HOST.fullmatch(header.decode("latin-1"))
