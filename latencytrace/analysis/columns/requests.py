@@ -1,22 +1,20 @@
 """From columns of spans to requests with their ledgers, whole batches of traces at once.
 
-Under 1 µs of CPU a span once compiled (`tests/benchmarks/bench_columns.py`). The oracle is
+Under 1 µs of CPU a span (`tests/benchmarks/bench_columns.py`). The oracle is
 `analysis.ledger.requests.requests_of`: both give equal requests.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from latencytrace.analysis.columns import packed, paths, reported, trees
+from latencytrace.analysis.columns import critical_paths, packed, paths, reported, trees
 from latencytrace.analysis.columns.clocks import shifts
 from latencytrace.analysis.columns.engine_words import MOST_COUNTED, add_engines, begun_earlier
 from latencytrace.analysis.columns.facts import Facts, FactsOfBatch
-from latencytrace.analysis.columns.shapes import Shapes
-from latencytrace.analysis.ledger import kernels as critical_path
 from latencytrace.analysis.ledger.runtime_gaps import COLLECTION
 from latencytrace.analysis.tokens.counts import CACHED, INPUT, OUTPUT, SEQUENCES, in_ns
 from latencytrace.analysis.tokens.gaps import times_of
@@ -27,48 +25,15 @@ from latencytrace.model.stage import STAGES
 
 _Column = NDArray[np.int64]
 _Flags = NDArray[np.bool_]
-Kernel = Callable[..., Any]
+_Linked = tuple[_Flags, _Flags, _Column, _Column, _Column, _Column, _Column]
 
 GAPS: Final = tuple(sorted(RuntimeGap))
 TITLES: Final = tuple(title_of_gap(gap) for gap in GAPS)
 _COLLECTION = TITLES.index(COLLECTION)
-_EXPLAINS = np.array([stage.explains for stage in STAGES])
+_EXPLAINS = np.array([stage.explains for stage in STAGES], np.bool_)
 _MOST_NS = 1 << 62
 _SIGN = np.uint64(1 << 63)
 _NO_TIMES = np.zeros((0, 3), np.int64)
-
-
-class Kernels(NamedTuple):
-    """The array functions, plain or compiled."""
-
-    link: Kernel
-    lay_out: Kernel
-    unpack: Kernel
-    apart: Kernel
-    total: Kernel
-    add: Kernel
-    read: Kernel
-    tell: Kernel
-    fill: Kernel
-    win: Kernel
-    descend: Kernel
-    gather: Kernel
-
-
-PLAIN: Final = Kernels(
-    link=trees.link_spans,
-    lay_out=trees.lay_out_trees,
-    unpack=packed.unpack_many,
-    apart=packed.put_apart,
-    total=packed.total_gaps,
-    add=reported.add_pieces,
-    read=reported.read_reporters,
-    tell=reported.tell_attributes,
-    fill=paths.fill_pauses,
-    win=critical_path.win,
-    descend=critical_path.descend,
-    gather=critical_path.gather,
-)
 
 
 class Trees(NamedTuple):
@@ -90,16 +55,6 @@ class Trees(NamedTuple):
     interval_start_ns: _Column
     interval_end_ns: _Column
     interval_stage: _Column
-
-
-def compiled(compiler: Callable[[Kernel], Kernel]) -> Kernels:
-    """These functions by a compiler that compiles when they are called first: they are here."""
-    kernels = Kernels(*map(compiler, PLAIN))
-    nothing = SpanBatch.of({}, Shapes())
-    attributed(nothing, Facts(), kernels)
-    kernels.unpack(*_names([""]), *_STAGE_NAMES)
-    kernels.total(*_names([""]))
-    return kernels
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,15 +83,12 @@ class RequestColumns:
         return len(self.requests)
 
 
-def attributed(
-    batch: SpanBatch, facts: Facts, kernels: Kernels = PLAIN
-) -> tuple[RequestColumns, _Column]:
+def attributed(batch: SpanBatch, facts: Facts) -> tuple[RequestColumns, _Column]:
     """Attribute every request of many traces to stages.
 
     Args:
         batch: The traces.
         facts: What is known of shapes from earlier batches.
-        kernels: `PLAIN`, or these compiled.
 
     Returns:
         The requests; and the numbers of the traces that the object path must take, for they
@@ -146,35 +98,37 @@ def attributed(
     sent_ns, end_ns = _uniform(batch.start_ns), _uniform(batch.end_ns)
     span_id = _signed(batch.span_id)
     odd_row = np.zeros(len(span_id), np.bool_)
-    said = _said(batch, odd_row, kernels)
-    _, *packed_times = _unpacked(batch, semconv.INTERVALS, _STAGE_NAMES, odd_row, kernels)
+    said = _said(batch, odd_row)
+    _, *packed_times = _unpacked(batch, semconv.INTERVALS, _STAGE_NAMES, odd_row)
     intervals = add_engines(batch, known, said, odd_row, packed_times)
     start_ns, intervals = begun_earlier(batch, sent_ns, known, said, intervals)
-    tells, *gaps = _unpacked(batch, semconv.RUNTIME_GAPS, _GAP_NAMES, odd_row, kernels)
+    tells, *gaps = _unpacked(batch, semconv.RUNTIME_GAPS, _GAP_NAMES, odd_row)
     times = sent_ns, start_ns, end_ns
-    linked, (_, start_ns, end_ns), skewed = _link(batch, known, said, odd_row, times, kernels)
+    linked, (_, start_ns, end_ns), skewed = _link(batch, known, said, odd_row, times)
     odd, _, child, following, stage, by_start, requests = linked
     laid = Trees(
-        *kernels.lay_out(
+        *trees.lay_out_trees(
             requests, start_ns, end_ns, known.kind, known.table, stage, child, following,
             *intervals,
         )
     )  # fmt: skip
-    segments, segment_first, ledger = kernels.fill(
-        _critical_paths(laid, kernels), laid.first, laid.rows, laid.above, laid.stage, start_ns,
-        span_id, known.kind, known.table, tells, *kernels.apart(*gaps), _COLLECTION,
+    segments, segment_first, ledger = paths.fill_pauses(
+        _critical_paths(laid), laid.first, laid.rows, laid.above, laid.stage, start_ns,
+        span_id, known.kind, known.table, tells, *packed.put_apart(*gaps), _COLLECTION,
     )  # fmt: skip
-    attributes, counted = kernels.tell(
+    attributes, counted = reported.tell_attributes(
         requests, laid.first, laid.rows, _uniform(batch.first), by_start, known.kind, known.table,
         known.reported, *_varying(batch, known), len(known.pairs),
     )  # fmt: skip
-    kernels.add(laid.first, laid.rows, laid.above, start_ns, end_ns, known.kind, known.table, said)
+    reported.add_pieces(
+        laid.first, laid.rows, laid.above, start_ns, end_ns, known.kind, known.table, said
+    )
     columns = RequestColumns(
         batch=batch, facts=known, start_ns=start_ns, end_ns=end_ns, skewed=skewed,
         requests=requests, trees=laid, attributes=attributes, attributes_counted=counted,
         segments=segments, segment_first=segment_first, ledger=ledger,
         clipped_spans=np.diff(np.concatenate(([0], np.cumsum(laid.clipped)))[laid.first]),
-        known=kernels.read(
+        known=reported.read_reporters(
             laid.first, laid.rows, laid.above, laid.start_ns, laid.end_ns, laid.stage,
             laid.intervals, laid.interval_start_ns, laid.interval_end_ns, laid.interval_stage,
             start_ns, end_ns, span_id, known.kind, known.table, said,
@@ -183,43 +137,49 @@ def attributed(
     return columns, np.flatnonzero(odd)
 
 
-def _link(  # noqa: PLR0913, PLR0917 - columns
+def _link(
     batch: SpanBatch,
     known: FactsOfBatch,
     said: _Column,
     odd_row: _Flags,
     times: tuple[_Column, _Column, _Column],
-    kernels: Kernels,
-) -> tuple[Sequence[Any], Sequence[_Column], Mapping[int, Repair]]:
+) -> tuple[_Linked, Sequence[_Column], Mapping[int, Repair]]:
     """The result of `trees.link_spans`, and times, with clocks that are off brought together."""
-    spans = _uniform(batch.first), _signed(batch.span_id), _signed(batch.parent_id)
-    shapes = known.kind, known.table, _EXPLAINS, odd_row
-    aligned = np.zeros(len(batch.trace_ids), np.bool_)
-    linked = kernels.link(*spans, *times, *shapes, aligned)
-    aligned = linked[1]
-    if not aligned.any():
-        return linked, times, {}
-    moved_ns, skewed = shifts(batch, known, np.flatnonzero(aligned).tolist())
+    first, span_id, parent_id = (
+        _uniform(batch.first), _signed(batch.span_id), _signed(batch.parent_id)
+    )  # fmt: skip
+
+    def linked(times: Sequence[_Column], aligned: _Flags) -> _Linked:
+        sent_ns, start_ns, end_ns = times
+        return trees.link_spans(
+            first, span_id, parent_id, sent_ns, start_ns, end_ns, known.kind, known.table,
+            _EXPLAINS, odd_row, aligned,
+        )  # fmt: skip
+
+    as_sent = linked(times, np.zeros(len(batch.trace_ids), np.bool_))
+    skewed = as_sent[1]
+    if not skewed.any():
+        return as_sent, times, {}
+    moved_ns, repairs = shifts(batch, known, np.flatnonzero(skewed).tolist())
     # An absolute time would have to move along.
     odd_row[(moved_ns != 0) & (said[:, reported.SAID_FIRST_TOLD] != reported.UNKNOWN)] = True
     moved = [one + moved_ns for one in times]
-    return kernels.link(*spans, *moved, *shapes, aligned), moved, skewed
+    return linked(moved, skewed), moved, repairs
 
 
-def _critical_paths(laid: Trees, kernels: Kernels) -> _Column:
-    winners = kernels.win(
+def _critical_paths(laid: Trees) -> _Column:
+    winners = critical_paths.win(
         laid.intervals, laid.interval_start_ns, laid.interval_end_ns, laid.interval_stage
     )
-    parts_and_tracks = kernels.descend(
+    parts_and_tracks = critical_paths.descend(
         laid.first, laid.start_ns, laid.end_ns, laid.stage, laid.children, laid.outlives, *winners
     )
-    found: _Column = kernels.gather(*parts_and_tracks)
-    return found
+    return critical_paths.gather(*parts_and_tracks)
 
 
 def _uniform(column: _Column) -> _Column:
-    """A column of the one kind that the functions are compiled for."""
-    return np.require(column, np.int64, ["C", "W"])
+    """A column of the kind that the functions take."""
+    return np.ascontiguousarray(column, np.int64)
 
 
 def _signed(ids: NDArray[np.uint64]) -> _Column:
@@ -227,7 +187,7 @@ def _signed(ids: NDArray[np.uint64]) -> _Column:
     return (ids ^ _SIGN).view(np.int64)
 
 
-def _said(batch: SpanBatch, odd_row: _Flags, kernels: Kernels) -> _Column:
+def _said(batch: SpanBatch, odd_row: _Flags) -> _Column:
     """The numbers that spans carry (see `reported`); notes those beyond what is added up here."""
     said = np.full((len(odd_row), reported.SAID), reported.UNKNOWN, np.int64)
     said[:, reported.SAID_LEFT] = 0
@@ -245,11 +205,11 @@ def _said(batch: SpanBatch, odd_row: _Flags, kernels: Kernels) -> _Column:
         rows, seconds = batch.packed.get(key, _NOTHING)
         lengths_ns = [in_ns(value) for value in seconds]
         said[rows, column] = [reported.UNKNOWN if one is None else one for one in lengths_ns]
-    _add_left(batch, said, kernels)
+    _add_left(batch, said)
     return said
 
 
-def _add_left(batch: SpanBatch, said: _Column, kernels: Kernels) -> None:
+def _add_left(batch: SpanBatch, said: _Column) -> None:
     """How long the tokens of streams left for their callers."""
     rows, values = batch.packed.get(semconv.TOKEN_TIMES, _NOTHING)
     streamed = np.flatnonzero(
@@ -261,7 +221,7 @@ def _add_left(batch: SpanBatch, said: _Column, kernels: Kernels) -> None:
     if not len(streamed):
         return
     texts, _ = packed.Texts.of([values[place] for place in streamed.tolist()])
-    totals = kernels.total(*texts)
+    totals = packed.total_gaps(*texts)
     for place in np.flatnonzero(totals < 0).tolist():
         times = times_of(batch.span(int(rows[streamed[place]])))
         totals[place] = 0 if times is None else sum(times.lengths_ns)
@@ -269,7 +229,7 @@ def _add_left(batch: SpanBatch, said: _Column, kernels: Kernels) -> None:
 
 
 def _unpacked(
-    batch: SpanBatch, key: str, names: packed.Texts, odd_row: _Flags, kernels: Kernels
+    batch: SpanBatch, key: str, names: packed.Texts, odd_row: _Flags
 ) -> tuple[_Flags, _Column, _Column]:
     """The spans with an attribute of packed times; where those of each begin; and the times."""
     carries = np.zeros(len(odd_row), np.bool_)
@@ -278,7 +238,7 @@ def _unpacked(
     if not len(rows):
         return carries, begins, _NO_TIMES
     texts, odd = packed.Texts.of(values)
-    unreadable, of_text, found = kernels.unpack(*texts, *names)
+    unreadable, of_text, found = packed.unpack_many(*texts, *names)
     odd_row[rows[odd | unreadable]] = True
     carries[rows] = True
     begins[rows + 1] = np.diff(of_text)

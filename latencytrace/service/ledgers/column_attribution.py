@@ -1,28 +1,16 @@
-"""Traces that memory holds, attributed over columns; what is odd is left to objects.
+"""Traces that memory holds, attributed over columns; what is odd is left to objects."""
 
-As a program it compiles what it needs, and ends with the process that started it:
-
-    python -m latencytrace.service.ledgers.column_attribution [FOLDER]
-"""
-
-import gc
-import logging
-import os
-import sys
-import threading
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from pickle import UnpicklingError
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from latencytrace.analysis.columns.compiled.core import core
 from latencytrace.analysis.columns.facts import Facts
 from latencytrace.analysis.columns.request_table import RequestTable
-from latencytrace.analysis.columns.requests import Kernels, RequestColumns, attributed, compiled
+from latencytrace.analysis.columns.requests import RequestColumns, attributed
 from latencytrace.analysis.columns.tables import Tables
 from latencytrace.analysis.trace.is_request import ENTRY_KINDS
 from latencytrace.analysis.trace.startup import may_be_startup
@@ -30,27 +18,10 @@ from latencytrace.analysis.trace.weight import MOST
 from latencytrace.model import Span, Stage, semconv
 from latencytrace.model.span_batch import SpanBatch
 from latencytrace.model.stage import STAGES
-from latencytrace.service.ledgers.compile_ahead import (
-    compile_ahead,
-    functions_folder,
-    is_compiled_ahead,
-    note_compiled,
-)
 from latencytrace.service.ledgers.held_spans import Parts, by_block
-from latencytrace.service.ledgers.priority import yield_to_others
 from latencytrace.service.ledgers.process_starts import ProcessStarts, served_by
 from latencytrace.service.otlp.batches import batch_of
-from latencytrace.service.otlp.compiled.loading import (
-    kept_in,
-    raised_as_runtime_errors,
-)
-from latencytrace.service.otlp.scanner import compile_scanner
 
-_log = logging.getLogger(__name__)
-
-WORTH_LOADING_SPANS: Final = 1_000  # reading back what was compiled takes a second and memory
-WORTH_COMPILING_SPANS: Final = 10_000  # half a minute of CPU, once for each version
-HURRIED_NS: Final = 20_000_000_000  # in which so many come where each costs more the later it is
 _LOAD: Final = STAGES.index(Stage.LOAD)
 
 
@@ -67,53 +38,20 @@ class ByColumns:
 
 
 class ColumnAttribution:
-    """Attributes batches of traces once its kernels are compiled.
-
-    Nobody waits for the compiler: it starts once so many spans have come that it pays, in a
-    process of its own, and its work is kept on disk. With it the decoder of OTLP is compiled.
+    """Attributes batches of traces.
 
     Args:
-        cache: The folder for what was compiled; None: beside the package, or wherever numba
-            may write.
-        ahead: See `compile_ahead`.
         max_weight: The largest weight of a request that is believed.
-        now_ns: A clock that is never set back.
+        is_used: Where nothing is compiled, objects take all.
     """
 
-    def __init__(
-        self,
-        cache: Path | None = None,
-        ahead: Callable[[Path | None], None] = compile_ahead,
-        max_weight: int = MOST,
-        now_ns: Callable[[], int] = time.monotonic_ns,
-    ) -> None:
+    def __init__(self, max_weight: int = MOST, *, is_used: bool = core is not None) -> None:
         self.max_weight = max_weight
-        self._now_ns = now_ns
-        self._cache = cache
-        self._ahead = ahead
-        self._worth_spans: int | None = None
-        self._lock = threading.Lock()
+        self._is_used = is_used
         self._facts = Facts()
         self._tables = Tables(max_weight)
         self._shape_facts = _ShapeFacts()
         self._shapes: Sequence[Span] = ()
-        self._seen = 0
-        self._since_ns = 0  # when the first came
-        self._is_hurried = False
-        self._kernels: Kernels | None = None
-        self._is_ahead = False  # all was compiled before
-        self._compiling: threading.Thread | None = None
-
-    @property
-    def is_compiled(self) -> bool:
-        """Whether the kernels are ready."""
-        return self._kernels is not None
-
-    @property
-    def is_loading(self) -> bool:
-        """Tell whether the kernels are ready soon: compiled before, and read back."""
-        thread = self._compiling
-        return self._is_ahead and thread is not None and thread.is_alive()
 
     def attributed(self, held: Mapping[str, Parts], starts: ProcessStarts) -> ByColumns:
         """Attribute traces of which no request was written before, and note who served.
@@ -122,7 +60,7 @@ class ColumnAttribution:
             held: Where their spans are.
             starts: Which processes have served.
         """
-        if self._kernels is None:
+        if not self._is_used:
             return ByColumns(others=list(held))
         if not held:
             return ByColumns(others=[])
@@ -132,13 +70,7 @@ class ColumnAttribution:
             self._shapes = batch.shapes
             self._facts, self._shape_facts = Facts(), _ShapeFacts()
             self._tables = Tables(self.max_weight)
-        try:
-            with raised_as_runtime_errors():
-                columns, odd = attributed(batch, self._facts, self._kernels)
-        except RuntimeError:
-            _log.exception("traces are attributed as objects from now on, please report this")
-            self._kernels = None
-            return ByColumns(others=list(held))
+        columns, odd = attributed(batch, self._facts)
         is_odd = np.zeros(len(batch.trace_ids), np.bool_)
         is_odd[odd] = True
         has_request = np.zeros(len(batch.trace_ids), np.bool_)
@@ -166,61 +98,6 @@ class ColumnAttribution:
             return None
         table = self._tables.of(found.columns, found.chosen)
         return table.as_load(self._of_load(found.columns, found.chosen, starts))
-
-    def expect(self, span_count: int) -> None:
-        """Note that spans came: once there are many, begin to compile, or to load."""
-        if self._compiling is not None:
-            return
-        if not self._seen:
-            self._since_ns = self._now_ns()
-        self._seen += span_count
-        if self._seen < WORTH_LOADING_SPANS:
-            return
-        if self._worth_spans is None:
-            self._is_ahead = is_compiled_ahead(self._cache)
-            self._worth_spans = WORTH_LOADING_SPANS if self._is_ahead else WORTH_COMPILING_SPANS
-        if self._seen >= self._worth_spans:
-            self._is_hurried = self._now_ns() - self._since_ns < HURRIED_NS
-            self.compile()
-
-    def compile(self) -> threading.Thread:
-        """Begin to compile, if nobody has, and return at once."""
-        with self._lock:
-            if self._compiling is None:
-                self._compiling = threading.Thread(
-                    target=self._compile, name="latencytrace-compile", daemon=True
-                )
-                self._compiling.start()
-            return self._compiling
-
-    def _compile(self) -> None:
-        # The plain ways cost more meanwhile: where it takes a second, and under load, when a low
-        # priority could mean minutes.
-        if not (self._is_ahead or self._is_hurried):
-            yield_to_others()
-        self._ahead(self._cache)
-        compile_scanner(self._cache).join()  # first, for it sets where things are kept
-        try:
-            with raised_as_runtime_errors():
-                kernels = self._compiled()
-        except (
-            EOFError,
-            ImportError,
-            OSError,
-            RuntimeError,
-            UnpicklingError,
-        ) as error:
-            _log.info("traces are attributed as objects, for nothing can be compiled: %s", error)
-            return
-        self._kernels = kernels
-        gc.freeze()  # no collection need look through the compiler again
-        _log.info("attribution over columns is compiled")
-
-    def _compiled(self) -> Kernels:
-        import numba  # noqa: PLC0415 - half a second, and only under load
-
-        with kept_in(functions_folder(self._cache)):
-            return compiled(numba.njit(nogil=True, cache=True))
 
     def _rows(self, batch: SpanBatch, in_trace: NDArray[np.bool_], fact: int) -> Sequence[int]:
         """The rows of shapes of which a fact holds, or that have none."""
@@ -286,21 +163,3 @@ class _ShapeFacts:
         ]
         self._known += len(new)
         self.table = np.concatenate([self.table[:-1], np.array(new, np.bool_), self.table[-1:]])
-
-
-def _end_with_parent() -> None:
-    sys.stdin.buffer.read()
-    os._exit(1)
-
-
-def _main() -> None:
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-    cache = Path(sys.argv[1]) if len(sys.argv) > 1 else None
-    attribution = ColumnAttribution(cache, ahead=lambda _: None)
-    attribution.compile().join()
-    if attribution.is_compiled:
-        note_compiled(cache)
-
-
-if __name__ == "__main__":
-    _main()

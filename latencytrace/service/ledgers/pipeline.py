@@ -23,7 +23,6 @@ from concurrent.futures import Future
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
-from pathlib import Path
 
 from latencytrace.analysis.trace.weight import MOST
 from latencytrace.errors import OverloadedError, StoreError
@@ -55,8 +54,6 @@ PACE_S = 1.0  # between two looks at what is due, and between two inserts
 ROUND_SPANS = 40_000  # after which the next look is taken sooner: their insert is cheap enough
 HOLD_S = 10.0  # spans wait for their ledgers before they are stored by themselves
 SHORT_PACE_S = 0.1  # between two looks while somebody waits for the next one
-LOADING_ROUNDS = 100  # for which traces wait until what decodes and attributes fast is loaded
-LOADING_BYTES = 4 * 1024 * 1024  # of spans in memory, and no more, meanwhile
 KEEP_PACE_S = 60.0  # between two copies of spans that are kept, unless there are many
 
 
@@ -76,7 +73,6 @@ class Pipeline:
         counted_until_ns: Up to which moment of writing an earlier process counted requests;
             None: nothing is known of one.
         max_held_bytes: How much of the spans of open traces is held in memory.
-        cache: The folder for what is compiled.
         tidy: Drops what has been kept for long enough; called once a second.
         max_weight: The largest weight of a request that is believed.
     """
@@ -94,7 +90,6 @@ class Pipeline:
         settle_s: float = 0.0,
         counted_until_ns: int | None = None,
         max_held_bytes: int = MAX_BYTES,
-        cache: Path | None = None,
         tidy: Callable[[], None] = lambda: None,
         max_weight: int = MOST,
     ) -> None:
@@ -113,7 +108,7 @@ class Pipeline:
             journal=journal,
         )
         self._settling = settling = Settling(now_ns, round(settle_s * 1e9))
-        self._columns = columns = ColumnAttribution(cache, max_weight=max_weight)
+        columns = ColumnAttribution(max_weight)
         self._missing = missing = MissingLedgers(store, now_ns, time_of_day_ns)
         self._attributor = Attributor(
             store, traces, settling, telemetry, now_ns, SpanKeeping(keep_spans_ratio), objectives,
@@ -124,7 +119,6 @@ class Pipeline:
         self._left: list[str] = []  # traces of which only the store has the spans
         self._admission = Admission(now_ns)
         self._freed, self._code = FreedMemory(), UnusedCode()
-        self._rounds_left = LOADING_ROUNDS
         self._has_taken_up = False  # what an earlier process left is attributed
         self.left_fault: StoreError | None = None  # why that, or at the end all, is not there
         self._stopping = threading.Event()
@@ -178,7 +172,6 @@ class Pipeline:
 
     def keep(self, checked: CheckedRequest) -> Future[None]:
         """See `submit`; there was room when they were decoded, and need not be any more."""
-        self._columns.expect(checked.span_count)
         self._traces.arrived([checked])  # first, for they may be stored before `submit` returns
         try:
             submitted = self._committer.submit(checked)
@@ -317,10 +310,6 @@ class Pipeline:
         while not self._stopping.wait(pause_s):
             began_ns, before = self._now_ns(), self._traces.account().ended
             round_s, last_ns = (began_ns - last_ns) / 1e9, began_ns
-            if self._waits:
-                self._rounds_left -= 1
-                pause_s = min(PACE_S, SHORT_PACE_S)
-                continue
             while self._has_more_after_step() and not self._stopping.is_set():
                 self.look_after()
                 self._has_taken_up |= not self._left
@@ -348,11 +337,6 @@ class Pipeline:
         return 2 * attributed >= full  # some of a full one may have to be read from the store
 
     @property
-    def _waits(self) -> bool:
-        """Tell whether traces wait for what attributes them fast."""
-        return self._rounds_left > 0 and self._columns.is_loading
-
-    @property
     def _batch_traces(self) -> int:
         """How many traces are attributed together at most."""
         return BATCH_COLUMNS if self._attributor.is_fast else BATCH_TRACES
@@ -361,8 +345,6 @@ class Pipeline:
     def _has_room(self) -> bool:
         """Tell whether what comes now is attributed soon."""
         held_bytes = self._traces.held_bytes
-        if self._waits:
-            return held_bytes <= LOADING_BYTES
         if self._attributor.fault or self._committer.fault or not self._has_taken_up:
             return True  # for the journal takes what it can
         return self._admission.has_room(self._traces.work, held_bytes, self._traces.counts.late_ns)

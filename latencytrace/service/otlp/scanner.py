@@ -1,7 +1,7 @@
 """OTLP's bytes into columns of spans, and content out of them: the fast way and the plain one.
 
-1.5 µs of CPU a span of nine attributes for both (`tests/benchmarks/bench_ingest.py`); the plain
-way, which serves until the fast one is compiled and for what is odd, costs 25.
+The plain way serves where nothing is compiled, and for what is odd; it costs some twenty times as
+much a span (`tests/benchmarks/bench_ingest.py`).
 
 The result is that of `redaction` on the decoded message.
 """
@@ -9,8 +9,6 @@ The result is that of `redaction` on the decoded message.
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from pathlib import Path
-from threading import Thread, local
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -28,8 +26,8 @@ from latencytrace.service.otlp.block_builder import (
     resource_words,
     span_block_of,
 )
-from latencytrace.service.otlp.compiled import loading, telling
-from latencytrace.service.otlp.compiled.loading import Kernels
+from latencytrace.service.otlp.compiled import telling
+from latencytrace.service.otlp.compiled.core import core
 from latencytrace.service.otlp.content_keys import Kind
 from latencytrace.service.otlp.messages import (
     MOST_PARTS,
@@ -65,13 +63,14 @@ from latencytrace.service.otlp.values import Form, flat_text
 
 _SEED: Final = secrets.randbits(62)  # so that nobody can choose texts with one hash
 _MARK: Final = plain_text.MARK.encode()
-_SMALLEST_SPAN: Final = 30  # bytes, with its ids
-_BYTES_A_SLOT: Final = 16
-_MOST_KEPT: Final = 1 << 21  # numbers of the memory for tables that a thread keeps
-_FEWEST_SLOTS: Final = 512
 _LONGEST_KNOWN: Final = 256  # bytes of what is remembered
 _DEEPEST_BYTES: Final = 160  # a list of fewer bytes is not too deep for the decoder
 _RULES: Final[Sequence[Texts]] = tuple(KINDS.values())
+
+
+def is_compiled() -> bool:
+    """Tell whether requests are read by compiled code."""
+    return core is not None
 
 
 def scanned(plain: bytes, *, capture_content: bool) -> SpanBlock:
@@ -84,109 +83,26 @@ def scanned(plain: bytes, *, capture_content: bool) -> SpanBlock:
     Raises:
         OtlpError: It is not a trace request, or has more parts than any batch of spans.
     """
-    kernels = loading.ready()
-    if kernels is not None:
-        block = scanned_by(kernels, plain, capture_content=capture_content)
-        if block is not None:
-            return block
+    block = scanned_by_core(plain, capture_content=capture_content)
+    if block is not None:
+        return block
     message = message_of(plain)
     purify(message, capture_content=capture_content)
     return span_block_of(message)
 
 
-def compile_scanner(cache: Path | None = None) -> Thread:
-    """Begin to compile, if nobody has, and return at once (see `loading.start`)."""
-    return loading.start(cache, _warm)
-
-
-def scanned_by(kernels: Kernels, plain: bytes, *, capture_content: bool) -> SpanBlock | None:
-    """The same by compiled code; None: it is for the plain way."""
-    tables = _Tables(kernels, len(plain))
-    if not tables.fill(plain) or tables.may_have_too_many_parts(len(plain)):
+def scanned_by_core(plain: bytes, *, capture_content: bool) -> SpanBlock | None:
+    """The same by compiled code; None: there is none, or the request is for the plain way."""
+    records = None if core is None else core.scan(plain, _SEED, MOST_PARTS + 1)
+    if records is None:
         return None
-    columns = _Columns(kernels, plain, tables)
-    if tables.count(kernels.wire.NESTED) and not columns.canonical():
+    columns = _Columns(plain, *records)
+    if columns.may_have_too_many_parts() or not columns.canonical():
         return None
     columns.find_keys()
     if not capture_content:
         _Redaction(columns).redact()
     return columns.block()
-
-
-class _Memory(local):
-    """Memory that a thread uses again: to ask for pages anew costs more than to fill them."""
-
-    numbers = np.empty(0, np.int64)
-
-    def of(self, size: int) -> NDArray[np.int64]:
-        """So many numbers, whatever they are; until the next call."""
-        if size > _MOST_KEPT:
-            return np.empty(size, np.int64)
-        if len(self.numbers) < size:
-            self.numbers = np.empty(size, np.int64)
-        return self.numbers[:size]
-
-
-_MEMORY: Final = _Memory()
-
-
-class _Tables:
-    """The memory that compiled code fills with records (see `compiled.wire`).
-
-    It is that of the thread: all is copied out of it before the next request.
-    """
-
-    def __init__(self, kernels: Kernels, size: int) -> None:
-        self._wire = wire = kernels.wire
-        parts = min(size // 2, MOST_PARTS) + 1
-        spans = min(size // _SMALLEST_SPAN, MOST_PARTS) + 1
-        slots = max(_FEWEST_SLOTS, 1 << (size // _BYTES_A_SLOT).bit_length())
-        words = slots // 2
-        most = (spans, parts, parts, parts, parts, parts, words)
-        ends = np.cumsum([width * count for width, count in zip(wire.WIDTHS, most, strict=True)])
-        hashes = wire.RECORDS + int(ends[-1])
-        self._out = out = _MEMORY.of(hashes + words + slots)
-        out[: wire.RECORDS] = 0
-        out[hashes + words :] = 0
-        out[wire.FIRST : wire.FIRST + len(most)] = wire.RECORDS + np.append(0, ends[:-1])
-        out[wire.MOST : wire.MOST + len(most)] = most
-        out[wire.FIRST + wire.HASHES] = hashes
-        out[wire.FIRST + wire.SLOTS] = hashes + words
-        out[wire.MOST + wire.SLOTS] = slots
-        out[out[wire.FIRST + wire.WORDS] :][:2] = 0  # the first word is empty
-        out[hashes] = 0
-
-    def fill(self, plain: bytes) -> bool:
-        """Fill them with a request; whether that can be."""
-        done = self._wire.scan(np.frombuffer(plain, np.uint8), self._out, _SEED)
-        return bool(done != self._wire.ODD)
-
-    def count(self, counter: int) -> int:
-        """Return how many there are of something."""
-        return int(self._out[counter])
-
-    def may_have_too_many_parts(self, size: int) -> bool:
-        """Tell whether `messages` may refuse the request; rejected spans' parts are not known."""
-        wire = self._wire
-        if size <= 2 * MOST_PARTS:  # no part is shorter
-            return False
-        return bool(self.count(wire.REJECTED)) or sum(
-            self.count(kind)
-            for kind in (
-                wire.RESOURCES, wire.SCOPES, wire.SPANS, wire.PAIRS, wire.EVENTS, wire.LINKS
-            )
-        ) > MOST_PARTS  # fmt: skip
-
-    def records(self, kind: int, dtype: np.dtype[np.void]) -> Records:
-        """The records of a kind."""
-        first = int(self._out[self._wire.FIRST + kind])
-        size = self._wire.WIDTHS[kind] * self.count(kind)
-        return self._out[first : first + size].copy().view(dtype)
-
-    def hashes(self) -> NDArray[np.int64]:
-        """The hashes of the words."""
-        first = int(self._out[self._wire.FIRST + self._wire.HASHES])
-        return self._out[first : first + self.count(self._wire.WORDS)].copy()
 
 
 class _KeyFacts(NamedTuple):
@@ -225,37 +141,58 @@ class _Columns:
     """A request's columns while they are worked on.
 
     Args:
-        kernels: Compiled code.
         plain: The request.
-        tables: Filled from it.
+        spans: The records that compiled code found, here and in the next seven.
+        rejected: How many spans it left out.
+        nested: How many values are lists or maps.
     """
 
-    def __init__(self, kernels: Kernels, plain: bytes, tables: _Tables) -> None:
-        wire = kernels.wire
-        self.kernels = kernels
+    def __init__(  # noqa: PLR0913, PLR0917 - columns
+        self,
+        plain: bytes,
+        spans: bytearray,
+        pairs: bytearray,
+        events: bytearray,
+        links: bytearray,
+        resources: bytearray,
+        scopes: bytearray,
+        words: bytearray,
+        hashes: bytearray,
+        rejected: int,
+        nested: int,
+    ) -> None:
         self.texts = plain + _MARK
         self.mark_at = len(plain)
         self.more = bytearray()  # texts that follow
-        self.words = tables.records(wire.WORDS, WORD)
-        self.words["code"] = 0
-        self.hashes = tables.hashes()
+        self.words: Records = np.frombuffer(words, WORD)
+        self.hashes = np.frombuffer(hashes, np.int64)
         self.old_words = len(self.words)
         self.new_words: list[tuple[int, int, int]] = []
         self.new_hashes: list[int] = []
         self.numbers: dict[bytes, int] = {b"": 0}  # of words made here
-        self.pairs = tables.records(wire.PAIRS, PAIR)
-        self.spans = tables.records(wire.SPANS, SPAN)
-        self.events = tables.records(wire.EVENTS, EVENT)
-        self.links = tables.records(wire.LINKS, LINK)
-        self.resources = tables.records(wire.RESOURCES, RESOURCE)
-        self.scopes = tables.records(wire.SCOPES, SCOPE)
-        self.rejected = tables.count(wire.REJECTED)
+        self.pairs: Records = np.frombuffer(pairs, PAIR)
+        self.spans: Records = np.frombuffer(spans, SPAN)
+        self.events: Records = np.frombuffer(events, EVENT)
+        self.links: Records = np.frombuffer(links, LINK)
+        self.resources: Records = np.frombuffer(resources, RESOURCE)
+        self.scopes: Records = np.frombuffer(scopes, SCOPE)
+        self.rejected = rejected
+        self._has_nested = nested > 0
         self.facts: dict[int, _KeyFacts] = {}  # by word
         self.learned = SHAPES.learned  # one set for the whole block
         self.shapes = SHAPES.tables  # likewise
 
+    def may_have_too_many_parts(self) -> bool:
+        """Tell whether `messages` may refuse the request; rejected spans' parts are not known."""
+        if self.mark_at <= 2 * MOST_PARTS:  # no part is shorter
+            return False
+        parts = self.resources, self.scopes, self.spans, self.pairs, self.events, self.links
+        return self.rejected > 0 or sum(map(len, parts)) > MOST_PARTS
+
     def canonical(self) -> bool:
         """Write lists and maps as the decoder would; False: it cannot decode one."""
+        if not self._has_nested:
+            return True
         forms = self.pairs["form"]
         for row in np.flatnonzero((forms == Form.ARRAY) | (forms == Form.MAP)).tolist():
             raw = self.text_of(row)
@@ -300,22 +237,11 @@ class _Columns:
 
     def _gathered(self, texts: bytes) -> bytes:
         """The texts without those that nothing refers to any more: content may be among them."""
-        is_used = np.zeros(len(self.words), np.bool_)
-        for records, columns in (
-            (self.pairs, ("key",)),
-            (self.spans, ("name", "state", "message")),
-            (self.events, ("name",)),
-            (self.links, ("trace", "span", "state")),
-            (self.resources, ("service", "instance", "version", "host")),
-            (self.scopes, ("name", "version")),
-        ):
-            for column in columns:
-                is_used[records[column]] = True
-        out = np.empty(len(texts) + len(self.pairs) * len(_MARK), np.uint8)
-        size = self.kernels.columns.gather(
-            np.frombuffer(texts, np.uint8), self.words, is_used, self.pairs, out
-        )
-        return out[:size].tobytes()
+        gathered: bytes = core.gather(
+            texts, self.words, self.pairs, self.spans, self.events, self.links, self.resources,
+            self.scopes,
+        )  # fmt: skip
+        return gathered
 
     def _tell_resources(self) -> NDArray[np.int64]:
         """Fill in the words of resources; the hash of what each says."""
@@ -338,7 +264,7 @@ class _Columns:
         keys[0][self.old_words :] = True  # the mark, which may be a key
         hashes = np.concatenate([self.hashes, np.array(self.new_hashes, np.int64)])
         known = self.learned, self.shapes
-        _shape(self.kernels, block, (*keys, hashes), resources, self.mark_at, known)
+        _shape(block, (*keys, hashes), resources, known)
 
     # Texts and words
 
@@ -369,10 +295,7 @@ class _Columns:
             number = self.numbers[text] = len(self.words) + len(self.new_words)
             at = len(self.texts) + len(self.more)
             self.new_words.append((at, len(text), SHAPES.code(text, self.learned)))
-            wire = self.kernels.wire
-            self.new_hashes.append(
-                wire.text_hash(np.frombuffer(text, np.uint8), 0, len(text), _SEED)
-            )
+            self.new_hashes.append(core.text_hash(text, _SEED))
             self.more += text
         return number
 
@@ -386,19 +309,14 @@ class _Redaction:
     def redact(self) -> None:
         """Do it."""
         mark = self._columns.word(_MARK)
-        kernels = self._columns.kernels.columns
         rules = np.zeros(len(self._columns.words), np.uint8)
         for word, facts in self._columns.facts.items():
             rules[word] = facts.rule
         asked = np.empty(len(self._columns.pairs), np.int64)
-        count = kernels.judge(
-            np.frombuffer(self._columns.texts, np.uint8),
-            self._columns.pairs,
-            rules,
-            kernels.Filter(*_FILTER),
-            kernels.Mark(self._columns.mark_at, len(_MARK), mark),
-            asked,
-        )
+        count = core.judge(
+            _FILTER, self._columns.texts, self._columns.pairs, rules,
+            self._columns.mark_at, len(_MARK), mark, asked,
+        )  # fmt: skip
         for row in asked[:count].tolist():
             self._ask(
                 row, _RULES[self._columns.facts[int(self._columns.pairs[row]["key"])].rule], mark
@@ -431,16 +349,11 @@ class _Redaction:
             numbers[self._columns.words["size"][numbers] != size] = 0
 
     def _suspicious(self, words: NDArray[np.int64]) -> NDArray[np.int64]:
-        kernels = self._columns.kernels.columns
         asked = np.empty(len(words), np.bool_)
-        kernels.tells(
-            np.frombuffer(self._columns.texts, np.uint8),
-            self._columns.words,
-            words,
-            plain_text.NAME_CHARACTERS,
-            kernels.Filter(*_FILTER),
+        core.tells(
+            _FILTER, self._columns.texts, self._columns.words, words, plain_text.NAME_CHARACTERS,
             asked,
-        )
+        )  # fmt: skip
         return words[asked]
 
     def _replace(
@@ -482,8 +395,7 @@ def find_shapes(block: SpanBlock) -> bool:
     Returns:
         False: nothing is compiled that can.
     """
-    kernels = loading.ready()
-    if kernels is None:
+    if core is None:
         return False
     learned, tables = SHAPES.learned, SHAPES.tables
     block.generation[0] = tables.generation
@@ -492,15 +404,14 @@ def find_shapes(block: SpanBlock) -> bool:
         facts[word] = _facts_of(block.word_bytes(word), learned)
         block.words["code"][word] = facts[word].code
     hashes = np.zeros(len(block.words), np.int64)
-    texts = np.frombuffer(block.texts, np.uint8)
     names = [records["name"] for records in (block.table, block.events, block.scopes)]
     for word in _distinct(np.concatenate([block.pairs["key"], *names]), len(hashes)):
-        at, size, _ = block.words[word].item()
-        hashes[word] = kernels.wire.text_hash(texts, at, size, _SEED) if size else 0
+        text = block.word_bytes(word)
+        hashes[word] = core.text_hash(text, _SEED) if text else 0
     resources = [hash(tuple(map(block.word, row[2:]))) for row in block.resources.tolist()]
     keys = (*_roles(facts, len(hashes)), hashes)
     of_resources = np.array(resources, np.int64)
-    _shape(kernels, block, keys, of_resources, len(block.texts), (learned, tables))
+    _shape(block, keys, of_resources, (learned, tables))
     return True
 
 
@@ -517,39 +428,26 @@ def _roles(facts: Mapping[int, _KeyFacts], words: int) -> tuple[NDArray[np.bool_
     return read, counts, varies
 
 
-def _shape(  # noqa: PLR0913, PLR0917 - columns
-    kernels: Kernels,
+def _shape(
     block: SpanBlock,
     keys: tuple[NDArray[Any], ...],
     resources: NDArray[np.int64],
-    mark_at: int,
     known: tuple[frozenset[str], ShapeTables],
 ) -> None:
     """Number the shapes of a block, and count what was removed.
 
     Args:
-        kernels: Compiled code.
         block: Its generation is that of the tables.
         keys: The roles of keys, and the hashes of words.
         resources: The hash of what each says.
-        mark_at: Where the mark lies: in the texts, or behind them.
         known: The keys that vary in the block, and the numbers.
     """
-    columns, (learned, tables) = kernels.columns, known
-    texts = block.texts if mark_at < len(block.texts) else block.texts + _MARK
+    learned, tables = known
     found = np.empty(len(block.table), np.int64)
-    unknown = columns.shape(
-        np.frombuffer(texts, np.uint8),
-        block.table,
-        columns.Lists(block.pairs, block.events, block.links, resources, block.scopes),
-        columns.Keys(*keys),
-        columns.Mark(mark_at, len(_MARK), 0),
-        tables.known,
-        tables.numbers,
-        found,
-        np.zeros(len(block.words), np.int64),
-        np.zeros(1, np.int64),
-    )
+    unknown = core.shape(
+        block.texts, block.table, block.pairs, block.events, block.links, block.scopes, resources,
+        *keys, _MARK, tables.known, tables.numbers, found,
+    )  # fmt: skip
     if unknown:
         _number_shapes(block, found, learned, tables.generation)
 
@@ -612,8 +510,8 @@ def _is_plain_list(raw: bytes) -> bool:
 _known_plain = lru_cache(maxsize=4096)(_is_plain_list)
 
 
-def _filter() -> tuple[NDArray[Any], ...]:
-    """The fields of `columns.Filter`, for rules in the order of `KINDS`."""
+def _filter() -> object:
+    """The rules in the order of `KINDS`, for compiled code."""
     hows = {
         Kind.KNOWN: (_PLAIN, plain_text.KNOWN_CHARACTERS),
         Kind.LONG: (_PLAIN, plain_text.LONG_CHARACTERS),
@@ -625,7 +523,7 @@ def _filter() -> tuple[NDArray[Any], ...]:
     how, longest = zip(*(hows.get(kind, (_ASK, 0)) for kind in KINDS), strict=True)
     packed = np.zeros(256, np.bool_)
     packed[[byte for byte in range(0x80) if plain_text.packed(chr(byte)) == chr(byte)]] = True
-    return (
+    return core.filter(
         np.array(how, np.uint8),
         np.array(longest, np.int64),
         np.array([texts.takes_numbers for texts in _RULES]),
@@ -637,24 +535,6 @@ def _filter() -> tuple[NDArray[Any], ...]:
     )
 
 
-# What a rule does with texts (see `columns.judge`).
+# What a rule does with texts (see `compiled/content.c`).
 _ALWAYS_CONTENT, _ASK, _PLAIN, _NO_JSON, _LETTERS_ALONE = range(5)
-_FILTER: Final = _filter()
-
-
-def _warm(kernels: Kernels) -> None:
-    scanned_by(kernels, _sample(), capture_content=False)
-
-
-def _sample() -> bytes:
-    """A request with something of everything."""
-    request = ExportTraceServiceRequest()
-    spans = request.resource_spans.add()
-    spans.resource.attributes.add(key=semconv.SERVICE_NAME).value.string_value = "sample"
-    span = spans.scope_spans.add().spans.add(
-        trace_id=bytes(range(TRACE_ID_BYTES)), span_id=bytes(range(SPAN_ID_BYTES)), name="POST"
-    )
-    span.attributes.add(key="n").value.int_value = 1
-    span.events.add(name="said").attributes.add(key="d").value.double_value = 1.5
-    span.links.add(trace_id=span.trace_id)
-    return request.SerializeToString()
+_FILTER: Final = None if core is None else _filter()

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, ArrayValue, KeyValueList
 
 from latencytrace.analysis.columns.facts import as_json
-from latencytrace.service.otlp.compiled import loading
+from latencytrace.service.otlp.compiled.core import core
 from latencytrace.service.otlp.span_block import (
     KINDS,
     STATUSES,
@@ -189,8 +189,7 @@ class _Columns:
 def _values(
     block: SpanBlock, pairs: Records, text_of: Callable[[int, bytes], bytes]
 ) -> Sequence[bytes]:
-    kernels = loading.ready()
-    if kernels is None or not len(pairs):
+    if core is None or not len(pairs):
         return _plain_values(block, pairs, text_of)
     forms = pairs["form"]
     others, starts, ends = _other_texts(
@@ -198,20 +197,11 @@ def _values(
     )
     longest = int(pairs["size"][forms == Form.STRING].sum()) + len(others)
     out = np.empty(longest + _MOST_BYTES_BESIDE * len(pairs), np.uint8)
-    size = kernels.columns.values(
-        np.frombuffer(block.texts, np.uint8),
-        pairs,
-        np.frombuffer(others, np.uint8),
-        starts,
-        ends,
-        out,
-        _TRUE_FALSE,
-    )
+    size = core.values(block.texts, pairs, others, starts, ends, out)
     return [out[:size].tobytes()]
 
 
 _MOST_BYTES_BESIDE = 21  # of a text: its length; all of a number
-_TRUE_FALSE = np.frombuffer(b"truefalse", np.uint8)
 
 
 def _plain_values(
@@ -337,11 +327,10 @@ _ESCAPES: Final = str.maketrans(
 
 def _types(pairs: Records, counts: NDArray[np.int32]) -> Sequence[bytes]:
     """The letters of types of each owner's attributes; empty where all are strings."""
-    kernels = loading.ready()
-    if kernels is None or not len(counts):
+    if core is None or not len(counts):
         return _texts(_letters(pairs, counts))
     hashes = np.empty(len(counts), np.int64)
-    kernels.columns.forms(pairs, counts, hashes)
+    core.forms(pairs, np.ascontiguousarray(counts), hashes)
     _, rows, index = np.unique(hashes, return_index=True, return_inverse=True)
     ends = np.cumsum(counts, dtype=np.int64)[rows]
     some = pairs[ranges(ends - counts[rows], counts[rows])]

@@ -4,25 +4,12 @@ import inspect
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 import latencytrace
-from latencytrace.agent.compiled import core as found
 from latencytrace.agent.spans.tracer import RecordingTracer
 from latencytrace.agent.timing.recorder import Timing
-
-
-def test_a_core_older_than_its_sources_is_not_used(tmp_path: Path) -> None:
-    built, source = tmp_path / "_core.so", tmp_path / "spans.c"
-    built.touch()
-    assert not found.is_older(built)
-
-    source.touch()
-    os.utime(built, (1, 1))
-
-    assert found.is_older(built)
 
 
 @pytest.mark.parametrize(("setting", "used"), [("0", "False"), ("", "True")])

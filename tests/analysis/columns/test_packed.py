@@ -58,6 +58,18 @@ def test_intervals_are_read_as_one_by_one(packed: list[str]) -> None:
             assert [(NAMES[name], start, end) for start, end, name in rows] == expected
 
 
+def test_intervals_beyond_what_times_reach_are_left_to_objects() -> None:
+    far = ",".join(["99999999999999999+99999999999999999"] * 6)
+
+    odd, begins, found = unpack_many(*Texts.of([f"a:{far}", "b:1+2"])[0], *Texts.of(NAMES)[0])
+
+    assert (odd.tolist(), begins.tolist(), found.tolist()) == (
+        [True, False],
+        [0, 0, 1],
+        [[1, 3, 2]],
+    )
+
+
 @given(st.lists(STREAMS, max_size=4))
 @example(["5;", "5;1,2", "5;7x2;3x2", "5;7x2;3x1", "5", ";", "5;1;976x0", "5;1;977x0"])
 def test_the_gaps_of_streams_add_up_as_one_by_one(packed: list[str]) -> None:

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from latencytrace.analysis.columns.requests import PLAIN, Kernels
 from latencytrace.analysis.ledger.requests import requests_of
 from latencytrace.model import (
     Event,
@@ -22,7 +21,7 @@ from latencytrace.model import (
 )
 from tests.support.builders.spans.recorded import FIXTURES, recorded
 from tests.support.builders.spans.strategies import heaps
-from tests.support.simulation.by_columns import ByColumns, Traces, compiled_functions, differences
+from tests.support.simulation.by_columns import ByColumns, Traces, differences
 from tests.support.simulation.made_traces import made_calls, made_trace
 from tests.support.simulation.simulator import GPU, MS, VECTORS, Aside, simulate
 from tests.support.simulation.ways import WAYS
@@ -30,11 +29,6 @@ from tests.support.simulation.ways import WAYS
 TRACE_ID = "0af7651916cd43dd8448eb211c80319c"
 FIXTURE_NAMES = sorted(path.stem for path in FIXTURES.glob("*.json"))
 SIMULATED = 40
-
-
-@pytest.fixture(scope="module")
-def compiled() -> Kernels:
-    return compiled_functions()
 
 
 def made(random: Random, traces: int) -> Traces:
@@ -91,9 +85,9 @@ def test_columns_give_what_objects_give(seed: int) -> None:
     assert found.keys() | set(others) == traces.keys()
 
 
-def test_compiled_functions_give_what_objects_give(compiled: Kernels) -> None:
+def test_later_batches_give_what_objects_give() -> None:
     random = Random(17)  # noqa: S311 - the same traces every time
-    by_columns = ByColumns(compiled)
+    by_columns = ByColumns()
     ways = [0, 0]
     for _ in range(20):
         traces = made(random, 50)
@@ -103,8 +97,6 @@ def test_compiled_functions_give_what_objects_give(compiled: Kernels) -> None:
         ways[1] += len(others)
 
     assert min(ways) > 100
-    signatures = [kernel.signatures for kernel in compiled]  # type: ignore[attr-defined] # numba's
-    assert set(map(len, signatures)) == {1}, "none is compiled again"
 
 
 @settings(deadline=None)
@@ -118,23 +110,21 @@ def test_any_heap_of_spans_goes_one_way_or_the_other(heap: list[Span]) -> None:
 
 
 @pytest.mark.parametrize("name", FIXTURE_NAMES)
-def test_what_other_software_sends_gives_the_same(name: str, compiled: Kernels) -> None:
+def test_what_other_software_sends_gives_the_same(name: str) -> None:
     traces = by_trace(recorded(name))
 
-    for kernels in (PLAIN, compiled):
-        found, _ = ByColumns(kernels)(traces)
-        assert differences(found, traces) == []
+    found, _ = ByColumns()(traces)
+
+    assert differences(found, traces) == []
 
 
 @pytest.mark.parametrize("skew_ns", [{}, {GPU: 37 * MS, VECTORS: -12 * MS}], ids=["true", "off"])
 @pytest.mark.parametrize("way", ["none", *WAYS])
-def test_a_simulated_system_gives_the_same(
-    way: str, skew_ns: dict[str, int], compiled: Kernels
-) -> None:
+def test_a_simulated_system_gives_the_same(way: str, skew_ns: dict[str, int]) -> None:
     aside = WAYS[way] if way in WAYS else Aside()
     traces = {one.trace_id: one.spans for one in simulate(3, SIMULATED, skew_ns, aside)}
 
-    found, _ = ByColumns(compiled)(traces)
+    found, _ = ByColumns()(traces)
 
     assert differences(found, traces) == []
 
@@ -358,11 +348,11 @@ def test_a_message_that_is_sent_and_left_is_part_of_its_request() -> None:
     assert request.ledger[Stage.QUEUE] == 20
 
 
-def test_many_spans_below_one_give_the_same(compiled: Kernels) -> None:
+def test_many_spans_below_one_give_the_same() -> None:
     children = [span(number, number, number + number * 7_919 % 90) for number in range(2, 3_000)]
     traces = {TRACE_ID: [root(4_000), *children]}
 
-    found, _ = ByColumns(compiled)(traces)
+    found, _ = ByColumns()(traces)
 
     assert found
     assert differences(found, traces) == []

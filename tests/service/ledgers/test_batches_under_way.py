@@ -15,7 +15,7 @@ import pytest
 from numpy.typing import NDArray
 
 from latencytrace.errors import OverloadedError, StoreError
-from latencytrace.model import Request, Span, Stage, Trace
+from latencytrace.model import Request, Span, Stage, Trace, semconv
 from latencytrace.service.ingest.committer import Outcome
 from latencytrace.service.ingest.journal import Journal
 from latencytrace.service.ledgers import assembler, attribution, attributor, pipeline
@@ -109,7 +109,9 @@ def revision(store: ChdbStore, trace_id: str) -> int | None:
 
 
 def test_the_next_batch_is_attributed_while_one_is_written(rig: Rig) -> None:
-    first, second = root(uuid4().hex), root(uuid4().hex)
+    first, second = (
+        replace(root(uuid4().hex), attributes={semconv.DEVICE_ID: "GPU-1"}) for _ in range(2)
+    )
     may_go_on = threading.Event()
     seen: list[str] = []
     rig.store.before = lambda: may_go_on.wait(PATIENCE_S)
@@ -204,6 +206,7 @@ def test_what_the_store_does_not_take_is_attributed_later(rig: Rig) -> None:
     assert rig.counted("latencytrace_service_store_errors_total") >= 2
 
 
+@pytest.mark.usefixtures("by_objects")
 @pytest.mark.parametrize("number", range(3))
 def test_a_fault_costs_its_own_trace_alone(
     rig: Rig, number: int, monkeypatch: pytest.MonkeyPatch

@@ -1,46 +1,33 @@
 """Traces that memory holds become the same requests by columns as by objects."""
 
-import os
-import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
-from numba.core.errors import TypingError
 
 from latencytrace.analysis.columns.objects import requests_of
 from latencytrace.model import Attributes, Request, Span, SpanKind, Stage, semconv
 from latencytrace.service.ledgers import column_attribution
 from latencytrace.service.ledgers.attribution import Attributed, Attribution
-from latencytrace.service.ledgers.column_attribution import (
-    WORTH_COMPILING_SPANS,
-    WORTH_LOADING_SPANS,
-    ColumnAttribution,
-)
+from latencytrace.service.ledgers.column_attribution import ColumnAttribution
 from latencytrace.service.ledgers.held_spans import HeldSpans, Parts
-from latencytrace.service.ledgers.priority import NICENESS
 from latencytrace.service.metrics.telemetry import Telemetry
-from latencytrace.service.otlp import shapes
-from latencytrace.service.otlp.compiled import loading
+from latencytrace.service.otlp import scanner, shapes
 from latencytrace.service.otlp.shapes import SHAPES
 from latencytrace.service.otlp.traces import check
 from tests.support.builders.spans.otlp_messages import one_span, otlp
+from tests.support.compiled import COMPILED
 from tests.support.simulation.simulator import simulate
 from tests.support.simulation.ways import WAYS
-from tests.support.waiting import PATIENCE_S
 
-pytestmark = pytest.mark.timeout(900)  # the compiler, the first time, at a low priority
+pytestmark = COMPILED
 
 S = 1_000_000_000
 
 
 def attribution(*, compiled: bool) -> Attribution:
-    made = Attribution(Telemetry(), lambda _: False)
-    if compiled:
-        made._columns.compile().join()  # noqa: SLF001 - as it does under load
-        assert made._columns.is_compiled  # noqa: SLF001
-    return made
+    columns = ColumnAttribution(is_used=compiled)
+    return Attribution(Telemetry(), lambda _: False, columns=columns)
 
 
 def held(spans: Sequence[Span]) -> Mapping[str, Parts]:
@@ -150,7 +137,7 @@ def test_an_attribute_with_a_value_of_its_own_in_each_span_makes_few_shapes(
 ) -> None:
     columns, objects = attribution(compiled=True), attribution(compiled=False)
     if decoded == "plainly":
-        monkeypatch.setattr(loading, "_ready", [])
+        monkeypatch.setattr(scanner, "core", None)
     key = f"score.{decoded}"
     batches = [
         [one_span(f"{at + one:032x}", attributes={key: one / 7}) for one in range(1, 41)]
@@ -168,77 +155,18 @@ def test_an_attribute_with_a_value_of_its_own_in_each_span_makes_few_shapes(
     assert len(SHAPES.spans) - before < 100
 
 
-def test_a_function_that_the_compiler_refuses_leaves_the_work_to_objects(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    def refuse(*_: object) -> None:
-        raise TypingError("no such types")
-
-    columns = attribution(compiled=True)
-    kernels = columns._columns._kernels  # noqa: SLF001 - one of them fails
-    assert kernels is not None
-    columns._columns._kernels = kernels._replace(link=refuse)  # noqa: SLF001 - likewise
-
-    found = [columns.attributed({}, {}, held([one_span(f"{one:032x}")])) for one in (1, 2)]
-
-    assert [len(one.requests) for one in found] == [1, 1]
-    assert "as objects from now on" in caplog.text
-    assert not columns._columns.is_compiled  # noqa: SLF001 - it is not tried again
-
-
-def test_what_cannot_be_compiled_is_told_and_left_to_objects(
+def test_traces_of_a_batch_that_fails_are_attributed_as_objects(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def refuse(_: object) -> None:
-        raise TypingError("no such types")
+    def fail(*_: object) -> None:
+        raise TypeError("an array of items of 1 bytes, not of 8")
 
-    monkeypatch.setattr(column_attribution, "compiled", refuse)
-    caplog.set_level("INFO")
-    columns = Attribution(Telemetry(), lambda _: False)
+    monkeypatch.setattr(column_attribution, "attributed", fail)
 
-    columns._columns.compile().join()  # noqa: SLF001 - as it does under load
+    found = attribution(compiled=True).attributed({}, {}, held([one_span("1" * 32)]))
 
-    assert not columns._columns.is_compiled  # noqa: SLF001 - likewise
-    assert "nothing can be compiled" in caplog.text
-    assert len(columns.attributed({}, {}, held([one_span("1" * 32)])).requests) == 1
-
-
-def test_it_says_while_it_loads_what_was_compiled_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(column_attribution, "is_compiled_ahead", lambda _: True)
-    may_go_on = threading.Event()
-
-    def wait(_: Path | None) -> None:
-        may_go_on.wait(PATIENCE_S)
-
-    columns = ColumnAttribution(ahead=wait)
-    before = columns.is_loading
-    columns.expect(WORTH_LOADING_SPANS)
-    during = columns.is_loading
-    may_go_on.set()
-    columns.compile().join()
-
-    assert (before, during, columns.is_loading) == (False, True, False)
-    assert columns.is_compiled
-
-
-@pytest.mark.parametrize("all_came_within_s", [19, 21])
-def test_under_load_it_compiles_at_full_priority(
-    all_came_within_s: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(column_attribution, "is_compiled_ahead", lambda _: False)
-    times_ns = iter([0, all_came_within_s * 10**9])
-    niceness: list[int] = []
-
-    def note(_: Path | None) -> None:
-        niceness.append(os.getpriority(os.PRIO_PROCESS, threading.get_native_id()))
-
-    columns = ColumnAttribution(ahead=note, now_ns=lambda: next(times_ns))
-    columns.expect(WORTH_COMPILING_SPANS // 2)
-    columns.expect(WORTH_COMPILING_SPANS // 2)
-    columns.compile().join()
-
-    ours = os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
-    assert niceness == [ours if all_came_within_s < 20 else NICENESS]
+    assert len(found.requests) == 1
+    assert "as objects" in caplog.text
 
 
 def test_it_is_counted_which_way_traces_go() -> None:
@@ -259,7 +187,7 @@ def test_shapes_are_forgotten_once_many_spans_find_none_left(
 ) -> None:
     columns, objects = attribution(compiled=True), attribution(compiled=False)
     if decoded == "plainly":
-        monkeypatch.setattr(loading, "_ready", [])
+        monkeypatch.setattr(scanner, "core", None)
     monkeypatch.setattr(shapes, "RENEWED_AFTER_SPANS", 20)
     # Room for half of the shapes of a batch now, and for all of one in the next generation.
     monkeypatch.setattr(SHAPES, "_most", max(len(SHAPES.spans), 4) + 4)

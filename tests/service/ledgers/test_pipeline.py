@@ -19,7 +19,6 @@ from latencytrace.service.ingest import admission
 from latencytrace.service.ingest.committer import Outcome
 from latencytrace.service.ingest.journal import Journal
 from latencytrace.service.ledgers import attribution, pipeline
-from latencytrace.service.ledgers.column_attribution import ColumnAttribution
 from latencytrace.service.ledgers.pipeline import Pipeline
 from latencytrace.service.metrics.settling import Settled
 from latencytrace.service.metrics.telemetry import Telemetry
@@ -323,9 +322,7 @@ def test_a_request_of_another_service_stays_one_inside_the_outermost(
     assert (found.outermost, found.revision) == (False, 2)
 
 
-@pytest.mark.timeout(900)  # the compiler, the first time, at a low priority
 def test_requests_by_columns_are_written_revised_and_counted_once(rig: Rig) -> None:
-    rig.pipeline._attributor._attribution._columns.compile().join()  # noqa: SLF001 - as under load
     ids = [uuid4().hex for _ in range(3)]
     roots = [replace(root(one), service=ids[0]) for one in ids]
     rig.send(*roots, child(roots[0], CHILD, Stage.RETRIEVE, 10, 40))
@@ -347,9 +344,7 @@ def test_requests_by_columns_are_written_revised_and_counted_once(rig: Rig) -> N
     assert rig.counted("latencytrace_service_spans_unaccounted") == 0
 
 
-@pytest.mark.timeout(900)  # likewise
 def test_a_store_that_fails_is_given_requests_by_columns_again(rig: Rig, trace_id: str) -> None:
-    rig.pipeline._attributor._attribution._columns.compile().join()  # noqa: SLF001 - as under load
     rig.store.full = True
     rig.send(root(trace_id))
     rig.after_s(1)
@@ -377,6 +372,7 @@ def test_a_store_that_fails_is_asked_again(
     assert "the disk is full" in caplog.text
 
 
+@pytest.mark.usefixtures("by_objects")
 @pytest.mark.parametrize("step", ["build_traces", "critical_path", "request_of"])
 def test_a_trace_that_cannot_be_divided_stops_no_other(
     rig: Rig,
@@ -404,6 +400,7 @@ def test_a_trace_that_cannot_be_divided_stops_no_other(
     assert bad in caplog.text
 
 
+@pytest.mark.usefixtures("by_objects")
 def test_a_ledger_that_the_store_cannot_read_stops_no_other(
     rig: Rig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -487,7 +484,7 @@ def test_who_sends_faster_than_traces_are_attributed_is_put_off(
 
 
 @pytest.fixture
-def slow(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> Rig:
+def slow(by_objects: None, rig: Rig, monkeypatch: pytest.MonkeyPatch) -> Rig:  # noqa: ARG001 - as it is built
     """Attributes a span a second, and lets few in."""
     monkeypatch.setattr(pipeline, "BATCH_TRACES", 1)
     monkeypatch.setattr(admission, "LEAST_BYTES", 0)
@@ -569,59 +566,6 @@ def test_traces_that_wait_for_their_root_are_no_work(slow: Rig) -> None:
     waiting = [child(root(uuid4().hex), CHILD, Stage.RETRIEVE, 0, 60) for _ in range(10)]
 
     assert is_let_in(slow, root(uuid4().hex), root(uuid4().hex), *waiting, after_s=1.5)
-
-
-def test_traces_wait_for_what_attributes_them_fast_only_so_long(
-    store: FlakyStore, trace_id: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(pipeline, "PACE_S", 0.01)
-    asked: list[int] = []
-
-    def is_loading(_: object) -> bool:
-        asked.append(len(asked))
-        return True
-
-    monkeypatch.setattr(ColumnAttribution, "is_loading", property(is_loading))
-    clock = FakeClock()
-    waiting = Pipeline(store, Telemetry(), clock)
-    waiting.start()
-    waiting.submit(otlp.check(encoded(root(trace_id)), otlp.PROTOBUF, None)).result(PATIENCE_S)
-    clock.move_s(2)
-    until(lambda: store.request(trace_id, None) is not None)
-    waiting.close()
-
-    assert len(asked) > pipeline.LOADING_ROUNDS
-
-
-def test_few_spans_are_let_in_while_traces_wait_for_what_attributes_them_fast(
-    store: FlakyStore, trace_id: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(pipeline, "PACE_S", 0.01)
-    monkeypatch.setattr(pipeline, "LOADING_BYTES", 0)
-    monkeypatch.setattr(pipeline, "LOADING_ROUNDS", 1 << 30)
-    loaded = threading.Event()
-    monkeypatch.setattr(ColumnAttribution, "is_loading", property(lambda _: not loaded.is_set()))
-    clock = FakeClock()
-    waiting = Pipeline(store, Telemetry(), clock)
-    waiting.start()
-    waiting.submit(otlp.check(encoded(root(trace_id)), otlp.PROTOBUF, None)).result(PATIENCE_S)
-    clock.move_s(2)
-
-    def is_refused() -> bool:
-        try:
-            waiting.require_room()
-        except OverloadedError:
-            return True
-        return False
-
-    until(is_refused)
-    is_attributed = store.request(trace_id, None) is not None
-    loaded.set()
-    until(lambda: store.request(trace_id, None) is not None)
-    until(lambda: not is_refused())
-    waiting.close()
-
-    assert not is_attributed
 
 
 def test_what_a_dead_service_left_is_divided_by_the_next(rig: Rig, trace_id: str) -> None:
@@ -758,13 +702,10 @@ def test_requests_a_hundred_days_apart_are_divided_together(rig: Rig, trace_id: 
     assert rig.store.breakdown(Cohort(service=trace_id)).requests == len(spans)
 
 
-@pytest.mark.timeout(900)  # the compiler, the first time, at a low priority
-@pytest.mark.parametrize("by_columns", [False, True])
+@pytest.mark.usefixtures("both_ways")
 def test_a_request_whose_write_failed_after_it_was_kept_is_counted(
-    rig: Rig, trace_id: str, *, by_columns: bool
+    rig: Rig, trace_id: str
 ) -> None:
-    if by_columns:
-        rig.pipeline._attributor._attribution._columns.compile().join()  # noqa: SLF001 - as under load
     rig.store.keeps_and_fails = True
     rig.send(root(trace_id))
     for _ in range(4):
@@ -802,6 +743,7 @@ def test_a_batch_that_lacks_a_few_is_followed_at_once(
     assert not rig.pipeline._has_more_after_step()  # noqa: SLF001 - likewise
 
 
+@pytest.mark.usefixtures("both_ways")
 @pytest.mark.parametrize("what", ["metrics", "objectives"])
 def test_a_fault_of_counting_ends_nothing_and_is_counted(
     store: FlakyStore, what: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
@@ -821,6 +763,7 @@ def test_a_fault_of_counting_ends_nothing_and_is_counted(
     with monkeypatch.context() as patched:
         if what == "metrics":
             patched.setattr(rig.telemetry.counted, "count", broken)
+            patched.setattr(pipeline, "count_table", broken)
         rig.send(root(ids[0]))
         rig.after_s(1)
         rig.after_s(1)
@@ -836,13 +779,10 @@ def test_a_fault_of_counting_ends_nothing_and_is_counted(
     assert all(ledger(store, one) for one in ids)
 
 
-@pytest.mark.timeout(900)  # the compiler, the first time, at a low priority
-@pytest.mark.parametrize("by", ["objects", "columns"])
-def test_weights_are_believed_up_to_the_largest(store: FlakyStore, by: str) -> None:
+@pytest.mark.usefixtures("both_ways")
+def test_weights_are_believed_up_to_the_largest(store: FlakyStore) -> None:
     rig = Rig(store)
     rig.pipeline = Pipeline(store, Telemetry(), rig.clock, max_weight=10)
-    if by == "columns":
-        rig.pipeline._attributor._attribution._columns.compile().join()  # noqa: SLF001 - as above
     rates = {uuid4().hex: rate for rate in (2, 10, 11, 10**9)}
 
     rig.send(*(replace(root(one), attributes={"SampleRate": rate}) for one, rate in rates.items()))

@@ -10,17 +10,17 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from latencytrace.analysis.columns.keys import COUNTS, PACKED
 from latencytrace.model import AttributeValue, Span, semconv
-from latencytrace.service.otlp import shapes
+from latencytrace.service.otlp import scanner, shapes
 from latencytrace.service.otlp.batches import batch_of
 from latencytrace.service.otlp.block_builder import span_block_of
-from latencytrace.service.otlp.compiled import loading
-from latencytrace.service.otlp.scanner import compile_scanner, find_shapes, scanned
+from latencytrace.service.otlp.scanner import find_shapes, scanned
 from latencytrace.service.otlp.shapes import SHAPES, shape_of
 from latencytrace.service.otlp.span_block import SpanBlock
 from tests.service.otlp.generated_requests import requests
 from tests.support.builders.spans.otlp_messages import one_span, otlp
+from tests.support.compiled import COMPILED
 
-pytestmark = pytest.mark.timeout(900)  # where nothing is compiled yet
+pytestmark = COMPILED
 
 WAYS: dict[str, Callable[[bytes], SpanBlock]] = {
     "plain": lambda sent: span_block_of(ExportTraceServiceRequest.FromString(sent)),
@@ -37,7 +37,6 @@ def nothing_is_learned(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module", params=list(WAYS.values()), ids=list(WAYS))
 def read(request: pytest.FixtureRequest) -> Callable[[bytes], SpanBlock]:
-    compile_scanner().join()
     way: Callable[[bytes], SpanBlock] = request.param
     return way
 
@@ -131,7 +130,6 @@ def test_both_ways_give_a_shape_one_number(read: Callable[[bytes], SpanBlock]) -
 def test_compiled_code_finds_the_shapes_of_what_was_decoded_the_plain_way(
     request: ExportTraceServiceRequest,
 ) -> None:
-    compile_scanner().join()
     block = span_block_of(request)
     removed = block.table["removed"].copy()
 
@@ -147,9 +145,8 @@ def test_compiled_code_finds_the_shapes_of_what_was_decoded_the_plain_way(
 
 def test_shapes_are_found_without_compiled_code_too(monkeypatch: pytest.MonkeyPatch) -> None:
     sent = otlp(one_span(name="with and without", attributes={"a": 1}))
-    compile_scanner().join()
     compiled = batch_of([(WAYS["plain"](sent), np.arange(1))]).shape[0]
-    monkeypatch.setattr(loading, "_ready", [])
+    monkeypatch.setattr(scanner, "core", None)
 
     batch = batch_of([(WAYS["plain"](sent), np.arange(1))])
 

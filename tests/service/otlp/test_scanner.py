@@ -11,23 +11,14 @@ from latencytrace.errors import OtlpError
 from latencytrace.model import semconv
 from latencytrace.service.otlp import plain_text
 from latencytrace.service.otlp.block_builder import span_block_of
-from latencytrace.service.otlp.compiled import loading
-from latencytrace.service.otlp.compiled.loading import Kernels
 from latencytrace.service.otlp.messages import message_of, purify
-from latencytrace.service.otlp.scanner import compile_scanner, scanned, scanned_by
+from latencytrace.service.otlp.scanner import scanned, scanned_by_core
 from latencytrace.service.otlp.span_block import SpanBlock
 from tests.service.otlp.generated_requests import any_text, requests, texts
 from tests.support.builders.spans.otlp_messages import one_span, otlp
+from tests.support.compiled import COMPILED
 
-pytestmark = pytest.mark.timeout(900)  # where nothing is compiled yet
-
-
-@pytest.fixture(scope="module")
-def kernels() -> Kernels:
-    compile_scanner().join()
-    ready = loading.ready()
-    assert ready is not None
-    return ready
+pytestmark = COMPILED
 
 
 def told(block: SpanBlock) -> object:
@@ -71,11 +62,11 @@ MANY = settings(
 @MANY
 @given(request=requests)
 def test_both_ways_read_the_same(
-    kernels: Kernels, request: ExportTraceServiceRequest, *, capture_content: bool
+    request: ExportTraceServiceRequest, *, capture_content: bool
 ) -> None:
     sent = request.SerializeToString()
 
-    block = scanned_by(kernels, sent, capture_content=capture_content)
+    block = scanned_by_core(sent, capture_content=capture_content)
 
     assert block is not None
     assert told(block) == told(plainly(sent, capture_content=capture_content))
@@ -115,7 +106,6 @@ ODD_PIECES = st.sampled_from(
     ),
 )
 def test_both_ways_agree_about_bytes_with_something_wrong_in_them(
-    kernels: Kernels,
     request: ExportTraceServiceRequest,
     changes: list[tuple[int, int, bytes]],
     *,
@@ -129,7 +119,7 @@ def test_both_ways_agree_about_bytes_with_something_wrong_in_them(
     except OtlpError:
         expected = None
 
-    block = scanned_by(kernels, sent, capture_content=capture_content)
+    block = scanned_by_core(sent, capture_content=capture_content)
 
     if block is not None:
         assert told(block) == expected
@@ -138,11 +128,11 @@ def test_both_ways_agree_about_bytes_with_something_wrong_in_them(
 @MANY
 @given(one=requests, other=requests)
 def test_requests_laid_end_to_end_are_one(
-    kernels: Kernels, one: ExportTraceServiceRequest, other: ExportTraceServiceRequest
+    one: ExportTraceServiceRequest, other: ExportTraceServiceRequest
 ) -> None:
     sent = one.SerializeToString() + other.SerializeToString()
 
-    block = scanned_by(kernels, sent, capture_content=False)
+    block = scanned_by_core(sent, capture_content=False)
 
     assert block is not None
     assert told(block) == told(plainly(sent, capture_content=False))
@@ -161,16 +151,14 @@ def nested(depth: int) -> bytes:
 
 @pytest.mark.parametrize("depth", [0, 1, 2, 30, 46, 47, 48, 60])
 @MODES
-def test_lists_are_as_deep_as_the_decoder_allows(
-    kernels: Kernels, depth: int, *, capture_content: bool
-) -> None:
+def test_lists_are_as_deep_as_the_decoder_allows(depth: int, *, capture_content: bool) -> None:
     sent = nested(depth)
     try:
         expected = told(plainly(sent, capture_content=capture_content))
     except OtlpError:
         expected = None
 
-    block = scanned_by(kernels, sent, capture_content=capture_content)
+    block = scanned_by_core(sent, capture_content=capture_content)
 
     assert block is None or told(block) == expected
 
@@ -197,15 +185,13 @@ KINDS: dict[str, Callable[[str], str]] = {
 @example(key="http.route", said=300 * "x")
 @example(key="gen_ai.request.model", said=300 * "x")
 def test_texts_are_taken_out_by_the_rule_for_their_key(key: str, said: str) -> None:
-    compile_scanner().join()
-
     block = scanned(otlp(one_span(attributes={key: said})), capture_content=False)
 
     kept = KINDS[key](said) if said != semconv.CONTENT_REMOVED else said
     assert block.spans()[0].attributes == {key: kept}
 
 
-def test_equal_spans_have_one_shape_and_others_another(kernels: Kernels) -> None:
+def test_equal_spans_have_one_shape_and_others_another() -> None:
     spans = [
         one_span(
             f"{number:032x}", attributes={"mine": number // 3, "gen_ai.usage.input_tokens": number}
@@ -213,7 +199,7 @@ def test_equal_spans_have_one_shape_and_others_another(kernels: Kernels) -> None
         for number in range(1, 6)
     ]
 
-    block = scanned_by(kernels, otlp(*spans), capture_content=False)
+    block = scanned_by_core(otlp(*spans), capture_content=False)
 
     assert block is not None
     first, second, third, fourth, fifth = block.table["shape"].tolist()
@@ -222,12 +208,12 @@ def test_equal_spans_have_one_shape_and_others_another(kernels: Kernels) -> None
     assert first != third
 
 
-def test_a_key_that_comes_twice_has_no_shape(kernels: Kernels) -> None:
+def test_a_key_that_comes_twice_has_no_shape() -> None:
     request = ExportTraceServiceRequest.FromString(otlp(one_span(attributes={"mine": 1})))
     span = request.resource_spans[0].scope_spans[0].spans[0]
     span.attributes.add(key="mine").value.int_value = 2
 
-    block = scanned_by(kernels, request.SerializeToString(), capture_content=False)
+    block = scanned_by_core(request.SerializeToString(), capture_content=False)
 
     assert block is not None
     assert block.table["shape"].tolist() == [-1]

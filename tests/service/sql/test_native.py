@@ -13,8 +13,6 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from latencytrace.model import Attributes, AttributeValue, Event, Link, Span, semconv
 from latencytrace.service.otlp.block_builder import span_block_of
-from latencytrace.service.otlp.compiled import loading
-from latencytrace.service.otlp.scanner import compile_scanner
 from latencytrace.service.otlp.span_block import Numbers, SpanBlock, joined, unpacked
 from latencytrace.service.sql import native, span_rows
 from latencytrace.service.sql.tables import ARRIVALS, SPAN_COLUMNS
@@ -73,18 +71,14 @@ class TwoWays:
         return sorted(lines.splitlines())
 
 
-pytestmark = pytest.mark.timeout(900)  # where nothing is compiled yet
-
-
 @pytest.fixture(scope="module", params=["plain", "compiled"])
 def ways(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[TwoWays]:
     two = TwoWays(tmp_path_factory.mktemp("ways"))
-    compile_scanner().join()
     with pytest.MonkeyPatch.context() as patch:
         if request.param == "plain":
-            patch.setattr(loading, "ready", lambda: None)
+            patch.setattr(native, "core", None)
         yield two
     two.close()
 

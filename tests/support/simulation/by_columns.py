@@ -2,37 +2,26 @@
 
 from collections.abc import Mapping, Sequence
 
-import numba
-
 from latencytrace.analysis.columns.facts import Facts
 from latencytrace.analysis.columns.objects import requests_of as objects_of
 from latencytrace.analysis.columns.request_table import RequestTable
-from latencytrace.analysis.columns.requests import PLAIN, Kernels, attributed, compiled
+from latencytrace.analysis.columns.requests import attributed
 from latencytrace.analysis.columns.shapes import Shapes
 from latencytrace.analysis.columns.tables import Tables
 from latencytrace.analysis.ledger.requests import requests_of
 from latencytrace.model import Request, Span
 from latencytrace.model.span_batch import SpanBatch
-from latencytrace.service.ledgers.compile_ahead import functions_folder
-from latencytrace.service.otlp.compiled.loading import kept_in
 
 Traces = Mapping[str, Sequence[Span]]
-
-
-def compiled_functions() -> Kernels:
-    """Compile the array functions, or read them back, as a service does."""
-    with kept_in(functions_folder(None)):
-        return compiled(numba.njit(nogil=True, cache=True))
 
 
 class ByColumns:
     """Divides batch after batch, as a service does."""
 
-    def __init__(self, kernels: Kernels = PLAIN, most_shapes: int | None = None) -> None:
+    def __init__(self, most_shapes: int | None = None) -> None:
         self.shapes = Shapes() if most_shapes is None else Shapes(most_shapes)
         self._facts = Facts()
         self._tables = Tables()
-        self._kernels = kernels
 
     def __call__(
         self, traces: Traces, revisions: Mapping[tuple[str, str], int] | None = None
@@ -51,7 +40,7 @@ class ByColumns:
     def table(self, traces: Traces) -> tuple[RequestTable, list[str]]:
         """Divide traces into a table; the others are as above."""
         batch = SpanBatch.of(traces, self.shapes)
-        columns, odd = attributed(batch, self._facts, self._kernels)
+        columns, odd = attributed(batch, self._facts)
         return self._tables.of(columns), [batch.trace_ids[number] for number in odd.tolist()]
 
 

@@ -1,1 +1,1 @@
-"""OTLP and columns of spans by compiled code, and when it is ready."""
+"""OTLP's bytes into columns of spans, and what else is done with each span's bytes, in C."""

@@ -7,7 +7,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from latencytrace.analysis.ledger.kernels import Kernels
+from latencytrace.analysis.columns.critical_paths import descend, gather, win
 from latencytrace.model import Interval, Segment, Span, Trace
 from latencytrace.model.stage import STAGES
 
@@ -90,31 +90,29 @@ def _start(interval: Interval) -> int:
     return interval.start_ns
 
 
-def critical_paths(columns: SpanColumns, kernels: Kernels) -> list[tuple[Segment, ...]]:
+def critical_paths(columns: SpanColumns) -> list[tuple[Segment, ...]]:
     """Charge each nanosecond of many requests to the span that held it up.
 
     Args:
         columns: The requests' traces.
-        kernels: `PLAIN`, or these compiled.
 
     Returns:
         For each trace what `analysis.ledger.critical_path.critical_path` gives.
     """
-    return _segments(columns, segments(columns, kernels))
+    return _segments(columns, segments(columns))
 
 
-def segments(columns: SpanColumns, kernels: Kernels) -> Column:
+def segments(columns: SpanColumns) -> Column:
     """The paths as rows of trace, start, end, stage and span, in order of trace and time."""
-    winners, won = kernels.win(
+    winners, won = win(
         columns.intervals, columns.interval_start_ns, columns.interval_end_ns,
         columns.interval_stage,
     )  # fmt: skip
-    parts, tracks = kernels.descend(
+    parts, tracks = descend(
         columns.first, columns.start_ns, columns.end_ns, columns.stage, columns.children,
         columns.outlives, winners, won,
     )  # fmt: skip
-    found: Column = kernels.gather(parts, tracks)
-    return found
+    return gather(parts, tracks)
 
 
 def _segments(columns: SpanColumns, found: Column) -> list[tuple[Segment, ...]]:

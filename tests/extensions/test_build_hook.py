@@ -1,4 +1,4 @@
-"""The core is compiled where there is a compiler, and done without where there is none."""
+"""Extensions are compiled where there is a compiler, and done without where there is none."""
 
 import importlib.util
 import shutil
@@ -8,14 +8,15 @@ from types import ModuleType
 
 import pytest
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
+FOLDERS = sorted({path.parent.relative_to(ROOT) for path in ROOT.glob("latencytrace/**/*.c")})
 
 
 @pytest.fixture(scope="module")
 def hook() -> ModuleType:
     """The build hook, which hatchling loads by its path likewise."""
     pytest.importorskip("hatchling")
-    path = ROOT / "latencytrace/agent/compiled/build_hook.py"
+    path = ROOT / "latencytrace/extensions/build_hook.py"
     spec = importlib.util.spec_from_file_location("build_hook", path)
     assert spec is not None
     assert spec.loader is not None
@@ -27,19 +28,24 @@ def hook() -> ModuleType:
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
     """The sources alone."""
-    folder = tmp_path / "latencytrace/agent/compiled"
-    folder.mkdir(parents=True)
-    for source in (ROOT / "latencytrace/agent/compiled").glob("*.[ch]"):
-        shutil.copy(source, folder)
+    for source in ROOT.glob("latencytrace/**/*.[ch]"):
+        copy = tmp_path / source.relative_to(ROOT)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(source, copy)
     return tmp_path
 
 
+def test_every_folder_with_sources_in_c_is_compiled(hook: ModuleType) -> None:
+    assert sorted(hook.FOLDERS) == FOLDERS
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=str)
 def test_it_is_compiled_without_a_warning(
-    hook: ModuleType, checkout: Path, monkeypatch: pytest.MonkeyPatch
+    hook: ModuleType, checkout: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CFLAGS", "-Werror")
 
-    built = hook.compiled(checkout)
+    built = hook.compiled(checkout, folder)
 
     assert built is not None
     assert (checkout / built).is_file()
@@ -51,8 +57,8 @@ def test_without_a_compiler_the_package_is_whole_all_the_same(
 ) -> None:
     monkeypatch.setenv("CC", "no-such-compiler")
 
-    with pytest.warns(UserWarning, match="without its compiled core"):
-        built = hook.compiled(checkout)
+    with pytest.warns(UserWarning, match=r"without latencytrace\..*\._core"):
+        built = hook.compiled(checkout, FOLDERS[0])
 
     assert built is None
 

@@ -1,35 +1,19 @@
 """The array path gives what the plain path gives."""
 
-import numba
-import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from latencytrace.analysis.build_trace import build_traces
 from latencytrace.analysis.ledger.critical_path import critical_path
-from latencytrace.analysis.ledger.kernels import PLAIN, Kernels
 from latencytrace.model import Span, Stage, Trace
 from tests.support.builders.spans.span_columns import SpanColumns, critical_paths
 from tests.support.builders.spans.strategies import heaps, traces
 from tests.support.builders.spans.trees import request, span
 
 
-@pytest.fixture(scope="module")
-def compiled() -> Kernels:
-    return Kernels(*(numba.njit(kernel, cache=True) for kernel in PLAIN))
-
-
 @given(st.lists(traces(), max_size=4))
 def test_the_array_path_equals_the_plain_one(many: list[Trace]) -> None:
-    found = critical_paths(SpanColumns.of(many), PLAIN)
-
-    assert found == [critical_path(trace) for trace in many]
-
-
-@settings(deadline=None)
-@given(many=st.lists(traces(), max_size=4))
-def test_the_compiled_path_equals_the_plain_one(compiled: Kernels, many: list[Trace]) -> None:
-    found = critical_paths(SpanColumns.of(many), compiled)
+    found = critical_paths(SpanColumns.of(many))
 
     assert found == [critical_path(trace) for trace in many]
 
@@ -38,22 +22,22 @@ def test_the_compiled_path_equals_the_plain_one(compiled: Kernels, many: list[Tr
 def test_any_heap_of_spans_gives_the_same_by_both_paths(heap: list[Span]) -> None:
     built = build_traces(heap)
 
-    found = critical_paths(SpanColumns.of(built), PLAIN)
+    found = critical_paths(SpanColumns.of(built))
 
     assert found == [critical_path(trace) for trace in built]
 
 
 def test_no_traces_have_no_paths() -> None:
-    assert critical_paths(SpanColumns.of([]), PLAIN) == []
+    assert critical_paths(SpanColumns.of([])) == []
 
 
 def test_a_request_that_took_no_time_has_no_segments() -> None:
     empty = request(span("search", 0, 0, stage=Stage.RETRIEVE), end_ns=0)
 
-    assert critical_paths(SpanColumns.of([empty]), PLAIN) == [()]
+    assert critical_paths(SpanColumns.of([empty])) == [()]
 
 
-def test_a_deep_chain_that_fills_many_gaps_gives_the_same(compiled: Kernels) -> None:
+def test_a_deep_chain_that_fills_many_gaps_gives_the_same() -> None:
     deep = [
         span(str(depth), depth, 20_000 - depth, parent=str(depth - 1) if depth else "root")
         for depth in range(3_000)
@@ -61,15 +45,15 @@ def test_a_deep_chain_that_fills_many_gaps_gives_the_same(compiled: Kernels) -> 
     steps = [span(f"step {at}", at, at + 2) for at in range(5_000, 15_000, 4)]
     trace = request(*deep, *steps, span("last", 19_999, 20_001), end_ns=20_001)
 
-    found = critical_paths(SpanColumns.of([trace]), compiled)
+    found = critical_paths(SpanColumns.of([trace]))
 
     assert found == [critical_path(trace)]
 
 
-def test_many_children_of_one_span_give_the_same(compiled: Kernels) -> None:
+def test_many_children_of_one_span_give_the_same() -> None:
     children = [span(str(one), one, one + one * one * 7_919 % 90 + 1) for one in range(3_000)]
     trace = request(*children, end_ns=4_000)
 
-    found = critical_paths(SpanColumns.of([trace]), compiled)
+    found = critical_paths(SpanColumns.of([trace]))
 
     assert found == [critical_path(trace)]

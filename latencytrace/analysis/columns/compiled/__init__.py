@@ -1,0 +1,1 @@
+"""The array functions of the attribution over columns, in C."""

@@ -1,0 +1,553 @@
+/* Tokens, queues and the like, as the spans of requests carry them. */
+#include "core.h"
+
+#define REPORTED_NAMES(ONE)                                                                                \
+    ONE(FACTS) /* how many columns the table of facts has; those are */                                    \
+    ONE(CHOICES) ONE(HAS_FINISH_REASON) ONE(HAS_MODEL) ONE(IS_OURS) ONE(IS_PIECE) ONE(MAY_BE_OF_ENGINE)    \
+    ONE(PAIRS) ONE(PAIRS_END) ONE(PREEMPTIONS) ONE(SERVER) ONE(TELLS) ONE(TELLS_TIMES)                     \
+    ONE(SAID) /* likewise of what spans say */                                                             \
+    ONE(SAID_INPUT) ONE(SAID_OUTPUT) ONE(SAID_CACHED) ONE(SAID_SEQUENCES) ONE(SAID_BATCH_SIZE)             \
+    ONE(SAID_STREAMED_TOKENS) ONE(SAID_STREAMED_EVENTS) ONE(SAID_FIRST_BODY) ONE(SAID_FIRST_CHUNK)         \
+    ONE(SAID_FIRST_TOKEN) ONE(SAID_LEFT) ONE(SAID_QUEUE_DEPTH) ONE(SAID_CONCURRENCY) ONE(SAID_PREEMPTIONS) \
+    ONE(SAID_MODEL) ONE(SAID_FINISH_REASON) ONE(SAID_DECODED) ONE(SAID_FIRST_TOLD) ONE(SAID_FIRST_EVENT)   \
+    ONE(KNOWN) /* likewise of what is known of requests */                                                 \
+    ONE(MODEL_CALL) ONE(FINISHER) ONE(BATCH_SIZE) ONE(INPUT) ONE(CACHED) ONE(OUTPUT) ONE(FIRST_TOKEN)      \
+    ONE(FIRST_TOKEN_OF) ONE(MODELS_FIRST_TOKEN) ONE(PER_TOKEN) ONE(QUEUE_DEPTH) ONE(CONCURRENCY)           \
+    ONE(REQUEST_PREEMPTIONS) ONE(COLD_START)                                                               \
+    ONE(OF_CALLER) ONE(OF_MODEL) /* whose first token it is */                                             \
+    ONE(PREFILL) ONE(DECODE) ONE(REMOTE_MODEL) ONE(LOAD) /* stages */                                      \
+    ONE(UNKNOWN) ONE(LEAST_STREAMED) ONE(MOST_ATTRIBUTES)
+
+CORE_NAMES(reported_names, REPORTED_NAMES)
+
+typedef struct {
+    const int64_t *rows, *above, *begin_ns, *finish_ns, *stages; /* of the trees */
+    const int64_t *intervals, *interval_start_ns, *interval_end_ns, *interval_stage;
+    const int64_t *start_ns, *end_ns, *span_id, *kind, *facts; /* by span */
+    int64_t *said;
+    uint8_t *is_call, *covered; /* by place */
+    uint8_t *counts_as;         /* a span that tells the tokens of decode spans */
+    /* Of the request */
+    int64_t base, beyond, root; /* its places, the row of the first */
+    int64_t calls;
+    int64_t *known;
+} Reporters;
+
+static inline const int64_t *facts_of(const Reporters *reporters, int64_t row) {
+    return reporters->facts + reporters->kind[row] * FACTS;
+}
+
+static inline int64_t *said_by(const Reporters *reporters, int64_t row) { return reporters->said + row * SAID; }
+
+static inline int64_t length_of(const Reporters *reporters, int64_t row) {
+    return minus(reporters->end_ns[row], reporters->start_ns[row]);
+}
+
+static inline int is_within(int64_t after_ns, int64_t length_ns) { return 0 <= after_ns && after_ns <= length_ns; }
+
+/* --- the pieces of streamed answers */
+
+static inline int is_piece_of(const Reporters *reporters, int64_t at) {
+    if (!facts_of(reporters, reporters->rows[at])[IS_PIECE])
+        return 0;
+    int64_t of = reporters->above[at];
+    while (of > reporters->base && !facts_of(reporters, reporters->rows[of])[SERVER]) /* else another's answer */
+        of = reporters->above[of];
+    return of == reporters->base;
+}
+
+static void add_pieces_of(const Reporters *reporters) {
+    int64_t root = reporters->root, length_ns = length_of(reporters, root), pieces = 0, first_ns = UNKNOWN;
+    for (int64_t at = reporters->base + 1; at < reporters->beyond; at++)
+        if (is_piece_of(reporters, at)) {
+            int64_t after_ns = minus(reporters->end_ns[reporters->rows[at]], reporters->start_ns[root]);
+            if (!pieces++ || after_ns < first_ns)
+                first_ns = after_ns;
+        }
+    int64_t *body_ns = said_by(reporters, root) + SAID_FIRST_BODY;
+    if (pieces >= LEAST_STREAMED && is_within(first_ns, length_ns) && !is_within(*body_ns, length_ns))
+        *body_ns = first_ns;
+}
+
+/* `add_pieces(first, rows, above, start_ns, end_ns, kind, facts, said)` */
+static PyObject *add_pieces(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t given) {
+    Held held;
+    Array first, rows, above, start_ns, end_ns, kind, facts, said;
+    if (!core_are_bound(reported_names) ||
+        !arrays_take(&held, args, given, "qqqqqqqQ", &first, &rows, &above, &start_ns, &end_ns, &kind, &facts, &said))
+        return NULL;
+    int64_t all = start_ns.count;
+    if (above.count != rows.count || end_ns.count != all || kind.count != all || said.count != all * SAID)
+        return core_misfit(&held);
+    Reporters reporters = {.rows = rows.q,
+                           .above = above.q,
+                           .start_ns = start_ns.q,
+                           .end_ns = end_ns.q,
+                           .kind = kind.q,
+                           .facts = facts.q,
+                           .said = said.q};
+    Py_BEGIN_ALLOW_THREADS
+    for (int64_t request = 0; request + 1 < first.count; request++) {
+        reporters.base = first.q[request];
+        reporters.beyond = first.q[request + 1];
+        reporters.root = rows.q[reporters.base];
+        add_pieces_of(&reporters);
+    }
+    Py_END_ALLOW_THREADS
+    arrays_drop(&held);
+    Py_RETURN_NONE;
+}
+
+/* --- model calls */
+
+/* Find the model calls: the outermost that say output tokens, or else input tokens. */
+static inline void find_calls(Reporters *reporters) {
+    const int64_t unknown = UNKNOWN, whats[] = {SAID_OUTPUT, SAID_INPUT};
+    uint8_t *is_call = reporters->is_call, *covered = reporters->covered;
+    reporters->calls = 0;
+    for (int which = 0; which < 2 && !reporters->calls; which++)
+        for (int64_t at = reporters->base; at < reporters->beyond; at++) {
+            is_call[at] = 0;
+            covered[at] = at > reporters->base && covered[reporters->above[at]];
+            if (!covered[at] && said_by(reporters, reporters->rows[at])[whats[which]] != unknown) {
+                is_call[at] = covered[at] = 1;
+                reporters->calls++;
+            }
+        }
+}
+
+typedef struct {
+    int64_t row, end_ns, start_ns;
+} Last;
+
+/* Whether a span ended after another: of those that end together the one that began later, or has the larger id. */
+static inline int is_later(const Reporters *reporters, const Last *one, const Last *other) {
+    if (other->row < 0 || one->end_ns != other->end_ns)
+        return other->row < 0 || one->end_ns > other->end_ns;
+    if (one->start_ns != other->start_ns)
+        return one->start_ns > other->start_ns;
+    return reporters->span_id[one->row] > reporters->span_id[other->row];
+}
+
+/* Whether a span says something. */
+static inline int says(const Reporters *reporters, int64_t row, int64_t what) {
+    const int64_t *facts = facts_of(reporters, row), *said = said_by(reporters, row);
+    if (what == MODEL_CALL)
+        return facts[HAS_MODEL] || said[SAID_MODEL] > 0;
+    if (what == FINISHER)
+        return facts[HAS_FINISH_REASON] || said[SAID_FINISH_REASON] > 0;
+    return said[SAID_BATCH_SIZE] != UNKNOWN;
+}
+
+/* The row of the span that ended last of those that say something: of the model calls, if there are some and only they
+ * are asked; else of all that tell of generations. Below 0: none does. */
+static inline int64_t last_that_says(const Reporters *reporters, int64_t what, int of_calls) {
+    const int64_t tells = TELLS;
+    Last last = {-1, 0, 0};
+    for (int64_t at = reporters->base; at < reporters->beyond; at++) {
+        int64_t row = reporters->rows[at];
+        if (of_calls ? !reporters->is_call[at] : !facts_of(reporters, row)[tells])
+            continue;
+        if (!says(reporters, row, what))
+            continue;
+        Last one = {row, of_calls ? reporters->end_ns[row] : reporters->finish_ns[at],
+                    of_calls ? reporters->start_ns[row] : reporters->begin_ns[at]};
+        if (is_later(reporters, &one, &last))
+            last = one;
+    }
+    return last.row;
+}
+
+static inline void read_last(Reporters *reporters) {
+    int64_t *known = reporters->known, may_be_of_engine = 0;
+    int of_calls = reporters->calls > 0;
+    for (int64_t at = reporters->base; at < reporters->beyond && !may_be_of_engine; at++)
+        may_be_of_engine = facts_of(reporters, reporters->rows[at])[MAY_BE_OF_ENGINE];
+    known[MODEL_CALL] = last_that_says(reporters, MODEL_CALL, of_calls);
+    known[FINISHER] = last_that_says(reporters, FINISHER, of_calls);
+    int64_t batch = last_that_says(reporters, BATCH_SIZE, of_calls);
+    if (batch < 0 && may_be_of_engine)
+        batch = last_that_says(reporters, BATCH_SIZE, 0);
+    if (known[MODEL_CALL] < 0)
+        known[MODEL_CALL] = UNKNOWN;
+    if (known[FINISHER] < 0)
+        known[FINISHER] = UNKNOWN;
+    if (batch >= 0)
+        known[BATCH_SIZE] = said_by(reporters, batch)[SAID_BATCH_SIZE];
+}
+
+static inline void add_count(int64_t *total, int64_t count) {
+    if (count != UNKNOWN)
+        *total = plus(*total == UNKNOWN ? 0 : *total, count);
+}
+
+static inline void count_tokens(Reporters *reporters) {
+    int64_t *known = reporters->known;
+    for (int64_t at = reporters->base; reporters->calls && at < reporters->beyond; at++)
+        if (reporters->is_call[at]) {
+            const int64_t *said = said_by(reporters, reporters->rows[at]);
+            add_count(&known[INPUT], said[SAID_INPUT]);
+            add_count(&known[CACHED], said[SAID_CACHED]);
+            add_count(&known[OUTPUT], said[SAID_OUTPUT]);
+        }
+}
+
+/* --- first tokens */
+
+typedef struct {
+    int64_t models_ns, engines_ns, prefilled_ns;
+    int generates, loaded;
+} Firsts;
+
+static inline void note_first(int64_t *first_ns, int64_t at_ns) {
+    if (*first_ns == UNKNOWN || at_ns < *first_ns)
+        *first_ns = at_ns;
+}
+
+/* Note what the stage of a span tells, and the stages of its intervals. */
+static inline void read_stages(const Reporters *reporters, int64_t at, Firsts *firsts) {
+    const int64_t prefill = PREFILL, load = LOAD;
+    int64_t stage = reporters->stages[at], end_ns = reporters->end_ns[reporters->rows[at]];
+    int64_t finish_ns = reporters->finish_ns[at];
+    firsts->generates |= stage == prefill || stage == DECODE || stage == REMOTE_MODEL;
+    firsts->loaded |= stage == load;
+    if (stage == prefill)
+        note_first(&firsts->prefilled_ns, end_ns);
+    for (int64_t one = reporters->intervals[at]; one < reporters->intervals[at + 1]; one++) {
+        int64_t of_interval = reporters->interval_stage[one], interval_end_ns = reporters->interval_end_ns[one];
+        firsts->loaded |= of_interval == load;
+        if (of_interval != prefill || (interval_end_ns >= finish_ns && end_ns > finish_ns))
+            continue; /* or it is cut short */
+        note_first(&firsts->prefilled_ns, interval_end_ns);
+    }
+}
+
+/* Note when the first token was there, as a span tells it. */
+static inline void read_first_token(const Reporters *reporters, int64_t at, Firsts *firsts) {
+    const int64_t unknown = UNKNOWN;
+    int64_t row = reporters->rows[at], length_ns = length_of(reporters, row);
+    const int64_t *said = said_by(reporters, row);
+    int64_t after_ns = said[SAID_FIRST_TOKEN];
+    if (is_within(after_ns, length_ns))
+        note_first(&firsts->engines_ns, plus(reporters->start_ns[row], after_ns));
+    /* What a request's own span says of its first chunk is its caller's. */
+    int is_below = at > reporters->base;
+    if (is_below && after_ns == unknown)
+        after_ns = said[SAID_FIRST_EVENT];
+    if (!is_below || after_ns == unknown)
+        after_ns = said[SAID_FIRST_TOLD];
+    if (is_below && said[SAID_FIRST_CHUNK] != unknown)
+        after_ns = said[SAID_FIRST_CHUNK];
+    if (is_within(after_ns, length_ns))
+        note_first(&firsts->models_ns, plus(reporters->start_ns[row], after_ns));
+}
+
+/* When the model's first token was there, from the start of the request. */
+static inline int64_t models_first_token(const Reporters *reporters, const Firsts *firsts) {
+    int64_t base = reporters->base, at_ns = firsts->models_ns;
+    if (firsts->prefilled_ns != UNKNOWN)
+        at_ns = firsts->prefilled_ns;
+    if (firsts->engines_ns != UNKNOWN)
+        at_ns = firsts->engines_ns;
+    if (at_ns == UNKNOWN || at_ns > reporters->finish_ns[base]) /* the caller had gone by then */
+        return UNKNOWN;
+    return minus(larger(at_ns, reporters->begin_ns[base]), reporters->begin_ns[base]);
+}
+
+/* When the first token left for the caller, as the request's own span tells it. */
+static inline int64_t callers_first_token(const Reporters *reporters, int is_generation) {
+    const int64_t *said = said_by(reporters, reporters->root);
+    int64_t length_ns = length_of(reporters, reporters->root), left_ns = said[SAID_FIRST_CHUNK];
+    if (left_ns == UNKNOWN)
+        left_ns = said[SAID_FIRST_EVENT];
+    if (is_within(left_ns, length_ns))
+        return left_ns;
+    left_ns = said[SAID_FIRST_BODY];
+    return is_generation && is_within(left_ns, length_ns) ? left_ns : UNKNOWN;
+}
+
+/* Read first tokens. Returns whether a model was loaded. */
+static inline int read_first_tokens(Reporters *reporters) {
+    int64_t *known = reporters->known;
+    Firsts firsts = {UNKNOWN, UNKNOWN, UNKNOWN, 0, 0};
+    for (int64_t at = reporters->base; at < reporters->beyond; at++) {
+        read_stages(reporters, at, &firsts);
+        read_first_token(reporters, at, &firsts);
+    }
+    int64_t models_ns = models_first_token(reporters, &firsts);
+    int64_t left_ns = callers_first_token(reporters, models_ns != UNKNOWN || firsts.generates);
+    known[MODELS_FIRST_TOKEN] = models_ns;
+    if (left_ns != UNKNOWN || models_ns != UNKNOWN) {
+        known[FIRST_TOKEN_OF] = left_ns != UNKNOWN ? OF_CALLER : OF_MODEL;
+        known[FIRST_TOKEN] = left_ns != UNKNOWN ? left_ns : models_ns;
+    }
+    return firsts.loaded;
+}
+
+/* --- time per token */
+
+/* A quotient, rounded to the nearest number, halves to the even one. */
+static inline int64_t rounded(int64_t total, int64_t count) {
+    double quotient = rint((double)total / (double)count);
+    return quotient < 9223372036854775808.0 ? (int64_t)quotient : INT64_MAX;
+}
+
+/* The tokens of each sequence that follow its first, of what a span says. */
+static inline int64_t following_tokens(const int64_t *said) {
+    int64_t sequences = larger(said[SAID_SEQUENCES], 1);
+    return larger(said[SAID_OUTPUT] / sequences, 1) - 1;
+}
+
+typedef struct {
+    int64_t tokens, events, choices, all_left_ns; /* of what left for the caller */
+    int64_t following;                            /* tokens of model calls that follow their first */
+    int64_t engines_following, engines_decoded_ns;
+} Streamed;
+
+static inline Streamed read_streamed(const Reporters *reporters) {
+    const int64_t *said = said_by(reporters, reporters->root), unknown = UNKNOWN, output = reporters->known[OUTPUT];
+    Streamed streamed = {said[SAID_STREAMED_TOKENS],
+                         said[SAID_STREAMED_EVENTS],
+                         facts_of(reporters, reporters->root)[CHOICES],
+                         0,
+                         0,
+                         0,
+                         0};
+    streamed.all_left_ns = times(said[SAID_LEFT], streamed.choices);
+    if (streamed.tokens <= 0 && 0 < streamed.events && output != unknown &&
+        output <= streamed.events + streamed.choices)
+        streamed.tokens = streamed.events;
+    for (int64_t at = reporters->base; reporters->calls && at < reporters->beyond; at++) {
+        if (!reporters->is_call[at])
+            continue;
+        said = said_by(reporters, reporters->rows[at]);
+        int64_t each = said[SAID_OUTPUT] == unknown ? 0 : following_tokens(said);
+        streamed.following = plus(streamed.following, each);
+        if (said[SAID_DECODED] != unknown) {
+            streamed.engines_following = plus(streamed.engines_following, each);
+            streamed.engines_decoded_ns = plus(streamed.engines_decoded_ns, said[SAID_DECODED]);
+        }
+    }
+    return streamed;
+}
+
+/* By decode spans, and the tokens that they tell or else the span above. */
+static inline int64_t per_token_of_spans(const Reporters *reporters) {
+    const int64_t decode = DECODE, unknown = UNKNOWN;
+    int64_t decoded_ns = 0, following = 0;
+    for (int64_t at = reporters->base; at < reporters->beyond; at++) {
+        if (reporters->stages[at] != decode)
+            continue;
+        int64_t row = reporters->rows[at], reporter = at;
+        if (reporters->above[at] >= 0 && said_by(reporters, row)[SAID_OUTPUT] == unknown)
+            reporter = reporters->above[at];
+        const int64_t *said = said_by(reporters, reporters->rows[reporter]);
+        if (said[SAID_OUTPUT] <= 0)
+            continue;
+        decoded_ns = plus(decoded_ns, length_of(reporters, row));
+        if (!reporters->counts_as[reporter]) {
+            reporters->counts_as[reporter] = 1;
+            following = plus(following, following_tokens(said));
+        }
+    }
+    return following ? rounded(decoded_ns, following) : 0;
+}
+
+/* How long the intervals of decoding are together. */
+static inline int64_t decoded_within(const Reporters *reporters) {
+    const int64_t decode = DECODE, tells_times = TELLS_TIMES;
+    int64_t decoded_ns = 0;
+    for (int64_t at = reporters->base; at < reporters->beyond; at++)
+        if (facts_of(reporters, reporters->rows[at])[tells_times])
+            for (int64_t one = reporters->intervals[at]; one < reporters->intervals[at + 1]; one++)
+                if (reporters->interval_stage[one] == decode)
+                    decoded_ns += reporters->interval_end_ns[one] - reporters->interval_start_ns[one];
+    return decoded_ns;
+}
+
+/* Read the time per token: of those that left for the caller; else of decode spans. */
+static inline void read_per_token(Reporters *reporters) {
+    Streamed streamed = read_streamed(reporters);
+    int64_t per_token_ns = streamed.tokens > 0 ? rounded(streamed.all_left_ns, streamed.tokens) : 0;
+    if (!per_token_ns && streamed.engines_following)
+        per_token_ns = rounded(streamed.engines_decoded_ns, streamed.engines_following);
+    if (!per_token_ns)
+        per_token_ns = per_token_of_spans(reporters);
+    if (!per_token_ns && streamed.following)
+        per_token_ns = rounded(decoded_within(reporters), streamed.following);
+    if (!per_token_ns && streamed.events > 0) {
+        int64_t tokens =
+            times(larger(reporters->known[OUTPUT], 0), streamed.events) / (streamed.events + streamed.choices);
+        per_token_ns = rounded(streamed.all_left_ns, larger(streamed.events, tokens));
+    }
+    if (per_token_ns)
+        reporters->known[PER_TOKEN] = per_token_ns;
+}
+
+/* --- what requests met */
+
+static inline void read_circumstances(Reporters *reporters, int loaded) {
+    int64_t *known = reporters->known;
+    int64_t depth = UNKNOWN, preemptions = UNKNOWN;
+    for (int64_t at = reporters->base; at < reporters->beyond; at++) {
+        int64_t row = reporters->rows[at], more = said_by(reporters, row)[SAID_PREEMPTIONS];
+        int64_t told = facts_of(reporters, row)[PREEMPTIONS];
+        depth = larger(depth, said_by(reporters, row)[SAID_QUEUE_DEPTH]);
+        if (more != UNKNOWN || told)
+            add_count(&preemptions, plus(larger(more, 0), told));
+    }
+    known[QUEUE_DEPTH] = depth;
+    known[REQUEST_PREEMPTIONS] = preemptions;
+    known[CONCURRENCY] = said_by(reporters, reporters->root)[SAID_CONCURRENCY];
+    if (loaded || facts_of(reporters, reporters->root)[IS_OURS])
+        known[COLD_START] = loaded;
+}
+
+static void read_request(Reporters *reporters) {
+    for (int64_t column = 0; column < KNOWN; column++)
+        reporters->known[column] = UNKNOWN;
+    find_calls(reporters);
+    read_last(reporters);
+    count_tokens(reporters);
+    int loaded = read_first_tokens(reporters);
+    read_per_token(reporters);
+    read_circumstances(reporters, loaded);
+}
+
+/* `read_reporters(first, rows, above, begin_ns, finish_ns, stages, intervals, interval_start_ns, interval_end_ns,
+ * interval_stage, start_ns, end_ns, span_id, kind, facts, said, known)` */
+static PyObject *read_reporters(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t given) {
+    Held held;
+    Array first, rows, above, begin_ns, finish_ns, stages, intervals, interval_start_ns, interval_end_ns,
+        interval_stage;
+    Array start_ns, end_ns, span_id, kind, facts, said, known;
+    if (!core_are_bound(reported_names) ||
+        !arrays_take(&held, args, given, "qqqqqqqqqqqqqqqqQ", &first, &rows, &above, &begin_ns, &finish_ns, &stages,
+                     &intervals, &interval_start_ns, &interval_end_ns, &interval_stage, &start_ns, &end_ns, &span_id,
+                     &kind, &facts, &said, &known))
+        return NULL;
+    int64_t places = rows.count, all = start_ns.count, requests = first.count - 1, packed = interval_start_ns.count;
+    if (requests < 0 || above.count != places || begin_ns.count != places || finish_ns.count != places ||
+        stages.count != places || intervals.count != places + 1 || interval_end_ns.count != packed ||
+        interval_stage.count != packed || end_ns.count != all || span_id.count != all || kind.count != all ||
+        said.count != all * SAID || known.count != requests * KNOWN)
+        return core_misfit(&held);
+    uint8_t *flags = core_flags(&held, 3 * places);
+    if (!flags)
+        return NULL;
+    Reporters reporters = {.rows = rows.q,
+                           .above = above.q,
+                           .begin_ns = begin_ns.q,
+                           .finish_ns = finish_ns.q,
+                           .stages = stages.q,
+                           .intervals = intervals.q,
+                           .interval_start_ns = interval_start_ns.q,
+                           .interval_end_ns = interval_end_ns.q,
+                           .interval_stage = interval_stage.q,
+                           .start_ns = start_ns.q,
+                           .end_ns = end_ns.q,
+                           .span_id = span_id.q,
+                           .kind = kind.q,
+                           .facts = facts.q,
+                           .said = said.q,
+                           .is_call = flags,
+                           .covered = flags + places,
+                           .counts_as = flags + 2 * places};
+    Py_BEGIN_ALLOW_THREADS
+    for (int64_t request = 0; request < requests; request++) {
+        reporters.base = first.q[request];
+        reporters.beyond = first.q[request + 1];
+        reporters.root = rows.q[reporters.base];
+        reporters.known = known.q + request * KNOWN;
+        read_request(&reporters);
+    }
+    free(flags);
+    Py_END_ALLOW_THREADS
+    arrays_drop(&held);
+    Py_RETURN_NONE;
+}
+
+/* --- attributes */
+
+typedef struct {
+    const int64_t *kind, *facts, *reported, *varying, *varying_number;
+    int64_t rows;
+    int64_t *seen;        /* by attribute, the last request that has it */
+    int64_t *inside;      /* by row, the last request that it is part of */
+    int64_t *found, made; /* of the request */
+} Attributes;
+
+/* Add the attributes of a span that a request does not have yet. */
+static inline void add_attributes(Attributes *attributes, int64_t request, int64_t row) {
+    const int64_t *facts = attributes->facts + attributes->kind[row] * FACTS, most = MOST_ATTRIBUTES;
+    for (int64_t one = facts[PAIRS], beyond = facts[PAIRS_END]; one < beyond; one++) {
+        int64_t pair = attributes->reported[one];
+        if (pair < 0)
+            pair = attributes->varying_number[attributes->varying[-1 - pair] * attributes->rows + row];
+        if (pair < 0 || attributes->seen[pair] == request)
+            continue;
+        attributes->seen[pair] = request;
+        if (attributes->made < most)
+            attributes->found[attributes->made] = pair;
+        attributes->made++;
+    }
+}
+
+/* `tell_attributes(requests, tree_first, tree_rows, first, by_start, kind, facts, reported, varying, varying_number,
+ * pairs, found, counted)` */
+static PyObject *tell_attributes(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t given) {
+    Held held;
+    Array requests, tree_first, tree_rows, first, by_start, kind, facts, reported, varying, varying_number, found,
+        counted;
+    int64_t pairs;
+    if (!core_are_bound(reported_names) ||
+        !arrays_take(&held, args, given, "qqqqqqqqqqnQQ", &requests, &tree_first, &tree_rows, &first, &by_start, &kind,
+                     &facts, &reported, &varying, &varying_number, &pairs, &found, &counted))
+        return NULL;
+    int64_t rows = by_start.count, count = counted.count;
+    if (pairs < 0 || kind.count != rows || requests.count != 4 * count || tree_first.count != count + 1 ||
+        found.count != count * MOST_ATTRIBUTES)
+        return core_misfit(&held);
+    int64_t *scratch = core_scratch(&held, pairs + rows);
+    if (!scratch)
+        return NULL;
+    Attributes attributes = {.kind = kind.q,
+                             .facts = facts.q,
+                             .reported = reported.q,
+                             .varying = varying.q,
+                             .varying_number = varying_number.q,
+                             .rows = rows,
+                             .seen = scratch,
+                             .inside = scratch + pairs};
+    Py_BEGIN_ALLOW_THREADS
+    for (int64_t one = 0; one < pairs + rows; one++) scratch[one] = -1;
+    for (int64_t one = 0; one < found.count; one++)
+        found.q[one] = -1;
+    for (int64_t request = 0; request < count; request++) {
+        int64_t root = requests.q[4 * request], trace = requests.q[4 * request + 1];
+        attributes.found = found.q + request * MOST_ATTRIBUTES;
+        attributes.made = 0;
+        for (int64_t at = tree_first.q[request]; at < tree_first.q[request + 1]; at++)
+            attributes.inside[tree_rows.q[at]] = request;
+        add_attributes(&attributes, request, root); /* the root's come first */
+        for (int64_t at = first.q[trace]; at < first.q[trace + 1]; at++) {
+            int64_t row = by_start.q[at];
+            if (row != root && attributes.inside[row] == request)
+                add_attributes(&attributes, request, row);
+        }
+        counted.q[request] = attributes.made;
+    }
+    free(scratch);
+    Py_END_ALLOW_THREADS
+    arrays_drop(&held);
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef functions[] = {
+    {"add_pieces", (PyCFunction)(void (*)(void))add_pieces, METH_FASTCALL, "Add the first piece of streamed answers."},
+    {"read_reporters", (PyCFunction)(void (*)(void))read_reporters, METH_FASTCALL,
+     "Read tokens, and what requests met."},
+    {"tell_attributes", (PyCFunction)(void (*)(void))tell_attributes, METH_FASTCALL, "Tell attributes, each once."},
+    {NULL, NULL, 0, NULL}};
+
+int reported_ready(PyObject *module) { return PyModule_AddFunctions(module, functions); }

@@ -1,0 +1,21 @@
+"""Which way traces are attributed."""
+
+from functools import partial
+
+import pytest
+
+from latencytrace.service.ledgers import pipeline
+from latencytrace.service.ledgers.column_attribution import ColumnAttribution
+
+
+@pytest.fixture
+def by_objects(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have no trace go by columns."""
+    monkeypatch.setattr(pipeline, "ColumnAttribution", partial(ColumnAttribution, is_used=False))
+
+
+@pytest.fixture(params=["columns", "objects"])
+def both_ways(request: pytest.FixtureRequest) -> None:
+    """Have all traces go by columns, and then none."""
+    if request.param == "objects":
+        request.getfixturevalue("by_objects")
