@@ -25,6 +25,7 @@ from latencytrace.service.ingest.grpc import GrpcReceiver
 from latencytrace.service.ingest.http import receiver
 from latencytrace.service.ingest.intake import Intake
 from latencytrace.service.ingest.journal import Journal
+from latencytrace.service.ledgers.column_attribution import IS_COMPILED
 from latencytrace.service.ledgers.pipeline import Pipeline
 from latencytrace.service.metrics.control_group import ControlGroup
 from latencytrace.service.metrics.counted_requests import STAGE_BUCKETS
@@ -236,7 +237,7 @@ def _engines(
 
 
 def _intake(settings: ServiceSettings, pipeline: Pipeline, telemetry: Telemetry) -> Intake:
-    if not is_compiled():
+    if not (IS_COMPILED and is_compiled()):
         _log.warning(_NOT_COMPILED, FIX)
     return Intake(
         pipeline.keep,

@@ -32,6 +32,7 @@ TITLES: Final = tuple(title_of_gap(gap) for gap in GAPS)
 _COLLECTION = TITLES.index(COLLECTION)
 _EXPLAINS = np.array([stage.explains for stage in STAGES], np.bool_)
 _MOST_NS = 1 << 62
+_MOST_LEFT_NS = 1 << 52  # times the most choices it still fits; 52 days
 _SIGN = np.uint64(1 << 63)
 _NO_TIMES = np.zeros((0, 3), np.int64)
 
@@ -103,6 +104,7 @@ def attributed(batch: SpanBatch, facts: Facts) -> tuple[RequestColumns, _Column]
     intervals = add_engines(batch, known, said, odd_row, packed_times)
     start_ns, intervals = begun_earlier(batch, sent_ns, known, said, intervals)
     tells, *gaps = _unpacked(batch, semconv.RUNTIME_GAPS, _GAP_NAMES, odd_row)
+    odd_row |= (start_ns < 0) | (end_ns >= _MOST_NS)  # of the others no difference goes round
     times = sent_ns, start_ns, end_ns
     linked, (_, start_ns, end_ns), skewed = _link(batch, known, said, odd_row, times)
     odd, _, child, following, stage, by_start, requests = linked
@@ -205,11 +207,11 @@ def _said(batch: SpanBatch, odd_row: _Flags) -> _Column:
         rows, seconds = batch.packed.get(key, _NOTHING)
         lengths_ns = [in_ns(value) for value in seconds]
         said[rows, column] = [reported.UNKNOWN if one is None else one for one in lengths_ns]
-    _add_left(batch, said)
+    _add_left(batch, said, odd_row)
     return said
 
 
-def _add_left(batch: SpanBatch, said: _Column) -> None:
+def _add_left(batch: SpanBatch, said: _Column, odd_row: _Flags) -> None:
     """How long the tokens of streams left for their callers."""
     rows, values = batch.packed.get(semconv.TOKEN_TIMES, _NOTHING)
     streamed = np.flatnonzero(
@@ -224,7 +226,8 @@ def _add_left(batch: SpanBatch, said: _Column) -> None:
     totals = packed.total_gaps(*texts)
     for place in np.flatnonzero(totals < 0).tolist():
         times = times_of(batch.span(int(rows[streamed[place]])))
-        totals[place] = 0 if times is None else sum(times.lengths_ns)
+        totals[place] = 0 if times is None else min(sum(times.lengths_ns), _MOST_LEFT_NS)
+    odd_row[rows[streamed[totals >= _MOST_LEFT_NS]]] = True
     said[rows[streamed], reported.SAID_LEFT] = totals
 
 

@@ -120,7 +120,7 @@ class Attribution:
         young = {one: parts for one, parts in held.items() if not self._is_old(one)}
         try:
             found = self._columns.attributed(young, starts)
-        except FAULTS:
+        except (*FAULTS, MemoryError):
             _log.exception("a batch is attributed as objects, please report this")
             return ByColumns(others=list(held))
         found.others += held.keys() - young.keys()

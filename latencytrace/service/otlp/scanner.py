@@ -1,7 +1,7 @@
 """OTLP's bytes into columns of spans, and content out of them: the fast way and the plain one.
 
-The plain way serves where nothing is compiled, and for what is odd; it costs some twenty times as
-much a span (`tests/benchmarks/bench_ingest.py`).
+The plain way serves where nothing is compiled, and for what is odd; of decoding alone it makes
+some twenty times as much (`tests/benchmarks/bench_ingest.py`).
 
 The result is that of `redaction` on the decoded message.
 """
@@ -30,6 +30,7 @@ from latencytrace.service.otlp.compiled import telling
 from latencytrace.service.otlp.compiled.core import core
 from latencytrace.service.otlp.content_keys import Kind
 from latencytrace.service.otlp.messages import (
+    MOST_MESSAGES,
     MOST_PARTS,
     SPAN_ID_BYTES,
     TRACE_ID_BYTES,
@@ -60,8 +61,9 @@ from latencytrace.service.otlp.span_block import (
     SpanBlock,
 )
 from latencytrace.service.otlp.values import Form, flat_text
+from latencytrace.service.otlp.wire_parts import has_more_parts
 
-_SEED: Final = secrets.randbits(62)  # so that nobody can choose texts with one hash
+_SEED: Final = secrets.randbits(62)  # so that few can choose texts with one hash: see MOST_TRIED
 _MARK: Final = plain_text.MARK.encode()
 _LONGEST_KNOWN: Final = 256  # bytes of what is remembered
 _DEEPEST_BYTES: Final = 160  # a list of fewer bytes is not too deep for the decoder
@@ -97,7 +99,9 @@ def scanned_by_core(plain: bytes, *, capture_content: bool) -> SpanBlock | None:
     if records is None:
         return None
     columns = _Columns(plain, *records)
-    if columns.may_have_too_many_parts() or not columns.canonical():
+    if columns.may_have_too_many_parts() or columns.has_too_many_messages(plain):
+        return None
+    if not columns.canonical():
         return None
     columns.find_keys()
     if not capture_content:
@@ -188,6 +192,10 @@ class _Columns:
             return False
         parts = self.resources, self.scopes, self.spans, self.pairs, self.events, self.links
         return self.rejected > 0 or sum(map(len, parts)) > MOST_PARTS
+
+    def has_too_many_messages(self, plain: bytes) -> bool:
+        """Tell whether lists and maps hold more than the decoder is given (see `messages`)."""
+        return self._has_nested and has_more_parts(plain, ExportTraceServiceRequest, MOST_MESSAGES)
 
     def canonical(self) -> bool:
         """Write lists and maps as the decoder would; False: it cannot decode one."""

@@ -29,7 +29,7 @@ class Tables(NamedTuple):
 
     generation: int
     known: NDArray[np.int64]  # hashes; 0: free
-    numbers: NDArray[np.int32]
+    numbers: NDArray[np.int32]  # and one; 0: another processor sees the hash first
 
     @classmethod
     def empty(cls, generation: int) -> Self:
@@ -135,7 +135,7 @@ class Shapes:
                 place = (place + 1) & mask
             if self._hashes < _MOST_HASHES and not known[place]:
                 self._hashes += 1
-                self.tables.numbers[place] = number  # before its hash can be found
+                self.tables.numbers[place] = number + 1
                 known[place] = found
 
 

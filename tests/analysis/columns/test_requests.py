@@ -254,6 +254,18 @@ def test_what_leaves_a_stream_is_timed() -> None:
     assert request.ledger[Stage.RESPOND] == 10
 
 
+@pytest.mark.parametrize("gaps", [f"{1 << 60}", f"{1 << 62},{1 << 62}", f"{10**18},{10**18}"])
+def test_token_times_that_would_not_fit_are_left_to_objects(gaps: str) -> None:
+    attributes = {semconv.STREAMED_TOKENS: 3, semconv.TOKEN_TIMES: f"10;{gaps}"}
+
+    assert is_odd(root(attributes=attributes))
+
+
+@pytest.mark.parametrize(("start_ns", "end_ns"), [(0, 1 << 62), (5, (1 << 63) - 1)])
+def test_times_beyond_a_century_and_more_are_left_to_objects(start_ns: int, end_ns: int) -> None:
+    assert is_odd(span(1, start_ns, end_ns, parent=0, kind=SpanKind.SERVER))
+
+
 def test_what_a_model_makes_for_nobody_is_no_first_token_and_makes_no_token_quicker() -> None:
     tokens = {semconv.GEN_AI_USAGE_OUTPUT_TOKENS: 11, semconv.STAGE: Stage.DECODE}
     decode = span(2, 40, 1_040, attributes=tokens)

@@ -11,7 +11,8 @@ from latencytrace.errors import OtlpError
 from latencytrace.model import semconv
 from latencytrace.service.otlp import plain_text
 from latencytrace.service.otlp.block_builder import span_block_of
-from latencytrace.service.otlp.messages import message_of, purify
+from latencytrace.service.otlp.compiled.core import core
+from latencytrace.service.otlp.messages import MOST_MESSAGES, message_of, purify
 from latencytrace.service.otlp.scanner import scanned, scanned_by_core
 from latencytrace.service.otlp.span_block import SpanBlock
 from tests.service.otlp.generated_requests import any_text, requests, texts
@@ -218,3 +219,74 @@ def test_a_key_that_comes_twice_has_no_shape() -> None:
     assert block is not None
     assert block.table["shape"].tolist() == [-1]
     assert block.spans()[0].attributes == {"mine": 2}
+
+
+def sized(tag: int, body: bytes) -> bytes:
+    """A field that has a length."""
+    size, digits = len(body), [tag]
+    while size >= 0x80:
+        digits.append(size & 0x7F | 0x80)
+        size >>= 7
+    return bytes((*digits, size)) + body
+
+
+def one_post(*spans: bytes) -> bytes:
+    return sized(0x0A, sized(0x12, b"".join(sized(0x12, span) for span in spans)))
+
+
+IDS = sized(0x0A, bytes(range(1, 17))) + sized(0x12, bytes(range(1, 9)))
+KEY = sized(0x0A, b"mine")
+
+
+@MODES
+@pytest.mark.parametrize(
+    "value",
+    [b"\x0a\x7f", sized(0x0A, sized(0x0A, b"\xff"))],
+    ids=["a torn list", "a list of no texts"],
+)
+def test_a_list_of_a_span_without_ids_is_held_to_be_one_all_the_same(
+    value: bytes, *, capture_content: bool
+) -> None:
+    sent = one_post(sized(0x4A, KEY + sized(0x12, sized(0x2A, value))), IDS)
+
+    with pytest.raises(OtlpError):
+        scanned(sent, capture_content=capture_content)
+
+
+def test_a_list_of_millions_is_refused_before_it_is_decoded() -> None:
+    values = b"\x0a\x00" * (MOST_MESSAGES + 1)
+    sent = one_post(IDS + sized(0x4A, KEY + sized(0x12, sized(0x2A, values))))
+
+    with pytest.raises(OtlpError, match="smaller batches"):
+        scanned(sent, capture_content=False)
+
+
+def with_one_hash(count: int) -> list[bytes]:
+    """Texts whose hash is one, whatever its seed is: their differences cancel."""
+
+    def flipped(text: bytes, *places: int) -> bytes:
+        return bytes(byte ^ 0x80 if at in places else byte for at, byte in enumerate(text))
+
+    halves = b"abcdefgh", b"ijklmnop"
+    pieces = halves[0] + halves[1], flipped(halves[0], 7) + flipped(halves[1], 3, 7)
+    digits = range(count.bit_length())
+    return [b"".join(pieces[one >> digit & 1] for digit in digits) for one in range(count)]
+
+
+def test_who_makes_up_texts_of_one_hash_does_not_have_all_of_them_compared() -> None:
+    texts = with_one_hash(2000)
+    sent = one_post(IDS + b"".join(sized(0x6A, sized(0x0A, text)) for text in texts))
+
+    assert len({core.text_hash(text, 5) for text in texts}) == 1
+    assert scanned_by_core(sent, capture_content=False) is None
+    assert len(scanned(sent, capture_content=False).links) == len(texts)
+
+
+def test_many_words_are_read() -> None:
+    texts = [number.to_bytes(16, "big") for number in range(1, 40_000)]
+    sent = one_post(IDS + b"".join(sized(0x6A, sized(0x0A, text)) for text in texts))
+
+    block = scanned_by_core(sent, capture_content=False)
+
+    assert block is not None
+    assert told(block) == told(plainly(sent, capture_content=False))

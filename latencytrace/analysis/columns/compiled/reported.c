@@ -361,7 +361,8 @@ static inline int64_t decoded_within(const Reporters *reporters) {
         if (facts_of(reporters, reporters->rows[at])[tells_times])
             for (int64_t one = reporters->intervals[at]; one < reporters->intervals[at + 1]; one++)
                 if (reporters->interval_stage[one] == decode)
-                    decoded_ns += reporters->interval_end_ns[one] - reporters->interval_start_ns[one];
+                    decoded_ns =
+                        plus(decoded_ns, minus(reporters->interval_end_ns[one], reporters->interval_start_ns[one]));
     return decoded_ns;
 }
 

@@ -76,7 +76,7 @@ static inline uint64_t shape_hash(const Block *block, Span *span, int64_t number
  *
  * Takes the block's texts, spans, attributes, events, links and scopes; by resource the hash of what it says; by
  * word whether it is a key that is read, that counts, that varies, and its hash; the mark's bytes; a hash table of
- * shapes by hash, of which 0 is free, and their numbers; and room for the hash of each span's shape: 0 where it has
+ * shapes by hash, of which 0 is free, and their numbers and one, which other threads fill meanwhile; and room for the hash of each span's shape: 0 where it has
  * none. Gives how many spans have a shape that is not in the table; theirs is below -1. */
 FUNCTION(core_shape) {
     (void)module;
@@ -109,8 +109,9 @@ FUNCTION(core_shape) {
             int64_t place = (int64_t)((uint64_t)hash >> 20) & mask;
             while (known.q[place] && known.q[place] != hash)
                 place = (place + 1) & mask;
-            if (known.q[place] == hash) {
-                span->shape = ((const int32_t *)numbers.any)[place];
+            int32_t shape = ((const int32_t *)numbers.any)[place];
+            if (known.q[place] == hash && shape) {
+                span->shape = shape - 1;
             } else {
                 span->shape = -2;
                 unknown++;

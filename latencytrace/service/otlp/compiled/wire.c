@@ -9,6 +9,7 @@
 #define VERIFIED 1           /* the code of a word that is UTF-8 */
 #define FEWEST_SLOTS 512     /* of the hash table of words */
 #define FEWEST_ROOM 16       /* of records */
+#define MOST_TRIED 1000      /* slots for one word: who makes up texts of one hash would have all of them compared */
 #define LIKELY_SPAN_BYTES 320
 #define LIKELY_PAIR_BYTES 40
 
@@ -249,8 +250,10 @@ static inline int32_t word_of(Scan *scan, int64_t at, int64_t size, int has_to_b
         return 0;
     uint64_t hash = text_hash(scan->data + at, size, scan->seed);
     int64_t slot = (int64_t)(hash >> 20) & (scan->slot_count - 1);
-    int32_t number;
+    int32_t number, tried = 0;
     while ((number = scan->slots[slot])) {
+        if (++tried > MOST_TRIED)
+            return ODD;
         const Word *word = (const Word *)scan->words.at + number;
         if (((const uint64_t *)scan->hashes.at)[number] == hash && word->size == size &&
             is_same(scan->data + word->at, scan->data + at, size))
@@ -507,6 +510,7 @@ static int read_span_fields(Scan *scan, int64_t at, int64_t end, SpanFields *fie
 
 static int read_span(Scan *scan, int64_t at, int64_t end) {
     int64_t first = scan->pairs.count, first_event = scan->events.count, first_link = scan->links.count;
+    int64_t nested = scan->nested;
     SpanFields fields = {.trace_at = ODD, .span_at = ODD};
     scan->message = 0;
     scan->status = 0;
@@ -516,6 +520,8 @@ static int read_span(Scan *scan, int64_t at, int64_t end) {
     if (fields.lists && !read_lists(scan, at, end))
         return 0;
     if (fields.trace_at < 0 || fields.span_at < 0) {
+        if (scan->nested != nested) /* nobody would look whether these can be decoded */
+            return 0;
         scan->rejected++;
         scan->pairs.count = first;
         scan->events.count = first_event;
