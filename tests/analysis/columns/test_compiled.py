@@ -13,10 +13,10 @@ from latencytrace.analysis.columns.critical_paths import win
 from latencytrace.analysis.columns.packed import put_apart
 from latencytrace.analysis.ledger.critical_path import critical_path
 from latencytrace.model import Span, SpanKind, Stage, semconv
+from tests.support.builders.spans.numbered import TRACE_ID, root, span
 from tests.support.builders.spans.span_columns import SpanColumns, critical_paths
 from tests.support.simulation.by_columns import ByColumns, differences
 
-TRACE_ID = "0af7651916cd43dd8448eb211c80319c"
 FUNCTIONS = [
     "win", "descend", "gather", "link_spans", "lay_out_trees", "lay_out_intervals", "unpack_many",
     "put_apart", "total_gaps", "add_pieces", "read_reporters", "tell_attributes", "fill_pauses",
@@ -28,24 +28,6 @@ REFUSED = {
     "no array": [0],
     "None": None,
 }
-
-
-def span(number: int, start_ns: int, end_ns: int, parent: int = 1, **more: object) -> Span:
-    usual: dict[str, object] = {
-        "trace_id": TRACE_ID,
-        "span_id": f"{number:016x}",
-        "parent_id": f"{parent:016x}" if parent else None,
-        "name": f"span {number}",
-        "service": "rag",
-        "scope": "mine",
-        "start_ns": start_ns,
-        "end_ns": end_ns,
-    }
-    return Span(**(usual | more))  # type: ignore[arg-type] # fields of a span
-
-
-def root(end_ns: int, **more: object) -> Span:
-    return span(1, 0, end_ns, parent=0, kind=SpanKind.SERVER, **more)
 
 
 def assert_alike(*spans: Span) -> None:

@@ -19,6 +19,7 @@ from latencytrace.model import (
     StatusCode,
     semconv,
 )
+from tests.support.builders.spans.numbered import TRACE_ID, root, span
 from tests.support.builders.spans.recorded import FIXTURES, recorded
 from tests.support.builders.spans.strategies import heaps
 from tests.support.simulation.by_columns import ByColumns, Traces, differences
@@ -26,7 +27,6 @@ from tests.support.simulation.made_traces import made_calls, made_trace
 from tests.support.simulation.simulator import GPU, MS, VECTORS, Aside, simulate
 from tests.support.simulation.ways import WAYS
 
-TRACE_ID = "0af7651916cd43dd8448eb211c80319c"
 FIXTURE_NAMES = sorted(path.stem for path in FIXTURES.glob("*.json"))
 SIMULATED = 40
 
@@ -38,27 +38,9 @@ def made(random: Random, traces: int) -> Traces:
 
 def by_trace(spans: list[Span]) -> Traces:
     traces = defaultdict(list)
-    for span in spans:
-        traces[span.trace_id].append(span)
+    for one in spans:
+        traces[one.trace_id].append(one)
     return traces
-
-
-def span(number: int, start_ns: int, end_ns: int, parent: int = 1, **more: object) -> Span:
-    usual: dict[str, object] = {
-        "trace_id": TRACE_ID,
-        "span_id": f"{number:016x}",
-        "parent_id": f"{parent:016x}" if parent else None,
-        "name": f"span {number}",
-        "service": "rag",
-        "scope": "mine",
-        "start_ns": start_ns,
-        "end_ns": end_ns,
-    }
-    return Span(**(usual | more))  # type: ignore[arg-type] # fields of a span
-
-
-def root(end_ns: int = 100, **more: object) -> Span:
-    return span(1, 0, end_ns, parent=0, kind=SpanKind.SERVER, **more)
 
 
 def divided(*spans: Span) -> list[Request]:

@@ -28,6 +28,7 @@ from latencytrace.service.store import NONE_WITHDRAWN, Order, Revisions, Written
 from latencytrace.service.stores.chdb.store import ChdbStore
 from tests.support.builders.spans.otlp_messages import child, columns, one_span
 from tests.support.builders.spans.otlp_messages import otlp as encoded
+from tests.support.compiled import COMPILED
 from tests.support.fakes.contracts import FakeClock
 from tests.support.waiting import PATIENCE_S, until
 
@@ -322,6 +323,7 @@ def test_a_request_of_another_service_stays_one_inside_the_outermost(
     assert (found.outermost, found.revision) == (False, 2)
 
 
+@COMPILED
 def test_requests_by_columns_are_written_revised_and_counted_once(rig: Rig) -> None:
     ids = [uuid4().hex for _ in range(3)]
     roots = [replace(root(one), service=ids[0]) for one in ids]

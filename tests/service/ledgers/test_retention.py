@@ -11,6 +11,7 @@ from latencytrace.service.ledgers.retention import SpanKeeping
 from tests.support.builders.made_requests import made_request
 from tests.support.builders.made_tables import made_table
 from tests.support.builders.spans.otlp_messages import one_span
+from tests.support.compiled import COMPILED
 
 FIRST_ID = "0" * 32
 LAST_ID = "f" * 32
@@ -90,6 +91,7 @@ def test_shared_steps_are_kept_by_the_same_rules() -> None:
     assert not keeping.keeps_step(step())
 
 
+@COMPILED
 @settings(deadline=None)
 @given(st.lists(st.integers(0, 1 << 32), min_size=1, max_size=3), st.sampled_from([0.0, 0.4, 1.0]))
 def test_a_table_keeps_the_spans_that_its_requests_keep(seeds: list[int], ratio: float) -> None:
