@@ -12,11 +12,6 @@ from typing import Any, Final
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-FOLDERS: Final = (
-    Path("latencytrace/agent/compiled"),
-    Path("latencytrace/analysis/columns/compiled"),
-    Path("latencytrace/service/otlp/compiled"),
-)
 SHARED: Final = Path("latencytrace/extensions")  # headers
 
 
@@ -27,7 +22,7 @@ class CompileExtensions(BuildHookInterface):  # type: ignore[type-arg]
         """Compile, and say for which interpreter the wheel is."""
         if self.target_name != "wheel" or not can_be_compiled():
             return
-        for folder in FOLDERS:
+        for folder in folders(Path(self.root)):
             built = compiled(Path(self.root), folder)
             if built is not None:
                 build_data["pure_python"] = False
@@ -42,6 +37,11 @@ def can_be_compiled() -> bool:
         and not sysconfig.get_config_var("Py_GIL_DISABLED")
         and os.environ.get("LATENCYTRACE_COMPILED", "").strip() != "0"  # noqa: TID251 - nobody else is there to ask
     )
+
+
+def folders(root: Path) -> list[Path]:
+    """Return the folders below the root that have sources in C."""
+    return sorted({path.parent.relative_to(root) for path in root.glob("latencytrace/**/*.c")})
 
 
 def compiled(root: Path, folder: Path) -> Path | None:

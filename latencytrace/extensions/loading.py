@@ -1,22 +1,23 @@
 """Loads an extension module, where there is one."""
 
 import os
+from collections.abc import Iterable
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Final
 
-PACKAGES: Final = (
-    "latencytrace.agent.compiled",
+OF_THE_SERVICE: Final = (
     "latencytrace.analysis.columns.compiled",
     "latencytrace.service.otlp.compiled",
 )
+PACKAGES: Final = ("latencytrace.agent.compiled", *OF_THE_SERVICE)
 """Those that have one."""
 FIX: Final = (
     "install a C compiler and Python's headers, then latencytrace anew; LATENCYTRACE_COMPILED "
     "must not be 0"
 )
-"""What to do where one is missing."""
+"""Advice where one is missing."""
 
 
 def extension(package: str) -> ModuleType | None:
@@ -35,6 +36,11 @@ def extension(package: str) -> ModuleType | None:
     except ImportError:
         return None
     return None if is_older(Path(str(found.__file__))) else found
+
+
+def missing(packages: Iterable[str] = PACKAGES) -> list[str]:
+    """Return those of the packages whose extension cannot be used."""
+    return [package for package in packages if extension(package) is None]
 
 
 def is_older(built: Path) -> bool:

@@ -12,7 +12,7 @@ from socket import gethostname, socket
 from fastapi import FastAPI
 
 from latencytrace.errors import SettingsError, StoreError
-from latencytrace.extensions.loading import FIX
+from latencytrace.extensions.loading import FIX, OF_THE_SERVICE, missing
 from latencytrace.model import Objective, Request
 from latencytrace.model.cohorts.request_columns import Beside
 from latencytrace.service.alerting.links import AlertLinks
@@ -25,7 +25,6 @@ from latencytrace.service.ingest.grpc import GrpcReceiver
 from latencytrace.service.ingest.http import receiver
 from latencytrace.service.ingest.intake import Intake
 from latencytrace.service.ingest.journal import Journal
-from latencytrace.service.ledgers.column_attribution import IS_COMPILED
 from latencytrace.service.ledgers.pipeline import Pipeline
 from latencytrace.service.metrics.control_group import ControlGroup
 from latencytrace.service.metrics.counted_requests import STAGE_BUCKETS
@@ -40,7 +39,6 @@ from latencytrace.service.net.listeners import Listener, Servers, listening
 from latencytrace.service.objectives.evaluator import Evaluator
 from latencytrace.service.objectives.file import read_objectives
 from latencytrace.service.objectives.matching import ObjectiveIndex
-from latencytrace.service.otlp.scanner import is_compiled
 from latencytrace.service.profiles.folder import NAME as PROFILES
 from latencytrace.service.profiles.folder import ProfileFolder
 from latencytrace.service.profiles.orders import Profiles
@@ -237,7 +235,7 @@ def _engines(
 
 
 def _intake(settings: ServiceSettings, pipeline: Pipeline, telemetry: Telemetry) -> Intake:
-    if not (IS_COMPILED and is_compiled()):
+    if missing(OF_THE_SERVICE):
         _log.warning(_NOT_COMPILED, FIX)
     return Intake(
         pipeline.keep,

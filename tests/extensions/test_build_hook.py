@@ -8,8 +8,10 @@ from types import ModuleType
 
 import pytest
 
+from latencytrace.extensions.loading import PACKAGES
+
 ROOT = Path(__file__).parents[2]
-FOLDERS = sorted({path.parent.relative_to(ROOT) for path in ROOT.glob("latencytrace/**/*.c")})
+FOLDERS = [Path(*package.split(".")) for package in PACKAGES]
 
 
 @pytest.fixture(scope="module")
@@ -35,8 +37,8 @@ def checkout(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_every_folder_with_sources_in_c_is_compiled(hook: ModuleType) -> None:
-    assert sorted(hook.FOLDERS) == FOLDERS
+def test_every_package_that_has_an_extension_is_compiled(hook: ModuleType) -> None:
+    assert [".".join(folder.parts) for folder in hook.folders(ROOT)] == sorted(PACKAGES)
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=str)

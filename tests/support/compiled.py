@@ -4,8 +4,9 @@ from typing import Final
 
 import pytest
 
-from latencytrace.service.otlp.scanner import is_compiled
+from latencytrace.extensions.loading import OF_THE_SERVICE, missing
 
 COMPILED: Final = pytest.mark.skipif(
-    not is_compiled(), reason="nothing is compiled here: no compiler, or LATENCYTRACE_COMPILED=0"
+    bool(missing(OF_THE_SERVICE)),
+    reason="nothing is compiled here: no compiler, or LATENCYTRACE_COMPILED=0",
 )

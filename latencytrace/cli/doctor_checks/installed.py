@@ -13,7 +13,7 @@ from latencytrace.agent.timing.patching import HookState, unmet
 from latencytrace.cli.doctor_checks.unhooked import unhooked_findings
 from latencytrace.cli.doctor_checks.used import Used
 from latencytrace.cli.processes.local_service import EXTRA_HINT, service_is_installed
-from latencytrace.extensions.loading import FIX, PACKAGES, extension
+from latencytrace.extensions.loading import FIX, missing
 from latencytrace.plugins import HOOKS
 from latencytrace.service.answers.findings.finding import Finding, Verdict
 
@@ -84,12 +84,11 @@ def _versions() -> Iterator[Finding]:
             what="the agent and the command line, without the service; one must run elsewhere",
             fix=EXTRA_HINT,
         )
-    missing = [package for package in PACKAGES if extension(package) is None]
-    if missing:
+    if absent := missing():
         yield Finding(
             about=INSTALLED,
             verdict=Verdict.NOTE,
-            what=f"not compiled: {', '.join(missing)}; all works, and costs several times as much",
+            what=f"not compiled: {', '.join(absent)}; all works, and costs several times as much",
             fix=FIX,
         )
 

@@ -22,7 +22,6 @@ from latencytrace.service.ledgers.held_spans import Parts, by_block
 from latencytrace.service.ledgers.process_starts import ProcessStarts, served_by
 from latencytrace.service.otlp.batches import batch_of
 
-IS_COMPILED: Final = core is not None  # else objects take all
 _LOAD: Final = STAGES.index(Stage.LOAD)
 
 
@@ -46,7 +45,7 @@ class ColumnAttribution:
         is_used: Where nothing is compiled, objects take all.
     """
 
-    def __init__(self, max_weight: int = MOST, *, is_used: bool = IS_COMPILED) -> None:
+    def __init__(self, max_weight: int = MOST, *, is_used: bool = core is not None) -> None:
         self.max_weight = max_weight
         self._is_used = is_used
         self._facts = Facts()

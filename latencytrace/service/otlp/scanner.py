@@ -70,11 +70,6 @@ _DEEPEST_BYTES: Final = 160  # a list of fewer bytes is not too deep for the dec
 _RULES: Final[Sequence[Texts]] = tuple(KINDS.values())
 
 
-def is_compiled() -> bool:
-    """Tell whether requests are read by compiled code."""
-    return core is not None
-
-
 def scanned(plain: bytes, *, capture_content: bool) -> SpanBlock:
     """The spans of a request in protobuf, without their content.
 
@@ -98,7 +93,7 @@ def scanned_by_core(plain: bytes, *, capture_content: bool) -> SpanBlock | None:
     records = None if core is None else core.scan(plain, _SEED, MOST_PARTS + 1)
     if records is None:
         return None
-    columns = _Columns(plain, *records)
+    columns = _Columns(plain, records)
     if columns.may_have_too_many_parts() or columns.has_too_many_messages(plain):
         return None
     if not columns.canonical():
@@ -146,25 +141,13 @@ class _Columns:
 
     Args:
         plain: The request.
-        spans: The records that compiled code found, here and in the next seven.
-        rejected: How many spans it left out.
-        nested: How many values are lists or maps.
+        found: What compiled code found in it, see `core_scan` in `compiled/wire.c`.
     """
 
-    def __init__(  # noqa: PLR0913, PLR0917 - columns
-        self,
-        plain: bytes,
-        spans: bytearray,
-        pairs: bytearray,
-        events: bytearray,
-        links: bytearray,
-        resources: bytearray,
-        scopes: bytearray,
-        words: bytearray,
-        hashes: bytearray,
-        rejected: int,
-        nested: int,
-    ) -> None:
+    def __init__(self, plain: bytes, found: Sequence[Any]) -> None:
+        (
+            spans, pairs, events, links, resources, scopes, words, hashes, self.rejected, nested,
+        ) = found  # fmt: skip
         self.texts = plain + _MARK
         self.mark_at = len(plain)
         self.more = bytearray()  # texts that follow
@@ -180,7 +163,6 @@ class _Columns:
         self.links: Records = np.frombuffer(links, LINK)
         self.resources: Records = np.frombuffer(resources, RESOURCE)
         self.scopes: Records = np.frombuffer(scopes, SCOPE)
-        self.rejected = rejected
         self._has_nested = nested > 0
         self.facts: dict[int, _KeyFacts] = {}  # by word
         self.learned = SHAPES.learned  # one set for the whole block

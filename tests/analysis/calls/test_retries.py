@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from latencytrace.analysis.build_trace import build_traces
-from latencytrace.analysis.columns.compiled.core import core
 from latencytrace.analysis.ledger.critical_path import critical_path
 from latencytrace.analysis.ledger.requests import requests_of
 from latencytrace.model import AttributeValue, Request, Span, SpanKind, Stage, StatusCode, semconv
@@ -18,6 +17,7 @@ from latencytrace.service.answers.requests import request_document
 from tests.support.builders.spans.span_columns import SpanColumns, critical_paths
 from tests.support.builders.spans.strategies import LAST_NS
 from tests.support.builders.spans.trees import ROOT, root, span
+from tests.support.compiled import COMPILED
 
 CLIENT = SpanKind.CLIENT
 CODE = semconv.HTTP_RESPONSE_STATUS_CODE
@@ -342,7 +342,7 @@ def test_attempts_are_found_again_in_what_they_made_of_a_trace(spans: list[Span]
     assert ordered(twice) == ordered(replace(once, unclipped=once.spans, repairs=()))
 
 
-@pytest.mark.skipif(core is None, reason="there is no compiled core here")
+@COMPILED
 @given(many_calls())
 def test_both_forms_of_the_critical_path_agree_on_retries(spans: list[Span]) -> None:
     traces = build_traces(spans)

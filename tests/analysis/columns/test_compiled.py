@@ -8,7 +8,7 @@ import pytest
 from numpy.typing import NDArray
 
 from latencytrace.analysis.build_trace import build_traces
-from latencytrace.analysis.columns.compiled.core import bind, core
+from latencytrace.analysis.columns.compiled.core import bind, core, needed
 from latencytrace.analysis.columns.critical_paths import win
 from latencytrace.analysis.columns.packed import put_apart
 from latencytrace.analysis.ledger.critical_path import critical_path
@@ -71,12 +71,12 @@ def test_a_number_that_nothing_needs_is_refused_with_all_beside_it() -> None:
 @pytest.mark.parametrize("numbers", [{"DIVIDE": "-1"}, {7: 7}, [1]], ids=repr)
 def test_what_is_no_number_by_its_name_is_refused(numbers: object) -> None:
     with pytest.raises(TypeError):
-        core.bind(numbers)
+        needed().bind(numbers)
 
 
 def test_a_number_that_does_not_fit_is_refused() -> None:
     with pytest.raises(OverflowError):
-        core.bind({"DIVIDE": 1 << 63})
+        needed().bind({"DIVIDE": 1 << 63})
 
 
 @pytest.mark.parametrize("array", REFUSED.values(), ids=REFUSED)
@@ -110,7 +110,7 @@ def test_an_array_that_may_not_be_written_to_is_refused() -> None:
     fixed.flags.writeable = False
 
     with pytest.raises(ValueError, match="read-only"):
-        core.win(np.array([0, 1]), NUMBERS, NUMBERS, NUMBERS, fixed, np.zeros(2, np.int64))
+        needed().win(np.array([0, 1]), NUMBERS, NUMBERS, NUMBERS, fixed, np.zeros(2, np.int64))
 
 
 @pytest.mark.parametrize("count", [31, 32, 33, 64, 65, 100, 1_000, 5_000])

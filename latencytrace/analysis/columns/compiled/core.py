@@ -1,11 +1,12 @@
 """The compiled array functions, if they are there."""
 
 from collections.abc import Mapping
-from typing import Any, Final
+from types import ModuleType
+from typing import Final
 
 from latencytrace.extensions.loading import extension
 
-core: Final[Any] = extension("latencytrace.analysis.columns.compiled")
+core: Final = extension("latencytrace.analysis.columns.compiled")
 
 
 def bind(numbers: Mapping[str, int]) -> None:
@@ -18,7 +19,7 @@ def bind(numbers: Mapping[str, int]) -> None:
         core.bind(numbers)
 
 
-def needed() -> Any:  # noqa: ANN401 - a module in C
+def needed() -> ModuleType:
     """Return the core.
 
     Raises:

@@ -21,13 +21,22 @@ typedef struct {
 
 static const char FILTER[] = "latencytrace.filter";
 
-static void drop_filter(PyObject *capsule) {
-    Filter *filter = PyCapsule_GetPointer(capsule, FILTER);
+static void free_filter(Filter *filter) {
     if (filter) {
         free(filter->states);
         free(filter->found);
         free(filter);
     }
+}
+
+static void drop_filter(PyObject *capsule) { free_filter(PyCapsule_GetPointer(capsule, FILTER)); }
+
+/* The rules, which come first among the arguments; NULL with an exception. */
+static const Filter *filter_of(PyObject *const *args, Py_ssize_t given) {
+    if (given)
+        return PyCapsule_GetPointer(args[0], FILTER);
+    PyErr_SetString(PyExc_TypeError, "rules are needed");
+    return NULL;
 }
 
 /* Rules to be known by their number: what each does with texts, the longest of each, whether it takes numbers,
@@ -61,11 +70,8 @@ FUNCTION(core_filter) {
         memcpy(filter->found, found.b, (size_t)found.count);
         capsule = PyCapsule_New(filter, FILTER, drop_filter);
     }
-    if (!capsule && filter) {
-        free(filter->states);
-        free(filter->found);
-        free(filter);
-    }
+    if (!capsule)
+        free_filter(filter);
     arrays_drop(&held);
     return capsule;
 }
@@ -106,10 +112,10 @@ FUNCTION(core_tells) {
     Held held;
     Array texts, words, chosen, asked;
     int64_t longest;
-    const Filter *filter = given ? PyCapsule_GetPointer(args[0], FILTER) : NULL;
+    const Filter *filter = filter_of(args, given);
     if (!filter ||
         !arrays_take(&held, args + 1, given - 1, "brqnB", &texts, &words, (Py_ssize_t)sizeof(Word), &chosen, &longest, &asked))
-        return filter || PyErr_Occurred() ? NULL : PyErr_Format(PyExc_TypeError, "rules are needed");
+        return NULL;
     Py_BEGIN_ALLOW_THREADS
     for (int64_t place = 0; place < chosen.count; place++) {
         Word word = ((const Word *)words.any)[chosen.q[place]];
@@ -153,10 +159,10 @@ FUNCTION(core_judge) {
     Held held;
     Array texts, pairs, rules, asked;
     Mark mark;
-    const Filter *filter = given ? PyCapsule_GetPointer(args[0], FILTER) : NULL;
+    const Filter *filter = filter_of(args, given);
     if (!filter || !arrays_take(&held, args + 1, given - 1, "bRbnnnQ", &texts, &pairs, (Py_ssize_t)sizeof(Pair), &rules,
                                 &mark.at, &mark.size, &mark.word, &asked))
-        return filter || PyErr_Occurred() ? NULL : PyErr_Format(PyExc_TypeError, "rules are needed");
+        return NULL;
     int64_t count = 0;
     Py_BEGIN_ALLOW_THREADS
     for (int64_t number = 0; number < pairs.count; number++) {
