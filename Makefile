@@ -10,7 +10,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 report = --junitxml=$(VENV)/hooks/$(1).xml
 
 .DEFAULT_GOAL := help
-.PHONY: soak stress help demo demo-smollm2 test test-all test-long lint bench bench-agent bench-service bench-request bench-instructions bench-overhead bench-start hook-list bench-servers bench-tokens dashboards pictures docs clean \
+.PHONY: soak stress help demo demo-smollm2 test test-all test-long lint bench bench-agent bench-service bench-request bench-instructions bench-overhead bench-start hook-list bench-servers bench-tokens dashboards pictures docs changelog clean \
 	test-helm test-llama-cpp test-batchers test-large test-rabbitmq test-every-hook test-nvml-oldest test-fresh
 
 help: ## list these commands
@@ -163,6 +163,9 @@ bench-servers: $(VENV)/.llama-cpp $(VENV)/.smollm2 ## what tracing costs three r
 
 docs: $(VENV)/.checks ## the documentation as web pages, in docs/site
 	@$(BIN)/zensical build -s -f docs/zensical.toml
+
+changelog: $(VENV)/.checks ## what the next release says; VERSION=0.3.0: write it into docs/pages/changelog.md
+	@$(BIN)/towncrier build $(if $(VERSION),--yes --version '$(VERSION)',--draft --version 'the next release')
 
 clean: ## remove the virtual environment and every cache
 	@rm -rf $(VENV) .peers docs/site .pytest_cache .hypothesis .mypy_cache .ruff_cache .import_linter_cache
