@@ -10,7 +10,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 report = --junitxml=$(VENV)/hooks/$(1).xml
 
 .DEFAULT_GOAL := help
-.PHONY: soak stress help demo demo-smollm2 test lint bench bench-agent bench-service bench-request bench-instructions bench-overhead bench-start hook-list bench-servers bench-tokens dashboards pictures docs clean \
+.PHONY: soak stress help demo demo-smollm2 test test-all test-long lint bench bench-agent bench-service bench-request bench-instructions bench-overhead bench-start hook-list bench-servers bench-tokens dashboards pictures docs changelog clean \
 	test-helm test-llama-cpp test-batchers test-large test-rabbitmq test-every-hook test-nvml-oldest test-fresh
 
 help: ## list these commands
@@ -23,7 +23,7 @@ demo-smollm2: $(VENV)/.smollm2 ## the same with a model of real weights, 90 MB m
 	@if [ -t 1 ]; then once=; else once=--once; fi; \
 		$(BIN)/latencytrace demo --model smollm2-135m $$once
 
-test: $(VENV)/.checks ## everything that continuous integration runs
+test: $(VENV)/.checks ## what a change must pass: format, lint, imports, types, tests, documentation (minutes)
 	@echo '== format'
 	@$(BIN)/ruff format --check .
 	@echo '== lint'
@@ -33,14 +33,25 @@ test: $(VENV)/.checks ## everything that continuous integration runs
 	@echo '== types'
 	@$(BIN)/mypy
 	@echo '== tests' # tests/conftest.py says which files come first
-	@$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder --durations=20 || { [ $$? = 1 ] && \
-		echo '== what failed, alone: what passes now hangs on its neighbours or on a busy machine, and wants mending' && \
-		$(BIN)/pytest --last-failed --last-failed-no-failures none; }
-	@echo '== the forms in Python of what the compiled core does'
-	@LATENCYTRACE_COMPILED=0 $(BIN)/pytest -n 2 --dist loadfile -q $(IN_PYTHON)
+	@$(TESTS) --durations=20 -m 'not long and $(USUAL)'
 	@echo '== documentation'
 	@$(BIN)/zensical build -s -f docs/zensical.toml
 	@echo '== all passed'
+
+test-all: test test-long ## everything that continuous integration runs: that, and what takes long
+
+# Wall time and real neighbours decide there: what fails is run once more, alone.
+test-long: $(VENV)/.checks ## the rest of `make test-all`: the long tests, and the forms in Python of the compiled core
+	@echo '== long tests'
+	@$(TESTS) --durations=20 -m 'long and $(USUAL)' || { [ $$? = 1 ] && \
+		echo '== what failed, alone: what passes now hangs on its neighbours or on a busy machine, and wants mending' && \
+		$(BIN)/pytest -m 'long and $(USUAL)' --last-failed --last-failed-no-failures none; }
+	@echo '== the forms in Python of what the compiled core does'
+	@LATENCYTRACE_COMPILED=0 $(BIN)/pytest -n 2 --dist loadfile -q $(IN_PYTHON)
+	@echo '== the long ones passed'
+
+TESTS = $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
+USUAL := not llama_cpp and not batchers
 
 # Tests of functions that the compiled core stands in for; those of hooks that time requests among them.
 IN_PYTHON := $(addprefix tests/agent/,api budget export program spans timing toolkit test_conformance.py test_conformance_at_random.py \
@@ -152,6 +163,9 @@ bench-servers: $(VENV)/.llama-cpp $(VENV)/.smollm2 ## what tracing costs three r
 
 docs: $(VENV)/.checks ## the documentation as web pages, in docs/site
 	@$(BIN)/zensical build -s -f docs/zensical.toml
+
+changelog: $(VENV)/.checks ## what the next release says; VERSION=0.3.0: write it into docs/pages/changelog.md
+	@$(BIN)/towncrier build $(if $(VERSION),--yes --version '$(VERSION)',--draft --version 'the next release')
 
 clean: ## remove the virtual environment and every cache
 	@rm -rf $(VENV) .peers docs/site .pytest_cache .hypothesis .mypy_cache .ruff_cache .import_linter_cache
