@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
+from tests.support.repository.over_all import over_all
 
 PACKAGE = Path(__file__).parents[2] / "latencytrace"
 MODULES = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py"))
@@ -42,6 +42,6 @@ def too_long(module: str) -> Iterator[str]:
                 yield f"{node.name}: {lines} lines"
 
 
-@pytest.mark.parametrize("module", MODULES)
+@over_all("module", MODULES)
 def test_a_function_fits_on_a_screen_and_a_class_can_be_looked_over(module: str) -> None:
     assert list(too_long(module)) == []
