@@ -7,6 +7,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.trace.v1.trace_pb2 import Span as ProtoSpan
 
 from latencytrace.errors import OtlpError
+from latencytrace.service.otlp.mending import Mending, mended
 from latencytrace.service.otlp.redaction import redact
 from latencytrace.service.otlp.wire_parts import has_more_parts
 
@@ -24,8 +25,12 @@ _TOO_MANY_PARTS = (
 )
 
 
-def message_of(plain: bytes) -> ExportTraceServiceRequest:
+def message_of(plain: bytes, mending: Mending | None = None) -> ExportTraceServiceRequest:
     """Decode a request in protobuf.
+
+    Args:
+        plain: It.
+        mending: Is told what was mended; None: nothing is.
 
     Raises:
         OtlpError: It is none, or has too many parts.
@@ -35,7 +40,10 @@ def message_of(plain: bytes) -> ExportTraceServiceRequest:
     try:
         return ExportTraceServiceRequest.FromString(plain)
     except DecodeError as error:
-        raise OtlpError(f"the body is not an OTLP trace request in protobuf: {error}") from None
+        refused = OtlpError(f"the body is not an OTLP trace request in protobuf: {error}")
+    if mending is None:
+        raise refused
+    return mended(plain, refused, mending)
 
 
 def purify(message: ExportTraceServiceRequest, *, capture_content: bool) -> None:

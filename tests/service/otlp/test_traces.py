@@ -67,8 +67,8 @@ def test_fields_that_json_does_not_define_are_passed_over() -> None:
 
 @pytest.mark.parametrize(
     "body",
-    [BODY + b"\x0a\xff\xff", BODY[:-1], b"\xff", b"GET / HTTP/1.1", b"{}"],
-    ids=["too long", "too short", "no tag", "text", "json"],
+    [BODY[:-1], b"\xff", b"GET / HTTP/1.1", b"{}"],
+    ids=["too short", "no tag", "text", "json"],
 )
 def test_what_is_no_protobuf_is_an_error(body: bytes) -> None:
     with pytest.raises(OtlpError, match="protobuf"):
@@ -84,8 +84,6 @@ def test_what_is_no_protobuf_is_an_error(body: bytes) -> None:
         b'{"resourceSpans": 1}',
         b'{"resourceSpans": [1]}',
         b'{"resourceSpans": [{"scopeSpans": {"spans": []}}]}',
-        b'{"resourceSpans": [{"scopeSpans": [{"spans": [{"name": 1}]}]}]}',
-        b'{"resourceSpans": [{"scopeSpans": [{"spans": [{"kind": 1e99}]}]}]}',
         b'{"resourceSpans": ' + b"[" * 5000 + b"]" * 5000 + b"}",
     ],
 )
