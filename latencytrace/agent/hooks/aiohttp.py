@@ -72,11 +72,11 @@ class _Request(ServedRequest):
             else:
                 self.timing.fail(error)
 
-    def describe(self) -> None:
-        """Note the route too, which is known by now."""
-        resource = getattr(self._request.match_info.route, "resource", None)
-        self.note_route(getattr(resource, "canonical", None))
-        super().describe()
+    def route(self) -> str | None:
+        """Return the path of its resource."""
+        matched: Any = getattr(self._request, "match_info", None)
+        resource = None if matched is None else getattr(matched.route, "resource", None)
+        return getattr(resource, "canonical", None)
 
 
 def _served_attributes(request: Any) -> HookAttributes:  # noqa: ANN401

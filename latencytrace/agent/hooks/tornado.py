@@ -55,13 +55,16 @@ class _Request(ServedRequest):
                 self.answer.chunk_sent(b"".join(pieces), known, monotonic_ns())
 
     def describe(self) -> None:
-        """Note the status and the route too, which are known by now."""
+        """Note the status too, which is known by now."""
         if self.has_raised:  # which says more than the status of the page for it
             self._noted[semconv.HTTP_RESPONSE_STATUS_CODE] = self._handler.get_status()
         else:
             self.note_status(self._handler.get_status())
-        self.note_route(_route(self._handler))
         super().describe()
+
+    def route(self) -> str | None:
+        """Return the pattern of the route to its handler."""
+        return _route(self._handler)
 
 
 def _attributes(request: Any) -> HookAttributes:  # noqa: ANN401

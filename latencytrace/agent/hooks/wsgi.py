@@ -86,7 +86,7 @@ class RequestTiming(ServedRequest):
         def noting_start_response(status: str, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
             try:
                 self.note_status(int(status[:3]))
-                self.note_route(_route(self._environ))
+                self.note_route(self.route())
                 if args:
                     self.answer.begun(
                         [
@@ -117,6 +117,10 @@ class RequestTiming(ServedRequest):
         except FAULTS as fault:
             self.recorder.on_fault("timing an answer's body", fault)
         return body
+
+    def route(self) -> str | None:
+        """Return the template of Flask's, while it is known."""
+        return _route(self._environ)
 
     def handed_out(self, part: bytes | None = None) -> None:
         """The server has a part, and sends it; None: it has the control, and closes soon."""

@@ -269,6 +269,8 @@ LISTED: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     "latencytrace.agent.hooks.urllib3:Urllib3Hook": (("urllib3 >= 1.26",),
         ("urllib3.connectionpool",)),
     "latencytrace.agent.hooks.usearch:UsearchHook": (("usearch >= 2.9",), ("usearch.index",)),
+    "latencytrace.agent.hooks.uvicorn:UvicornHook": (("uvicorn >= 0.20",),
+        ("uvicorn.protocols.http.h11_impl", "uvicorn.protocols.http.httptools_impl")),
     "latencytrace.agent.hooks.valkey:ValkeyHook": (("valkey >= 6.0",), ("valkey.client",
         "valkey.asyncio.client")),
     "latencytrace.agent.hooks.vespa:VespaHook": (("pyvespa >= 0.40",), ("vespa.application",)),
