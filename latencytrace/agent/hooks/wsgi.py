@@ -12,6 +12,7 @@ from latencytrace.agent.guard import FAULTS, guarded
 from latencytrace.agent.timing.hook import Arguments, Hook, HookAttributes, Replacement, Timed
 from latencytrace.agent.timing.recorder import Recorder
 from latencytrace.agent.toolkit.calls import before
+from latencytrace.agent.toolkit.http.arrival import arrived_ns
 from latencytrace.agent.toolkit.http.caller import caller_of
 from latencytrace.agent.toolkit.http.proxy_queue import HEADERS as QUEUE_HEADERS
 from latencytrace.agent.toolkit.http.server import (
@@ -70,7 +71,9 @@ class RequestTiming(ServedRequest):
         )
         method = str(environ.get("REQUEST_METHOD", "HTTP"))
         attributes = _request_attributes(environ)
-        super().__init__(recorder, method, attributes, caller, on_loop=False)
+        self.connection = _connection(environ)
+        came_ns = arrived_ns(recorder.open_requests, self.connection)
+        super().__init__(recorder, method, attributes, caller, on_loop=False, arrived_ns=came_ns)
         self._environ = environ
         self.answer: AnswerStream = AnswerStream()
         self.time_stages()
@@ -234,6 +237,16 @@ def _request_attributes(environ: Environ) -> HookAttributes:
         attributes[semconv.SERVER_PORT] = int(port)
     queued = [environ[name] for name in _QUEUE_HEADERS if name in environ]
     return attributes | queue_attributes(queued) if queued else attributes
+
+
+def _connection(environ: Environ) -> object:
+    """Return the socket that a request came over; None: the server does not say."""
+    channel = getattr(environ.get("waitress.client_disconnected"), "__self__", None)
+    return (
+        environ.get("gunicorn.socket")
+        or environ.get("werkzeug.socket")
+        or getattr(channel, "socket", None)
+    )
 
 
 def _route(environ: Environ) -> str | None:

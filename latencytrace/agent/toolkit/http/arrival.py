@@ -2,7 +2,9 @@
 
 import socket
 import struct
+from contextlib import suppress
 from typing import Any, Final
+from weakref import WeakKeyDictionary
 
 from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.context import current
@@ -13,6 +15,7 @@ _NS_PER_MS: Final = 1_000_000
 _TCP_INFO: Final = getattr(socket, "TCP_INFO", None)  # None: not Linux
 _LAST_DATA_RECEIVED: Final = 52  # where `tcpi_last_data_recv` is: milliseconds, 32 bits
 _BYTES: Final = _LAST_DATA_RECEIVED + 4
+_answered: Final = WeakKeyDictionary[Any, int]()  # by connection
 
 
 def arrived_ns(requests: OpenRequests, connection: Any) -> int:  # noqa: ANN401 - a socket, or asyncio's transport
@@ -27,8 +30,8 @@ def arrived_ns(requests: OpenRequests, connection: Any) -> int:  # noqa: ANN401 
 
     Returns:
         A monotonic time while the thread was held; now, where they came later or the kernel does
-        not tell, as of a Unix socket. So it is within another request, whose end is awaited by
-        what was read before, behind it on its connection.
+        not tell, as of a Unix socket. So it is within another request, for what was read before,
+        behind that on its connection; and not before that was `answered`.
     """
     now_ns, holds = monotonic_ns(), requests.holds
     if now_ns >= holds.followed_by_ns or current().get(REQUEST) is not None:
@@ -37,7 +40,20 @@ def arrived_ns(requests: OpenRequests, connection: Any) -> int:  # noqa: ANN401 
     unread_ns = None if held is None else _unread_ns(connection)
     if held is None or unread_ns is None or now_ns - unread_ns >= held[1]:
         return now_ns
-    return max(now_ns - unread_ns, held[0])
+    return max(now_ns - unread_ns, held[0], _answered_ns(connection))
+
+
+def answered(connection: Any) -> None:  # noqa: ANN401
+    """Note that a request was answered: what its client sent before waited for that answer."""
+    with suppress(TypeError):  # it cannot be referred to weakly
+        _answered[connection] = monotonic_ns()
+
+
+def _answered_ns(connection: Any) -> int:  # noqa: ANN401
+    try:
+        return _answered.get(connection, 0)
+    except TypeError:
+        return 0
 
 
 def _unread_ns(connection: Any) -> int | None:  # noqa: ANN401

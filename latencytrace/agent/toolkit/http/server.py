@@ -33,6 +33,7 @@ from latencytrace.agent.timing.recorder import Recorder, Timing
 from latencytrace.agent.timing.runtime_gaps import GAPS, REQUEST, RuntimeGaps
 from latencytrace.agent.timing.server_timing import ServerTiming
 from latencytrace.agent.toolkit.answer_events import AnswerEvents
+from latencytrace.agent.toolkit.http.arrival import answered
 from latencytrace.agent.toolkit.http.caller import carried_beside
 from latencytrace.agent.toolkit.http.proxy_queue import queued_ns
 from latencytrace.agent.toolkit.streaming import ANSWER, Answering, AnswerStream
@@ -76,6 +77,7 @@ class ServedRequest:
         "timing",
     )
     answer: AnswerStream | None = None  # None: it is not streamed
+    connection: object = None  # that it came over; None: unknown
 
     def __init__(  # noqa: PLR0913 - what a span may have
         self,
@@ -115,8 +117,7 @@ class ServedRequest:
         self.intervals = IntervalRecorder()  # its own, not those of a stream below
         self._gaps = None if self.is_spared else recorder.open_requests.begin(on_loop=on_loop)
         if wait is not None and self._gaps is not None:
-            self._gaps.concurrency += wait.behind
-            _record(recorder, self.timing.span, wait, "event loop" if on_loop else "worker")
+            _record(recorder, self._gaps, self.timing.span, wait)
         self._token: Token[Context] | None = None
         self._noted: HookAttributes = {}  # set at its end, all at once
         self.stages: ServerTiming | None = None  # None: they are not asked for
@@ -208,7 +209,7 @@ class ServedRequest:
         try:
             if self._gaps is not None:
                 self.recorder.open_requests.end(self._gaps)
-                self._note_hold(self._gaps)
+                _note_end(self, self._gaps)
             if self.timing.span.is_recording():
                 self.describe()
                 self.timing.note(self._noted)
@@ -229,14 +230,6 @@ class ServedRequest:
         if lacks is not None:
             self._noted[semconv.DETAIL] = lacks.value
         self.describe_answer()
-
-    def _note_hold(self, gaps: RuntimeGaps) -> None:
-        """Note that the thread could serve no other request meanwhile."""
-        requests = self.recorder.open_requests
-        if gaps.loop_thread is None:
-            requests.holds.note(self.timing.started_ns, monotonic_ns(), self.title)
-        else:
-            requests.last_served = self.timing.span
 
     def describe_answer(self) -> None:
         """Note its answer, and the work within its span."""
@@ -339,12 +332,25 @@ def _waited(
     return wait
 
 
-def _record(recorder: Recorder, span: Span, wait: Wait, waited_for: str) -> None:
+def _record(recorder: Recorder, gaps: RuntimeGaps, span: Span, wait: Wait) -> None:
     """Record a wait as the first thing within a request's span."""
+    gaps.concurrency += wait.behind
+    waited_for = "worker" if gaps.loop_thread is None else "event loop"
     name = waited_for if wait.by is None else f"{waited_for} held by {wait.by}"
     within = set_span_in_context(span, Context())
     timing = recorder.start(name, Stage.QUEUE, context=within, started_ns=wait.since_ns)
     timing.end(wait.until_ns)
+
+
+def _note_end(request: ServedRequest, gaps: RuntimeGaps) -> None:
+    """Note that a thread could serve no other request meanwhile, nor a connection."""
+    requests = request.recorder.open_requests
+    if gaps.loop_thread is None:
+        requests.holds.note(request.timing.started_ns, monotonic_ns(), request.title)
+    else:
+        requests.last_served = request.timing.span
+    if request.connection is not None:
+        answered(request.connection)
 
 
 def queue_attributes(values: Iterable[Any]) -> HookAttributes:
