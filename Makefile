@@ -17,7 +17,7 @@ LOCKED = $(addprefix --constraint ,$(wildcard $(CONSTRAINTS)))
 report = --junitxml=$(VENV)/hooks/$(1).xml
 
 .DEFAULT_GOAL := help
-.PHONY: soak stress mutants help demo demo-smollm2 test test-all test-long test-newest lock freeze lint bench bench-agent bench-service bench-request bench-instructions bench-overhead bench-start hook-list bench-servers bench-tokens dashboards pictures docs changelog clean \
+.PHONY: soak stress mutants help demo demo-smollm2 test test-all test-long test-newest lock freeze lint bench bench-agent bench-service bench-request bench-instructions bench-overhead bench-start hook-list bench-servers bench-tokens dashboards pictures docs changelog wheels clean \
 	test-helm test-llama-cpp test-batchers test-large test-rabbitmq test-every-hook test-nvml-oldest test-fresh
 
 help: ## list these commands
@@ -188,6 +188,17 @@ docs: $(VENV)/.checks ## the documentation as web pages, in docs/site
 
 changelog: $(VENV)/.checks ## what the next release says; VERSION=0.3.0: write it into docs/pages/changelog.md
 	@$(BIN)/towncrier build $(if $(VERSION),--yes --version '$(VERSION)',--draft --version 'the next release')
+
+wheels: $(VENV)/.checks ## a wheel for this Python and an sdist, in dist; the wheel traces an example from an empty environment
+	@rm -rf dist
+	@$(BIN)/python -m hatchling build -d dist
+	@echo '== installing the wheel in an empty environment'
+	@$(BIN)/python -m venv dist/empty
+	@dist/empty/bin/python -m pip --disable-pip-version-check install --quiet $(LOCKED) "$$(ls dist/*.whl)[service]"
+	@echo '== tracing an example with it'
+	@cd dist/empty && export OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:14318 LATENCYTRACE_LISTEN=127.0.0.1:18321 && \
+		bin/latencytrace run --data traces -- bin/python ../../examples/batch_script/index.py --database passages.db && \
+		bin/latencytrace breakdown --data traces
 
 clean: ## remove the virtual environment and every cache
 	@rm -rf .venv .venv-* .peers docs/site .pytest_cache .hypothesis .mypy_cache .ruff_cache .import_linter_cache

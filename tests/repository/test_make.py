@@ -4,9 +4,11 @@ import os
 import re
 import shutil
 import subprocess
+import tomllib
 from pathlib import Path
 
 import pytest
+import yaml
 
 ROOT = Path(__file__).parents[2]
 
@@ -41,6 +43,19 @@ def test_what_make_test_leaves_out_the_long_ones_have() -> None:
 
 def test_make_test_tries_nothing_twice() -> None:
     assert "--last-failed" not in recipe("test")
+
+
+def test_a_push_runs_it_with_each_python_that_is_supported() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "test.yaml").read_text())
+    matrix = workflow["jobs"]["test"]["strategy"]["matrix"]
+    supported = [one.rpartition(" :: ")[2] for one in project["classifiers"] if ":: 3." in one]
+
+    assert matrix["python"] == supported
+    assert [*matrix["target"], *(one["target"] for one in matrix["include"])] == [
+        "test",
+        "test-long",
+    ]
 
 
 def test_continuous_integration_runs_both() -> None:
