@@ -10,7 +10,9 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Final
 
+from latencytrace.agent.compiled.core import core
 from latencytrace.agent.guard import contained
+from latencytrace.agent.process.name import is_multiprocessings
 from latencytrace.agent.process.wake import Wake
 
 _SIGTERM: Final = frozenset({signal.SIGTERM})
@@ -30,6 +32,11 @@ class Termination:
     say. So the handler waits for a short while only, and lets that code run for a moment before
     it waits again.
 
+    Python runs no handler while a call in C computes, nor while one blocks that the signal came
+    just before: a worker that is ended soon after its start would never end. So the compiled
+    core watches for the signal, too, and ends the process wherever its threads are. Without it
+    only the process that began the program takes the signal, no child of its.
+
     Args:
         flush: Sends what waits, within a bounded time.
         longest_s: That the end may be put off.
@@ -44,20 +51,17 @@ class Termination:
 
     def _begin(self) -> None:
         self._pid = os.getpid()
-        self._sent: Wake | None = None  # None: no signal has come
-        self._waits: Iterator[float] = iter(())
+        self._sent = Wake()
+        self._waits: Iterator[float] | None = None  # None: no signal has come
         self._is_waiting = False
 
     def expect(self) -> None:
-        """Take the signal, if nobody has, this is the main thread, and no pool made this process.
-
-        Python forgets to run a handler whose signal comes just before a call that blocks, until
-        that call returns: a worker that is ended soon after its start would never end.
-        """
+        """Take the signal, if nobody has and this is the main thread."""
         main = threading.current_thread() is threading.main_thread()
-        free = main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
-        if free and not _is_multiprocessings_child():
+        if main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
             signal.signal(signal.SIGTERM, self._handler)
+            if not self._watch() and is_multiprocessings(sys.orig_argv):
+                self.forget()
 
     def forget(self) -> None:
         """Leave the signal to its default again, unless somebody else has taken it."""
@@ -66,7 +70,7 @@ class Termination:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
     def before_fork(self) -> None:
-        """Hold the signal back until the child has its default again.
+        """Hold the signal back until the child is ready for it.
 
         CPython clears what comes to a child before its first step, as if it had come to the
         parent. So a child that is told to end while it is made would go on.
@@ -82,9 +86,10 @@ class Termination:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
     def after_fork_in_child(self) -> None:
-        """Leave the signal to its default: a child is ended by whoever made it, and at once."""
+        """Take the signal anew, or leave it to its default, before it comes."""
         self._begin()
-        self.forget()
+        if self._is_expected() and not self._watch():
+            self.forget()
         mask = self._masks.get(threading.get_ident())
         self._masks = {}
         if mask is not None:
@@ -92,6 +97,10 @@ class Termination:
 
     def _is_expected(self) -> bool:
         return signal.getsignal(signal.SIGTERM) is self._handler
+
+    def _watch(self) -> bool:
+        """Have the signal noticed wherever the program is; False: nothing is compiled for it."""
+        return core is not None and bool(core.watch_sigterm(self._send, self._longest_s))
 
     def _terminate(self, number: int, _: FrameType | None) -> None:
         if self._is_waiting:  # it came again meanwhile
@@ -109,10 +118,10 @@ class Termination:
         """Wait until the last spans are sent; tell whether the program runs on for a moment."""
         if os.getpid() != self._pid:  # forked without telling Python: no thread came along
             return False
-        if self._sent is None:
-            self._sent = Wake()
+        if self._waits is None:
             self._waits = iter(_WAITS_S)
-            _thread.start_new_thread(self._send, (self._sent,))
+            if core is None or not core.is_sigterm_told():
+                _thread.start_new_thread(self._send, ())
         wait_s = next(self._waits, None)
         if wait_s is None:
             self._sent.wait(self._longest_s - sum(_WAITS_S))
@@ -122,9 +131,9 @@ class Termination:
         _thread.start_new_thread(self._come_again, ())
         return True
 
-    def _send(self, sent: Wake) -> None:
+    def _send(self) -> None:
         self._flush()
-        sent.set()
+        self._sent.set()
 
     @staticmethod
     def _come_again() -> None:
@@ -132,8 +141,3 @@ class Termination:
         main = threading.main_thread().ident
         if main is not None:
             signal.pthread_kill(main, signal.SIGTERM)
-
-
-def _is_multiprocessings_child() -> bool:
-    process = sys.modules.get("multiprocessing.process")
-    return process is not None and process.parent_process() is not None

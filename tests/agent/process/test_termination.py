@@ -6,10 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from latencytrace.agent.compiled.core import core
 from tests.support.agent.receiving import Receiver
-from tests.support.servers.command_line import NOWHERE, python
+from tests.support.servers.command_line import NOWHERE, environment, python
 from tests.support.waiting import PATIENCE_S
 
+COMPILED = pytest.mark.skipif(
+    core is None or not sys.platform.startswith("linux"),
+    reason="what watches for the signal is compiled, and for Linux alone",
+)
 TERMINATED = """
 import os, signal, sys
 import latencytrace
@@ -94,6 +99,23 @@ with lock:
     os.kill(os.getpid(), signal.SIGTERM)
 signal.pause()
 """
+POOL = """
+import multiprocessing, os, signal, sys
+import latencytrace
+
+os.environ["OTEL_BSP_SCHEDULE_DELAY"] = "60000"  # nothing is sent before the end
+latencytrace.instrument("pool", endpoint=sys.argv[1])
+
+def work(number):
+    if sys.argv[3:] == ["default"]:
+        assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    with latencytrace.stage("task"):
+        return number
+
+if __name__ == "__main__":
+    with multiprocessing.get_context(sys.argv[2]).Pool(2) as pool:
+        assert sum(pool.map(work, range(10), 1)) == 45
+"""
 FORKS = """
 import os, signal, sys
 
@@ -146,3 +168,69 @@ def test_a_child_that_is_told_to_end_while_it_is_made_ends(
     done = python(script, NOWHERE, masked, told)
 
     assert (done.returncode, done.stdout) == expected, done.stderr
+
+
+COMPUTES_IN_C = """
+import ctypes, hashlib, os, sys
+import latencytrace
+
+latencytrace.instrument("computes", endpoint=sys.argv[1])
+with latencytrace.stage("last"):
+    pass
+print("begins", flush=True)
+if sys.argv[2] == "lets others run":
+    hashlib.pbkdf2_hmac("sha256", b"", b"", (1 << 31) - 1)  # minutes
+else:  # keeps the interpreter
+    mutex = ctypes.create_string_buffer(64)
+    for _ in range(2):  # a thread waits for itself
+        ctypes.PyDLL(None).pthread_mutex_lock(mutex)
+"""
+
+
+@COMPILED
+@pytest.mark.parametrize(
+    ("way", "names"), [("lets others run", ["last"]), ("keeps the interpreter", [])]
+)
+def test_a_call_in_c_that_never_returns_does_not_keep_a_program_from_its_end(
+    receiver: Receiver, tmp_path: Path, way: str, names: list[str]
+) -> None:
+    script = tmp_path / "computes.py"
+    script.write_text(COMPUTES_IN_C)
+    command = [sys.executable, str(script), receiver.endpoint, way]
+
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as program:
+        assert program.stdout is not None
+        program.stdout.readline()
+        program.terminate()
+        code = program.wait(PATIENCE_S)
+
+    assert code == -15
+    assert [span.name for span in receiver.spans] in (names, ["last"])
+
+
+@COMPILED
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_the_workers_of_a_pool_that_is_terminated_send_their_last_spans(
+    receiver: Receiver, tmp_path: Path, method: str
+) -> None:
+    script = tmp_path / "pool.py"
+    script.write_text(POOL)
+
+    done = python(script, receiver.endpoint, method)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert sorted(span.name for span in receiver.spans if span.name == "task") == ["task"] * 10
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_the_workers_of_a_pool_end_by_themselves_where_nothing_is_compiled(
+    receiver: Receiver, tmp_path: Path, method: str
+) -> None:
+    script = tmp_path / "pool.py"
+    script.write_text(POOL)
+
+    done = python(
+        script, receiver.endpoint, method, "default", env=environment(LATENCYTRACE_COMPILED="0")
+    )
+
+    assert (done.returncode, done.stderr) == (0, "")
