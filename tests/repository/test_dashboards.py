@@ -31,6 +31,7 @@ from tests.support.repository.dashboard_files import (
     variables,
 )
 from tests.support.repository.known_metrics import labels_of_metrics
+from tests.support.repository.over_all import over_all
 from tests.support.repository.promql import Selector, grouped_labels, selectors
 from tests.support.servers.prometheus_programs import promtool
 
@@ -53,12 +54,8 @@ QUERIES = list(all_queries())
 PANELS = [(path, panel) for path in FILES for panel in panels(path)]
 
 every_file = pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-every_query = pytest.mark.parametrize("query", QUERIES, ids=str)
-every_panel = pytest.mark.parametrize(
-    "panel",
-    [panel for _, panel in PANELS],
-    ids=[f"{path.stem}: {p['title']}" for path, p in PANELS],
-)
+every_query = over_all("query", QUERIES)
+every_panel = over_all("panel", [panel for _, panel in PANELS], lambda panel: str(panel["title"]))
 
 
 def parsable(query: Query) -> str:

@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import pytest
 import typer
 import yaml
 
 import latencytrace
 from latencytrace.cli.app import app
 from latencytrace.cli.commands.run import HELP as RUN_HELP
+from tests.support.repository.over_all import over_all
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs" / "pages"
@@ -42,10 +42,9 @@ def blocks(path: Path) -> Iterator[Block]:
 EVERY = [block for path in PAGES for block in blocks(path)]
 
 
-def of(*languages: str) -> list[object]:
-    """The blocks in these languages, each as a parameter of a test."""
-    found = [block for block in EVERY if block.language in languages]
-    return [pytest.param(block, id=f"{block.page}-{at}") for at, block in enumerate(found)]
+def of(*languages: str) -> list[Block]:
+    """The blocks in these languages."""
+    return [block for block in EVERY if block.language in languages]
 
 
 def commands(block: Block) -> Iterator[list[str]]:
@@ -67,7 +66,7 @@ def flags(command: str) -> set[str]:
     return {flag for one in parameters for flag in (*one.opts, *one.secondary_opts)}
 
 
-@pytest.mark.parametrize("block", of("sh", "bash", "console"))
+@over_all("block", of("sh", "bash", "console"))
 def test_commands_and_their_flags_are_there(block: Block) -> None:
     for name, *words in commands(block):
         if name.startswith("-"):
@@ -77,7 +76,7 @@ def test_commands_and_their_flags_are_there(block: Block) -> None:
         assert named - flags(name) - {"--help"} == set(), name
 
 
-@pytest.mark.parametrize("block", of("python"))
+@over_all("block", of("python"))
 def test_programs_compile_and_call_what_there_is(block: Block) -> None:
     text = re.sub(r'^--8<-- "(.+)"$', included, block.text, flags=re.MULTILINE)
     tree = compile(text, block.page, "exec", ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
@@ -103,7 +102,7 @@ READERS: dict[str, Callable[[str], object]] = {
 }
 
 
-@pytest.mark.parametrize("block", of(*READERS))
+@over_all("block", of(*READERS))
 def test_settings_can_be_read(block: Block) -> None:
     assert READERS[block.language](block.text)
 
@@ -115,7 +114,7 @@ def test_there_are_blocks_of_each_kind() -> None:
     assert len([words for block in EVERY for words in commands(block)]) > 50
 
 
-@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
+@over_all("path", PAGES)
 def test_links_to_pages_and_pictures_lead_somewhere(path: Path) -> None:
     text = re.sub(r"^```.*?^```", "", path.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
     for target in re.findall(r"\]\((?!https?://|#)([^)\s]+)\)", text):

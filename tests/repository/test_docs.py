@@ -13,6 +13,7 @@ from latencytrace.plugins import SINKS, plugins
 from latencytrace.service.answers.gpu_documents import GpuDocument, GpuStageDocument
 from latencytrace.settings import agent_settings, service_settings, service_token
 from tests.support.repository.known_metrics import families
+from tests.support.repository.over_all import over_all
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs" / "pages"
@@ -129,7 +130,7 @@ def metrics(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
     }
 
 
-@pytest.mark.parametrize("page", sorted(DOCS.glob("*.md")), ids=lambda page: page.stem)
+@over_all("page", sorted(DOCS.glob("*.md")))
 def test_a_metric_that_a_page_names_is_there(page: Path, metrics: set[str]) -> None:
     assert set(metrics_in(page)) - metrics == set()
 

@@ -8,14 +8,13 @@ import jsonschema
 import pytest
 
 from tests.support.repository.dashboard_files import FILES, dashboard, panels
+from tests.support.repository.over_all import over_all
 
 FOUND: dict[str, Any] = json.loads((Path(__file__).parent / "grafana/schema.json").read_text())
 SCHEMAS = {version: found for version, found in FOUND.items() if version != "source"}
 PANELS = [(f"{path.stem}: {panel['title']}", panel) for path in FILES for panel in panels(path)]
 
-every_panel = pytest.mark.parametrize(
-    "panel", [panel for _, panel in PANELS], ids=[name for name, _ in PANELS]
-)
+every_panel = over_all("panel", [panel for _, panel in PANELS], lambda panel: str(panel["title"]))
 
 
 def wrong(held: object, kind: str) -> list[str]:

@@ -1,15 +1,14 @@
 """The list of what our hooks wait for: what the hooks themselves say."""
 
-import pytest
-
 from latencytrace.agent.timing.hook_list import LISTED
 from latencytrace.plugins import Plugin
 from tests.support.agent.hook_list import hooks_of_ours, listed
+from tests.support.repository.over_all import over_all
 
 MOST_MISSING = 0.2  # of our hooks: one that is not listed works, and is loaded at the start
 
 
-@pytest.mark.parametrize("value", LISTED)
+@over_all("value", LISTED)
 def test_a_hook_is_listed_as_it_is(value: str) -> None:
     assert LISTED[value] == listed(Plugin(value, value)), "run `make hook-list`"
 

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.repository.over_all import over_all
+
 ROOT = Path(__file__).parents[2]
 FOLDERS = {
     "latencytrace.gpu_reader": "agent/gpu/readers",
@@ -47,12 +49,12 @@ def test_every_plugin_is_called_after_its_file(group: str) -> None:
         assert value.removeprefix(folder).replace(":", ".").partition(".")[0] == name
 
 
-@pytest.mark.parametrize("stem", sorted(plugins("agent/hooks")))
+@over_all("stem", sorted(plugins("agent/hooks")))
 def test_every_hook_has_a_test_with_its_real_library(stem: str) -> None:
     assert (ROOT / "tests/agent/hooks" / f"test_{stem}.py").exists()
 
 
-@pytest.mark.parametrize("stem", sorted(plugins("agent/gpu/readers")))
+@over_all("stem", sorted(plugins("agent/gpu/readers")))
 def test_every_gpu_reader_has_a_test_with_its_real_library(stem: str) -> None:
     tests = ROOT / "tests/agent/gpu/readers"
     assert (tests / f"test_{stem}.py").exists() or any((tests / stem).glob("test_*.py"))

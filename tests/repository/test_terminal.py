@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-import pytest
+from tests.support.repository.over_all import over_all
 
 PACKAGE = Path(__file__).parents[2] / "latencytrace" / "cli"
 GUARDS = {"pictures/lines.py", "pictures/terminal.py"}
@@ -14,7 +14,7 @@ PRINTS = re.compile(
 )
 
 
-@pytest.mark.parametrize("module", sorted(MODULES))
+@over_all("module", sorted(MODULES))
 def test_nothing_is_printed_past_the_terminals_guard(module: str) -> None:
     found = [line for line in (PACKAGE / module).read_text().splitlines() if PRINTS.search(line)]
 

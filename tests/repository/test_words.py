@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-import pytest
+from tests.support.repository.over_all import over_all
 
 ROOT = Path(__file__).parents[2]
 TERMS = {  # not this: but that
@@ -28,7 +28,7 @@ FILES = sorted(
 )
 
 
-@pytest.mark.parametrize("file", FILES)
+@over_all("file", FILES)
 def test_a_thing_has_the_fields_name(file: str) -> None:
     text = (ROOT / file).read_text()
     found = [

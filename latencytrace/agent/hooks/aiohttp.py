@@ -12,6 +12,7 @@ from latencytrace.agent.context import enter, leave
 from latencytrace.agent.guard import guarded
 from latencytrace.agent.timing.hook import Arguments, Hook, HookAttributes, Replacement, Timed
 from latencytrace.agent.timing.recorder import Recorder
+from latencytrace.agent.toolkit.http.arrival import arrived_ns
 from latencytrace.agent.toolkit.http.client import (
     ClientCall,
     request_attributes,
@@ -51,7 +52,11 @@ class _Request(ServedRequest):
     def __init__(self, recorder: Recorder, request: Any) -> None:  # noqa: ANN401
         caller = propagate.extract(request.headers)
         attributes = _served_attributes(request)
-        super().__init__(recorder, request.method, attributes, caller, on_loop=True)
+        self.connection = request.transport  # which the request forgets once it is closed
+        came_ns = arrived_ns(recorder.open_requests, self.connection)
+        super().__init__(
+            recorder, request.method, attributes, caller, on_loop=True, arrived_ns=came_ns
+        )
         self._request = request
 
     def answered(self, status: int) -> None:
@@ -72,11 +77,11 @@ class _Request(ServedRequest):
             else:
                 self.timing.fail(error)
 
-    def describe(self) -> None:
-        """Note the route too, which is known by now."""
-        resource = getattr(self._request.match_info.route, "resource", None)
-        self.note_route(getattr(resource, "canonical", None))
-        super().describe()
+    def route(self) -> str | None:
+        """Return the path of its resource."""
+        matched: Any = getattr(self._request, "match_info", None)
+        resource = None if matched is None else getattr(matched.route, "resource", None)
+        return getattr(resource, "canonical", None)
 
 
 def _served_attributes(request: Any) -> HookAttributes:  # noqa: ANN401
@@ -106,6 +111,7 @@ def _joined(recorder: Recorder, request: Any) -> Token[Context] | None:  # noqa:
 
 def time_handler(recorder: Recorder, original: Timed) -> Timed:
     """Time each request of an `Application`; of one within another, the outer one's."""
+    recorder.open_requests.serves = True
 
     @wraps(original)
     async def _handle(self: Any, request: Any) -> Any:  # noqa: ANN401

@@ -23,13 +23,13 @@ from latencytrace.agent.spans.sdk_view import EMPTY_STATE
 from latencytrace.agent.spans.span import Details
 from latencytrace.agent.timing.hook import Hook, HookAttributes, Replacement, Timed
 from latencytrace.agent.timing.recorder import SUPPRESSED, Recorder
-from latencytrace.agent.timing.runtime_gaps import GAPS, OpenRequests, RuntimeGaps
+from latencytrace.agent.timing.runtime_gaps import GAPS, REQUEST, OpenRequests, RuntimeGaps
 from latencytrace.agent.timing.server_timing import ServerTiming, ServerTimings
 from latencytrace.agent.toolkit.answer_events import events_of
+from latencytrace.agent.toolkit.http.arrival import ARRIVED
 from latencytrace.agent.toolkit.http.caller import caller_of, reads_w3c_alone
 from latencytrace.agent.toolkit.http.proxy_queue import HEADERS as QUEUE_HEADERS
 from latencytrace.agent.toolkit.http.server import (
-    REQUEST,
     HeldTiming,
     ServedRequest,
     StreamedAttributes,
@@ -104,6 +104,7 @@ class RequestTiming(ServedRequest, Answering):
             _request_attributes(scope, carried),
             _caller_of(scope, carried) if caller is None else caller,
             on_loop=True,
+            arrived_ns=scope.pop(ARRIVED, None),
         )
         self._scope = scope
         self.made: AnswerStream | None = None  # None: nothing of it is known, or wanted
@@ -278,10 +279,9 @@ class RequestTiming(ServedRequest, Answering):
             if not more:
                 self.has_left()
 
-    def describe(self) -> None:
-        """Note the route too, which is known by now."""
-        self.note_route(_route(self._scope))
-        super().describe()
+    def route(self) -> str | None:
+        """Return its template with the prefix of its mounts."""
+        return _route(self._scope)
 
 
 def _carried(scope: Scope) -> list[Header]:
@@ -492,6 +492,7 @@ if core is not None:
             "depth": semconv.QUEUE_DEPTH,
             "streamed_type": StreamedAttributes,
             "times": semconv.TOKEN_TIMES,
+            "arrived": ARRIVED,
         }
     )
 

@@ -11,7 +11,7 @@ from latencytrace.analysis.build_trace import MAX_REPAIRS_OF_A_KIND
 from latencytrace.analysis.columns import reported
 from latencytrace.analysis.columns.facts import TELLS_TOKENS
 from latencytrace.analysis.columns.paths import END, IN_STAGE, OWN_NAME, PLACE, REQUEST, TITLE
-from latencytrace.analysis.columns.request_table import RequestTable, Root, Words, by_appearance
+from latencytrace.analysis.columns.request_table import RequestTable, Root, Words
 from latencytrace.analysis.columns.requests import TITLES, RequestColumns
 from latencytrace.analysis.ledger.metric_attributes import metric_attributes
 from latencytrace.analysis.ledger.requests import status_of
@@ -268,24 +268,22 @@ def _segments(columns: RequestColumns, numbers: _Column) -> _Column:
 
 def _names(columns: RequestColumns, segments: _Column) -> Words:
     """The names of segments, by the shapes of their spans or by what held the process up."""
-    rows = columns.trees.rows[segments[:, PLACE]]
-    shapes, title = columns.batch.shapes, segments[:, TITLE]
-    of_titles = len(shapes) + title
-    odd, of_odd = np.unique(rows, return_inverse=True) if columns.facts.odd_ones else (rows, rows)
-    of_spans = columns.batch.shape[rows].astype(np.int64)
-    if columns.facts.odd_ones:
-        of_spans = np.where(of_spans < 0, len(shapes) + len(TITLES) + of_odd, of_spans)
-    codes = np.where(title == OWN_NAME, of_spans, of_titles)
-    distinct, codes = by_appearance(codes, len(shapes) + len(TITLES) + len(odd))
-    names: list[str | None] = []
-    for code in distinct.tolist():
-        if code < len(shapes):
-            names.append(shapes[code].name)
-        elif code < len(shapes) + len(TITLES):
-            names.append(TITLES[code - len(shapes)])
-        else:
-            names.append(columns.facts.odd_ones[int(odd[code - len(shapes) - len(TITLES)])].name)
+    rows, title = columns.trees.rows[segments[:, PLACE]], segments[:, TITLE]
+    shape, is_span = columns.batch.shape[rows].astype(np.int64), title == OWN_NAME
+    # Of each its shape, title or row, with what it is: more shapes are numbered meanwhile.
+    kinds = np.where(~is_span, _TITLE, np.where(shape < 0, _ROW, _SHAPE))
+    which = np.choose(kinds, (shape, title, rows))
+    _, first, codes = np.unique(3 * which + kinds, return_index=True, return_inverse=True)
+    tell: Sequence[Callable[[int], str]] = (
+        lambda number: columns.batch.shapes[number].name,
+        TITLES.__getitem__,
+        lambda row: columns.batch.span(row).name,
+    )
+    names = [tell[int(kinds[at])](int(which[at])) for at in first.tolist()]
     return Words(codes, names)
+
+
+_SHAPE, _TITLE, _ROW = range(3)
 
 
 def _repairs(columns: RequestColumns, numbers: _Column) -> dict[int, tuple[Repair, ...]]:

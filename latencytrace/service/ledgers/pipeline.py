@@ -153,12 +153,16 @@ class Pipeline:
         """Why spans cannot be kept or attributed for now; None: they can, as far as is known."""
         if not (self._thread.is_alive() and self._committer.is_running):
             return "spans are not being attributed: see the log, and start the service again"
-        fault = self._committer.fault
-        if fault is not None:
+        if (fault := self._store_fault) is not None:
             return f"spans are not stored, and wait in the journal as far as it goes: {fault}"
         if self.left_fault is not None:
             return f"what an earlier run left cannot be read: {self.left_fault}"
         return None
+
+    @property
+    def _store_fault(self) -> StoreError | None:
+        """Why spans or their ledgers cannot be written for now."""
+        return self._committer.fault or self._attributor.fault
 
     def submit(self, checked: CheckedRequest) -> Future[None]:
         """Keep the spans of a request; see `Committer.submit`.
@@ -204,7 +208,7 @@ class Pipeline:
         self._stopping.set()
         if self._thread.is_alive():
             self._thread.join()
-        self.left_fault = self.left_fault or self._committer.fault or self._attributor.fault
+        self.left_fault = self.left_fault or self._store_fault
 
     def step(self, *, ahead: bool = False) -> int:
         """Attribute one batch of the traces that are due; how many. Count what has settled.
@@ -323,6 +327,8 @@ class Pipeline:
             pace_s = min(PACE_S, round_s * ROUND_SPANS / max(spans, 1))
             took_s = (self._now_ns() - began_ns) / 1e9
             pause_s = max(min(pace_s, PACE_S if self._has_room else SHORT_PACE_S) - took_s, 0.0)
+            if self._store_fault:  # to try again may take as long as to fail did
+                pause_s = max(PACE_S, took_s)
         self._attributor.attribute_all(self._traces.close_all(), BATCH_TRACES)
         self.settle()
 
@@ -345,7 +351,7 @@ class Pipeline:
     def _has_room(self) -> bool:
         """Tell whether what comes now is attributed soon."""
         held_bytes = self._traces.held_bytes
-        if self._attributor.fault or self._committer.fault or not self._has_taken_up:
+        if self._store_fault or not self._has_taken_up:
             return True  # for the journal takes what it can
         return self._admission.has_room(self._traces.work, held_bytes, self._traces.counts.late_ns)
 
@@ -355,7 +361,7 @@ class Pipeline:
 
     def _custody(self) -> Custody:
         files, parts = self._committer.damaged_files, self._missing.damaged_parts
-        failing, account = self._committer.fault is not None, self._traces.account()
+        failing, account = self._store_fault is not None, self._traces.account()
         return Custody(account=account, damaged_files=files, damaged_parts=parts, failing=failing)
 
 

@@ -3,6 +3,7 @@
 import logging
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import cast
 
 import numpy as np
@@ -89,11 +90,9 @@ class SqlStore(SqlTables):
 
     def insert(self, blocks: Sequence[SpanBlock], age_ns: int | None = None) -> None:
         """See `Store.insert`."""
-        try:
+        with _made_rows():
             block = blocks[0] if len(blocks) == 1 else joined(blocks)
             written = native.native(block) if block.count else b""
-        except (ArithmeticError, LookupError, TypeError, ValueError) as error:  # a fault of ours
-            raise PoisonedBlockError(f"a block cannot be written as rows: {error!r}") from error
         self._inserter.insert(native.ARRIVED, written, block.count, _arrived_ms(age_ns))
 
     def arrived(self, trace_ids: Collection[str]) -> Mapping[str, tuple[Span, ...]]:
@@ -183,7 +182,8 @@ class SqlStore(SqlTables):
         if requests or void:
             # One whose row is lost counts as from the beginning of time.
             counted_as_ns = {key: standing[key][1] if key in standing else _MS for key in counted}
-            block = request_blocks.block_of(requests, void, read_ns, counted_as_ns)
+            with _made_rows():
+                block = request_blocks.block_of(requests, void, read_ns, counted_as_ns)
             if _any_weight(requests):
                 self._rollups.weights.note()
             with self._rollups.changing(_windows(requests, void)):
@@ -207,7 +207,8 @@ class SqlStore(SqlTables):
         self, parts: Sequence[tuple[SpanBlock, NDArray[np.int64]]], age_ns: int | None = None
     ) -> None:
         """See `Store.keep`."""
-        written = b"".join(native.native(block, rows) for block, rows in parts)
+        with _made_rows():
+            written = b"".join(native.native(block, rows) for block, rows in parts)
         count = sum(len(rows) for _, rows in parts)
         self._assembler.insert(native.KEPT, written, count, _arrived_ms(age_ns))
 
@@ -246,6 +247,19 @@ class SqlStore(SqlTables):
             return {}
         lines = self._assembler.query(questions.STANDING, LISTS, {"trace_ids": trace_ids})
         return _places(lines)
+
+
+@contextmanager
+def _made_rows() -> Iterator[None]:
+    """Tell what cannot be made rows from what the engine cannot keep: it is never tried again.
+
+    Raises:
+        PoisonedBlockError: By a fault of ours.
+    """
+    try:
+        yield
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise PoisonedBlockError(f"a block cannot be written as rows: {error!r}") from error
 
 
 def _places(lines: bytes) -> Mapping[tuple[str, str], _Place]:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.agent.receiving import Receiver
-from tests.support.servers.command_line import python
+from tests.support.servers.command_line import NOWHERE, python
 from tests.support.waiting import PATIENCE_S
 
 TERMINATED = """
@@ -77,3 +77,72 @@ os.kill"""
     )
 
     assert done.returncode == -15
+
+
+HOLDS_WHAT_THE_FLUSH_NEEDS = """
+import os, signal, threading
+from latencytrace.agent.process.termination import Termination
+
+lock = threading.Lock()
+
+def flush():
+    with lock:
+        os.write(1, b"sent")
+
+Termination(flush, 40.0).expect()
+with lock:
+    os.kill(os.getpid(), signal.SIGTERM)
+signal.pause()
+"""
+FORKS = """
+import os, signal, sys
+
+def note_first_step():  # called before what latencytrace does in a child
+    held = signal.SIGTERM in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    os.write(1, b"held " if held else b"free ")
+    if "told" in sys.argv:
+        os.kill(os.getpid(), signal.SIGTERM)
+
+os.register_at_fork(after_in_child=note_first_step)
+import latencytrace
+
+latencytrace.instrument("forks", endpoint=sys.argv[1])
+mine = signal.pthread_sigmask(signal.SIG_BLOCK, [getattr(signal, sys.argv[2])])
+mine.add(getattr(signal, sys.argv[2]))
+child = os.fork()
+mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+if not child:
+    os.write(1, b"on ")
+    os._exit(int(mask != mine))
+code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+sys.exit(100 if mask != mine else code % 100)
+"""
+
+
+def test_what_the_flush_needs_of_the_interrupted_code_is_let_go_of(tmp_path: Path) -> None:
+    script = tmp_path / "holds.py"
+    script.write_text(HOLDS_WHAT_THE_FLUSH_NEEDS)
+
+    done = python(script)
+
+    assert (done.returncode, done.stdout) == (-15, "sent")
+
+
+@pytest.mark.parametrize(
+    ("masked", "told", "expected"),
+    [
+        ("SIGUSR1", "untold", (0, "held on ")),
+        ("SIGTERM", "untold", (0, "held on ")),
+        ("SIGUSR1", "told", (-15 % 100, "held ")),
+        ("SIGTERM", "told", (0, "held on ")),  # the program itself holds it back
+    ],
+)
+def test_a_child_that_is_told_to_end_while_it_is_made_ends(
+    tmp_path: Path, masked: str, told: str, expected: tuple[int, str]
+) -> None:
+    script = tmp_path / "forks.py"
+    script.write_text(FORKS)
+
+    done = python(script, NOWHERE, masked, told)
+
+    assert (done.returncode, done.stdout) == expected, done.stderr

@@ -406,3 +406,23 @@ def test_weights_are_read_alike(most_shapes: int | None) -> None:
     assert differences(first, traces) == differences(found, traces) == []
     weights = [one.weight for requests in found.values() for one in requests]
     assert {1, 4, 7} < set(weights)
+
+
+def test_segments_keep_their_names_while_other_threads_number_shapes() -> None:
+    by_columns = ByColumns()
+    gaps = {semconv.RUNTIME_GAPS: "event_loop_lag:10+5"}
+    traces = {TRACE_ID: [root(attributes=gaps), span(2, 40, 50)]}
+    by_columns(traces)
+    by_columns.shapes.spans = Growing(by_columns.shapes.spans)
+
+    found, _ = by_columns(traces)
+
+    assert differences(found, traces) == []
+
+
+class Growing(list[Span]):
+    """Shapes to which another one is added whenever they are counted."""
+
+    def __len__(self) -> int:
+        self.append(self[0])
+        return super().__len__()

@@ -16,7 +16,7 @@ _KINDS = frozenset(
 _BY_NAME = frozenset(
     {".ci/run", ".gitignore", "LICENSE", "Makefile", "examples/deployment/Dockerfile"}
 )
-_FOLDERS = frozenset({".ci", "dashboards", "docs", "examples", "latencytrace", "tests"})
+_FOLDERS = frozenset({".ci", ".github", "dashboards", "docs", "examples", "latencytrace", "tests"})
 _IN_ROOT = frozenset(
     {".gitignore", ".pre-commit-config.yaml", "CONTRIBUTING.md", "LICENSE", "Makefile"}
     | {"README.md", "SECURITY.md", "pyproject.toml"}

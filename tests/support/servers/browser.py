@@ -3,6 +3,7 @@
 import os
 import re
 import shutil
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -14,7 +15,7 @@ import axe_playwright_python
 import pytest
 from playwright.sync_api import Browser, Page, Playwright, expect
 
-UNPACKED = Path(__file__).parents[3] / ".venv" / "chromium"
+UNPACKED = Path(sys.prefix) / "chromium"
 PROGRAM = "chromium-headless-shell"
 AXE = Path(axe_playwright_python.__file__).parent / "axe.min.js"
 SCREENS: Final[Mapping[str, Mapping[str, Any]]] = {

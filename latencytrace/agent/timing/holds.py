@@ -1,0 +1,89 @@
+"""Times when a thread could take up nothing else: a callback held its event loop, or it served."""
+
+import threading
+from collections import deque
+from typing import Final, NamedTuple
+
+NOTICED_NS: Final = 1_000_000
+# So long after a hold runs what waited for it; what runs later waited for something else, too.
+_RESUMED_WITHIN_NS: Final = 5_000_000
+_RESUMED_WITHIN_PART: Final = 10  # of the hold: on a busy machine that of a long one may be more
+# So soon after a hold is read what came meanwhile, and follows the next: on a busy machine another
+# program runs in between.
+_FOLLOWED_WITHIN_NS: Final = 250_000_000
+_KEPT: Final = 64  # holds of a thread
+
+
+class Hold(NamedTuple):
+    """A stretch of monotonic time, and what held the thread."""
+
+    start_ns: int
+    end_ns: int
+    by: str
+
+
+class Wait(NamedTuple):
+    """The time of a request before it was taken up."""
+
+    since_ns: int
+    until_ns: int
+    by: str | None  # what held the thread for most of it; None: unknown
+    behind: int  # how many were served, each for a millisecond or more, before it
+
+
+def resumed_within_ns(held_ns: int) -> int:
+    """Return how long after a hold what waited for it is run."""
+    return max(_RESUMED_WITHIN_NS, held_ns // _RESUMED_WITHIN_PART)
+
+
+class _Lately(threading.local):
+    """Holds of the current thread, in order of time and without overlap."""
+
+    def __init__(self) -> None:
+        self.holds: deque[Hold] = deque(maxlen=_KEPT)
+        self.since_ns = 0  # when the first of those began that followed each other closely
+        self.followed_by_ns = 0
+
+
+class Holds:
+    """Holds of a process, noted by the threads that they held."""
+
+    __slots__ = ("_lately", "followed_by_ns")
+
+    def __init__(self) -> None:
+        self._lately = _Lately()
+        self.followed_by_ns = 0  # by then is read what came to a socket meanwhile
+
+    def note(self, start_ns: int, end_ns: int, by: str) -> None:
+        """Note that the current thread was held between two monotonic times."""
+        lately = self._lately
+        if lately.holds:
+            start_ns = max(start_ns, lately.holds[-1].end_ns)
+        if end_ns - start_ns < NOTICED_NS:
+            return
+        if start_ns >= lately.followed_by_ns:
+            lately.since_ns = start_ns
+        lately.holds.append(Hold(start_ns, end_ns, by))
+        lately.followed_by_ns = end_ns + _FOLLOWED_WITHIN_NS
+        self.followed_by_ns = max(self.followed_by_ns, lately.followed_by_ns)
+
+    def lately(self, at_ns: int) -> tuple[int, int] | None:
+        """Return when the current thread began and ended to be held; None: not just before."""
+        lately = self._lately
+        if at_ns >= lately.followed_by_ns:
+            return None
+        return lately.since_ns, lately.holds[-1].end_ns
+
+    def wait(self, since_ns: int, until_ns: int) -> Wait | None:
+        """Describe a wait for the current thread; None: it is too short to be one."""
+        if until_ns - since_ns < NOTICED_NS:
+            return None
+        times_ns: dict[str, int] = {}
+        behind = 0
+        for hold in self._lately.holds:
+            length_ns = min(hold.end_ns, until_ns) - max(hold.start_ns, since_ns)
+            if length_ns > 0:
+                times_ns[hold.by] = times_ns.get(hold.by, 0) + length_ns
+                behind += 1
+        by = max(times_ns, key=times_ns.__getitem__, default=None)
+        return Wait(since_ns, until_ns, by, behind)

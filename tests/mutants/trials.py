@@ -1,0 +1,149 @@
+"""Tries faults, one at a time, in a copy of the checkout: do its tests fail?"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from importlib.util import cache_from_source
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+from tests.mutants.faults import Fault
+from tests.support.repository.tree import ROOT, strangers, tracked
+
+LIMIT_S: Final = 600
+MOST_USERS: Final = 6
+NEIGHBOURS: Final = {  # what they are held against as a whole
+    "analysis": (
+        "tests/analysis/test_build_trace.py",
+        "tests/analysis/test_engines.py",
+        "tests/analysis/test_against_truth.py",
+    ),
+    "agent/spans": ("tests/agent/test_conformance.py", "tests/agent/export/test_otlp_traces.py"),
+    "service/sql_store": ("tests/contracts/test_every_store.py",),
+    "service/objectives": ("tests/service/test_detection.py",),
+}
+_FAILED: Final = re.compile(rb"^(?:FAILED|ERROR) (\S+)", re.MULTILINE)
+_NOT_TRIED: Final = ("tests/end_to_end/", "tests/benchmarks/", "tests/stress/", "tests/mutants/")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """A fault, and what the tests made of it."""
+
+    fault: Fault
+    outcome: str  # killed | endless | alive | unclear
+    by: str  # the test that failed first
+    took_s: float
+
+
+class Copy:
+    """A copy of the checkout, with what is compiled in it; faults are made there alone.
+
+    Args:
+        folder: An empty one, outside the checkout.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._root = folder
+        compiled = {
+            path.relative_to(ROOT).as_posix() for path in ROOT.glob("latencytrace/**/*.so")
+        }
+        self._files = sorted({*tracked(), *strangers(), *compiled})
+        for file in self._files:
+            if (ROOT / file).is_file():
+                (folder / file).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(ROOT / file, folder / file)
+
+    def tests_of(self, file: str) -> list[str]:
+        """Return the test files that have to notice a fault of a source.
+
+        The one that mirrors it comes first, then those that import it, those that mirror what
+        imports it, those of its folder, and the neighbours of its room.
+        """
+        module = file.removesuffix(".py").replace("/", ".")
+        importing = re.compile(rf"\b(?:from|import) {re.escape(module)}\b")
+        texts = {one: (self._root / one).read_text() for one in self._sources()}
+        users = [one for one in texts if importing.search(texts[one])]
+        room = _mirror(file).rpartition("/")[0]
+        found = [
+            _mirror(file),
+            *users,
+            *[one for one in map(_mirror, users) if one in texts][:MOST_USERS],
+            *(one for one in texts if one.rpartition("/")[0] == room),
+            *(one for near in NEIGHBOURS if f"/{near}/" in file for one in NEIGHBOURS[near]),
+        ]
+        return [one for one in dict.fromkeys(found) if one in texts and _may_run(one)]
+
+    def _sources(self) -> list[str]:
+        return [
+            file
+            for file in self._files
+            if file.endswith(".py") and file.startswith(("latencytrace/", "tests/"))
+        ]
+
+    def tried(self, fault: Fault) -> Trial:
+        """Make the fault, run the tests that have to notice it, and mend it."""
+        path = self._root / fault.file
+        source = path.read_bytes()
+        began = time.monotonic()
+        try:
+            self._write(path, fault.applied(source))
+            outcome, by = self.run(self.tests_of(fault.file), plain=fault.plain)
+        finally:
+            self._write(path, source)
+        if by and self.run([by], plain=fault.plain)[0] != "alive":
+            outcome = "unclear"  # it fails without the fault, too
+        return Trial(fault=fault, outcome=outcome, by=by, took_s=time.monotonic() - began)
+
+    def _write(self, path: Path, source: bytes) -> None:
+        path.write_bytes(source)
+        # Its age in seconds and its size may be those of the version before.
+        Path(cache_from_source(str(path))).unlink(missing_ok=True)
+
+    def run(self, files: Iterable[str], *, plain: bool) -> tuple[str, str]:
+        """Run tests; return the outcome, and the test that failed first.
+
+        Args:
+            files: Test files; the first are run first.
+            plain: Whether nothing compiled may be used.
+        """
+        environment = {**os.environ, "PYTHONPATH": str(self._root)}
+        if plain:
+            environment["LATENCYTRACE_COMPILED"] = "0"
+        command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:randomly"]
+        command += ["-p", "no:cacheprovider", "-m", "not long and not llama_cpp and not batchers"]
+        with subprocess.Popen(
+            [*command, *files],
+            cwd=self._root,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        ) as running:
+            try:
+                said, _ = running.communicate(timeout=LIMIT_S)
+            except subprocess.TimeoutExpired:
+                os.killpg(running.pid, 9)
+                return "endless", ""
+        if running.returncode in {0, 5}:  # 5: it has no tests
+            return "alive", ""
+        failed = _FAILED.search(said)
+        return "killed", failed[1].decode() if failed else ""
+
+
+def _may_run(file: str) -> bool:
+    is_test = file.startswith("tests/") and PurePosixPath(file).name.startswith("test_")
+    return is_test and not file.startswith(_NOT_TRIED)
+
+
+def _mirror(file: str) -> str:
+    """Return where the tests of a source are."""
+    if file.startswith("tests/"):
+        return file
+    folder, _, name = file.removeprefix("latencytrace/").rpartition("/")
+    return f"tests/{folder}/test_{name}" if folder else f"tests/test_{name}"
