@@ -19,6 +19,7 @@ from latencytrace.cli.processes import options
 from latencytrace.cli.processes.pager import page
 from latencytrace.cli.source import reading
 from latencytrace.cli.source.filters import Filters, with_filters
+from latencytrace.errors import LatencytraceError, ServiceUnreachableError
 from latencytrace.model import Stage
 from latencytrace.model.texts.escaped import escaped
 from latencytrace.model.texts.units import count, duration, share, shares
@@ -122,7 +123,13 @@ def pictures(
     routes, more = ([], 0) if "route" in wanted else _routes(source, wanted, every=every)
     for service, route in routes:
         asked = {**wanted, "service": service, "route": route}
-        found = reading.breakdown(source, asked)
+        try:
+            found = reading.breakdown(source, asked)
+        except ServiceUnreachableError:
+            raise
+        except LatencytraceError as error:  # which is no reason to hide the next route
+            yield [Text(escaped(f"{route} · {service}: {error}")), ""]
+            continue
         if found["requests"]:
             yield picture(f"{route} · {service}", found, console)
             shown.append((asked, found))

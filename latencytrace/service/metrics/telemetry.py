@@ -17,6 +17,7 @@ from latencytrace.model import Objective
 from latencytrace.service.metrics.cohorts import MAX_COHORTS, MAX_ROUTES, OVERFLOW
 from latencytrace.service.metrics.counted_requests import STAGE_BUCKETS, CountedRequests
 from latencytrace.service.metrics.span_account import Account, Without
+from latencytrace.service.otlp.mending import Mend
 from latencytrace.service.store import DamagedPart
 
 MAX_SENDERS = 20  # that are named; one more stands for all others
@@ -158,7 +159,7 @@ class Telemetry:
         ):
             self.registry.register(_WatchedCounter(f"{_PREFIX}_{name}", text, count))
 
-    def mended(self, values: Mapping[str, int], services: Iterable[str]) -> None:
+    def mended(self, values: Mapping[Mend, int], services: Iterable[str]) -> None:
         """Count what was mended in a post, by kind, and the services that it was sent by."""
         for kind, count in values.items():
             self._mended_values.labels(kind).inc(count)

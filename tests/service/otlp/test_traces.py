@@ -5,6 +5,7 @@ import json
 import os
 import zlib
 from contextlib import suppress
+from dataclasses import replace
 
 import orjson
 import pytest
@@ -20,6 +21,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 from latencytrace.errors import MediaTypeError, OtlpError
 from latencytrace.model import SpanKind
 from latencytrace.service.otlp import traces as otlp
+from latencytrace.service.otlp.block_builder import NAMELESS
 from latencytrace.service.otlp.messages import MOST_PARTS
 from latencytrace.service.otlp.wire_parts import has_more_parts
 from tests.support.builders.spans.otlp_messages import SPAN, TRACE, one_span
@@ -404,3 +406,20 @@ def test_very_many_spans_without_ids_are_rejected_in_linear_time() -> None:
     checked = otlp.check(body, None, None)
 
     assert (checked.span_count, checked.rejected_spans) == (1, 300_000)
+
+
+@pytest.mark.parametrize("name", ["", " ", "\u200b", "\n"])
+def test_a_service_whose_name_nobody_can_see_is_unknown(name: str) -> None:
+    sent = encoded(replace(SENT, service=name, instance=name, version=name))
+
+    [found] = otlp.check(sent, None, None, capture_content=True).columns.spans()
+    [plain] = otlp.check(json_body(sent), otlp.JSON, None, capture_content=True).columns.spans()
+
+    assert found == plain
+    assert (found.service, found.instance, found.version) == (NAMELESS, None, None)
+
+
+def test_blanks_around_a_name_are_part_of_it() -> None:
+    [found] = otlp.check(encoded(replace(SENT, service="emp ")), None, None).columns.spans()
+
+    assert found.service == "emp "
