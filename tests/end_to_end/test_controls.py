@@ -50,17 +50,23 @@ def application(service: RunningService) -> Iterator[str]:
         process.wait(PATIENCE_S)
 
 
-def ledgers(service: RunningService, route: str, count: int) -> list[dict[str, int]]:
-    """The ledgers of so many answered requests to a route, once they are there."""
+def answered(service: RunningService, route: str, count: int) -> list[dict[str, object]]:
+    """The newest of so many answered requests to a route, once they are there."""
 
     def found() -> list[dict[str, object]] | None:
         listed = service.ask(f"/requests?order=newest&limit=100&route={route}")["requests"]
         requests = cast("list[dict[str, object]]", listed)
-        answered = [request for request in requests if request["status"] == "ok"]
-        return answered if len(answered) >= count else None
+        well = [request for request in requests if request["status"] == "ok"]
+        return well if len(well) >= count else None
 
-    requests = until(found, service.said)[:count]
-    return [cast("dict[str, int]", request["ledger"]) for request in requests]
+    return until(found, service.said)[:count]
+
+
+def ledgers(service: RunningService, route: str, count: int) -> list[dict[str, int]]:
+    """The ledgers of these."""
+    return [
+        cast("dict[str, int]", request["ledger"]) for request in answered(service, route, count)
+    ]
 
 
 def test_a_hidden_wait_appears_as_unattributed(service: RunningService, application: str) -> None:
@@ -85,13 +91,16 @@ def test_the_wait_for_a_thread_is_named_in_the_terminal(
             for _ in range(2)
         ]
         assert all(one.result().is_success for one in asked)
-    waited = max(each.get("runtime", 0) for each in ledgers(service, quote(route), 2))
+    waited, trace_id = max(
+        (cast("dict[str, int]", request["ledger"]).get("runtime", 0), str(request["trace_id"]))
+        for request in answered(service, quote(route), 2)
+    )
 
     picture = terminal(service, "breakdown", "--route", route)
 
     assert waited >= HIDDEN_MS * MS
     assert "· thread-pool wait" in picture
-    assert "thread-pool wait" in terminal(service, "trace", "slowest", "--route", route)
+    assert "thread-pool wait" in terminal(service, "trace", trace_id)
 
 
 def test_a_failed_request_names_its_exception_and_keeps_what_it_told(

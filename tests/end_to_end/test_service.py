@@ -31,7 +31,7 @@ from latencytrace.model import Link, Span, Stage, semconv
 from tests.support.builders.spans.otlp_messages import child, message, one_span, otlp
 from tests.support.servers.command_line import latencytrace
 from tests.support.servers.running_service import PROTOBUF, RunningService
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_S, until
 
 MS = 1_000_000
 ROOT = "00000000000000a1"
@@ -444,7 +444,7 @@ def test_every_acknowledged_request_outlives_a_kill(tmp_path: Path) -> None:
     acknowledged: list[str] = []
 
     def send_until_it_dies(service: RunningService) -> None:
-        with httpx.Client(timeout=20, trust_env=False) as client:
+        with httpx.Client(timeout=PATIENCE_S, trust_env=False) as client:
             while True:
                 trace_id = uuid4().hex
                 span = root(trace_id)

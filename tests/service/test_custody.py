@@ -23,6 +23,7 @@ from latencytrace.service.stores.chdb.store import ChdbStore
 from tests.support.builders.spans.otlp_messages import MS, columns, decoding, root_lately
 from tests.support.builders.spans.otlp_messages import otlp as encoded
 from tests.support.fakes.contracts import FakeClock
+from tests.support.waiting import PATIENCE_S
 
 SETTLE_S = 10.0
 
@@ -82,7 +83,7 @@ class Rig:
 
     def send(self, *spans: Span) -> None:
         """Send spans, and wait until they are acknowledged."""
-        self.pipeline.submit(otlp.check(encoded(*spans), None, None)).result(timeout=20)
+        self.pipeline.submit(otlp.check(encoded(*spans), None, None)).result(timeout=PATIENCE_S)
 
     def stored(self) -> None:
         """Wait until all of them are stored."""
@@ -152,7 +153,7 @@ def test_a_trace_is_not_attributed_while_its_spans_are_being_inserted(
     span = root_lately(trace_id)
     rig.store.may_insert.clear()
     rig.send(span, decoding(span, "b" * 16, 0, 60))
-    rig.store.inserting.wait(timeout=20)
+    rig.store.inserting.wait(timeout=PATIENCE_S)
 
     divided = rig.step_after_s(20)
     open_spans = rig.metric("spans_open")

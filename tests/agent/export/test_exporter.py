@@ -279,16 +279,14 @@ def test_a_time_that_cannot_be_read_is_our_own_back_off(receiver: Receiver, afte
 
 
 def test_a_flush_does_not_wait_for_a_busy_receiver_and_loses_nothing(receiver: Receiver) -> None:
-    receiver.answers.extend([(503, {"Retry-After": "30"})] * 3)
+    receiver.answers.extend([(503, {"Retry-After": "3600"})] * 3)
     with sending(receiver.endpoint) as program:
         program.make(2)
         until(lambda: receiver.refused == 1)
-        began = time.monotonic()
 
-        sent = program.exporter.flush(PATIENCE_S)
+        sent = program.exporter.flush(3600)
 
         assert not sent
-        assert time.monotonic() - began < 20  # not the 30 s that it was asked to wait
         receiver.answers.clear()
         assert program.exporter.flush(PATIENCE_S)
     assert len(receiver.spans) == 2
@@ -324,15 +322,13 @@ def test_what_a_receiver_leaves_out_of_a_post_is_counted_as_dropped() -> None:
 
 def test_a_receiver_that_hangs_never_blocks_the_program(receiver: Receiver) -> None:
     receiver.release.clear()
-    with sending(receiver.endpoint) as program:
+    with sending(receiver.endpoint, timeout_s=3600) as program:
         program.make(1)
-        began = time.monotonic()
 
         program.make(1_000)
         flushed = program.exporter.flush(0.1)
 
         assert not flushed
-        assert time.monotonic() - began < PATIENCE_S / 2  # not as long as it hangs
         receiver.release.set()
         assert program.exporter.flush(PATIENCE_S)
     assert len(receiver.spans) == 1_001
@@ -353,14 +349,12 @@ def test_a_receiver_that_hangs_for_too_long_is_given_up_and_tried_again(
 
 def test_stopping_does_not_wait_for_a_receiver_that_hangs(receiver: Receiver) -> None:
     receiver.release.clear()
-    with sending(receiver.endpoint) as program:
+    with sending(receiver.endpoint, timeout_s=3600) as program:
         program.make(1)
         until(lambda: program.exporter.counts.in_flight == 1)
-        began = time.monotonic()
 
         assert not program.exporter.stop(0.1)
 
-        assert time.monotonic() - began < PATIENCE_S / 2
         receiver.release.set()
 
 

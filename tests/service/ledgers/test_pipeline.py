@@ -243,7 +243,7 @@ def test_a_part_that_only_the_journal_holds_is_divided_with_the_rest(
     pipeline._committer.start()  # noqa: SLF001 - its other thread would divide on its own
     span = root(trace_id)
     for sent in (root(uuid4().hex), child(span, CHILD, Stage.RETRIEVE, 0, 60), span):
-        pipeline.submit(otlp.check(encoded(sent), otlp.PROTOBUF, None)).result(timeout=20)
+        pipeline.submit(otlp.check(encoded(sent), otlp.PROTOBUF, None)).result(timeout=PATIENCE_S)
     before = store.arrived([trace_id])
 
     pipeline._committer.flush()  # noqa: SLF001 - as it does within a second

@@ -22,7 +22,7 @@ from latencytrace.service.stores.chdb.store import ChdbStore
 from tests.support.builders.spans.otlp_messages import MS, decoding, root_lately
 from tests.support.builders.spans.otlp_messages import otlp as encoded
 from tests.support.fakes.contracts import FakeClock
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_S, until
 
 
 class FaultyStore(ChdbStore):
@@ -72,7 +72,7 @@ class Rig:
 
     def send(self, *spans: Span) -> None:
         """Send spans, and wait until they are acknowledged."""
-        self.pipeline.submit(otlp.check(encoded(*spans), None, None)).result(timeout=20)
+        self.pipeline.submit(otlp.check(encoded(*spans), None, None)).result(timeout=PATIENCE_S)
 
     def after_s(self, seconds: float) -> int:
         """Let time pass, and attribute what is due then."""
