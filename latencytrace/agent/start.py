@@ -183,18 +183,11 @@ class Agent:
         self._senders = Senders(settings.headers, options, grpc=settings.grpc)
         self._profiling = Late(self._new_profiling)
         to = self._senders.to
-        to_traces = partial(to, settings.traces_url, TRACES, settings.timeout_s)
+        self._queue = SpanQueue(settings.queue_spans, settings.queue_bytes)
         self._program_spans = ProgramSpans(
-            settings.traces_url,
-            settings.headers,
-            to_traces
-            if settings.grpc or shown(settings.traces_url) != settings.traces_url
-            else None,
-            interval_s=settings.interval_s,
-            on_fault=on_fault,
+            self._queue.on_end, lambda most_s: self.flush(min(most_s, EXIT_FLUSH_S)), on_fault
         )
         self._global = GlobalProvider(_provider, self._program_spans.join)
-        self._queue = SpanQueue(settings.queue_spans, settings.queue_bytes)
         self._reports = _Reports(
             settings,
             self._resource,
@@ -204,7 +197,7 @@ class Agent:
         )
         self._exporter = Exporter(
             OtlpEncoder(self._resource),
-            to_traces(self._profiling),
+            to(settings.traces_url, TRACES, settings.timeout_s, self._profiling),
             queue=self._queue,
             interval_s=settings.interval_s,
             on_fault=on_fault,
@@ -270,8 +263,7 @@ class Agent:
     def flush(self, timeout_s: float) -> bool:
         """Send every span that has ended by now."""
         self.recorder.devices.pending.give_up(None)
-        sent = self._exporter.flush(timeout_s)
-        return self._program_spans.flush(timeout_s) and sent
+        return self._exporter.flush(timeout_s)
 
     def stop(self, timeout_s: float) -> None:
         """Restore every patch, send what waits, end the thread; each whatever the others do."""
@@ -283,12 +275,12 @@ class Agent:
         contained("ending pending spans")(self.recorder.devices.pending.give_up)(None)
         contained("leaving SIGTERM")(_termination.forget)()
         contained("leaving the global provider's place")(self._global.uninstall)()
+        contained("leaving the program's provider")(self._program_spans.leave)()
         if self._global.program is None:
             # Tracers that the program keeps make its own spans, once it has a provider.
             contained("letting go of tracers")(_provider.yield_to)(ProxyTracerProvider())
         contained("sending what is left")(self._exporter.stop)(timeout_s)
         self._reports.stop()
-        contained("stopping a span processor")(self._program_spans.stop)()
 
     def end_profiles(self) -> None:
         """Let no profile begin, and give up what is under way."""

@@ -111,11 +111,12 @@ class Exporter:
         return flush.done.wait(timeout_s) and flush.sent
 
     def stop(self, timeout_s: float) -> bool:
-        """Send what waits and end the thread."""
+        """Send what waits and end the thread; one that a receiver holds up ends by itself."""
+        began_ns = monotonic_ns()
         sent = self.flush(timeout_s)
         self._stopping = True
         self._wake.set()
-        join(self._thread, timeout_s)
+        join(self._thread, max(timeout_s - (monotonic_ns() - began_ns) / 1e9, 0.0))
         return sent
 
     def reset_after_fork(self, encoder: OtlpEncoder) -> None:

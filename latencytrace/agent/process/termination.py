@@ -64,10 +64,15 @@ class Termination:
                 self.forget()
 
     def forget(self) -> None:
-        """Leave the signal to its default again, unless somebody else has taken it."""
+        """Leave the signal to its default again, unless somebody else has taken it.
+
+        If it has come, the process ends here: what it could send is sent.
+        """
         main = threading.current_thread() is threading.main_thread()
         if main and self._is_expected():
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            if core is not None and core.is_sigterm_told():
+                os.kill(os.getpid(), signal.SIGTERM)
 
     def before_fork(self) -> None:
         """Hold the signal back until the child is ready for it.

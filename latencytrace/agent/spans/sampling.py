@@ -150,6 +150,8 @@ class SamplingTracer(Tracer):
         asks_for_children: Whether it may decide otherwise on the child of a recorded span.
     """
 
+    encoded_resource: bytes | None = None  # that of this process
+
     def __init__(
         self, tracer: RecordingTracer, sampler: Sampler, *, asks_for_children: bool
     ) -> None:

@@ -65,6 +65,12 @@ def started_here(span: RecordedSpan) -> bool:
     return span.forks == _forks
 
 
+def take_over(span: RecordedSpan) -> RecordedSpan:
+    """Mark a span as one of this process, which is to send it."""
+    span.forks = _forks
+    return span
+
+
 def new_id(bits: int) -> int:
     """Return random bits that are not all zero."""
     identifier = random_bits(bits)
@@ -122,6 +128,8 @@ class RecordingTracer(Tracer):
         "schema_url",
         "version",
     )
+
+    encoded_resource: bytes | None = None  # that of this process
 
     def __init__(self, scope: "Scope", processors: ProgramProcessors) -> None:
         self.name = scope.name
