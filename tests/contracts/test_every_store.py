@@ -251,6 +251,15 @@ def test_a_resource_without_service_name_is_an_unknown_service(store: Store) -> 
     assert (span.service, span.instance, span.version) == ("unknown_service", None, None)
 
 
+def test_both_halves_of_a_call_with_one_id_come_back(store: Store) -> None:
+    trace_id = trace_of("halves")
+    client = one_span(trace_id, parent_id="1" * 16, kind=SpanKind.CLIENT)
+    server = replace(client, kind=SpanKind.SERVER, service="search", end_ns=client.end_ns - 10)
+    store.insert([columns(otlp(client, server))])
+
+    assert set(map(str, store.arrived([trace_id])[trace_id])) == {str(client), str(server)}
+
+
 def test_a_parent_of_zeros_is_no_parent(store: Store) -> None:
     trace_id = trace_of("zeros")
     store.insert([columns(otlp(one_span(trace_id, parent_id="0" * 16)))])

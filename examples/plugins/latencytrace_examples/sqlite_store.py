@@ -305,9 +305,9 @@ class SqliteStore(Store):
         for columns, row in rows:
             rows_of[columns].append(row)
         found = [span for one, places in rows_of.items() for span in unpacked(one).spans(places)]
-        longest: dict[tuple[str, str], Span] = {}
+        longest: dict[tuple[str, ...], Span] = {}
         for span in sorted(found, key=lambda span: span.end_ns - span.start_ns):
-            longest[span.trace_id, span.span_id] = span
+            longest[span.trace_id, span.span_id, span.service, span.kind] = span
         return tuple(longest.values())
 
     def _requests(self, condition: str, *parameters: object) -> list[Request]:

@@ -9,6 +9,7 @@ from latencytrace.analysis.build_trace import build_traces
 from latencytrace.analysis.columns.request_table import RequestTable
 from latencytrace.analysis.ledger.critical_path import critical_path
 from latencytrace.analysis.ledger.requests import request_of
+from latencytrace.analysis.repairs.duplicates import without_duplicates
 from latencytrace.analysis.trace.is_request import is_shared
 from latencytrace.analysis.trace.startup import as_load, may_be_startup
 from latencytrace.model import Request, Span, Stage, Trace, semconv
@@ -157,7 +158,10 @@ class Attribution:
             known: Requests written of it before, by their span ids: the revision.
             found: Takes what is withdrawn, and why there is no tree.
         """
-        if not known.keys() <= {span.span_id for span in spans}:
+        if not (
+            known.keys() <= {span.span_id for span in spans}
+            or known.keys() <= without_duplicates(spans)[0].keys()  # which have other ids there
+        ):
             # Its arrivals are no longer kept: what is left would replace a whole ledger.
             self._telemetry.outdated.inc()
             found.reasons[trace_id] = Without.OUTDATED
