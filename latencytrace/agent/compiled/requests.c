@@ -3,8 +3,8 @@
  * forms in Python. */
 #include "recorder.h"
 
-enum { CONCURRENCY, LOOP_THREAD, NOTED_GAPS, OWN_GAPS, QUEUE_DEPTH, RETURNED_NS, GAPS_SLOTS };
-static const char *const gaps_names[] = {"concurrency", "loop_thread", "_noted", "_own", "queue_depth", "returned_ns", NULL};
+enum { CONCURRENCY, LOOP_THREAD, NOTED_GAPS, OWN_GAPS, QUEUE_DEPTH, RETURNED_NS, WAITS, GAPS_SLOTS };
+static const char *const gaps_names[] = {"concurrency", "loop_thread", "_noted", "_own", "queue_depth", "returned_ns", "waits", NULL};
 static Py_ssize_t of_gaps[GAPS_SLOTS];
 
 enum { LAST_SERVED, LOCK, OPEN, UNWATCHED, WAITING, WATCH, OPEN_SLOTS };
@@ -113,6 +113,7 @@ static PyObject *new_gaps(void) {
     SLOT(gaps, of_gaps[CONCURRENCY]) = Py_NewRef(zero);
     SLOT(gaps, of_gaps[QUEUE_DEPTH]) = Py_NewRef(Py_None);
     SLOT(gaps, of_gaps[RETURNED_NS]) = Py_NewRef(zero);
+    SLOT(gaps, of_gaps[WAITS]) = Py_NewRef(zero);
     SLOT(gaps, of_gaps[OWN_GAPS]) = PyList_New(0);
     SLOT(gaps, of_gaps[NOTED_GAPS]) = PyDict_New();
     SLOT(gaps, of_gaps[LOOP_THREAD]) = PyLong_FromUnsignedLong(PyThread_get_thread_ident());

@@ -10,19 +10,21 @@ from latencytrace.agent.toolkit.http.arrival import ARRIVED, arrived_ns
 
 
 def note_arrival(recorder: Recorder, original: Timed) -> Timed:
-    """Note when a request came whose task is made now, as its bytes are read."""
+    """Note when a request came that is begun with now, as its headers are read."""
     requests = recorder.open_requests
     requests.serves = True
 
     @wraps(original)
-    def run_asgi(self: Any, app: object) -> Any:  # noqa: ANN401 - a cycle of uvicorn's
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401, N807 - a cycle of uvicorn's
+        original(self, *args, **kwargs)
         try:
-            self.scope[ARRIVED] = arrived_ns(requests, self.transport)
+            before = self.on_response.__self__.cycle  # of the same connection
+            if before is None or before.response_complete:  # else its client did not wait for that
+                self.scope[ARRIVED] = arrived_ns(requests, self.transport)
         except FAULTS as fault:
             recorder.on_fault("noting when a request came", fault)
-        return original(self, app)
 
-    return run_asgi
+    return __init__
 
 
 class UvicornHook(Hook):
@@ -31,9 +33,9 @@ class UvicornHook(Hook):
     requires = ("uvicorn >= 0.20",)
     patches = (
         Replacement(
-            "uvicorn.protocols.http.h11_impl", "RequestResponseCycle.run_asgi", note_arrival
+            "uvicorn.protocols.http.h11_impl", "RequestResponseCycle.__init__", note_arrival
         ),
         Replacement(
-            "uvicorn.protocols.http.httptools_impl", "RequestResponseCycle.run_asgi", note_arrival
+            "uvicorn.protocols.http.httptools_impl", "RequestResponseCycle.__init__", note_arrival
         ),
     )

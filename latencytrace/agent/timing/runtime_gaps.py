@@ -31,20 +31,29 @@ GAPS: Final = create_key("latencytrace.runtime_gaps")  # in the context of a req
 REQUEST: Final = create_key("latencytrace.served_request")  # likewise, of one that is served
 
 GARBAGE, LOOP = RuntimeGap.GARBAGE_COLLECTION.value, RuntimeGap.EVENT_LOOP_LAG.value
-POOL = RuntimeGap.THREAD_POOL_WAIT.value
-_KINDS: Final = (GARBAGE, LOOP, POOL)
+POOL, RESULT = RuntimeGap.THREAD_POOL_WAIT.value, RuntimeGap.RESULT_WAIT.value
+_KINDS: Final = (GARBAGE, LOOP, POOL, RESULT)
 
 
 class RuntimeGaps:
     """Gaps of one request under way; any thread may note them."""
 
-    __slots__ = ("_noted", "_own", "concurrency", "loop_thread", "queue_depth", "returned_ns")
+    __slots__ = (
+        "_noted",
+        "_own",
+        "concurrency",
+        "loop_thread",
+        "queue_depth",
+        "returned_ns",
+        "waits",
+    )
 
     def __init__(self, loop_thread: int | None) -> None:
         self.concurrency = 0  # requests under way when it began, itself included
         self.queue_depth: int | None = None  # the most that waited for a thread before it
         self.loop_thread = loop_thread  # whose event loop runs the request; None: no loop
         self.returned_ns = 0  # when work of its own on another thread was done
+        self.waits = 0  # that have a span
         self._own: list[int] = []  # collections in the midst of its own code: start, end, start …
         self._noted: dict[str, list[int]] = {}
 

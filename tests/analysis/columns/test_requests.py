@@ -223,6 +223,17 @@ def test_the_gaps_of_a_process_fill_what_is_unattributed() -> None:
     assert {one.name for one in request.segments} >= {"event-loop lag", "garbage collection"}
 
 
+def test_a_wait_for_a_result_is_queue_where_nothing_else_explains_the_time() -> None:
+    (request,) = divided(
+        root(attributes={semconv.RUNTIME_GAPS: "result_wait:10+50"}),
+        span(2, 50, 60, attributes={semconv.STAGE: "decode"}),
+    )
+
+    assert request.ledger[Stage.QUEUE] == 40
+    assert Stage.RUNTIME not in request.ledger
+    assert "wait for another thread or task" in {one.name for one in request.segments}
+
+
 def test_what_leaves_a_stream_is_timed() -> None:
     attributes = {
         semconv.STREAMED_TOKENS: 3,

@@ -1,0 +1,153 @@
+"""Waits of a request for locks, queues and events of its own program.
+
+A wait for room (a lock, a semaphore, a full queue) is a span. One for a result (an event, an empty
+queue) may be for work of the request that is traced on another thread: it is a gap, which only
+fills what nothing else explains. And only where the request itself waits, in the task or thread
+that serves it: what a task beside it listens for, as for the caller's leaving, holds nothing up.
+"""
+
+from collections.abc import Iterator
+from pathlib import PurePath
+from types import CodeType, FrameType
+from typing import Final, NamedTuple
+
+from opentelemetry.context import Context
+
+from latencytrace.agent.context import current
+from latencytrace.agent.guard import guarded
+from latencytrace.agent.timing.holds import NOTICED_NS
+from latencytrace.agent.timing.recorder import Recorder
+from latencytrace.agent.timing.runtime_gaps import GAPS, RESULT, RuntimeGaps
+from latencytrace.model.stage import Stage
+
+MOST_SPANS: Final = 64  # of a request; waits beyond are noted without their names
+_LIBRARIES: Final = ("asyncio.", "threading", "queue", "anyio.")
+# What runs tasks: behind it is no caller of theirs.
+_LOOPS: Final = ("asyncio.events", "asyncio.base_events", "asyncio.runners", "uvloop")
+# Their waits are for clients and for answers; those of a pool are for work that is traced.
+_SERVERS: Final = (
+    "aiohttp.web",
+    "concurrent.futures",
+    "gunicorn.",
+    "hypercorn.",
+    "multiprocessing.",
+    "starlette.",
+    "tornado.",
+    "uvicorn.",
+    "waitress.",
+    "werkzeug.",
+)
+_OURS: Final = "latencytrace."
+# Functions that wait until there is room; the others wait for what may be the request's own work.
+_FOR_ROOM: Final = {"acquire", "acquire_on_behalf_of", "put"}
+_DOING: Final = "noting a wait"
+
+
+class Place(NamedTuple):
+    """Where a program waits."""
+
+    called: str  # of the library: `Semaphore.acquire`
+    code: CodeType | None  # of the program; None: it is called by none
+    line: int
+
+    @property
+    def is_for_room(self) -> bool:
+        """Tell whether something is there already that others have taken."""
+        return self.called.rpartition(".")[2] in _FOR_ROOM
+
+    @property
+    def name(self) -> str:
+        """Return what is waited for, and where: `worker.py:88 semaphore`."""
+        kind = self.called.partition(".")[0].lower()
+        if self.code is None:
+            return kind
+        return f"{PurePath(self.code.co_filename).name}:{self.line} {kind}"
+
+
+class Wait:
+    """One wait under way of a request.
+
+    Args:
+        recorder: Where it is noted.
+        context: Of the request.
+        started_ns: A monotonic time.
+        place: Where it waits.
+    """
+
+    __slots__ = ("_context", "_gaps", "_place", "_recorder", "_started_ns")
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        gaps: RuntimeGaps,
+        context: Context,
+        started_ns: int,
+        place: Place,
+    ) -> None:
+        self._recorder = recorder
+        self._gaps = gaps
+        self._context = context
+        self._started_ns = started_ns
+        self._place = place
+
+    def end(self, ended_ns: int) -> None:
+        """Note it, if it took a millisecond."""
+        if ended_ns - self._started_ns < NOTICED_NS:
+            return
+        with guarded(_DOING, self._recorder.on_fault):
+            gaps = self._gaps
+            if not self._place.is_for_room or gaps.waits >= MOST_SPANS:
+                gaps.note(RESULT, self._started_ns, ended_ns)
+                return
+            gaps.waits += 1
+            timing = self._recorder.start(
+                self._place.name, Stage.QUEUE, context=self._context, started_ns=self._started_ns
+            )
+            timing.end(ended_ns)
+
+
+def begun(recorder: Recorder, frame: FrameType, started_ns: int) -> Wait | None:
+    """Begin a wait of the current request; None: there is none, or it waits for work of its own.
+
+    Args:
+        recorder: Where it is noted.
+        frame: From where it waits, through functions of the library at first.
+        started_ns: A monotonic time.
+    """
+    context = current()
+    gaps = context.get(GAPS)
+    if not isinstance(gaps, RuntimeGaps):
+        return None
+    place = _place(frame)
+    return None if place is None else Wait(recorder, gaps, context, started_ns, place)
+
+
+def _place(frame: FrameType) -> Place | None:
+    """Return where the program waits; None: ours times it, or it is no wait of the program's."""
+    called = "Condition.wait"
+    for at in _outwards(frame):
+        module = _module(at)
+        if module.startswith((_OURS, *_SERVERS)):
+            return None
+        if not module.startswith(_LIBRARIES):
+            place = Place(called, at.f_code, at.f_lineno)
+            serves = place.is_for_room or any(
+                _module(outer).startswith(_OURS) for outer in _outwards(at)
+            )
+            return place if serves else None
+        if not at.f_code.co_name.startswith("__"):  # no `__enter__`
+            called = at.f_code.co_qualname
+    place = Place(called, None, 0)
+    return place if place.is_for_room else None
+
+
+def _outwards(frame: FrameType) -> Iterator[FrameType]:
+    """Yield a frame and its callers, as far as they are of one task or thread."""
+    at: FrameType | None = frame
+    while at is not None and not _module(at).startswith(_LOOPS):
+        yield at
+        at = at.f_back
+
+
+def _module(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__", ""))
