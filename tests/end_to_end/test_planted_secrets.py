@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import grpc
@@ -62,10 +63,8 @@ def sendings(service: RunningService, seen: Seen) -> Iterator[tuple[str, Callabl
             yield trace_id, lambda body=body: _ok(service, body, JSON)  # type: ignore[misc] # mypy knows no defaults of lambdas
         elif sender == "grpc":
             stub = TraceServiceStub(grpc.insecure_channel(service.otlp_grpc))  # type: ignore[no-untyped-call] # generated
-            yield (
-                trace_id,
-                lambda request=request, stub=stub: stub.Export(request, timeout=PATIENCE_S),
-            )  # type: ignore[misc] # likewise
+            export = partial(stub.Export, request, timeout=PATIENCE_S)
+            yield trace_id, export
         elif sender == "gzip":
             yield trace_id, lambda body=body: service.post_gzip(body).raise_for_status()  # type: ignore[misc] # likewise
         else:

@@ -6,11 +6,10 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from unittest.mock import Mock
 
 import pytest
 
-from latencytrace.agent.export.batches import _FEWEST_UNBROKEN, BATCH_SPANS
+from latencytrace.agent.export.batches import BATCH_SPANS
 from latencytrace.agent.export.exporter import Exporter
 from latencytrace.agent.export.http import HttpSender
 from latencytrace.agent.export.otlp_traces import OtlpEncoder
@@ -173,24 +172,6 @@ def test_a_connection_that_the_receiver_closed_is_opened_anew(
 
     assert (len(receiver.spans), receiver.connections) == (3, 3)
     assert warnings_in(caplog) == []
-
-
-def test_the_more_spans_wait_the_more_are_encoded_without_a_pause(receiver: Receiver) -> None:
-    pauses = []
-    for count in (1_000, 9_000):
-        with sending(receiver.endpoint) as program:
-            receiver.release.clear()  # so that all of them wait
-            program.make(1)
-            until(lambda: program.exporter.counts.in_flight == 1)
-            program.make(count)
-            pause, batches = Mock(), program.exporter._batches  # noqa: SLF001 - to count
-            batches._pause, batches._unbroken = pause, _FEWEST_UNBROKEN  # noqa: SLF001 - anew
-            receiver.release.set()
-            assert program.exporter.flush(PATIENCE_S)
-            pauses.append(pause.call_count)
-
-    assert pauses[0] >= 12  # never more than 128 at once, and fewer to begin with
-    assert pauses[1] < 9_000 / 12
 
 
 # --- a receiver that is not there
