@@ -56,7 +56,7 @@ _REQUESTS = "starlette.applications"  # whose patch times requests, by which the
 _FASTAPI = ListedHook(
     Plugin("FastAPI's telemetry", "latencytrace.agent.program.fastapi_telemetry:FastApiTelemetry"),
     (),
-    ("fastapi.telemetry._asgi",),
+    ("fastapi.telemetry._asgi", "fastapi.telemetry._runtime"),
 )
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from latencytrace.agent.timing.hook import Hook, HookAttributes, Replacement, Timed
 from latencytrace.agent.timing.recorder import Recorder
-from latencytrace.agent.toolkit.queues.messages import Sent, Work, timed_sends, timed_work
+from latencytrace.agent.toolkit.queues.messages import Sent, Work, flush, timed_sends, timed_work
 from latencytrace.model import semconv
 
 
@@ -40,12 +40,24 @@ def time_tasks(recorder: Recorder, original: Timed) -> Timed:
     return build_tracer
 
 
+def send_first(recorder: Recorder, original: Timed) -> Timed:
+    """Send what a worker's process has recorded: it ends without what Python does at an exit."""
+
+    @wraps(original)
+    def _do_exit(self: object, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - billiard's
+        flush(recorder)
+        return original(self, *args, **kwargs)
+
+    return _do_exit
+
+
 class CeleryHook(Hook):
-    """Patches where every task is sent, and where a worker makes what runs it."""
+    """Patches where tasks are sent, where a worker makes what runs them, and where one ends."""
 
     requires = ("celery >= 5.2",)
     patches = (
         Replacement("celery.app.base", "Celery.send_task", timed_sends(_sent)),
         Replacement("celery.app.trace", "build_tracer", time_tasks),
         Replacement("celery.worker.consumer.consumer", "build_tracer", time_tasks),
+        Replacement("billiard.pool", "Worker._do_exit", send_first, optional=True),
     )

@@ -10,6 +10,7 @@ from opentelemetry.trace import (
     INVALID_SPAN,
     Link,
     NonRecordingSpan,
+    NoOpTracer,
     Span,
     SpanContext,
     SpanKind,
@@ -146,6 +147,11 @@ class RecordingTracer(Tracer):
     def resource(self) -> "Resource":
         """Return what this process is."""
         return self.processors.resource
+
+    @property
+    def _tracer(self) -> NoOpTracer:
+        """Return what a `ProxyTracer` has while no provider is set; LangSmith asks for it."""
+        return NoOpTracer()
 
     @property
     def is_direct(self) -> bool:

@@ -34,7 +34,7 @@ LISTED: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
         ("bentoml._internal.configuration.containers", "bentoml._internal.marshal.dispatcher")),
     "latencytrace.agent.hooks.catboost:CatboostHook": (("catboost >= 1.2",), ("catboost.core",)),
     "latencytrace.agent.hooks.celery:CeleryHook": (("celery >= 5.2",), ("celery.app.base",
-        "celery.app.trace", "celery.worker.consumer.consumer")),
+        "celery.app.trace", "celery.worker.consumer.consumer", "billiard.pool")),
     "latencytrace.agent.hooks.chromadb:ChromadbHook": (("chromadb >= 0.6",
         "chromadb-client >= 0.6"), ("chromadb.api.models.Collection",
         "chromadb.api.models.AsyncCollection", "chromadb.api.models.CollectionCommon")),
