@@ -22,6 +22,10 @@ _MENDED: Mapping[str, tuple[str, str]] = {  # repair: what its requests are, and
         "requests whose senders' clocks seem to differ",
         _ONE_CLOCK,
     ),
+    RepairKind.IMPLAUSIBLE: (
+        "requests with a span of more than a week, whose start or end was never set",
+        "look for an exporter that sends spans before they end, or sets no start",
+    ),
     RepairKind.ORPHAN: ("requests with a span whose parent never came", _WHOLE_TRACES),
     RepairKind.ROOTLESS: ("requests whose caller's span never came", _WHOLE_TRACES),
 }
