@@ -3,6 +3,7 @@
 from functools import wraps
 from typing import Any
 
+from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.guard import FAULTS
 from latencytrace.agent.timing.hook import Hook, Replacement, Timed
 from latencytrace.agent.timing.recorder import Recorder
@@ -12,19 +13,24 @@ from latencytrace.agent.toolkit.http.arrival import ARRIVED, arrived_ns
 def note_arrival(recorder: Recorder, original: Timed) -> Timed:
     """Note when a request came that is begun with now, as its headers are read."""
     requests = recorder.open_requests
-    requests.serves = True
+    holds, requests.serves = requests.holds, True
 
     @wraps(original)
-    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401, N807 - a cycle of uvicorn's
-        original(self, *args, **kwargs)
+    def read(self: Any) -> None:  # noqa: ANN401 - a connection of uvicorn's
+        before = self.cycle
+        original(self)
         try:
-            before = self.on_response.__self__.cycle  # of the same connection
-            if before is None or before.response_complete:  # else its client did not wait for that
-                self.scope[ARRIVED] = arrived_ns(requests, self.transport)
+            cycle = self.cycle
+            # One behind another that is not answered yet does not wait for the loop.
+            if cycle is not before and (before is None or before.response_complete):
+                now_ns = monotonic_ns()
+                if now_ns < holds.followed_by_ns:
+                    now_ns = arrived_ns(requests, self.transport)
+                cycle.scope[ARRIVED] = now_ns
         except FAULTS as fault:
             recorder.on_fault("noting when a request came", fault)
 
-    return __init__
+    return read
 
 
 class UvicornHook(Hook):
@@ -32,10 +38,10 @@ class UvicornHook(Hook):
 
     requires = ("uvicorn >= 0.20",)
     patches = (
+        Replacement("uvicorn.protocols.http.h11_impl", "H11Protocol.handle_events", note_arrival),
         Replacement(
-            "uvicorn.protocols.http.h11_impl", "RequestResponseCycle.__init__", note_arrival
-        ),
-        Replacement(
-            "uvicorn.protocols.http.httptools_impl", "RequestResponseCycle.__init__", note_arrival
+            "uvicorn.protocols.http.httptools_impl",
+            "HttpToolsProtocol.on_headers_complete",
+            note_arrival,
         ),
     )

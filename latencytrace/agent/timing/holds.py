@@ -54,6 +54,10 @@ class Holds:
         self._lately = _Lately()
         self.followed_by_ns = 0  # by then is read what came to a socket meanwhile
 
+    def reset_after_fork(self) -> None:
+        """In a forked child: nothing has held it yet."""
+        self._lately, self.followed_by_ns = _Lately(), 0
+
     def note(self, start_ns: int, end_ns: int, by: str) -> None:
         """Note that the current thread was held between two monotonic times."""
         lately = self._lately

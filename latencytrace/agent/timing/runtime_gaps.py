@@ -184,7 +184,7 @@ class OpenRequests:
     def reset_after_fork(self) -> None:
         """In a forked child: none of the parent's is under way here."""
         self._lock = threading.RLock()
-        self.holds = Holds()
+        self.holds.reset_after_fork()
         for gaps in (*self.open, *self._unwatched):
             self.end(gaps)
 

@@ -21,25 +21,22 @@ from latencytrace.agent.timing.runtime_gaps import GAPS, RESULT, RuntimeGaps
 from latencytrace.model.stage import Stage
 
 MOST_SPANS: Final = 64  # of a request; waits beyond are noted without their names
-_LIBRARIES: Final = ("asyncio.", "threading", "queue", "anyio.")
-# What runs tasks: behind it is no caller of theirs.
-_LOOPS: Final = ("asyncio.events", "asyncio.base_events", "asyncio.runners", "uvloop")
-# Their waits are for clients and for answers; those of a pool are for work that is traced.
-_SERVERS: Final = (
-    "aiohttp.web",
-    "concurrent.futures",
-    "gunicorn.",
-    "hypercorn.",
-    "multiprocessing.",
-    "starlette.",
-    "tornado.",
-    "uvicorn.",
-    "waitress.",
-    "werkzeug.",
+_POOLS: Final = frozenset({"asyncpg", "psycopg_pool", "redis", "sqlalchemy", "valkey"})
+# Packages of what waits are made of,
+_LIBRARIES: Final = _POOLS | {"anyio", "asyncio", "queue", "threading"}
+# of what waits for clients and their answers, or for the work of a pool, which is traced,
+_SERVERS: Final = frozenset(
+    {"aiohttp", "gunicorn", "hypercorn", "starlette", "tornado", "uvicorn"}
 )
-_OURS: Final = "latencytrace."
+_OTHERS: Final = _SERVERS | {"concurrent", "multiprocessing", "waitress", "werkzeug"}
+_OURS: Final = "latencytrace"
+# of what calls the program to serve a request, or to make a part of its answer,
+_SERVING: Final = frozenset({_OURS, "fastapi", "starlette"})
+# and modules of what runs tasks: behind it is no caller of theirs.
+_LOOPS: Final = frozenset({"asyncio.events", "asyncio.base_events", "asyncio.runners", "uvloop"})
 # Functions that wait until there is room; the others wait for what may be the request's own work.
-_FOR_ROOM: Final = {"acquire", "acquire_on_behalf_of", "put"}
+_TAKEN: Final = frozenset({"_acquire", "_do_get", "get_connection", "getconn"})  # from pools
+_FOR_ROOM: Final = _TAKEN | {"acquire", "acquire_on_behalf_of", "put"}
 _DOING: Final = "noting a wait"
 
 
@@ -47,13 +44,9 @@ class Place(NamedTuple):
     """Where a program waits."""
 
     called: str  # of the library: `Semaphore.acquire`
+    is_for_room: bool  # others have what it waits for
     code: CodeType | None  # of the program; None: it is called by none
     line: int
-
-    @property
-    def is_for_room(self) -> bool:
-        """Tell whether something is there already that others have taken."""
-        return self.called.rpartition(".")[2] in _FOR_ROOM
 
     @property
     def name(self) -> str:
@@ -124,30 +117,28 @@ def begun(recorder: Recorder, frame: FrameType, started_ns: int) -> Wait | None:
 
 def _place(frame: FrameType) -> Place | None:
     """Return where the program waits; None: ours times it, or it is no wait of the program's."""
-    called = "Condition.wait"
+    called, is_for_room = "Condition.wait", False
     for at in _outwards(frame):
-        module = _module(at)
-        if module.startswith((_OURS, *_SERVERS)):
+        package = _package(at)
+        if package in _OTHERS or (package == _OURS and not is_for_room):
             return None
-        if not module.startswith(_LIBRARIES):
-            place = Place(called, at.f_code, at.f_lineno)
-            serves = place.is_for_room or any(
-                _module(outer).startswith(_OURS) for outer in _outwards(at)
-            )
-            return place if serves else None
-        if not at.f_code.co_name.startswith("__"):  # no `__enter__`
-            called = at.f_code.co_qualname
-    place = Place(called, None, 0)
-    return place if place.is_for_room else None
+        if package in _LIBRARIES:
+            name = at.f_code.co_name
+            if not is_for_room and not name.startswith("__"):  # no `__enter__`
+                called, is_for_room = at.f_code.co_qualname, name in _FOR_ROOM
+        elif package != _OURS:
+            serves = is_for_room or any(_package(outer) in _SERVING for outer in _outwards(at))
+            return Place(called, is_for_room, at.f_code, at.f_lineno) if serves else None
+    return Place(called, is_for_room, None, 0) if is_for_room else None
 
 
 def _outwards(frame: FrameType) -> Iterator[FrameType]:
     """Yield a frame and its callers, as far as they are of one task or thread."""
     at: FrameType | None = frame
-    while at is not None and not _module(at).startswith(_LOOPS):
+    while at is not None and at.f_globals.get("__name__") not in _LOOPS:
         yield at
         at = at.f_back
 
 
-def _module(frame: FrameType) -> str:
-    return str(frame.f_globals.get("__name__", ""))
+def _package(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0]

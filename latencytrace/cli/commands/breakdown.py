@@ -324,7 +324,8 @@ def _reduced(document: BreakdownDocument) -> Sequence[str]:
 
 
 def _never_two(document: BreakdownDocument, wanted: Filters) -> Sequence[str]:
-    if document["max_concurrency"] != 1 or wanted.get("route") == LOADS:
+    queued = any(row["stage"] == Stage.QUEUE for row in document["stages"])
+    if document["max_concurrency"] != 1 or queued or wanted.get("route") == LOADS:
         return []
     return [NEVER_TWO]
 

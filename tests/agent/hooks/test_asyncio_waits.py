@@ -1,13 +1,15 @@
 """Requests that wait for locks, semaphores, events and queues of asyncio."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any
 
 import pytest
 import uvloop
+from starlette.responses import StreamingResponse
 
 from latencytrace.agent.context import current
+from latencytrace.agent.hooks.asgi import time_application
 from latencytrace.agent.hooks.asyncio_waits import AsyncioWaitsHook
 from latencytrace.agent.timing.runtime_gaps import GAPS, RuntimeGaps
 from latencytrace.agent.toolkit.waits import MOST_SPANS
@@ -165,6 +167,43 @@ def test_a_semaphore_of_another_loop_raises_as_ever() -> None:
         asyncio.run(bind())
         with pytest.raises(RuntimeError, match="different event loop"):
             asyncio.run(main(spans))
+
+
+def test_a_stream_that_waits_for_its_next_part_waits_for_a_result() -> None:
+    parts = asyncio.Queue[bytes]()
+
+    async def body() -> AsyncIterator[bytes]:
+        yield await parts.get()
+
+    async def application(scope: Any, receive: Any, send: Any) -> None:  # noqa: ANN401
+        await StreamingResponse(body())(scope, receive, send)
+
+    async def receive() -> dict[str, object]:
+        await asyncio.Event().wait()  # its caller stays
+        raise AssertionError
+
+    async def main() -> None:
+        sent: list[object] = []
+
+        async def send(message: object) -> None:
+            sent.append(message)
+
+        scope = {"type": "http", "method": "GET", "path": "/", "headers": []}
+        serving = asyncio.get_running_loop().create_task(
+            time_application(spans.recorder, lambda _, *asgi: application(*asgi))(
+                None, scope, receive, send
+            )
+        )
+        while not (sent and vars(parts)["_getters"]):  # noqa: ASYNC110 - nothing says so
+            await asyncio.sleep(0)
+        let_time_pass()
+        parts.put_nowait(b"part")
+        await serving
+
+    with hooked(AsyncioWaitsHook) as spans:
+        asyncio.run(main())
+
+    assert results_ns(spans) >= AT_LEAST_NS
 
 
 def test_what_a_task_beside_the_request_listens_for_holds_nothing_up() -> None:

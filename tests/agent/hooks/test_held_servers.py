@@ -2,12 +2,10 @@
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
-import hypercorn.asyncio.tcp_server
-import hypercorn.protocol.h11
 import pytest
 import tornado.web
 import waitress.server  # noqa: F401 - its hook waits for it
@@ -16,33 +14,22 @@ from flask import Flask
 from tornado import httpserver, netutil
 from werkzeug.serving import make_server
 
-from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.hooks.aiohttp import AiohttpHook
-from latencytrace.agent.hooks.asgi import AsgiHook
 from latencytrace.agent.hooks.event_loop import EventLoopHook
-from latencytrace.agent.hooks.hypercorn import HypercornHook
 from latencytrace.agent.hooks.tornado import TornadoHook
 from latencytrace.agent.hooks.wsgi import WsgiHook
 from tests.support.agent.held import (
-    HELD_NS,
     HOLDS,
-    JIFFY_NS,
     WAITS,
     Gate,
-    connected,
-    read_all,
-    request,
-    requests_to,
-    sent_while_held,
-    waits_of,
+    Serving,
+    a_request_begins_when_it_came,
+    what_is_behind_another_does_not_wait,
 )
-from tests.support.agent.hooked import hooked
-from tests.support.servers.serving import running, serving_hypercorn, serving_waitress
-from tests.support.waiting import PATIENCE_S, until
+from tests.support.servers.serving import running, serving_waitress
+from tests.support.waiting import PATIENCE_S
 
-assert hypercorn
-HOOKS = (AiohttpHook, AsgiHook, EventLoopHook, HypercornHook, TornadoHook, WsgiHook)
-Serving = Callable[[Gate], AbstractContextManager[str]]
+HOOKS = (AiohttpHook, EventLoopHook, TornadoHook, WsgiHook)
 
 
 def flask_application(gate: Gate) -> Flask:
@@ -75,21 +62,6 @@ def under_werkzeug(gate: Gate) -> Iterator[str]:
         server.shutdown()
         server.server_close()
         thread.join(PATIENCE_S)
-
-
-def under_hypercorn(gate: Gate) -> AbstractContextManager[str]:
-    async def app(scope: Any, receive: Any, send: Any) -> None:  # noqa: ANN401
-        if scope["type"] == "lifespan":
-            await receive()
-            await send({"type": "lifespan.startup.complete"})
-            return
-        if scope["path"] == HOLDS:
-            gate.hold()
-        headers = [(b"content-length", b"0")]
-        await send({"type": "http.response.start", "status": 200, "headers": headers})
-        await send({"type": "http.response.body"})
-
-    return serving_hypercorn(app)
 
 
 @contextmanager
@@ -145,40 +117,18 @@ def under_tornado(gate: Gate) -> Iterator[str]:
 
 SERVERS = pytest.mark.parametrize(
     "serve",
-    [under_waitress, under_werkzeug, under_hypercorn, under_aiohttp, under_tornado],
-    ids=["waitress", "werkzeug", "hypercorn", "aiohttp", "tornado"],
+    [under_waitress, under_werkzeug, under_aiohttp, under_tornado],
+    ids=["waitress", "werkzeug", "aiohttp", "tornado"],
 )
 
 
 @SERVERS
 def test_a_request_begins_when_it_came_though_the_thread_was_held(serve: Serving) -> None:
-    gate = Gate()
-    with hooked(*HOOKS) as spans, serve(gate) as url:
-        sent = sent_while_held(url, gate)
-
-        (span,) = requests_to(spans, WAITS)
-        (wait,) = waits_of(spans, span)
-        assert gate.began_ns - JIFFY_NS <= span.started_ns <= sent.at_ns + JIFFY_NS
-        assert wait.started_ns == span.started_ns
-        assert wait.ended_ns >= sent.at_ns + HELD_NS
-        assert " held by GET" in wait.name
+    a_request_begins_when_it_came(serve, *HOOKS)
 
 
 @SERVERS
 def test_a_request_behind_another_on_its_connection_does_not_wait_for_the_thread(
     serve: Serving,
 ) -> None:
-    gate = Gate()
-    with hooked(*HOOKS) as spans, serve(gate) as url:
-        with connected(url) as client:
-            client.sendall(request(HOLDS, last=False) + request(WAITS))
-            assert gate.holds.wait(PATIENCE_S)
-            until(lambda: monotonic_ns() - gate.began_ns >= HELD_NS)
-            gate.opened.set()
-            served = read_all(client).count(b" 200 ")
-
-        if served == 1:
-            pytest.skip("this server answers one request of a connection")
-        (span,) = requests_to(spans, WAITS)
-        (before,) = requests_to(spans, HOLDS)
-        assert span.started_ns >= before.ended_ns
+    what_is_behind_another_does_not_wait(serve, *HOOKS)

@@ -1,12 +1,16 @@
 """Requests that wait for semaphores, events and queues of Python's threads."""
 
 import queue
+import sqlite3
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
+from typing import Any
 
 import pytest
+import redis
+from sqlalchemy.pool import QueuePool
 
 from latencytrace.agent.hooks.threading_waits import ThreadingWaitsHook
 from latencytrace.model import Stage
@@ -47,6 +51,34 @@ def empty_queue() -> Waited:
     return made.get, lambda: made.put(1), waiters(made.not_empty)
 
 
+def pool_of_sqlalchemy() -> Waited:
+    made = QueuePool(lambda: sqlite3.connect(":memory:", check_same_thread=False), 1, 0)
+    taken = made.connect()
+    return lambda: made.connect().close(), taken.close, waiters(made._pool.not_empty)  # noqa: SLF001
+
+
+class Connection(redis.Connection):
+    """Connects to nothing."""
+
+    def connect(self) -> None:
+        """Do as if there was a server."""
+
+    def can_read(self, timeout: float = 0) -> bool:  # noqa: ARG002
+        """Say that nothing has come."""
+        return False
+
+
+def pool_of_redis() -> Waited:
+    make: Any = redis.BlockingConnectionPool  # untyped
+    made = make(1, connection_class=Connection)
+    taken = made.get_connection()
+
+    def wait() -> None:
+        made.release(made.get_connection())
+
+    return wait, lambda: made.release(taken), waiters(made.pool.not_empty)
+
+
 def waited(spans: Spans, made: Waited) -> None:
     """Have a request wait until its wait is long enough."""
     wait, release, is_waited_for = made
@@ -59,7 +91,15 @@ def waited(spans: Spans, made: Waited) -> None:
     thread.join(PATIENCE_S)
 
 
-@pytest.mark.parametrize(("make", "kind"), [(semaphore, "semaphore"), (full_queue, "queue")])
+@pytest.mark.parametrize(
+    ("make", "kind"),
+    [
+        (semaphore, "semaphore"),
+        (full_queue, "queue"),
+        (pool_of_sqlalchemy, "queuepool"),
+        (pool_of_redis, "blockingconnectionpool"),
+    ],
+)
 def test_a_wait_for_room_is_a_span_that_says_where_it_was(
     make: Callable[[], Waited], kind: str
 ) -> None:

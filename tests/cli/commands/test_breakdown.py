@@ -210,6 +210,13 @@ def test_requests_that_never_overlapped_are_warned_about() -> None:
     assert "Never more than one request at a time" in notes(document)[-1]
 
 
+def test_requests_that_queued_are_not_warned_about() -> None:
+    document = breakdown_document(queue=MS, decode=MS)
+    document["max_concurrency"] = 1
+
+    assert not any("Never more" in note for note in notes(document))
+
+
 def test_processes_that_load_cannot_be_sent_at_once() -> None:
     document = breakdown_document(load=MS)
     document["max_concurrency"] = 1

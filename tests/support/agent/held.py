@@ -4,12 +4,16 @@ import socket
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+
+import pytest
 
 from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.spans.span import RecordedSpan
+from latencytrace.agent.timing.hook import Hook
 from latencytrace.model import Stage
-from tests.support.agent.hooked import Spans
+from tests.support.agent.hooked import Spans, hooked
 from tests.support.servers.serving import get
 from tests.support.waiting import PATIENCE_S, until
 
@@ -30,6 +34,9 @@ class Gate:
         self.began_ns = monotonic_ns()
         self.holds.set()
         assert self.opened.wait(PATIENCE_S)
+
+
+Serving = Callable[[Gate], AbstractContextManager[str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,3 +117,35 @@ def requests_to(spans: Spans, path: str) -> list[RecordedSpan]:
 def waits_of(spans: Spans, span: RecordedSpan) -> list[RecordedSpan]:
     """Return what a request waited for before it was taken up."""
     return [wait for wait in spans.of(Stage.QUEUE) if wait.parent_id == span.span_id]
+
+
+def a_request_begins_when_it_came(serve: Serving, *hooks: type[Hook]) -> None:
+    """Have another request hold the thread while a client sends one, which begins when sent."""
+    gate = Gate()
+    with hooked(*hooks) as spans, serve(gate) as url:
+        sent = sent_while_held(url, gate)
+
+        (span,) = requests_to(spans, WAITS)
+        (wait,) = waits_of(spans, span)
+        assert gate.began_ns - JIFFY_NS <= span.started_ns <= sent.at_ns + JIFFY_NS
+        assert wait.started_ns == span.started_ns
+        assert wait.ended_ns >= sent.at_ns + HELD_NS
+        assert " held by GET" in wait.name
+
+
+def what_is_behind_another_does_not_wait(serve: Serving, *hooks: type[Hook]) -> None:
+    """Send two requests at once on one connection: the second begins when the first has ended."""
+    gate = Gate()
+    with hooked(*hooks) as spans, serve(gate) as url:
+        with connected(url) as client:
+            client.sendall(request(HOLDS, last=False) + request(WAITS))
+            assert gate.holds.wait(PATIENCE_S)
+            until(lambda: monotonic_ns() - gate.began_ns >= HELD_NS)
+            gate.opened.set()
+            served = read_all(client).count(b" 200 ")
+
+        if served == 1:
+            pytest.skip("this server answers one request of a connection")
+        (span,) = requests_to(spans, WAITS)
+        (before,) = requests_to(spans, HOLDS)
+        assert span.started_ns >= before.ended_ns

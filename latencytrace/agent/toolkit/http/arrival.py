@@ -30,7 +30,7 @@ def arrived_ns(requests: OpenRequests, connection: Any) -> int:  # noqa: ANN401 
 
     Returns:
         A monotonic time while the thread was held; now, where they came later or the kernel does
-        not tell, as of a Unix socket. So it is within another request, for what was read before,
+        not say, as of a Unix socket. So it is within another request, for what was read before,
         behind that on its connection; and not before that was `answered`.
     """
     now_ns, holds = monotonic_ns(), requests.holds
@@ -57,16 +57,16 @@ def _answered_ns(connection: Any) -> int:  # noqa: ANN401
 
 
 def _unread_ns(connection: Any) -> int | None:  # noqa: ANN401
-    """Return how long ago the last bytes came; None: the kernel does not tell."""
+    """Return how long ago the last bytes came; None: the kernel does not say."""
     if _TCP_INFO is None:
         return None
     try:
         if not hasattr(connection, "getsockopt"):
             connection = connection.get_extra_info("socket")
-        told = connection.getsockopt(socket.IPPROTO_TCP, _TCP_INFO, _BYTES)
+        reported = connection.getsockopt(socket.IPPROTO_TCP, _TCP_INFO, _BYTES)
     except (AttributeError, OSError, TypeError, ValueError):  # no socket of TCP, or none at all
         return None
-    if len(told) < _BYTES:
+    if len(reported) < _BYTES:
         return None
-    (age_ms,) = struct.unpack_from("=I", told, _LAST_DATA_RECEIVED)
+    (age_ms,) = struct.unpack_from("=I", reported, _LAST_DATA_RECEIVED)
     return int(age_ms) * _NS_PER_MS

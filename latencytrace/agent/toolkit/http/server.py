@@ -209,11 +209,12 @@ class ServedRequest:
         try:
             if self._gaps is not None:
                 self.recorder.open_requests.end(self._gaps)
-                _note_end(self, self._gaps)
             if self.timing.span.is_recording():
                 self.describe()
                 self.timing.note(self._noted)
                 self.timing.end()
+            if self._gaps is not None:
+                _note_end(self, self._gaps)
             if self.stages is not None:
                 self.recorder.server_timings.end(self.stages)
         except FAULTS as fault:
