@@ -22,6 +22,8 @@ from tests.support.servers.running_service import RunningService
 from tests.support.waiting import until
 
 MS = 1_000_000
+# An incident is paged by the last 140 s and the last 28 min of it: so it may be looked at late.
+PERIOD = "14d"
 SILENT = {"route": {"receiver": "nobody"}, "receivers": [{"name": "nobody"}]}
 
 
@@ -94,15 +96,15 @@ def test_a_wrong_file_of_objectives_is_refused_by_line(tmp_path: Path) -> None:
 
 
 def incident() -> list[Span]:
-    """Some minutes of chat, the last of which is slow."""
+    """Half an hour of chat, the last minute of which is slow."""
     return [
-        *(span for ago_s in range(60, 300, 4) for span in chat(100, ago_s)),
+        *(span for ago_s in range(60, 1860, 30) for span in chat(100, ago_s)),
         *(span for ago_s in range(0, 60, 2) for span in chat(400, ago_s)),
     ]
 
 
 def test_an_alert_whose_objective_left_the_file_ends_everywhere(tmp_path: Path) -> None:
-    promised = objectives_yaml(tmp_path, threshold_s=0.2, period="1d")
+    promised = objectives_yaml(tmp_path, threshold_s=0.2, period=PERIOD)
     alertmanager = RunningAlertmanager(tmp_path / "alertmanager", SILENT)
     with RecordingServer() as receiver, alertmanager as taken:
         sinks = {"LATENCYTRACE_SINKS": f"alertmanager={taken.url},webhook={receiver.url}"}
@@ -129,8 +131,8 @@ def test_an_alert_whose_objective_left_the_file_ends_everywhere(tmp_path: Path) 
 
 
 def test_requests_that_fail_name_the_call_that_failed(tmp_path: Path) -> None:
-    promised = objectives_yaml(tmp_path, threshold_s=0.2, period="1d")
-    well = [span for ago_s in range(60, 300, 4) for span in chat(100, ago_s)]
+    promised = objectives_yaml(tmp_path, threshold_s=0.2, period=PERIOD)
+    well = [span for ago_s in range(60, 1860, 30) for span in chat(100, ago_s)]
     down = [span for ago_s in range(0, 60, 2) for span in failed(ago_s)]
     with RunningService(tmp_path / "data", "--objectives", str(promised)) as service:
         service.post(otlp(*well, *down))
@@ -179,7 +181,7 @@ def test_kills_neither_lose_nor_double_what_objectives_count(tmp_path: Path) -> 
 
 
 def test_an_incident_is_told_once_though_the_service_is_killed(tmp_path: Path) -> None:
-    promised = objectives_yaml(tmp_path, threshold_s=0.2, period="1d")
+    promised = objectives_yaml(tmp_path, threshold_s=0.2, period=PERIOD)
     with RecordingServer() as receiver:
         sinks = {"LATENCYTRACE_SINKS": f"log,webhook={receiver.url}/alerts"}
         flags = ("--objectives", str(promised))
