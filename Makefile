@@ -18,7 +18,7 @@ LOCKED = $(addprefix --constraint ,$(wildcard $(CONSTRAINTS)))
 report = --junitxml=$(VENV)/hooks/$(1).xml
 
 .DEFAULT_GOAL := help
-.PHONY: soak stress mutants help demo demo-smollm2 test test-all test-long test-newest lock freeze lint bench bench-agent bench-service bench-request bench-instructions bench-overhead bench-start hook-list bench-servers bench-tokens dashboards pictures docs changelog wheels clean \
+.PHONY: soak stress mutants help demo demo-smollm2 test test-all test-long test-newest coverage lock freeze lint bench bench-agent bench-service bench-request bench-instructions bench-overhead bench-start hook-list bench-servers bench-tokens dashboards pictures docs changelog wheels clean \
 	test-helm test-llama-cpp test-batchers test-large test-rabbitmq test-every-hook test-nvml-oldest test-fresh
 
 help: ## list these commands
@@ -41,7 +41,7 @@ test: $(VENV)/.checks ## what a change must pass: format, lint, imports, types, 
 	@echo '== types'
 	@$(BIN)/mypy
 	@echo '== tests' # tests/conftest.py says which files come first
-	@$(TESTS) --durations=20 -m 'not long and $(USUAL)'
+	@$(TESTS) $(COVERED) --durations=20 -m 'not long and $(USUAL)'
 	@echo '== documentation'
 	@$(BIN)/zensical build -s -f docs/zensical.toml
 	@echo '== all passed'
@@ -123,6 +123,10 @@ test-every-hook: test-llama-cpp test-batchers test-rabbitmq test-large ## every 
 
 test-fresh: ## `make test` on this machine as it was before anything was installed for us (Linux, root)
 	@tests/repository/fresh_machine.sh
+
+# It takes COST more processor time, so `make test` goes without.
+coverage: ## `make test` with coverage by line and branch, which must not fall below the floor in pyproject.toml
+	@$(MAKE) --no-print-directory test COVERED=--cov
 
 lint: $(VENV)/.checks ## format and lint, mending what can be mended
 	@$(BIN)/ruff format .

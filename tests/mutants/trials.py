@@ -26,7 +26,13 @@ NEIGHBOURS: Final = {  # what they are held against as a whole
         "tests/analysis/test_against_truth.py",
     ),
     "agent/spans": ("tests/agent/test_conformance.py", "tests/agent/export/test_otlp_traces.py"),
-    "service/sql_store": ("tests/contracts/test_every_store.py",),
+    "service/sql_store": (
+        "tests/service/stores/chdb/test_partitions.py",
+        "tests/service/stores/chdb/test_rollups.py",
+        "tests/service/stores/chdb/test_store.py",
+        "tests/contracts/test_every_retention.py",
+        "tests/contracts/test_every_store.py",
+    ),
     "service/objectives": ("tests/service/test_detection.py",),
 }
 _FAILED: Final = re.compile(rb"^(?:FAILED|ERROR) (\S+)", re.MULTILINE)
