@@ -345,7 +345,7 @@ class Adopted:
 
     def count(self, settled: Settled) -> None:
         """Count requests that were written."""
-        self.requests += len(settled.requests) + sum(map(len, settled.tables))
+        self.requests += len(settled)
 
 
 def take_over(settings: ServiceSettings) -> Adopted:

@@ -25,6 +25,7 @@ from latencytrace.model.cohorts.request_times import RequestTimes
 from latencytrace.plugins import STORES, load_plugin
 from latencytrace.service import plain_answers
 from latencytrace.service.cohort import Cohort
+from latencytrace.service.ledger_table import LedgerTable
 from latencytrace.service.otlp.span_block import SpanBlock
 from latencytrace.service.store_edge import StoreEdge, engine_faults
 
@@ -469,7 +470,7 @@ class Store(Questions, Copies):
     @abstractmethod
     def write(
         self,
-        requests: Sequence[Request],
+        tables: Sequence[LedgerTable],
         keep_spans_of: Collection[str],
         withdrawn: Revisions = NONE_WITHDRAWN,
         age_ns: int = 0,
@@ -481,8 +482,8 @@ class Store(Questions, Copies):
         process, and whoever asks for their spans is answered from the arrivals.
 
         Args:
-            requests: Each of a higher revision than what was written of it before, or
-                the very same as that.
+            tables: Requests as columns, each of a higher revision than what was written of it
+                before, or the very same as that. `each_request` makes objects of them.
             keep_spans_of: Traces; many of them are copied at once, few at `keep_noted`.
             withdrawn: Requests written before that are none any more, for a span that
                 came later holds them; no question finds them again.

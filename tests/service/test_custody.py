@@ -14,12 +14,14 @@ from latencytrace.service.cohort import Cohort
 from latencytrace.service.ingest.journal import Journal
 from latencytrace.service.ledgers.assembler import MISSED_NS
 from latencytrace.service.ledgers.missing_ledgers import AFTER_S, PACE_S, MissingLedgers
+from latencytrace.service.ledgers.open_traces import Bounds
 from latencytrace.service.ledgers.pipeline import Pipeline
 from latencytrace.service.metrics.settling import Settled
 from latencytrace.service.metrics.telemetry import Telemetry
 from latencytrace.service.otlp import traces as otlp
 from latencytrace.service.otlp.span_block import SpanBlock
 from latencytrace.service.stores.chdb.store import ChdbStore
+from tests.support.builders.ledger_tables import tables_of
 from tests.support.builders.spans.otlp_messages import MS, columns, decoding, root_lately
 from tests.support.builders.spans.otlp_messages import otlp as encoded
 from tests.support.fakes.contracts import FakeClock
@@ -77,7 +79,7 @@ class Rig:
             journal=Journal(folder),
             settle_s=SETTLE_S,
             counted_until_ns=counted_until_ns,
-            max_held_bytes=max_held_bytes,
+            bounds=Bounds(held_bytes=max_held_bytes),
         )
         self.pipeline._committer.start()  # noqa: SLF001 - the other thread would divide by itself
 
@@ -411,7 +413,7 @@ def test_after_a_kill_the_next_process_counts_what_was_not_counted(
 
     after = Rig(rig.store, tmp_path / "after", counted_until_ns=counted_until_ns)
     for written_ns, request in rig.store.uncounted(counted_until_ns or 0):
-        after.pipeline._settling.add([request], written_ns)  # noqa: SLF001 - as `start` does
+        after.pipeline._settling.add(tables_of([request]), written_ns)  # noqa: SLF001 - as `start` does
     after.step_after_s(SETTLE_S)
     after.pipeline.close()
     until_ns = after.settled[-1].until_ns

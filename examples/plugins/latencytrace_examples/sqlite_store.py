@@ -20,6 +20,7 @@ from pydantic import TypeAdapter
 from latencytrace.errors import StoreError, StoreInUseError
 from latencytrace.model import Request, Span, semconv
 from latencytrace.service.clock import now_ns
+from latencytrace.service.ledger_table import LedgerTable, each_request
 from latencytrace.service.otlp.span_block import SpanBlock, unpacked
 from latencytrace.service.store import (
     NONE_WITHDRAWN,
@@ -204,7 +205,7 @@ class SqliteStore(Store):
 
     def write(
         self,
-        requests: Sequence[Request],
+        tables: Sequence[LedgerTable],
         keep_spans_of: Collection[str],
         withdrawn: Revisions = NONE_WITHDRAWN,
         age_ns: int = 0,
@@ -216,7 +217,7 @@ class SqliteStore(Store):
             db.executemany(
                 "INSERT OR IGNORE INTO kept VALUES (?)", [(one,) for one in keep_spans_of]
             )
-            for request in requests:
+            for request in each_request(tables):
                 key = (request.trace_id, request.span_id)
                 db.execute(
                     "INSERT OR REPLACE INTO requests VALUES (?, ?, ?, ?, ?, ?, ?)",

@@ -11,8 +11,9 @@ import pytest
 from numpy.typing import NDArray
 
 from latencytrace.errors import PoisonedBlockError, StoreError
-from latencytrace.model import Request, Span, Stage
+from latencytrace.model import Span, Stage
 from latencytrace.service.ingest.journal import Journal
+from latencytrace.service.ledger_table import LedgerTable
 from latencytrace.service.ledgers.pipeline import HOLD_S, Pipeline
 from latencytrace.service.metrics.telemetry import Telemetry
 from latencytrace.service.otlp import traces as otlp
@@ -43,7 +44,7 @@ class FaultyStore(ChdbStore):
 
     def write(
         self,
-        requests: Sequence[Request],
+        tables: Sequence[LedgerTable],
         keep_spans_of: Collection[str],
         withdrawn: Revisions = NONE_WITHDRAWN,
         age_ns: int = 0,
@@ -52,7 +53,7 @@ class FaultyStore(ChdbStore):
         """Write ledgers, or fail."""
         if self.full:
             raise StoreError("the disk is full")
-        return super().write(requests, keep_spans_of, withdrawn, age_ns, counted)
+        return super().write(tables, keep_spans_of, withdrawn, age_ns, counted)
 
 
 class Rig:
