@@ -1,5 +1,6 @@
 """Tasks of Celery: when they were sent, and the caller's context in the message's headers."""
 
+from collections.abc import Mapping
 from functools import wraps
 from typing import Any
 
@@ -10,7 +11,10 @@ from latencytrace.model import semconv
 
 
 def _sent(args: tuple[Any, ...], options: dict[str, Any]) -> Sent:
-    headers = options["headers"] = {**(options.get("headers") or {})}
+    given = options.get("headers") or {}
+    headers = {**given} if isinstance(given, Mapping) else None  # that is Celery's to complain of
+    if headers is not None:
+        options["headers"] = headers
     is_due = options.get("eta") is None and options.get("countdown") is None
     return Sent(str(options["name"] if len(args) < 2 else args[1]), headers, is_due)  # noqa: PLR2004 - self, name
 
@@ -32,7 +36,8 @@ def time_tasks(recorder: Recorder, original: Timed) -> Timed:
             message = kwargs.get("request", args[3] if len(args) > 3 else None) or {}  # noqa: PLR2004 - of `trace_task`
             retries = message.get("retries")
             noted: HookAttributes = {semconv.RETRIES: retries} if retries else {}
-            return name, {**(message.get("headers") or {}), **message}, noted
+            headers = message.get("headers")  # whatever another program sent
+            return name, {**(headers if isinstance(headers, Mapping) else {}), **message}, noted
 
         run = original(name, task, *args, **kwargs)
         return timed_work(read, _failure)(recorder, run)
