@@ -4,9 +4,10 @@ from collections.abc import Mapping
 from functools import wraps
 from typing import Any
 
+from latencytrace.agent.process.child_exit import child_ends
 from latencytrace.agent.timing.hook import Hook, HookAttributes, Replacement, Timed
 from latencytrace.agent.timing.recorder import Recorder
-from latencytrace.agent.toolkit.queues.messages import Sent, Work, flush, timed_sends, timed_work
+from latencytrace.agent.toolkit.queues.messages import Sent, Work, timed_sends, timed_work
 from latencytrace.model import semconv
 
 
@@ -45,12 +46,12 @@ def time_tasks(recorder: Recorder, original: Timed) -> Timed:
     return build_tracer
 
 
-def send_first(recorder: Recorder, original: Timed) -> Timed:
+def send_first(_: Recorder, original: Timed) -> Timed:
     """Send what a worker's process has recorded: it ends without what Python does at an exit."""
 
     @wraps(original)
     def _do_exit(self: object, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - billiard's
-        flush(recorder)
+        child_ends()
         return original(self, *args, **kwargs)
 
     return _do_exit
