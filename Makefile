@@ -75,7 +75,7 @@ TESTS = $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
 USUAL := not llama_cpp and not batchers
 
 # Tests of functions that the compiled core stands in for; those of hooks that time requests among them.
-IN_PYTHON := $(addprefix tests/agent/,api budget export program spans timing toolkit test_conformance.py test_conformance_at_random.py \
+IN_PYTHON := $(addprefix tests/agent/,api budget export process program spans timing toolkit test_conformance.py test_conformance_at_random.py \
 	$(addprefix hooks/test_,anyio.py asgi.py baggage.py event_loop.py event_loop_servers.py fastapi.py spared_requests.py streaming.py threads.py wsgi.py))
 
 test-llama-cpp: $(VENV)/.llama-cpp ## the tests with llama-cpp-python, which is compiled first (minutes)

@@ -24,6 +24,7 @@ from latencytrace.agent.process import background
 from latencytrace.agent.process.child_exit import at_end_of_children
 from latencytrace.agent.process.forks import LONGEST_WAIT_S, in_child, whole_imports
 from latencytrace.agent.process.late import Late
+from latencytrace.agent.process.losses import ChildLosses
 from latencytrace.agent.process.resource import new_instance_id, resource_of
 from latencytrace.agent.process.termination import Termination
 from latencytrace.agent.process.uwsgi_workers import WAITING, UwsgiWorkers, is_uwsgi
@@ -173,6 +174,7 @@ class Agent:
         )
         self._sampling = _sampling(settings)
         self._began_ns: int | None = None  # None: it is about to
+        self._losses = ChildLosses()
         self._takes_profiles = settings.profile
         self._fastapi: AppliedHook | None = None
         self._hooks: list[AppliedHook] = []
@@ -238,6 +240,7 @@ class Agent:
         from latencytrace.agent.reporting.status import AgentStatus  # noqa: PLC0415 - see above
 
         counts: ExportCounts = self._exporter.counts
+        dropped = counts.dropped + self._losses.spans
         queued = self._exporter.queued
         own, gpu = self._reports.own(), self._reports.gpu()
         return AgentStatus(
@@ -245,9 +248,9 @@ class Agent:
             provider="the program's" if self._global.program else "ours",
             obstacle=WAITING if background.are_held() else None,
             endpoint=shown(self.settings.traces_url),
-            spans_made=counts.sent + counts.dropped + counts.in_flight + queued,
+            spans_made=counts.sent + dropped + counts.in_flight + queued,
             spans_sent=counts.sent,
-            spans_dropped=counts.dropped,
+            spans_dropped=dropped,
             spans_queued=queued + counts.in_flight,
             export_cpu_ns=counts.export_cpu_ns,
             faults=edge_faults.faults
@@ -290,6 +293,14 @@ class Agent:
         profiling = self._profiling.made
         if profiling is not None:
             profiling.end()
+
+    def note_losses(self) -> None:
+        """Count for the parent what is not sent where this process ends."""
+        self._losses.add(self._exporter.queued + self._exporter.counts.in_flight)
+
+    def before_fork(self) -> None:
+        """Have what a child is to share."""
+        self._losses.before_fork()
 
     def reset_after_fork(self) -> None:
         """In a forked child: an identity of its own, and none of the parent's spans."""
@@ -467,6 +478,13 @@ def recorder() -> Recorder:
     return Recorder(trace.get_tracer(SCOPE), FaultCounter()) if agent is None else agent.recorder
 
 
+@contained("preparing a fork")
+def _before_fork() -> None:
+    agent = _running
+    if agent is not None:
+        agent.before_fork()
+
+
 @contained("going on after a fork")
 def _after_fork() -> None:
     global _lock  # noqa: PLW0603 - the parent may have held it
@@ -481,6 +499,7 @@ def _at_exit() -> None:
     if agent is not None:
         agent.end_profiles()
         _provider.shutdown()  # as the SDK's does: the program's processors send what they hold
+        agent.note_losses()
     _termination.forget()
 
 
@@ -490,11 +509,13 @@ def _send_last() -> None:
     if agent is not None:
         agent.end_profiles()
         agent.flush(EXIT_FLUSH_S)
+        agent.note_losses()
 
 
 _workers = UwsgiWorkers(_refuse)
 _termination = Termination(_send_last, EXIT_FLUSH_S)
 in_child(_after_fork)
+os.register_at_fork(before=_before_fork)
 os.register_at_fork(  # after all others of ours: a child that is to end is whole by then
     before=_termination.before_fork,
     after_in_parent=_termination.after_fork,

@@ -22,6 +22,7 @@ static pid_t watched; /* the process that the thread is of: a forked child has n
 static volatile sig_atomic_t is_told;
 static sem_t told, begun, sent;
 static struct sigaction pythons; /* what has Python run its handler */
+static int knows_pythons;
 
 static void take_default(void) {
     struct sigaction by_default = {.sa_handler = SIG_DFL};
@@ -120,7 +121,9 @@ static PyObject *watch_sigterm(PyObject *Py_UNUSED(module), PyObject *args) {
     longest_s = longest;
     if (begin_watcher() < 0) Py_RETURN_FALSE;
     if (now.sa_handler != on_sigterm) {
+        if (knows_pythons && now.sa_handler != pythons.sa_handler) Py_RETURN_TRUE; /* a library in C has taken it */
         pythons = now;
+        knows_pythons = 1;
         struct sigaction ours = {.sa_handler = on_sigterm, .sa_flags = SA_RESTART | SA_ONSTACK};
         if (sigaction(SIGTERM, &ours, NULL) < 0) Py_RETURN_FALSE;
     }

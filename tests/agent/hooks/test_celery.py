@@ -170,6 +170,22 @@ def test_a_task_that_is_tried_again_is_none(spans: Spans) -> None:
     assert [span.status.status_code for span in spans.all] == [StatusCode.UNSET] * 2
 
 
+@pytest.mark.parametrize("headers", ["text", [("x-own", "kept")], 5], ids=str)
+def test_a_message_whose_headers_are_no_mapping_is_worked_on_in_a_trace_of_its_own(
+    spans: Spans, headers: object
+) -> None:
+    app = app_of()
+
+    @app.task(name="odd", bind=True)  # type: ignore[untyped-decorator]
+    def odd(self: Task) -> object:
+        return self.request.headers
+
+    result = odd.apply(headers=headers)
+
+    assert result.get() == headers
+    assert (spans.only.name, spans.only.parent_id) == ("odd", 0)
+
+
 RECYCLED = """
 import os, sys
 import latencytrace
