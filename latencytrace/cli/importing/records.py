@@ -23,6 +23,8 @@ _OTHER_SIGNALS = {
 }
 _OTLP_LISTS = frozenset({"resourceSpans", "resource_spans", "batches"})  # the last is Tempo's
 _KEYS_TOLD = 5
+_VARINT_BYTES = 10
+_MORE = 0x80  # of a byte of a number: another follows
 
 
 def records(chunks: Iterator[bytes]) -> Iterator[Record | Unread]:
@@ -32,7 +34,7 @@ def records(chunks: Iterator[bytes]) -> Iterator[Record | Unread]:
         chunks: Not compressed; they may end in an `OtlpError`, which becomes the last piece.
     """
     try:
-        first = next((chunk for chunk in chunks if chunk), b"")
+        first = next((chunk for chunk in chunks if chunk.strip()), b"")
     except OtlpError as error:
         yield Unread(place=Place(byte=0), reason=str(error))
         return
@@ -44,8 +46,17 @@ def records(chunks: Iterator[bytes]) -> Iterator[Record | Unread]:
         yield from ProtobufReader(_again(first, chunks)).fields()
     elif len(first) > PREFIX_BYTES and first[0] < PREFIX_BYTES and first[PREFIX_BYTES] == TAG:
         yield from ProtobufReader(_again(first, chunks)).prefixed()
+    elif _has_varint_length(first):
+        reason = "protobuf behind lengths as varints is not read: write lengths of four bytes"
+        yield Unread(place=Place(byte=0), reason=reason)
     else:
         yield Unread(place=Place(byte=0), reason="neither OTLP (JSON, protobuf) nor Jaeger's JSON")
+
+
+def _has_varint_length(first: bytes) -> bool:
+    """Tell whether a message follows its length, as protobuf's delimited streams have it."""
+    width = next((at for at, byte in enumerate(first[:_VARINT_BYTES], 1) if byte < _MORE), 0)
+    return first[width : width + 1] == bytes((TAG,)) and width > 0
 
 
 def _again(first: bytes, chunks: Iterator[bytes]) -> Iterator[bytes]:
@@ -90,6 +101,8 @@ def _from_document(document: dict[str, object], place: Place) -> Iterator[Record
     for key in _OTLP_LISTS & document.keys():
         yield _record({"resourceSpans": document[key]}, place)
     traces = document.get("data")
+    if not isinstance(traces, list | None) and not _OTLP_LISTS & document.keys():
+        _refuse_unknown(document)
     for trace in traces if isinstance(traces, list) else ():
         if not (isinstance(trace, dict) and is_jaeger_trace(trace)):
             raise OtlpError("neither OTLP nor Jaeger: an item of `data` is no trace")
@@ -119,9 +132,5 @@ def _refuse_unknown(document: dict[str, object]) -> NoReturn:
 
 
 def _record(tree: dict[str, object], place: Place) -> Record:
-    resources = tree["resourceSpans"]
-    for resource in resources if isinstance(resources, list) else ():
-        if isinstance(resource, dict) and "instrumentationLibrarySpans" in resource:
-            raise OtlpError("it is of OTLP before 0.19, whose spans stood elsewhere")
     mending = Mending()
     return Record(place=place, message=message_from_tree(tree, mending), mending=mending)

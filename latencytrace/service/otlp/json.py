@@ -69,6 +69,8 @@ def message_from_tree(
     Raises:
         OtlpError: It is not of the form.
     """
+    for resource in _resources(tree):
+        _renew(resource)
     for span in _spans(tree):
         _ids_to_base64(span)
         for link in _dicts(span.get("links")):
@@ -112,10 +114,25 @@ def _has_more_items(tree: object, left: int) -> bool:
     return False
 
 
+def _resources(tree: dict[str, object]) -> list[dict[str, object]]:
+    return _dicts(tree.get("resourceSpans", tree.get("resource_spans")))
+
+
+def _renew(resource: dict[str, object]) -> None:
+    """Give the spans of a resource the names of today, if OTLP before 0.19 named them."""
+    old = resource.pop("instrumentationLibrarySpans", None)
+    if old is None or "scopeSpans" in resource:
+        return
+    resource["scopeSpans"] = old
+    for scope in _dicts(old):
+        if "instrumentationLibrary" in scope:
+            scope["scope"] = scope.pop("instrumentationLibrary")
+
+
 def _spans(tree: dict[str, object]) -> list[dict[str, object]]:
     return [
         span
-        for resource in _dicts(tree.get("resourceSpans", tree.get("resource_spans")))
+        for resource in _resources(tree)
         for scope in _dicts(resource.get("scopeSpans", resource.get("scope_spans")))
         for span in _dicts(scope.get("spans"))
     ]

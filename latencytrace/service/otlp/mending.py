@@ -57,8 +57,12 @@ class Mending:
         self.lost_spans = 0
 
 
+OLD_TAG: Final = b"\xc2\x3e"  # of a resource's spans in OTLP before 0.19: field 1000
+_OLD_NUMBER: Final = 1000
+
+
 def mended(plain: bytes, error: OtlpError, mending: Mending) -> ExportTraceServiceRequest:
-    """A request out of bytes that the decoder refuses.
+    """A request out of bytes that the decoder refuses; or whose spans have their old tag.
 
     Args:
         plain: They.
@@ -191,11 +195,14 @@ class _Fields(dict[type[Message], Mapping[int, _Field]]):
     """The texts and messages of each message, by number."""
 
     def __missing__(self, kind: type[Message]) -> Mapping[int, _Field]:
-        found = self[kind] = {
+        found: dict[int, _Field] = {
             one.number: _Field(_varint(one.number << 3 | _LENGTH), _kind_of(one))
             for one in kind.DESCRIPTOR.fields
             if one.message_type is not None or one.type == FieldDescriptor.TYPE_STRING
         }
+        if kind is ResourceSpans:
+            found[_OLD_NUMBER] = found[ResourceSpans.SCOPE_SPANS_FIELD_NUMBER]
+        self[kind] = found
         return found
 
 
@@ -207,6 +214,8 @@ def _kind_of(one: Any) -> type[Message] | None:  # noqa: ANN401 - two kinds of d
 
 
 def _is_whole(plain: bytes, kind: type[Message]) -> bool:
+    if kind is ResourceSpans and OLD_TAG in plain:
+        return False
     try:
         kind.FromString(plain)
     except DecodeError:

@@ -7,7 +7,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.trace.v1.trace_pb2 import Span as ProtoSpan
 
 from latencytrace.errors import OtlpError
-from latencytrace.service.otlp.mending import Mending, mended
+from latencytrace.service.otlp.mending import OLD_TAG, Mending, mended
 from latencytrace.service.otlp.redaction import redact
 from latencytrace.service.otlp.wire_parts import has_more_parts
 
@@ -37,8 +37,12 @@ def message_of(plain: bytes, mending: Mending | None = None) -> ExportTraceServi
     """
     if has_more_parts(plain, ExportTraceServiceRequest, MOST_MESSAGES):
         raise OtlpError(_TOO_MANY_PARTS)
+    has_old_spans = mending is not None and OLD_TAG in plain
     try:
-        return ExportTraceServiceRequest.FromString(plain)
+        message = ExportTraceServiceRequest.FromString(plain)
+        if not has_old_spans:
+            return message
+        refused = OtlpError("the body is not an OTLP trace request in protobuf")
     except DecodeError as error:
         refused = OtlpError(f"the body is not an OTLP trace request in protobuf: {error}")
     if mending is None:

@@ -242,6 +242,33 @@ def test_a_post_of_which_no_span_can_be_read_is_refused_with_the_reason() -> Non
             kept(body, content_type)
 
 
+@pytest.mark.parametrize("bad", [False, True], ids=["whole", "with a bad text"])
+def test_spans_of_otlp_before_0_19_are_read(*, bad: bool) -> None:
+    request = message([one_span(name=GOOD), OTHER])
+    [scope] = request.resource_spans[0].scope_spans
+    body = request.SerializeToString()
+    old = b"\x12" + bytes((scope.ByteSize(),)) + scope.SerializeToString()
+    renamed = body.replace(old, b"\xc2\x3e" + old[1:])
+    first, size = renamed[:1], request.resource_spans[0].ByteSize() + 1
+    renamed = first + bytes((size % 128 | 128, size // 128)) + renamed[3:]
+    if bad:
+        renamed = renamed.replace(GOOD.encode(), BAD)
+
+    found = kept(renamed).columns.spans()
+
+    assert [span.name for span in found] == [READ if bad else GOOD, OTHER.name]
+    assert found[0].scope == "test"
+
+
+def test_spans_of_otlp_before_0_19_are_read_in_json() -> None:
+    body = json_of(message([one_span(), OTHER]).SerializeToString())
+    old = body.replace(b"scopeSpans", b"instrumentationLibrarySpans").replace(
+        b'"scope"', b'"instrumentationLibrary"'
+    )
+
+    assert kept(old, otlp.JSON).columns.spans() == kept(body, otlp.JSON).columns.spans()
+
+
 def test_what_was_lost_is_told_as_partial_success() -> None:
     body = message([OTHER, one_span()]).SerializeToString()[:-3]
 
