@@ -337,8 +337,8 @@ def _record(recorder: Recorder, gaps: RuntimeGaps, span: Span, wait: Wait) -> No
     """Record a wait as the first thing within a request's span."""
     gaps.concurrency += wait.behind
     waited_for = "worker" if gaps.loop_thread is None else "event loop"
-    name = waited_for if wait.by is None else f"{waited_for} held by {wait.by}"
     within = set_span_in_context(span, Context())
+    name = f"{waited_for} held by {wait.by}"
     timing = recorder.start(name, Stage.QUEUE, context=within, started_ns=wait.since_ns)
     timing.end(wait.until_ns)
 
