@@ -57,7 +57,7 @@ def time_acquire(recorder: Recorder, original: Timed) -> Timed:
     """Time the waits for a lock or a semaphore, which do not go through asyncio's own."""
 
     @wraps(original)
-    async def acquire(self: Any) -> None:  # noqa: ANN401 - a lock or a semaphore
+    async def acquire(self: Any) -> Any:  # noqa: ANN401 - a lock or a semaphore
         if not self._waiters and getattr(self, "_owner_task", None) is None and _is_free(self):
             return await original(self)
         wait = None
