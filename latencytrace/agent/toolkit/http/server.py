@@ -22,7 +22,7 @@ from latencytrace.agent.compiled.core import core
 from latencytrace.agent.context import current, enter, leave
 from latencytrace.agent.guard import FAULTS
 from latencytrace.agent.spans.attributes import Deferred
-from latencytrace.agent.timing.holds import Wait
+from latencytrace.agent.timing.holds import NOTICED_NS, Wait
 from latencytrace.agent.timing.hook import HookAttributes
 from latencytrace.agent.timing.intervals import (
     IntervalRecorder,
@@ -346,10 +346,10 @@ def _record(recorder: Recorder, gaps: RuntimeGaps, span: Span, wait: Wait) -> No
 def _note_end(request: ServedRequest, gaps: RuntimeGaps) -> None:
     """Note that a thread could serve no other request meanwhile, nor a connection."""
     requests = request.recorder.open_requests
-    if gaps.loop_thread is None:
-        requests.holds.note(request.timing.started_ns, monotonic_ns(), request.title)
-    else:
+    if gaps.loop_thread is not None:
         requests.last_served = request.timing.span
+    elif (now_ns := monotonic_ns()) - request.timing.started_ns >= NOTICED_NS:
+        requests.holds.note(request.timing.started_ns, now_ns, request.title)
     if request.connection is not None:
         answered(request.connection)
 
