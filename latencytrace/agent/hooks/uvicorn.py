@@ -13,11 +13,11 @@ from latencytrace.agent.toolkit.http.arrival import ARRIVED, arrived_ns
 def note_arrival(recorder: Recorder, original: Timed) -> Timed:
     """Note when a request came that is begun with now, as its headers are read."""
     requests = recorder.open_requests
-    holds, requests.serves = requests.holds, True
+    holds = requests.holds
 
     @wraps(original)
     def read(self: Any) -> None:  # noqa: ANN401 - a connection of uvicorn's
-        before = self.cycle
+        before, requests.serves = self.cycle, True
         original(self)
         try:
             cycle = self.cycle

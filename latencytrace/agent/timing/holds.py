@@ -27,7 +27,7 @@ class Wait(NamedTuple):
 
     since_ns: int
     until_ns: int
-    by: str | None  # what held the thread for most of it; None: unknown
+    by: str  # what held the thread for most of it
     behind: int  # how many were served, each for a millisecond or more, before it
 
 
@@ -79,7 +79,7 @@ class Holds:
         return lately.since_ns, lately.holds[-1].end_ns
 
     def wait(self, since_ns: int, until_ns: int) -> Wait | None:
-        """Describe a wait for the current thread; None: it is too short to be one."""
+        """Describe a wait for the current thread; None: it is short, or nothing held that."""
         if until_ns - since_ns < NOTICED_NS:
             return None
         times_ns: dict[str, int] = {}
@@ -89,5 +89,6 @@ class Holds:
             if length_ns > 0:
                 times_ns[hold.by] = times_ns.get(hold.by, 0) + length_ns
                 behind += 1
-        by = max(times_ns, key=times_ns.__getitem__, default=None)
-        return Wait(since_ns, until_ns, by, behind)
+        if not behind:
+            return None
+        return Wait(since_ns, until_ns, max(times_ns, key=times_ns.__getitem__), behind)

@@ -99,25 +99,28 @@ class Wait:
             timing.end(ended_ns)
 
 
-def begun(recorder: Recorder, frame: FrameType, started_ns: int) -> Wait | None:
+def begun(
+    recorder: Recorder, frame: FrameType, started_ns: int, called: str = "Condition.wait"
+) -> Wait | None:
     """Begin a wait of the current request; None: there is none, or it waits for work of its own.
 
     Args:
         recorder: Where it is noted.
         frame: From where it waits, through functions of the library at first.
         started_ns: A monotonic time.
+        called: What is called there, unless the frames tell: `Lock.acquire`.
     """
     context = current()
     gaps = context.get(GAPS)
     if not isinstance(gaps, RuntimeGaps):
         return None
-    place = _place(frame)
+    place = _place(frame, called)
     return None if place is None else Wait(recorder, gaps, context, started_ns, place)
 
 
-def _place(frame: FrameType) -> Place | None:
+def _place(frame: FrameType, called: str) -> Place | None:
     """Return where the program waits; None: ours times it, or it is no wait of the program's."""
-    called, is_for_room = "Condition.wait", False
+    is_for_room = called.rpartition(".")[2] in _FOR_ROOM
     for at in _outwards(frame):
         package = _package(at)
         if package in _OTHERS or (package == _OURS and not is_for_room):

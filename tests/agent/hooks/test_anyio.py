@@ -8,15 +8,19 @@ from threading import Event
 from typing import Any
 
 import anyio
+import anyio._backends._asyncio
 import anyio.to_thread
 import pytest
 from fastapi import FastAPI
 
-from latencytrace.agent.hooks.anyio import _default_limiter
+from latencytrace.agent.hooks.anyio import AnyioHook, _default_limiter
+from latencytrace.agent.hooks.asyncio_waits import AsyncioWaitsHook
 from latencytrace.agent.timing.runtime_gaps import LOOP, POOL
-from latencytrace.model import semconv
+from latencytrace.model import Stage, semconv
 from tests.support.agent.gaps import gaps_ns
+from tests.support.agent.hooked import Spans, hooked
 from tests.support.agent.receiving import TracedProgram
+from tests.support.agent.waiting_requests import AT_LEAST_NS, let_time_pass, serve
 from tests.support.servers.serving import get, serving
 from tests.support.waiting import PATIENCE_S
 
@@ -30,6 +34,48 @@ async def by_anyio(call: Callable[[], None], limiter: Any) -> None:  # noqa: ANN
 
 async def by_executor(call: Callable[[], None], pool: Any) -> None:  # noqa: ANN401
     await asyncio.get_running_loop().run_in_executor(pool, call)
+
+
+@pytest.mark.parametrize(
+    "make", [anyio.Lock, lambda: anyio.Semaphore(1), lambda: anyio.CapacityLimiter(1)]
+)
+def test_a_wait_for_room_is_a_span_that_says_where_it_was(make: Callable[[], Any]) -> None:
+    async def main(spans: Spans) -> None:
+        held = make()
+
+        async def endpoint() -> None:
+            async with held:
+                pass
+
+        await held.acquire()
+        waiting = asyncio.get_running_loop().create_task(serve(spans, endpoint))
+        while not held.statistics().tasks_waiting:  # noqa: ASYNC110 - nothing says so
+            await asyncio.sleep(0)
+        let_time_pass()
+        held.release()
+        await waiting
+
+    with hooked(AnyioHook, AsyncioWaitsHook) as spans:
+        asyncio.run(main(spans))
+
+    (wait,) = spans.of(Stage.QUEUE)
+    assert wait.ended_ns - wait.started_ns >= AT_LEAST_NS
+    assert wait.name.startswith("test_anyio.py:")
+    assert wait.name.endswith((" lock", " semaphore", " capacitylimiter"))
+
+
+def test_a_lock_that_is_free_is_not_waited_for() -> None:
+    async def main(spans: Spans) -> None:
+        async def endpoint() -> None:
+            async with anyio.Lock(), anyio.Semaphore(1):
+                pass
+
+        await serve(spans, endpoint)
+
+    with hooked(AnyioHook) as spans:
+        asyncio.run(main(spans))
+
+    assert spans.of(Stage.QUEUE) == []
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ from tests.support.agent.held import (
     waits_of,
 )
 from tests.support.agent.hooked import Spans, hooked
-from tests.support.servers.serving import serving
+from tests.support.servers.serving import get, serving
 from tests.support.waiting import PATIENCE_S, until
 
 PROTOCOLS = pytest.mark.parametrize("http", ["h11", "httptools"])
@@ -120,6 +120,7 @@ def test_what_holds_the_loop_for_no_request_is_named_after_its_function(loop: st
         serving(app, loop=loop) as url,
         connected(url) as waiter,
     ):
+        get(f"{url}/lets-go")  # what is before a server's first request is its start
         refreshed = asyncio.run_coroutine_threadsafe(refresh(), loops[0])
         assert gate.holds.wait(PATIENCE_S)
         ask(waiter, WAITS)

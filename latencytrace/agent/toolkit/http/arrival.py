@@ -2,6 +2,7 @@
 
 import socket
 import struct
+import sys
 from contextlib import suppress
 from typing import Any, Final
 from weakref import WeakKeyDictionary
@@ -12,7 +13,8 @@ from latencytrace.agent.timing.runtime_gaps import REQUEST, OpenRequests
 
 ARRIVED: Final = "latencytrace.arrived_ns"  # in a scope: a monotonic time, noted by its server
 _NS_PER_MS: Final = 1_000_000
-_TCP_INFO: Final = getattr(socket, "TCP_INFO", None)  # None: not Linux
+# None: not Linux; others have a call of that name that says other things.
+_TCP_INFO: Final = getattr(socket, "TCP_INFO", None) if sys.platform == "linux" else None
 _LAST_DATA_RECEIVED: Final = 52  # where `tcpi_last_data_recv` is: milliseconds, 32 bits
 _BYTES: Final = _LAST_DATA_RECEIVED + 4
 _answered: Final = WeakKeyDictionary[Any, int]()  # by connection

@@ -22,7 +22,7 @@ from latencytrace.agent.compiled.core import core
 from latencytrace.agent.context import current, enter, leave
 from latencytrace.agent.guard import FAULTS
 from latencytrace.agent.spans.attributes import Deferred
-from latencytrace.agent.timing.holds import Wait
+from latencytrace.agent.timing.holds import NOTICED_NS, Wait
 from latencytrace.agent.timing.hook import HookAttributes
 from latencytrace.agent.timing.intervals import (
     IntervalRecorder,
@@ -337,8 +337,8 @@ def _record(recorder: Recorder, gaps: RuntimeGaps, span: Span, wait: Wait) -> No
     """Record a wait as the first thing within a request's span."""
     gaps.concurrency += wait.behind
     waited_for = "worker" if gaps.loop_thread is None else "event loop"
-    name = waited_for if wait.by is None else f"{waited_for} held by {wait.by}"
     within = set_span_in_context(span, Context())
+    name = f"{waited_for} held by {wait.by}"
     timing = recorder.start(name, Stage.QUEUE, context=within, started_ns=wait.since_ns)
     timing.end(wait.until_ns)
 
@@ -346,10 +346,10 @@ def _record(recorder: Recorder, gaps: RuntimeGaps, span: Span, wait: Wait) -> No
 def _note_end(request: ServedRequest, gaps: RuntimeGaps) -> None:
     """Note that a thread could serve no other request meanwhile, nor a connection."""
     requests = request.recorder.open_requests
-    if gaps.loop_thread is None:
-        requests.holds.note(request.timing.started_ns, monotonic_ns(), request.title)
-    else:
+    if gaps.loop_thread is not None:
         requests.last_served = request.timing.span
+    elif (now_ns := monotonic_ns()) - request.timing.started_ns >= NOTICED_NS:
+        requests.holds.note(request.timing.started_ns, now_ns, request.title)
     if request.connection is not None:
         answered(request.connection)
 
