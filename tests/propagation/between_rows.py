@@ -37,7 +37,7 @@ from tests.support.servers.ports import free_port
 from tests.support.servers.recording import Received, RecordingServer, Response
 
 Row = Callable[[Tracing], bool]
-PATIENCE_S = 40.0
+PATIENCE_S = 120.0
 _SPAWNING = multiprocessing.get_context("spawn")
 
 

@@ -17,7 +17,7 @@ from tests.support.agent.queued_work import as_received, check_waited
 from tests.support.waiting import until
 
 HOOKS = (CeleryHook,)
-PATIENCE_S = 40.0
+PATIENCE_S = 120.0
 
 
 @contextmanager
