@@ -289,7 +289,7 @@ def redis_list(tracing: Tracing) -> bool:
             carrier: dict[str, str] = {}
             propagate.inject(carrier)
             client.rpush("jobs", carrier["traceparent"])
-        _, header = client.blpop(["jobs"], timeout=10)
+        _, header = client.blpop(["jobs"], timeout=120)
         context = propagate.extract({"traceparent": str(header)})
         with tracing.tracer.start_as_current_span("work", context=context):
             pass
