@@ -27,7 +27,7 @@ MANY_MEMBERS = gzip.compress(b"", 1) * 950_000  # 19 MB
 EMPTY_PARTS = gzip.compress(b"\x0a\x00" * 12_000_000)  # 24 MB, and long to look through
 FEW_FILES = 600  # so that 136 connections are too many
 # Half of a body that has long enough to come: minutes more than the service has to end.
-HALF_BODY = bytes(4 * int(PATIENCE_S) * BYTES_PER_S)
+HALF_BODY = bytes(2 * int(PATIENCE_S) * BYTES_PER_S)
 HALF_POST = (
     b"POST /v1/traces HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n"
     b"Content-Type: application/x-protobuf\r\n\r\n%b" % (2 * len(HALF_BODY), HALF_BODY)
@@ -51,7 +51,7 @@ def posting(service: RunningService, body: bytes, times: int) -> Iterator[list[F
     """Post a gzipped body so many times at once; the statuses of the answers."""
 
     def post() -> int:
-        with httpx.Client(timeout=60, trust_env=False) as client:
+        with httpx.Client(timeout=PATIENCE_S, trust_env=False) as client:
             address = f"{service.otlp}/v1/traces"
             return client.post(address, content=body, headers=GZIPPED).status_code
 
@@ -61,7 +61,7 @@ def posting(service: RunningService, body: bytes, times: int) -> Iterator[list[F
 
 def connected(address: str) -> socket.socket:
     host, port = address.removeprefix("http://").rsplit(":", 1)
-    return socket.create_connection((host, int(port)), timeout=60)
+    return socket.create_connection((host, int(port)), timeout=PATIENCE_S)
 
 
 def everything(connection: socket.socket) -> bytes:

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-PATIENCE_S = 40.0
+PATIENCE_S = 120.0  # a guard against what never comes, and no measure of speed
 
 T = TypeVar("T")
 

@@ -21,7 +21,7 @@ from tests.support.servers.command_line import python
 from tests.support.waiting import until
 
 HOOKS = (CeleryHook,)
-PATIENCE_S = 40.0
+PATIENCE_S = 120.0
 
 
 @contextmanager
