@@ -15,6 +15,9 @@ OR_SAY := || { echo '== this step needs a network: pip says above what it could 
 CONSTRAINTS = tests/constraints/py$(subst .,,$(call version,$(or $(wildcard $(BIN)/python),$(PYTHON)))).txt
 LOCKED = $(addprefix --constraint ,$(wildcard $(CONSTRAINTS)))
 
+# Tests start hundreds of programs: without bytecode each would compile all of them anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 report = --junitxml=$(VENV)/hooks/$(1).xml
 
 .DEFAULT_GOAL := help
