@@ -174,7 +174,7 @@ class Agent:
         )
         self._sampling = _sampling(settings)
         self._began_ns: int | None = None  # None: it is about to
-        self._losses = ChildLosses()
+        self.losses = ChildLosses()
         self._takes_profiles = settings.profile
         self._fastapi: AppliedHook | None = None
         self._hooks: list[AppliedHook] = []
@@ -240,7 +240,7 @@ class Agent:
         from latencytrace.agent.reporting.status import AgentStatus  # noqa: PLC0415 - see above
 
         counts: ExportCounts = self._exporter.counts
-        dropped = counts.dropped + self._losses.spans
+        dropped = counts.dropped + self.losses.spans
         queued = self._exporter.queued
         own, gpu = self._reports.own(), self._reports.gpu()
         return AgentStatus(
@@ -296,11 +296,7 @@ class Agent:
 
     def note_losses(self) -> None:
         """Count for the parent what is not sent where this process ends."""
-        self._losses.add(self._exporter.queued + self._exporter.counts.in_flight)
-
-    def before_fork(self) -> None:
-        """Have what a child is to share."""
-        self._losses.before_fork()
+        self.losses.add(self._exporter.queued + self._exporter.counts.in_flight)
 
     def reset_after_fork(self) -> None:
         """In a forked child: an identity of its own, and none of the parent's spans."""
@@ -482,7 +478,7 @@ def recorder() -> Recorder:
 def _before_fork() -> None:
     agent = _running
     if agent is not None:
-        agent.before_fork()
+        agent.losses.before_fork()
 
 
 @contained("going on after a fork")

@@ -19,8 +19,8 @@
 static PyObject *send_last;
 static double longest_s;
 static pid_t watched; /* the process that the thread is of: a forked child has none */
-static volatile sig_atomic_t is_told;
-static sem_t told, begun, sent;
+static volatile sig_atomic_t has_come;
+static sem_t arrived, begun, sent;
 static struct sigaction pythons; /* what has Python run its handler */
 static int knows_pythons;
 
@@ -35,9 +35,9 @@ static void on_sigterm(int number) {
         take_default();
         kill(getpid(), number); /* comes once this has returned */
     } else {
-        if (!is_told) {
-            is_told = 1;
-            sem_post(&told);
+        if (!has_come) {
+            has_come = 1;
+            sem_post(&arrived);
         }
         pythons.sa_handler(number);
     }
@@ -82,7 +82,7 @@ static int has_begun(void) {
 }
 
 static void *watcher(void *Py_UNUSED(nothing)) {
-    while (sem_wait(&told) < 0) continue;
+    while (sem_wait(&arrived) < 0) continue;
     pthread_t thread;
     if (!pthread_create(&thread, NULL, sender, NULL) && has_begun()) came(&sent, longest_s);
     take_default();
@@ -97,8 +97,8 @@ static void *watcher(void *Py_UNUSED(nothing)) {
 /* Begin a thread that no signal comes to; 0: there is one in this process. */
 static int begin_watcher(void) {
     if (watched == getpid()) return 0;
-    is_told = 0;
-    if (sem_init(&told, 0, 0) || sem_init(&begun, 0, 0) || sem_init(&sent, 0, 0)) return -1;
+    has_come = 0;
+    if (sem_init(&arrived, 0, 0) || sem_init(&begun, 0, 0) || sem_init(&sent, 0, 0)) return -1;
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -130,19 +130,19 @@ static PyObject *watch_sigterm(PyObject *Py_UNUSED(module), PyObject *args) {
     Py_RETURN_TRUE;
 }
 
-static PyObject *is_sigterm_told(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing)) {
-    return PyBool_FromLong(is_told && watched == getpid());
+static PyObject *has_sigterm_come(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing)) {
+    return PyBool_FromLong(has_come && watched == getpid());
 }
 #else
 static PyObject *watch_sigterm(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(args)) { Py_RETURN_FALSE; }
-static PyObject *is_sigterm_told(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing)) { Py_RETURN_FALSE; }
+static PyObject *has_sigterm_come(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing)) { Py_RETURN_FALSE; }
 #endif
 
 static PyMethodDef functions[] = {
     {"watch_sigterm", watch_sigterm, METH_VARARGS,
      "Have a function send the last spans, for so many seconds at most, at a SIGTERM that Python has a handler of; "
      "then end. Return whether that can be."},
-    {"is_sigterm_told", is_sigterm_told, METH_NOARGS, "Tell whether it came, and the function is called, or will be."},
+    {"has_sigterm_come", has_sigterm_come, METH_NOARGS, "Tell whether it came, and the function is called, or will be."},
     {NULL, NULL, 0, NULL}};
 
 int termination_ready(PyObject *module) { return PyModule_AddFunctions(module, functions); }

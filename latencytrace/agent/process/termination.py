@@ -71,14 +71,14 @@ class Termination:
         main = threading.current_thread() is threading.main_thread()
         if main and self._is_expected():
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
-            if core is not None and core.is_sigterm_told():
+            if core is not None and core.has_sigterm_come():
                 os.kill(os.getpid(), signal.SIGTERM)
 
     def before_fork(self) -> None:
         """Hold the signal back until the child is ready for it.
 
         CPython clears what comes to a child before its first step, as if it had come to the
-        parent. So a child that is told to end while it is made would go on.
+        parent. So a child that is terminated while it is made would go on.
         """
         if self._is_expected():
             mask = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGTERM)
@@ -125,7 +125,7 @@ class Termination:
             return False
         if self._waits is None:
             self._waits = iter(_WAITS_S)
-            if core is None or not core.is_sigterm_told():
+            if core is None or not core.has_sigterm_come():
                 _thread.start_new_thread(self._send, ())
         wait_s = next(self._waits, None)
         if wait_s is None:

@@ -2,7 +2,7 @@
 
 FastAPI traces by itself wherever it finds a tracer provider configured, and takes ours for
 one that the program chose. So ours is none to it: it makes no spans, or sets a provider of its
-own where it is told to export (`auto_configure`), and a request that a hook has a span of gets
+own where it is to export (`auto_configure`), and a request that a hook has a span of gets
 no second one through ours. Its metrics and logs go on, and so do providers of the program's.
 """
 

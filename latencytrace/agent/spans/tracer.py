@@ -131,11 +131,10 @@ class RecordingTracer(Tracer):
     )
 
     encoded_resource: bytes | None = None  # that of this process
+    _tracer = NoOpTracer()  # as a `ProxyTracer` has it while no provider is set: LangSmith asks
 
     def __init__(self, scope: "Scope", processors: ProgramProcessors) -> None:
-        self.name = scope.name
-        self.version = scope.version
-        self.schema_url = scope.schema_url
+        self.name, self.version, self.schema_url = scope[:3]
         self.attributes = dict(scope.attributes)
         self.processors = processors
         self.limits = SpanLimits()
@@ -147,11 +146,6 @@ class RecordingTracer(Tracer):
     def resource(self) -> "Resource":
         """Return what this process is."""
         return self.processors.resource
-
-    @property
-    def _tracer(self) -> NoOpTracer:
-        """Return what a `ProxyTracer` has while no provider is set; LangSmith asks for it."""
-        return NoOpTracer()
 
     @property
     def is_direct(self) -> bool:

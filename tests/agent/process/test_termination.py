@@ -1,4 +1,4 @@
-"""A program that is told to end by SIGTERM sends its last spans, and ends as without us."""
+"""A program that SIGTERM ends sends its last spans, and ends as without us."""
 
 import subprocess
 import sys
@@ -122,7 +122,7 @@ import os, signal, sys
 def note_first_step():  # called before what latencytrace does in a child
     held = signal.SIGTERM in signal.pthread_sigmask(signal.SIG_BLOCK, ())
     os.write(1, b"held " if held else b"free ")
-    if "told" in sys.argv:
+    if "terminated" in sys.argv:
         os.kill(os.getpid(), signal.SIGTERM)
 
 os.register_at_fork(after_in_child=note_first_step)
@@ -151,21 +151,21 @@ def test_what_the_flush_needs_of_the_interrupted_code_is_let_go_of(tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    ("masked", "told", "expected"),
+    ("masked", "terminated", "expected"),
     [
-        ("SIGUSR1", "untold", (0, "held on ")),
-        ("SIGTERM", "untold", (0, "held on ")),
-        ("SIGUSR1", "told", (-15 % 100, "held ")),
-        ("SIGTERM", "told", (0, "held on ")),  # the program itself holds it back
+        ("SIGUSR1", "left alone", (0, "held on ")),
+        ("SIGTERM", "left alone", (0, "held on ")),
+        ("SIGUSR1", "terminated", (-15 % 100, "held ")),
+        ("SIGTERM", "terminated", (0, "held on ")),  # the program itself holds it back
     ],
 )
-def test_a_child_that_is_told_to_end_while_it_is_made_ends(
-    tmp_path: Path, masked: str, told: str, expected: tuple[int, str]
+def test_a_child_that_is_terminated_while_it_is_made_ends(
+    tmp_path: Path, masked: str, terminated: str, expected: tuple[int, str]
 ) -> None:
     script = tmp_path / "forks.py"
     script.write_text(FORKS)
 
-    done = python(script, NOWHERE, masked, told)
+    done = python(script, NOWHERE, masked, terminated)
 
     assert (done.returncode, done.stdout) == expected, done.stderr
 
