@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from latencytrace.errors import OtlpError
-from latencytrace.service.otlp.mending import Mending
+from latencytrace.service.otlp.mending.account import Mending
 from latencytrace.service.otlp.messages import message_of
 from latencytrace.service.otlp.traces import MAX_BYTES, PROTOBUF, decompressed
 

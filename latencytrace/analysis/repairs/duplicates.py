@@ -76,10 +76,10 @@ def _apart(spans: Sequence[Span], sharing: Mapping[str, Sequence[Span]]) -> list
             taken.add(own)
             ids[one.span_id, one.service, one.kind] = own
             below[span_id, one.service] = own
-    return [_told_apart(span, ids, below, sharing) for span in spans]
+    return [_with_own_id(span, ids, below, sharing) for span in spans]
 
 
-def _told_apart(
+def _with_own_id(
     span: Span,
     ids: Mapping[_Key, str],
     below: Mapping[tuple[str, str], str],

@@ -76,9 +76,9 @@ def token_latency(trace: Trace) -> TokenLatency:
     prefills = _only_prefilling(trace)
     calls = _calls(trace, OUTPUT, reporters, prefills) or _calls(trace, INPUT, reporters, prefills)
     made = _Made.of(trace, reporters, prefills)
-    model_call = _last(made.told(MODEL) if calls else reporters, MODEL)
+    model_call = _last(made.reporting(MODEL) if calls else reporters, MODEL)
     model = None if model_call is None else value(model_call, MODEL)
-    finish_reason = _of_last(made.told(FINISH_REASON) if calls else reporters, FINISH_REASON)
+    finish_reason = _of_last(made.reporting(FINISH_REASON) if calls else reporters, FINISH_REASON)
     output_tokens = made.total(OUTPUT)
     batch_size = _of_last(calls or reporters, BATCH_SIZE)
     if batch_size is None and have_engines(trace.spans.values()):
@@ -129,32 +129,32 @@ class _Made:
     def total(self, said: Said) -> int | None:
         """Of each the larger of what it tells and of what those inside it do, added up."""
         inside: Counter[str] = Counter()
-        told: set[str] = set()  # the spans inside which something is told
+        reported: set[str] = set()  # the spans inside which something is
         for span, above in reversed(list(self._tree())) if self.calls else ():
             own = count(span, said) if span.span_id in self.calls else None
-            if own is None and span.span_id not in told:
+            if own is None and span.span_id not in reported:
                 continue
             inside[above] += max(own or 0, inside[span.span_id])
-            told.add(above)
-        return inside[_OUTSIDE] if _OUTSIDE in told else None
+            reported.add(above)
+        return inside[_OUTSIDE] if _OUTSIDE in reported else None
 
-    def told(self, said: Said) -> list[Span]:
+    def reporting(self, said: Said) -> list[Span]:
         """The outermost of them that tell something, else the outermost spans inside them."""
         found: list[Span] = []
         inside: list[Span] = []
-        done = {_OUTSIDE: (False, False, False)}  # within a call; one that told; any span so
+        done = {_OUTSIDE: (False, False, False)}  # within a call; one that reports; any span so
         for span, above in self._tree():
-            is_within, has_told, any_told = done[above]
+            is_within, has_reported, any_reported = done[above]
             tells_it = value(span, said) is not None
             is_call = span.span_id in self.calls
-            if tells_it and is_call and not has_told:
+            if tells_it and is_call and not has_reported:
                 found.append(self.trace.unclipped[span.span_id])
-            elif tells_it and is_within and not any_told:
+            elif tells_it and is_within and not any_reported:
                 inside.append(self.trace.unclipped[span.span_id])
             done[span.span_id] = (
                 is_within or is_call,
-                has_told or (tells_it and is_call),
-                any_told or (tells_it and is_within),
+                has_reported or (tells_it and is_call),
+                any_reported or (tells_it and is_within),
             )
         return found or inside
 

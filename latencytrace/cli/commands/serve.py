@@ -77,6 +77,15 @@ def serve(  # noqa: PLR0913, PLR0917 - one argument a flag
             show_default=False,
         ),
     ] = None,
+    root_path: Annotated[
+        str | None,
+        typer.Option(
+            "--root-path",
+            metavar="PATH",
+            help="Path below which a proxy shows the pages, or X-Forwarded-Prefix to trust that.",
+            show_default=False,
+        ),
+    ] = None,
     insecure: Annotated[  # noqa: FBT002 - a flag
         bool, typer.Option("--insecure", help="Listen off loopback without a token.")
     ] = False,
@@ -84,8 +93,8 @@ def serve(  # noqa: PLR0913, PLR0917 - one argument a flag
     """Receive spans over OTLP, attribute every request's time to stages, answer questions.
 
     Every flag has an environment variable: LATENCYTRACE_DATA, _LISTEN, _OTLP_HTTP,
-    _OTLP_GRPC, _STORE, _KEEP_SPANS, _OBJECTIVES, _MAX_WEIGHT. Stop it with Ctrl-C; nothing
-    that was acknowledged is lost.
+    _OTLP_GRPC, _STORE, _KEEP_SPANS, _OBJECTIVES, _MAX_WEIGHT, _ROOT_PATH. Stop it with Ctrl-C;
+    nothing that was acknowledged is lost.
 
     Example: latencytrace serve --data ./traces
     """
@@ -109,6 +118,7 @@ def serve(  # noqa: PLR0913, PLR0917 - one argument a flag
         keep_spans_ratio=keep_spans,
         objectives=objectives,
         max_weight=max_weight,
+        root_path=root_path,
     )
     if store is not None and has_password(store):
         logging.getLogger(__name__).warning(

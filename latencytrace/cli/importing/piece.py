@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from latencytrace.service.otlp.mending import Mending
+from latencytrace.service.otlp.mending.account import Mending
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ from typing import Final
 from latencytrace.cli.importing.chunks import CHUNK_BYTES
 from latencytrace.cli.importing.piece import Place, Record, Unread
 from latencytrace.errors import OtlpError
-from latencytrace.service.otlp.mending import Mending
+from latencytrace.service.otlp.mending.account import Mending
 from latencytrace.service.otlp.messages import message_of
 from latencytrace.service.otlp.traces import MAX_BYTES
 

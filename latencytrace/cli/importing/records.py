@@ -10,7 +10,7 @@ from latencytrace.cli.importing.piece import Place, Record, Unread
 from latencytrace.cli.importing.protobuf import PREFIX_BYTES, TAG, ProtobufReader
 from latencytrace.errors import OtlpError
 from latencytrace.service.otlp.json import message_from_tree
-from latencytrace.service.otlp.mending import Mending
+from latencytrace.service.otlp.mending.account import Mending
 
 # A newline begins protobuf, too; a brace or a quote behind it may be a length, a name may not.
 _JSON = re.compile(rb'(?:\xef\xbb\xbf)?\s*(?:\{\s*(?:"\w|\}|$)|\[\s*(?:[\{\]\[]|$))')

@@ -11,7 +11,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span as ProtoSpan
 
 from latencytrace.cli.importing.piece import Place
 from latencytrace.model.texts.units import count
-from latencytrace.service.otlp.mending import Mend
+from latencytrace.service.otlp.mending.account import Mend
 
 MAX_LISTED: Final = 100  # rejections that are listed one by one
 MAX_COUNTED: Final = 1_000_000  # traces that are counted exactly

@@ -17,7 +17,7 @@ from latencytrace.model import Objective
 from latencytrace.service.metrics.cohorts import MAX_COHORTS, MAX_ROUTES, OVERFLOW
 from latencytrace.service.metrics.counted_requests import STAGE_BUCKETS, CountedRequests
 from latencytrace.service.metrics.span_account import Account, Without
-from latencytrace.service.otlp.mending import Mend
+from latencytrace.service.otlp.mending.account import Mend
 from latencytrace.service.store import DamagedPart
 
 MAX_SENDERS = 20  # that are named; one more stands for all others
@@ -65,6 +65,7 @@ class Telemetry:
             stage_buckets=stage_buckets,
         )
         self._of_the_service()
+        self._of_mending()
 
     def _of_the_service(self) -> None:
         self.spans_received = self._counter(
@@ -74,15 +75,6 @@ class Telemetry:
         self.spans_rejected = self._counter(
             f"{_PREFIX}_spans_rejected", "Spans rejected by partial success."
         )
-        self._mended_values = self._counter(
-            f"{_PREFIX}_mended_values",
-            "Values of spans that no text or number can be, mended or left out, by kind.",
-            ("kind",),
-        )
-        self._mended_posts = self._counter(
-            f"{_PREFIX}_mended_posts", "Posts with such values, by who sent them.", ("service",)
-        )
-        self._mended_services: set[str] = set()
         self.posts_refused = self._counter(
             f"{_PREFIX}_posts_refused", "Posts that were not kept, by HTTP status.", ("code",)
         )
@@ -127,6 +119,17 @@ class Telemetry:
         self.metrics_unsent = self._counter(
             f"{_PREFIX}_metrics_unsent", "Times that metrics could not be sent over OTLP."
         )
+
+    def _of_mending(self) -> None:
+        self._mended_values = self._counter(
+            f"{_PREFIX}_mended_values",
+            "Values of spans that no text or number can be, mended or left out, by kind.",
+            ("kind",),
+        )
+        self._mended_posts = self._counter(
+            f"{_PREFIX}_mended_posts", "Posts with such values, by who sent them.", ("service",)
+        )
+        self._mended_services: set[str] = set()
 
     def watch(  # noqa: PLR0913 - what is kept elsewhere
         self,

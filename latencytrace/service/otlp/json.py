@@ -9,8 +9,9 @@ from google.protobuf import json_format
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from latencytrace.errors import OtlpError
-from latencytrace.service.otlp.json_mending import mend_tree
-from latencytrace.service.otlp.mending import Mending, has_spans
+from latencytrace.service.otlp.mending.account import Mending
+from latencytrace.service.otlp.mending.json import mend_tree
+from latencytrace.service.otlp.mending.protobuf import has_spans
 
 MOST_OPENED: Final = 2_000_000  # brackets: the parser keeps the interpreter until it is done
 MOST_ITEMS: Final = 500_000  # of all lists together: each takes 2.5 µs to read
@@ -28,7 +29,7 @@ def message_from_json(body: bytes, mending: Mending | None = None) -> ExportTrac
 
     Args:
         body: The request.
-        mending: Is told what was mended; None: nothing is.
+        mending: The account of what is mended; None: nothing is.
 
     Raises:
         OtlpError: The body is no JSON, not of the form, or holds millions of values.

@@ -7,7 +7,8 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.trace.v1.trace_pb2 import Span as ProtoSpan
 
 from latencytrace.errors import OtlpError
-from latencytrace.service.otlp.mending import OLD_TAG, Mending, mended
+from latencytrace.service.otlp.mending.account import Mending
+from latencytrace.service.otlp.mending.protobuf import OLD_TAG, mended
 from latencytrace.service.otlp.redaction import redact
 from latencytrace.service.otlp.wire_parts import has_more_parts
 
@@ -30,7 +31,7 @@ def message_of(plain: bytes, mending: Mending | None = None) -> ExportTraceServi
 
     Args:
         plain: It.
-        mending: Is told what was mended; None: nothing is.
+        mending: The account of what is mended; None: nothing is.
 
     Raises:
         OtlpError: It is none, or has too many parts.

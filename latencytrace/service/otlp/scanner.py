@@ -29,7 +29,7 @@ from latencytrace.service.otlp.block_builder import (
 from latencytrace.service.otlp.compiled import telling
 from latencytrace.service.otlp.compiled.core import core
 from latencytrace.service.otlp.content_keys import Kind
-from latencytrace.service.otlp.mending import Mending
+from latencytrace.service.otlp.mending.account import Mending
 from latencytrace.service.otlp.messages import (
     MOST_MESSAGES,
     MOST_PARTS,
@@ -77,7 +77,7 @@ def scanned(plain: bytes, *, capture_content: bool, mending: Mending | None = No
     Args:
         plain: The request, not compressed.
         capture_content: Keep the content.
-        mending: Is told what was mended; None: nothing is.
+        mending: The account of what is mended; None: nothing is.
 
     Raises:
         OtlpError: It is not a trace request, or has more parts than any batch of spans.

@@ -23,7 +23,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 from latencytrace.errors import MediaTypeError, OtlpError
 from latencytrace.service.otlp.block_builder import span_block_of
 from latencytrace.service.otlp.json import message_from_json
-from latencytrace.service.otlp.mending import Mending
+from latencytrace.service.otlp.mending.account import Mending
 from latencytrace.service.otlp.messages import (
     SPAN_ID_BYTES,
     TRACE_ID_BYTES,

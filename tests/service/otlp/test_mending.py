@@ -13,7 +13,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span as ProtoSpan
 from latencytrace.errors import OtlpError
 from latencytrace.model import Span, semconv
 from latencytrace.service.otlp import traces as otlp
-from latencytrace.service.otlp.mending import Mend
+from latencytrace.service.otlp.mending.account import Mend
 from tests.service.otlp.generated_requests import requests
 from tests.support.builders.spans.otlp_messages import SPAN, TRACE, message, one_span
 

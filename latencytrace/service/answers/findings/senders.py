@@ -55,23 +55,23 @@ _LABELS = {_REPAIRED: "kind", _MENDED_VALUES: "kind", _MENDED_POSTS: "service"}
 
 def sender_findings(metrics: Iterable[Sample]) -> Iterator[Finding]:
     """Judge what the spans and traces of all senders lack; all of it since the start."""
-    told: dict[str, dict[str, float]] = defaultdict(
+    values: dict[str, dict[str, float]] = defaultdict(
         lambda: defaultdict(float)
     )  # by metric, then by its label
     for sample in metrics:
-        told[sample.name][sample.labels.get(_LABELS.get(sample.name, ""), "")] += sample.value
-    if rootless := sum(told[_ROOTLESS].values()):
+        values[sample.name][sample.labels.get(_LABELS.get(sample.name, ""), "")] += sample.value
+    if rootless := sum(values[_ROOTLESS].values()):
         yield _note(
             f"spans of traces without a request so far: {rootless:,.0f}",
             "send the spans of who began the trace, or of a server in it, as well",
         )
-    requests = sum(told[_REQUESTS].values())
+    requests = sum(values[_REQUESTS].values())
     for kind, (what, fix) in _MENDED.items():
-        if (number := told[_REPAIRED][kind]) > FEW_RATIO * requests:
+        if (number := values[_REPAIRED][kind]) > FEW_RATIO * requests:
             yield _note(f"{what}: {number:,.0f} of {requests:,.0f}", fix)
-    senders = ", ".join(map(repr, told[_MENDED_POSTS]))
+    senders = ", ".join(map(repr, values[_MENDED_POSTS]))
     for kind, (what, fix) in _VALUES.items():
-        if number := told[_MENDED_VALUES][kind]:
+        if number := values[_MENDED_VALUES][kind]:
             yield _note(f"{what}: {number:,.0f}; sent by {senders}", fix)
 
 

@@ -5,7 +5,7 @@
 #include "records.h"
 
 #define ODD (-1)
-#define OLD_SCOPE_SPANS 0x1F42 /* field 1000 of a resource, `instrumentation_library_spans`: see `mending.py` */
+#define OLD_SCOPE_SPANS 0x1F42 /* field 1000 of a resource, `instrumentation_library_spans`: see `mending` */
 #define LOW_32 UINT64_C(0xFFFFFFFF)
 #define VERIFIED 1           /* the code of a word that is UTF-8 */
 #define FEWEST_SLOTS 512     /* of the hash table of words */

@@ -14,7 +14,7 @@ from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 from opentelemetry.proto.trace.v1.trace_pb2 import Span as ProtoSpan
 
-from latencytrace.service.otlp.mending import Mend, Mending
+from latencytrace.service.otlp.mending.account import Mend, Mending
 
 Tree = dict[str, object]
 
@@ -40,7 +40,7 @@ def mend_tree(tree: Tree, kind: type[Message], mending: Mending) -> None:
     Args:
         tree: A request; it is changed. Its resources are its only lists.
         kind: Its type.
-        mending: Is told what was done.
+        mending: The account of it.
     """
     _Mender(mending).message(tree, kind, 0)
 

@@ -7,10 +7,8 @@ span that is cut off is lost, and the spans before it are kept.
 Only what the decoder refuses is walked through in Python: 30 µs a span in which a text is bad.
 """
 
-from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from enum import IntEnum, StrEnum
+from enum import IntEnum
 from typing import Any, Final, NamedTuple
 
 from google.protobuf.descriptor import FieldDescriptor
@@ -22,39 +20,12 @@ from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans
 from opentelemetry.proto.trace.v1.trace_pb2 import Span as ProtoSpan
 
 from latencytrace.errors import OtlpError
+from latencytrace.service.otlp.mending.account import Mend, Mending
 
 _VARINT, _LENGTH = 0, 2  # wire types
 _FIRST_TAG, _LAST_TAG = 8, 2**32 - 1
 _FIXED_BYTES: Final = {1: 8, 5: 4}  # of the numbers of two more
 DEEPEST: Final = 10  # messages within messages; what is deeper and bad is left out
-
-
-class Mend(StrEnum):
-    """What was done to a value."""
-
-    TEXT = "text"  # a text that is no UTF-8, or has half of a character: U+FFFD stands there
-    VALUE = "value"  # of another type, or beyond what its type holds: left out
-    TORN = "torn"  # its lengths contradict each other: left out
-
-
-@dataclass(slots=True)
-class Mending:
-    """What had to be mended in one request."""
-
-    values: Counter[Mend] = field(default_factory=Counter)
-    lost_spans: int = 0  # at least: behind what is torn nothing can be counted
-    resources: set[int] = field(default_factory=set)  # the places of those it was in
-
-    @property
-    def count(self) -> int:
-        """Return how much was mended or lost."""
-        return self.values.total() + self.lost_spans
-
-    def clear(self) -> None:
-        """Forget it all."""
-        self.values.clear()
-        self.resources.clear()
-        self.lost_spans = 0
 
 
 OLD_TAG: Final = b"\xc2\x3e"  # of a resource's spans in OTLP before 0.19: field 1000
@@ -67,7 +38,7 @@ def mended(plain: bytes, error: OtlpError, mending: Mending) -> ExportTraceServi
     Args:
         plain: They.
         error: Why they are refused.
-        mending: Is told what was done.
+        mending: The account of it.
 
     Raises:
         OtlpError: That error, where all spans are lost.
