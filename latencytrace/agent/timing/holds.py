@@ -20,6 +20,7 @@ class Hold(NamedTuple):
     start_ns: int
     end_ns: int
     by: str
+    came_ns: int | None  # when the request came that held it; None: it was of none
 
 
 class Wait(NamedTuple):
@@ -28,7 +29,7 @@ class Wait(NamedTuple):
     since_ns: int
     until_ns: int
     by: str  # what held the thread for most of it
-    behind: int  # how many were served, each for a millisecond or more, before it
+    behind: int  # how many requests that came before it were served meanwhile
 
 
 def resumed_within_ns(held_ns: int) -> int:
@@ -58,8 +59,15 @@ class Holds:
         """In a forked child: nothing has held it yet."""
         self._lately, self.followed_by_ns = _Lately(), 0
 
-    def note(self, start_ns: int, end_ns: int, by: str) -> None:
-        """Note that the current thread was held between two monotonic times."""
+    def note(self, start_ns: int, end_ns: int, by: str, came_ns: int | None = None) -> None:
+        """Note that the current thread was held between two monotonic times.
+
+        Args:
+            start_ns: Where another hold lasted longer, this one begins at its end.
+            end_ns: Now.
+            by: The name of what held it.
+            came_ns: When the request came whose code that was; None: it was of none.
+        """
         lately = self._lately
         if lately.holds:
             start_ns = max(start_ns, lately.holds[-1].end_ns)
@@ -67,7 +75,7 @@ class Holds:
             return
         if start_ns >= lately.followed_by_ns:
             lately.since_ns = start_ns
-        lately.holds.append(Hold(start_ns, end_ns, by))
+        lately.holds.append(Hold(start_ns, end_ns, by, came_ns))
         lately.followed_by_ns = end_ns + _FOLLOWED_WITHIN_NS
         self.followed_by_ns = max(self.followed_by_ns, lately.followed_by_ns)
 
@@ -83,12 +91,13 @@ class Holds:
         if until_ns - since_ns < NOTICED_NS:
             return None
         times_ns: dict[str, int] = {}
-        behind = 0
+        before = set()
         for hold in self._lately.holds:
             length_ns = min(hold.end_ns, until_ns) - max(hold.start_ns, since_ns)
             if length_ns > 0:
                 times_ns[hold.by] = times_ns.get(hold.by, 0) + length_ns
-                behind += 1
-        if not behind:
+                if hold.came_ns is not None and hold.came_ns <= since_ns:
+                    before.add(hold.came_ns)
+        if not times_ns:
             return None
-        return Wait(since_ns, until_ns, max(times_ns, key=times_ns.__getitem__), behind)
+        return Wait(since_ns, until_ns, max(times_ns, key=times_ns.__getitem__), len(before))

@@ -202,7 +202,7 @@ class OpenRequests:
         otel = context_in(by)
         if otel is None:
             return
-        self.holds.note(start_ns, end_ns, self._title(otel, start_ns, callback))
+        self.holds.note(start_ns, end_ns, *self._holder(otel, start_ns, callback))
         within_ns = resumed_within_ns(end_ns - start_ns)
         holder, thread = otel.get(GAPS), threading.get_ident()
         for gaps in tuple(self.open):
@@ -214,14 +214,15 @@ class OpenRequests:
                 self._waiting[gaps] = (since_ns, by_ns)
                 self.resumed_by_ns = max(self.resumed_by_ns, by_ns)  # else nobody is looked for
 
-    def _title(self, otel: Context, start_ns: int, callback: object) -> str:
-        """Name what held a loop: the request that it was of, or the function."""
-        request, last = otel.get(REQUEST), self.last_served
+    def _holder(self, otel: Context, start_ns: int, callback: object) -> tuple[str, int | None]:
+        """Name what held a loop: a request, with when that came, or a function."""
+        request: Any = otel.get(REQUEST)
+        last = self.last_served
         if request is not None:
-            return str(getattr(request, "title", ""))
+            return request.title, request.timing.started_ns
         if type(last) is RecordedSpan and last.ended_ns >= start_ns:  # begun and ended in it
-            return last.name
-        return _callback_name(callback)
+            return last.name, last.started_ns
+        return _callback_name(callback), None
 
     def resumed(self, context: VariableContext, at_ns: int) -> None:
         """A callback is run: if it is of a request that a held loop kept waiting, it waited."""

@@ -348,8 +348,8 @@ def _note_end(request: ServedRequest, gaps: RuntimeGaps) -> None:
     requests = request.recorder.open_requests
     if gaps.loop_thread is not None:
         requests.last_served = request.timing.span
-    elif (now_ns := monotonic_ns()) - request.timing.started_ns >= NOTICED_NS:
-        requests.holds.note(request.timing.started_ns, now_ns, request.title)
+    elif (now_ns := monotonic_ns()) - (came_ns := request.timing.started_ns) >= NOTICED_NS:
+        requests.holds.note(came_ns, now_ns, request.title, came_ns)
     if request.connection is not None:
         answered(request.connection)
 
