@@ -127,7 +127,7 @@ test-every-hook: test-llama-cpp test-batchers test-rabbitmq test-large ## every 
 test-fresh: ## `make test` on this machine as it was before anything was installed for us (Linux, root)
 	@tests/repository/fresh_machine.sh
 
-# It takes COST more processor time, so `make test` goes without.
+# It takes up to twice the processor time (Python 3.11), so `make test` goes without.
 coverage: ## `make test` with coverage by line and branch, which must not fall below the floor in pyproject.toml
 	@$(MAKE) --no-print-directory test COVERED=--cov
 

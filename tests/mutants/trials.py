@@ -19,7 +19,7 @@ from tests.support.repository.tree import ROOT, strangers, tracked
 CPU_LIMIT_S: Final = 300  # of one process: what takes more goes round for ever
 LIMIT_S: Final = 3600  # on a busy machine; what waits for ever
 MOST_USERS: Final = 6
-NEIGHBOURS: Final = {  # what they are held against as a whole
+NEIGHBOURS: Final = {  # what a room is held against as a whole: how their paths begin
     "analysis": (
         "tests/analysis/test_build_trace.py",
         "tests/analysis/test_engines.py",
@@ -27,13 +27,11 @@ NEIGHBOURS: Final = {  # what they are held against as a whole
     ),
     "agent/spans": ("tests/agent/test_conformance.py", "tests/agent/export/test_otlp_traces.py"),
     "service/sql_store": (
-        "tests/service/stores/chdb/test_partitions.py",
-        "tests/service/stores/chdb/test_rollups.py",
-        "tests/service/stores/chdb/test_store.py",
+        "tests/service/stores/chdb/",
         "tests/contracts/test_every_retention.py",
         "tests/contracts/test_every_store.py",
     ),
-    "service/objectives": ("tests/service/test_detection.py",),
+    "service/objectives": ("tests/service/alerting/", "tests/service/test_detection.py"),
 }
 _FAILED: Final = re.compile(rb"^(?:FAILED|ERROR) (\S+)", re.MULTILINE)
 _NOT_TRIED: Final = ("tests/end_to_end/", "tests/benchmarks/", "tests/stress/", "tests/mutants/")
@@ -77,13 +75,21 @@ class Copy:
         importing = re.compile(rf"\b(?:from|import) {re.escape(module)}\b")
         texts = {one: (self._root / one).read_text() for one in self._sources()}
         users = [one for one in texts if importing.search(texts[one])]
-        room = _mirror(file).rpartition("/")[0]
+        rooms = (str(one) for one in PurePosixPath(_mirror(file)).parents)
+        in_room = ([one for one in texts if one.rpartition("/")[0] == room] for room in rooms)
         found = [
             _mirror(file),
             *users,
             *[one for one in map(_mirror, users) if one in texts][:MOST_USERS],
-            *(one for one in texts if one.rpartition("/")[0] == room),
-            *(one for near in NEIGHBOURS if f"/{near}/" in file for one in NEIGHBOURS[near]),
+            *next(filter(None, in_room), ()),  # a small room's tests are one file above it
+            *(
+                one
+                for near in NEIGHBOURS
+                if f"/{near}/" in file
+                for begins in NEIGHBOURS[near]
+                for one in texts
+                if one.startswith(begins)
+            ),
         ]
         return [one for one in dict.fromkeys(found) if one in texts and _may_run(one)]
 
