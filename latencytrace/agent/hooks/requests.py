@@ -2,10 +2,9 @@
 
 from typing import Any, Self
 
-from opentelemetry import propagate
-
 from latencytrace.agent.timing.hook import Arguments, Hook, Replacement
 from latencytrace.agent.timing.recorder import Recorder
+from latencytrace.agent.toolkit import propagation
 from latencytrace.agent.toolkit.http.client import (
     ClientCall,
     is_within_call,
@@ -41,7 +40,7 @@ def _is_redirect(request: Any) -> bool:  # noqa: ANN401
     if not is_within_call():
         return False
     sent: dict[str, str] = {}
-    propagate.inject(sent)
+    propagation.inject(sent)
     return all(request.headers.get(name) == value for name, value in sent.items())
 
 

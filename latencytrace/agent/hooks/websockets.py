@@ -6,11 +6,10 @@ traced within its handler belongs to the trace of who connected.
 
 from typing import Any, Self
 
-from opentelemetry import propagate
-
 from latencytrace.agent.context import enter
 from latencytrace.agent.timing.hook import Arguments, Hook, Replacement
 from latencytrace.agent.timing.recorder import Recorder
+from latencytrace.agent.toolkit import propagation
 from latencytrace.agent.toolkit.calls import after
 from latencytrace.agent.toolkit.http.client import (
     ClientCall,
@@ -40,7 +39,7 @@ def _join_caller(_: Recorder, arguments: Arguments, __: object) -> None:
     """Make who connected current in the task or thread, which is the connection's alone."""
     request = getattr(arguments["self"], "request", None)
     if request is not None:
-        enter(propagate.extract(dict(request.headers.raw_items())))
+        enter(propagation.extract(dict(request.headers.raw_items())))
 
 
 _time = timed_calls(_Handshake)

@@ -9,7 +9,6 @@ from inspect import iscoroutinefunction, signature
 from typing import Any, ClassVar, Self
 from urllib.parse import urlsplit
 
-from opentelemetry import propagate
 from opentelemetry.context import (
     _SUPPRESS_HTTP_INSTRUMENTATION_KEY,  # by which contrib's HTTP clients know of each other
     Context,
@@ -28,6 +27,7 @@ from latencytrace.agent.timing.wrapping import (
     timed_coroutine,
     timed_function,
 )
+from latencytrace.agent.toolkit import propagation
 from latencytrace.model import semconv
 from latencytrace.model.stage import Stage
 
@@ -57,7 +57,7 @@ class ClientCall:
         if self.covers:
             self.cover()
         self.headers: Any = {}  # W3C's, to be sent
-        propagate.inject(self.headers, self.context)
+        propagation.inject(self.headers, self.context)
         self._token: Token[Context] | None = None
 
     def cover(self) -> None:
