@@ -35,7 +35,9 @@ class _Call(ClientCall):
         method = str(arguments["method"])
         url = session._build_url(arguments["str_or_url"])  # noqa: SLF001 - its base and the rest
         call = cls(recorder, method, request_attributes(method, str(url)))
-        call.headers = with_headers(arguments["headers"], call.headers)
+        own = arguments["headers"]
+        added = call.added_to(own) and call.added_to(session.headers)
+        call.headers = with_headers(own, added)
         return call
 
     def returned(self, answer: Any) -> None:  # noqa: ANN401 - aiohttp's

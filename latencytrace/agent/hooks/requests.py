@@ -23,7 +23,7 @@ class _Call(ClientCall):
         if _is_redirect(request):
             return None
         call = cls(recorder, request.method, request_attributes(request.method, request.url))
-        request.headers.update(call.headers)
+        request.headers.update(call.added_to(request.headers))
         return call
 
     def returned(self, answer: Any) -> None:  # noqa: ANN401 - requests'

@@ -31,7 +31,8 @@ class _Handshake(ClientCall):
         uri = connection.protocol.uri
         address = f"{'wss' if uri.secure else 'ws'}://{uri.host}:{uri.port}{uri.path}"
         call = cls(recorder, "GET", request_attributes("GET", address))
-        call.headers = with_headers(arguments["additional_headers"], call.headers)
+        own = arguments["additional_headers"]
+        call.headers = with_headers(own, call.added_to(own))
         return call
 
 

@@ -88,3 +88,21 @@ def test_the_doctor_has_no_traceback_for_a_propagator(named: str) -> None:
 
     assert "Traceback" not in done.stdout + done.stderr
     assert ("not installed: headers of W3C" in done.stdout + done.stderr) is (named == "b3")
+
+
+def test_the_service_runs_whatever_propagators_the_program_names() -> None:
+    program = (
+        "import latencytrace.cli.commands.serve as command\n"
+        "command._forget_the_programs_settings()\n"
+        "import latencytrace.service.app\n"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", program],
+        env={**os.environ, "OTEL_PROPAGATORS": "b3"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr
