@@ -22,7 +22,7 @@ report = --junitxml=$(VENV)/hooks/$(1).xml
 
 .DEFAULT_GOAL := help
 .PHONY: soak stress mutants help demo demo-smollm2 test test-all test-long test-newest coverage lock freeze lint bench bench-agent bench-service bench-request bench-instructions bench-overhead bench-start hook-list bench-servers bench-tokens dashboards pictures docs changelog wheels clean \
-	test-helm test-llama-cpp test-batchers test-large test-rabbitmq test-every-hook test-nvml-oldest test-fresh
+	test-helm test-llama-cpp test-batchers test-large test-rabbitmq test-every-hook test-tracers test-nvml-oldest test-fresh
 
 help: ## list these commands
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 16
@@ -123,6 +123,9 @@ test-rabbitmq: $(VENV)/.rabbitmq-unpacked ## the tests of clients of RabbitMQ, a
 # What `make test` skips of hooks, for want of a library, is run here: each with its real one.
 test-every-hook: test-llama-cpp test-batchers test-rabbitmq test-large ## every hook with its real library, which `make test` lacks for some
 	@$(BIN)/python -m tests.contracts.hooks_held $(VENV)/hooks/*.xml
+
+test-tracers: $(VENV)/.tracers ## beside Sentry, ddtrace, New Relic, Langfuse and OpenTelemetry's own, in both orders
+	@$(VENV)/tracers/bin/python -m pytest -m long tests/agent/test_other_tracers.py $(call report,tracers)
 
 test-fresh: ## `make test` on this machine as it was before anything was installed for us (Linux, root)
 	@tests/repository/fresh_machine.sh
@@ -278,6 +281,13 @@ $(VENV)/.large: $(VENV)/.checks
 	@$(VENV)/handlers/bin/python -m pip install --quiet torch==2.13.0
 	@$(VENV)/handlers/bin/python -m pip install --quiet transformers
 	@$(VENV)/handlers/bin/python -m pip install --quiet --no-deps llm-guard
+	@touch $@
+
+$(VENV)/.tracers: $(VENV)/.checks
+	@echo '== installing other tracers, about 150 MB (once)'
+	@$(PYTHON) -m venv $(VENV)/tracers
+	@$(VENV)/tracers/bin/python -m pip install --quiet 'pip>=25.1'
+	@$(VENV)/tracers/bin/python -m pip install --quiet --editable '.[service]' --group tracers
 	@touch $@
 
 $(VENV)/.llama-cpp: $(VENV)/.checks

@@ -4,7 +4,6 @@ from contextvars import Token
 from functools import wraps
 from typing import Any, Self
 
-from opentelemetry import propagate
 from opentelemetry.context import Context
 from opentelemetry.trace import get_current_span
 
@@ -12,6 +11,7 @@ from latencytrace.agent.context import enter, leave
 from latencytrace.agent.guard import guarded
 from latencytrace.agent.timing.hook import Arguments, Hook, HookAttributes, Replacement, Timed
 from latencytrace.agent.timing.recorder import Recorder
+from latencytrace.agent.toolkit import propagation
 from latencytrace.agent.toolkit.http.arrival import arrived_ns
 from latencytrace.agent.toolkit.http.client import (
     ClientCall,
@@ -36,7 +36,9 @@ class _Call(ClientCall):
         method = str(arguments["method"])
         url = session._build_url(arguments["str_or_url"])  # noqa: SLF001 - its base and the rest
         call = cls(recorder, method, request_attributes(method, str(url)))
-        call.headers = with_headers(arguments["headers"], call.headers)
+        own = arguments["headers"]
+        added = call.added_to(own) and call.added_to(session.headers)
+        call.headers = with_headers(own, added)
         return call
 
     def returned(self, answer: Any) -> None:  # noqa: ANN401 - aiohttp's
@@ -50,7 +52,7 @@ class _Request(ServedRequest):
     """One request that an application serves, until its answer is sent."""
 
     def __init__(self, recorder: Recorder, request: Any) -> None:  # noqa: ANN401
-        caller = propagate.extract(request.headers)
+        caller = propagation.extract(request.headers)
         attributes = _served_attributes(request)
         self.connection = request.transport  # which the request forgets once it is closed
         came_ns = arrived_ns(recorder.open_requests, self.connection)
@@ -105,7 +107,7 @@ def _joined(recorder: Recorder, request: Any) -> Token[Context] | None:  # noqa:
     """Make who opened a WebSocket current: a connection may live for hours, and is no request."""
     with guarded("joining who connected", recorder.on_fault):
         if not (get_current_span().get_span_context().is_valid or recorder.suppressed()):
-            return enter(propagate.extract(request.headers))
+            return enter(propagation.extract(request.headers))
     return None
 
 

@@ -6,7 +6,6 @@ from contextvars import Token
 from functools import partial, wraps
 from typing import Any
 
-from opentelemetry import propagate
 from opentelemetry.context import (
     _SUPPRESS_INSTRUMENTATION_KEY,  # that the SDK sets around its exporters' posts
     Context,
@@ -25,6 +24,7 @@ from latencytrace.agent.timing.hook import Hook, HookAttributes, Replacement, Ti
 from latencytrace.agent.timing.recorder import SUPPRESSED, Recorder
 from latencytrace.agent.timing.runtime_gaps import GAPS, REQUEST, OpenRequests, RuntimeGaps
 from latencytrace.agent.timing.server_timing import ServerTiming, ServerTimings
+from latencytrace.agent.toolkit import propagation
 from latencytrace.agent.toolkit.answer_events import events_of
 from latencytrace.agent.toolkit.http.arrival import ARRIVED
 from latencytrace.agent.toolkit.http.caller import caller_of, reads_w3c_alone
@@ -297,7 +297,7 @@ def _caller_of(scope: Scope, carried: Sequence[Header]) -> Context:
         elif name not in _QUEUE_HEADERS:
             has_more = True
     return caller_of(
-        parent, partial(propagate.extract, scope, getter=_SCOPE_HEADERS), has_more=has_more
+        parent, partial(propagation.extract, scope, getter=_SCOPE_HEADERS), has_more=has_more
     )
 
 
@@ -399,7 +399,7 @@ def _taken_up(recorder: Recorder, scope: Scope) -> Token[Context] | None:
     with guarded("taking up a connection", recorder.on_fault):
         within = get_current_span().get_span_context().is_valid
         if scope["type"] == "websocket" and not (within or recorder.suppressed()):
-            return enter(propagate.extract(scope, getter=_SCOPE_HEADERS))
+            return enter(propagation.extract(scope, getter=_SCOPE_HEADERS))
     return None
 
 

@@ -7,7 +7,6 @@ from contextvars import Token
 from functools import wraps
 from typing import Any
 
-from opentelemetry import propagate
 from opentelemetry.context import Context
 from opentelemetry.trace import get_current_span
 
@@ -16,6 +15,7 @@ from latencytrace.agent.context import enter, leave
 from latencytrace.agent.guard import guarded
 from latencytrace.agent.timing.hook import Hook, HookAttributes, Replacement, Timed
 from latencytrace.agent.timing.recorder import Recorder
+from latencytrace.agent.toolkit import propagation
 from latencytrace.agent.toolkit.http.arrival import arrived_ns
 from latencytrace.agent.toolkit.http.proxy_queue import HEADERS as QUEUE_HEADERS
 from latencytrace.agent.toolkit.http.server import ServedRequest, is_served, queue_attributes
@@ -41,7 +41,7 @@ class _Request(ServedRequest):
             recorder,
             str(request.method),
             _attributes(request),
-            propagate.extract(request.headers),
+            propagation.extract(request.headers),
             on_loop=True,
             started_ns=began_ns,
             arrived_ns=min(came_ns, began_ns),
@@ -127,7 +127,7 @@ def _joined(recorder: Recorder, handler: Any) -> Token[Context] | None:  # noqa:
     """Make who opened a WebSocket current: a connection may live for hours, and is no request."""
     with guarded("joining who connected", recorder.on_fault):
         if not (get_current_span().get_span_context().is_valid or recorder.suppressed()):
-            return enter(propagate.extract(handler.request.headers))
+            return enter(propagation.extract(handler.request.headers))
     return None
 
 

@@ -4,13 +4,13 @@ from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from functools import partial
 from typing import Any
 
-from opentelemetry import propagate
 from opentelemetry.propagators.textmap import Getter
 
 from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.guard import FAULTS, guarded
 from latencytrace.agent.timing.hook import Arguments, Hook, HookAttributes, Replacement, Timed
 from latencytrace.agent.timing.recorder import Recorder
+from latencytrace.agent.toolkit import propagation
 from latencytrace.agent.toolkit.calls import before
 from latencytrace.agent.toolkit.http.arrival import arrived_ns
 from latencytrace.agent.toolkit.http.caller import caller_of
@@ -66,7 +66,7 @@ class RequestTiming(ServedRequest):
         parent = environ.get("HTTP_TRACEPARENT")
         caller = caller_of(
             None if parent is None else parent.encode("latin-1", "replace"),
-            partial(propagate.extract, environ, getter=_ENVIRON_HEADERS),
+            partial(propagation.extract, environ, getter=_ENVIRON_HEADERS),
             has_more="HTTP_TRACESTATE" in environ or "HTTP_BAGGAGE" in environ,
         )
         method = str(environ.get("REQUEST_METHOD", "HTTP"))

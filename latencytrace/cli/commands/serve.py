@@ -100,7 +100,7 @@ def serve(  # noqa: PLR0913, PLR0917 - one argument a flag
     """
     if not service_is_installed():
         raise LatencytraceError(f"the service is not installed: {EXTRA_HINT}")
-    _keep_metrics_to_ourselves()
+    _forget_the_programs_settings()
     from latencytrace.service.app import serve as run_service  # noqa: PLC0415 - an extra, and heavy
     from latencytrace.service.net.descriptors import raise_limit  # noqa: PLC0415 - likewise
     from latencytrace.service.storage.private_files import private_umask  # noqa: PLC0415 - likewise
@@ -182,11 +182,12 @@ def _unless_usual(flag: str, address: Address, usual: str) -> str:
     return "" if address.url == usual else f" {flag} {address.url}"
 
 
-def _keep_metrics_to_ourselves() -> None:
-    """Forget a folder that prometheus_client would share among processes.
+def _forget_the_programs_settings() -> None:
+    """Forget what other libraries read when they are imported, and is meant for the program.
 
-    It is read when prometheus_client is imported. Ours is one process: there it would lose
-    its exemplars, and mix its metrics into those of the program that the folder is for.
+    prometheus_client would share a folder among processes. Ours is one: there it would lose its
+    exemplars, and mix its metrics into those of the program. FastAPI asks for propagators, which
+    may not be installed here; the service reads no headers of traces.
     """
-    for name in ("PROMETHEUS_MULTIPROC_DIR", "prometheus_multiproc_dir"):
+    for name in ("PROMETHEUS_MULTIPROC_DIR", "prometheus_multiproc_dir", "OTEL_PROPAGATORS"):
         os.environ.pop(name, None)  # noqa: TID251 - taken away, not read
