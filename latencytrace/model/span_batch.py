@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, Self
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,31 +13,47 @@ Rows = NDArray[np.int64]
 Times = NDArray[np.int64]  # ns since the Unix epoch
 Ids = NDArray[np.uint64]  # of spans, as big-endian numbers
 
-Varying = tuple[str, int | None, AttributeValue]  # key, count, or else value
 
-_BEYOND = 1 << 63  # what no column of times holds
+TEXT, EMPTY = 1, 8  # kinds of values: a text, and one without a letter; others are OTLP's forms
 
 
-class ShapeTable(Protocol):
-    """Hands out the numbers of shapes (see `analysis.columns.shapes`)."""
+class Resource(NamedTuple):
+    """The process that a span is of, as far as anything is asked of it."""
 
-    @property
-    def spans(self) -> Sequence[Span]:
-        """By number: the first span that was seen of each shape."""
+    service: str
+    instance: str | None
+    host: str | None
+    version: str | None
 
-    def read(self, span: Span) -> tuple[int, Sequence[Varying]]:
-        """The number of a span's shape, -1 if none is left; and what does not belong to it."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CarriedValues:
+    """The attributes of `n` spans, `m` in all; the items of lists lie behind them.
+
+    Nothing is decided by them: they are handed through to requests, seen before or not. Places
+    are numbers of attributes or items.
+    """
+
+    begin: Rows  # (n,): where those of each span begin; they lie side by side, in their order
+    count: Rows  # (n,): how many it has
+    row: Rows  # (m,): of which row of the batch
+    code: NDArray[np.int32]  # (m,): of each one's key (`analysis.columns.keys`); 0: any other
+    kind: NDArray[np.int32]  # (m,): of its value: of one kind and number there is one value
+    number: Rows  # from 1 on, of its key and the text of its value: always the same for the same
+    item: Rows  # (m,): where what requests are told of it begins: itself, or the items of a list
+    items: Rows  # (m,): how many that are; 0: nothing is told
+    keys: Callable[[Rows], tuple[Rows, Sequence[str]]]  # of places: which key each has, and those
+    texts: Callable[[Rows], tuple[bytes, Rows]]  # their texts, each after its length; their sizes
+    value: Callable[[int], AttributeValue]  # that of a place
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpanBatch:
     """The spans of `t` traces, `n` in all; the rows of a trace lie side by side.
 
-    What spans have in common apart from ids, times and varying values is their shape: what
-    follows from it alone is found out once. Which attributes vary, and which no rule reads, says
-    `analysis.columns.keys`: a shape holds all others, in order, and of the varying ones where
-    among them they stand; and the names of the events, and whether there are links. A finer
-    distinction is as good.
+    What a span says is of three kinds: its resource; its shape, which is all that rules decide by
+    (`analysis.columns.ruled`); and what it carries. How many shapes there are depends on rules and
+    libraries alone.
     """
 
     trace_ids: Sequence[str]  # (t,): 32 lower-case hex digits
@@ -46,58 +62,36 @@ class SpanBatch:
     parent_id: Ids  # (n,); 0: none
     start_ns: Times  # (n,); below 0: beyond what fits
     end_ns: Times  # (n,)
-    shape: NDArray[np.int32]  # (n,); -1: none, for there were too many
-    shapes: Sequence[Span]  # by number: the first span that was seen of each
+    shape: NDArray[np.int32]  # (n,); -1: none, it is odd
+    shapes: Sequence[Span]  # by number: a span of it that says nothing else; more are added
+    resource: Rows  # (n,): its place among the next
+    resources: Sequence[Resource]
+    name: Rows  # (n,): the same for the same name, always
     counts: Mapping[str, tuple[Rows, NDArray[np.int64]]]  # by key: rows in order, values
     packed: Mapping[str, tuple[Rows, Sequence[AttributeValue]]]  # likewise
+    carried: CarriedValues
+    target: Rows  # (n,): the same for calls to the same target (`calls.retries`); 0: it names none
+    name_of: Callable[[int], str]  # the name of a row
     span: Callable[[int], Span]  # the whole span of a row
     stated: Rows  # those with a `tracestate`, in order
     trace_state: Callable[[int], str]  # that of a row
 
-    @classmethod
-    def of(cls, spans_by_trace: Mapping[str, Sequence[Span]], shapes: ShapeTable) -> Self:
-        """Lay spans out.
-
-        Args:
-            spans_by_trace: By trace id, in any order. Their ids are of hex digits.
-            shapes: Numbers their shapes.
-        """
-        spans = [span for together in spans_by_trace.values() for span in together]
-        counts: dict[str, tuple[list[int], list[int]]] = {}
-        packed: dict[str, tuple[list[int], list[AttributeValue]]] = {}
-        shape: list[int] = []
-        for row, span in enumerate(spans):
-            number, varying = shapes.read(span)
-            shape.append(number)
-            for key, count, value in varying:
-                if count is None:
-                    rows, values = packed.setdefault(key, ([], []))
-                    values.append(value)
-                else:
-                    rows, numbers = counts.setdefault(key, ([], []))
-                    numbers.append(count)
-                rows.append(row)
-        lengths = [len(together) for together in spans_by_trace.values()]
-        return cls(
-            trace_ids=tuple(spans_by_trace),
-            first=np.concatenate(([0], np.cumsum(lengths, dtype=np.int64))).astype(np.int64),
-            span_id=np.array([int(span.span_id, 16) for span in spans], np.uint64),
-            parent_id=np.array([int(span.parent_id or "0", 16) for span in spans], np.uint64),
-            start_ns=np.array([_time(span.start_ns) for span in spans], np.int64),
-            end_ns=np.array([_time(span.end_ns) for span in spans], np.int64),
-            shape=np.array(shape, np.int32),
-            shapes=shapes.spans,
-            counts={key: (_rows(rows), _rows(found)) for key, (rows, found) in counts.items()},
-            packed={key: (_rows(rows), values) for key, (rows, values) in packed.items()},
-            span=spans.__getitem__,
-            stated=_rows([row for row, span in enumerate(spans) if span.trace_state]),
-            trace_state=lambda row: spans[row].trace_state,
+    def bare(self, row: int) -> Span:
+        """A row's span without its attributes, events and links."""
+        trace = int(np.searchsorted(self.first, row, side="right")) - 1
+        parent_id = int(self.parent_id[row])
+        shape, resource = self.shapes[self.shape[row]], self.resources[self.resource[row]]
+        return Span(
+            trace_id=self.trace_ids[trace],
+            span_id=f"{int(self.span_id[row]):016x}",
+            parent_id=f"{parent_id:016x}" if parent_id else None,
+            name=self.name_of(row),
+            kind=shape.kind,
+            service=resource.service,
+            instance=resource.instance,
+            host=resource.host,
+            version=resource.version,
+            start_ns=int(self.start_ns[row]),
+            end_ns=int(self.end_ns[row]),
+            status=shape.status,
         )
-
-
-def _rows(numbers: Sequence[int]) -> Rows:
-    return np.array(numbers, np.int64)
-
-
-def _time(time_ns: int) -> int:
-    return time_ns if time_ns < _BEYOND else -1

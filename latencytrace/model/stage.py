@@ -54,6 +54,7 @@ _UNEXPLAINING = frozenset({Stage.UNATTRIBUTED, Stage.OTHER, Stage.RUNTIME, Stage
 
 _NAMED = {stage.value: stage for stage in Stage if stage is not Stage.UNATTRIBUTED}
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+TOKENIZING = "okenizer"  # in the names of what else `stage_named` knows
 _TOKENIZERS = frozenset({"tokenizer", "tokenizers"})
 _OF_TOKENIZERS = {
     "encode": Stage.TOKENIZE,
@@ -68,7 +69,7 @@ def stage_named(name: str) -> Stage | None:
     `PreTrainedTokenizerFast.decode` make text of tokens.
     """
     stage = _NAMED.get(name)
-    if stage is not None or "okenizer" not in name:
+    if stage is not None or TOKENIZING not in name:
         return stage
     words = [word.lower() for word in _WORDS.findall(name)]
     if _TOKENIZERS.isdisjoint(words):

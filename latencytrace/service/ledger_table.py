@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latencytrace.analysis.columns import reported
-from latencytrace.analysis.columns.facts import Pairs
 from latencytrace.analysis.columns.objects import FIRST_TOKEN_OF, requests_of
 from latencytrace.analysis.columns.request_table import RequestTable, Root, Words
 from latencytrace.model import Request
@@ -23,6 +22,8 @@ from latencytrace.model.stage import STAGES
 Key = tuple[str, str]  # of a request: trace id, span id
 
 _U64: Final = (1 << 64) - 1
+_MORE: Final = 0x80  # of a byte of a length: another follows
+_LONGEST_TEXT: Final = (1 << 14) - 1
 _LONGEST_NS: Final = (1 << 63) - 1
 _STAGE_NUMBERS: Final = {stage: number for number, stage in enumerate(STAGES)}
 _FIRST_TOKEN_CODES: Final = {of: code for code, of in FIRST_TOKEN_OF.items()}
@@ -70,7 +71,8 @@ class LedgerTable(RequestTable):
         """
         found = list(requests)
         known = [_known(one) for one in found]
-        pairs, attributes = _pairs(found)
+        attributes = [pair for one in found for pair in one.attributes]
+        texts = [_with_length(value) for _, value in attributes]
         segments = [segment for one in found for segment in one.segments]
         roots, root = _coded(map(_root, found))
         metrics, metric = _coded(one.metric_attributes for one in found)
@@ -88,10 +90,11 @@ class LedgerTable(RequestTable):
             metric=metric,
             metrics=metrics,
             known=np.array(known, np.int64).reshape(-1, reported.KNOWN),
-            attributes=attributes,
+            attribute_key=_words(key for key, _ in attributes),
+            attribute_texts=np.frombuffer(b"".join(texts), np.uint8),
+            attribute_text_first=_begins(map(len, texts)),
             attribute_first=_begins(len(one.attributes) for one in found),
             attributes_left_out=np.array([one.attributes_left_out for one in found], np.int64),
-            pairs=pairs,
             repairs={place: one.repairs for place, one in enumerate(found) if one.repairs},
             segment_first=_begins(len(one.segments) for one in found),
             segment_end_ns=_times_ns(one.end_ns for one in segments),
@@ -204,11 +207,18 @@ def _words(texts: Iterable[str | None]) -> Words:
     return Words(codes, values)
 
 
-def _pairs(requests: Iterable[Request]) -> tuple[Pairs, _Column]:
-    """The attributes of requests, and the numbers of each one's."""
-    pairs = Pairs()
-    pairs.pairs, numbers = _coded(pair for one in requests for pair in one.attributes)
-    return pairs, numbers
+def _with_length(text: str) -> bytes:
+    """Return a text after its length in bytes, seven bits a byte.
+
+    Raises:
+        OverflowError: It is longer than any that a request keeps.
+    """
+    written = text.encode("utf-8", "surrogateescape")
+    length = len(written)
+    if length > _LONGEST_TEXT:
+        raise OverflowError(f"an attribute of {length} bytes")
+    is_short = length < _MORE
+    return bytes((length,) if is_short else (length % _MORE | _MORE, length // _MORE)) + written
 
 
 def _begins(counts: Iterable[int]) -> _Column:

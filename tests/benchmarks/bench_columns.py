@@ -21,11 +21,11 @@ from latencytrace.analysis.columns.tables import Tables
 from latencytrace.analysis.ledger.requests import requests_of
 from latencytrace.model import AttributeValue, Span, SpanKind, Stage, semconv
 from latencytrace.model.packed.interval import pack_named
-from latencytrace.model.span_batch import SpanBatch
 from latencytrace.service.ledger_table import LedgerTable
 from latencytrace.service.metrics.telemetry import Telemetry
 from latencytrace.service.sql.request_blocks import block_of_table
 from latencytrace.service.sql.request_rows import block_of
+from tests.support.builders.spans.span_batches import span_batch
 
 TRACES = 500
 ROUNDS = 15
@@ -171,7 +171,7 @@ def main() -> None:
     made = [made_trace(random, number) for number in range(TRACES)]
     traces = {spans[0].trace_id: spans for spans in made}
     count = sum(map(len, made))
-    batch = SpanBatch.of(traces, Shapes())
+    batch = span_batch(traces, Shapes())
     facts, tables = Facts(), Tables()
     of_tables = Telemetry()
     divided, odd = attributed(batch, facts)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import islice, pairwise
 
 from latencytrace.analysis.calls.waits import with_all_below, works_itself
+from latencytrace.analysis.dialects.asked import Asked
 from latencytrace.analysis.trace.http_answers import (
     FIRST_CLIENT_ERROR,
     FIRST_SERVER_ERROR,
@@ -25,11 +26,13 @@ _ANSWERED = frozenset(  # what another attempt would get again, of gRPC
     }
 )  # fmt: skip
 
-_METHODS = (
+ASKED = Asked(words=frozenset(one for one in _ANSWERED if isinstance(one, str)))
+
+METHODS = (
     keys.HTTP_REQUEST_METHOD, keys.HTTP_METHOD_OLD, keys.RPC_METHOD, keys.RPC_SERVICE_OLD,
     keys.DB_OPERATION_NAME, keys.GEN_AI_OPERATION_NAME,
 )  # fmt: skip
-_TARGETS = (
+TARGETS = (
     keys.SERVER_ADDRESS, keys.NET_PEER_NAME_OLD, keys.URL_FULL, keys.HTTP_URL_OLD, keys.URL_PATH,
     keys.HTTP_TARGET_OLD, keys.RPC_METHOD, keys.RPC_SERVICE_OLD, keys.DB_SYSTEM_NAME,
     keys.DB_SYSTEM_OLD, keys.DB_COLLECTION_NAME, keys.GEN_AI_REQUEST_MODEL,
@@ -59,7 +62,7 @@ def failed_attempts(spans: Mapping[str, Span], root: Span) -> dict[str, str]:
     for together in _alike(spans.values(), parents, _target).values():
         for one, following in pairwise(sorted(together, key=_order)):
             known = one.span_id in found or following.span_id in counted
-            if not known and _is_worth_another(one) and one.end_ns <= following.start_ns:
+            if not known and is_worth_another(one) and one.end_ns <= following.start_ns:
                 found[one.span_id] = following.span_id
     return found
 
@@ -82,10 +85,10 @@ def _process(span: Span) -> _Call:
 
 def _target(span: Span) -> _Call | None:
     """Return what a span calls, and for whom; None: it does not say."""
-    target = [span.attributes.get(key) for key in _TARGETS]
+    target = [span.attributes.get(key) for key in TARGETS]
     if all(part is None for part in target):
         return None
-    methods = [span.attributes.get(key) for key in _METHODS]
+    methods = [span.attributes.get(key) for key in METHODS]
     return (*_process(span), span.scope, span.name, *target, *methods)
 
 
@@ -103,7 +106,7 @@ def _counted(calls: Iterable[Span]) -> Iterator[tuple[str, str]]:
     """Pairs of a failed attempt and the next one, as the client counted them."""
     waiting: dict[int, list[Span]] = defaultdict(list)  # failed and not made again yet, by count
     for call in sorted(calls, key=_order):
-        count = _resends(call)
+        count = resends(call)
         failed = waiting[count - 1]
         ended = [place for place, one in enumerate(failed) if one.end_ns <= call.start_ns]
         if count and ended:
@@ -198,7 +201,8 @@ def _order(span: Span) -> tuple[int, int, str]:
     return (span.start_ns, span.end_ns, span.span_id)
 
 
-def _resends(span: Span) -> int:
+def resends(span: Span) -> int:
+    """Return which attempt after the first a call is, as its client counts; 0: it does not say."""
     count = span.attributes.get(keys.HTTP_REQUEST_RESEND_COUNT)
     return count if type(count) is int and count > 0 else 0
 
@@ -211,7 +215,7 @@ def _failed(span: Span) -> bool:
     )
 
 
-def _is_worth_another(span: Span) -> bool:
+def is_worth_another(span: Span) -> bool:
     """Return whether a call failed in a way that clients make it again for."""
     if not _failed(span):
         return False

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from latencytrace.analysis.columns import reported
 from latencytrace.analysis.columns.facts import IS_ENTRY, TELLS_TIMES, TELLS_TOKENS, FactsOfBatch
+from latencytrace.analysis.columns.said_words import SaidWords
 from latencytrace.analysis.dialects.engine import Times
 from latencytrace.analysis.reported.proxy_queue import MAX_QUEUED_NS
 from latencytrace.analysis.tokens.counts import (
@@ -40,10 +41,11 @@ _COUNTS = (
 )
 
 
-def add_engines(
+def add_engines(  # noqa: PLR0913, PLR0917 - columns
     batch: SpanBatch,
     facts: FactsOfBatch,
     said: _Column,
+    words: tuple[SaidWords, SaidWords],
     odd_row: NDArray[np.bool_],
     packed: Sequence[_Column],
 ) -> Sequence[_Column]:
@@ -51,19 +53,22 @@ def add_engines(
 
     Args:
         batch: The spans.
-        facts: Of their shapes.
+        facts: Of its rows.
         said: See `reported`.
+        words: Take the models and the reasons to finish that engines tell.
         odd_row: Takes those that tell what cannot be.
         packed: Where the intervals of each span begin; start, end and stage of each.
 
     Returns:
         The intervals, with those that engines tell. No span has intervals of both kinds.
     """
-    tells = facts.table[:, TELLS_TIMES] | facts.table[:, TELLS_TOKENS]
+    tells = (facts.of_rows(TELLS_TIMES) | facts.of_rows(TELLS_TOKENS)) != 0
     found: list[tuple[int, int, int, int]] = []
-    for row in np.flatnonzero(tells[facts.kind]).tolist():
+    for row in np.flatnonzero(tells & ~odd_row).tolist():
         span = batch.span(row)
         odd_row[row] |= not _add_tokens(span, said[row])
+        for one, which in zip(words, (MODEL, FINISH_REASON), strict=True):
+            one.put(row, value(span, which))
         engine = engine_of(span)
         times = Times() if engine is None else engine.times(span, ())
         odd_row[row] |= bool(times.faults)
@@ -96,8 +101,6 @@ def _add_tokens(span: Span, said: _Column) -> bool:
         if number is not None and abs(number) >= most:
             return False
         said[column] = reported.UNKNOWN if number is None else number
-    said[reported.SAID_MODEL] = value(span, MODEL) is not None
-    said[reported.SAID_FINISH_REASON] = value(span, FINISH_REASON) is not None
     return True
 
 
@@ -113,7 +116,7 @@ def begun_earlier(
     Args:
         batch: The spans.
         sent_ns: When each starts, as sent.
-        facts: Of their shapes.
+        facts: Of its rows.
         said: See `reported`; what counts from a span's start moves along.
         packed: Where the intervals of each span begin; start, end and stage of each.
 
@@ -122,7 +125,7 @@ def begun_earlier(
     """
     rows, queued_ns = batch.counts.get(semconv.QUEUED_NS, _NOTHING)
     held = (queued_ns > 0) & (queued_ns <= MAX_QUEUED_NS)
-    held &= facts.table[facts.kind[rows], IS_ENTRY] != 0
+    held &= facts.of_rows(IS_ENTRY)[rows] != 0
     rows, queued_ns = rows[held], queued_ns[held]
     if not len(rows):
         return sent_ns, packed

@@ -45,7 +45,6 @@ def _one(
     root = table.roots[table.root[place]]
     trace_id, span_id = table.trace_ids[place], f"{int(table.span_id[place]):016x}"
     first_of, cold_start = known[reported.FIRST_TOKEN_OF], known[reported.COLD_START]
-    first, beyond = table.attribute_first[place : place + 2].tolist()
     return Request(
         trace_id=trace_id,
         span_id=span_id,
@@ -79,7 +78,7 @@ def _one(
         ledger=ledger_of(segments),
         segments=segments,
         repairs=table.repairs.get(place, ()),
-        attributes=table.pairs.at(table.attributes[first:beyond].tolist()),
+        attributes=table.attributes(place),
         attributes_left_out=int(table.attributes_left_out[place]),
         metric_attributes=table.metrics[table.metric[place]],
     )

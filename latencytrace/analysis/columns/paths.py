@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latencytrace.analysis.columns.compiled.core import bind, needed
-from latencytrace.analysis.columns.facts import FACTS, IS_STEP, PROCESS
+from latencytrace.analysis.columns.facts import FACTS, IS_STEP, OF_RESOURCES, PROCESS
 from latencytrace.model import Stage
 from latencytrace.model.packed.runtime_gap import RuntimeGap
 from latencytrace.model.stage import STAGES
@@ -24,7 +24,8 @@ REQUEST, BEGIN, END, IN_STAGE, PLACE, TITLE = range(6)
 
 bind(
     {
-        "FACTS": FACTS, "IS_STEP": IS_STEP, "PROCESS": PROCESS, "STAGES": len(STAGES),
+        "FACTS": FACTS, "OF_RESOURCES": OF_RESOURCES, "IS_STEP": IS_STEP, "PROCESS": PROCESS,
+        "STAGES": len(STAGES),
         "RUNTIME": STAGES.index(Stage.RUNTIME), "UNATTRIBUTED": STAGES.index(Stage.UNATTRIBUTED),
         "OWN_NAME": OWN_NAME, "QUEUE": STAGES.index(Stage.QUEUE),
         "WAIT": sorted(RuntimeGap).index(RuntimeGap.RESULT_WAIT),
@@ -42,6 +43,8 @@ def fill_pauses(  # noqa: PLR0913, PLR0917 - columns
     span_id: _Column,
     kind: _Column,
     facts: _Column,
+    resource: _Column,
+    resources: _Column,
     tells: _Flags,
     gaps: _Column,
     gap: _Column,
@@ -59,6 +62,8 @@ def fill_pauses(  # noqa: PLR0913, PLR0917 - columns
         span_id: As signed numbers of the same order.
         kind: Of each span its row of the facts.
         facts: See `analysis.columns.facts`.
+        resource: Of each span its row of the next.
+        resources: See there.
         tells: The spans that tell gaps.
         gaps: Where those of each begin (n + 1,).
         gap: Start and end, from the span's start, and title of each; none overlap.
@@ -75,7 +80,7 @@ def fill_pauses(  # noqa: PLR0913, PLR0917 - columns
     begins = np.empty(requests + 1, np.int64)
     ledger = np.empty((requests, len(STAGES)), np.int64)
     made = needed().fill_pauses(
-        segments, tree_first, tree_rows, above, stages, start_ns, span_id, kind, facts, tells,
-        gaps, gap, collection, found, begins, ledger,
+        segments, tree_first, tree_rows, above, stages, start_ns, span_id, kind, facts, resource,
+        resources, tells, gaps, gap, collection, found, begins, ledger,
     )  # fmt: skip
     return found[:made], begins, ledger

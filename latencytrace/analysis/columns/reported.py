@@ -11,15 +11,10 @@ from numpy.typing import NDArray
 
 from latencytrace.analysis.columns.compiled.core import bind, needed
 from latencytrace.analysis.columns.facts import (
-    CHOICES,
     FACTS,
-    HAS_FINISH_REASON,
-    HAS_MODEL,
     IS_OURS,
     IS_PIECE,
     MAY_BE_OF_ENGINE,
-    PAIRS,
-    PAIRS_END,
     PREEMPTIONS,
     SERVER,
     TELLS,
@@ -40,9 +35,9 @@ UNKNOWN: Final = -(1 << 63)  # no number
     SAID_INPUT, SAID_OUTPUT, SAID_CACHED, SAID_SEQUENCES, SAID_BATCH_SIZE, SAID_STREAMED_TOKENS,
     SAID_STREAMED_EVENTS, SAID_FIRST_BODY, SAID_FIRST_CHUNK, SAID_FIRST_TOKEN, SAID_LEFT,
     SAID_QUEUE_DEPTH, SAID_CONCURRENCY, SAID_PREEMPTIONS, SAID_MODEL, SAID_FINISH_REASON,
-    SAID_DECODED, SAID_FIRST_TOLD, SAID_FIRST_EVENT,
-) = range(19)  # fmt: skip
-SAID: Final = SAID_FIRST_EVENT + 1
+    SAID_DECODED, SAID_FIRST_TOLD, SAID_FIRST_EVENT, SAID_CHOICES,
+) = range(20)  # fmt: skip
+SAID: Final = SAID_CHOICES + 1
 
 # And of what is known of requests
 (
@@ -54,9 +49,8 @@ OF_CALLER, OF_MODEL = 1, 2
 
 bind(
     {
-        "FACTS": FACTS, "CHOICES": CHOICES, "HAS_FINISH_REASON": HAS_FINISH_REASON,
-        "HAS_MODEL": HAS_MODEL, "IS_OURS": IS_OURS, "IS_PIECE": IS_PIECE,
-        "MAY_BE_OF_ENGINE": MAY_BE_OF_ENGINE, "PAIRS": PAIRS, "PAIRS_END": PAIRS_END,
+        "FACTS": FACTS, "IS_OURS": IS_OURS, "IS_PIECE": IS_PIECE,
+        "MAY_BE_OF_ENGINE": MAY_BE_OF_ENGINE,
         "PREEMPTIONS": PREEMPTIONS, "SERVER": SERVER, "TELLS": TELLS, "TELLS_TIMES": TELLS_TIMES,
         "SAID": SAID, "SAID_INPUT": SAID_INPUT, "SAID_OUTPUT": SAID_OUTPUT,
         "SAID_CACHED": SAID_CACHED, "SAID_SEQUENCES": SAID_SEQUENCES,
@@ -67,7 +61,7 @@ bind(
         "SAID_CONCURRENCY": SAID_CONCURRENCY, "SAID_PREEMPTIONS": SAID_PREEMPTIONS,
         "SAID_MODEL": SAID_MODEL, "SAID_FINISH_REASON": SAID_FINISH_REASON,
         "SAID_DECODED": SAID_DECODED, "SAID_FIRST_TOLD": SAID_FIRST_TOLD,
-        "SAID_FIRST_EVENT": SAID_FIRST_EVENT,
+        "SAID_FIRST_EVENT": SAID_FIRST_EVENT, "SAID_CHOICES": SAID_CHOICES,
         "KNOWN": KNOWN, "MODEL_CALL": MODEL_CALL, "FINISHER": FINISHER, "BATCH_SIZE": BATCH_SIZE,
         "INPUT": INPUT, "CACHED": CACHED, "OUTPUT": OUTPUT, "FIRST_TOKEN": FIRST_TOKEN,
         "FIRST_TOKEN_OF": FIRST_TOKEN_OF, "MODELS_FIRST_TOKEN": MODELS_FIRST_TOKEN,
@@ -161,12 +155,11 @@ def tell_attributes(  # noqa: PLR0913, PLR0917 - columns
     tree_rows: _Column,
     first: _Column,
     by_start: _Column,
-    kind: _Column,
-    facts: _Column,
-    reported: _Column,
-    varying: _Column,
-    varying_number: _Column,
-    pairs: int,
+    begin: _Column,
+    count: _Column,
+    item: _Column,
+    items: _Column,
+    number: _Column,
 ) -> tuple[_Column, _Column]:
     """The attributes that requests may be asked for by, each once.
 
@@ -176,20 +169,20 @@ def tell_attributes(  # noqa: PLR0913, PLR0917 - columns
         tree_rows: Of each place in a tree the span.
         first: Where each trace begins.
         by_start: The rows of each trace in order of start.
-        kind: Of each span its row of the facts.
-        facts: See `analysis.columns.facts`.
-        reported: See there.
-        varying: By attribute that varies, where it is in the next.
-        varying_number: There and by span its number; below 0: none to tell.
-        pairs: How many numbers there are.
+        begin: By span, where its attributes begin, as the next four of `CarriedValues`.
+        count: How many it has.
+        item: By attribute, where what it tells begins.
+        items: How much that is.
+        number: By place, what is told.
 
     Returns:
-        The first ones of each request (r, `MOST_ATTRIBUTES`), -1 beyond; how many there are.
+        The places of the first ones of each request (r, `MOST_ATTRIBUTES`), -1 beyond; how many
+        there are.
     """
     found = np.empty((len(requests), MOST_ATTRIBUTES), np.int64)
     counted = np.empty(len(requests), np.int64)
     needed().tell_attributes(
-        requests, tree_first, tree_rows, first, by_start, kind, facts, reported, varying,
-        varying_number, pairs, found, counted,
+        requests, tree_first, tree_rows, first, by_start, begin, count, item, items, number,
+        found, counted,
     )  # fmt: skip
     return found, counted

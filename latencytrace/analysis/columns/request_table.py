@@ -6,12 +6,12 @@ of them, for whoever needs some; tests hold the two equal.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, NamedTuple
+from itertools import pairwise
+from typing import Final, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from latencytrace.analysis.columns.facts import Pairs
 from latencytrace.analysis.trace.startup import LOAD_ROUTE
 from latencytrace.model import MetricAttributes, Repair, RequestStatus, Stage
 from latencytrace.model.detail import TraceDetail
@@ -20,6 +20,7 @@ from latencytrace.model.stage import STAGES
 _Column = NDArray[np.int64]
 _Flags = NDArray[np.bool_]
 
+_MORE: Final = 0x80  # of a byte of a length: another follows; no text takes a third
 _LOAD: Final = STAGES.index(Stage.LOAD)
 
 
@@ -62,10 +63,11 @@ class RequestTable:
     known: (
         _Column  # (r, `reported.KNOWN`): tokens and what it met; the spans there say nothing here
     )
-    attributes: _Column  # (a,): numbers of `pairs`
     attribute_first: _Column  # (r + 1,): where each one's begin
+    attribute_key: Words  # (a,)
+    attribute_texts: NDArray[np.uint8]  # their values, each after its length (7 bits a byte)
+    attribute_text_first: _Column  # (a + 1,): where each one's begins
     attributes_left_out: _Column  # (r,)
-    pairs: Pairs
     repairs: Mapping[int, tuple[Repair, ...]]  # by place, of those that have any
     segment_first: _Column  # (r + 1,): where each one's begin
     segment_end_ns: _Column  # (s,): each begins where the one before it ends
@@ -85,7 +87,19 @@ class RequestTable:
         counts: _Flags = ~(health[self.root] | self.startup)
         return counts
 
-    def as_load(self, places: Sequence[int]) -> "RequestTable":
+    def attributes(self, place: int) -> tuple[tuple[str, str], ...]:
+        """Keys and texts of the attributes of one request."""
+        first, beyond = self.attribute_first[place : place + 2].tolist()
+        begins = self.attribute_text_first[first : beyond + 1].tolist()
+        texts = self.attribute_texts[begins[0] : begins[-1]].tobytes()
+        values = [texts[at - begins[0] : to - begins[0]] for at, to in pairwise(begins)]
+        keys, names = self.attribute_key.codes[first:beyond].tolist(), self.attribute_key.values
+        return tuple(
+            (names[key] or "", value[1 + (value[0] >= _MORE) :].decode())
+            for key, value in zip(keys, values, strict=True)
+        )
+
+    def as_load(self, places: Sequence[int]) -> Self:
         """These requests as the load of their process (see `analysis.trace.startup`)."""
         if not places:
             return self
@@ -104,8 +118,9 @@ class RequestTable:
 
     def taken(self, places: _Column) -> "RequestTable":
         """Some of these requests, in the order of their places."""
-        attributes, attribute_first = _ranges(self.attribute_first, places)
-        segments, segment_first = _ranges(self.segment_first, places)
+        attributes, attribute_first = ranges_of(self.attribute_first, places)
+        text_bytes, text_first = ranges_of(self.attribute_text_first, attributes)
+        segments, segment_first = ranges_of(self.segment_first, places)
         return replace(
             self,
             trace_ids=[self.trace_ids[place] for place in places.tolist()],
@@ -119,8 +134,10 @@ class RequestTable:
             finish_reason=Words(self.finish_reason.codes[places], self.finish_reason.values),
             metric=self.metric[places],
             known=self.known[places],
-            attributes=self.attributes[attributes],
             attribute_first=attribute_first,
+            attribute_key=Words(self.attribute_key.codes[attributes], self.attribute_key.values),
+            attribute_texts=self.attribute_texts[text_bytes],
+            attribute_text_first=text_first,
             attributes_left_out=self.attributes_left_out[places],
             repairs={
                 at: self.repairs[place]
@@ -156,7 +173,7 @@ def by_appearance(codes: _Column, most: int) -> tuple[_Column, _Column]:
     return distinct, places[codes]
 
 
-def _ranges(first: _Column, places: _Column) -> tuple[_Column, _Column]:
+def ranges_of(first: _Column, places: _Column) -> tuple[_Column, _Column]:
     """The numbers between each place's first one and the next; and where those begin anew."""
     counts = np.diff(first)[places]
     begins = np.concatenate(([0], np.cumsum(counts)))

@@ -15,9 +15,18 @@ from latencytrace.analysis.columns import critical_paths, packed, paths, reporte
 from latencytrace.analysis.columns.clocks import shifts
 from latencytrace.analysis.columns.engine_words import MOST_COUNTED, add_engines, begun_earlier
 from latencytrace.analysis.columns.facts import Facts, FactsOfBatch
+from latencytrace.analysis.columns.said_words import SaidWords
 from latencytrace.analysis.ledger.runtime_gaps import COLLECTION
 from latencytrace.analysis.repairs.implausible import LONGEST_NS
-from latencytrace.analysis.tokens.counts import CACHED, INPUT, OUTPUT, SEQUENCES, in_ns
+from latencytrace.analysis.tokens.counts import (
+    CACHED,
+    FINISH_REASON,
+    INPUT,
+    MODEL,
+    OUTPUT,
+    SEQUENCES,
+    in_ns,
+)
 from latencytrace.analysis.tokens.gaps import times_of
 from latencytrace.model import AttributeValue, Repair, semconv
 from latencytrace.model.packed.runtime_gap import RuntimeGap, title_of_gap
@@ -33,6 +42,7 @@ TITLES: Final = tuple(title_of_gap(gap) for gap in GAPS)
 _COLLECTION = TITLES.index(COLLECTION)
 _EXPLAINS = np.array([stage.explains for stage in STAGES], np.bool_)
 _MOST_NS = 1 << 62
+_MOST_CHOICES = 1_000
 _MOST_LEFT_NS = 1 << 52  # times the most choices it still fits; 52 days
 _SIGN = np.uint64(1 << 63)
 _NO_TIMES = np.zeros((0, 3), np.int64)
@@ -68,6 +78,8 @@ class RequestColumns:
 
     batch: SpanBatch
     facts: FactsOfBatch
+    models: SaidWords  # of spans
+    finish_reasons: SaidWords
     start_ns: _Column  # (n,): of spans, by one clock, from when their proxies took them
     end_ns: _Column  # (n,)
     skewed: Mapping[int, Repair]  # by row, what is reported of clocks that were off
@@ -75,7 +87,7 @@ class RequestColumns:
     trees: Trees
     clipped_spans: _Column  # (r,): how many stuck out of their parents
     known: _Column  # (r, `reported.KNOWN`): tokens and what it met
-    attributes: _Column  # (r, `MOST_ATTRIBUTES`): numbers of `facts.pairs`; -1: no more
+    attributes: _Column  # (r, `MOST_ATTRIBUTES`): places of carried values; -1: no more
     attributes_counted: _Column  # (r,): all of them
     segments: _Column  # (s, 6): see `analysis.columns.paths`; titles are those of `TITLES`
     segment_first: _Column  # (r + 1,): where each one's begin
@@ -98,11 +110,15 @@ def attributed(batch: SpanBatch, facts: Facts) -> tuple[RequestColumns, _Column]
     """
     known = facts.of(batch)
     sent_ns, end_ns = _uniform(batch.start_ns), _uniform(batch.end_ns)
-    span_id = _signed(batch.span_id)
-    odd_row = np.zeros(len(span_id), np.bool_)
+    span_id, resource = _signed(batch.span_id), _uniform(batch.resource)
+    odd_row = batch.shape < 0
     said = _said(batch, odd_row)
+    words = SaidWords.of(batch, MODEL), SaidWords.of(batch, FINISH_REASON)
     _, *packed_times = _unpacked(batch, semconv.INTERVALS, _STAGE_NAMES, odd_row)
-    intervals = add_engines(batch, known, said, odd_row, packed_times)
+    intervals = add_engines(batch, known, said, words, odd_row, packed_times)
+    said[:, [reported.SAID_MODEL, reported.SAID_FINISH_REASON]] = np.column_stack(
+        [one.codes >= 0 for one in words]
+    )
     start_ns, intervals = begun_earlier(batch, sent_ns, known, said, intervals)
     tells, *gaps = _unpacked(batch, semconv.RUNTIME_GAPS, _GAP_NAMES, odd_row)
     odd_row |= (start_ns < 0) | (end_ns >= _MOST_NS)  # of the others no difference goes round
@@ -112,23 +128,34 @@ def attributed(batch: SpanBatch, facts: Facts) -> tuple[RequestColumns, _Column]
     odd, _, child, following, stage, by_start, requests = linked
     laid = Trees(
         *trees.lay_out_trees(
-            requests, start_ns, end_ns, known.kind, known.table, stage, child, following,
-            *intervals,
+            requests, start_ns, end_ns, known.kind, known.table, resource, known.resources,
+            stage, child, following, *intervals,
         )
     )  # fmt: skip
     segments, segment_first, ledger = paths.fill_pauses(
         _critical_paths(laid), laid.first, laid.rows, laid.above, laid.stage, start_ns,
-        span_id, known.kind, known.table, tells, *packed.put_apart(*gaps), _COLLECTION,
+        span_id, known.kind, known.table, resource, known.resources, tells,
+        *packed.put_apart(*gaps), _COLLECTION,
     )  # fmt: skip
+    carried = batch.carried
     attributes, counted = reported.tell_attributes(
-        requests, laid.first, laid.rows, _uniform(batch.first), by_start, known.kind, known.table,
-        known.reported, *_varying(batch, known), len(known.pairs),
-    )  # fmt: skip
+        requests,
+        laid.first,
+        laid.rows,
+        _uniform(batch.first),
+        by_start,
+        carried.begin,
+        carried.count,
+        carried.item,
+        carried.items,
+        carried.number,
+    )
     reported.add_pieces(
         laid.first, laid.rows, laid.above, start_ns, end_ns, known.kind, known.table, said
     )
     columns = RequestColumns(
-        batch=batch, facts=known, start_ns=start_ns, end_ns=end_ns, skewed=skewed,
+        batch=batch, facts=known, models=words[0], finish_reasons=words[1],
+        start_ns=start_ns, end_ns=end_ns, skewed=skewed,
         requests=requests, trees=laid, attributes=attributes, attributes_counted=counted,
         segments=segments, segment_first=segment_first, ledger=ledger,
         clipped_spans=np.diff(np.concatenate(([0], np.cumsum(laid.clipped)))[laid.first]),
@@ -157,14 +184,14 @@ def _link(
         sent_ns, start_ns, end_ns = times
         return trees.link_spans(
             first, span_id, parent_id, sent_ns, start_ns, end_ns, known.kind, known.table,
-            _EXPLAINS, odd_row, aligned,
+            _uniform(batch.resource), known.resources, batch.target, _EXPLAINS, odd_row, aligned,
         )  # fmt: skip
 
     as_sent = linked(times, np.zeros(len(batch.trace_ids), np.bool_))
     skewed = as_sent[1]
     if not skewed.any():
         return as_sent, times, {}
-    moved_ns, repairs = shifts(batch, known, np.flatnonzero(skewed).tolist())
+    moved_ns, repairs = shifts(batch, np.flatnonzero(skewed).tolist())
     # An absolute time would have to move along.
     odd_row[(moved_ns != 0) & (said[:, reported.SAID_FIRST_TOLD] != reported.UNKNOWN)] = True
     moved = [one + moved_ns for one in times]
@@ -195,6 +222,10 @@ def _said(batch: SpanBatch, odd_row: _Flags) -> _Column:
     """The numbers that spans carry (see `reported`); notes those beyond what is added up here."""
     said = np.full((len(odd_row), reported.SAID), reported.UNKNOWN, np.int64)
     said[:, reported.SAID_LEFT] = 0
+    said[:, reported.SAID_CHOICES] = 1
+    rows, choices = batch.counts.get(semconv.STREAMED_CHOICES, _NO_COUNTS)
+    said[rows[choices > 0], reported.SAID_CHOICES] = choices[choices > 0]
+    odd_row[rows[choices > _MOST_CHOICES]] = True
     for column, key in _COUNTED:
         if key in batch.counts:
             rows, values = batch.counts[key]
@@ -251,35 +282,11 @@ def _unpacked(
     return carries, begins, found
 
 
-def _varying(batch: SpanBatch, facts: FactsOfBatch) -> tuple[_Column, _Column]:
-    """The numbers of the attributes that vary.
-
-    Returns:
-        By place of their key, and 0 for those that are not there, where among the next; then
-        by row.
-    """
-    places = np.zeros(len(facts.places), np.int64)
-    numbers = [np.full(len(batch.span_id), -1, np.int64)]
-    for key in facts.places.keys() & (batch.counts.keys() | batch.packed.keys()):
-        if key in batch.counts:
-            rows, counts = batch.counts[key]
-            distinct, which = np.unique(counts, return_inverse=True)
-            found = np.array(facts.pairs.numbers(key, distinct.tolist()), np.int64)[which]
-        else:
-            rows, values = batch.packed[key]
-            found = np.array(facts.pairs.numbers(key, values), np.int64)
-            if semconv.CONTENT_REMOVED in values:
-                found[[value == semconv.CONTENT_REMOVED for value in values]] = -1
-        places[facts.places[key]] = len(numbers)
-        numbers.append(numbers[0].copy())
-        numbers[-1][rows] = found
-    return places, np.array(numbers)
-
-
 def _names(names: Sequence[str]) -> packed.Texts:
     return packed.Texts.of(names)[0]
 
 
+_NO_COUNTS = (np.zeros(0, np.int64), np.zeros(0, np.int64))
 _NOTHING: tuple[_Column, Sequence[AttributeValue]] = (np.zeros(0, np.int64), ())
 _STAGE_NAMES = _names([stage.value for stage in STAGES])
 _GAP_NAMES = _names([gap.value for gap in GAPS])

@@ -1,24 +1,12 @@
-"""The shapes of spans: what they have in common apart from ids, times and varying values."""
+"""The numbers of shapes: of what rules decide by."""
 
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
 from typing import Final
 
-from latencytrace.analysis.columns.keys import (
-    COUNTS,
-    MOST_VALUES,
-    is_read,
-    may_vary,
-    varies,
-)
+from latencytrace.analysis.columns.ruled import ruled
 from latencytrace.model import Span
-from latencytrace.model.span_batch import Varying
 
 MOST_SHAPES: Final = 16_384
-MOST_KEYS: Final = 1_024  # that values are counted of
-
-_Shape = tuple[object, ...]
-_VARIES = ""  # in the place of a value, which is written as `repr` does
+NO_SHAPE: Final = -1
 
 
 class Shapes:
@@ -29,53 +17,22 @@ class Shapes:
     """
 
     def __init__(self, most: int = MOST_SHAPES) -> None:
-        self.spans: list[Span] = []
+        self.spans: list[Span] = []  # by number, one of each
         self._most = most
-        self._numbers: dict[_Shape, int] = {}
-        self._values: dict[str, set[str]] = defaultdict(set)  # seen, of keys that may vary
-        self._learned: set[str] = set()  # those that had many values
+        self._numbers: dict[str, int] = {}
 
-    def read(self, span: Span) -> tuple[int, Sequence[Varying]]:
-        """The number of a span's shape, -1 if none is left; and what does not belong to it."""
-        varying: list[Varying] = []
-        reported: list[tuple[str, str]] = []
-        for key, value in span.attributes.items():
-            if not is_read(key):
-                continue
-            if varies(key, value, self._learned):
-                count = value if key in COUNTS and isinstance(value, int) else None
-                varying.append((key, count, value))
-                reported.append((key, _VARIES))
-            else:
-                reported.append((key, repr(value)))
-        shape = (
-            span.name,
-            span.kind,
-            span.service,
-            span.instance,
-            span.host,
-            span.version,
-            span.scope,
-            span.status,
-            tuple(reported),
-            tuple(event.name for event in span.events),
-            bool(span.links),
-        )
-        number = self._numbers.get(shape, -1)
-        if number < 0:
-            if len(self.spans) < self._most:
-                number = self._numbers[shape] = len(self.spans)
-                self.spans.append(span)
-            self._learn(reported)
-        return number, varying
+    @property
+    def is_full(self) -> bool:
+        """Return whether no new shape gets a number."""
+        return len(self.spans) >= self._most
 
-    def _learn(self, reported: Iterable[tuple[str, str]]) -> None:
-        """Note the values of a new shape, so that keys with many vary from the next span on."""
-        for key, value in reported:
-            if value == _VARIES or key in self._learned or not may_vary(key):
-                continue
-            if key in self._values or len(self._values) < MOST_KEYS:
-                self._values[key].add(value)
-            if len(self._values[key]) > MOST_VALUES:
-                self._learned.add(key)
-                del self._values[key]
+    def number(self, span: Span) -> int:
+        """The number of a span's shape; `NO_SHAPE`: none is left."""
+        found = ruled(span)
+        # As text: True is no 1, and NaN is itself.
+        shape = repr(found)
+        number = self._numbers.get(shape, NO_SHAPE)
+        if number == NO_SHAPE and not self.is_full:
+            number = self._numbers[shape] = len(self.spans)
+            self.spans.append(found)
+        return number

@@ -1,8 +1,7 @@
-"""From attributed columns to tables of requests: what follows from shapes is found out once."""
+"""From attributed columns to tables of requests."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from typing import Final, NamedTuple, TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, NamedTuple, TypedDict, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,36 +9,49 @@ from numpy.typing import NDArray
 from latencytrace.analysis.build_trace import MAX_REPAIRS_OF_A_KIND
 from latencytrace.analysis.columns import reported
 from latencytrace.analysis.columns.facts import TELLS_TOKENS
+from latencytrace.analysis.columns.keys import ADDRESSES, CODES, OF_CALLS, OF_REQUESTS, having
 from latencytrace.analysis.columns.paths import END, IN_STAGE, OWN_NAME, PLACE, REQUEST, TITLE
 from latencytrace.analysis.columns.request_table import RequestTable, Root, Words
 from latencytrace.analysis.columns.requests import TITLES, RequestColumns
-from latencytrace.analysis.ledger.metric_attributes import metric_attributes
+from latencytrace.analysis.ledger.metric_attributes import (
+    OfCall,
+    OfRoot,
+    of_call,
+    of_parts,
+    of_root,
+)
 from latencytrace.analysis.ledger.requests import status_of
 from latencytrace.analysis.repairs.clipping import clipping
 from latencytrace.analysis.tail.cohort_attributes import MOST_ATTRIBUTES
-from latencytrace.analysis.tokens.counts import FINISH_REASON, MODEL, value
-from latencytrace.analysis.tokens.latency import TokenLatency
 from latencytrace.analysis.trace.routes import is_health, route_of
 from latencytrace.analysis.trace.weight import MOST, STATED_IN, weight_of
-from latencytrace.model import MetricAttributes, Repair, Span, SpanKind, semconv
-from latencytrace.model.detail import detail_named
+from latencytrace.model import MetricAttributes, Repair, RequestStatus, semconv
+from latencytrace.model.detail import TraceDetail, detail_named
+from latencytrace.model.span_batch import TEXT, SpanBatch
 
 _Column = NDArray[np.int64]
 T = TypeVar("T")
 
-_NO_CALL: Final = -2  # in the place of a shape
-_MOST_REMEMBERED: Final = 65_536
+_MOST_REMEMBERED: Final = 16_384
+_ODD_FACTOR: Final = np.uint64(0x9E3779B97F4A7C15)  # mixes kinds and numbers
+_OF_REQUESTS: Final = having(OF_REQUESTS | STATED_IN)
+_ADDRESSES: Final = having(frozenset(ADDRESSES))
+_OF_CALLS: Final = having(OF_CALLS)
 
 
-class _Call(NamedTuple):
-    """The part of a generation that the shape of its span decides."""
+class _Face(NamedTuple):
+    """The part of a request that its own span decides, its resource aside."""
 
-    model: str | None
-    finish_reason: str | None
+    route: str
+    health: bool
+    status: RequestStatus
+    detail: TraceDetail
+    tells_weight: bool  # its attributes do, maybe
+    metrics: OfRoot
 
 
 class Tables:
-    """Makes tables of columns, and remembers what follows from shapes alone.
+    """Makes tables of columns, and remembers what many requests have in common.
 
     Args:
         max_weight: The largest weight of a request that is believed.
@@ -47,9 +59,8 @@ class Tables:
 
     def __init__(self, max_weight: int = MOST) -> None:
         self._max_weight = max_weight
-        self._roots: dict[int, Root] = {}
-        self._calls: dict[int, _Call] = {}
-        self._metrics: dict[tuple[int, int, bool], MetricAttributes] = {}
+        self._faces: dict[int, _Face] = {}
+        self._calls: dict[int, OfCall] = {}
 
     def of(self, columns: RequestColumns, numbers: _Column | None = None) -> RequestTable:
         """A table of requests.
@@ -62,10 +73,9 @@ class Tables:
             numbers = np.arange(len(columns))
         batch, known = columns.batch, columns.known[numbers]
         rows, trace, outermost, _ = columns.requests[numbers].T
-        root, roots = _of_shapes(columns, rows, self._root, self._roots)
-        metric, metrics = self._metrics_of(columns, rows, known)
-        counted = columns.attributes_counted[numbers]
-        is_kept = np.arange(MOST_ATTRIBUTES) < counted[:, None]
+        face, faces = self._faces_of(batch, rows)
+        root, roots = _roots(batch, rows, face, faces)
+        metric, metrics = self._metrics(columns, known, face, faces)
         segments = _segments(columns, numbers)
         return RequestTable(
             trace_ids=[batch.trace_ids[one] for one in trace.tolist()],
@@ -76,15 +86,11 @@ class Tables:
             duration_ns=columns.end_ns[rows] - columns.start_ns[rows],
             root=root,
             roots=roots,
-            model=self._words(columns, known[:, reported.MODEL_CALL], 0),
-            finish_reason=self._words(columns, known[:, reported.FINISHER], 1),
+            model=columns.models.of_rows(known[:, reported.MODEL_CALL]),
+            finish_reason=columns.finish_reasons.of_rows(known[:, reported.FINISHER]),
             metric=metric,
             metrics=metrics,
             known=known,
-            attributes=columns.attributes[numbers][is_kept],
-            attribute_first=_begins(np.minimum(counted, MOST_ATTRIBUTES)),
-            attributes_left_out=np.maximum(counted - MOST_ATTRIBUTES, 0),
-            pairs=columns.facts.pairs,
             repairs=_repairs(columns, numbers),
             segment_first=_begins(np.diff(columns.segment_first)[numbers]),
             segment_end_ns=segments[:, END].copy(),
@@ -93,119 +99,137 @@ class Tables:
             segment_name=_names(columns, segments),
             ledger=columns.ledger[numbers],
             weight=_weights(columns, rows, trace, _tell_weight(roots)[root], self._max_weight),
+            **_attributes(columns, numbers),
         )
 
-    def _root(self, columns: RequestColumns, row: int) -> Root:
-        shape = int(columns.batch.shape[row])
-        span = _template(columns, row)
-        needs_address = span.kind is SpanKind.SERVER and not span.attributes.get(
-            semconv.HTTP_ROUTE
+    def _faces_of(self, batch: SpanBatch, rows: _Column) -> tuple[_Column, list[_Face]]:
+        """The faces of requests by their own spans; of each its place among them."""
+        carried = batch.carried
+        route = np.flatnonzero(
+            (carried.code == CODES[semconv.HTTP_ROUTE]) & (carried.kind == TEXT)
         )
-        if needs_address:
-            span = columns.batch.span(row)
-        found = Root(
-            span.service, span.instance, span.version, route_of(span), is_health(span),
-            status_of(span), detail_named(span.attributes.get(semconv.DETAIL)),
-            not STATED_IN.isdisjoint(span.attributes),
-        )  # fmt: skip
-        if shape >= 0 and not needs_address:
-            self._roots[shape] = found
-        return found
+        no_route = np.isin(rows, carried.row[route], invert=True)
+        keys = _combined(batch, rows, _OF_REQUESTS) + batch.name[rows].astype(np.uint64)
+        keys[no_route] += _combined(batch, rows[no_route], _ADDRESSES)
 
-    def _words(self, columns: RequestColumns, rows: _Column, part: int) -> Words:
-        """Return what the spans of some rows say as the model, or as the reason to finish."""
-        codes = np.zeros(len(rows), np.int64)
-        says = np.flatnonzero(rows != reported.UNKNOWN)
-        found, calls = _of_shapes(columns, rows[says], self._call, self._calls)
-        codes[says] = found + 1
-        return Words(codes, [None, *(call[part] for call in calls)])
+        def face(at: int) -> _Face:
+            span = batch.span(int(rows[at]))
+            status = status_of(span)
+            return _Face(
+                route_of(span), is_health(span), status,
+                detail_named(span.attributes.get(semconv.DETAIL)),
+                not STATED_IN.isdisjoint(span.attributes), of_root(span, status),
+            )  # fmt: skip
 
-    def _call(self, columns: RequestColumns, row: int) -> _Call:
-        shape = int(columns.batch.shape[row])
-        found = self._calls.get(shape)
-        if found is None:
-            in_own_words = columns.facts.table[columns.facts.kind[row], TELLS_TOKENS]
-            span = columns.batch.span(row) if in_own_words else _template(columns, row)
-            model, finish_reason = value(span, MODEL), value(span, FINISH_REASON)
-            found = _Call(
-                None if model is None else str(model),
-                None if finish_reason is None else str(finish_reason),
-            )
-            if shape >= 0 and not in_own_words:
-                self._calls[shape] = found
-        return found
+        return _each(keys, face, self._faces)
 
-    def _metrics_of(
-        self, columns: RequestColumns, rows: _Column, known: _Column
+    def _metrics(
+        self, columns: RequestColumns, known: _Column, face: _Column, faces: Sequence[_Face]
     ) -> tuple[_Column, list[MetricAttributes]]:
-        shapes = columns.batch.shape
-        calls = known[:, reported.MODEL_CALL]
-        has_call = calls != reported.UNKNOWN
-        has_tokens = (known[:, reported.INPUT] != reported.UNKNOWN) | (
-            known[:, reported.OUTPUT] != reported.UNKNOWN
-        )
-        call_shapes = np.where(has_call, shapes[np.where(has_call, calls, 0)], _NO_CALL)
-        codes: list[int] = []
-        metrics: list[MetricAttributes] = []
-        places: dict[tuple[int, int, bool], int] = {}
-        keys = zip(shapes[rows].tolist(), call_shapes.tolist(), has_tokens.tolist(), strict=True)
-        for at, key in enumerate(keys):
-            code = places.get(key)
-            if code is None:
-                code = len(metrics)
-                call = int(calls[at]) if has_call[at] else None
-                metrics.append(self._metric_attributes(columns, int(rows[at]), call, key))
-                if -1 not in key[:2]:
-                    places[key] = code
-            codes.append(code)
-        return np.array(codes, np.int64), metrics
+        rows = known[:, reported.MODEL_CALL]
+        calls = np.flatnonzero(rows != reported.UNKNOWN)
+        call, told = self._calls_of(columns, rows[calls])
+        call_of = np.full(len(rows), len(told))  # behind the last: none
+        call_of[calls] = call
+        unknown = (known[:, [reported.INPUT, reported.OUTPUT]] == reported.UNKNOWN).all(axis=1)
+        keys = (face * (len(told) + 1) + call_of) * 2 + ~unknown
+        _, first, codes = np.unique(keys, return_index=True, return_inverse=True)
+        every: Sequence[OfCall | None] = [*told, None]
+        return codes, [
+            of_parts(faces[face[at]].metrics, every[call_of[at]], not unknown[at])
+            for at in first.tolist()
+        ]
 
-    def _metric_attributes(
-        self,
-        columns: RequestColumns,
-        row: int,
-        model_call: int | None,
-        key: tuple[int, int, bool],
-    ) -> MetricAttributes:
-        found = self._metrics.get(key)
-        if found is None:
-            call = None if model_call is None else _template(columns, model_call)
-            model = None if model_call is None else self._call(columns, model_call).model
-            root = _template(columns, row)
-            tokens = _tokens(model, call, 0 if key[2] else None)
-            found = metric_attributes(root, tokens, status_of(root))
-            if -1 not in key[:2] and len(self._metrics) < _MOST_REMEMBERED:
-                self._metrics[key] = found
-        return found
+    def _calls_of(self, columns: RequestColumns, rows: _Column) -> tuple[_Column, list[OfCall]]:
+        """The calls of models; of each row its place among them."""
+        batch = columns.batch
+        keys = _combined(batch, rows, _OF_CALLS)
+        # What engines tell in words of their own may differ in any of them.
+        own = np.flatnonzero(columns.facts.of_rows(TELLS_TOKENS)[rows])
+        keys[own] += (batch.span_id[rows[own]] | np.uint64(1)) * _ODD_FACTOR
+
+        def call(at: int) -> OfCall:
+            row = int(rows[at])
+            return of_call(batch.span(row), columns.models.text(row))
+
+        return _each(keys, call, self._calls)
 
 
-def _of_shapes(
-    columns: RequestColumns,
-    rows: _Column,
-    read: Callable[[RequestColumns, int], T],
-    remembered: Mapping[int, T],
+def _each(
+    keys: NDArray[np.uint64], read: Callable[[int], T], remembered: dict[int, T]
 ) -> tuple[_Column, list[T]]:
-    """Facts that are read of each row, once for all of a shape that it is remembered of.
+    """Facts that are read of a row, once for all of one key.
 
     Returns:
         Of each row its place among the values; and these.
     """
-    shapes = columns.batch.shape[rows]
-    codes = np.zeros(len(rows), np.int64)
+    distinct, first, codes = np.unique(keys, return_index=True, return_inverse=True)
     values: list[T] = []
-    for shape in np.unique(shapes).tolist():
-        places = np.flatnonzero(shapes == shape)
-        if shape in remembered:
-            codes[places] = len(values)
-            values.append(remembered[shape])
-            continue
-        for at, place in enumerate(places.tolist()):
-            codes[place] = len(values)
-            values.append(read(columns, int(rows[place])))
-            if shape in remembered:
-                codes[places[at:]] = codes[place]
-                break
+    for key, at in zip(distinct.tolist(), first.tolist(), strict=True):
+        found = remembered.get(key)
+        if found is None:
+            if len(remembered) >= _MOST_REMEMBERED:
+                remembered.clear()
+            found = remembered[key] = read(at)
+        values.append(found)
     return codes, values
+
+
+def _combined(batch: SpanBatch, rows: _Column, wanted: NDArray[np.bool_]) -> NDArray[np.uint64]:
+    """The same number for rows of one shape that say the same by some keys, whatever the order."""
+    carried = batch.carried
+    counts = carried.count[rows]
+    ends = np.cumsum(counts)
+    places = np.repeat(carried.begin[rows] - (ends - counts), counts) + np.arange(counts.sum())
+    numbers = carried.number[places].astype(np.uint64) + carried.kind[places].astype(np.uint64)
+    numbers = np.where(wanted[carried.code[places]], numbers * _ODD_FACTOR, np.uint64(0))
+    sums = np.concatenate(([np.uint64(0)], np.cumsum(numbers, dtype=np.uint64)))
+    shapes = batch.shape[rows].astype(np.uint64) * _ODD_FACTOR
+    found: NDArray[np.uint64] = sums[ends] - sums[ends - counts] + shapes
+    return found
+
+
+def _roots(
+    batch: SpanBatch, rows: _Column, face: _Column, faces: Sequence[_Face]
+) -> tuple[_Column, list[Root]]:
+    """What the spans of requests themselves decide; of each its place among those."""
+    resource = batch.resource[rows]
+    keys = face * len(batch.resources) + resource
+    _, first, codes = np.unique(keys, return_index=True, return_inverse=True)
+    roots = []
+    for at in first.tolist():
+        of, one = batch.resources[resource[at]], faces[face[at]]
+        roots.append(
+            Root(
+                of.service, of.instance, of.version, one.route, one.health, one.status, one.detail,
+                one.tells_weight,
+            )
+        )  # fmt: skip
+    return codes, roots
+
+
+class _Attributes(TypedDict):
+    attribute_first: _Column
+    attribute_key: Words
+    attribute_texts: NDArray[np.uint8]
+    attribute_text_first: _Column
+    attributes_left_out: _Column
+
+
+def _attributes(columns: RequestColumns, numbers: _Column) -> _Attributes:
+    """The columns of the attributes of requests."""
+    counted, carried = columns.attributes_counted[numbers], columns.batch.carried
+    is_kept = np.arange(MOST_ATTRIBUTES) < counted[:, None]
+    places = columns.attributes[numbers][is_kept]
+    key, keys = carried.keys(places)
+    texts, sizes = carried.texts(places)
+    return {
+        "attribute_first": _begins(np.minimum(counted, MOST_ATTRIBUTES)),
+        "attribute_key": Words(key, keys),
+        "attribute_texts": np.frombuffer(texts, np.uint8),
+        "attribute_text_first": _begins(sizes),
+        "attributes_left_out": np.maximum(counted - MOST_ATTRIBUTES, 0),
+    }
 
 
 def _tell_weight(roots: Sequence[Root]) -> NDArray[np.bool_]:
@@ -238,26 +262,6 @@ def _begins(counts: _Column) -> _Column:
     return begins
 
 
-def _template(columns: RequestColumns, row: int) -> Span:
-    return columns.facts.template(columns.batch, row)
-
-
-def _tokens(model: str | None, call: Span | None, tokens: int | None) -> TokenLatency:
-    return TokenLatency(
-        model=model,
-        model_call=call,
-        time_to_first_token_ns=None,
-        time_to_first_token_of=None,
-        model_time_to_first_token_ns=None,
-        time_per_output_token_ns=None,
-        input_tokens=tokens,
-        cached_input_tokens=None,
-        output_tokens=None,
-        finish_reason=None,
-        batch_size=None,
-    )
-
-
 def _segments(columns: RequestColumns, numbers: _Column) -> _Column:
     """The segments of some requests, in order."""
     wanted = np.zeros(len(columns), np.bool_)
@@ -267,23 +271,16 @@ def _segments(columns: RequestColumns, numbers: _Column) -> _Column:
 
 
 def _names(columns: RequestColumns, segments: _Column) -> Words:
-    """The names of segments, by the shapes of their spans or by what held the process up."""
+    """The names of segments: of their spans, or of what held the process up."""
+    batch = columns.batch
     rows, title = columns.trees.rows[segments[:, PLACE]], segments[:, TITLE]
-    shape, is_span = columns.batch.shape[rows].astype(np.int64), title == OWN_NAME
-    # Of each its shape, title or row, with what it is: more shapes are numbered meanwhile.
-    kinds = np.where(~is_span, _TITLE, np.where(shape < 0, _ROW, _SHAPE))
-    which = np.choose(kinds, (shape, title, rows))
-    _, first, codes = np.unique(3 * which + kinds, return_index=True, return_inverse=True)
-    tell: Sequence[Callable[[int], str]] = (
-        lambda number: columns.batch.shapes[number].name,
-        TITLES.__getitem__,
-        lambda row: columns.batch.span(row).name,
-    )
-    names = [tell[int(kinds[at])](int(which[at])) for at in first.tolist()]
+    which = np.where(title == OWN_NAME, batch.name[rows], -1 - title)
+    _, first, codes = np.unique(which, return_index=True, return_inverse=True)
+    names = [
+        batch.name_of(int(rows[at])) if title[at] == OWN_NAME else TITLES[title[at]]
+        for at in first.tolist()
+    ]
     return Words(codes, names)
-
-
-_SHAPE, _TITLE, _ROW = range(3)
 
 
 def _repairs(columns: RequestColumns, numbers: _Column) -> dict[int, tuple[Repair, ...]]:
@@ -332,10 +329,9 @@ def _listed(
 def _clipping(columns: RequestColumns, place: int) -> Repair:
     batch = columns.batch
     row, above = int(columns.trees.rows[place]), int(columns.trees.above[place])
-    span = replace(_template(columns, row), span_id=f"{int(batch.span_id[row]):016x}")
-    parent = _template(columns, int(columns.trees.rows[above]))
+    parent_name = batch.name_of(int(columns.trees.rows[above]))
     sent = int(columns.start_ns[row]), int(columns.end_ns[row])
-    return clipping(span, parent.name, sent, _extent(columns, above))
+    return clipping(batch.bare(row), parent_name, sent, _extent(columns, above))
 
 
 def _extent(columns: RequestColumns, place: int) -> tuple[int, int]:

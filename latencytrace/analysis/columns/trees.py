@@ -15,16 +15,21 @@ from latencytrace.analysis.columns.facts import (
     CLIENT,
     CLOCK,
     FACTS,
+    FAILED,
     HANG_UP,
     IS_STEP,
     KNOWN_PROCESS,
     LEAF_ONLY,
     MESSAGE,
     ODD,
+    OF_RESOURCES,
+    PROCESS,
+    RESENT,
     SENT,
     SERVER,
     SERVICE,
     STAGE,
+    WORTH_ANOTHER,
 )
 from latencytrace.model import Stage
 from latencytrace.model.stage import STAGES
@@ -35,7 +40,9 @@ _Flags = NDArray[np.bool_]
 NO_PARENT: Final = -(1 << 63)  # an id of 0, made signed
 bind(
     {
-        "FACTS": FACTS, "CLIENT": CLIENT, "CLOCK": CLOCK, "IS_STEP": IS_STEP,
+        "FACTS": FACTS, "OF_RESOURCES": OF_RESOURCES, "FAILED": FAILED, "RESENT": RESENT,
+        "WORTH_ANOTHER": WORTH_ANOTHER, "PROCESS": PROCESS,
+        "CLIENT": CLIENT, "CLOCK": CLOCK, "IS_STEP": IS_STEP,
         "KNOWN_PROCESS": KNOWN_PROCESS, "LEAF_ONLY": LEAF_ONLY, "MESSAGE": MESSAGE, "ODD": ODD,
         "SERVER": SERVER, "SERVICE": SERVICE, "STAGE": STAGE, "HANG_UP": HANG_UP, "SENT": SENT,
         "NETWORK": STAGES.index(Stage.NETWORK), "OTHER": STAGES.index(Stage.OTHER),
@@ -43,6 +50,7 @@ bind(
         "NO_PARENT": NO_PARENT, "MAX_NESTED_REQUESTS": MAX_NESTED_REQUESTS,
         "MAX_NESTED_SPANS": MAX_NESTED_SPANS,
         "MOST_REQUESTS": 256,  # of one trace; of more, objects take care
+        "MOST_TRIED": 4_096,  # calls beside failed ones, likewise
     }
 )  # fmt: skip
 
@@ -56,6 +64,9 @@ def link_spans(  # noqa: PLR0913, PLR0917 - columns
     end_ns: _Column,
     kind: _Column,
     facts: _Column,
+    resource: _Column,
+    resources: _Column,
+    target: _Column,
     explains: _Flags,
     odd_row: _Flags,
     aligned: _Flags,
@@ -71,6 +82,9 @@ def link_spans(  # noqa: PLR0913, PLR0917 - columns
         end_ns: Their ends.
         kind: Of each span its row of the facts.
         facts: See `analysis.columns.facts`.
+        resource: Of each span its row of the next.
+        resources: See there.
+        target: By span, what it calls; 0: it does not say.
         explains: By stage, whether it explains anything.
         odd_row: Spans that send their trace to the objects.
         aligned: Traces whose clocks have been brought together.
@@ -86,8 +100,9 @@ def link_spans(  # noqa: PLR0913, PLR0917 - columns
     stage, by_start = np.empty(rows, np.int64), np.empty(rows, np.int64)
     requests = np.empty((rows, 4), np.int64)
     made = needed().link_spans(
-        first, span_id, parent_id, sent_ns, start_ns, end_ns, kind, facts, explains, odd_row,
-        aligned, odd, skewed, child, following, stage, by_start, requests,
+        first, span_id, parent_id, sent_ns, start_ns, end_ns, kind, facts, resource, resources,
+        target, explains, odd_row, aligned, odd, skewed, child, following, stage, by_start,
+        requests,
     )  # fmt: skip
     return odd, skewed, child, following, stage, by_start, requests[:made]
 
@@ -98,6 +113,8 @@ def lay_out_trees(  # noqa: PLR0913, PLR0917 - columns
     end_ns: _Column,
     kind: _Column,
     facts: _Column,
+    resource: _Column,
+    resources: _Column,
     stage: _Column,
     child: _Column,
     following: _Column,
@@ -115,6 +132,8 @@ def lay_out_trees(  # noqa: PLR0913, PLR0917 - columns
         end_ns: Likewise.
         kind: Of each span its row of the facts.
         facts: See `analysis.columns.facts`.
+        resource: Of each span its row of the next.
+        resources: See there.
         stage: By span, from `link_spans`, as the next two.
         child: Its first child.
         following: The next child of its parent.
@@ -134,8 +153,8 @@ def lay_out_trees(  # noqa: PLR0913, PLR0917 - columns
     children = np.empty((spans, 2), np.int64)
     outlives, clipped = np.empty(spans, np.bool_), np.empty(spans, np.bool_)
     most = core.lay_out_trees(
-        requests, start_ns, end_ns, kind, facts, stage, child, following, packed, first, rows,
-        above, begin_ns, finish_ns, stages, children, outlives, clipped,
+        requests, start_ns, end_ns, kind, facts, resource, resources, stage, child, following,
+        packed, first, rows, above, begin_ns, finish_ns, stages, children, outlives, clipped,
     )  # fmt: skip
     intervals = np.empty(spans + 1, np.int64)
     times = np.empty(most, np.int64), np.empty(most, np.int64), np.empty(most, np.int64)

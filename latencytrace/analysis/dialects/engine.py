@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from latencytrace.analysis.dialects.asked import Asked
 from latencytrace.model import Interval, Span, Stage
 
 
@@ -89,6 +90,14 @@ class Engine:
     outlives: Callable[[Span], bool] = _none
     # Its spans are made by callbacks: what runs inside them is hung beside them.
     never_current: bool = False
+    # The texts that its functions ask spans for.
+    asks: Asked = field(default_factory=Asked)
+
+    @property
+    def asked(self) -> Asked:
+        """Return all texts that its rules ask spans for."""
+        mine = Asked(self.asks.words | self.steps | self.stages.keys(), self.scopes)
+        return Asked.all_of((mine, self.asks, Asked(starts=self.hands_over)))
 
     @property
     def tells_times(self) -> bool:

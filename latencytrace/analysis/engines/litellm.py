@@ -7,6 +7,7 @@ of FastAPI's and goes on when that is over.
 
 from collections.abc import Mapping
 
+from latencytrace.analysis.dialects.asked import Asked
 from latencytrace.analysis.dialects.engine import Engine
 from latencytrace.model import Span, SpanKind, Stage, semconv
 
@@ -71,4 +72,8 @@ ENGINE = Engine(
     stage=_stage,
     steps=frozenset({"raw_gen_ai_request"}),
     outlives=_outlives,
+    asks=Asked(
+        words=_CONVENTIONS | _OPERATIONS.keys() | {f"a{one}" for one in _OPERATIONS},
+        starts=tuple(_STARTS),
+    ),
 )

@@ -6,6 +6,7 @@ The proxy's `true_ttft` ends where decoding starts, so it is no time to first to
 
 from collections.abc import Sequence
 
+from latencytrace.analysis.dialects.asked import Asked
 from latencytrace.analysis.dialects.engine import Engine, Times
 from latencytrace.analysis.dialects.engine_times import Reading, laid_out
 from latencytrace.model import Span, Stage, semconv
@@ -68,4 +69,5 @@ ENGINE = Engine(
     times=_times,
     only_prefills=lambda span: span.name in _PREFILL,
     hands_over=_PREFILL,
+    asks=Asked(starts=("llm_d.", _SCORER, _KV_CACHE)),
 )  # fmt: skip

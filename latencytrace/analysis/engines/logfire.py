@@ -6,6 +6,7 @@ end, tells how long the stream took, and the tokens.
 
 from dataclasses import replace
 
+from latencytrace.analysis.dialects.asked import Asked
 from latencytrace.analysis.dialects.engine import Engine
 from latencytrace.analysis.dialects.engine_times import Reading
 from latencytrace.model import Span, Stage, semconv
@@ -32,4 +33,11 @@ def _stage(span: Span) -> Stage | None:
     return Stage.UNATTRIBUTED if pending else None
 
 
-ENGINE = Engine(name="Logfire", scopes=("logfire",), knows=_knows, stage=_stage, ran=_ran)
+ENGINE = Engine(
+    name="Logfire",
+    scopes=("logfire",),
+    knows=_knows,
+    stage=_stage,
+    ran=_ran,
+    asks=Asked(words=frozenset({"log", "pending_span"})),
+)

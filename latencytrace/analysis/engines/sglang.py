@@ -5,6 +5,7 @@ vLLM's keys and other meanings: `time_in_model_prefill` and `time_in_model_infer
 when the request was dispatched and hold its queue, so they are not read.
 """
 
+from latencytrace.analysis.dialects.asked import Asked
 from latencytrace.analysis.dialects.engine import NOTHING_GENERATED, Engine, Generation
 from latencytrace.analysis.dialects.engine_times import Reading
 from latencytrace.model import Span, Stage, semconv
@@ -90,4 +91,5 @@ ENGINE = Engine(
     steps=frozenset(
         {"chunked_prefill", "decode_loop", "run_batch_cpu", "spec_draft", "spec_verify"}
     ),
+    asks=Asked(starts=("sglang::", "prefill ")),
 )

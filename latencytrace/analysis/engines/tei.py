@@ -7,6 +7,7 @@ for follows from the route: embedding, reranking, classifying.
 
 from collections.abc import Sequence
 
+from latencytrace.analysis.dialects.asked import Asked
 from latencytrace.analysis.dialects.engine import Engine, Times
 from latencytrace.analysis.dialects.engine_times import Reading, laid_out
 from latencytrace.model import Span, Stage, semconv
@@ -57,4 +58,5 @@ ENGINE = Engine(
     },
     stage=_stage,
     times=_times,
+    asks=Asked(words=frozenset(_INFERENCE), starts=("text_embeddings", "text_embeddings_backend")),
 )

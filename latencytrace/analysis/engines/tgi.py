@@ -9,6 +9,7 @@ and `decode` are in the traces of the batches, one a step.
 
 from collections.abc import Sequence
 
+from latencytrace.analysis.dialects.asked import Asked
 from latencytrace.analysis.dialects.engine import NOTHING_GENERATED, Engine, Generation, Times
 from latencytrace.analysis.dialects.engine_times import Reading, laid_out
 from latencytrace.model import Interval, Span, Stage, semconv
@@ -81,4 +82,5 @@ ENGINE = Engine(
     stage=_unknown,
     times=_times,
     generation=_generation,
+    asks=Asked(words=_STEPS, starts=("text_generation",)),
 )

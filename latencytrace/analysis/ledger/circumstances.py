@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from latencytrace.model import Span, Stage, Trace, semconv
 
 OURS = "latencytrace"  # the scope of our agent's spans
-_PUT_BACK = ("preempt", "retract")  # in the names of engines' events
+PUT_BACK = ("preempt", "retract")  # in the names of engines' events
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +57,7 @@ def _preemptions(span: Span) -> Iterator[int]:
 def reported_preemptions(span: Span) -> int:
     """Return how often events of a span say that it was put back."""
     names = [event.name.lower() for event in span.events]
-    return sum(any(part in name for part in _PUT_BACK) for name in names)
+    return sum(any(part in name for part in PUT_BACK) for name in names)
 
 
 def _count(span: Span, key: str) -> int | None:

@@ -1,6 +1,7 @@
 """The attributes that OpenTelemetry's conventions ask for on the metrics of a request."""
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from latencytrace.analysis.tokens.latency import TokenLatency
 from latencytrace.analysis.trace.known_engines import engine_of
@@ -36,7 +37,8 @@ _PROVIDERS = {  # by the engine that made the call's span
 }
 _FIRST_SERVER_ERROR = 500
 
-Pairs = Iterator[tuple[str, str | int]]
+Pairs = tuple[tuple[str, str | int], ...]
+_Pairs = Iterator[tuple[str, str | int]]
 
 
 def metric_attributes(root: Span, tokens: TokenLatency, status: RequestStatus) -> MetricAttributes:
@@ -52,21 +54,56 @@ def metric_attributes(root: Span, tokens: TokenLatency, status: RequestStatus) -
         that reported the request's model; nothing for a program that only calls a model
         elsewhere, nor for a model that says neither tokens nor an operation.
     """
-    error_type = _error_type(root, status)
-    http: tuple[tuple[str, str | int], ...] = ()
-    gen_ai: tuple[tuple[str, str | int], ...] = ()
-    method = _first(root, semconv.HTTP_REQUEST_METHOD, semconv.HTTP_METHOD_OLD)
-    if root.kind is SpanKind.SERVER and method:
-        http = tuple(_http(root, str(method).upper()))
     call = tokens.model_call
-    if call is not None and root.kind not in _CALLING:
-        operation = _operation(call)
-        if operation or tokens.input_tokens is not None or tokens.output_tokens is not None:
-            gen_ai = tuple(_gen_ai(root, call, operation, tokens.model))
-    return MetricAttributes(http=http, gen_ai=gen_ai, error_type=error_type)
+    tells_tokens = tokens.input_tokens is not None or tokens.output_tokens is not None
+    return of_parts(
+        of_root(root, status), None if call is None else of_call(call, tokens.model), tells_tokens
+    )
 
 
-def _http(root: Span, method: str) -> Pairs:
+class OfRoot(NamedTuple):
+    """The part that a request's own span decides."""
+
+    http: Pairs
+    error_type: str | None
+    server: Pairs  # of its generative AI
+    is_served: bool  # it is no call of a model elsewhere
+
+
+class OfCall(NamedTuple):
+    """The part that the call of the model decides."""
+
+    pairs: Pairs
+    has_operation: bool
+
+
+def of_root(root: Span, status: RequestStatus) -> OfRoot:
+    """Read a request's own span."""
+    method = _first(root, semconv.HTTP_REQUEST_METHOD, semconv.HTTP_METHOD_OLD)
+    is_http = root.kind is SpanKind.SERVER and method
+    return OfRoot(
+        tuple(_http(root, str(method).upper())) if is_http else (),
+        _error_type(root, status),
+        tuple(_server(root)),
+        root.kind not in _CALLING,
+    )
+
+
+def of_call(call: Span, model: str | None) -> OfCall:
+    """Read the call of a model."""
+    operation = _operation(call)
+    return OfCall(tuple(_gen_ai(call, operation, model)), bool(operation))
+
+
+def of_parts(root: OfRoot, call: OfCall | None, tells_tokens: bool) -> MetricAttributes:  # noqa: FBT001 - of a request
+    """Put both parts together."""
+    gen_ai: Pairs = ()
+    if call is not None and root.is_served and (call.has_operation or tells_tokens):
+        gen_ai = call.pairs + root.server
+    return MetricAttributes(http=root.http, gen_ai=gen_ai, error_type=root.error_type)
+
+
+def _http(root: Span, method: str) -> _Pairs:
     yield semconv.HTTP_REQUEST_METHOD, method if method in METHODS else semconv.OTHER
     yield from _texts(root, semconv.HTTP_ROUTE, semconv.HTTP_ROUTE)
     yield from _texts(root, semconv.URL_SCHEME, semconv.URL_SCHEME, semconv.HTTP_SCHEME_OLD)
@@ -81,7 +118,7 @@ def _http(root: Span, method: str) -> Pairs:
         yield semconv.HTTP_RESPONSE_STATUS_CODE, code
 
 
-def _gen_ai(root: Span, call: Span, operation: str | None, model: str | None) -> Pairs:
+def _gen_ai(call: Span, operation: str | None, model: str | None) -> _Pairs:
     if operation:
         yield semconv.GEN_AI_OPERATION_NAME, operation
     engine = engine_of(call)
@@ -94,6 +131,9 @@ def _gen_ai(root: Span, call: Span, operation: str | None, model: str | None) ->
     if asked:
         yield semconv.GEN_AI_REQUEST_MODEL, _text(asked)
     yield from _texts(call, semconv.GEN_AI_RESPONSE_MODEL, semconv.GEN_AI_RESPONSE_MODEL)
+
+
+def _server(root: Span) -> _Pairs:
     yield from _texts(root, semconv.SERVER_ADDRESS, semconv.SERVER_ADDRESS)
     port = root.attributes.get(semconv.SERVER_PORT)
     if isinstance(port, int) and root.attributes.get(semconv.SERVER_ADDRESS):
@@ -128,7 +168,7 @@ def _code(root: Span) -> int | None:
     return code if isinstance(code, int) and not isinstance(code, bool) else None
 
 
-def _texts(span: Span, name: str, *keys: str) -> Pairs:
+def _texts(span: Span, name: str, *keys: str) -> _Pairs:
     found = _first(span, *keys)
     if found:
         yield name, _text(found)

@@ -59,7 +59,7 @@ FINISH_REASON = Said(
 BATCH_SIZE = Said((semconv.BATCH_SIZE,), "batch_size")
 SEQUENCES = Said((semconv.BATCH_SIZE, semconv.GEN_AI_REQUEST_N))
 
-_ATTRIBUTES = frozenset(
+TELLING = frozenset(
     (
         *(
             key
@@ -70,7 +70,7 @@ _ATTRIBUTES = frozenset(
         semconv.LATENCY_TO_FIRST,
     )
 )
-_FIRST_TOKEN_EVENTS = frozenset(
+FIRST_TOKEN_EVENTS = frozenset(
     {
         "First Token Stream Event",  # OpenInference
         "gen_ai.content.completion.chunk",  # OpenLLMetry, one a chunk
@@ -81,22 +81,25 @@ _FIRST_TOKEN_EVENTS = frozenset(
 
 def tells(span: Span) -> bool:
     """Return whether a span may say anything of a generation; most do not."""
-    return (
-        bool(span.events) or not _ATTRIBUTES.isdisjoint(span.attributes) or may_be_of_engine(span)
-    )
+    return bool(span.events) or not TELLING.isdisjoint(span.attributes) or may_be_of_engine(span)
 
 
 def value(span: Span, said: Said) -> AttributeValue:
     """Return what a span says, of a list the first; None: nothing."""
     for key in said.keys:
-        found = span.attributes.get(key)
-        if isinstance(found, str) and found[:1] in {"[", '"'}:
-            found = _first_of_json(found)
-        if isinstance(found, tuple):
-            found = found[0] if found else None
-        if found is not None and found != "":
+        found = meant(span.attributes.get(key))
+        if found is not None:
             return found
     return None if said.reported is None else _reported(span, said.reported)
+
+
+def meant(found: AttributeValue) -> AttributeValue:
+    """What one attribute says, of a list the first; None: nothing."""
+    if isinstance(found, str) and found[:1] in {"[", '"'}:
+        found = _first_of_json(found)
+    if isinstance(found, tuple):
+        found = found[0] if found else None
+    return None if found == "" else found
 
 
 def count(span: Span, said: Said) -> int | None:
@@ -177,7 +180,7 @@ def _first_token_after(span: Span) -> int | None:
 
 def after_events(span: Span) -> int | None:
     """Return how long after a span's start its events say that the first token came."""
-    times_ns = [event.time_ns for event in span.events if event.name in _FIRST_TOKEN_EVENTS]
+    times_ns = [event.time_ns for event in span.events if event.name in FIRST_TOKEN_EVENTS]
     return min(times_ns) - span.start_ns if times_ns else None
 
 

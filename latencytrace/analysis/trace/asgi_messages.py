@@ -5,6 +5,7 @@ from collections.abc import Container, Iterable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
+from latencytrace.analysis.dialects.asked import Asked
 from latencytrace.model import Interval, Span, SpanKind, Stage, semconv
 
 _STAGES = {  # how their names end
@@ -19,6 +20,7 @@ _HTTP_SEND = " http send"
 _SCOPES = tuple(f"opentelemetry.instrumentation.{one}" for one in ("asgi", "fastapi", "starlette"))
 _BODY = "http.request"  # what was received is a part of the request's body
 _SENT_BODY = "http.response.body"
+ASKED = Asked(words=frozenset({_BODY, _SENT_BODY}), starts=_SCOPES, ends=_ENDINGS)
 LEAST_STREAMED = 3  # pieces of a body: two with content, and the empty one that ends it
 
 _Children = Mapping[str, tuple[Span, ...]]

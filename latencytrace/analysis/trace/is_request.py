@@ -1,11 +1,13 @@
 """The spans that are requests: what a caller asked of a service once."""
 
+from latencytrace.analysis.dialects.asked import Asked
 from latencytrace.analysis.trace.known_engines import engine_of
 from latencytrace.model import Span, SpanKind, semconv
 
 ENTRY_KINDS = frozenset({SpanKind.SERVER, SpanKind.CONSUMER})  # a message is answered, too
 
 _TGI_BATCH = "batch"  # the name of text-generation-inference's
+ASKED = Asked(words=frozenset({_TGI_BATCH}))
 
 
 def is_request(span: Span, parent: Span | None) -> bool:

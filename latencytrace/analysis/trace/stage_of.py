@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Mapping
 
+from latencytrace.analysis.dialects.asked import Asked
 from latencytrace.analysis.trace.asgi_messages import message_stage
 from latencytrace.analysis.trace.is_request import ENTRY_KINDS
 from latencytrace.analysis.trace.known_engines import engine_of
 from latencytrace.model import Span, SpanKind, Stage, semconv
-from latencytrace.model.stage import stage_named
+from latencytrace.model.stage import TOKENIZING, stage_named
 
 _OURS = {stage.value: stage for stage in Stage}
 
@@ -93,7 +94,7 @@ _VECTOR_DATABASES = frozenset(
     }
 )  # fmt: skip
 
-_CHROMADB_SCOPE = "chromadb.telemetry.opentelemetry"  # its own tracing, of its own methods
+CHROMADB_SCOPE = "chromadb.telemetry.opentelemetry"  # its own tracing, of its own methods
 _CHROMADB_WRITES = ("add", "delete", "modify", "submit", "update", "upsert", "write")
 
 _SEARCH_ENGINES = frozenset({"elasticsearch", "opensearch"})
@@ -124,6 +125,19 @@ _FRAMEWORK_SCOPES = (
     "@opentelemetry/instrumentation-router", "io.opentelemetry.spring-web",
 )  # fmt: skip
 _CONNECTION_SCOPES = ("@opentelemetry/instrumentation-dns", "@opentelemetry/instrumentation-net")
+
+# The names of Chroma's spans are read as a whole: they are those of its methods.
+ASKED = Asked(
+    words=frozenset(
+        {
+            *_OURS, *(word for _, table in _BY_ATTRIBUTE for word in table), *_VECTOR_DATABASES,
+            *_SEARCH_ENGINES, *_SEARCHES, CHROMADB_SCOPE, *_CONNECTION_SCOPES,
+        }
+    ),
+    starts=_FRAMEWORK_SCOPES,
+    ends=_MODEL_HOSTS,
+    parts=(TOKENIZING,),
+)  # fmt: skip
 
 
 def stage_of(span: Span) -> Stage:
@@ -180,7 +194,7 @@ def _database(span: Span) -> Stage | None:
 
 
 def _chromadb(span: Span) -> Stage | None:
-    if span.scope != _CHROMADB_SCOPE:
+    if span.scope != CHROMADB_SCOPE:
         return None
     method = span.name.rpartition(".")[2].lstrip("_")
     return Stage.DATABASE if method.startswith(_CHROMADB_WRITES) else Stage.RETRIEVE

@@ -42,15 +42,6 @@ class Attributed:
     spans: dict[str, Sequence[Span]] = field(default_factory=dict)  # of those made as objects
     device_spans: list[Span] = field(default_factory=list)  # of the others
 
-    def join(self, others: "Attributed") -> None:
-        """Add what became of other traces."""
-        self.tables += others.tables
-        self.withdrawn |= others.withdrawn
-        self.steps |= others.steps
-        self.reasons |= others.reasons
-        self.starts += others.starts
-        self.spans |= others.spans
-
     @property
     def with_request(self) -> set[str]:
         """The traces that have a ledger."""
@@ -100,29 +91,19 @@ class Attribution:
         spans |= arrived
         found = self._of_objects(spans, copies, revisions, self._starts)
         found.starts += by_columns.starts
-        try:
-            if (table := self._columns.table(by_columns, self._starts)) is not None:
-                found.tables.append(table)
-        except FAULTS:
-            _log.exception("a batch is attributed as objects, please report this")
-            rest, copies = _of_held({one: held[one] for one in held.keys() - spans.keys()})
-            by_objects = self._of_objects(rest, copies, revisions, self._starts)
-            found.join(by_objects)
-            self._telemetry.attributed_traces.labels("objects").inc(len(found.spans))
-            return found
+        if (table := self._columns.table(by_columns, self._starts)) is not None:
+            found.tables.append(table)
         found.device_spans = by_columns.device_spans
-        self._telemetry.attributed_traces.labels("objects").inc(len(spans))
+        faulty = len(by_columns.faulty)
+        self._telemetry.attributed_traces.labels("fault").inc(faulty)
+        self._telemetry.attributed_traces.labels("objects").inc(len(spans) - faulty)
         self._telemetry.attributed_traces.labels("columns").inc(len(held.keys() - spans.keys()))
         self._telemetry.content_removed.inc(by_columns.content_removed)
         return found
 
     def _by_columns(self, held: Mapping[str, Parts], starts: ProcessStarts) -> ByColumns:
         young = {one: parts for one, parts in held.items() if not self._is_old(one)}
-        try:
-            found = self._columns.attributed(young, starts)
-        except (*FAULTS, MemoryError):
-            _log.exception("a batch is attributed as objects, please report this")
-            return ByColumns(others=list(held))
+        found = self._columns.attributed(young, starts)
         found.others += held.keys() - young.keys()
         return found
 

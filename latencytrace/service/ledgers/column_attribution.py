@@ -1,21 +1,19 @@
 """Traces that memory holds, attributed over columns; what is odd is left to objects."""
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from latencytrace.analysis.columns.compiled.core import core
-from latencytrace.analysis.columns.facts import Facts
+from latencytrace.analysis.columns.facts import IS_ENTRY, SERVER, STARTS_UP, USES_DEVICE, Facts
 from latencytrace.analysis.columns.requests import RequestColumns, attributed
 from latencytrace.analysis.columns.tables import Tables
-from latencytrace.analysis.trace.is_request import ENTRY_KINDS
-from latencytrace.analysis.trace.startup import may_be_startup
 from latencytrace.analysis.trace.weight import MOST
-from latencytrace.model import Span, Stage, semconv
-from latencytrace.model.span_batch import SpanBatch
+from latencytrace.model import Span, Stage
 from latencytrace.model.stage import STAGES
 from latencytrace.service.ledger_table import LedgerTable
 from latencytrace.service.ledgers.held_spans import Parts, by_block
@@ -25,13 +23,23 @@ from latencytrace.service.otlp.batches import batch_of
 _LOAD: Final = STAGES.index(Stage.LOAD)
 
 
+# What a broken contract between our own functions raises (see `attribution`).
+FAULTS = (
+    ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError, TypeError,
+    ValueError, MemoryError,
+)  # fmt: skip
+_log = logging.getLogger(__name__)
+
+
 @dataclass(slots=True)
 class ByColumns:
     """What became of traces."""
 
     others: list[str]  # traces that objects must take
+    faulty: Sequence[str] = ()  # those of them that make columns fail
     columns: RequestColumns | None = None
     chosen: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    table: LedgerTable | None = None  # of what was chosen
     starts: list[str] = field(default_factory=list)  # see `ProcessStarts.served`
     content_removed: int = 0
     device_spans: list[Span] = field(default_factory=list)  # that had a GPU do something
@@ -50,11 +58,11 @@ class ColumnAttribution:
         self._is_used = is_used
         self._facts = Facts()
         self._tables = Tables(max_weight)
-        self._shape_facts = _ShapeFacts()
-        self._shapes: Sequence[Span] = ()
 
     def attributed(self, held: Mapping[str, Parts], starts: ProcessStarts) -> ByColumns:
         """Attribute traces of which no request was written before, and note who served.
+
+        Traces that make columns fail are left to objects, and cost no others.
 
         Args:
             held: Where their spans are.
@@ -64,12 +72,42 @@ class ColumnAttribution:
             return ByColumns(others=list(held))
         if not held:
             return ByColumns(others=[])
-        parts = by_block(held.values())
-        batch = batch_of(parts)
-        if batch.shapes is not self._shapes:  # they are numbered anew
-            self._shapes = batch.shapes
-            self._facts, self._shape_facts = Facts(), _ShapeFacts()
-            self._tables = Tables(self.max_weight)
+        try:
+            found = self._of_batch(held)
+        except FAULTS:
+            _log.exception("traces are attributed as objects, please report this")
+            faulty = self._that_fail(held)
+            found = self._without(faulty, held)
+        if found.columns is not None:
+            self._note(found, held, starts)
+        return found
+
+    def _that_fail(self, held: Mapping[str, Parts]) -> list[str]:
+        """The traces of a batch that fails that do so by themselves."""
+        if len(held) == 1:
+            return list(held)
+        ids, failing = list(held), []
+        for half in (ids[: len(ids) // 2], ids[len(ids) // 2 :]):
+            part = {one: held[one] for one in half}
+            try:
+                self._of_batch(part)
+            except FAULTS:
+                failing += self._that_fail(part)
+        return failing
+
+    def _without(self, faulty: Sequence[str], held: Mapping[str, Parts]) -> ByColumns:
+        """A batch without the traces that make it fail; if it fails still, all of it is left."""
+        rest = {one: held[one] for one in held.keys() - set(faulty)}
+        try:
+            found = self._of_batch(rest) if rest else ByColumns(others=[])
+        except FAULTS:
+            return ByColumns(others=list(held), faulty=list(held))
+        found.others += faulty
+        found.faulty = faulty
+        return found
+
+    def _of_batch(self, held: Mapping[str, Parts]) -> ByColumns:
+        batch = batch_of(by_block(held.values()))
         columns, odd = attributed(batch, self._facts)
         is_odd = np.zeros(len(batch.trace_ids), np.bool_)
         is_odd[odd] = True
@@ -77,89 +115,50 @@ class ColumnAttribution:
         has_request[columns.requests[:, 1]] = True
         is_odd |= ~has_request  # a shared step, or its root has not come
         found = ByColumns(others=[batch.trace_ids[one] for one in np.flatnonzero(is_odd).tolist()])
-        in_trace = np.repeat(~is_odd, np.diff(batch.first))
-        self._shape_facts.learn(batch.shapes)
-        found.starts = self._note_served(batch, in_trace, starts)
-        found.device_spans = [
-            batch.span(row) for row in self._rows(batch, in_trace, _ShapeFacts.DEVICE)
-        ]
         found.columns = columns
         found.chosen = np.flatnonzero(~is_odd[columns.requests[:, 1]])
-        if any(block.table["removed"].any() for block, _ in parts):
-            whole = by_block(held[one] for one in held.keys() - set(found.others))
-            found.content_removed = sum(
-                int(block.table["removed"][rows].sum()) for block, rows in whole
-            )
+        if len(found.chosen):
+            found.table = LedgerTable.new(self._tables.of(columns, found.chosen))
         return found
+
+    def _note(self, found: ByColumns, held: Mapping[str, Parts], starts: ProcessStarts) -> None:
+        """Note who served, whose device worked, and what was removed, in traces by columns."""
+        others = set(found.others)
+        columns = cast(RequestColumns, found.columns)
+        batch, facts = columns.batch, columns.facts
+        is_chosen = np.array([one not in others for one in batch.trace_ids], np.bool_)
+        in_trace = np.repeat(is_chosen, np.diff(batch.first))
+        served = np.flatnonzero(in_trace & (facts.of_rows(IS_ENTRY) != 0))
+        served = served[np.lexsort((batch.start_ns[served], batch.resource[served]))]
+        is_first = np.diff(batch.resource[served], prepend=-1) != 0  # of its process
+        spans = map(batch.bare, served[is_first].tolist())
+        found.starts = starts.served(served_by(spans))
+        devices = np.flatnonzero(in_trace & (facts.of_rows(USES_DEVICE) != 0))
+        found.device_spans = list(map(batch.span, devices.tolist()))
+        whole = by_block(held[one] for one in held.keys() - others)
+        found.content_removed = sum(
+            int(block.table["removed"][rows].sum()) for block, rows in whole
+        )
 
     def table(self, found: ByColumns, starts: ProcessStarts) -> LedgerTable | None:
         """The requests, once all who served in the batch are known to `starts`."""
-        if found.columns is None or not len(found.chosen):
+        if found.columns is None or found.table is None:
             return None
-        table = self._tables.of(found.columns, found.chosen)
-        return LedgerTable.new(table.as_load(self._of_load(found.columns, found.chosen, starts)))
-
-    def _rows(self, batch: SpanBatch, in_trace: NDArray[np.bool_], fact: int) -> Sequence[int]:
-        """The rows of shapes of which a fact holds, or that have none."""
-        found: list[int] = np.flatnonzero(
-            in_trace & self._shape_facts.table[batch.shape, fact]
-        ).tolist()
-        return found
-
-    def _note_served(
-        self, batch: SpanBatch, in_trace: NDArray[np.bool_], starts: ProcessStarts
-    ) -> list[str]:
-        """Note the first span by which each process served, as if all were reported."""
-        rows = np.array(self._rows(batch, in_trace, _ShapeFacts.SERVES), np.int64)
-        if not len(rows):
-            return []
-        rows = rows[np.lexsort((batch.start_ns[rows], batch.shape[rows]))]
-        is_first = np.diff(batch.shape[rows], prepend=-2) != 0
-        is_first |= batch.shape[rows] < 0
-        return starts.served(served_by([batch.span(row) for row in rows[is_first].tolist()]))
-
-    def _of_load(
-        self, columns: RequestColumns, chosen: NDArray[np.int64], starts: ProcessStarts
-    ) -> list[int]:
-        """The places of what a process did before it served."""
-        batch = columns.batch
-        rows = columns.requests[chosen, 0]
-        asked = self._shape_facts.table[batch.shape[rows], _ShapeFacts.NOT_ENTRY]
-        found = []
-        for place in np.flatnonzero(asked).tolist():
-            number = chosen[place]
-            root = batch.span(int(rows[place]))
-            if not may_be_startup(root):
-                continue
-            reported = root.attributes.get(semconv.STARTUP) is True
-            stage = int(columns.trees.stage[columns.trees.first[number]])
-            if reported or stage == _LOAD or starts.is_start(root):
-                found.append(place)
-        return found
+        load = _of_load(found.columns, found.chosen, starts)
+        return found.table.as_load(load)
 
 
-class _ShapeFacts:
-    """What the service asks of shapes, found out once each; of no shape all of it holds."""
-
-    SERVES: Final = 0  # by such a span a known process serves
-    DEVICE: Final = 1  # it has a device's attributes
-    NOT_ENTRY: Final = 2  # as a root it may be of starting up
-
-    def __init__(self) -> None:
-        self.table = np.ones((1, 3), np.bool_)
-        self._known = 0
-
-    def learn(self, shapes: Sequence[Span]) -> None:
-        """Find out about new ones; the last row of the table, -1, is that of no shape."""
-        if len(shapes) == self._known:
-            return
-        new = [
-            (
-                span.kind in ENTRY_KINDS and span.instance is not None,
-                semconv.DEVICE_ID in span.attributes,
-                span.kind not in ENTRY_KINDS,
-            )
-            for span in shapes[self._known :]
-        ]
-        self._known += len(new)
-        self.table = np.concatenate([self.table[:-1], np.array(new, np.bool_), self.table[-1:]])
+def _of_load(
+    columns: RequestColumns, chosen: NDArray[np.int64], starts: ProcessStarts
+) -> list[int]:
+    """The places of what a process did before it served."""
+    batch, rows = columns.batch, columns.requests[chosen, 0]
+    may_be = (columns.facts.of_rows(SERVER)[rows] == 0) & (batch.parent_id[rows] == 0)
+    starts_up = columns.facts.of_rows(STARTS_UP)
+    found = []
+    for place in np.flatnonzero(may_be).tolist():
+        row = int(rows[place])
+        stage = int(columns.trees.stage[columns.trees.first[chosen[place]]])
+        if starts_up[row] or stage == _LOAD or starts.is_start(batch.bare(row)):
+            found.append(place)
+    return found

@@ -3,20 +3,26 @@
 0.5 µs of CPU a span (`tests/benchmarks/bench_ingest.py`).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
+from opentelemetry.proto.common.v1.common_pb2 import ArrayValue
 
-from latencytrace.analysis.columns.keys import COUNTS
-from latencytrace.model import AttributeValue, Span
-from latencytrace.model.span_batch import SpanBatch
-from latencytrace.service.otlp.scanner import find_shapes
-from latencytrace.service.otlp.shapes import MOST_NEW_SHAPES, SHAPES
+from latencytrace.analysis.calls.retries import METHODS, TARGETS
+from latencytrace.analysis.columns.facts import as_json
+from latencytrace.analysis.columns.keys import COUNTS, KEYS, PACKED, having
+from latencytrace.analysis.tail.cohort_attributes import LEFT_OUT
+from latencytrace.model import AttributeValue
+from latencytrace.model.cohorts.cohort import attribute_text
+from latencytrace.model.span_batch import EMPTY, CarriedValues, Resource, SpanBatch
+from latencytrace.service.otlp.compiled.core import core
+from latencytrace.service.otlp.shapes import MARK, SEED, SHAPES
 from latencytrace.service.otlp.span_block import (
-    NO_SHAPE,
     NOT_SHAPED,
+    PAIR,
     VALUES,
     Numbers,
     Records,
@@ -25,38 +31,32 @@ from latencytrace.service.otlp.span_block import (
     ranges,
     taken,
 )
-from latencytrace.service.otlp.values import Form
+from latencytrace.service.otlp.values import Form, double_of, from_array
 
 Part = tuple[SpanBlock, Numbers]
 
 _ID_DIGITS: Final = 32
-_HIT: Final = np.dtype(
-    [
-        ("row", "i8"),
-        ("value", "i8"),
-        ("size", "i4"),
-        ("code", "i4"),
-        ("form", "i4"),
-        ("part", "i4"),
-    ]
-)
+_MOST_TEXT_BYTES: Final = 2 + 4 * 128  # of what is told of an attribute, with its length
+_TOLD: Final = ~having(LEFT_OUT)
+_TARGETS: Final = having(frozenset({*TARGETS, *METHODS}))
 _IN_COLUMNS: Final = (Form.STRING, Form.INT, Form.DOUBLE, Form.MAP, Form.BYTES)
-_IS_IN_COLUMNS: Final = np.isin(np.arange(max(Form) + 1), _IN_COLUMNS)
+_COMMA: Final = ord(",")
 
 
 def batch_of(parts: Sequence[Part]) -> SpanBatch:
     """The spans of some rows of some blocks, ordered by trace, then as they come."""
-    _forget_shapes(parts)
+    for block, _ in parts:
+        if (block.table["shape"] == NOT_SHAPED).any():  # it was decoded the plain way
+            SHAPES.find(block)
     tables = [taken(block.table, rows) for block, rows in parts]
     spans = chained(tables)
     order = np.lexsort((spans["trace_low"], spans["trace_high"]))
-    spans = taken(spans, order)
-    part = np.repeat(np.arange(len(parts)), [len(table) for table in tables])[order]
-    row = np.concatenate([rows for _, rows in parts])[order]
-    _number_shapes(parts, spans, part, row)
-    shapes = SHAPES.spans
-    SHAPES.renew(int(np.count_nonzero(spans["shape"] == NO_SHAPE)))  # for the next batch
-    counts, packed = _varying(parts, tables, order)
+    part = np.repeat(np.arange(len(parts)), [len(table) for table in tables])
+    row = np.concatenate([rows for _, rows in parts])
+    pairs = _Pairs([block for block, _ in parts], tables, part, order)
+    name, target = pairs.names_and_targets(spans)
+    spans, part, row = taken(spans, order), part[order], row[order]
+    resource, resources = _resources(parts, part, spans["resource"])
     trace_ids, first = _traces(spans)
     return SpanBatch(
         trace_ids=trace_ids,
@@ -66,59 +66,40 @@ def batch_of(parts: Sequence[Part]) -> SpanBatch:
         start_ns=_times(spans["start_ns"]),
         end_ns=_times(spans["end_ns"]),
         shape=np.ascontiguousarray(spans["shape"]),
-        shapes=shapes,
-        counts=counts,
-        packed=packed,
-        span=_reader(parts, part, row),
+        shapes=SHAPES.spans,
+        resource=resource,
+        resources=resources,
+        name=name,
+        counts=pairs.counts(),
+        packed=pairs.packed(),
+        carried=pairs.carried(),
+        target=target,
+        name_of=_words(parts, part, spans["name"]),
+        span=lambda at: parts[part[at]][0].spans([int(row[at])])[0],
         stated=np.flatnonzero(spans["state"]),
-        trace_state=_states(parts, part, spans["state"]),
+        trace_state=_words(parts, part, spans["state"]),
     )
 
 
-def _reader(parts: Sequence[Part], part: Numbers, row: Numbers) -> Callable[[int], Span]:
-    return lambda at: parts[part[at]][0].spans([int(row[at])])[0]
-
-
-def _states(
-    parts: Sequence[Part], part: Numbers, words: NDArray[np.int32]
-) -> Callable[[int], str]:
+def _words(parts: Sequence[Part], part: Numbers, words: NDArray[np.int32]) -> Callable[[int], str]:
     return lambda at: parts[part[at]][0].word(int(words[at]))
 
 
-def _forget_shapes(parts: Sequence[Part]) -> None:
-    """Forget the numbers of shapes of an earlier generation."""
-    for block, _ in parts:
-        if block.generation != [SHAPES.generation]:
-            block.table["shape"] = NOT_SHAPED
-            block.generation[0] = SHAPES.generation
-
-
-def _number_shapes(parts: Sequence[Part], spans: Records, part: Numbers, row: Numbers) -> None:
-    """Number the shapes of spans that were decoded the plain way."""
-    missing = np.flatnonzero(spans["shape"] == NOT_SHAPED)
-    for number in np.unique(part[missing]).tolist():
-        block = parts[number][0]
-        if find_shapes(block):  # of all of its spans: other keys vary by now
-            of_block = np.flatnonzero(part == number)
-            spans["shape"][of_block] = block.table["shape"][row[of_block]]
-        else:
-            _number_one_by_one(block, spans, missing[part[missing] == number].tolist(), row)
-
-
-def _number_one_by_one(
-    block: SpanBlock, spans: Records, missing: Sequence[int], row: Numbers
-) -> None:
-    learned = SHAPES.learned
-    block.words["code"] = [
-        SHAPES.code(block.word_bytes(word), learned) for word in range(len(block.words))
-    ]
-    before = len(SHAPES.spans)
-    for at in missing:
-        if len(SHAPES.spans) - before >= MOST_NEW_SHAPES:
-            spans["shape"][at] = NO_SHAPE
-            continue
-        number = SHAPES.number(block.spans([int(row[at])])[0], learned, SHAPES.generation)
-        block.table["shape"][row[at]] = spans["shape"][at] = number
+def _resources(
+    parts: Sequence[Part], part: Numbers, number: NDArray[np.int32]
+) -> tuple[Numbers, list[Resource]]:
+    """The resources of spans; of each its place among them."""
+    numbers = part << 32 | number
+    distinct, which = np.unique(numbers, return_inverse=True)
+    places: dict[Resource, int] = {}
+    found = []
+    for one in distinct.tolist():
+        block = parts[one >> 32][0]
+        words = block.resources[one & 0xFFFF_FFFF].item()[2:]
+        service, instance, version, host = map(block.word, words)
+        resource = Resource(service, instance or None, host or None, version or None)
+        found.append(places.setdefault(resource, len(places)))
+    return np.array(found, np.int64)[which], list(places)
 
 
 def _traces(spans: Records) -> tuple[Sequence[str], Numbers]:
@@ -137,67 +118,215 @@ def _times(times_ns: NDArray[np.uint64]) -> NDArray[np.int64]:
     return np.where(signed < 0, np.int64(-1), signed)
 
 
-_Counts = dict[str, tuple[Numbers, Numbers]]
-_Packed = dict[str, tuple[Numbers, Sequence[AttributeValue]]]
+class _Pairs:
+    """The attributes of spans, block by block.
 
+    Args:
+        blocks: Where they are.
+        tables: Of each block the spans.
+        part: Of each span the number of its block.
+        order: The spans as the batch has them.
+    """
 
-def _varying(
-    parts: Sequence[Part], tables: Sequence[Records], order: Numbers
-) -> tuple[_Counts, _Packed]:
-    """The columns of values that belong to no shape."""
-    place = np.empty(len(order), np.int64)
-    place[order] = np.arange(len(order))
-    found: list[Records] = []
-    before = 0
-    for number, ((block, _), table) in enumerate(zip(parts, tables, strict=True)):
-        found.append(_hits(block, table, number, place[before : before + len(table)]))
-        before += len(table)
-    hits = chained(found)
-    # One number each, for those are sorted fastest: of a key that comes twice, the last is last.
-    keys = hits["code"].astype(np.int64) * len(order) + hits["row"]
-    hits = taken(hits, np.argsort(keys * len(hits) + np.arange(len(hits))))
-    edges = np.flatnonzero(np.diff(hits["code"])) + 1
-    counts: _Counts = {}
-    packed: _Packed = {}
-    for of_key in np.split(hits, edges) if len(hits) else ():
-        rows = of_key["row"]
-        last = taken(of_key, np.flatnonzero(np.append(rows[1:] != rows[:-1], True)))
-        key = SHAPES.varying[int(last["code"][0]) - 1]
-        if key in COUNTS:
-            chosen = last[last["form"] == Form.INT]
+    def __init__(
+        self,
+        blocks: Sequence[SpanBlock],
+        tables: Sequence[Records],
+        part: Numbers,
+        order: Numbers,
+    ) -> None:
+        self._blocks = blocks
+        self._span_part = part
+        self._order = order
+        counts = np.concatenate([table["pair_count"] for table in tables]).astype(np.int64)
+        self._begin = np.cumsum(counts) - counts
+        self._count = counts
+        self._owner = np.repeat(np.arange(len(counts)), counts)
+        self._part = part[self._owner]
+        place = np.empty(len(order), np.int64)
+        place[order] = np.arange(len(order))
+        self._row = place[self._owner]
+        found, codes = [], []
+        for block, table in zip(blocks, tables, strict=True):
+            found.append(taken(block.pairs, ranges(table["pairs"], table["pair_count"])))
+            codes.append(block.words["code"][found[-1]["key"]])
+        self._pairs = chained(found)
+        self._code: NDArray[np.int32] = np.concatenate(codes)
+        self._texts: tuple[bytes, ...] = tuple(block.texts for block in blocks)
+        self._words = tuple(block.words for block in blocks)
+        self._tell()
+
+    def counts(self) -> Mapping[str, tuple[Numbers, Numbers]]:
+        """Whole numbers by key."""
+        found = {}
+        is_int = self._pairs["form"] == Form.INT
+        for key, places in self._of_keys(COUNTS):
+            chosen = places[is_int[places]]
             if len(chosen):
-                counts[key] = (chosen["row"].copy(), chosen["value"].copy())
-        else:
-            chosen = last[_IS_IN_COLUMNS[last["form"]]]
+                rows, order = self._in_order(chosen)
+                found[key] = (rows, self._pairs["value"][chosen[order]])
+        return found
+
+    def packed(self) -> Mapping[str, tuple[Numbers, Sequence[AttributeValue]]]:
+        """Texts, bytes and numbers by key."""
+        found = {}
+        for key, places in self._of_keys(PACKED):
+            chosen = places[np.isin(self._pairs["form"][places], _IN_COLUMNS)]
             if len(chosen):
-                packed[key] = (chosen["row"].copy(), _values(parts, chosen))
-    return counts, packed
+                rows, order = self._in_order(chosen)
+                found[key] = (rows, self._values(chosen[order]))
+        return found
+
+    def _of_keys(self, keys: frozenset[str]) -> Sequence[tuple[str, Numbers]]:
+        """The places of each key."""
+        hits = np.flatnonzero(having(keys)[self._code])
+        hits = hits[np.argsort(self._code[hits], kind="stable")]
+        codes = self._code[hits]
+        edges = np.flatnonzero(np.diff(codes)) + 1
+        return [
+            (KEYS[int(self._code[places[0]])], places)
+            for places in np.split(hits, edges)
+            if len(places)
+        ]
+
+    def _in_order(self, places: Numbers) -> tuple[Numbers, Numbers]:
+        rows = self._row[places]
+        order = np.argsort(rows, kind="stable")
+        return rows[order], order
+
+    def _values(self, places: Numbers) -> Sequence[AttributeValue]:
+        chosen = taken(self._pairs, places)
+        if np.all(chosen["form"] == Form.DOUBLE):
+            doubles: list[float] = chosen["value"].copy().view(np.float64).tolist()
+            return doubles
+        if np.all(chosen["form"] == Form.INT):
+            numbers: list[int] = chosen["value"].tolist()
+            return numbers
+        return list(map(self._value, places.tolist()))
+
+    def _value(self, place: int) -> AttributeValue:
+        at, size, _, form, _ = self._pairs[place].item()
+        found: AttributeValue = VALUES[form](at, self._texts[self._part[place]][at : at + size])
+        return found
+
+    # What is told of attributes
+
+    def _tell(self) -> None:
+        """Number what is told: fractions, maps and bytes by their texts, each item of a list."""
+        told, text_part = self._pairs.copy(), self._part.copy()
+        fractions = np.flatnonzero(told["form"] == Form.DOUBLE)
+        if len(fractions):
+            self._put_fractions(told, text_part, fractions)
+        lists = np.flatnonzero(told["form"] == Form.ARRAY)
+        beyond = len(self._texts)
+        items, counts = self._put_nested(told, text_part)
+        of_list = np.repeat(lists, counts)  # of each item its list
+        self._told = chained([told, items])
+        self._text_part = np.concatenate((text_part, np.full(len(items), beyond)))
+        self._key_part = np.concatenate((self._part, self._part[of_list]))
+        self._number, self._items = np.empty((2, len(self._told)), np.int64)
+        self._target = np.zeros(len(self._count), np.int64)
+        core.carry(
+            self._texts, self._words, self._told, self._key_part, self._text_part,
+            np.concatenate((self._owner, self._owner[of_list])), _TOLD, _TARGETS, MARK, SEED,
+            self._number, self._items, self._target,
+        )  # fmt: skip
+        self._items = self._items[: len(told)]
+        self._item = np.arange(len(told))
+        self._item[lists] = len(told) + np.cumsum(counts) - counts
+        self._items[lists] = np.where(_TOLD[self._code[lists]], counts, 0)
+
+    def _put_nested(self, told: Records, text_part: Numbers) -> tuple[Records, Numbers]:
+        """Put texts in the place of maps and bytes; the items of lists, how many each has."""
+        more, items, counts = bytearray(), [], []
+        for place in np.flatnonzero(told["form"] >= Form.ARRAY).tolist():
+            at, size, key, form, _ = told[place].item()
+            raw = self._texts[self._part[place]][at : at + size]
+            texts = _item_texts(raw) if form == Form.ARRAY else [_text(form, raw)]
+            placed = []
+            for text in texts:
+                placed.append((len(more), len(text), key, Form.STRING, 0))
+                more += text
+            if form == Form.ARRAY:
+                items += placed
+                counts.append(len(placed))
+            else:
+                told[place] = placed[0]
+                text_part[place] = len(self._texts)
+        self._texts += (bytes(more),)
+        return np.array(items, PAIR), np.array(counts, np.int64)
+
+    def _put_fractions(self, told: Records, text_part: Numbers, places: Numbers) -> None:
+        """Put texts in the place of fractions."""
+        fractions = told["value"][places].view(np.float64)
+        json, odd = as_json(fractions)
+        if len(odd):
+            texts = json.split(b",")
+            for place in odd.tolist():
+                texts[place] = str(double_of(int(told["value"][places[place]]))).encode()
+            json = b",".join(texts)
+        commas = np.flatnonzero(np.frombuffer(json, np.uint8) == _COMMA)
+        begins = np.append(0, commas + 1)
+        told["value"][places] = begins
+        told["size"][places] = np.append(commas, len(json)) - begins
+        told["form"][places] = Form.STRING
+        text_part[places] = len(self._texts)
+        self._texts += (json,)
+
+    def carried(self) -> CarriedValues:
+        """The attributes, as requests are told of them."""
+        kind = self._pairs["form"].copy()
+        kind[(kind == Form.STRING) & (self._pairs["size"] == 0)] = EMPTY
+        return CarriedValues(
+            begin=self._begin[self._order],
+            count=self._count[self._order],
+            row=self._row,
+            code=self._code,
+            kind=kind,
+            number=self._number,
+            item=self._item,
+            items=self._items,
+            keys=self._keys_of,
+            texts=self._texts_of,
+            value=self._value,
+        )
+
+    def _keys_of(self, places: Numbers) -> tuple[Numbers, Sequence[str]]:
+        keys = self._key_part[places] << 32 | self._told["key"][places]
+        distinct, which = np.unique(keys, return_inverse=True)
+        return which, [
+            self._blocks[one >> 32].word(one & 0xFFFF_FFFF) for one in distinct.tolist()
+        ]
+
+    def _texts_of(self, places: Numbers) -> tuple[bytes, Numbers]:
+        chosen, part = taken(self._told, places), self._text_part[places]
+        sizes = np.empty(len(places), np.int64)
+        room = int(np.minimum(chosen["size"], _MOST_TEXT_BYTES).sum()) + 32 * len(places)
+        out = np.empty(room, np.uint8)
+        written = core.told_texts(self._texts, (), chosen, part, out, sizes)
+        return out[:written].tobytes(), sizes
+
+    def names_and_targets(self, spans: Records) -> tuple[Numbers, Numbers]:
+        """Of each span of the batch a number of its name, and of what it calls."""
+        name, scope = np.empty(len(spans), np.int64), np.empty(len(spans), np.int64)
+        scopes = np.concatenate([block.scopes["name"] for block in self._blocks])
+        first = np.cumsum([0, *(len(block.scopes) for block in self._blocks)])
+        of_scope = scopes[first[self._span_part] + spans["scope"]].astype(np.int64)
+        for words, hashes in ((spans["name"].astype(np.int64), name), (of_scope, scope)):
+            core.word_hashes(self._texts, self._words, self._span_part, words, SEED, hashes)
+        with np.errstate(over="ignore"):
+            target = np.where(self._target == 0, 0, self._target * 3 + name * 5 + scope * 7)
+        return name[self._order], target[self._order]
 
 
-def _hits(block: SpanBlock, table: Records, part: int, place: Numbers) -> Records:
-    """The varying attributes of some spans."""
-    counts = table["pair_count"]
-    pairs = ranges(table["pairs"], counts)
-    codes = block.words["code"][block.pairs["key"][pairs]]
-    varying = np.flatnonzero(codes)
-    chosen = taken(block.pairs, pairs[varying])
-    hits = np.empty(len(varying), _HIT)
-    hits["row"] = np.repeat(place, counts)[varying]
-    hits["code"] = codes[varying]
-    hits["part"] = part
-    for name in ("value", "size", "form"):
-        hits[name] = chosen[name]
-    return hits
+def _text(form: int, raw: bytes) -> bytes:
+    return attribute_text(VALUES[form](0, raw)).encode("utf-8", "surrogateescape")
 
 
-def _values(parts: Sequence[Part], hits: Records) -> Sequence[AttributeValue]:
-    if np.all(hits["form"] == Form.DOUBLE):
-        doubles: list[float] = hits["value"].copy().view(np.float64).tolist()
-        return doubles
-    if np.all(hits["form"] == Form.INT):
-        numbers: list[int] = hits["value"].tolist()
-        return numbers
+@lru_cache(maxsize=4096)
+def _item_texts(raw: bytes) -> Sequence[bytes]:
+    """The texts of the items of a list."""
     return [
-        VALUES[form](value, parts[part][0].texts[value : value + size])
-        for _, value, size, _, form, part in hits.tolist()
+        attribute_text(one).encode("utf-8", "surrogateescape")
+        for one in from_array(ArrayValue.FromString(raw))
     ]

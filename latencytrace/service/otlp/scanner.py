@@ -6,8 +6,7 @@ some twenty times as much (`tests/benchmarks/bench_ingest.py`).
 The result is that of `redaction` on the decoded message.
 """
 
-import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
@@ -18,11 +17,11 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.common.v1.common_pb2 import ArrayValue, KeyValueList
 from opentelemetry.proto.trace.v1.trace_pb2 import Span as ProtoSpan
 
-from latencytrace.analysis.columns.keys import COUNTS, PACKED, is_read
 from latencytrace.model import semconv
 from latencytrace.service.otlp import plain_text
 from latencytrace.service.otlp.block_builder import (
     CLOCK_NAMES,
+    key_code,
     resource_words,
     span_block_of,
 )
@@ -47,12 +46,10 @@ from latencytrace.service.otlp.redaction import (
     is_plain,
     texts_under,
 )
-from latencytrace.service.otlp.shapes import MOST_NEW_SHAPES, SHAPES
-from latencytrace.service.otlp.shapes import Tables as ShapeTables
+from latencytrace.service.otlp.shapes import MARK, SEED, SHAPES
 from latencytrace.service.otlp.span_block import (
     EVENT,
     LINK,
-    NO_SHAPE,
     PAIR,
     RESOURCE,
     SCOPE,
@@ -64,8 +61,6 @@ from latencytrace.service.otlp.span_block import (
 from latencytrace.service.otlp.values import Form, flat_text
 from latencytrace.service.otlp.wire_parts import has_more_parts
 
-_SEED: Final = secrets.randbits(62)  # so that few can choose texts with one hash: see MOST_TRIED
-_MARK: Final = plain_text.MARK.encode()
 _LONGEST_KNOWN: Final = 256  # bytes of what is remembered
 _DEEPEST_BYTES: Final = 160  # a list of fewer bytes is not too deep for the decoder
 _RULES: Final[Sequence[Texts]] = tuple(KINDS.values())
@@ -94,7 +89,7 @@ def scanned(plain: bytes, *, capture_content: bool, mending: Mending | None = No
 
 def scanned_by_core(plain: bytes, *, capture_content: bool) -> SpanBlock | None:
     """The same by compiled code; None: there is none, or the request is for the plain way."""
-    records = None if core is None else core.scan(plain, _SEED, MOST_PARTS + 1)
+    records = None if core is None else core.scan(plain, SEED, MOST_PARTS + 1)
     if records is None:
         return None
     columns = _Columns(plain, records)
@@ -112,9 +107,6 @@ class _KeyFacts(NamedTuple):
     """Facts about a key."""
 
     rule: int
-    is_read: bool
-    is_count: bool
-    is_packed: bool
     code: int
     of_resource: str  # its name, if a resource's columns are made of it
 
@@ -124,15 +116,12 @@ _RESOURCE_KEYS = frozenset(
 )
 
 
-def _facts(raw: bytes, learned: frozenset[str]) -> _KeyFacts:
+def _facts(raw: bytes) -> _KeyFacts:
     key = raw.decode()
     texts = texts_under(key)
     return _KeyFacts(
         rule=next(number for number, one in enumerate(_RULES) if one is texts),
-        is_read=is_read(key),
-        is_count=key in COUNTS,
-        is_packed=key in PACKED or key in learned,
-        code=SHAPES.code(raw, learned),
+        code=key_code(raw),
         of_resource=key if key in _RESOURCE_KEYS else "",
     )
 
@@ -150,16 +139,13 @@ class _Columns:
 
     def __init__(self, plain: bytes, found: Sequence[Any]) -> None:
         (
-            spans, pairs, events, links, resources, scopes, words, hashes, self.rejected, nested,
+            spans, pairs, events, links, resources, scopes, words, _, self.rejected, nested,
         ) = found  # fmt: skip
-        self.texts = plain + _MARK
+        self.texts = plain + MARK
         self.mark_at = len(plain)
         self.more = bytearray()  # texts that follow
         self.words: Records = np.frombuffer(words, WORD)
-        self.hashes = np.frombuffer(hashes, np.int64)
-        self.old_words = len(self.words)
         self.new_words: list[tuple[int, int, int]] = []
-        self.new_hashes: list[int] = []
         self.numbers: dict[bytes, int] = {b"": 0}  # of words made here
         self.pairs: Records = np.frombuffer(pairs, PAIR)
         self.spans: Records = np.frombuffer(spans, SPAN)
@@ -169,8 +155,6 @@ class _Columns:
         self.scopes: Records = np.frombuffer(scopes, SCOPE)
         self._has_nested = nested > 0
         self.facts: dict[int, _KeyFacts] = {}  # by word
-        self.learned = SHAPES.learned  # one set for the whole block
-        self.shapes = SHAPES.tables  # likewise
 
     def may_have_too_many_parts(self) -> bool:
         """Tell whether `messages` may refuse the request; rejected spans' parts are not known."""
@@ -202,20 +186,19 @@ class _Columns:
     def find_keys(self) -> None:
         """Find out what is known of each key."""
         for word in _distinct(self.pairs["key"], len(self.words)):
-            self.facts[word] = facts = _facts_of(self.word_bytes(word), self.learned)
+            self.facts[word] = facts = _facts_of(self.word_bytes(word))
             self.words[word]["code"] = facts.code
 
     def block(self) -> SpanBlock:
         """The columns, with the shapes of the spans."""
-        resources = self._tell_resources()
+        self._tell_resources()
         texts = self.texts + bytes(self.more)
         self.words = np.concatenate([self.words, np.array(self.new_words, WORD)])
-        block = self._assembled(texts)
-        self._find_shapes(block, resources)
+        SHAPES.find(self._assembled(texts))
         return self._assembled(self._gathered(texts))
 
     def _assembled(self, texts: bytes) -> SpanBlock:
-        block = SpanBlock(
+        return SpanBlock(
             texts=texts,
             words=self.words,
             pairs=self.pairs,
@@ -226,8 +209,6 @@ class _Columns:
             scopes=self.scopes,
             rejected=self.rejected,
         )
-        block.generation[0] = self.shapes.generation
-        return block
 
     def _gathered(self, texts: bytes) -> bytes:
         """The texts without those that nothing refers to any more: content may be among them."""
@@ -237,9 +218,8 @@ class _Columns:
         )  # fmt: skip
         return gathered
 
-    def _tell_resources(self) -> NDArray[np.int64]:
-        """Fill in the words of resources; the hash of what each says."""
-        hashes = np.empty(len(self.resources), np.int64)
+    def _tell_resources(self) -> None:
+        """Fill in the words of resources."""
         for number, (first, count, *_) in enumerate(self.resources.tolist()):
             named: dict[str, str] = {}
             for value, size, key, form, _ in self.pairs[first : first + count].tolist():
@@ -247,18 +227,8 @@ class _Columns:
                 if facts is not None and facts.of_resource:
                     text = self.text(value, size) if form in _TEXTS else b""
                     named.setdefault(facts.of_resource, flat_text(form, value, text))
-            words = resource_words(named)
-            numbers = [self.word(word.encode()) for word in words]
+            numbers = [self.word(word.encode()) for word in resource_words(named)]
             self.resources[number] = (first, count, *numbers)
-            hashes[number] = hash(words)
-        return hashes
-
-    def _find_shapes(self, block: SpanBlock, resources: NDArray[np.int64]) -> None:
-        keys = _roles(self.facts, len(block.words))
-        keys[0][self.old_words :] = True  # the mark, which may be a key
-        hashes = np.concatenate([self.hashes, np.array(self.new_hashes, np.int64)])
-        known = self.learned, self.shapes
-        _shape(block, (*keys, hashes), resources, known)
 
     # Texts and words
 
@@ -288,8 +258,7 @@ class _Columns:
         if number is None:
             number = self.numbers[text] = len(self.words) + len(self.new_words)
             at = len(self.texts) + len(self.more)
-            self.new_words.append((at, len(text), SHAPES.code(text, self.learned)))
-            self.new_hashes.append(core.text_hash(text, _SEED))
+            self.new_words.append((at, len(text), key_code(text)))
             self.more += text
         return number
 
@@ -302,14 +271,14 @@ class _Redaction:
 
     def redact(self) -> None:
         """Do it."""
-        mark = self._columns.word(_MARK)
+        mark = self._columns.word(MARK)
         rules = np.zeros(len(self._columns.words), np.uint8)
         for word, facts in self._columns.facts.items():
             rules[word] = facts.rule
         asked = np.empty(len(self._columns.pairs), np.int64)
         count = core.judge(
             _FILTER, self._columns.texts, self._columns.pairs, rules,
-            self._columns.mark_at, len(_MARK), mark, asked,
+            self._columns.mark_at, len(MARK), mark, asked,
         )  # fmt: skip
         for row in asked[:count].tolist():
             self._ask(
@@ -383,87 +352,9 @@ def _distinct(numbers: NDArray[np.int32], most: int) -> list[int]:
     return found
 
 
-def find_shapes(block: SpanBlock) -> bool:
-    """Number the shapes of all spans of a block that was decoded the plain way.
-
-    Returns:
-        False: nothing is compiled that can.
-    """
-    if core is None:
-        return False
-    learned, tables = SHAPES.learned, SHAPES.tables
-    block.generation[0] = tables.generation
-    facts: dict[int, _KeyFacts] = {}
-    for word in _distinct(block.pairs["key"], len(block.words)):
-        facts[word] = _facts_of(block.word_bytes(word), learned)
-        block.words["code"][word] = facts[word].code
-    hashes = np.zeros(len(block.words), np.int64)
-    names = [records["name"] for records in (block.table, block.events, block.scopes)]
-    for word in _distinct(np.concatenate([block.pairs["key"], *names]), len(hashes)):
-        text = block.word_bytes(word)
-        hashes[word] = core.text_hash(text, _SEED) if text else 0
-    resources = [hash(tuple(map(block.word, row[2:]))) for row in block.resources.tolist()]
-    keys = (*_roles(facts, len(hashes)), hashes)
-    of_resources = np.array(resources, np.int64)
-    _shape(block, keys, of_resources, (learned, tables))
-    return True
-
-
-def _facts_of(raw: bytes, learned: frozenset[str]) -> _KeyFacts:
+def _facts_of(raw: bytes) -> _KeyFacts:
     """Return what is known of a key."""
-    return (_known_facts if len(raw) <= _LONGEST_KNOWN else _facts)(raw, learned)
-
-
-def _roles(facts: Mapping[int, _KeyFacts], words: int) -> tuple[NDArray[np.bool_], ...]:
-    """By word, whether it is a key that is read, that counts, that varies."""
-    read, counts, varies = (np.zeros(words, np.bool_) for _ in range(3))
-    for word, known in facts.items():
-        read[word], counts[word], varies[word] = known.is_read, known.is_count, known.is_packed
-    return read, counts, varies
-
-
-def _shape(
-    block: SpanBlock,
-    keys: tuple[NDArray[Any], ...],
-    resources: NDArray[np.int64],
-    known: tuple[frozenset[str], ShapeTables],
-) -> None:
-    """Number the shapes of a block, and count what was removed.
-
-    Args:
-        block: Its generation is that of the tables.
-        keys: The roles of keys, and the hashes of words.
-        resources: The hash of what each says.
-        known: The keys that vary in the block, and the numbers.
-    """
-    learned, tables = known
-    found = np.empty(len(block.table), np.int64)
-    unknown = core.shape(
-        block.texts, block.table, block.pairs, block.events, block.links, block.scopes, resources,
-        *keys, _MARK, tables.known, tables.numbers, found,
-    )  # fmt: skip
-    if unknown:
-        _number_shapes(block, found, learned, tables.generation)
-
-
-def _number_shapes(
-    block: SpanBlock, hashes: NDArray[np.int64], learned: frozenset[str], generation: int
-) -> None:
-    """Number the shapes that no span had before."""
-    shapes = block.table["shape"]
-    if SHAPES.is_full:
-        shapes[shapes < NO_SHAPE] = NO_SHAPE
-        return
-    numbers: dict[int, int] = {}
-    for row in np.flatnonzero(shapes < NO_SHAPE).tolist():
-        found = int(hashes[row])
-        if found not in numbers:
-            if len(numbers) == MOST_NEW_SHAPES:  # of a key that is learned from the next block on
-                shapes[shapes < NO_SHAPE] = NO_SHAPE
-                return
-            numbers[found] = SHAPES.number(block.spans([row])[0], learned, generation)
-            SHAPES.add(found, numbers[found], generation)
-        shapes[row] = numbers[found]
+    return (_known_facts if len(raw) <= _LONGEST_KNOWN else _facts)(raw)
 
 
 # Lists and maps

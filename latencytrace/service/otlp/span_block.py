@@ -20,7 +20,7 @@ from latencytrace.service.otlp.values import Form, double_of, from_array, from_m
 Records = NDArray[Any]  # of one of the kinds below
 Numbers = NDArray[np.int64]
 
-# A word is where its text lies, and what its key says of varying values (see `varying`).
+# A word is where its text lies, and its code, if it is a key that the analysis asks for by name.
 WORD: Final = np.dtype([("at", "i8"), ("size", "i4"), ("code", "i4")])
 # A text's value is where it lies; a number's is its bits.
 PAIR: Final = np.dtype(
@@ -71,8 +71,6 @@ class SpanBlock:
     resources: Records
     scopes: Records
     rejected: int = 0  # spans without ids, which were left out
-    # Of the numbers of shapes (see `shapes`), one and only; it changes with these.
-    generation: list[int] = field(default_factory=lambda: [0], init=False)
     _known: dict[int, str] = field(default_factory=dict, init=False)  # words as texts
 
     @property

@@ -128,16 +128,13 @@ def _columns_of_lists(table: LedgerTable) -> dict[str, bytes]:
     """Segments, attributes, what held the process up, and repairs."""
     segments = table.segment_first[1:].astype(np.uint64).tobytes()
     attributes = table.attribute_first[1:].astype(np.uint64).tobytes()
-    distinct, places = by_appearance(table.attributes, len(table.pairs))
-    pairs = table.pairs.at(distinct.tolist())
-    texts = native_values.each(text for _, text in pairs)
     return {
         "Segments.EndNs": segments + table.segment_end_ns.astype(np.uint64).tobytes(),
         "Segments.Stage": _lists(segments, Words(table.segment_stage, STAGES)),
         "Segments.SpanId": segments + _hex_rows(table.segment_span_id.astype(">u8").tobytes(), 8),
         "Segments.Name": _lists(segments, table.segment_name),
-        "Attributes.Key": _lists(attributes, Words(places, [key for key, _ in pairs])),
-        "Attributes.Value": attributes + b"".join([texts[place] for place in places.tolist()]),
+        "Attributes.Key": _lists(attributes, table.attribute_key),
+        "Attributes.Value": attributes + table.attribute_texts.tobytes(),
         **_runtime(table),
         **_repairs(table),
     }

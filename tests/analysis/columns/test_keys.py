@@ -3,49 +3,43 @@
 from collections.abc import Iterable
 from dataclasses import replace
 from random import Random
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from latencytrace.analysis.calls.retries import have_failed_calls
-from latencytrace.analysis.columns.keys import COUNTS, PACKED, RULED, UNREAD, is_read, varies
-from latencytrace.analysis.ledger.requests import requests_of
-from latencytrace.analysis.tail.cohort_attributes import LEFT_OUT
-from latencytrace.model import AttributeValue, Span, semconv
+from latencytrace.analysis.columns.facts import TELLS_TIMES, TELLS_TOKENS, facts_of
+from latencytrace.analysis.columns.keys import (
+    ADDRESSES,
+    CODES,
+    COUNTS,
+    KEYS,
+    OF_CALLS,
+    OF_REQUESTS,
+    PACKED,
+    RULED,
+    THERE,
+    having,
+)
+from latencytrace.analysis.ledger.metric_attributes import of_root
+from latencytrace.analysis.ledger.requests import requests_of, status_of
+from latencytrace.analysis.trace.routes import is_health, route_of
+from latencytrace.analysis.trace.weight import STATED_IN
+from latencytrace.model import Span, semconv
 from tests.support.builders.spans.recorded import FIXTURES, recorded
 from tests.support.builders.spans.strategies import heaps
 from tests.support.simulation.made_traces import made_trace
+from tests.support.simulation.noted_attributes import Noting
 
-HELD = COUNTS | PACKED | RULED
-
-
-class Noting(dict[str, AttributeValue]):
-    """Attributes that note which keys they are asked for."""
-
-    def __init__(self, attributes: Any, asked: set[str]) -> None:  # noqa: ANN401 - as of a dict
-        super().__init__(attributes)
-        self._asked = asked
-
-    def __getitem__(self, key: str) -> AttributeValue:
-        self._asked.add(key)
-        return super().__getitem__(key)
-
-    def __contains__(self, key: object) -> bool:
-        self._asked.add(str(key))
-        return super().__contains__(key)
-
-    def get(self, key: str, default: Any = None) -> Any:  # noqa: ANN401 - as of a dict
-        """Note the key, whether it is there or not."""
-        self._asked.add(key)
-        return super().get(key, default)
+# How often the work on a message was tried is asked of those whose traces are odd.
+HELD = COUNTS | PACKED | RULED | THERE | OF_CALLS | {semconv.RETRIES}
 
 
 def asked_for(spans: Iterable[Span]) -> set[str]:
     """The keys that the analysis asks spans for which are no request's own, and no failed call's.
 
-    Those of the latter are odd.
+    Those of the latter that are tried again are odd, and engines are asked by whole spans.
     """
     spans = list(spans)
     if have_failed_calls(spans):
@@ -55,7 +49,7 @@ def asked_for(spans: Iterable[Span]) -> set[str]:
     requests_of(
         [
             span
-            if span.span_id in roots
+            if span.span_id in roots or is_asked_whole(span)
             else replace(span, attributes=Noting(span.attributes, asked))
             for span in spans
         ],
@@ -65,8 +59,13 @@ def asked_for(spans: Iterable[Span]) -> set[str]:
     return asked
 
 
+def is_asked_whole(span: Span) -> bool:
+    facts = facts_of(span)
+    return bool(facts[TELLS_TIMES] or facts[TELLS_TOKENS])
+
+
 @pytest.mark.parametrize("name", sorted(path.stem for path in FIXTURES.glob("*.json")))
-def test_recorded_spans_are_asked_only_for_what_is_read(name: str) -> None:
+def test_recorded_spans_are_asked_only_for_what_is_held(name: str) -> None:
     traces: dict[str, list[Span]] = {}
     for span in recorded(name):
         traces.setdefault(span.trace_id, []).append(span)
@@ -78,50 +77,37 @@ def test_recorded_spans_are_asked_only_for_what_is_read(name: str) -> None:
 
 @settings(deadline=None)
 @given(heaps())
-def test_any_heap_of_spans_is_asked_only_for_what_is_read(heap: list[Span]) -> None:
+def test_any_heap_of_spans_is_asked_only_for_what_is_held(heap: list[Span]) -> None:
     assert asked_for(heap) <= HELD
 
 
 @settings(deadline=None)
 @given(st.integers(0, 1 << 32))
-def test_made_traces_are_asked_only_for_what_is_read(seed: int) -> None:
+def test_made_traces_are_asked_only_for_what_is_held(seed: int) -> None:
     assert asked_for(made_trace(Random(seed))) <= HELD  # noqa: S311 - the same every time
 
 
-def test_spans_below_a_request_are_asked_for_what_is_read() -> None:
-    asked = asked_for(recorded("contrib_asgi"))
-
-    assert {semconv.STAGE, semconv.INTERVALS, semconv.GEN_AI_OPERATION_NAME} <= asked
-
-
-def test_requests_are_asked_for_by_nothing_that_is_not_read() -> None:
-    assert UNREAD <= LEFT_OUT
-    assert not UNREAD & HELD
-    assert not RULED & (COUNTS | PACKED)
-    assert all(is_read(key) for key in COUNTS | PACKED)
-    assert not is_read("client.port")
-    assert is_read("app.tenant")
-
-
-def test_keys_vary_one_way_only() -> None:
-    assert not COUNTS & PACKED
-
-
-@pytest.mark.parametrize(
-    ("key", "value", "expected"),
-    [
-        (semconv.GEN_AI_USAGE_INPUT_TOKENS, 7, True),
-        (semconv.GEN_AI_USAGE_INPUT_TOKENS, True, False),
-        (semconv.GEN_AI_USAGE_INPUT_TOKENS, "7", False),
-        (semconv.GEN_AI_USAGE_INPUT_TOKENS, 1 << 63, False),
-        (semconv.INTERVALS, "respond:1+2", True),
-        (semconv.INTERVALS, b"respond:1+2", True),
-        (semconv.INTERVALS, None, False),
-        (semconv.GEN_AI_RESPONSE_TIME_TO_FIRST_CHUNK, 0.5, True),
-        ("app.tenant", 7, False),
-    ],
-)
-def test_a_value_of_another_type_belongs_to_the_shape(
-    key: str, value: AttributeValue, *, expected: bool
+@settings(deadline=None)
+@given(heaps())
+def test_a_request_is_asked_of_its_own_span_only_what_tells_it_from_others(
+    heap: list[Span],
 ) -> None:
-    assert varies(key, value) is expected
+    asked: set[str] = set()
+    for one in heap:
+        span = replace(one, attributes=Noting(one.attributes, asked))
+        of_root(span, status_of(span))
+        route_of(span)
+        is_health(span)
+
+    assert asked <= OF_REQUESTS | {*ADDRESSES} | RULED | THERE | STATED_IN
+
+
+def test_each_key_has_a_code_of_its_own() -> None:
+    assert [CODES[key] for key in KEYS[1:]] == list(range(1, len(KEYS)))
+    assert having(frozenset({"app.tenant"})).sum() == 0
+    assert CODES.keys() >= COUNTS | PACKED | RULED | THERE | OF_CALLS | OF_REQUESTS
+
+
+def test_keys_are_read_one_way_only() -> None:
+    assert not COUNTS & PACKED
+    assert not RULED & (COUNTS | PACKED | THERE)

@@ -30,6 +30,7 @@ from tests.support.simulation.ways import WAYS
 
 FIXTURE_NAMES = sorted(path.stem for path in FIXTURES.glob("*.json"))
 SIMULATED = 40
+CALLED = {semconv.SERVER_ADDRESS: "a"}
 
 
 def made(random: Random, traces: int) -> Traces:
@@ -122,27 +123,17 @@ def test_simulated_traces_go_by_columns(skew_ns: dict[str, int]) -> None:
     assert all(len(requests) > 1 for requests in found.values())
 
 
-def test_one_span_of_no_shape_goes_by_columns() -> None:
-    by_columns = ByColumns(most_shapes=1)
-    below = [span(number, 10, 20, name="search") for number in (2, 3)]
-    by_columns({TRACE_ID: [span(1, 0, 100, parent=0, name="search")]})
+def test_spans_of_no_shape_cost_their_own_traces_alone() -> None:
+    by_columns = ByColumns(most_shapes=2)
+    known = {"1" * 32: [span(1, 0, 100, parent=0, trace_id="1" * 32)]}
+    by_columns(known)
+    new = {"2" * 32: [span(1, 0, 100, parent=0, kind=SpanKind.SERVER, trace_id="2" * 32)]}
+    odd = [span(1, 0, 100, parent=0, kind=SpanKind.CLIENT, trace_id="3" * 32)]
 
-    for attributes in ({"app.tenant": 1}, {"app.tenant": 2, semconv.STREAMED_FIRST_BODY: 5}):
-        traces = {TRACE_ID: [root(attributes=attributes), *below]}
-        found, others = by_columns(traces)
-        assert (others, differences(found, traces)) == ([], [])
+    found, others = by_columns(known | new | {"3" * 32: odd})
 
-
-def test_more_of_no_shape_do_not() -> None:
-    by_columns = ByColumns(most_shapes=3)
-    random = Random(5)  # noqa: S311 - the same traces every time
-
-    for _ in range(4):
-        traces = made(random, 10)
-        found, others = by_columns(traces)
-        assert differences(found, traces) == []
-        assert others
-    assert len(by_columns.shapes.spans) == 3
+    assert (others, differences(found, known | new)) == (["3" * 32], [])
+    assert len(by_columns.shapes.spans) == 2
 
 
 def test_later_batches_learn_new_shapes() -> None:
@@ -439,8 +430,12 @@ def test_many_spans_below_one_give_the_same() -> None:
             id="something below what an engine tells the times of",
         ),
         pytest.param(
-            [root(), span(2, 1, 2, kind=SpanKind.CLIENT, status=StatusCode.ERROR)],
-            id="a call that failed",
+            [
+                root(),
+                span(2, 1, 2, attributes=CALLED, kind=SpanKind.CLIENT, status=StatusCode.ERROR),
+                replace(span(3, 3, 4, attributes=CALLED, kind=SpanKind.CLIENT), name="span 2"),
+            ],
+            id="a call that failed and was made again",
         ),
         pytest.param(
             [root(), span(2, 1, 2, attributes={semconv.INTERVALS: "x"})], id="unreadable intervals"
@@ -453,8 +448,25 @@ def test_what_is_odd_is_left_to_objects(spans: list[Span]) -> None:
     assert isinstance(requests_of(spans, {}), tuple)
 
 
-@pytest.mark.parametrize("most_shapes", [None, 2])
-def test_weights_are_read_alike(most_shapes: int | None) -> None:
+@pytest.mark.parametrize(
+    "others",
+    [
+        [],
+        [span(3, 0, 2, kind=SpanKind.CLIENT, attributes=CALLED)],
+        [span(3, 3, 4, kind=SpanKind.CLIENT, attributes={semconv.SERVER_ADDRESS: "b"})],
+        [span(3, 3, 4, attributes=CALLED)],
+    ],
+    ids=["alone", "beside it", "of another target", "no call"],
+)
+def test_a_call_that_failed_and_was_not_made_again_goes_by_columns(others: list[Span]) -> None:
+    failed = span(2, 1, 2, kind=SpanKind.CLIENT, status=StatusCode.ERROR, attributes=CALLED)
+
+    (request,) = divided(root(), failed, *others)
+
+    assert Stage.RETRY not in request.ledger
+
+
+def test_weights_are_read_alike() -> None:
     states = ("", "ot=th:c", "ot=th:b8;rv:c23456789abcde", "dd=s:1")
     told: tuple[dict[str, object], ...] = (
         {},
@@ -467,7 +479,7 @@ def test_weights_are_read_alike(most_shapes: int | None) -> None:
         root = span(1, 0, 100, parent=0, kind=SpanKind.SERVER, trace_id=trace_id,
                     trace_state=states[number % 4], attributes=dict(told[number % 3]))  # fmt: skip
         traces[trace_id] = [root, span(2, 10, 20, trace_id=trace_id, trace_state="ot=th:8")]
-    by_columns = ByColumns(most_shapes=most_shapes)
+    by_columns = ByColumns()
 
     first, _ = by_columns(traces)
     found, others = by_columns(traces)  # shapes of the first batch are known in the second

@@ -5,14 +5,17 @@ from dataclasses import replace
 
 import pytest
 
+from latencytrace.analysis.columns.facts import Facts
+from latencytrace.analysis.columns.requests import attributed
 from latencytrace.model import Attributes, Request, Span, SpanKind, Stage, semconv
+from latencytrace.model.span_batch import SpanBatch
 from latencytrace.service.ledger_table import each_request
 from latencytrace.service.ledgers import column_attribution
 from latencytrace.service.ledgers.attribution import Attributed, Attribution
 from latencytrace.service.ledgers.column_attribution import ColumnAttribution
 from latencytrace.service.ledgers.held_spans import HeldSpans, Parts
 from latencytrace.service.metrics.telemetry import Telemetry
-from latencytrace.service.otlp import scanner, shapes
+from latencytrace.service.otlp import scanner
 from latencytrace.service.otlp.shapes import SHAPES
 from latencytrace.service.otlp.traces import check
 from tests.support.builders.spans.otlp_messages import one_span, otlp
@@ -131,41 +134,72 @@ def test_content_that_was_removed_is_counted_once() -> None:
 
 
 @pytest.mark.parametrize("decoded", ["plainly", "compiled"])
-def test_an_attribute_with_a_value_of_its_own_in_each_span_makes_few_shapes(
+def test_values_of_its_own_in_each_span_make_no_shapes(
     decoded: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     columns, objects = attribution(compiled=True), attribution(compiled=False)
     if decoded == "plainly":
         monkeypatch.setattr(scanner, "core", None)
-    key = f"score.{decoded}"
-    batches = [
-        [one_span(f"{at + one:032x}", attributes={key: one / 7}) for one in range(1, 41)]
-        for at in range(0, 400, 40)
+    spans = [
+        one_span(f"{one:032x}", name=f"step {one}", attributes={f"key {one}": one, "id": f"{one}"})
+        for one in range(1, 41)
     ]
+    columns.attributed({}, {}, held(spans[:1]))
     before = len(SHAPES.spans)
 
-    for spans in batches:
-        memory = held(spans)
-        by_columns = columns.attributed({}, {}, memory)
-        assert by_columns.spans == {}
-        assert in_order(by_columns) == in_order(objects.attributed({}, {}, memory))
+    memory = held(spans)
+    by_columns = columns.attributed({}, {}, memory)
 
-    assert key in SHAPES.learned
-    assert len(SHAPES.spans) - before < 100
+    assert by_columns.spans == {}
+    assert in_order(by_columns) == in_order(objects.attributed({}, {}, memory))
+    assert len(SHAPES.spans) == before
 
 
-def test_traces_of_a_batch_that_fails_are_attributed_as_objects(
+def test_traces_that_make_columns_fail_are_attributed_as_objects_and_no_others(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def fail(*_: object) -> None:
-        raise TypeError("an array of items of 1 bytes, not of 8")
+    faulty, whole = ("3" * 32, "7" * 32), attributed
+
+    def fail(batch: SpanBatch, facts: Facts) -> object:
+        if not set(faulty).isdisjoint(batch.trace_ids):
+            raise TypeError("an array of items of 1 bytes, not of 8")
+        return whole(batch, facts)
 
     monkeypatch.setattr(column_attribution, "attributed", fail)
+    columns = attribution(compiled=True)
 
-    found = attribution(compiled=True).attributed({}, {}, held([one_span("1" * 32)]))
+    found = columns.attributed({}, {}, held([one_span(digit * 32) for digit in "123456789"]))
 
-    assert len(requests(found)) == 1
+    assert found.spans.keys() == set(faulty)
+    assert len(requests(found)) == 9
+    assert [ways(columns, by) for by in ("columns", "objects", "fault")] == [7, 0, 2]
     assert "as objects" in caplog.text
+
+
+def test_a_batch_that_fails_although_no_trace_does_is_attributed_as_objects(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    whole = attributed
+
+    def fail(batch: SpanBatch, facts: Facts) -> object:
+        if len(batch.trace_ids) > 1:
+            raise MemoryError
+        return whole(batch, facts)
+
+    monkeypatch.setattr(column_attribution, "attributed", fail)
+    columns = attribution(compiled=True)
+
+    found = columns.attributed({}, {}, held([one_span(digit * 32) for digit in "12"]))
+
+    assert len(requests(found)) == 2
+    assert ways(columns, "fault") == 2
+
+
+def ways(columns: Attribution, by: str) -> float | None:
+    """How many traces went one way."""
+    registry = columns._telemetry.registry  # noqa: SLF001 - what is shown
+    name = "latencytrace_service_attributed_traces_total"
+    return registry.get_sample_value(name, {"by": by})
 
 
 def test_it_is_counted_which_way_traces_go() -> None:
@@ -174,42 +208,5 @@ def test_it_is_counted_which_way_traces_go() -> None:
 
     columns.attributed({}, {}, held([one_span("1" * 32), one_span("3" * 32), odd]))
 
-    name = "latencytrace_service_attributed_traces_total"
-    registry = columns._telemetry.registry  # noqa: SLF001 - what is shown
-    assert registry.get_sample_value(name, {"by": "columns"}) == 2
-    assert registry.get_sample_value(name, {"by": "objects"}) == 1
-
-
-@pytest.mark.parametrize("decoded", ["plainly", "compiled"])
-def test_shapes_are_forgotten_once_many_spans_find_none_left(
-    decoded: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    columns, objects = attribution(compiled=True), attribution(compiled=False)
-    if decoded == "plainly":
-        monkeypatch.setattr(scanner, "core", None)
-    monkeypatch.setattr(shapes, "RENEWED_AFTER_SPANS", 20)
-    # Room for half of the shapes of a batch now, and for all of one in the next generation.
-    monkeypatch.setattr(SHAPES, "_most", max(len(SHAPES.spans), 4) + 4)
-    before = SHAPES.generation
-    ways: list[bool] = []
-
-    def traces(at: int) -> Mapping[str, Parts]:
-        spans = []
-        for one in range(at, at + 4):
-            root = one_span(f"{one + 1:032x}", name=f"{decoded} {one}", start_ns=S, end_ns=9 * S)
-            below = replace(
-                root, span_id="1" * 16, parent_id=root.span_id, name=f"below {decoded} {one}",
-                kind=SpanKind.INTERNAL, start_ns=2 * S,
-            )  # fmt: skip
-            spans += [root, below]
-        return held(spans)
-
-    sent = [traces(at) for at in range(0, 32, 4)]  # some are decoded before, attributed after
-    for memory in sent:
-        by_columns = columns.attributed({}, {}, memory)
-        assert in_order(by_columns) == in_order(objects.attributed({}, {}, memory))
-        ways.append(not by_columns.spans)
-
-    assert SHAPES.generation > before
-    assert False in ways
-    assert True in ways[ways.index(False) :]
+    assert ways(columns, "columns") == 2
+    assert ways(columns, "objects") == 1

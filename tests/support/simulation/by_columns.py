@@ -10,7 +10,7 @@ from latencytrace.analysis.columns.shapes import Shapes
 from latencytrace.analysis.columns.tables import Tables
 from latencytrace.analysis.ledger.requests import requests_of
 from latencytrace.model import Request, Span
-from latencytrace.model.span_batch import SpanBatch
+from tests.support.builders.spans.span_batches import span_batch
 
 Traces = Mapping[str, Sequence[Span]]
 
@@ -39,7 +39,7 @@ class ByColumns:
 
     def table(self, traces: Traces) -> tuple[RequestTable, list[str]]:
         """Divide traces into a table; the others are as above."""
-        batch = SpanBatch.of(traces, self.shapes)
+        batch = span_batch(traces, self.shapes)
         columns, odd = attributed(batch, self._facts)
         return self._tables.of(columns), [batch.trace_ids[number] for number in odd.tolist()]
 

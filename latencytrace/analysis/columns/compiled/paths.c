@@ -2,7 +2,8 @@
 #include "core.h"
 
 #define PATHS_NAMES(ONE)                                                                                \
-    ONE(FACTS) ONE(IS_STEP) ONE(PROCESS) /* how many columns the table of facts has, and two of them */ \
+    ONE(FACTS) ONE(IS_STEP)         /* how many columns the table of facts has, and one of them */      \
+    ONE(OF_RESOURCES) ONE(PROCESS) /* likewise that of resources */                                     \
     ONE(STAGES) ONE(RUNTIME) ONE(UNATTRIBUTED) /* how many stages there are, and some of them */        \
     ONE(QUEUE) ONE(WAIT) /* the stage of gaps of this title; of others it is RUNTIME */                 \
     ONE(OWN_NAME) /* a segment is named as its span */
@@ -25,7 +26,7 @@ typedef struct {
     const Path *segments;
     int64_t segment_count, following;
     const int64_t *tree_first, *tree_rows, *above, *stages;  /* of the trees */
-    const int64_t *start_ns, *span_id, *kind, *facts, *gaps; /* by span */
+    const int64_t *start_ns, *span_id, *kind, *facts, *resource, *resources, *gaps; /* by span */
     const uint8_t *tells;
     const Gap *gap;
     int64_t collection;
@@ -41,6 +42,10 @@ typedef struct {
 
 static inline const int64_t *facts_of(const Pauses *pauses, int64_t row) {
     return pauses->facts + pauses->kind[row] * FACTS;
+}
+
+static inline int64_t process_of(const Pauses *pauses, int64_t row) {
+    return pauses->resources[pauses->resource[row] * OF_RESOURCES + PROCESS];
 }
 
 /* Note of a request's places what they are charged to, and who tells gaps. */
@@ -65,10 +70,10 @@ static inline int64_t place_of(const Pauses *pauses, const Path *segment) {
 /* The outermost span of the process of a row that tells; below 0: none does. */
 static inline int64_t teller_for(const Pauses *pauses, int64_t of) {
     const int64_t *start_ns = pauses->start_ns, *span_id = pauses->span_id;
-    int64_t process = facts_of(pauses, of)[PROCESS], first = -1;
+    int64_t process = process_of(pauses, of), first = -1;
     for (int64_t one = 0; one < pauses->reported; one++) {
         int64_t row = pauses->pausing[one];
-        if (facts_of(pauses, row)[PROCESS] == process &&
+        if (process_of(pauses, row) == process &&
             (first < 0 || start_ns[row] < start_ns[first] ||
              (start_ns[row] == start_ns[first] && span_id[row] > span_id[first])))
             first = row;
@@ -136,20 +141,21 @@ static void fill_requests(Pauses *pauses, int64_t requests, int64_t *begins, int
     }
 }
 
-/* `fill_pauses(segments, tree_first, tree_rows, above, stages, start_ns, span_id, kind, facts, tells, gaps, gap,
- * collection, found, begins, ledger)`: how many segments there are */
+/* `fill_pauses(segments, tree_first, tree_rows, above, stages, start_ns, span_id, kind, facts, resource, resources,
+ * tells, gaps, gap, collection, found, begins, ledger)`: how many segments there are */
 static PyObject *fill_pauses(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t given) {
     Held held;
-    Array segments, tree_first, tree_rows, above, stages, start_ns, span_id, kind, facts, tells, gaps, gap;
+    Array segments, tree_first, tree_rows, above, stages, start_ns, span_id, kind, facts, resource, resources, tells,
+        gaps, gap;
     Array found, begins, ledger;
     int64_t collection;
     if (!core_are_bound(paths_names) ||
-        !arrays_take(&held, args, given, "qqqqqqqqqbqqnQQQ", &segments, &tree_first, &tree_rows, &above, &stages,
-                     &start_ns, &span_id, &kind, &facts, &tells, &gaps, &gap, &collection, &found, &begins, &ledger))
+        !arrays_take(&held, args, given, "qqqqqqqqqqqbqqnQQQ", &segments, &tree_first, &tree_rows, &above, &stages,
+                     &start_ns, &span_id, &kind, &facts, &resource, &resources, &tells, &gaps, &gap, &collection, &found, &begins, &ledger))
         return NULL;
     int64_t requests = tree_first.count - 1, places = tree_rows.count, rows = start_ns.count;
     if (requests < 0 || above.count != places || stages.count != places || span_id.count != rows ||
-        kind.count != rows || tells.count != rows || gaps.count != rows + 1 || begins.count != requests + 1 ||
+        kind.count != rows || resource.count != rows || tells.count != rows || gaps.count != rows + 1 || begins.count != requests + 1 ||
         ledger.count != requests * STAGES)
         return core_misfit(&held);
     int64_t *scratch = core_scratch(&held, 2 * places);
@@ -165,6 +171,8 @@ static PyObject *fill_pauses(PyObject *Py_UNUSED(module), PyObject *const *args,
                      .span_id = span_id.q,
                      .kind = kind.q,
                      .facts = facts.q,
+                     .resource = resource.q,
+                     .resources = resources.q,
                      .gaps = gaps.q,
                      .tells = tells.b,
                      .gap = gap.any,

@@ -3,13 +3,14 @@
 
 #define REPORTED_NAMES(ONE)                                                                                \
     ONE(FACTS) /* how many columns the table of facts has; those are */                                    \
-    ONE(CHOICES) ONE(HAS_FINISH_REASON) ONE(HAS_MODEL) ONE(IS_OURS) ONE(IS_PIECE) ONE(MAY_BE_OF_ENGINE)    \
-    ONE(PAIRS) ONE(PAIRS_END) ONE(PREEMPTIONS) ONE(SERVER) ONE(TELLS) ONE(TELLS_TIMES)                     \
+    ONE(IS_OURS) ONE(IS_PIECE) ONE(MAY_BE_OF_ENGINE) ONE(PREEMPTIONS) ONE(SERVER) ONE(TELLS)               \
+    ONE(TELLS_TIMES)                                                                                       \
     ONE(SAID) /* likewise of what spans say */                                                             \
     ONE(SAID_INPUT) ONE(SAID_OUTPUT) ONE(SAID_CACHED) ONE(SAID_SEQUENCES) ONE(SAID_BATCH_SIZE)             \
     ONE(SAID_STREAMED_TOKENS) ONE(SAID_STREAMED_EVENTS) ONE(SAID_FIRST_BODY) ONE(SAID_FIRST_CHUNK)         \
     ONE(SAID_FIRST_TOKEN) ONE(SAID_LEFT) ONE(SAID_QUEUE_DEPTH) ONE(SAID_CONCURRENCY) ONE(SAID_PREEMPTIONS) \
     ONE(SAID_MODEL) ONE(SAID_FINISH_REASON) ONE(SAID_DECODED) ONE(SAID_FIRST_TOLD) ONE(SAID_FIRST_EVENT)   \
+    ONE(SAID_CHOICES)                                                                                      \
     ONE(KNOWN) /* likewise of what is known of requests */                                                 \
     ONE(MODEL_CALL) ONE(FINISHER) ONE(BATCH_SIZE) ONE(INPUT) ONE(CACHED) ONE(OUTPUT) ONE(FIRST_TOKEN)      \
     ONE(FIRST_TOKEN_OF) ONE(MODELS_FIRST_TOKEN) ONE(PER_TOKEN) ONE(QUEUE_DEPTH) ONE(CONCURRENCY)           \
@@ -134,11 +135,11 @@ static inline int is_later(const Reporters *reporters, const Last *one, const La
 
 /* Whether a span says something. */
 static inline int says(const Reporters *reporters, int64_t row, int64_t what) {
-    const int64_t *facts = facts_of(reporters, row), *said = said_by(reporters, row);
+    const int64_t *said = said_by(reporters, row);
     if (what == MODEL_CALL)
-        return facts[HAS_MODEL] || said[SAID_MODEL] > 0;
+        return said[SAID_MODEL] > 0;
     if (what == FINISHER)
-        return facts[HAS_FINISH_REASON] || said[SAID_FINISH_REASON] > 0;
+        return said[SAID_FINISH_REASON] > 0;
     return said[SAID_BATCH_SIZE] != UNKNOWN;
 }
 
@@ -348,7 +349,7 @@ static inline Streamed read_streamed(const Reporters *reporters) {
     const int64_t *said = said_by(reporters, reporters->root), unknown = UNKNOWN, output = reporters->known[OUTPUT];
     Streamed streamed = {said[SAID_STREAMED_TOKENS],
                          said[SAID_STREAMED_EVENTS],
-                         facts_of(reporters, reporters->root)[CHOICES],
+                         said[SAID_CHOICES],
                          0,
                          0,
                          0,
@@ -520,71 +521,94 @@ static PyObject *read_reporters(PyObject *Py_UNUSED(module), PyObject *const *ar
 /* --- attributes */
 
 typedef struct {
-    const int64_t *kind, *facts, *reported, *varying, *varying_number;
-    int64_t rows;
-    int64_t *seen;        /* by attribute, the last request that has it */
+    int64_t request, number;
+} Seen;
+
+typedef struct {
+    const int64_t *begin, *count, *item, *items, *number;
+    Seen *seen; /* by hash: what a request has; others are free */
+    int64_t slots;
     int64_t *inside;      /* by row, the last request that it is part of */
     int64_t *found, made; /* of the request */
 } Attributes;
 
-/* Add the attributes of a span that a request does not have yet. */
-static inline void add_attributes(Attributes *attributes, int64_t request, int64_t row) {
-    const int64_t *facts = attributes->facts + attributes->kind[row] * FACTS, most = MOST_ATTRIBUTES;
-    for (int64_t one = facts[PAIRS], beyond = facts[PAIRS_END]; one < beyond; one++) {
-        int64_t pair = attributes->reported[one];
-        if (pair < 0)
-            pair = attributes->varying_number[attributes->varying[-1 - pair] * attributes->rows + row];
-        if (pair < 0 || attributes->seen[pair] == request)
-            continue;
-        attributes->seen[pair] = request;
-        if (attributes->made < most)
-            attributes->found[attributes->made] = pair;
-        attributes->made++;
-    }
+/* Whether a request has an attribute already; from now on it has. */
+static inline int has(const Attributes *attributes, int64_t request, int64_t number) {
+    int64_t mask = attributes->slots - 1, slot = number & mask;
+    for (; attributes->seen[slot].request == request; slot = (slot + 1) & mask)
+        if (attributes->seen[slot].number == number)
+            return 1;
+    attributes->seen[slot] = (Seen){request, number};
+    return 0;
 }
 
-/* `tell_attributes(requests, tree_first, tree_rows, first, by_start, kind, facts, reported, varying, varying_number,
- * pairs, found, counted)` */
+/* Add the attributes of a span that a request does not have yet. */
+static inline void add_attributes(Attributes *attributes, int64_t request, int64_t row) {
+    const int64_t most = MOST_ATTRIBUTES, *item = attributes->item, *items = attributes->items;
+    for (int64_t one = attributes->begin[row], beyond = one + attributes->count[row]; one < beyond; one++)
+        for (int64_t place = item[one]; place < item[one] + items[one]; place++) {
+            if (has(attributes, request, attributes->number[place]))
+                continue;
+            if (attributes->made < most)
+                attributes->found[attributes->made] = place;
+            attributes->made++;
+        }
+}
+
+/* How many attributes the spans of a trace tell at most. */
+static inline int64_t told_by(const Attributes *attributes, int64_t first, int64_t beyond) {
+    int64_t told = 0;
+    for (int64_t row = first; row < beyond; row++)
+        for (int64_t one = attributes->begin[row]; one < attributes->begin[row] + attributes->count[row]; one++)
+            told += attributes->items[one];
+    return told;
+}
+
+/* Tell the attributes of a request: its own span's come first. */
+static inline void tell_request(Attributes *attributes, int64_t request, int64_t root, const int64_t *by_start,
+                                const int64_t *beyond) {
+    attributes->made = 0;
+    add_attributes(attributes, request, root);
+    for (; by_start < beyond; by_start++)
+        if (*by_start != root && attributes->inside[*by_start] == request)
+            add_attributes(attributes, request, *by_start);
+}
+
+/* `tell_attributes(requests, tree_first, tree_rows, first, by_start, begin, count, item, items, number, found,
+ * counted)` */
 static PyObject *tell_attributes(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t given) {
     Held held;
-    Array requests, tree_first, tree_rows, first, by_start, kind, facts, reported, varying, varying_number, found,
-        counted;
-    int64_t pairs;
+    Array requests, tree_first, tree_rows, first, by_start, begin, count, item, items, number, found, counted;
     if (!core_are_bound(reported_names) ||
-        !arrays_take(&held, args, given, "qqqqqqqqqqnQQ", &requests, &tree_first, &tree_rows, &first, &by_start, &kind,
-                     &facts, &reported, &varying, &varying_number, &pairs, &found, &counted))
+        !arrays_take(&held, args, given, "qqqqqqqqqqQQ", &requests, &tree_first, &tree_rows, &first, &by_start, &begin,
+                     &count, &item, &items, &number, &found, &counted))
         return NULL;
-    int64_t rows = by_start.count, count = counted.count;
-    if (pairs < 0 || kind.count != rows || requests.count != 4 * count || tree_first.count != count + 1 ||
-        found.count != count * MOST_ATTRIBUTES)
+    int64_t rows = by_start.count, made = counted.count, most = 1, slots = 64;
+    if (begin.count != rows || count.count != rows || items.count != item.count || requests.count != 4 * made ||
+        tree_first.count != made + 1 || found.count != made * MOST_ATTRIBUTES)
         return core_misfit(&held);
-    int64_t *scratch = core_scratch(&held, pairs + rows);
+    Attributes attributes = {begin.q, count.q, item.q, items.q, number.q, .slots = 0};
+    for (int64_t trace = 0; trace + 1 < first.count; trace++)
+        most = larger(most, told_by(&attributes, first.q[trace], first.q[trace + 1]));
+    while (slots < 2 * most)
+        slots *= 2;
+    int64_t *scratch = core_scratch(&held, rows + 2 * slots);
     if (!scratch)
         return NULL;
-    Attributes attributes = {.kind = kind.q,
-                             .facts = facts.q,
-                             .reported = reported.q,
-                             .varying = varying.q,
-                             .varying_number = varying_number.q,
-                             .rows = rows,
-                             .seen = scratch,
-                             .inside = scratch + pairs};
+    attributes.inside = scratch;
+    attributes.seen = (Seen *)(scratch + rows);
+    attributes.slots = slots;
     Py_BEGIN_ALLOW_THREADS
-    for (int64_t one = 0; one < pairs + rows; one++) scratch[one] = -1;
+    for (int64_t one = 0; one < rows + 2 * slots; one++)
+        scratch[one] = -1;
     for (int64_t one = 0; one < found.count; one++)
         found.q[one] = -1;
-    for (int64_t request = 0; request < count; request++) {
-        int64_t root = requests.q[4 * request], trace = requests.q[4 * request + 1];
+    for (int64_t request = 0; request < made; request++) {
+        const int64_t *of = requests.q + 4 * request;
         attributes.found = found.q + request * MOST_ATTRIBUTES;
-        attributes.made = 0;
         for (int64_t at = tree_first.q[request]; at < tree_first.q[request + 1]; at++)
             attributes.inside[tree_rows.q[at]] = request;
-        add_attributes(&attributes, request, root); /* the root's come first */
-        for (int64_t at = first.q[trace]; at < first.q[trace + 1]; at++) {
-            int64_t row = by_start.q[at];
-            if (row != root && attributes.inside[row] == request)
-                add_attributes(&attributes, request, row);
-        }
+        tell_request(&attributes, request, of[0], by_start.q + first.q[of[1]], by_start.q + first.q[of[1] + 1]);
         counted.q[request] = attributes.made;
     }
     free(scratch);

@@ -3,11 +3,13 @@
 
 #define TREES_NAMES(ONE)                                                                                    \
     ONE(FACTS) /* how many columns the table of facts has; those are */                                     \
-    ONE(CLIENT) ONE(CLOCK) ONE(IS_STEP) ONE(KNOWN_PROCESS) ONE(LEAF_ONLY) ONE(MESSAGE) ONE(ODD) ONE(SERVER) \
-    ONE(SERVICE) ONE(STAGE)                                                                                 \
+    ONE(CLIENT) ONE(FAILED) ONE(IS_STEP) ONE(LEAF_ONLY) ONE(MESSAGE) ONE(ODD) ONE(RESENT) ONE(SERVER)       \
+    ONE(STAGE) ONE(WORTH_ANOTHER)                                                                           \
+    ONE(OF_RESOURCES) /* likewise that of resources */                                                      \
+    ONE(CLOCK) ONE(KNOWN_PROCESS) ONE(PROCESS) ONE(SERVICE)                                                 \
     ONE(HANG_UP) ONE(SENT) /* messages */                                                                   \
     ONE(NETWORK) ONE(OTHER) ONE(RESPOND) ONE(UNATTRIBUTED) /* stages */                                     \
-    ONE(NO_PARENT) ONE(MAX_NESTED_REQUESTS) ONE(MAX_NESTED_SPANS) ONE(MOST_REQUESTS)
+    ONE(NO_PARENT) ONE(MAX_NESTED_REQUESTS) ONE(MAX_NESTED_SPANS) ONE(MOST_REQUESTS) ONE(MOST_TRIED)
 
 CORE_NAMES(trees_names, TREES_NAMES)
 
@@ -18,7 +20,8 @@ typedef struct {
 /* --- parents and requests */
 
 typedef struct {
-    const int64_t *first, *span_id, *parent_id, *sent_ns, *start_ns, *end_ns, *kind, *facts;
+    const int64_t *first, *span_id, *parent_id, *sent_ns, *start_ns, *end_ns, *kind, *facts, *resource, *resources,
+        *target;
     const uint8_t *explains, *odd_row, *aligned;
     /* Found */
     uint8_t *odd, *skewed;
@@ -38,6 +41,10 @@ typedef struct {
 
 static inline const int64_t *facts_of(const Links *links, int64_t row) {
     return links->facts + links->kind[row] * FACTS;
+}
+
+static inline const int64_t *resource_of(const Links *links, int64_t row) {
+    return links->resources + links->resource[row] * OF_RESOURCES;
 }
 
 static inline int is_usual(const Links *links, int64_t begin, int64_t beyond) {
@@ -133,18 +140,56 @@ static inline int find_requests(Links *links, int64_t trace, int64_t begin, int6
             continue;
         }
         const int64_t *facts = facts_of(links, row), *of_above = facts_of(links, above);
+        const int64_t *place = resource_of(links, row), *place_above = resource_of(links, above);
         around[row] = around[above];
         usual &= !of_above[LEAF_ONLY];
-        if (facts[SERVER] && facts[SERVICE] != of_above[SERVICE]) {
+        if (facts[SERVER] && place[SERVICE] != place_above[SERVICE]) {
             links->calls[above] = of_above[CLIENT] != 0;
             usual &= around[row] <= MAX_NESTED_REQUESTS;
             links->requests[links->made++] = (Request){row, trace, 0, 0};
             around[row]++;
         }
-        if (facts[CLOCK] != of_above[CLOCK] && !links->aligned[trace] && clocks_differ(links, row, above))
+        if (place[CLOCK] != place_above[CLOCK] && !links->aligned[trace] && clocks_differ(links, row, above))
             links->skewed[trace] = 1;
     }
     return usual;
+}
+
+static inline int sticks_out(const Links *links, int64_t row) {
+    int64_t above = links->parent[row];
+    return links->start_ns[row] < links->start_ns[above] || links->end_ns[row] > links->end_ns[above];
+}
+
+/* Whether a call may be the next attempt of one that failed (see `calls.retries`). */
+static inline int may_be_another(const Links *links, int64_t failed, int64_t call, int are_clipped) {
+    if (call == failed || !facts_of(links, call)[CLIENT] ||
+        resource_of(links, call)[PROCESS] != resource_of(links, failed)[PROCESS])
+        return 0;
+    int is_same = links->target[failed] && links->target[call] == links->target[failed];
+    if (!facts_of(links, call)[RESENT] && !(is_same && facts_of(links, failed)[WORTH_ANOTHER]))
+        return 0;
+    return are_clipped || links->end_ns[failed] <= links->start_ns[call];
+}
+
+/* Whether calls of a trace that failed may have been made again. */
+static inline int are_tried_again(const Links *links, int64_t begin, int64_t beyond) {
+    const int64_t is_failed = FAILED;
+    int64_t left = MOST_TRIED;
+    int are_clipped = -1; /* not looked for yet */
+    for (int64_t row = begin; row < beyond; row++) {
+        int64_t above = links->parent[row];
+        if (above < 0 || !facts_of(links, row)[is_failed])
+            continue;
+        if (are_clipped < 0) {
+            are_clipped = 0;
+            for (int64_t one = begin; one < beyond && !are_clipped; one++)
+                are_clipped = links->parent[one] >= 0 && sticks_out(links, one);
+        }
+        for (int64_t call = links->child[above]; call >= 0; call = links->following[call])
+            if (!left-- || may_be_another(links, row, call, are_clipped))
+                return 1;
+    }
+    return 0;
 }
 
 /* Count what lies below each span, and note who was answered by another service. */
@@ -155,7 +200,7 @@ static inline void add_up(Links *links, int64_t begin, int64_t beyond) {
         if (above < 0)
             continue;
         links->size[above] += links->size[row];
-        if (links->answered[row] || facts_of(links, row)[service] != facts_of(links, above)[service])
+        if (links->answered[row] || resource_of(links, row)[service] != resource_of(links, above)[service])
             links->answered[above] = 1;
     }
 }
@@ -184,7 +229,7 @@ static inline void find_stages(Links *links, int64_t begin, int64_t beyond) {
         step_stage[row] = stage;
         if (links->calls[row] && (stage == other || stage == unattributed))
             stage = network;
-        if (above >= 0 && facts[SERVICE] == facts_of(links, above)[SERVICE])
+        if (above >= 0 && resource_of(links, row)[SERVICE] == resource_of(links, above)[SERVICE])
             for_what = purpose[above];
         if (stage != network) {
             purpose[row] = links->explains[stage] ? stage : for_what;
@@ -224,7 +269,7 @@ static int link_trace(Links *links, int64_t trace) {
     int64_t fill = find_parents(links, begin, beyond);
     if (fill < 0 || !put_parents_first(links, begin, beyond, fill))
         return 1;
-    int usual = find_requests(links, trace, begin, beyond);
+    int usual = find_requests(links, trace, begin, beyond) && !are_tried_again(links, begin, beyond);
     add_up(links, begin, beyond);
     int64_t nested = measure_requests(links, before);
     if (!usual || nested > MAX_NESTED_SPANS || links->made - before > MOST_REQUESTS)
@@ -247,20 +292,21 @@ static void link_traces(Links *links, int64_t traces, int64_t rows) {
     }
 }
 
-/* `link_spans(first, span_id, parent_id, sent_ns, start_ns, end_ns, kind, facts, explains, odd_row, aligned, odd,
- * skewed, child, following, stage, by_start, requests)`: how many requests there are */
+/* `link_spans(first, span_id, parent_id, sent_ns, start_ns, end_ns, kind, facts, resource, resources, target, explains,
+ * odd_row, aligned, odd, skewed, child, following, stage, by_start, requests)`: how many requests there are */
 static PyObject *link_spans(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t given) {
     Held held;
-    Array first, span_id, parent_id, sent_ns, start_ns, end_ns, kind, facts, explains, odd_row, aligned;
+    Array first, span_id, parent_id, sent_ns, start_ns, end_ns, kind, facts, resource, resources, target, explains,
+        odd_row, aligned;
     Array odd, skewed, child, following, stage, by_start, requests;
     if (!core_are_bound(trees_names) ||
-        !arrays_take(&held, args, given, "qqqqqqqqbbbBBQQQQQ", &first, &span_id, &parent_id, &sent_ns, &start_ns,
-                     &end_ns, &kind, &facts, &explains, &odd_row, &aligned, &odd, &skewed, &child, &following, &stage,
-                     &by_start, &requests))
+        !arrays_take(&held, args, given, "qqqqqqqqqqqbbbBBQQQQQ", &first, &span_id, &parent_id, &sent_ns, &start_ns,
+                     &end_ns, &kind, &facts, &resource, &resources, &target, &explains, &odd_row, &aligned, &odd,
+                     &skewed, &child, &following, &stage, &by_start, &requests))
         return NULL;
     int64_t rows = span_id.count, traces = first.count - 1;
     if (traces < 0 || parent_id.count != rows || sent_ns.count != rows || start_ns.count != rows ||
-        end_ns.count != rows || kind.count != rows || odd_row.count != rows || aligned.count != traces ||
+        end_ns.count != rows || kind.count != rows || resource.count != rows || target.count != rows || odd_row.count != rows || aligned.count != traces ||
         odd.count != traces || skewed.count != traces || child.count != rows || following.count != rows ||
         stage.count != rows || by_start.count != rows || requests.count != 4 * rows)
         return core_misfit(&held);
@@ -275,6 +321,9 @@ static PyObject *link_spans(PyObject *Py_UNUSED(module), PyObject *const *args, 
                    .end_ns = end_ns.q,
                    .kind = kind.q,
                    .facts = facts.q,
+                   .resource = resource.q,
+                   .resources = resources.q,
+                   .target = target.q,
                    .explains = explains.b,
                    .odd_row = odd_row.b,
                    .aligned = aligned.b,
@@ -306,7 +355,7 @@ static PyObject *link_spans(PyObject *Py_UNUSED(module), PyObject *const *args, 
 /* --- trees */
 
 typedef struct {
-    const int64_t *start_ns, *end_ns, *kind, *facts, *packed; /* by span */
+    const int64_t *start_ns, *end_ns, *kind, *facts, *resource, *resources, *packed; /* by span */
     const int64_t *stage, *child, *following;                 /* likewise, by `link_spans` */
     const int64_t *packed_times;
     int64_t *rows, *above, *begin_ns, *finish_ns, *stages, *children;
@@ -317,6 +366,10 @@ typedef struct {
 
 static inline const int64_t *facts_at(const Trees *trees, int64_t row) {
     return trees->facts + trees->kind[row] * FACTS;
+}
+
+static inline const int64_t *resource_at(const Trees *trees, int64_t row) {
+    return trees->resources + trees->resource[row] * OF_RESOURCES;
 }
 
 /* Put the children of the span at a place behind those before, in order of start. Returns where they end. */
@@ -338,18 +391,18 @@ static inline int64_t add_children(Trees *trees, int64_t at, int64_t fill) {
 static inline void compare_children(Trees *trees, int64_t at, int64_t one, int64_t beyond) {
     const int64_t hang_up = HANG_UP;
     int64_t row = trees->rows[at], high_ns = trees->finish_ns[at];
-    const int64_t *of_row = facts_at(trees, row);
+    const int64_t *of_row = resource_at(trees, row);
     int64_t process = of_row[KNOWN_PROCESS];
     for (int64_t place = one; place < beyond; place++) {
         int64_t below = trees->rows[place], start_ns = trees->start_ns[below], end_ns = trees->end_ns[below];
-        const int64_t *facts = facts_at(trees, below);
+        const int64_t *facts = facts_at(trees, below), *place_of = resource_at(trees, below);
         int moved = trees->begin_ns[place] != start_ns || trees->finish_ns[place] != end_ns;
         int waits = facts[MESSAGE] == hang_up && trees->child[below] < 0;
-        int is_same = process >= 0 && facts[KNOWN_PROCESS] == process;
+        int is_same = process >= 0 && place_of[KNOWN_PROCESS] == process;
         trees->above[place] = at;
         trees->clipped[place] = moved && !(waits || (is_same && start_ns >= high_ns));
         trees->outlives[place] =
-            trees->finish_ns[place] >= high_ns && end_ns > trees->end_ns[row] && facts[CLOCK] == of_row[CLOCK];
+            trees->finish_ns[place] >= high_ns && end_ns > trees->end_ns[row] && place_of[CLOCK] == of_row[CLOCK];
     }
 }
 
@@ -373,19 +426,19 @@ static int64_t lay_out_tree(Trees *trees, int64_t root, int64_t base) {
     return most;
 }
 
-/* `lay_out_trees(requests, start_ns, end_ns, kind, facts, stage, child, following, packed, first, rows, above,
+/* `lay_out_trees(requests, start_ns, end_ns, kind, facts, resource, resources, stage, child, following, packed, first, rows, above,
  * begin_ns, finish_ns, stages, children, outlives, clipped)`: how many intervals there may be */
 static PyObject *lay_out_trees(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t given) {
     Held held;
-    Array requests, start_ns, end_ns, kind, facts, stage, child, following, packed, first;
+    Array requests, start_ns, end_ns, kind, facts, resource, resources, stage, child, following, packed, first;
     Array rows, above, begin_ns, finish_ns, stages, children, outlives, clipped;
     if (!core_are_bound(trees_names) ||
-        !arrays_take(&held, args, given, "qqqqqqqqqqQQQQQQBB", &requests, &start_ns, &end_ns, &kind, &facts, &stage,
+        !arrays_take(&held, args, given, "qqqqqqqqqqqqQQQQQQBB", &requests, &start_ns, &end_ns, &kind, &facts, &resource, &resources, &stage,
                      &child, &following, &packed, &first, &rows, &above, &begin_ns, &finish_ns, &stages, &children,
                      &outlives, &clipped))
         return NULL;
     int64_t count = first.count - 1, spans = count < 0 ? 0 : first.q[count], all = start_ns.count, most = 0;
-    if (count < 0 || requests.count != 4 * count || end_ns.count != all || kind.count != all || stage.count != all ||
+    if (count < 0 || requests.count != 4 * count || end_ns.count != all || kind.count != all || resource.count != all || stage.count != all ||
         child.count != all || following.count != all || packed.count != all + 1 || rows.count != spans ||
         above.count != spans || begin_ns.count != spans || finish_ns.count != spans || stages.count != spans ||
         children.count != 2 * spans || outlives.count != spans || clipped.count != spans)
@@ -394,6 +447,8 @@ static PyObject *lay_out_trees(PyObject *Py_UNUSED(module), PyObject *const *arg
                    .end_ns = end_ns.q,
                    .kind = kind.q,
                    .facts = facts.q,
+                   .resource = resource.q,
+                   .resources = resources.q,
                    .stage = stage.q,
                    .child = child.q,
                    .following = following.q,

@@ -4,8 +4,9 @@
 #define METHOD(name) {#name, (PyCFunction)(void (*)(void))core_##name, METH_FASTCALL, NULL}
 
 static PyMethodDef methods[] = {
-    METHOD(scan),  METHOD(forms), METHOD(gather), METHOD(values),    METHOD(filter),
-    METHOD(judge), METHOD(tells), METHOD(shape),  METHOD(text_hash), {NULL, NULL, 0, NULL},
+    METHOD(scan),  METHOD(forms), METHOD(gather), METHOD(values), METHOD(filter),     METHOD(judge),
+    METHOD(tells), METHOD(asked), METHOD(shape),  METHOD(carry),  METHOD(told_texts), METHOD(word_hashes),
+    {NULL, NULL, 0, NULL},
 };
 
 static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, .m_name = "_core", .m_methods = methods};

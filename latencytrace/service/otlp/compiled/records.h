@@ -68,11 +68,20 @@ static inline uint64_t mixed(uint64_t state, uint64_t value) {
     return state ^ state >> 32;
 }
 
+static inline uint64_t folded(uint64_t one, uint64_t other) {
+    unsigned __int128 product = (unsigned __int128)one * other;
+    return (uint64_t)product ^ (uint64_t)(product >> 64);
+}
+
+/* Who does not know the seed cannot make up texts of one hash: each piece is added to a secret before it is
+ * multiplied by another. */
 static inline uint64_t text_hash(const uint8_t *text, int64_t size, uint64_t seed) {
-    uint64_t state = mixed(seed, (uint64_t)size);
+    uint64_t secret = mixed(seed, UINT64_C(0x9E3779B97F4A7C15)) * UINT64_C(0x133111EB94D049BB);
+    uint64_t state = seed ^ UINT64_C(0xD6E8FEB86659FD93);
     for (int64_t place = 0; place < size - 8; place += 8)
-        state = mixed(state, eight_bytes(text + place));
-    return mixed(state, last_bytes(text, size)) * UINT64_C(0x133111EB94D049BB);
+        state = folded(eight_bytes(text + place) ^ secret, state ^ UINT64_C(0xA0761D6478BD642F));
+    state = folded(last_bytes(text, size) ^ secret, state ^ UINT64_C(0xE7037ED1A0B428DB));
+    return folded(state ^ (uint64_t)size, secret | 1);
 }
 
 /* --- the functions of the module, by the file that they are in */
@@ -89,7 +98,11 @@ FUNCTION(core_filter);
 FUNCTION(core_judge);
 FUNCTION(core_tells);
 
+FUNCTION(core_asked);
 FUNCTION(core_shape);
-FUNCTION(core_text_hash);
+
+FUNCTION(core_carry);
+FUNCTION(core_told_texts);
+FUNCTION(core_word_hashes);
 
 #endif

@@ -1,0 +1,99 @@
+"""What loads of many kinds cost a span in the service, from a post's bytes to rows of the store.
+
+    python -m tests.benchmarks.bench_zoo [--traces 400] [--rounds 3] [--seeds 3] [--only NAME]
+
+In one process, CPU time of all of its threads: it says nearly the same on a busy machine. Each
+load is decoded, attributed, and laid out as rows for the store; the store itself and HTTP are left
+out (see `bench_service`, `bench_pipeline`). The making of posts is not counted.
+"""
+
+import argparse
+import gc
+import sys
+import time
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+
+from latencytrace.service.ledgers.attribution import Attribution
+from latencytrace.service.metrics.telemetry import Telemetry
+from latencytrace.service.otlp.traces import PROTOBUF, check
+from latencytrace.service.sql.native import native
+from latencytrace.service.sql.request_blocks import block_of
+from tests.support.builders.zoo.loads import LOADS, Load, mixture
+from tests.support.builders.zoo.posts import Posts
+from tests.support.builders.zoo.taken import Taken
+
+STEPS = ("decode", "attribute", "rows")
+
+
+@dataclass(slots=True)
+class Account:
+    """What one load cost."""
+
+    spans: int = 0
+    ways: Counter[str] = field(default_factory=Counter)  # traces
+    cpu_s: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))  # by step
+
+    def us(self, *steps: str) -> float:
+        """Microseconds of CPU a span."""
+        return sum(self.cpu_s[step] for step in steps) / self.spans * 1e6
+
+
+def measured(load: Load, traces: int, rounds: int) -> Account:
+    """Take a load, the first round of it without being counted."""
+    posts, attribution = Posts(load, 1), Attribution(Telemetry(), lambda _: False)
+    account = Account()
+    for number in range(rounds + 1):
+        bodies, spans = posts.made(traces)
+        gc.collect()
+        began_s = time.process_time()
+        checked = [check(body, PROTOBUF, None) for body in bodies]
+        decoded_s = time.process_time()
+        taken = Taken(checked)
+        found = attribution.attributed({}, {}, taken.held)
+        attributed_s = time.process_time()
+        for one in checked:
+            native(one.columns)
+        block_of(found.tables, [], 0, {})
+        written_s = time.process_time()
+        if number:
+            account.spans += spans
+            account.ways["objects"] += len(found.spans)
+            account.ways["columns"] += len(taken.held) - len(found.spans)
+            account.cpu_s["decode"] += decoded_s - began_s
+            account.cpu_s["attribute"] += attributed_s - decoded_s
+            account.cpu_s["rows"] += written_s - attributed_s
+    return account
+
+
+def main() -> None:
+    """Measure each load, and hold it against the cheapest."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--traces", type=int, default=400, help="in a round")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument(
+        "--seeds", type=int, default=3, help="mixtures, beside the loads with a name"
+    )
+    parser.add_argument("--only", help="of loads whose name begins so")
+    asked = parser.parse_args()
+    loads = dict(LOADS) | {f"mixture {seed}": mixture(seed) for seed in range(asked.seeds)}
+    loads = {name: one for name, one in loads.items() if name.startswith(asked.only or "")}
+    sys.stdout.write(
+        f"{'µs of CPU a span':34}{'decode':>8}{'attrib.':>8}{'both':>8}{'rows':>8}  columns\n"
+    )
+    both: dict[str, float] = {}
+    for name, load in loads.items():
+        account = measured(load, asked.traces, asked.rounds)
+        both[name] = account.us("decode", "attribute")
+        columns = account.ways["columns"] / account.ways.total()
+        numbers = "".join(f"{one:8.2f}" for one in (
+            account.us("decode"), account.us("attribute"), both[name], account.us("rows"),
+        ))  # fmt: skip
+        sys.stdout.write(f"{name:34}{numbers}  {columns:6.1%}\n")
+        sys.stdout.flush()
+    worst, best = max(both, key=both.__getitem__), min(both, key=both.__getitem__)
+    sys.stdout.write(f"{worst} costs {both[worst] / both[best]:.2f} times as much as {best}\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,88 @@
+"""Loads of every kind go by columns, and nothing that they carry makes shapes."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from latencytrace.model import Request, Stage
+from latencytrace.service.ledger_table import each_request
+from latencytrace.service.ledgers.attribution import Attributed, Attribution
+from latencytrace.service.ledgers.column_attribution import ColumnAttribution
+from latencytrace.service.metrics.telemetry import Telemetry
+from latencytrace.service.otlp.shapes import SHAPES
+from latencytrace.service.otlp.traces import PROTOBUF, check
+from tests.support.builders.zoo.loads import LOADS, Load, mixture
+from tests.support.builders.zoo.posts import Posts
+from tests.support.builders.zoo.taken import Taken
+from tests.support.compiled import COMPILED
+
+pytestmark = COMPILED
+
+TRACES = 40
+RETRIED = {"2 % errors, half tried again"}
+FAILING = {"2 % errors", "50 % errors"}
+USUAL = {name: load for name, load in LOADS.items() if name not in RETRIED | FAILING}
+MIXTURES = {f"mixture {seed}": replace(mixture(seed), errors_ratio=0.0) for seed in range(6)}
+
+
+def attributed(bodies: Sequence[bytes], *, compiled: bool = True) -> tuple[Attributed, Taken]:
+    columns = ColumnAttribution(is_used=compiled)
+    taken = Taken([check(body, PROTOBUF, None) for body in bodies])
+    attribution = Attribution(Telemetry(), lambda _: False, columns=columns)
+    return attribution.attributed({}, {}, taken.held), taken
+
+
+def in_order(found: Attributed) -> list[Request]:
+    every = each_request(found.tables)
+    return sorted(every, key=lambda one: (one.trace_id, one.start_ns, one.span_id))
+
+
+@pytest.mark.parametrize("load", [*USUAL.values(), *MIXTURES.values()], ids=[*USUAL, *MIXTURES])
+def test_traces_of_any_load_go_by_columns(load: Load) -> None:
+    bodies, _ = Posts(load, 1).made(TRACES)
+
+    found, taken = attributed(bodies)
+
+    assert len(taken.held) == TRACES
+    assert found.spans == {}
+    assert len(in_order(found)) == TRACES * load.services
+
+
+@pytest.mark.parametrize("load", [*LOADS.values(), *MIXTURES.values()], ids=[*LOADS, *MIXTURES])
+def test_any_load_becomes_the_requests_that_objects_give(load: Load) -> None:
+    bodies, _ = Posts(load, 2).made(TRACES // 2)
+
+    assert in_order(attributed(bodies)[0]) == in_order(attributed(bodies, compiled=False)[0])
+
+
+def test_only_calls_that_were_tried_again_are_left_to_objects() -> None:
+    load = replace(LOADS["2 % errors"], errors_ratio=0.2, retries_ratio=1.0, routes=1)
+    bodies, _ = Posts(load, 3).made(TRACES)
+
+    found, _ = attributed(bodies)
+
+    retried = {one.trace_id for one in in_order(found) if one.ledger.get(Stage.RETRY)}
+    assert set(found.spans) >= retried != set()
+    assert len(found.spans) < TRACES
+
+
+@pytest.mark.parametrize("unique", ["ids", "urls", "agents", "statements", "names", "keys"])
+def test_new_values_make_no_new_shapes(unique: str) -> None:
+    posts = Posts(LOADS[f"unique {unique}"], 4)
+    attributed(posts.made(TRACES)[0])
+    before = len(SHAPES.spans)
+
+    attributed(posts.made(TRACES)[0])
+
+    assert len(SHAPES.spans) == before
+
+
+def test_a_fleet_has_as_many_shapes_as_one_process() -> None:
+    attributed(Posts(LOADS["plain"], 5).made(2 * TRACES)[0])
+    before = len(SHAPES.spans)
+
+    for name in ("5 000 pods", "200 pods, 400 routes, 60 models", "Kubernetes"):
+        attributed(Posts(LOADS[name], 5).made(2 * TRACES)[0])
+
+    assert len(SHAPES.spans) - before <= 1

@@ -1,0 +1,68 @@
+"""The loads of the zoo: those that have a name, and mixtures that a seed decides."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from random import Random
+from typing import Final
+
+UNIQUE: Final = ("ids", "urls", "agents", "statements", "names", "keys")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """What the spans of a fleet have in common, and what differs among them."""
+
+    pods: int = 1  # of each service
+    routes: int = 4
+    models: int = 3
+    unique: frozenset[str] = frozenset()  # of `UNIQUE`: what differs in every request
+    attributes: int = 8  # of a span, at least
+    of_kubernetes: bool = False  # resources say what its operator adds
+    with_events: bool = False  # and links
+    errors_ratio: float = 0.0  # of calls
+    retries_ratio: float = 0.0  # of failed calls, made again
+    services: int = 1  # in a trace; each has its own posts
+    spans_a_post: int = 512
+    is_new_each_round: bool = False  # all names of pods, routes, models and tenants
+
+
+_PLAIN: Final = Load()
+LOADS: Final[Mapping[str, Load]] = {
+    "plain": _PLAIN,
+    "20 pods": replace(_PLAIN, pods=20),
+    "200 pods": replace(_PLAIN, pods=200),
+    "5 000 pods": replace(_PLAIN, pods=5_000),
+    "400 routes": replace(_PLAIN, routes=400),
+    "60 models": replace(_PLAIN, models=60),
+    "200 pods, 400 routes, 60 models": replace(_PLAIN, pods=200, routes=400, models=60),
+    **{f"unique {one}": replace(_PLAIN, unique=frozenset({one})) for one in UNIQUE},
+    "60 attributes": replace(_PLAIN, attributes=60),
+    "Kubernetes": replace(_PLAIN, pods=20, of_kubernetes=True),
+    "events and links": replace(_PLAIN, with_events=True),
+    "2 % errors": replace(_PLAIN, errors_ratio=0.02),
+    "2 % errors, half tried again": replace(_PLAIN, errors_ratio=0.02, retries_ratio=0.5),
+    "50 % errors": replace(_PLAIN, errors_ratio=0.5),
+    "two services": replace(_PLAIN, services=2),
+    "five services": replace(_PLAIN, services=5),
+    "posts of 1": replace(_PLAIN, spans_a_post=1),
+    "posts of 8 192": replace(_PLAIN, spans_a_post=8_192),
+    "all new each round": replace(_PLAIN, pods=20, is_new_each_round=True),
+}
+
+
+def mixture(seed: int) -> Load:
+    """A load that nobody chose by hand."""
+    chance = Random(seed)  # noqa: S311 - the same one each time
+    return Load(
+        pods=chance.choice((1, 20, 200, 5_000)),
+        routes=chance.choice((4, 400)),
+        models=chance.choice((3, 60)),
+        unique=frozenset(one for one in UNIQUE if chance.random() < 1 / 3),
+        attributes=chance.choice((8, 8, 60)),
+        of_kubernetes=chance.random() < 1 / 2,
+        with_events=chance.random() < 1 / 2,
+        errors_ratio=chance.choice((0.0, 0.0, 0.02)),
+        services=chance.choice((1, 2, 5)),
+        spans_a_post=chance.choice((512, 8_192)),
+        is_new_each_round=chance.random() < 1 / 2,
+    )
