@@ -42,6 +42,7 @@ class Pair:
         await self.arrived.wait()
         self.go_on.set()
         time.sleep(HELD_S)  # noqa: ASYNC251 - what is tested
+        await asyncio.sleep(0)  # it goes on, too
 
 
 async def under_aiohttp(pair: Pair) -> None:

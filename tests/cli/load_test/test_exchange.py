@@ -10,7 +10,7 @@ from latencytrace.cli.load_test.exchange import Exchange
 from latencytrace.cli.load_test.target import Target
 from tests.support.fakes.contracts import FakeClock
 
-FIRST_NS, GAP_NS, LAST_NS = 100, 20, 7
+HEAD_NS, FIRST_NS, GAP_NS, LAST_NS = 5, 100, 20, 7
 HEAD = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\ncontent-type: %b\r\n\r\n"
 ROLE = b'data: {"choices": [{"delta": {"role": "assistant", "content": ""}}]}\n\n'
 TOKEN = b'data: {"choices": [{"delta": {"content": "word "}}]}\n\n'
@@ -34,7 +34,7 @@ Say = Callable[[int, bytes], Awaitable[None]]  # after so long, and until the cl
 
 
 async def openai(say: Say) -> None:
-    await say(0, HEAD % b"text/event-stream")
+    await say(HEAD_NS, HEAD % b"text/event-stream")
     await say(0, chunk(ROLE))
     await say(FIRST_NS, chunk(TOKEN))
     await say(GAP_NS, chunk(TOKEN))
@@ -44,7 +44,7 @@ async def openai(say: Say) -> None:
 
 
 async def plain(say: Say) -> None:
-    await say(0, HEAD % b"text/plain")
+    await say(HEAD_NS, HEAD % b"text/plain")
     await say(FIRST_NS, chunk(b"word "))
     await say(GAP_NS, chunk(b"word "))
     await say(3 * GAP_NS, chunk(b"word "))
@@ -89,12 +89,10 @@ def test_each_time_is_when_the_client_had_what_it_is_of(
 ) -> None:
     found = asyncio.run(exchanged(answer))
 
-    assert (found.sent_ns, found.first_byte_ns) == (0, 0)
+    assert (found.sent_ns, found.first_byte_ns) == (0, HEAD_NS)
     assert found.answer is not None
-    assert list(found.answer.token_times_ns) == [
-        FIRST_NS,
-        FIRST_NS + GAP_NS,
-        FIRST_NS + 4 * GAP_NS,
-    ]
-    assert found.end_ns == FIRST_NS + 4 * GAP_NS + 2 * LAST_NS
+    first_ns = HEAD_NS + FIRST_NS
+    times_ns = [first_ns, first_ns + GAP_NS, first_ns + 4 * GAP_NS]
+    assert list(found.answer.token_times_ns) == times_ns
+    assert found.end_ns == times_ns[-1] + 2 * LAST_NS
     assert found.error is None
