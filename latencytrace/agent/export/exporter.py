@@ -103,8 +103,10 @@ class Exporter:
         Returns:
             Whether everything that had ended before the call was sent in time.
         """
+        if not self._queue and self._batch is None:
+            return True  # without waiting for what the thread reports meanwhile
         if not self._thread.is_alive():
-            return not self._queue and self._batch is None
+            return False
         flush = _Flush()
         self._flushes.append(flush)
         self._wake.set()

@@ -2,10 +2,8 @@
 
 import os
 import struct
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from mmap import mmap
+from mmap import mmap
+from typing import Final
 
 _COUNT: Final = struct.Struct("=Q")
 _PLACES: Final = 512  # a child has one to itself, so that none overwrites what another counts
@@ -21,8 +19,6 @@ class ChildLosses:
     def before_fork(self) -> None:
         """Have the memory that the child is to share."""
         if self._memory is None:
-            from mmap import mmap  # noqa: PLC0415 - few programs fork
-
             self._memory, self._pid = mmap(-1, _PLACES * _COUNT.size), os.getpid()
 
     def add(self, spans: int) -> None:
