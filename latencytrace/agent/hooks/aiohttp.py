@@ -113,7 +113,6 @@ def _joined(recorder: Recorder, request: Any) -> Token[Context] | None:  # noqa:
 
 def time_handler(recorder: Recorder, original: Timed) -> Timed:
     """Time each request of an `Application`; of one within another, the outer one's."""
-    recorder.open_requests.serves = True
 
     @wraps(original)
     async def _handle(self: Any, request: Any) -> Any:  # noqa: ANN401
@@ -127,6 +126,7 @@ def time_handler(recorder: Recorder, original: Timed) -> Timed:
         served = _begun(recorder, request)
         if served is None:
             return await original(self, request)
+        recorder.open_requests.serves = True
         served.activate()
         try:
             response = await original(self, request)

@@ -19,11 +19,11 @@ _transport: ContextVar[Any] = ContextVar("latencytrace.hypercorn_transport", def
 
 def note_connection(recorder: Recorder, original: Timed) -> Timed:
     """Note over which connection requests come in a task."""
-    recorder.open_requests.serves = True
 
     @wraps(original)
     async def run(self: Any) -> None:  # noqa: ANN401 - a server of one connection
         with guarded(_NOTES, recorder.on_fault):
+            recorder.open_requests.serves = True
             _transport.set(self.writer.transport)
         await original(self)
 

@@ -133,7 +133,6 @@ def _joined(recorder: Recorder, handler: Any) -> Token[Context] | None:  # noqa:
 
 def time_handlers(recorder: Recorder, original: Timed) -> Timed:
     """Time what a handler does with its request."""
-    recorder.open_requests.serves = True
 
     @wraps(original)
     async def _execute(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401
@@ -149,6 +148,7 @@ def time_handlers(recorder: Recorder, original: Timed) -> Timed:
         if request is None:
             await original(self, *args, **kwargs)
             return
+        recorder.open_requests.serves = True
         request.activate()
         try:
             await original(self, *args, **kwargs)

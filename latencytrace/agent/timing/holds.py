@@ -20,7 +20,7 @@ class Hold(NamedTuple):
     start_ns: int
     end_ns: int
     by: str
-    came_ns: int | None  # when the request came that held it; None: it was of none
+    came_ns: int | None  # when the request came that ended with it; None: none did
 
 
 class Wait(NamedTuple):
@@ -66,7 +66,7 @@ class Holds:
             start_ns: Where another hold lasted longer, this one begins at its end.
             end_ns: Now.
             by: The name of what held it.
-            came_ns: When the request came whose code that was; None: it was of none.
+            came_ns: When the request came that ended with it; None: none did.
         """
         lately = self._lately
         if lately.holds:

@@ -215,11 +215,11 @@ class OpenRequests:
                 self.resumed_by_ns = max(self.resumed_by_ns, by_ns)  # else nobody is looked for
 
     def _holder(self, otel: Context, start_ns: int, callback: object) -> tuple[str, int | None]:
-        """Name what held a loop: a request, with when that came, or a function."""
+        """Name what held a loop: a request, with when it came if it has ended, or a function."""
         request: Any = otel.get(REQUEST)
         last = self.last_served
         if request is not None:
-            return request.title, request.timing.started_ns
+            return request.title, None
         if type(last) is RecordedSpan and last.ended_ns >= start_ns:  # begun and ended in it
             return last.name, last.started_ns
         return _callback_name(callback), None

@@ -123,6 +123,7 @@ def a_request_begins_when_it_came(serve: Serving, *hooks: type[Hook]) -> None:
     """Have another request hold the thread while a client sends one, which begins when sent."""
     gate = Gate()
     with hooked(*hooks) as spans, serve(gate) as url:
+        get(f"{url}/first")  # what is before it is the start of the process
         sent = sent_while_held(url, gate)
 
         (span,) = requests_to(spans, WAITS)
