@@ -15,11 +15,14 @@ OR_SAY := || { echo '== this step needs a network: pip says above what it could 
 CONSTRAINTS = tests/constraints/py$(subst .,,$(call version,$(or $(wildcard $(BIN)/python),$(PYTHON)))).txt
 LOCKED = $(addprefix --constraint ,$(wildcard $(CONSTRAINTS)))
 
+# Tests start hundreds of programs: without bytecode each would compile all of them anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 report = --junitxml=$(VENV)/hooks/$(1).xml
 
 .DEFAULT_GOAL := help
 .PHONY: soak stress mutants help demo demo-smollm2 test test-all test-long test-newest coverage lock freeze lint bench bench-agent bench-service bench-request bench-instructions bench-overhead bench-start hook-list bench-servers bench-tokens dashboards pictures docs changelog wheels clean \
-	test-helm test-llama-cpp test-batchers test-large test-rabbitmq test-every-hook test-nvml-oldest test-fresh
+	test-helm test-llama-cpp test-batchers test-large test-rabbitmq test-every-hook test-tracers test-nvml-oldest test-fresh
 
 help: ## list these commands
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 16
@@ -75,7 +78,7 @@ TESTS = $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
 USUAL := not llama_cpp and not batchers
 
 # Tests of functions that the compiled core stands in for; those of hooks that time requests among them.
-IN_PYTHON := $(addprefix tests/agent/,api budget export program spans timing toolkit test_conformance.py test_conformance_at_random.py \
+IN_PYTHON := $(addprefix tests/agent/,api budget export process program spans timing toolkit test_conformance.py test_conformance_at_random.py \
 	$(addprefix hooks/test_,anyio.py asgi.py baggage.py event_loop.py event_loop_servers.py fastapi.py spared_requests.py streaming.py threads.py wsgi.py))
 
 test-llama-cpp: $(VENV)/.llama-cpp ## the tests with llama-cpp-python, which is compiled first (minutes)
@@ -120,6 +123,9 @@ test-rabbitmq: $(VENV)/.rabbitmq-unpacked ## the tests of clients of RabbitMQ, a
 # What `make test` skips of hooks, for want of a library, is run here: each with its real one.
 test-every-hook: test-llama-cpp test-batchers test-rabbitmq test-large ## every hook with its real library, which `make test` lacks for some
 	@$(BIN)/python -m tests.contracts.hooks_held $(VENV)/hooks/*.xml
+
+test-tracers: $(VENV)/.tracers ## beside Sentry, ddtrace, New Relic, Langfuse and OpenTelemetry's own, in both orders
+	@$(VENV)/tracers/bin/python -m pytest -m long tests/agent/test_other_tracers.py $(call report,tracers)
 
 test-fresh: ## `make test` on this machine as it was before anything was installed for us (Linux, root)
 	@tests/repository/fresh_machine.sh
@@ -275,6 +281,13 @@ $(VENV)/.large: $(VENV)/.checks
 	@$(VENV)/handlers/bin/python -m pip install --quiet torch==2.13.0
 	@$(VENV)/handlers/bin/python -m pip install --quiet transformers
 	@$(VENV)/handlers/bin/python -m pip install --quiet --no-deps llm-guard
+	@touch $@
+
+$(VENV)/.tracers: $(VENV)/.checks
+	@echo '== installing other tracers, about 150 MB (once)'
+	@$(PYTHON) -m venv $(VENV)/tracers
+	@$(VENV)/tracers/bin/python -m pip install --quiet 'pip>=25.1'
+	@$(VENV)/tracers/bin/python -m pip install --quiet --editable '.[service]' --group tracers
 	@touch $@
 
 $(VENV)/.llama-cpp: $(VENV)/.checks

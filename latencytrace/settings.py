@@ -5,7 +5,7 @@ import re
 import shlex
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 from urllib.parse import quote
 
 from latencytrace.errors import SettingsError
@@ -113,6 +113,9 @@ class AgentSettings(NamedTuple):
         return _without_secrets(self, {"endpoint", "traces_url", "metrics_url", "headers"})
 
 
+FORWARDED_PREFIX: Final = "X-Forwarded-Prefix"  # a header of proxies
+
+
 class ServiceSettings(NamedTuple):
     """Settings of the service."""
 
@@ -126,6 +129,7 @@ class ServiceSettings(NamedTuple):
     capture_content: bool = False  # keep prompts, texts and the like
     objectives: Path | None = None  # a file of objectives; None: there are none
     public_url: str | None = None  # in links to the API; None: where it listens
+    root_path: str | None = None  # below which a proxy shows the pages, or the header that says it
     dashboard_url: str | None = None  # of a Grafana dashboard that alerts link to
     sinks: tuple[tuple[str, str], ...] = (("log", ""),)  # plugins' names and addresses
     scrape: tuple[str, ...] = ()  # addresses of engines' metrics, and of GPU exporters'
@@ -243,6 +247,7 @@ def service_settings(  # noqa: PLR0913 - one argument per flag of `latencytrace 
     keep_spans_ratio: float | None = None,
     objectives: Path | None = None,
     max_weight: int | None = None,
+    root_path: str | None = None,
     environ: Mapping[str, str] = os.environ,
 ) -> ServiceSettings:
     """Settings of the service: flags first, then the environment, then defaults.
@@ -274,6 +279,7 @@ def service_settings(  # noqa: PLR0913 - one argument per flag of `latencytrace 
         capture_content=flag(environ, "LATENCYTRACE_CAPTURE_CONTENT"),
         objectives=objectives or objectives_file(environ),
         public_url=web_address(environ, "LATENCYTRACE_PUBLIC_URL"),
+        root_path=_root_path(root_path or environ.get("LATENCYTRACE_ROOT_PATH", "")),
         dashboard_url=dashboard_url(environ),
         sinks=_sinks(environ),
         scrape=names(environ, "LATENCYTRACE_SCRAPE"),
@@ -459,6 +465,22 @@ def _user_of(rest: str) -> str | None:
     """Return what stands before the host, in an address without its scheme."""
     user, at, _ = re.split("[/?#]", rest, maxsplit=1)[0].rpartition("@")
     return user if at else None
+
+
+def _root_path(text: str) -> str | None:
+    """A path before those of the pages, or the header that says it; None: there is none.
+
+    Raises:
+        SettingsError: It is neither.
+    """
+    if text.strip().lower() == FORWARDED_PREFIX.lower():
+        return FORWARDED_PREFIX
+    path = text.strip().rstrip("/")
+    if path and not re.fullmatch(r"(?:/[A-Za-z0-9_~-][A-Za-z0-9._~-]{0,63}){1,8}", path):
+        raise SettingsError(
+            f"--root-path {text!r} is no path as /latencytrace, and not {FORWARDED_PREFIX}"
+        )
+    return path or None
 
 
 def _sinks(environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:

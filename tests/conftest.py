@@ -9,11 +9,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from httpx._config import DEFAULT_TIMEOUT_CONFIG
 from hypothesis import HealthCheck, settings
 
 from latencytrace.agent.guard import FaultCounter, raise_fault
 from tests.support.clickhouse.front import ClickHouseFront
 from tests.support.repository.tree import out_of_place, strangers
+from tests.support.waiting import PATIENCE_S
 
 # OpenMP's threads spin while they wait: where others want the cores, each step would take seconds.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -43,17 +45,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the files that take longest; the others keep their random order.
-
-    What runs beside the other tests of such a file is asked for its outcome last.
-    """
+    """Begin with the files that take longest; the others keep their random order."""
     place = {file: number for number, file in enumerate(LONGEST)}
-
-    def turn(item: pytest.Item) -> tuple[int, bool]:
-        number = place.get(item.nodeid.partition("::")[0], len(LONGEST))
-        return number, number < len(LONGEST) and item.get_closest_marker("beside") is not None
-
-    items.sort(key=turn)
+    items.sort(key=lambda item: place.get(item.nodeid.partition("::")[0], len(LONGEST)))
 
 
 @pytest.fixture(scope="session")
@@ -105,6 +99,15 @@ def interrupts_are_heard() -> None:
     """Undo what a shell does to its background jobs: programs that tests start inherit it."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def answers_may_be_late() -> Iterator[None]:
+    """Have httpx wait as long as other guards do: five seconds, as by default, measure speed."""
+    with pytest.MonkeyPatch.context() as patched:
+        for phase in ("connect", "read", "write", "pool"):
+            patched.setattr(DEFAULT_TIMEOUT_CONFIG, phase, PATIENCE_S)
+        yield
 
 
 @pytest.fixture(autouse=True, scope="session")

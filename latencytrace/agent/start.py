@@ -24,6 +24,7 @@ from latencytrace.agent.process import background
 from latencytrace.agent.process.child_exit import at_end_of_children
 from latencytrace.agent.process.forks import LONGEST_WAIT_S, in_child, whole_imports
 from latencytrace.agent.process.late import Late
+from latencytrace.agent.process.losses import ChildLosses
 from latencytrace.agent.process.resource import new_instance_id, resource_of
 from latencytrace.agent.process.termination import Termination
 from latencytrace.agent.process.uwsgi_workers import WAITING, UwsgiWorkers, is_uwsgi
@@ -56,7 +57,7 @@ _REQUESTS = "starlette.applications"  # whose patch times requests, by which the
 _FASTAPI = ListedHook(
     Plugin("FastAPI's telemetry", "latencytrace.agent.program.fastapi_telemetry:FastApiTelemetry"),
     (),
-    ("fastapi.telemetry._asgi",),
+    ("fastapi.telemetry._asgi", "fastapi.telemetry._runtime"),
 )
 
 
@@ -173,6 +174,7 @@ class Agent:
         )
         self._sampling = _sampling(settings)
         self._began_ns: int | None = None  # None: it is about to
+        self.losses = ChildLosses()
         self._takes_profiles = settings.profile
         self._fastapi: AppliedHook | None = None
         self._hooks: list[AppliedHook] = []
@@ -183,18 +185,11 @@ class Agent:
         self._senders = Senders(settings.headers, options, grpc=settings.grpc)
         self._profiling = Late(self._new_profiling)
         to = self._senders.to
-        to_traces = partial(to, settings.traces_url, TRACES, settings.timeout_s)
+        self._queue = SpanQueue(settings.queue_spans, settings.queue_bytes)
         self._program_spans = ProgramSpans(
-            settings.traces_url,
-            settings.headers,
-            to_traces
-            if settings.grpc or shown(settings.traces_url) != settings.traces_url
-            else None,
-            interval_s=settings.interval_s,
-            on_fault=on_fault,
+            self._queue.on_end, lambda most_s: self.flush(min(most_s, EXIT_FLUSH_S)), on_fault
         )
         self._global = GlobalProvider(_provider, self._program_spans.join)
-        self._queue = SpanQueue(settings.queue_spans, settings.queue_bytes)
         self._reports = _Reports(
             settings,
             self._resource,
@@ -204,7 +199,7 @@ class Agent:
         )
         self._exporter = Exporter(
             OtlpEncoder(self._resource),
-            to_traces(self._profiling),
+            to(settings.traces_url, TRACES, settings.timeout_s, self._profiling),
             queue=self._queue,
             interval_s=settings.interval_s,
             on_fault=on_fault,
@@ -245,6 +240,7 @@ class Agent:
         from latencytrace.agent.reporting.status import AgentStatus  # noqa: PLC0415 - see above
 
         counts: ExportCounts = self._exporter.counts
+        dropped = counts.dropped + self.losses.spans
         queued = self._exporter.queued
         own, gpu = self._reports.own(), self._reports.gpu()
         return AgentStatus(
@@ -252,9 +248,9 @@ class Agent:
             provider="the program's" if self._global.program else "ours",
             obstacle=WAITING if background.are_held() else None,
             endpoint=shown(self.settings.traces_url),
-            spans_made=counts.sent + counts.dropped + counts.in_flight + queued,
+            spans_made=counts.sent + dropped + counts.in_flight + queued,
             spans_sent=counts.sent,
-            spans_dropped=counts.dropped,
+            spans_dropped=dropped,
             spans_queued=queued + counts.in_flight,
             export_cpu_ns=counts.export_cpu_ns,
             faults=edge_faults.faults
@@ -270,8 +266,7 @@ class Agent:
     def flush(self, timeout_s: float) -> bool:
         """Send every span that has ended by now."""
         self.recorder.devices.pending.give_up(None)
-        sent = self._exporter.flush(timeout_s)
-        return self._program_spans.flush(timeout_s) and sent
+        return self._exporter.flush(timeout_s)
 
     def stop(self, timeout_s: float) -> None:
         """Restore every patch, send what waits, end the thread; each whatever the others do."""
@@ -283,12 +278,12 @@ class Agent:
         contained("ending pending spans")(self.recorder.devices.pending.give_up)(None)
         contained("leaving SIGTERM")(_termination.forget)()
         contained("leaving the global provider's place")(self._global.uninstall)()
+        contained("leaving the program's provider")(self._program_spans.leave)()
         if self._global.program is None:
             # Tracers that the program keeps make its own spans, once it has a provider.
             contained("letting go of tracers")(_provider.yield_to)(ProxyTracerProvider())
         contained("sending what is left")(self._exporter.stop)(timeout_s)
         self._reports.stop()
-        contained("stopping a span processor")(self._program_spans.stop)()
 
     def end_profiles(self) -> None:
         """Let no profile begin, and give up what is under way."""
@@ -298,6 +293,10 @@ class Agent:
         profiling = self._profiling.made
         if profiling is not None:
             profiling.end()
+
+    def note_losses(self) -> None:
+        """Count for the parent what is not sent where this process ends."""
+        self.losses.add(self._exporter.queued + self._exporter.counts.in_flight)
 
     def reset_after_fork(self) -> None:
         """In a forked child: an identity of its own, and none of the parent's spans."""
@@ -475,6 +474,13 @@ def recorder() -> Recorder:
     return Recorder(trace.get_tracer(SCOPE), FaultCounter()) if agent is None else agent.recorder
 
 
+@contained("preparing a fork")
+def _before_fork() -> None:
+    agent = _running
+    if agent is not None:
+        agent.losses.before_fork()
+
+
 @contained("going on after a fork")
 def _after_fork() -> None:
     global _lock  # noqa: PLW0603 - the parent may have held it
@@ -489,10 +495,27 @@ def _at_exit() -> None:
     if agent is not None:
         agent.end_profiles()
         _provider.shutdown()  # as the SDK's does: the program's processors send what they hold
+        agent.note_losses()
+    _termination.forget()
+
+
+def _send_last() -> None:
+    """Send what is ours: where SIGTERM ends a program, nothing is done at its exit."""
+    agent = _running
+    if agent is not None:
+        agent.end_profiles()
+        agent.flush(EXIT_FLUSH_S)
+        agent.note_losses()
 
 
 _workers = UwsgiWorkers(_refuse)
-_termination = Termination(_at_exit, EXIT_FLUSH_S)
+_termination = Termination(_send_last, EXIT_FLUSH_S)
 in_child(_after_fork)
+os.register_at_fork(before=_before_fork)
+os.register_at_fork(  # after all others of ours: a child that is to end is whole by then
+    before=_termination.before_fork,
+    after_in_parent=_termination.after_fork,
+    after_in_child=_termination.after_fork_in_child,
+)
 atexit.register(_at_exit)
 at_end_of_children(_at_exit)

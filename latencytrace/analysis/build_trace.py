@@ -14,6 +14,7 @@ from latencytrace.analysis.repairs.clock_skew import aligned
 from latencytrace.analysis.repairs.cycles import cut_cycles
 from latencytrace.analysis.repairs.duplicates import without_duplicates
 from latencytrace.analysis.repairs.handing_over import handed_over
+from latencytrace.analysis.repairs.implausible import without_implausible
 from latencytrace.analysis.repairs.intervals import (
     Intervals,
     clipped_intervals,
@@ -85,6 +86,7 @@ def _forest(found: Iterable[Span], *, rootless: bool) -> _Forest:
     """Mend what can be mended without clipping, in the order in which it must be."""
     spans, duplicates = without_duplicates(found)
     spans, negative = without_negative(_as_they_ran(spans))
+    spans, implausible = without_implausible(spans)  # before clocks are brought together by them
     cut, cycles = cut_cycles(spans)
     spans, skewed = aligned(spans, cut)
     adopted = adopt_orphans(spans, cut, rootless=rootless)
@@ -98,7 +100,15 @@ def _forest(found: Iterable[Span], *, rootless: bool) -> _Forest:
     messages = delivered(spans, intervals)
     spans, intervals = messages.spans, messages.intervals
     repairs = defaultdict(list)
-    for repair in (*duplicates, *negative, *unreadable, *cycles, *skewed, *adopted.repairs):
+    for repair in (
+        *duplicates,
+        *negative,
+        *implausible,
+        *unreadable,
+        *cycles,
+        *skewed,
+        *adopted.repairs,
+    ):
         repairs[repair.span_id].append(repair)
     children = defaultdict(list)
     for span in spans.values():

@@ -64,7 +64,9 @@ class Request:
     preemptions: int | None = None  # how often an engine made it wait again
     cold_start: bool | None = None  # whether something was loaded for it
     startup: bool = False  # no request: the process loaded, before it served any
-    health: bool = False  # a health, readiness or metrics route: left out of breakdowns
+    # A health, readiness or metrics route, or a request whose time nobody knows: left out of
+    # breakdowns, metrics and objectives.
+    health: bool = False
     detail: TraceDetail = TraceDetail.FULL  # in which it was traced
     weight: int = 1  # how many requests it stands for, where its sender sampled
     ledger: Ledger  # sums to `duration_ns`

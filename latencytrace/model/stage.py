@@ -49,7 +49,7 @@ class Stage(StrEnum):
 
 STAGES = tuple(Stage)  # in columns of numbers a stage's is its place
 # Those whose segments are named after what they were; of breakdowns their parts.
-IN_PARTS = (Stage.RUNTIME, Stage.APPLICATION, Stage.OTHER)
+IN_PARTS = (Stage.RUNTIME, Stage.APPLICATION, Stage.OTHER, Stage.QUEUE)
 _UNEXPLAINING = frozenset({Stage.UNATTRIBUTED, Stage.OTHER, Stage.RUNTIME, Stage.APPLICATION})
 
 _NAMED = {stage.value: stage for stage in Stage if stage is not Stage.UNATTRIBUTED}

@@ -18,6 +18,7 @@ class RepairKind(StrEnum):
     CYCLE = "cycle"  # it was its own ancestor; the loop was cut
     CLOCK_SKEW = "clock_skew"  # its host's clock was off; all spans of that clock were moved
     NEGATIVE = "negative"  # it ended before it started; made empty at its start
+    IMPLAUSIBLE = "implausible"  # it lasted longer than a week; its children's time is its own
     CLIPPED = "clipped"  # it stuck out of its parent
     INTERVALS = "intervals"  # its packed intervals could not be read
     TIMES = "times"  # times that its engine reported could not be

@@ -10,6 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from latencytrace.errors import OtlpError
+from latencytrace.service.otlp.mending.account import Mending
 from latencytrace.service.otlp.messages import message_of
 from latencytrace.service.otlp.traces import MAX_BYTES, PROTOBUF, decompressed
 
@@ -66,7 +67,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _take(self, body: bytes) -> None:
         try:
-            message = message_of(decompressed(body, self.headers.get("content-encoding")))
+            plain = decompressed(body, self.headers.get("content-encoding"))
+            message = message_of(plain, Mending())
         except OtlpError:
             self._answer(400)
         else:

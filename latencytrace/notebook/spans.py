@@ -10,7 +10,6 @@ from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
 
-from latencytrace.agent.spans.provider import RecordingProvider
 from latencytrace.agent.start import agent_status, flush, instrument, uninstrument
 from latencytrace.model import Span
 from latencytrace.notebook.receiver import Receiver
@@ -103,9 +102,7 @@ class CellSpans:
                 self._tap.take = None
             self._tap, self._tapped = _Tap(self), provider
             provider.add_span_processor(self._tap)
-        if isinstance(provider, RecordingProvider):  # others show each span where it ends
-            flush(0)  # nobody waits for a receiver here
-            provider.show_ended(FLUSH_S)
+        flush(0)  # ends what is pending; nobody waits for a receiver here
 
     def _take_post(self, message: ExportTraceServiceRequest) -> None:
         size = message.ByteSize()

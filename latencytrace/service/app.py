@@ -33,7 +33,7 @@ from latencytrace.service.metrics.settling import Settled
 from latencytrace.service.metrics.storage import StorageMetrics
 from latencytrace.service.metrics.telemetry import Telemetry
 from latencytrace.service.net import descriptors
-from latencytrace.service.net.edge import Edge, is_loopback
+from latencytrace.service.net.edge import Application, Edge, is_loopback
 from latencytrace.service.net.hangup import on_hangup
 from latencytrace.service.net.listeners import Listener, Servers, listening
 from latencytrace.service.objectives.evaluator import Evaluator
@@ -55,6 +55,7 @@ from latencytrace.service.watch.loop import Watch
 from latencytrace.service.watch.reload import ObjectivesReload
 from latencytrace.service.watch.wiring import watching
 from latencytrace.service.web.application import API, application
+from latencytrace.service.web.below_path import BelowPath
 from latencytrace.service.web.login import LoginPage
 from latencytrace.service.web.pages.assets import Assets
 from latencytrace.service.web.pages.parts import Parts
@@ -176,13 +177,16 @@ def serve(
             ready(_address(api_socket), _address(otlp_socket), grpc_address)
             servers.run(
                 Listener(
-                    application=Edge(
-                        answering,
-                        settings.listen.host,
-                        token,
-                        public_url=settings.public_url,
-                        wants_json=True,
-                        login=_login(renderer, token, settings.public_url),
+                    application=_below(
+                        settings.root_path,
+                        Edge(
+                            answering,
+                            settings.listen.host,
+                            token,
+                            public_url=settings.public_url,
+                            wants_json=True,
+                            login=_login(renderer, token, settings.public_url),
+                        ),
                     ),
                     socket=api_socket,
                 ),
@@ -298,6 +302,10 @@ def _stop(store: Store, stopping: Callable[[], None]) -> None:
     stopping()
 
 
+def _below(root_path: str | None, edge: Edge) -> Application:
+    return edge if root_path is None else BelowPath(edge, root_path)
+
+
 def _login(renderer: Renderer, token: str | None, public_url: str | None) -> LoginPage | None:
     return None if token is None else LoginPage(renderer, token, now_ns, public_url=public_url)
 
@@ -345,7 +353,7 @@ class Adopted:
 
     def count(self, settled: Settled) -> None:
         """Count requests that were written."""
-        self.requests += len(settled.requests) + sum(map(len, settled.tables))
+        self.requests += len(settled)
 
 
 def take_over(settings: ServiceSettings) -> Adopted:

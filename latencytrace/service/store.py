@@ -25,7 +25,9 @@ from latencytrace.model.cohorts.request_times import RequestTimes
 from latencytrace.plugins import STORES, load_plugin
 from latencytrace.service import plain_answers
 from latencytrace.service.cohort import Cohort
+from latencytrace.service.ledger_table import LedgerTable
 from latencytrace.service.otlp.span_block import SpanBlock
+from latencytrace.service.store_edge import StoreEdge, engine_faults
 
 Revisions = Mapping[tuple[str, str], int]  # (trace id, request span id) → highest revision
 
@@ -140,7 +142,7 @@ class Written:
     withdrawn: int  # requests that stood before
 
 
-class Questions(ABC):
+class Questions(StoreEdge, ABC):
     """What is asked about requests.
 
     Those methods that are not abstract go over the requests one by one: a store has its own
@@ -297,7 +299,7 @@ class Questions(ABC):
         return plain_answers.counted(cohort, self.of_service(cohort.service))
 
 
-class Copies:
+class Copies(StoreEdge):
     """A store's rows as they lie there, for backups and for moving to another engine."""
 
     def pieces(self) -> Sequence[Piece]:
@@ -329,7 +331,8 @@ class Store(Questions, Copies):
     """Keeps `span_arrivals`, `requests` and `spans` (see `docs/pages/service.md`).
 
     Every method blocks, may be called from any thread, and raises `StoreError`
-    with what to do when the engine cannot do what was asked.
+    with what to do when the engine cannot do what was asked. Any other exception
+    of a method becomes one (see `StoreEdge`).
     """
 
     @classmethod
@@ -467,7 +470,7 @@ class Store(Questions, Copies):
     @abstractmethod
     def write(
         self,
-        requests: Sequence[Request],
+        tables: Sequence[LedgerTable],
         keep_spans_of: Collection[str],
         withdrawn: Revisions = NONE_WITHDRAWN,
         age_ns: int = 0,
@@ -479,8 +482,8 @@ class Store(Questions, Copies):
         process, and whoever asks for their spans is answered from the arrivals.
 
         Args:
-            requests: Each of a higher revision than what was written of it before, or
-                the very same as that.
+            tables: Requests as columns, each of a higher revision than what was written of it
+                before, or the very same as that. `each_request` makes objects of them.
             keep_spans_of: Traces; many of them are copied at once, few at `keep_noted`.
             withdrawn: Requests written before that are none any more, for a span that
                 came later holds them; no question finds them again.
@@ -531,7 +534,8 @@ def open_beside(url: str, folder: Path) -> Store:
     opened = getattr(load_plugin(STORES, name), "open_beside", None)
     if opened is None:
         raise PluginError(f"store {name!r} cannot be opened beside another one")
-    store: Store = opened(url, folder)
+    with engine_faults("open"):
+        store: Store = opened(url, folder)
     return store
 
 
@@ -550,5 +554,6 @@ def open_store(engine: str, folder: Path) -> Store:
     opened = getattr(load_plugin(STORES, name), "open_at" if is_address else "open", None)
     if opened is None:
         raise PluginError(f"store {name!r} cannot be opened{' by an address' * bool(is_address)}")
-    store: Store = opened(engine, folder) if is_address else opened(folder)
+    with engine_faults("open"):
+        store: Store = opened(engine, folder) if is_address else opened(folder)
     return store

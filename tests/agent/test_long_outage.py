@@ -8,6 +8,7 @@ from latencytrace.agent.export.otlp_traces import OtlpEncoder
 from latencytrace.agent.export.queue import SpanQueue
 from latencytrace.agent.export.transport import Response
 from latencytrace.agent.guard import raise_fault
+from latencytrace.agent.process.wake import Wake
 from latencytrace.agent.spans.provider import RecordingProvider
 from tests.support.agent.receiving import Receiver
 from tests.support.fakes.contracts import FakeClock
@@ -59,11 +60,11 @@ class Hour:
         self._tracer = provider.get_tracer("scope")
         self._is_ready.set()
 
-    def _wait(self, event: threading.Event, seconds: float) -> None:
+    def _wait(self, wake: Wake, seconds: float) -> None:
         self._is_ready.wait(PATIENCE_S)
         self.clock.move_s(seconds)
         if self.is_over.is_set():
-            event.wait(SHORT_S)
+            wake.wait(SHORT_S)
             return
         for _ in range(SPANS_A_WAIT):
             self._tracer.start_span("name", attributes={"size": "x" * 100}).end()

@@ -47,7 +47,9 @@ EDGES = (
     "toolkit.batching:Batch.[a-z]*",
     "toolkit.batching:Ticket.__*",
     "toolkit.batching:new_ticket",
-    "timing.wrapping:_timed_*.traced",
+    "timing.wrapping:_begun",
+    "timing.wrapping:_failed",
+    "timing.wrapping:_finished",
     "timing.wrapping:Call.[a-z]*",
     "timing.wrapping:_Within.*",
     "*:*.<locals>.begin",
@@ -61,7 +63,8 @@ EDGES = (
     "context:call_in",  # around what a thread or a pool runs
     "timing.runtime_gaps:_call_pooled",
     "program.fastapi_telemetry:*.<locals>.*",
-    "hooks.*<locals>.*",  # what stands in the place of a library's functions
+    "hooks.asgi:RequestTiming.*<locals>.*",  # what an application is given
+    "hooks.threads:_carry_into.<locals>.runcall_in",  # around what a thread runs
     "hooks.*:_begun",
     "hooks.*:_taken_up",
     "hooks.*:RequestTiming.[a-z]*",
@@ -73,10 +76,6 @@ EDGES = (
     "toolkit.http.*:*.activate",
     "toolkit.http.*:*.deactivate",
     "toolkit.http.client:*.release_conn",
-    "toolkit.http.client:_timed_*.timed",
-    "toolkit.calls:*.call",
-    "toolkit.calls:*.awaited",
-    "toolkit.calls:*.returned",
 )
 
 

@@ -95,8 +95,8 @@ def test_a_selection_of_a_share_is_counted_by_weight() -> None:
     )
 
     def found(rows: RequestColumns) -> Tail:
-        split = Split.without_tail(durations_of(rows))
         chosen = durations_of(rows.taken(np.flatnonzero(box.holds(rows))))
+        split = Split.without_tail(durations_of(rows).without(chosen))
         return tail_of_selection(rows, split, box, chosen)
 
     whole, part = found(columns), found(by_instance(columns))

@@ -22,7 +22,7 @@ from latencytrace.analysis.ledger.requests import requests_of
 from latencytrace.model import AttributeValue, Span, SpanKind, Stage, semconv
 from latencytrace.model.packed.interval import pack_named
 from latencytrace.model.span_batch import SpanBatch
-from latencytrace.service.metrics.tables import count_table
+from latencytrace.service.ledger_table import LedgerTable
 from latencytrace.service.metrics.telemetry import Telemetry
 from latencytrace.service.sql.request_blocks import block_of_table
 from latencytrace.service.sql.request_rows import block_of
@@ -173,9 +173,9 @@ def main() -> None:
     count = sum(map(len, made))
     batch = SpanBatch.of(traces, Shapes())
     facts, tables = Facts(), Tables()
-    of_tables, of_objects = Telemetry(), Telemetry()
+    of_tables = Telemetry()
     divided, odd = attributed(batch, facts)
-    table = tables.of(divided)
+    table = LedgerTable.new(tables.of(divided))
     requests = [request for spans in made for request in requests_of(spans, {})]
     if len(odd) or objects_of(table) != requests:
         raise SystemExit("the two ways differ")
@@ -185,10 +185,10 @@ def main() -> None:
         "spans to columns of ledgers": lambda: attributed(batch, facts),
         "these to a table": lambda: tables.of(divided),
         "this to rows": lambda: block_of_table(table, BEGIN_NS),
-        "this to metrics": lambda: count_table(of_tables.counted, table),
+        "this to metrics": lambda: of_tables.counted.count(table),
         "this to objects": lambda: objects_of(table),
         "objects to rows": lambda: block_of(requests, [], BEGIN_NS, {}),
-        "objects to metrics": lambda: of_objects.counted.count(requests),
+        "objects to a table": lambda: LedgerTable.of(requests),
         "spans to objects": lambda: [requests_of(spans, {}) for spans in made],
     }
     taken: dict[str, list[float]] = {}

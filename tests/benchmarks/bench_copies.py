@@ -21,6 +21,7 @@ import numpy as np
 
 from latencytrace.service.store import open_store
 from tests.benchmarks.bench_service import BASE_NS, Pattern
+from tests.support.builders.ledger_tables import write
 from tests.support.builders.made_requests import made_request
 from tests.support.builders.spans.otlp_messages import columns
 from tests.support.clickhouse.front import INSERTS, ClickHouseFront
@@ -47,7 +48,7 @@ def fill(folder: Path, spans: int) -> None:
                 made_request(trace_id=f"{high:016x}{low:016x}", start_ns=start_ns + place)
                 for place, (high, low) in enumerate(sorted(ids))
             ]
-            store.write(requests, [], age_ns=age_ns)
+            write(store, requests, [], age_ns=age_ns)
 
 
 def run(*arguments: str | Path) -> float:

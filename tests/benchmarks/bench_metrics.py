@@ -16,6 +16,7 @@ from latencytrace.analysis.ledger.metric_attributes import metric_attributes
 from latencytrace.analysis.ledger.requests import requests_of
 from latencytrace.analysis.tokens.latency import token_latency
 from latencytrace.model import AttributeValue, Request, Stage, semconv
+from latencytrace.service.ledger_table import LedgerTable
 from latencytrace.service.metrics.requests import RequestMetrics
 from latencytrace.service.metrics.telemetry import Telemetry
 from tests.support.builders.made_requests import made_request
@@ -62,7 +63,8 @@ def main() -> None:
     )
     batch = [request] * BATCH
     provider = MeterProvider([InMemoryMetricReader()], shutdown_on_exit=False)
-    prometheus = microseconds(Telemetry().counted.count, batch)
+    counted = Telemetry().counted
+    prometheus = microseconds(lambda some: counted.count(LedgerTable.of(some)), batch)
     otlp = microseconds(RequestMetrics(provider.get_meter("bench")).count, batch)
     trace = build_traces(spans)[0]
     tokens = token_latency(trace)

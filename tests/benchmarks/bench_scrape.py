@@ -14,6 +14,7 @@ import numpy as np
 from prometheus_client.openmetrics.exposition import generate_latest
 
 from latencytrace.model import Stage
+from latencytrace.service.ledger_table import LedgerTable
 from latencytrace.service.metrics.counted_requests import DURATION_BUCKETS
 from latencytrace.service.metrics.exposition import scrape
 from latencytrace.service.metrics.protobuf import PROTOBUF
@@ -35,7 +36,7 @@ def filled(**settings: object) -> Telemetry:
             times = chance.lognormal(17.5, 1.6, (BATCHES, REQUESTS, STAGES))
             times[-1, -1] *= 100
             for batch in times.astype(int).tolist():
-                telemetry.counted.count([
+                telemetry.counted.count(LedgerTable.of([
                     made_request(
                         trace_id=f"{chance.integers(1 << 62):032x}",
                         service=f"service-{service}",
@@ -45,7 +46,7 @@ def filled(**settings: object) -> Telemetry:
                         time_per_output_token_ns=stages[0] // 4,
                     )
                     for stages in batch
-                ])  # fmt: skip
+                ]))  # fmt: skip
     return telemetry
 
 

@@ -40,6 +40,7 @@ from latencytrace.service.sql.tables import REQUESTS, SPANS, stage_column
 from latencytrace.service.storage.baselines import Baselines
 from latencytrace.service.store import Order, TableFormat
 from latencytrace.service.stores.chdb.store import ChdbStore
+from tests.support.builders.ledger_tables import write
 from tests.support.builders.made_requests import made_request
 from tests.support.builders.spans.otlp_messages import columns, one_span, otlp
 from tests.support.servers.running_service import PROTOBUF, RunningService
@@ -158,7 +159,7 @@ def fill(folder: Path, requests: int, days: float, kept: float) -> None:
         block = pattern.block(number, start_ns, step_ns)
         store.keep([(block, np.arange(block.count))])
         written = pattern.requests(number, start_ns, step_ns)
-        store.write(written, [], age_ns=now_ns() - start_ns - CHUNK * step_ns)
+        write(store, written, [], age_ns=now_ns() - start_ns - CHUNK * step_ns)
     for copy in range(1, copies):
         bound = {"until": began_ns + length_ns, "by": copy * length_ns, "copy": copy}
         copied = _copy(REQUESTS, "Start", "Written", also=_longer())

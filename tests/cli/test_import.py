@@ -116,6 +116,23 @@ def test_what_is_bad_is_named_and_what_is_good_is_kept(
     ]
 
 
+def test_a_bad_text_costs_one_text_of_a_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines, binary = tmp_path / "half.jsonl", tmp_path / "bad.pb"
+    lines.write_text(otlp_json_lines(ROOTS[0]).replace("POST", r"\ud83dPOST"))
+    sent = message(ROOTS[1:2]).SerializeToString() + message(ROOTS[2:]).SerializeToString()[:-1]
+    binary.write_bytes(sent.replace(b"POST", b"\xff\xfeST"))
+
+    clean = imported(tmp_path / "data", lines, binary)
+
+    captured = capsys.readouterr()
+    assert not clean  # for the last span is cut off
+    assert captured.out.startswith("2 spans of 2 traces imported")
+    assert "2 texts were no UTF-8, and are mended" in captured.out
+    assert "it is cut off" in captured.err
+
+
 def test_a_file_that_is_not_there_ends_it_before_anything_is_imported(tmp_path: Path) -> None:
     there, missing = tmp_path / "old.jsonl", tmp_path / "missing.json"
     there.write_text(otlp_json_lines(*ROOTS))
@@ -150,6 +167,7 @@ def test_counts_are_told_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[s
         "requests": 2,
         "since": "2024-11-21T01:54:20Z",
         "until": "2024-11-21T01:56:21Z",
+        "mended_values": {},
         "rejected_spans": 1,
         "rejections_left_out": 0,
     }

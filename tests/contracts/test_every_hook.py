@@ -11,6 +11,7 @@ from contextlib import suppress
 
 import pytest
 
+from latencytrace.agent.timing.binding import MISSING, raw_attribute
 from latencytrace.agent.timing.hook import Hook, HookOptions, Patch, Replacement
 from latencytrace.agent.timing.patching import AppliedHook, HookState
 from latencytrace.model import Stage
@@ -19,7 +20,6 @@ from tests.contracts.hooks_held import WITH
 from tests.support.agent.hooked import Spans
 from tests.support.servers.command_line import python
 
-MISSING = object()
 OPTIONS = HookOptions(  # what must be asked for
     log_correlation=True, torch_copies=True, torch_modules=("torch.nn:Linear",)
 )
@@ -61,7 +61,7 @@ def objects(hook: type[Hook]) -> dict[str, object]:
         *path, name = patch.target.split(".")
         for part in path:
             owner = getattr(owner, part, MISSING)
-        if owner is not MISSING and hasattr(owner, name):
+        if owner is not MISSING and raw_attribute(owner, name) is not MISSING:
             found[f"{patch.module}.{patch.target}"] = vars(owner).get(name, MISSING)
     return found
 

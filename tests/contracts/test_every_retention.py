@@ -10,6 +10,7 @@ from latencytrace.service.clock import now_ns
 from latencytrace.service.storage.retention import DAY_NS, SURE_S, Limits, Retention
 from latencytrace.service.store import Store, Table
 from tests.contracts.conftest import EXAMPLES, StoreOpener
+from tests.support.builders.ledger_tables import write
 from tests.support.builders.made_requests import made_request
 from tests.support.builders.spans.otlp_messages import columns, one_span, otlp
 from tests.support.fakes.contracts import FakeClock
@@ -25,7 +26,7 @@ def store(
     """A store with two requests, and the spans of one of them kept."""
     opened = open_named(request.param, tmp_path / "data")
     opened.insert([columns(otlp(one_span(KEPT), one_span(ARRIVED)))])
-    opened.write([made_request(trace_id=KEPT), made_request(trace_id=ARRIVED)], [KEPT])
+    write(opened, [made_request(trace_id=KEPT), made_request(trace_id=ARRIVED)], [KEPT])
     opened.keep_noted()
     yield opened
     opened.close()
@@ -73,7 +74,7 @@ def test_arrivals_go_first_then_spans_then_ledgers(store: Store) -> None:
 def test_a_store_that_was_emptied_takes_more(store: Store) -> None:
     swept(store, 40)
     store.insert([columns(otlp(one_span(KEPT)))])
-    store.write([made_request(trace_id=KEPT)], [KEPT])
+    write(store, [made_request(trace_id=KEPT)], [KEPT])
 
     assert store.request(KEPT, None) is not None
     assert len(store.kept_spans(KEPT)) == 1

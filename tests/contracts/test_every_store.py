@@ -17,7 +17,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span as ProtoSpan
 from opentelemetry.proto.trace.v1.trace_pb2 import Status
 from pyarrow import parquet
 
-from latencytrace.analysis.columns.objects import WithTable, requests_of
+from latencytrace.analysis.columns.objects import requests_of
 from latencytrace.model import (
     Attributes,
     AttributeValue,
@@ -53,9 +53,11 @@ from latencytrace.model.detail import TraceDetail
 from latencytrace.plugins import STORES, plugins
 from latencytrace.service.answers import exported
 from latencytrace.service.cohort import Cohort
+from latencytrace.service.ledger_table import LedgerTable
 from latencytrace.service.otlp.traces import check
 from latencytrace.service.store import Order, Questions, Store, TableFormat
 from tests.contracts.conftest import EXAMPLES, StoreOpener
+from tests.support.builders.ledger_tables import tables_of, write
 from tests.support.builders.made_requests import made_request
 from tests.support.builders.spans.otlp_messages import (
     START_NS,
@@ -251,6 +253,15 @@ def test_a_resource_without_service_name_is_an_unknown_service(store: Store) -> 
     assert (span.service, span.instance, span.version) == ("unknown_service", None, None)
 
 
+def test_both_halves_of_a_call_with_one_id_come_back(store: Store) -> None:
+    trace_id = trace_of("halves")
+    client = one_span(trace_id, parent_id="1" * 16, kind=SpanKind.CLIENT)
+    server = replace(client, kind=SpanKind.SERVER, service="search", end_ns=client.end_ns - 10)
+    store.insert([columns(otlp(client, server))])
+
+    assert set(map(str, store.arrived([trace_id])[trace_id])) == {str(client), str(server)}
+
+
 def test_a_parent_of_zeros_is_no_parent(store: Store) -> None:
     trace_id = trace_of("zeros")
     store.insert([columns(otlp(one_span(trace_id, parent_id="0" * 16)))])
@@ -373,7 +384,7 @@ def test_a_request_comes_back_as_it_was_written(store: Store) -> None:
         attributes=(("tenant", "acme"), ("tenant", 'ünïc\\"ode'), ("", "")),
         attributes_left_out=2**32 - 1,
     )
-    store.write([request], [])
+    write(store, [request], [])
 
     assert store.request(request.trace_id, None) == request
     assert store.request(request.trace_id, request.span_id) == request
@@ -384,8 +395,8 @@ def test_requests_of_a_table_come_back_beside_others(store: Store) -> None:
     traces = {one.trace_id: one.spans for one in simulate(5, 30, {}, Aside())}
     table, _ = ByColumns().table(traces)
     others = [one_request("before"), one_request("revised", revision=2)]
-    written = WithTable(others, table)
-    store.write(written, [])
+    written = [*others, *requests_of(table)]
+    store.write([*tables_of(others), LedgerTable.new(table)], [])
 
     found = store.written({one.trace_id for one in written})
 
@@ -399,14 +410,14 @@ def test_requests_of_a_table_come_back_beside_others(store: Store) -> None:
 @pytest.mark.parametrize("start_ns", [0, 5_000_000_001, 2**63 - 1, 2**63 + 2**30, 2**64 - 1])
 def test_any_start_comes_back(store: Store, start_ns: int) -> None:
     request = one_request(f"t{start_ns}", start_ns=start_ns)
-    store.write([request], [])
+    write(store, [request], [])
 
     assert store.request(request.trace_id, None) == request
 
 
 def test_a_start_at_the_edge_of_what_columns_hold_is_kept(store: Store) -> None:
     request = one_request("edge", start_ns=2**63)
-    store.write([request], [])
+    write(store, [request], [])
 
     assert store.revisions([request.trace_id]) == {(request.trace_id, request.span_id): 1}
 
@@ -414,7 +425,7 @@ def test_a_start_at_the_edge_of_what_columns_hold_is_kept(store: Store) -> None:
 def test_the_outermost_request_answers_for_its_trace(store: Store) -> None:
     outer = one_request("inner", span_id="a" * 16, service="inner")
     inner = one_request("inner", span_id="0" * 16, service="inner", outermost=False)
-    store.write([inner, outer], [])
+    write(store, [inner, outer], [])
 
     assert store.request(outer.trace_id, None) == outer
     assert store.request(outer.trace_id, inner.span_id) == inner
@@ -428,8 +439,8 @@ def test_the_highest_revision_is_read(store: Store, moved_ns: int) -> None:
     second = one_request(
         name, revision=2, start_ns=START_NS + moved_ns, ledger={Stage.PREFILL: 50}
     )
-    store.write([first], [])
-    store.write([second], [])
+    write(store, [first], [])
+    write(store, [second], [])
 
     assert store.request(first.trace_id, None) == second
     assert store.breakdown(Cohort(service=name)).requests == 1
@@ -439,7 +450,7 @@ def test_the_highest_revision_is_read(store: Store, moved_ns: int) -> None:
 def test_of_revisions_written_together_the_highest_is_read(store: Store) -> None:
     first = one_request("revised at once")
     second = one_request("revised at once", revision=2, ledger={Stage.PREFILL: 50})
-    store.write([first, second], [])
+    write(store, [first, second], [])
 
     assert store.request(first.trace_id, None) == second
     assert store.written([first.trace_id]) == [second]
@@ -450,8 +461,8 @@ def test_the_requests_of_traces_are_read_together(store: Store) -> None:
     first, second = one_request("w1"), one_request("w2")
     inner = one_request("w1", span_id="2" * 16, outermost=False)
     revised = replace(second, revision=2)
-    store.write([first, inner, second], [])
-    store.write([revised], [])
+    write(store, [first, inner, second], [])
+    write(store, [revised], [])
 
     written = store.written([first.trace_id, second.trace_id, trace_of("nobody")])
     assert sorted(written, key=lambda each: (each.trace_id, each.span_id)) == [
@@ -463,8 +474,8 @@ def test_the_requests_of_traces_are_read_together(store: Store) -> None:
 
 def test_a_request_written_again_as_it_was_is_one(store: Store) -> None:
     request = one_request("again")
-    store.write([request], [])
-    store.write([request], [])
+    write(store, [request], [])
+    write(store, [request], [])
 
     assert store.request(request.trace_id, None) == request
     assert store.breakdown(Cohort(service="again")).requests == 1
@@ -473,7 +484,7 @@ def test_a_request_written_again_as_it_was_is_one(store: Store) -> None:
 def test_requests_come_slowest_or_newest_first(store: Store) -> None:
     slow = one_request("slow", service="order", ledger={Stage.DECODE: 900})
     new = one_request("new", service="order", start_ns=START_NS + 60 * MINUTE_NS)
-    store.write([new, slow], [])
+    write(store, [new, slow], [])
 
     assert list(store.requests(Cohort(service="order"), Order.SLOWEST, 1)) == [slow]
     assert list(store.requests(Cohort(service="order"), Order.NEWEST, 9)) == [new, slow]
@@ -484,7 +495,7 @@ def test_of_equally_slow_requests_ids_decide_whenever_they_began(store: Store) -
         one_request(f"equal {hour}", service="equal", start_ns=START_NS + 60 * hour * MINUTE_NS)
         for hour in range(9)
     ]
-    store.write(equal, [])
+    write(store, equal, [])
     by_id = sorted(equal, key=lambda one: one.trace_id)
 
     for limit in range(1, 10):
@@ -505,7 +516,8 @@ def test_of_equally_slow_requests_ids_decide_whenever_they_began(store: Store) -
     ids=["service", "route", "since", "until", "model", "quotes"],
 )
 def test_a_cohort_is_what_its_labels_say(store: Store, cohort: Cohort, found: str) -> None:
-    store.write(
+    write(
+        store,
         [
             one_request("a", service="cohort", route="GET /a"),
             one_request("b", service="cohort", start_ns=START_NS + 10),
@@ -549,7 +561,8 @@ def test_a_cohort_is_what_its_status_tokens_and_attributes_say(
     store: Store, cohort: Cohort, found: str
 ) -> None:
     acme = ("tenant", "acme")
-    store.write(
+    write(
+        store,
         [
             replace(
                 one_request("d", service="asked"),
@@ -581,7 +594,7 @@ def test_requests_that_may_have_an_attribute_are_counted_apart(store: Store) -> 
     health = replace(full, trace_id=trace_of("h"), health=True)
     sure = replace(one_request("sure", service="full"), attributes=acme, attributes_left_out=1)
     other = one_request("other", service="full")
-    store.write([full, health, sure, other], [])
+    write(store, [full, health, sure, other], [])
 
     breakdown = store.breakdown(Cohort(service="full", where=acme))
     whole = store.breakdown(Cohort(service="full"))
@@ -593,8 +606,9 @@ def test_requests_that_may_have_an_attribute_are_counted_apart(store: Store) -> 
 
 def test_traces_are_found_by_the_beginning_of_their_ids(store: Store) -> None:
     late = START_NS + 60 * MINUTE_NS
-    store.write([one_request("begun a", service="begun")], [])
-    store.write(
+    write(store, [one_request("begun a", service="begun")], [])
+    write(
+        store,
         [
             one_request("begun c", service="begun", start_ns=late),
             one_request("begun a", service="begun", revision=2, start_ns=late),
@@ -617,7 +631,7 @@ def test_traces_are_found_by_the_beginning_of_their_ids(store: Store) -> None:
 
 def test_services_and_routes_are_named_once_in_order(store: Store) -> None:
     other = one_request("z1", span_id="2" * 16, route="GET /z")
-    store.write([one_request("z2"), one_request("z1"), other, replace(other, revision=2)], [])
+    write(store, [one_request("z2"), one_request("z1"), other, replace(other, revision=2)], [])
 
     assert [name for name in store.services() if name.startswith("z")] == ["z1", "z2"]
     assert list(store.routes("z1")) == ["GET /z", "POST /chat"]
@@ -633,7 +647,8 @@ def rows_of(store: Store, cohort: Cohort) -> list[dict[str, str]]:
 
 def test_no_cell_of_a_table_is_a_formula(store: Store) -> None:
     routes = ["=1+2", "+1", "-2", "@SUM(A1)", "\t=1", "\r=1", "'=1", "GET /a-b"]
-    store.write(
+    write(
+        store,
         [
             replace(one_request(f"formula{place}", service="formula"), route=route)
             for place, route in enumerate(routes)
@@ -659,7 +674,7 @@ def test_a_table_has_a_row_a_request_and_a_column_a_stage(store: Store) -> None:
         output_tokens=4,
     )
     first = replace(one_request("t0", service="table"), instance="pod-1", outermost=False)
-    store.write([whole, first], [])
+    write(store, [whole, first], [])
 
     rows = rows_of(store, Cohort(service="table"))
     assert [row["trace_id"] for row in rows] == [first.trace_id, whole.trace_id]
@@ -673,7 +688,7 @@ def test_a_table_has_a_row_a_request_and_a_column_a_stage(store: Store) -> None:
 
 
 def test_a_table_in_parquet_has_the_same_values_with_their_types(store: Store) -> None:
-    store.write([one_request("parquet", start_ns=START_NS + 7)], [])
+    write(store, [one_request("parquet", start_ns=START_NS + 7)], [])
 
     body = store.ledgers(Cohort(service="parquet"), TableFormat.PARQUET)
     table = parquet.read_table(io.BytesIO(body))
@@ -685,7 +700,8 @@ def test_a_table_in_parquet_has_the_same_values_with_their_types(store: Store) -
 
 
 def test_a_table_holds_the_requests_that_a_list_holds(store: Store) -> None:
-    store.write(
+    write(
+        store,
         [
             one_request("l1", service="listed"),
             one_request("l2", service="listed", health=True, route="GET /health"),
@@ -776,7 +792,7 @@ def test_columns_say_of_each_request_what_it_says_itself(
 ) -> None:
     known, bare = described("known"), one_request("bare", service="described")
     later = replace(known, trace_id=trace_of("later"), start_ns=known.start_ns + 9, instance="p2")
-    store.write([later, replace(bare, start_ns=bare.start_ns - 9), known], [])
+    write(store, [later, replace(bare, start_ns=bare.start_ns - 9), known], [])
 
     columns = store.cohort_columns(Cohort(service="described"), attributes=attributes)
 
@@ -785,7 +801,8 @@ def test_columns_say_of_each_request_what_it_says_itself(
 
 
 def test_columns_hold_the_requests_that_a_list_holds(store: Store) -> None:
-    store.write(
+    write(
+        store,
         [
             one_request("n1", service="numbers", ledger={Stage.DECODE: 10}),
             one_request("n2", service="numbers", ledger={Stage.DECODE: 20}),
@@ -794,7 +811,7 @@ def test_columns_hold_the_requests_that_a_list_holds(store: Store) -> None:
         [],
     )
     moved = one_request("n2", service="numbers", start_ns=START_NS + 5, revision=2)
-    store.write([moved], [])
+    write(store, [moved], [])
 
     for cohort in (
         Cohort(service="numbers"),
@@ -816,7 +833,7 @@ def test_columns_of_bands_hold_those_that_took_so_long(store: Store) -> None:
         one_request(f"band {ns}", service="bands", start_ns=START_NS + ns, ledger={Stage.LOAD: ns})
         for ns in (10, 20, 30, 40)
     ]
-    store.write(requests, [])
+    write(store, requests, [])
     cohort = Cohort(service="bands")
     bands = [DurationBand(at_least_ns=20, at_most_ns=30), DurationBand(at_least_ns=40)]
 
@@ -825,7 +842,7 @@ def test_columns_of_bands_hold_those_that_took_so_long(store: Store) -> None:
 
 
 def test_a_share_of_requests_is_the_same_each_time_and_grows_into_the_whole(store: Store) -> None:
-    store.write([one_request(f"part {number}", service="parts") for number in range(400)], [])
+    write(store, [one_request(f"part {number}", service="parts") for number in range(400)], [])
     cohort = Cohort(service="parts")
 
     def chosen(share_ratio: float) -> set[str]:
@@ -844,7 +861,8 @@ def test_each_band_has_its_own_share_whatever_trace_ids_begin_with(
 ) -> None:
     chance = random.Random(7)  # noqa: S311 - as ids are made
     service = f"shares {begin}"
-    store.write(
+    write(
+        store,
         [
             replace(
                 one_request(f"{service} {number}", service=service, ledger={Stage.LOAD: ns}),
@@ -874,7 +892,8 @@ def test_each_sender_has_its_share_where_trace_ids_of_few_do_not_spread(
 ) -> None:
     chance = random.Random(7)  # noqa: S311 - as ids are made
     service = f"senders {begin}"
-    store.write(
+    write(
+        store,
         [
             replace(
                 one_request(f"{service} {number}", service=service, ledger={Stage.LOAD: ns}),
@@ -896,7 +915,7 @@ def test_each_sender_has_its_share_where_trace_ids_of_few_do_not_spread(
 
 
 def breakdown_of(store: Store, *requests: Request) -> Breakdown:
-    store.write(requests, [])
+    write(store, requests, [])
     return store.breakdown(Cohort(service=requests[0].service))
 
 
@@ -1024,17 +1043,17 @@ def test_no_request_is_unknown_rather_than_zero(store: Store) -> None:
 
 def test_an_instance_that_served_is_known(store: Store) -> None:
     loads = replace(one_request("starting", service="known"), instance="b", startup=True)
-    store.write([replace(one_request("served", service="known"), instance="a"), loads], [])
-    store.write([replace(one_request("nameless", service="known"), instance=None)], [])
+    write(store, [replace(one_request("served", service="known"), instance="a"), loads], [])
+    write(store, [replace(one_request("nameless", service="known"), instance=None)], [])
 
     assert {one for one in store.instances() if one[0] == "known"} == {("known", "a")}
 
 
 def test_a_route_that_turned_out_to_be_a_start_is_none(store: Store) -> None:
     request = one_request("import", service="turned", route="GET")
-    store.write([request], [])
+    write(store, [request], [])
     assert list(store.routes("turned")) == ["GET"]
-    store.write([replace(request, revision=2, route="load", startup=True)], [])
+    write(store, [replace(request, revision=2, route="load", startup=True)], [])
 
     assert list(store.routes("turned")) == []
 
@@ -1070,7 +1089,7 @@ def in_every_detail(service: str) -> list[Request]:
 def test_requests_without_stages_are_counted_apart_unless_their_detail_is_named(
     store: Store,
 ) -> None:
-    store.write(in_every_detail("reduced"), [])
+    write(store, in_every_detail("reduced"), [])
 
     whole = store.breakdown(Cohort(service="reduced"))
     routed = store.breakdown(Cohort(service="reduced", route="GET /x"))
@@ -1085,7 +1104,7 @@ def test_requests_without_stages_are_counted_apart_unless_their_detail_is_named(
 def test_questions_about_stages_leave_out_requests_without_any_and_lists_do_not(
     store: Store,
 ) -> None:
-    store.write(in_every_detail("spared"), [])
+    write(store, in_every_detail("spared"), [])
     spared = Cohort(service="spared")
     control = Cohort(service="spared", detail=TraceDetail.CONTROL)
 
@@ -1108,7 +1127,7 @@ def test_a_breakdown_of_all_services_counts_the_outermost_only(store: Store) -> 
     since_ns = START_NS + 10**15
     outer = one_request("outermost", start_ns=since_ns)
     inner = replace(outer, span_id="2" * 16, service="inner", outermost=False)
-    store.write([outer, inner], [])
+    write(store, [outer, inner], [])
 
     assert store.breakdown(Cohort(since_ns=since_ns, until_ns=since_ns + 1)).requests == 1
 
@@ -1188,15 +1207,15 @@ COHORTS = [
 def test_a_faster_way_answers_as_going_over_the_requests_does(store: Store) -> None:
     chance = random.Random(3)  # noqa: S311 - the same each time
     first = list(many_requests(chance, 300))
-    store.write(first, [])
+    write(store, first, [])
     # Of a third there is a second revision, some elsewhere; some are withdrawn, some come again.
     second = [
         replace(new, trace_id=old.trace_id, revision=2)
         for old, new in zip(first[::3], many_requests(chance, 100), strict=True)
     ]
-    store.write(second, [])
+    write(store, second, [])
     gone = {(one.trace_id, one.span_id): 1 for one in first[1:60:3]}
-    store.write(first[2::9], [], gone)
+    write(store, first[2::9], [], gone)
 
     for cohort in COHORTS:
         quick, plain = store.breakdown(cohort), Questions.breakdown(store, cohort)
@@ -1228,7 +1247,7 @@ def test_requests_count_as_many_as_they_stand_for(store: Store) -> None:
         )
         for number, one in enumerate(many_requests(chance, 200))
     ]
-    store.write(made, [])
+    write(store, made, [])
     spans_ns = (START_NS, 200 * 10**9)
 
     for service in ("weighed", "each one"):
@@ -1262,8 +1281,8 @@ def test_each_row_says_how_many_requests_it_stands_for(store: Store) -> None:
         )
         for number, weight in enumerate([1, 7, 10**6, 1])
     ]
-    store.write(requests, [])
-    store.write([one_request("plain", service="plain rows")], [])
+    write(store, requests, [])
+    write(store, [one_request("plain", service="plain rows")], [])
 
     durations = store.durations(Cohort(service="rows"))
     assert durations.weight is not None
@@ -1289,7 +1308,7 @@ def test_times_by_weight_are_more_than_64_bits_hold(store: Store) -> None:
     heavy = replace(
         one, trace_id=trace_of("long"), service="long", start_ns=start_ns, weight=10**6
     )
-    store.write([heavy], [])
+    write(store, [heavy], [])
     cohort = Cohort(service="long", since_ns=start_ns - 1)
 
     (route,) = store.overview(cohort, 10**18, 3).routes
@@ -1316,10 +1335,10 @@ def test_weights_elsewhere_change_no_digit_of_others(store: Store) -> None:
         for number in range(1500)
     ]
     cohort = Cohort(service="unweighed", since_ns=start_ns)
-    store.write(made, [])
+    write(store, made, [])
     before = store.breakdown(cohort), store.overview(cohort, 10**18, 3)
 
-    store.write([replace(made[0], trace_id=trace_of("a weight"), service="y", weight=7)], [])
+    write(store, [replace(made[0], trace_id=trace_of("a weight"), service="y", weight=7)], [])
 
     after = store.breakdown(cohort), store.overview(cohort, 10**18, 3)
     mean_ns = float(sum(one.duration_ns for one in made)) / len(made)
@@ -1337,9 +1356,9 @@ def test_spans_of_kept_traces_are_copied_once(store: Store) -> None:
     span = one_span(trace_of("kept"))
     store.insert([columns(otlp(span, span))])
 
-    store.write([], [span.trace_id])
+    write(store, [], [span.trace_id])
     store.keep_noted()
-    store.write([], [span.trace_id])
+    write(store, [], [span.trace_id])
 
     assert store.kept_spans(span.trace_id) == (span,)
     store.keep_noted()
@@ -1350,7 +1369,7 @@ def test_spans_of_kept_traces_are_copied_once(store: Store) -> None:
 def test_the_spans_of_many_traces_come_at_once_kept_or_not(store: Store) -> None:
     kept, arrived = one_span(trace_of("one kept")), one_span(trace_of("one arrived"))
     store.insert([columns(otlp(kept, arrived))])
-    store.write([], [kept.trace_id])
+    write(store, [], [kept.trace_id])
     store.keep_noted()
 
     found = store.spans_of([kept.trace_id, arrived.trace_id, trace_of("nobody")])
@@ -1362,8 +1381,8 @@ def test_the_spans_of_many_traces_come_at_once_kept_or_not(store: Store) -> None
 def test_kept_spans_are_counted_once_each(store: Store) -> None:
     trace_id = trace_of("counted")
     store.insert([columns(otlp(one_span(trace_id), one_span(trace_id, "2" * 16)))])
-    store.write([], [trace_id])
-    store.write([], [trace_id])
+    write(store, [], [trace_id])
+    write(store, [], [trace_id])
 
     assert store.kept_counts([trace_id, trace_of("nobody")]) == {trace_id: 2}
 
@@ -1372,10 +1391,10 @@ def test_a_span_that_came_after_its_trace_was_kept_is_shown(store: Store) -> Non
     span = one_span(trace_of("late"))
     late = one_span(trace_of("late"), "c" * 16)
     store.insert([columns(otlp(span))])
-    store.write([], [span.trace_id])
+    write(store, [], [span.trace_id])
     store.keep_noted()
     store.insert([columns(otlp(late))])
-    store.write([], [span.trace_id])
+    write(store, [], [span.trace_id])
 
     assert set(map(repr, store.kept_spans(span.trace_id))) == {repr(span), repr(late)}
     store.keep_noted()
@@ -1400,8 +1419,8 @@ def test_spans_that_are_stored_with_their_ledger_are_assembled(store: Store) -> 
     kept, arrived = one_span(trace_of("with it kept")), one_span(trace_of("with it arrived"))
     store.keep([(columns(otlp(kept)), np.array([0]))], 5_000_000)
     store.insert([columns(otlp(arrived))], 5_000_000)
-    store.write(
-        [one_request("with it kept"), one_request("with it arrived")], [], age_ns=5_000_000
+    write(
+        store, [one_request("with it kept"), one_request("with it arrived")], [], age_ns=5_000_000
     )
 
     assert {kept.trace_id, arrived.trace_id}.isdisjoint(store.unassembled())
@@ -1414,7 +1433,7 @@ def test_spans_that_are_stored_with_their_ledger_are_assembled(store: Store) -> 
 def test_traces_with_arrivals_but_no_request_are_unassembled(store: Store) -> None:
     open_span, done = one_span(trace_of("open")), one_span(trace_of("done"))
     store.insert([columns(otlp(open_span, done))])
-    store.write([one_request("done")], [])
+    write(store, [one_request("done")], [])
 
     unassembled = store.unassembled()
 
@@ -1428,7 +1447,7 @@ def test_a_trace_whose_root_came_and_which_has_no_request_is_found(store: Store)
     below = one_span(trace_of("rootless"), parent_id="9" * 16)
     step = one_span(trace_of("a step"), attributes={semconv.SHARED: True})
     store.insert([columns(otlp(*spans, below, step))])
-    store.write([one_request("divided")], [])
+    write(store, [one_request("divided")], [])
     until_ns = time.time_ns() + 10**9
     ours = {span.trace_id for span in (*spans, below, step)}
 
@@ -1444,10 +1463,10 @@ def test_a_request_whose_start_moves_is_read_where_it_is_now(store: Store, by_ns
     first = one_request(f"moves {by_ns}")
     moved = replace(first, start_ns=first.start_ns + by_ns, revision=2)
     back = replace(first, revision=3)
-    store.write([first], [])
-    store.write([moved], [])
+    write(store, [first], [])
+    write(store, [moved], [])
     there = store.request(first.trace_id, None)
-    store.write([back], [])
+    write(store, [back], [])
 
     assert there == moved
     assert store.request(first.trace_id, None) == back
@@ -1456,10 +1475,10 @@ def test_a_request_whose_start_moves_is_read_where_it_is_now(store: Store, by_ns
 
 def test_what_is_withdrawn_is_withdrawn_once(store: Store) -> None:
     request = one_request("withdrawn")
-    store.write([request], [])
+    write(store, [request], [])
 
-    first = store.write([], [], {(request.trace_id, request.span_id): 1})
-    again = store.write([], [], store.revisions([request.trace_id]))
+    first = write(store, [], [], {(request.trace_id, request.span_id): 1})
+    again = write(store, [], [], store.revisions([request.trace_id]))
 
     assert (first.withdrawn, again.withdrawn) == (1, 0)
     assert store.count(Cohort(service=request.service)) == 0
@@ -1478,10 +1497,10 @@ def test_a_request_that_was_counted_but_whose_count_was_not_kept_is_counted_agai
 ) -> None:
     first = one_request("recount")
     key = (first.trace_id, first.span_id)
-    before = store.write([one_request("before")], []).at_ns
-    counted_ns = store.write([first], []).at_ns
-    store.write([replace(first, revision=2)], [], counted=[key])
-    last_ns = store.write([replace(first, revision=3)], [], counted=[key]).at_ns
+    before = write(store, [one_request("before")], []).at_ns
+    counted_ns = write(store, [first], []).at_ns
+    write(store, [replace(first, revision=2)], [], counted=[key])
+    last_ns = write(store, [replace(first, revision=3)], [], counted=[key]).at_ns
 
     assert uncounted(store, before, first) == [(last_ns, first.trace_id, 3)]
     assert uncounted(store, counted_ns, first) == []
@@ -1490,7 +1509,7 @@ def test_a_request_that_was_counted_but_whose_count_was_not_kept_is_counted_agai
 def test_a_request_whose_row_was_lost_is_not_counted_again(store: Store) -> None:
     before = store.last_written_ns()
     request = one_request("lost")
-    store.write([request], [], counted=[(request.trace_id, request.span_id)])
+    write(store, [request], [], counted=[(request.trace_id, request.span_id)])
 
     assert uncounted(store, before, request) == []
     assert uncounted(store, 0, request) == []
@@ -1498,9 +1517,9 @@ def test_a_request_whose_row_was_lost_is_not_counted_again(store: Store) -> None
 
 def test_requests_written_since_a_moment_and_not_counted_before_are_found(store: Store) -> None:
     first, second, counted = map(one_request, ("since 1", "since 2", "since 3"))
-    first_ns = store.write([first], []).at_ns
-    second_ns = store.write(
-        [second, counted], [], counted=[(counted.trace_id, counted.span_id)]
+    first_ns = write(store, [first], []).at_ns
+    second_ns = write(
+        store, [second, counted], [], counted=[(counted.trace_id, counted.span_id)]
     ).at_ns
     ours = (first, second, counted)
 
@@ -1526,7 +1545,7 @@ def linked(name: str, to: Span | None = None, *, start_ns: int = START_NS) -> Sp
 def test_spans_are_found_by_their_places_and_ids_arrived_or_kept(store: Store) -> None:
     kept, arrived, other = linked("place 1"), linked("place 2"), linked("place 3")
     store.insert([columns(otlp(kept, arrived, other))])
-    store.write([], [kept.trace_id])
+    write(store, [], [kept.trace_id])
     places = [(kept.trace_id, kept.span_id), (arrived.trace_id, arrived.span_id)]
 
     assert set(map(repr, store.spans_at(places))) == {repr(kept), repr(arrived)}
@@ -1550,8 +1569,8 @@ def test_those_that_link_to_a_span_are_found_whenever_it_was(store: Store, start
 
 def test_requests_of_traces_are_read_for_who_asks(store: Store) -> None:
     first, second = one_request("ask 1"), one_request("ask 2")
-    store.write([first, second], [])
-    store.write([replace(second, revision=2)], [])
+    write(store, [first, second], [])
+    write(store, [replace(second, revision=2)], [])
 
     found = store.requests_of([first.trace_id, second.trace_id, trace_of("nobody")])
 
@@ -1572,7 +1591,7 @@ def test_routes_stand_side_by_side_those_first_that_took_most(store: Store) -> N
             start_ns=start_ns,
             ledger={Stage.DECODE: decode_ns, Stage.QUEUE: 100},
         )
-        store.write([replace(one, outermost=route == "POST /slow")], [])
+        write(store, [replace(one, outermost=route == "POST /slow")], [])
     cohort = Cohort(service="side", since_ns=START_NS)
 
     found = store.overview(cohort, minute_ns, 1)
@@ -1596,7 +1615,7 @@ def test_stages_over_time_are_the_means_of_those_that_started_then(store: Store)
         ("then c", START_NS + 2 * minute_ns, {Stage.RETRIEVE: 7}),
     ):
         one = one_request(name, service="then", start_ns=start_ns, ledger=ledger)
-        store.write([one], [])
+        write(store, [one], [])
     cohort = Cohort(service="then", since_ns=START_NS, until_ns=START_NS + 3 * minute_ns)
 
     found = store.stages_over_time(cohort, minute_ns)
@@ -1616,7 +1635,7 @@ def test_a_heat_map_counts_each_request_in_the_cell_of_its_duration(store: Store
             start_ns=START_NS + 60 * 10**9 * (number // 2),
             ledger={Stage.DECODE: length_ns},
         )
-        store.write([one], [])
+        write(store, [one], [])
     cohort = Cohort(service="heat", since_ns=START_NS)
 
     cells = store.heat_map(cohort, 60 * 10**9)

@@ -4,7 +4,6 @@ import re
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -15,7 +14,7 @@ import httpx
 import pytest
 
 from latencytrace.cli.processes.local_service import answers
-from tests.support.programs.controlled_app import CHUNK_BYTES, CHUNKS, SAID
+from tests.support.programs.controlled_app import CHUNK_BYTES, CHUNKS, DECODE_MS, SAID
 from tests.support.servers.command_line import COMMAND, environment, latencytrace
 from tests.support.servers.ports import free_port
 from tests.support.servers.running_service import RunningService
@@ -24,8 +23,8 @@ from tests.support.waiting import PATIENCE_S, until
 APPS = Path(__file__).parents[1] / "support" / "programs"
 HIDDEN_MS = 50
 CALLS = 9
-SLOW_S = 1.0  # how long the slow client waits before it reads
 MS = 1_000_000
+SLOW_NS = 1000 * MS  # how long the slow client keeps the application waiting
 
 
 @pytest.fixture(scope="module")
@@ -51,17 +50,23 @@ def application(service: RunningService) -> Iterator[str]:
         process.wait(PATIENCE_S)
 
 
-def ledgers(service: RunningService, route: str, count: int) -> list[dict[str, int]]:
-    """The ledgers of so many answered requests to a route, once they are there."""
+def answered(service: RunningService, route: str, count: int) -> list[dict[str, object]]:
+    """The newest of so many answered requests to a route, once they are there."""
 
     def found() -> list[dict[str, object]] | None:
         listed = service.ask(f"/requests?order=newest&limit=100&route={route}")["requests"]
         requests = cast("list[dict[str, object]]", listed)
-        answered = [request for request in requests if request["status"] == "ok"]
-        return answered if len(answered) >= count else None
+        well = [request for request in requests if request["status"] == "ok"]
+        return well if len(well) >= count else None
 
-    requests = until(found, service.said)[:count]
-    return [cast("dict[str, int]", request["ledger"]) for request in requests]
+    return until(found, service.said)[:count]
+
+
+def ledgers(service: RunningService, route: str, count: int) -> list[dict[str, int]]:
+    """The ledgers of these."""
+    return [
+        cast("dict[str, int]", request["ledger"]) for request in answered(service, route, count)
+    ]
 
 
 def test_a_hidden_wait_appears_as_unattributed(service: RunningService, application: str) -> None:
@@ -74,7 +79,6 @@ def test_a_hidden_wait_appears_as_unattributed(service: RunningService, applicat
     for waits_ns, ledger in zip(reversed(waited_ns), found, strict=True):
         # The end of a wait may lie in a pause of the runtime, which has its own row.
         assert ledger["unattributed"] + ledger.get("runtime", 0) >= waits_ns >= HIDDEN_MS * MS
-    assert min(sum(ledger.values()) - ledger["unattributed"] for ledger in found) < HIDDEN_MS * MS
 
 
 def test_the_wait_for_a_thread_is_named_in_the_terminal(
@@ -86,14 +90,17 @@ def test_the_wait_for_a_thread_is_named_in_the_terminal(
             clients.submit(httpx.get, f"{application}/queued/{HIDDEN_MS}", timeout=PATIENCE_S)
             for _ in range(2)
         ]
-        waits_ns = max(int(one.result().json()) for one in asked)
-    waited = max(each.get("runtime", 0) for each in ledgers(service, quote(route), 2))
+        assert all(one.result().is_success for one in asked)
+    waited, trace_id = max(
+        (cast("dict[str, int]", request["ledger"]).get("runtime", 0), str(request["trace_id"]))
+        for request in answered(service, quote(route), 2)
+    )
 
     picture = terminal(service, "breakdown", "--route", route)
 
-    assert waited >= 0.9 * waits_ns
+    assert waited >= HIDDEN_MS * MS
     assert "· thread-pool wait" in picture
-    assert "thread-pool wait" in terminal(service, "trace", "slowest", "--route", route)
+    assert "thread-pool wait" in terminal(service, "trace", trace_id)
 
 
 def test_a_failed_request_names_its_exception_and_keeps_what_it_told(
@@ -118,17 +125,10 @@ def terminal(service: RunningService, *arguments: str) -> str:
     return answer.stdout
 
 
-def decoded(application: str) -> list[int]:
-    """How long the application decoded each chunk of its last stream."""
-    chunks: list[int] = httpx.get(f"{application}/decoded", timeout=PATIENCE_S).json()
-    return chunks
-
-
-def is_stuck(application: str) -> bool:
-    """Whether it decodes no more, for nobody takes what it has."""
-    before = len(decoded(application))
-    time.sleep(0.2)
-    return 0 < before == len(decoded(application))
+def has_waited(application: str) -> bool:
+    """Return whether it has decoded nothing for so long, for nobody takes what it has."""
+    idle_ns = httpx.get(f"{application}/idle", timeout=PATIENCE_S).json()
+    return idle_ns is not None and idle_ns >= SLOW_NS
 
 
 def test_a_slow_clients_wait_is_respond_and_not_decode(
@@ -139,16 +139,16 @@ def test_a_slow_clients_wait_is_respond_and_not_decode(
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 * 1024)
         client.connect((address.hostname, address.port))
         client.sendall(b"GET /stream HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
-        until(lambda: is_stuck(application))
-        time.sleep(SLOW_S)  # the wait that is to be found
+        until(lambda: has_waited(application))
         received = 0
         while part := client.recv(1 << 20):
             received += len(part)
 
     assert received > CHUNKS * CHUNK_BYTES
     (ledger,) = ledgers(service, "GET%20/stream", 1)
-    assert ledger["respond"] > 0.5 * SLOW_S * 1e9  # it may have seemed stuck before it was
-    assert ledger["decode"] == pytest.approx(sum(decoded(application)), rel=0.2)
+    # Some of it may lie in a pause of the runtime, which has its own row.
+    assert ledger["respond"] + ledger.get("runtime", 0) >= SLOW_NS
+    assert ledger["decode"] >= CHUNKS * DECODE_MS * MS
 
 
 def test_a_client_that_leaves_in_mid_stream_is_a_cancelled_request(

@@ -7,6 +7,7 @@ import pytest
 from tests.stress.fleet import SPLIT_EVERY, Trouble, account_of
 
 
+@pytest.mark.long
 @pytest.mark.timeout(400)
 def test_kills_and_a_server_away_lose_nothing_that_a_fleet_acknowledged(tmp_path: Path) -> None:
     trouble = Trouble(requests=240, kills=2, away=1)

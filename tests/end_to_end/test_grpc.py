@@ -27,6 +27,7 @@ from latencytrace.service.ingest.grpc import EXPORT, EXPORT_METRICS
 from latencytrace.service.otlp.traces import MAX_BYTES
 from tests.support.builders.spans.otlp_messages import message, one_span
 from tests.support.servers.running_service import RunningService
+from tests.support.waiting import PATIENCE_S
 
 TOKEN = "correct horse"  # noqa: S105 - a test's
 LONG = (("grpc.max_send_message_length", -1),)
@@ -56,7 +57,7 @@ def exported(
     compression: grpc.Compression | None = None,
 ) -> ExportTraceServiceResponse:
     answer: ExportTraceServiceResponse = TraceServiceStub(channel).Export(  # type: ignore[no-untyped-call] # generated
-        request, metadata=metadata, compression=compression, timeout=20
+        request, metadata=metadata, compression=compression, timeout=PATIENCE_S
     )
     return answer
 
@@ -97,7 +98,7 @@ def test_good_spans_beside_bad_ones_are_kept(
 
 def test_what_is_no_otlp_is_refused_with_the_reason(channel: grpc.Channel) -> None:
     with pytest.raises(grpc.RpcError) as refused:
-        channel.unary_unary(EXPORT)(b"\xff\xff\xff", timeout=20)
+        channel.unary_unary(EXPORT)(b"\xff\xff\xff", timeout=PATIENCE_S)
 
     assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
     assert "protobuf" in refused.value.details()
@@ -108,7 +109,9 @@ def test_a_message_too_large_is_refused(
     channel: grpc.Channel, compression: grpc.Compression
 ) -> None:
     with pytest.raises(grpc.RpcError) as refused:
-        channel.unary_unary(EXPORT)(bytes(MAX_BYTES + 1), compression=compression, timeout=20)
+        channel.unary_unary(EXPORT)(
+            bytes(MAX_BYTES + 1), compression=compression, timeout=PATIENCE_S
+        )
 
     assert refused.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
     assert "grpc-status-details-bin" not in dict(refused.value.trailing_metadata())
@@ -119,7 +122,7 @@ def test_logs_are_not_taken_and_the_sender_is_told(
 ) -> None:
     method = "/opentelemetry.proto.collector.logs.v1.LogsService/Export"
     with pytest.raises(grpc.RpcError) as refused:
-        channel.unary_unary(method)(b"", timeout=20)
+        channel.unary_unary(method)(b"", timeout=PATIENCE_S)
 
     assert refused.value.code() is grpc.StatusCode.UNIMPLEMENTED
     assert EXPORT in refused.value.details()
@@ -133,7 +136,7 @@ def test_metrics_that_are_no_agents_are_rejected_by_partial_success(
     metric = request.resource_metrics.add().scope_metrics.add().metrics.add(name="mine")
     metric.gauge.data_points.add(as_int=1)
 
-    answer = channel.unary_unary(EXPORT_METRICS)(request.SerializeToString(), timeout=20)
+    answer = channel.unary_unary(EXPORT_METRICS)(request.SerializeToString(), timeout=PATIENCE_S)
 
     partial = ExportMetricsServiceResponse.FromString(answer).partial_success
     assert partial.rejected_data_points == 1

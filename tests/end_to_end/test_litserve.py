@@ -27,8 +27,8 @@ class Api(litserve.LitAPI):
 
 
 if __name__ == "__main__":
-    api = Api(max_batch_size=4, batch_timeout=10)
-    litserve.LitServer(api, accelerator="cpu", workers_per_device=1).run(
+    api = Api(max_batch_size=4, batch_timeout=1000)
+    litserve.LitServer(api, accelerator="cpu", workers_per_device=1, timeout=2000).run(
         port=int(sys.argv[1]), host="127.0.0.1", generate_client_file=False
     )
 """

@@ -122,7 +122,10 @@ def test_a_requests_metrics_reach_the_receiver(tmp_path: Path, receiver: Receive
 def test_the_end_sends_what_was_not_sent_yet_and_a_late_span_counts_no_request_twice(
     tmp_path: Path, receiver: Receiver
 ) -> None:
-    env = {"LATENCYTRACE_METRICS_ENDPOINT": receiver.endpoint}
+    env = {
+        "LATENCYTRACE_METRICS_ENDPOINT": receiver.endpoint,
+        "OTEL_METRIC_EXPORT_INTERVAL": "3600000",  # never, before the end
+    }
     with RunningService(tmp_path / "data", env=env) as service:
         trace_id = uuid4().hex
         root, generation = chat(trace_id)

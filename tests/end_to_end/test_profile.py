@@ -18,7 +18,7 @@ from tests.support.servers.command_line import COMMAND, environment
 from tests.support.servers.running_service import RunningService
 from tests.support.waiting import until
 
-ASKED = [*COMMAND, "profile", "--steps", "5", "--seconds", "20"]
+ASKED = [*COMMAND, "profile", "--steps", "5", "--seconds", "30"]
 
 
 @pytest.fixture(scope="module")

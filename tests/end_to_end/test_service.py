@@ -31,7 +31,7 @@ from latencytrace.model import Link, Span, Stage, semconv
 from tests.support.builders.spans.otlp_messages import child, message, one_span, otlp
 from tests.support.servers.command_line import latencytrace
 from tests.support.servers.running_service import PROTOBUF, RunningService
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_S, until
 
 MS = 1_000_000
 ROOT = "00000000000000a1"
@@ -227,17 +227,6 @@ def test_a_late_span_revises_its_request(service: RunningService, trace_id: str)
 
     found = service.request(trace_id, revision=2)
     assert found["ledger"] == {"decode": 40 * MS, "unattributed": 60 * MS}
-
-
-def test_a_request_is_readable_within_three_seconds(service: RunningService) -> None:
-    def seconds_to_read() -> float:
-        sent_s = time.monotonic()
-        service.post(otlp(root(trace_id := uuid4().hex)))
-        service.request(trace_id)
-        return time.monotonic() - sent_s
-
-    # The machine may be busy with something else for a while, though not five times in a row.
-    assert any(seconds_to_read() < 3 for _ in range(5))
 
 
 def test_an_open_trace_is_not_found_and_says_why(service: RunningService, trace_id: str) -> None:
@@ -455,7 +444,7 @@ def test_every_acknowledged_request_outlives_a_kill(tmp_path: Path) -> None:
     acknowledged: list[str] = []
 
     def send_until_it_dies(service: RunningService) -> None:
-        with httpx.Client(timeout=20, trust_env=False) as client:
+        with httpx.Client(timeout=PATIENCE_S, trust_env=False) as client:
             while True:
                 trace_id = uuid4().hex
                 span = root(trace_id)

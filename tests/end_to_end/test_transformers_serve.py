@@ -76,5 +76,4 @@ def test_each_request_has_its_own_stages_and_its_wait_for_the_inference_thread(
         assert waiting.end_ns <= generation.start_ns
         assert waiting.parent_id == generation.parent_id == trace[0].span_id
     # One thread serves all: who came second waited for the first one's last token.
-    assert the("queue", second).start_ns < the("generate", first).end_ns
     assert the("queue", second).end_ns >= the("generate", first).end_ns

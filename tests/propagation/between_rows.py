@@ -37,7 +37,7 @@ from tests.support.servers.ports import free_port
 from tests.support.servers.recording import Received, RecordingServer, Response
 
 Row = Callable[[Tracing], bool]
-PATIENCE_S = 20.0
+PATIENCE_S = 120.0
 _SPAWNING = multiprocessing.get_context("spawn")
 
 
@@ -289,7 +289,7 @@ def redis_list(tracing: Tracing) -> bool:
             carrier: dict[str, str] = {}
             propagate.inject(carrier)
             client.rpush("jobs", carrier["traceparent"])
-        _, header = client.blpop(["jobs"], timeout=10)
+        _, header = client.blpop(["jobs"], timeout=120)
         context = propagate.extract({"traceparent": str(header)})
         with tracing.tracer.start_as_current_span("work", context=context):
             pass

@@ -54,7 +54,7 @@ def callback_of_a_future(tracing: Tracing) -> bool:
         with tracing.request() as request:
             pool.submit(let_go.wait).add_done_callback(callback)
             let_go.set()
-            called.wait(10)
+            called.wait(120)
     return tracing.kept(request)
 
 
@@ -231,7 +231,7 @@ def thread_queue(tracing: Tracing) -> bool:
     items: queue.Queue[object] = queue.Queue()
 
     def worker() -> None:
-        with tracing.serving(items.get(timeout=10)):
+        with tracing.serving(items.get(timeout=120)):
             pass
 
     serving = threading.Thread(target=worker)
@@ -249,7 +249,7 @@ def lazily_started_worker(tracing: Tracing) -> bool:
 
     def worker() -> None:
         for _ in range(2):
-            with tracing.serving(items.get(timeout=10)):
+            with tracing.serving(items.get(timeout=120)):
                 pass
             done.put(None)
 
@@ -257,11 +257,11 @@ def lazily_started_worker(tracing: Tracing) -> bool:
     with tracing.request():
         serving.start()
         items.put(tracing.ticket() if tracing.ticket else None)
-        done.get(timeout=10)
+        done.get(timeout=120)
     tracing.memory.clear()
     with tracing.request() as request:
         items.put(tracing.ticket() if tracing.ticket else None)
-        done.get(timeout=10)
+        done.get(timeout=120)
     serving.join()
     return tracing.kept(request)
 

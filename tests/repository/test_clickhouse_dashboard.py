@@ -12,6 +12,7 @@ from latencytrace.model import Stage
 from latencytrace.model.stage_colours import STAGE_COLOURS
 from latencytrace.service.stores.chdb.store import ChdbStore
 from tests.repository.test_grafana_schema import kind_of, wrong
+from tests.support.builders.ledger_tables import write
 from tests.support.builders.made_requests import START_NS, made_request
 from tests.support.repository.dashboard_files import ROOT, dashboard, names_in, panels, variables
 
@@ -40,7 +41,7 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[chdb.session.Se
     requests = [made_request(0, usual, trace_id=f"{n:032x}", instance="a") for n in range(10)]
     slow = {Stage.RETRIEVE: 400 * MS, Stage.DECODE: 100 * MS}
     slowest = made_request(0, slow, trace_id="f" * 32, instance="b", input_tokens=3000)
-    store.write([*requests, slowest], keep_spans_of=())
+    write(store, [*requests, slowest], keep_spans_of=())
     store.close()
     connection = chdb.connect(str(folder / "clickhouse"))
     yield connection

@@ -14,15 +14,18 @@ from latencytrace.service.cohort import Cohort
 from latencytrace.service.ingest.journal import Journal
 from latencytrace.service.ledgers.assembler import MISSED_NS
 from latencytrace.service.ledgers.missing_ledgers import AFTER_S, PACE_S, MissingLedgers
+from latencytrace.service.ledgers.open_traces import Bounds
 from latencytrace.service.ledgers.pipeline import Pipeline
 from latencytrace.service.metrics.settling import Settled
 from latencytrace.service.metrics.telemetry import Telemetry
 from latencytrace.service.otlp import traces as otlp
 from latencytrace.service.otlp.span_block import SpanBlock
 from latencytrace.service.stores.chdb.store import ChdbStore
+from tests.support.builders.ledger_tables import tables_of
 from tests.support.builders.spans.otlp_messages import MS, columns, decoding, root_lately
 from tests.support.builders.spans.otlp_messages import otlp as encoded
 from tests.support.fakes.contracts import FakeClock
+from tests.support.waiting import PATIENCE_S
 
 SETTLE_S = 10.0
 
@@ -76,13 +79,13 @@ class Rig:
             journal=Journal(folder),
             settle_s=SETTLE_S,
             counted_until_ns=counted_until_ns,
-            max_held_bytes=max_held_bytes,
+            bounds=Bounds(held_bytes=max_held_bytes),
         )
         self.pipeline._committer.start()  # noqa: SLF001 - the other thread would divide by itself
 
     def send(self, *spans: Span) -> None:
         """Send spans, and wait until they are acknowledged."""
-        self.pipeline.submit(otlp.check(encoded(*spans), None, None)).result(timeout=20)
+        self.pipeline.submit(otlp.check(encoded(*spans), None, None)).result(timeout=PATIENCE_S)
 
     def stored(self) -> None:
         """Wait until all of them are stored."""
@@ -152,7 +155,7 @@ def test_a_trace_is_not_attributed_while_its_spans_are_being_inserted(
     span = root_lately(trace_id)
     rig.store.may_insert.clear()
     rig.send(span, decoding(span, "b" * 16, 0, 60))
-    rig.store.inserting.wait(timeout=20)
+    rig.store.inserting.wait(timeout=PATIENCE_S)
 
     divided = rig.step_after_s(20)
     open_spans = rig.metric("spans_open")
@@ -410,7 +413,7 @@ def test_after_a_kill_the_next_process_counts_what_was_not_counted(
 
     after = Rig(rig.store, tmp_path / "after", counted_until_ns=counted_until_ns)
     for written_ns, request in rig.store.uncounted(counted_until_ns or 0):
-        after.pipeline._settling.add([request], written_ns)  # noqa: SLF001 - as `start` does
+        after.pipeline._settling.add(tables_of([request]), written_ns)  # noqa: SLF001 - as `start` does
     after.step_after_s(SETTLE_S)
     after.pipeline.close()
     until_ns = after.settled[-1].until_ns

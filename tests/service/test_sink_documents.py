@@ -91,3 +91,15 @@ def test_slack_is_told_of_an_end_in_two_lines() -> None:
 
     [block] = cast("dict[str, list[dict[str, dict[str, str]]]]", document)["blocks"]
     assert block["text"]["text"].count("\n") == 1
+
+
+def test_a_long_message_of_slack_ends_with_a_whole_line() -> None:
+    notice = made_notice()
+    notice.alert["description"] = [
+        f"Apart from good requests: <{place}> & more" for place in range(99)
+    ]
+    document, _ = posted(SlackSink, notice)
+
+    [block] = cast("dict[str, list[dict[str, dict[str, str]]]]", document)["blocks"]
+    assert len(block["text"]["text"]) <= 3000
+    assert block["text"]["text"].endswith("&gt; &amp; more")

@@ -2,11 +2,9 @@
 
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from typing import TypeVar
 
-PATIENCE_S = 40.0
-TURNS = 5
+PATIENCE_S = 120.0  # a guard against what never comes, and no measure of speed
 
 T = TypeVar("T")
 
@@ -26,15 +24,3 @@ def until(
         assert waited_s < patience_s, f"not within {patience_s} s: {why_not()}"
         time.sleep(min(max(0.005, waited_s / 20), 0.05))
     return found
-
-
-def again(attempt: Callable[[], T]) -> T:
-    """Return what `attempt` returns, tried a few times where what it asserts of times fails.
-
-    A machine that is busy with something else for a moment is not at each turn; a fault is there
-    at every one.
-    """
-    for _ in range(TURNS - 1):
-        with suppress(AssertionError):
-            return attempt()
-    return attempt()

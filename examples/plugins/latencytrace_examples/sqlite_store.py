@@ -20,6 +20,7 @@ from pydantic import TypeAdapter
 from latencytrace.errors import StoreError, StoreInUseError
 from latencytrace.model import Request, Span, semconv
 from latencytrace.service.clock import now_ns
+from latencytrace.service.ledger_table import LedgerTable, each_request
 from latencytrace.service.otlp.span_block import SpanBlock, unpacked
 from latencytrace.service.store import (
     NONE_WITHDRAWN,
@@ -204,7 +205,7 @@ class SqliteStore(Store):
 
     def write(
         self,
-        requests: Sequence[Request],
+        tables: Sequence[LedgerTable],
         keep_spans_of: Collection[str],
         withdrawn: Revisions = NONE_WITHDRAWN,
         age_ns: int = 0,
@@ -216,7 +217,7 @@ class SqliteStore(Store):
             db.executemany(
                 "INSERT OR IGNORE INTO kept VALUES (?)", [(one,) for one in keep_spans_of]
             )
-            for request in requests:
+            for request in each_request(tables):
                 key = (request.trace_id, request.span_id)
                 db.execute(
                     "INSERT OR REPLACE INTO requests VALUES (?, ?, ?, ?, ?, ?, ?)",
@@ -305,9 +306,9 @@ class SqliteStore(Store):
         for columns, row in rows:
             rows_of[columns].append(row)
         found = [span for one, places in rows_of.items() for span in unpacked(one).spans(places)]
-        longest: dict[tuple[str, str], Span] = {}
+        longest: dict[tuple[str, ...], Span] = {}
         for span in sorted(found, key=lambda span: span.end_ns - span.start_ns):
-            longest[span.trace_id, span.span_id] = span
+            longest[span.trace_id, span.span_id, span.service, span.kind] = span
         return tuple(longest.values())
 
     def _requests(self, condition: str, *parameters: object) -> list[Request]:

@@ -109,6 +109,7 @@ int spans_ready(PyObject *module);
 int streams_ready(PyObject *module);
 int requests_ready(PyObject *module);
 int sends_ready(PyObject *module);
+int termination_ready(PyObject *module);
 
 /* spans.c, for whoever starts spans */
 

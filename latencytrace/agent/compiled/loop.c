@@ -1,9 +1,9 @@
-/* What an event loop runs while a request is under way, timed: uvloop's `call_soon` and asyncio's
+/* What an event loop runs once a server runs on one, or while a request is under way, timed: uvloop's `call_soon` and asyncio's
  * `Handle._run`. What a held loop is noted of stays in Python (`OpenRequests`). */
 #include "core.h"
 
-enum { OPEN, RESUMED_BY, OPEN_SLOTS };
-static const char *const open_names[] = {"open", "resumed_by_ns", NULL};
+enum { OPEN, RESUMED_BY, SERVES, OPEN_SLOTS };
+static const char *const open_names[] = {"open", "resumed_by_ns", "serves", NULL};
 static Py_ssize_t of_open[OPEN_SLOTS];
 static PyObject *open_type, *self_context_name;
 static int64_t noticed_ns;
@@ -23,10 +23,16 @@ static int64_t resumed_by(PyObject *requests) {
     return at && PyLong_CheckExact(at) ? PyLong_AsLongLongAndOverflow(at, &overflow) : 0;
 }
 
-/* Call what notes a wait or a hold; NULL: the variables of here. -1: an exception that is none of ours. */
-static int note(PyObject *noting, PyObject *variables, int64_t start_ns, int64_t end_ns) {
+/* Whether callbacks are to be timed now. */
+static int are_timed(PyObject *requests) {
+    PyObject *open = SLOT(requests, of_open[OPEN]);
+    return open && (PySet_Size(open) || SLOT(requests, of_open[SERVES]) == Py_True);
+}
+
+/* Call what notes a wait or a hold of a callback; NULL: the variables of here. -1: an exception that is none of ours. */
+static int note(PyObject *noting, PyObject *variables, int64_t start_ns, int64_t end_ns, PyObject *callback) {
     PyObject *here = variables ? Py_NewRef(variables) : PyContext_CopyCurrent();
-    PyObject *done = here ? PyObject_CallFunction(noting, "OLL", here, (long long)start_ns, (long long)end_ns) : NULL;
+    PyObject *done = here ? PyObject_CallFunction(noting, "OLLO", here, (long long)start_ns, (long long)end_ns, callback) : NULL;
     Py_XDECREF(here);
     Py_XDECREF(done);
     return done ? 0 : -1;
@@ -40,13 +46,13 @@ static PyObject *run_call(PyObject *callable, PyObject *const *args, size_t coun
         return NULL;
     }
     int64_t started_ns = core_monotonic_ns();
-    if (started_ns < resumed_by(self->requests) && note(self->note_wait, NULL, started_ns, started_ns) < 0) return NULL;
+    if (started_ns < resumed_by(self->requests) && note(self->note_wait, NULL, started_ns, started_ns, args[0]) < 0) return NULL;
     PyObject *result = PyObject_Vectorcall(args[0], args + 1, (size_t)(by_place - 1), NULL);
     int64_t ended_ns = core_monotonic_ns();
     if (ended_ns - started_ns >= noticed_ns) {
         PyObject *type, *value, *trace;
         PyErr_Fetch(&type, &value, &trace);
-        int noted = note(self->note_hold, NULL, started_ns, ended_ns);
+        int noted = note(self->note_hold, NULL, started_ns, ended_ns, args[0]);
         if (noted < 0 && !type) Py_CLEAR(result);
         if (type) PyErr_Restore(type, value, trace);
     }
@@ -101,8 +107,8 @@ static PyObject *run_for(PyObject *Py_UNUSED(module), PyObject *args) {
 static PyObject *call_soon(PyObject *callable, PyObject *const *args, size_t count, PyObject *names) {
     CoreMethod *self = (CoreMethod *)callable;
     Py_ssize_t by_place = PyVectorcall_NARGS(count), named = names ? PyTuple_GET_SIZE(names) : 0;
-    PyObject *open = SLOT(((Run *)self->state)->requests, of_open[OPEN]);
-    if (by_place < 2 || !open || !PySet_Size(open) || !PyCallable_Check(args[1])) return core_original(callable, args, count, names);
+    if (by_place < 2 || !are_timed(((Run *)self->state)->requests) || !PyCallable_Check(args[1]))
+        return core_original(callable, args, count, names);
     PyObject *few[8], **given = by_place + named + 1 <= 8 ? few : PyMem_Malloc((size_t)(by_place + named + 1) * sizeof *given);
     if (!given) return PyErr_NoMemory();
     given[0] = args[0];
@@ -116,12 +122,11 @@ static PyObject *call_soon(PyObject *callable, PyObject *const *args, size_t cou
 /* `Handle._run(self)`; the state is a `Run` for its requests and what notes. */
 static PyObject *handle_run(PyObject *callable, PyObject *const *args, size_t count, PyObject *names) {
     Run *of = (Run *)((CoreMethod *)callable)->state;
-    PyObject *open = SLOT(of->requests, of_open[OPEN]);
-    if (PyVectorcall_NARGS(count) != 1 || names || !open || !PySet_Size(open)) return core_original(callable, args, count, names);
+    if (PyVectorcall_NARGS(count) != 1 || names || !are_timed(of->requests)) return core_original(callable, args, count, names);
     int64_t started_ns = core_monotonic_ns();
     if (started_ns < resumed_by(of->requests)) {
         PyObject *variables = PyObject_GetAttr(args[0], self_context_name);
-        int noted = variables ? note(of->note_wait, variables, started_ns, started_ns) : -1;
+        int noted = variables ? note(of->note_wait, variables, started_ns, started_ns, args[0]) : -1;
         if (!variables) PyErr_Clear();
         Py_XDECREF(variables);
         if (noted < 0 && PyErr_Occurred()) return NULL;
@@ -131,7 +136,7 @@ static PyObject *handle_run(PyObject *callable, PyObject *const *args, size_t co
     if (ended_ns - started_ns >= noticed_ns && result) {
         PyObject *variables = PyObject_GetAttr(args[0], self_context_name);
         if (!variables) PyErr_Clear();
-        else if (note(of->note_hold, variables, started_ns, ended_ns) < 0) Py_CLEAR(result);
+        else if (note(of->note_hold, variables, started_ns, ended_ns, args[0]) < 0) Py_CLEAR(result);
         Py_XDECREF(variables);
     }
     return result;

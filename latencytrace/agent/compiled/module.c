@@ -120,8 +120,28 @@ static void method_dealloc(CoreMethod *self) {
     PyObject_GC_Del(self);
 }
 
+/* What else the function has: tools read its `__code__`, and some set it. */
+static PyObject *method_getattro(PyObject *self, PyObject *name) {
+    PyObject *found = PyObject_GenericGetAttr(self, name);
+    if (found || !PyErr_ExceptionMatches(PyExc_AttributeError)) return found;
+    PyErr_Clear();
+    return PyObject_GetAttr(((CoreMethod *)self)->original, name);
+}
+
+static PyObject *of_original(PyObject *self, void *name) {
+    return PyObject_GetAttrString(((CoreMethod *)self)->original, name);
+}
+
+static int set_of_original(PyObject *self, PyObject *value, void *name) {
+    return PyObject_SetAttrString(((CoreMethod *)self)->original, name, value);
+}
+
 static PyGetSetDef method_values[] = {
-    {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, NULL, NULL}, {NULL, NULL, NULL, NULL, NULL}};
+    {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, NULL, NULL},
+    {"__code__", of_original, set_of_original, NULL, "__code__"},
+    {"__defaults__", of_original, set_of_original, NULL, "__defaults__"},
+    {"__kwdefaults__", of_original, set_of_original, NULL, "__kwdefaults__"},
+    {NULL, NULL, NULL, NULL, NULL}};
 
 PyTypeObject CoreMethodType = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "latencytrace.agent.compiled._core.Method",
@@ -129,7 +149,7 @@ PyTypeObject CoreMethodType = {
     .tp_basicsize = sizeof(CoreMethod), .tp_dealloc = (destructor)method_dealloc,
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR,
     .tp_vectorcall_offset = offsetof(CoreMethod, call), .tp_call = PyVectorcall_Call,
-    .tp_descr_get = method_get, .tp_traverse = (traverseproc)method_traverse, .tp_clear = (inquiry)method_clear,
+    .tp_descr_get = method_get, .tp_getattro = method_getattro, .tp_traverse = (traverseproc)method_traverse, .tp_clear = (inquiry)method_clear,
     .tp_getset = method_values, .tp_dictoffset = offsetof(CoreMethod, attributes),
     .tp_weaklistoffset = offsetof(CoreMethod, weakrefs)};
 
@@ -161,7 +181,7 @@ static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT, "_core", "Quick forms of what the agent does most often.", -1, functions, NULL, NULL, NULL, NULL};
 
 PyMODINIT_FUNC PyInit__core(void) {
-    static int (*const parts[])(PyObject *) = {encoder_ready, packing_ready, events_ready, loop_ready, calls_ready, recorder_ready, spans_ready, requests_ready, sends_ready, streams_ready};
+    static int (*const parts[])(PyObject *) = {encoder_ready, packing_ready, events_ready, loop_ready, calls_ready, recorder_ready, spans_ready, requests_ready, sends_ready, streams_ready, termination_ready};
     PyObject *module = PyModule_Create(&definition);
     if (!module) return NULL;
     int failed = PyType_Ready(&CoreMethodType) < 0;

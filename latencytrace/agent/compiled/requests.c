@@ -3,12 +3,12 @@
  * forms in Python. */
 #include "recorder.h"
 
-enum { CONCURRENCY, LOOP_THREAD, NOTED_GAPS, OWN_GAPS, QUEUE_DEPTH, RETURNED_NS, GAPS_SLOTS };
-static const char *const gaps_names[] = {"concurrency", "loop_thread", "_noted", "_own", "queue_depth", "returned_ns", NULL};
+enum { CONCURRENCY, LOOP_THREAD, NOTED_GAPS, OWN_GAPS, QUEUE_DEPTH, RETURNED_NS, WAITS, GAPS_SLOTS };
+static const char *const gaps_names[] = {"concurrency", "loop_thread", "_noted", "_own", "queue_depth", "returned_ns", "waits", NULL};
 static Py_ssize_t of_gaps[GAPS_SLOTS];
 
-enum { LOCK, OPEN, UNWATCHED, WAITING, WATCH, OPEN_SLOTS };
-static const char *const open_names[] = {"_lock", "open", "_unwatched", "_waiting", "_watch", NULL};
+enum { LAST_SERVED, LOCK, OPEN, UNWATCHED, WAITING, WATCH, OPEN_SLOTS };
+static const char *const open_names[] = {"last_served", "_lock", "open", "_unwatched", "_waiting", "_watch", NULL};
 static Py_ssize_t of_open[OPEN_SLOTS];
 
 enum {
@@ -36,12 +36,12 @@ static Py_ssize_t of_st[ST_SLOTS];
 enum {
     REQUEST_TYPE, GAPS_TYPE, OPEN_TYPE, LAYERS_TYPE, TIMINGS_TYPE, DETAILS_TYPE, FULL, EMPTY_STATE, READS_W3C_ALONE, CALLBACKS, RESPOND,
     GAPS_KEY, REQUEST_KEY, ANSWER_KEY, TIMED_KEY, SUPPRESSED_KEY, SUPPRESS_KEY, METHOD_KEY, SCHEME_KEY, PATH_KEY,
-    VERSION_KEY, ADDRESS_KEY, PORT_KEY, STATUS_KEY, ROUTE_KEY, CONCURRENCY_KEY, DEPTH_KEY, STREAMED_TYPE, TIMES_KEY, KNOWN
+    VERSION_KEY, ADDRESS_KEY, PORT_KEY, STATUS_KEY, ROUTE_KEY, CONCURRENCY_KEY, DEPTH_KEY, STREAMED_TYPE, TIMES_KEY, ARRIVED_KEY, KNOWN
 };
 static const char *const known_names[] = {
     "request_type", "gaps_type", "open_type", "layers_type", "timings_type", "details_type", "full", "empty_state", "reads_w3c_alone",
     "callbacks", "respond", "gaps", "request", "answer", "timed", "suppressed", "suppress", "method", "scheme", "path",
-    "version", "address", "port", "status", "route", "concurrency", "depth", "streamed_type", "times"};
+    "version", "address", "port", "status", "route", "concurrency", "depth", "streamed_type", "times", "arrived"};
 static PyObject *known[KNOWN];
 
 static PyObject *zero, *name_acquire, *name_release, *name_stack, *name_describe, *name_describe_answer, *name_end,
@@ -49,7 +49,7 @@ static PyObject *zero, *name_acquire, *name_release, *name_stack, *name_describe
     *name_route, *name_fastapi, *name_effective, *name_original_route, *name_path_format, *name_app_root, *name_root,
     *name_remote, *name_state, *name_random, *name_note;
 
-enum { HELD = 2048, TIME_BYTES = 40, MOST_DEFERRED = 8, SERVER_KIND = 1, FIRST_SERVER_ERROR = 500 };
+enum { HELD = 2048, TIME_BYTES = 40, MOST_DEFERRED = 8, SERVER_KIND = 1, FIRST_SERVER_ERROR = 500, NOTICED_NS = 1000000 };
 
 /* --- requests under way, behind their lock as in Python */
 
@@ -113,6 +113,7 @@ static PyObject *new_gaps(void) {
     SLOT(gaps, of_gaps[CONCURRENCY]) = Py_NewRef(zero);
     SLOT(gaps, of_gaps[QUEUE_DEPTH]) = Py_NewRef(Py_None);
     SLOT(gaps, of_gaps[RETURNED_NS]) = Py_NewRef(zero);
+    SLOT(gaps, of_gaps[WAITS]) = Py_NewRef(zero);
     SLOT(gaps, of_gaps[OWN_GAPS]) = PyList_New(0);
     SLOT(gaps, of_gaps[NOTED_GAPS]) = PyDict_New();
     SLOT(gaps, of_gaps[LOOP_THREAD]) = PyLong_FromUnsignedLong(PyThread_get_thread_ident());
@@ -332,6 +333,14 @@ static PyObject *new_request(PyObject *recorder, PyObject *scope, PyObject *name
     return request;
 }
 
+/* Whether a request came some time ago, as its server noted: Python's form says for what it waited. */
+static int has_waited(PyObject *scope) {
+    PyObject *arrived = PyDict_GetItemWithError(scope, known[ARRIVED_KEY]);
+    int overflow;
+    return arrived && PyLong_CheckExact(arrived) &&
+           core_monotonic_ns() - PyLong_AsLongLongAndOverflow(arrived, &overflow) >= NOTICED_NS;
+}
+
 /* Begin the usual request. NULL, perhaps with an exception: Python's form is to. */
 static PyObject *begun(PyObject *recorder, PyObject *application, PyObject *scope, PyObject *layers) {
     if (!known[REQUEST_TYPE] || !PyDict_CheckExact(scope) || !are_usual(recorder)) return NULL;
@@ -339,6 +348,7 @@ static PyObject *begun(PyObject *recorder, PyObject *application, PyObject *scop
     if (!type || !PyUnicode_Check(type) || PyUnicode_CompareWithASCIIString(type, "http")) return NULL;
     if (!name || !PyUnicode_CheckExact(name) || is_new_here() <= 0 || !has_own_layers(application, layers)) return NULL;
     PyObject *headers = PyDict_GetItemWithError(scope, name_headers), *request = NULL;
+    if (has_waited(scope)) return NULL;
     Caller caller = {NULL, NULL, NULL};
     if (PyErr_Occurred() || find_caller(headers, &caller) <= 0) return NULL;
     PyObject *attributes = said_by(scope);
@@ -594,7 +604,9 @@ static int ended(PyObject *request) {
     if (SLOT(request, of_request[HAS_ENDED]) == Py_True) return 0;
     core_set_new(request, of_request[HAS_ENDED], Py_True);
     PyObject *timing = SLOT(request, of_request[TIMING]), *span = SLOT(timing, of_timing[T_SPAN]);
-    if (let_go(SLOT(SLOT(request, of_request[RECORDER]), of_recorder[OPEN_REQUESTS]), SLOT(request, of_request[R_GAPS])) < 0) return -1;
+    PyObject *requests = SLOT(SLOT(request, of_request[RECORDER]), of_recorder[OPEN_REQUESTS]);
+    if (let_go(requests, SLOT(request, of_request[R_GAPS])) < 0) return -1;
+    core_set_new(requests, of_open[LAST_SERVED], span);
     if (core_has_ended(span)) return 0;
     int done = described(request);
     if (done < 0 || (!done && core_ask(request, name_describe, NULL) < 0)) return -1;

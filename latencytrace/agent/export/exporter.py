@@ -4,7 +4,6 @@ A bounded queue, one background thread, a kept-alive connection, retries with
 back-off; what does not fit is dropped and counted, never waited for.
 """
 
-import threading
 from collections import deque
 from collections.abc import Callable
 from typing import Final, NamedTuple
@@ -19,6 +18,7 @@ from latencytrace.agent.export.transport import Sender
 from latencytrace.agent.guard import OnFault, guarded
 from latencytrace.agent.process.background import background_thread, join
 from latencytrace.agent.process.late import Late
+from latencytrace.agent.process.wake import Wake
 
 _WEIGH_EVERY_S: Final = 0.5  # while nobody takes spans
 
@@ -40,7 +40,7 @@ class _Flush:
     __slots__ = ("done", "sent")
 
     def __init__(self) -> None:
-        self.done = threading.Event()
+        self.done = Wake()
         self.sent = False
 
 
@@ -53,7 +53,7 @@ class Exporter:
         queue: Where spans wait; what finds no place there is dropped and counted.
         interval_s: How long spans wait for company.
         after_round: Called on the background thread after each round of sending.
-        wait: Waits for an event, or for so many seconds.
+        wait: Waits for a call, or for so many seconds.
         now_ns: A monotonic clock, which goes on while it waits.
     """
 
@@ -66,7 +66,7 @@ class Exporter:
         interval_s: float,
         on_fault: OnFault,
         after_round: Callable[[], None] = lambda: None,
-        wait: Callable[[threading.Event, float], object] = threading.Event.wait,
+        wait: Callable[[Wake, float], object] = Wake.wait,
         now_ns: Callable[[], int] = monotonic_ns,
     ) -> None:
         self._queue = queue
@@ -111,11 +111,12 @@ class Exporter:
         return flush.done.wait(timeout_s) and flush.sent
 
     def stop(self, timeout_s: float) -> bool:
-        """Send what waits and end the thread."""
+        """Send what waits and end the thread; one that a receiver holds up ends by itself."""
+        began_ns = monotonic_ns()
         sent = self.flush(timeout_s)
         self._stopping = True
         self._wake.set()
-        join(self._thread, timeout_s)
+        join(self._thread, max(timeout_s - (monotonic_ns() - began_ns) / 1e9, 0.0))
         return sent
 
     def reset_after_fork(self, encoder: OtlpEncoder) -> None:
@@ -128,7 +129,7 @@ class Exporter:
         self._sent = self._dropped = self._export_cpu_ns = self._encode_cpu_ns = 0
         self._batches = Batches(self._queue, encoder, self._on_fault, self._yield)
         self._batch: Batch | None = None  # on its way, or taken by nobody yet
-        self._wake = threading.Event()
+        self._wake = Wake()
         self._flushes: deque[_Flush] = deque()
         self._stopping = False
         self._thread = background_thread(self._run, "latencytrace-export")
@@ -139,8 +140,8 @@ class Exporter:
             ("reporting on the export", self._after_round),
         )
         while not self._stopping:
-            self._wait(self._wake, self._interval_s)
-            self._wake.clear()
+            if not self._is_hurried():  # a flush may have cut a pause short
+                self._wait(self._wake, self._interval_s)
             # A flush may be the program's last call: what is to be reported is reported first.
             may_end = bool(self._flushes)
             self._send_queue()
@@ -207,16 +208,19 @@ class Exporter:
         """Let other threads run."""
         self._gil()()
 
+    def _is_hurried(self) -> bool:
+        return bool(self._flushes) or self._stopping
+
     def _pause(self, pause_s: float) -> bool:
         """Wait before a batch is sent again, and keep what waits within its bound meanwhile.
 
         Returns:
             False, without waiting: a flush or the end cannot wait.
         """
-        if self._flushes or self._stopping:
+        if self._is_hurried():
             return False
         until_ns = self._now_ns() + int(pause_s * 1e9)
-        while not self._wake.is_set():
+        while not self._is_hurried():
             left_s = (until_ns - self._now_ns()) / 1e9
             if left_s <= 0:
                 break

@@ -130,8 +130,7 @@ class OtlpEncoder:
     """
 
     def __init__(self, resource: Mapping[str, object]) -> None:
-        attributes = b"".join(field(b"\x0a", key_value(*pair)) for pair in resource.items())
-        self._resource = field(b"\x0a", attributes)
+        self._resource = encoded_resource(resource)
         self._names: dict[str, dict[int, bytes]] = {}
         self._pairs: _Pairs = {str: {}, int: {}, bool: {}}
         self._float_heads: dict[str, bytes] = {}  # all but the eight bytes of the value
@@ -194,17 +193,21 @@ class OtlpEncoder:
 
     def request(self, parts: Iterable[Part]) -> bytes:
         """Make one `ExportTraceServiceRequest` of all its parts, which are copied once."""
-        scopes: dict[SpanMaker, list[bytes]] = {}
+        resources: dict[bytes, dict[SpanMaker, list[bytes]]] = {}
         for tracer, part in parts:
-            scopes.setdefault(tracer, []).append(part)
-        out, length = [self._resource], len(self._resource)
-        for tracer, of_scope in scopes.items():
-            scope_spans = (_scope(tracer), *of_scope, _schema(tracer))
-            inner = sum(map(len, scope_spans))
-            head = b"\x12" + _varint(inner)
-            out += (head, *scope_spans)
-            length += len(head) + inner
-        return b"".join((b"\x0a", _varint(length), *out))
+            resource = tracer.encoded_resource or self._resource
+            resources.setdefault(resource, {}).setdefault(tracer, []).append(part)
+        out: list[bytes] = []
+        for resource, scopes in resources.items():
+            inner, length = [resource], len(resource)
+            for tracer, of_scope in scopes.items():
+                scope_spans = (_scope(tracer), *of_scope, _schema(tracer))
+                inside = sum(map(len, scope_spans))
+                head = b"\x12" + _varint(inside)
+                inner += (head, *scope_spans)
+                length += len(head) + inside
+            out += (b"\x0a", _varint(length), *inner)
+        return b"".join(out)
 
     def _name(self, span: RecordedSpan) -> bytes:
         encoded = field(b"\x2a", _text(span.name)) + b"\x30" + _varint(span.kind_number + 1)
@@ -234,6 +237,12 @@ class OtlpEncoder:
                 kept.clear()
             self._cached = 0
         self._cached += 1
+
+
+def encoded_resource(attributes: Mapping[str, object]) -> bytes:
+    """Encode a `Resource`, as a field of `ResourceSpans`."""
+    pairs = b"".join(field(b"\x0a", key_value(*pair)) for pair in attributes.items())
+    return field(b"\x0a", pairs)
 
 
 def _scope(tracer: SpanMaker) -> bytes:

@@ -4,7 +4,6 @@ from contextvars import Token
 from functools import wraps
 from typing import Any, Self
 
-from opentelemetry import propagate
 from opentelemetry.context import Context
 from opentelemetry.trace import get_current_span
 
@@ -12,6 +11,8 @@ from latencytrace.agent.context import enter, leave
 from latencytrace.agent.guard import guarded
 from latencytrace.agent.timing.hook import Arguments, Hook, HookAttributes, Replacement, Timed
 from latencytrace.agent.timing.recorder import Recorder
+from latencytrace.agent.toolkit import propagation
+from latencytrace.agent.toolkit.http.arrival import arrived_ns
 from latencytrace.agent.toolkit.http.client import (
     ClientCall,
     request_attributes,
@@ -35,7 +36,9 @@ class _Call(ClientCall):
         method = str(arguments["method"])
         url = session._build_url(arguments["str_or_url"])  # noqa: SLF001 - its base and the rest
         call = cls(recorder, method, request_attributes(method, str(url)))
-        call.headers = with_headers(arguments["headers"], call.headers)
+        own = arguments["headers"]
+        added = call.added_to(own) and call.added_to(session.headers)
+        call.headers = with_headers(own, added)
         return call
 
     def returned(self, answer: Any) -> None:  # noqa: ANN401 - aiohttp's
@@ -49,9 +52,13 @@ class _Request(ServedRequest):
     """One request that an application serves, until its answer is sent."""
 
     def __init__(self, recorder: Recorder, request: Any) -> None:  # noqa: ANN401
-        caller = propagate.extract(request.headers)
+        caller = propagation.extract(request.headers)
         attributes = _served_attributes(request)
-        super().__init__(recorder, request.method, attributes, caller, on_loop=True)
+        self.connection = request.transport  # which the request forgets once it is closed
+        came_ns = arrived_ns(recorder.open_requests, self.connection)
+        super().__init__(
+            recorder, request.method, attributes, caller, on_loop=True, arrived_ns=came_ns
+        )
         self._request = request
 
     def answered(self, status: int) -> None:
@@ -72,11 +79,11 @@ class _Request(ServedRequest):
             else:
                 self.timing.fail(error)
 
-    def describe(self) -> None:
-        """Note the route too, which is known by now."""
-        resource = getattr(self._request.match_info.route, "resource", None)
-        self.note_route(getattr(resource, "canonical", None))
-        super().describe()
+    def route(self) -> str | None:
+        """Return the path of its resource."""
+        matched: Any = getattr(self._request, "match_info", None)
+        resource = None if matched is None else getattr(matched.route, "resource", None)
+        return getattr(resource, "canonical", None)
 
 
 def _served_attributes(request: Any) -> HookAttributes:  # noqa: ANN401
@@ -100,12 +107,13 @@ def _joined(recorder: Recorder, request: Any) -> Token[Context] | None:  # noqa:
     """Make who opened a WebSocket current: a connection may live for hours, and is no request."""
     with guarded("joining who connected", recorder.on_fault):
         if not (get_current_span().get_span_context().is_valid or recorder.suppressed()):
-            return enter(propagate.extract(request.headers))
+            return enter(propagation.extract(request.headers))
     return None
 
 
 def time_handler(recorder: Recorder, original: Timed) -> Timed:
     """Time each request of an `Application`; of one within another, the outer one's."""
+    recorder.open_requests.serves = True
 
     @wraps(original)
     async def _handle(self: Any, request: Any) -> Any:  # noqa: ANN401

@@ -1,4 +1,4 @@
-"""Waits for one of anyio's threads, on which Starlette and FastAPI run what is not async."""
+"""Waits for anyio's locks, and threads, on which Starlette and FastAPI run what is not async."""
 
 import asyncio
 import sys
@@ -7,10 +7,14 @@ from functools import wraps
 from typing import Any
 from weakref import ref
 
-from latencytrace.agent.guard import FAULTS
+from latencytrace.agent.clock import monotonic_ns
+from latencytrace.agent.guard import FAULTS, guarded
 from latencytrace.agent.timing.hook import Hook, Replacement, Timed
 from latencytrace.agent.timing.recorder import Recorder
 from latencytrace.agent.timing.runtime_gaps import begun_as
+from latencytrace.agent.toolkit.waits import begun
+
+_WAITS = "noting a wait"
 
 # The event loop that was asked for last, and anyio's own limiter of it.
 _last_seen: tuple[Callable[[], object], Any] = (lambda: None, None)
@@ -49,8 +53,36 @@ def time_wait(recorder: Recorder, original: Timed) -> Timed:
     return run_sync
 
 
+def time_acquire(recorder: Recorder, original: Timed) -> Timed:
+    """Time the waits for a lock or a semaphore, which do not go through asyncio's own."""
+
+    @wraps(original)
+    async def acquire(self: Any) -> Any:  # noqa: ANN401 - a lock or a semaphore
+        if not self._waiters and getattr(self, "_owner_task", None) is None and _is_free(self):
+            return await original(self)
+        wait = None
+        with guarded(_WAITS, recorder.on_fault):
+            called = f"{type(self).__name__}.acquire"
+            wait = begun(recorder, sys._getframe(1), monotonic_ns(), called)  # noqa: SLF001
+        try:
+            return await original(self)
+        finally:
+            if wait is not None:
+                wait.end(monotonic_ns())
+
+    return acquire
+
+
+def _is_free(semaphore: Any) -> bool:  # noqa: ANN401
+    return bool(getattr(semaphore, "_value", 1))
+
+
 class AnyioHook(Hook):
-    """Patches the one door to the threads."""
+    """Patches the one door to the threads, and the locks that newer versions have of their own."""
 
     requires = ("anyio >= 3.0",)
-    patches = (Replacement("anyio.to_thread", "run_sync", time_wait),)
+    patches = (
+        Replacement("anyio.to_thread", "run_sync", time_wait),
+        Replacement("anyio._backends._asyncio", "Lock.acquire", time_acquire, optional=True),
+        Replacement("anyio._backends._asyncio", "Semaphore.acquire", time_acquire, optional=True),
+    )

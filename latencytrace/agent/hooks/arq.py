@@ -6,11 +6,10 @@ from contextvars import ContextVar
 from functools import wraps
 from typing import Any, Final
 
-from opentelemetry import propagate
-
 from latencytrace.agent.guard import guarded
 from latencytrace.agent.timing.hook import Arguments, Hook, Replacement, Timed
 from latencytrace.agent.timing.recorder import Recorder, Timing
+from latencytrace.agent.toolkit import propagation
 from latencytrace.agent.toolkit.calls import before
 from latencytrace.agent.toolkit.queues.messages import Sent, begun_work, timed_sends
 
@@ -32,7 +31,7 @@ def carry(recorder: Recorder, original: Timed) -> Timed:
         carried: dict[str, str] = {}
         with guarded("sending a message", recorder.on_fault):
             if not recorder.suppressed():
-                propagate.inject(carried)
+                propagation.inject(carried)
         dumps: Callable[[Any], bytes] = serializer or pickle.dumps
         return original(*args, serializer=lambda job: dumps({**job, **carried}), **kwargs)
 

@@ -6,7 +6,6 @@ from contextvars import Token
 from functools import partial, wraps
 from typing import Any
 
-from opentelemetry import propagate
 from opentelemetry.context import (
     _SUPPRESS_INSTRUMENTATION_KEY,  # that the SDK sets around its exporters' posts
     Context,
@@ -23,13 +22,14 @@ from latencytrace.agent.spans.sdk_view import EMPTY_STATE
 from latencytrace.agent.spans.span import Details
 from latencytrace.agent.timing.hook import Hook, HookAttributes, Replacement, Timed
 from latencytrace.agent.timing.recorder import SUPPRESSED, Recorder
-from latencytrace.agent.timing.runtime_gaps import GAPS, OpenRequests, RuntimeGaps
+from latencytrace.agent.timing.runtime_gaps import GAPS, REQUEST, OpenRequests, RuntimeGaps
 from latencytrace.agent.timing.server_timing import ServerTiming, ServerTimings
+from latencytrace.agent.toolkit import propagation
 from latencytrace.agent.toolkit.answer_events import events_of
+from latencytrace.agent.toolkit.http.arrival import ARRIVED
 from latencytrace.agent.toolkit.http.caller import caller_of, reads_w3c_alone
 from latencytrace.agent.toolkit.http.proxy_queue import HEADERS as QUEUE_HEADERS
 from latencytrace.agent.toolkit.http.server import (
-    REQUEST,
     HeldTiming,
     ServedRequest,
     StreamedAttributes,
@@ -104,6 +104,7 @@ class RequestTiming(ServedRequest, Answering):
             _request_attributes(scope, carried),
             _caller_of(scope, carried) if caller is None else caller,
             on_loop=True,
+            arrived_ns=scope.pop(ARRIVED, None),
         )
         self._scope = scope
         self.made: AnswerStream | None = None  # None: nothing of it is known, or wanted
@@ -278,10 +279,9 @@ class RequestTiming(ServedRequest, Answering):
             if not more:
                 self.has_left()
 
-    def describe(self) -> None:
-        """Note the route too, which is known by now."""
-        self.note_route(_route(self._scope))
-        super().describe()
+    def route(self) -> str | None:
+        """Return its template with the prefix of its mounts."""
+        return _route(self._scope)
 
 
 def _carried(scope: Scope) -> list[Header]:
@@ -297,7 +297,7 @@ def _caller_of(scope: Scope, carried: Sequence[Header]) -> Context:
         elif name not in _QUEUE_HEADERS:
             has_more = True
     return caller_of(
-        parent, partial(propagate.extract, scope, getter=_SCOPE_HEADERS), has_more=has_more
+        parent, partial(propagation.extract, scope, getter=_SCOPE_HEADERS), has_more=has_more
     )
 
 
@@ -399,7 +399,7 @@ def _taken_up(recorder: Recorder, scope: Scope) -> Token[Context] | None:
     with guarded("taking up a connection", recorder.on_fault):
         within = get_current_span().get_span_context().is_valid
         if scope["type"] == "websocket" and not (within or recorder.suppressed()):
-            return enter(propagate.extract(scope, getter=_SCOPE_HEADERS))
+            return enter(propagation.extract(scope, getter=_SCOPE_HEADERS))
     return None
 
 
@@ -492,6 +492,7 @@ if core is not None:
             "depth": semconv.QUEUE_DEPTH,
             "streamed_type": StreamedAttributes,
             "times": semconv.TOKEN_TIMES,
+            "arrived": ARRIVED,
         }
     )
 

@@ -1,8 +1,10 @@
 """Tasks of Celery: when they were sent, and the caller's context in the message's headers."""
 
+from collections.abc import Mapping
 from functools import wraps
 from typing import Any
 
+from latencytrace.agent.process.child_exit import child_ends
 from latencytrace.agent.timing.hook import Hook, HookAttributes, Replacement, Timed
 from latencytrace.agent.timing.recorder import Recorder
 from latencytrace.agent.toolkit.queues.messages import Sent, Work, timed_sends, timed_work
@@ -10,7 +12,10 @@ from latencytrace.model import semconv
 
 
 def _sent(args: tuple[Any, ...], options: dict[str, Any]) -> Sent:
-    headers = options["headers"] = {**(options.get("headers") or {})}
+    given = options.get("headers") or {}
+    headers = {**given} if isinstance(given, Mapping) else None  # that is Celery's to complain of
+    if headers is not None:
+        options["headers"] = headers
     is_due = options.get("eta") is None and options.get("countdown") is None
     return Sent(str(options["name"] if len(args) < 2 else args[1]), headers, is_due)  # noqa: PLR2004 - self, name
 
@@ -32,7 +37,8 @@ def time_tasks(recorder: Recorder, original: Timed) -> Timed:
             message = kwargs.get("request", args[3] if len(args) > 3 else None) or {}  # noqa: PLR2004 - of `trace_task`
             retries = message.get("retries")
             noted: HookAttributes = {semconv.RETRIES: retries} if retries else {}
-            return name, {**(message.get("headers") or {}), **message}, noted
+            headers = message.get("headers")  # whatever another program sent
+            return name, {**(headers if isinstance(headers, Mapping) else {}), **message}, noted
 
         run = original(name, task, *args, **kwargs)
         return timed_work(read, _failure)(recorder, run)
@@ -40,12 +46,24 @@ def time_tasks(recorder: Recorder, original: Timed) -> Timed:
     return build_tracer
 
 
+def send_first(_: Recorder, original: Timed) -> Timed:
+    """Send what a worker's process has recorded: it ends without what Python does at an exit."""
+
+    @wraps(original)
+    def _do_exit(self: object, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - billiard's
+        child_ends()
+        return original(self, *args, **kwargs)
+
+    return _do_exit
+
+
 class CeleryHook(Hook):
-    """Patches where every task is sent, and where a worker makes what runs it."""
+    """Patches where tasks are sent, where a worker makes what runs them, and where one ends."""
 
     requires = ("celery >= 5.2",)
     patches = (
         Replacement("celery.app.base", "Celery.send_task", timed_sends(_sent)),
         Replacement("celery.app.trace", "build_tracer", time_tasks),
         Replacement("celery.worker.consumer.consumer", "build_tracer", time_tasks),
+        Replacement("billiard.pool", "Worker._do_exit", send_first, optional=True),
     )

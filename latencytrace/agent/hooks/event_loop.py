@@ -1,4 +1,4 @@
-"""Waits of requests while another's code held an event loop, asyncio's own or uvloop's."""
+"""Waits of requests while other code held an event loop, asyncio's own or uvloop's."""
 
 from collections.abc import Callable
 from contextvars import Context, copy_context
@@ -8,19 +8,19 @@ from typing import Any
 from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.compiled.core import core
 from latencytrace.agent.guard import guarded
+from latencytrace.agent.timing.holds import NOTICED_NS
 from latencytrace.agent.timing.hook import Hook, Replacement, Timed
 from latencytrace.agent.timing.recorder import Recorder
-from latencytrace.agent.timing.runtime_gaps import NOTICED_NS
 
 _WAITED, _HELD = "noting a wait for the event loop", "noting a held event loop"
 
 
 def time_callback(recorder: Recorder, original: Timed) -> Timed:
-    """Time each callback of asyncio's loop while a request is under way."""
+    """Time each callback of asyncio's loop, once a server or a request runs on one."""
     requests = recorder.open_requests
 
     def _run(self: Any) -> None:  # noqa: ANN401 - asyncio's Handle
-        if not requests.open:
+        if not (requests.open or requests.serves):
             original(self)
             return
         started_ns = monotonic_ns()
@@ -31,7 +31,7 @@ def time_callback(recorder: Recorder, original: Timed) -> Timed:
         ended_ns = monotonic_ns()
         if ended_ns - started_ns >= NOTICED_NS:
             with guarded(_HELD, recorder.on_fault):
-                requests.loop_held(self._context, started_ns, ended_ns)
+                requests.loop_held(self._context, started_ns, ended_ns, self)
 
     if core is None:
         return _run
@@ -40,15 +40,16 @@ def time_callback(recorder: Recorder, original: Timed) -> Timed:
 
 def time_scheduled(recorder: Recorder, original: Timed) -> Timed:
     """Time what uvloop is given to call soon, as each step of a task is."""
-    are_open, run = recorder.open_requests.open, _timed_run(recorder)
+    requests, run = recorder.open_requests, _timed_run(recorder)
+    are_open = requests.open
 
     @wraps(original)
     def call_soon(self: object, callback: Any, *args: Any, context: Any = None) -> Any:  # noqa: ANN401
         if args or context is None:
-            if are_open and callable(callback):
+            if (are_open or requests.serves) and callable(callback):
                 return original(self, run, callback, *args, context=context)
             return original(self, callback, *args, context=context)
-        if are_open and callable(callback):  # a step of a task: the quickest way
+        if (are_open or requests.serves) and callable(callback):  # a task's step: the quickest way
             return original(self, run, callback, context=context)
         return original(self, callback, context=context)
 
@@ -61,13 +62,13 @@ def _run_in_c(recorder: Recorder) -> Any:  # noqa: ANN401 - of the core
     """Return what calls a callback in C, and notes here what is to be noted."""
     requests = recorder.open_requests
 
-    def waited(variables: Context, at_ns: int, _: int) -> None:
+    def waited(variables: Context, at_ns: int, _: int, __: object) -> None:
         with guarded(_WAITED, recorder.on_fault):
             requests.resumed(variables, at_ns)
 
-    def held(variables: Context, started_ns: int, ended_ns: int) -> None:
+    def held(variables: Context, started_ns: int, ended_ns: int, callback: object) -> None:
         with guarded(_HELD, recorder.on_fault):
-            requests.loop_held(variables, started_ns, ended_ns)
+            requests.loop_held(variables, started_ns, ended_ns, callback)
 
     return core.timed_run(requests, waited, held)
 
@@ -91,7 +92,7 @@ def _timed_run(recorder: Recorder) -> Callable[..., None]:
             ended_ns = now_ns()
             if ended_ns - started_ns >= noticed_ns:
                 with guarded(_HELD, recorder.on_fault):
-                    requests.loop_held(copy_context(), started_ns, ended_ns)
+                    requests.loop_held(copy_context(), started_ns, ended_ns, callback)
 
     return run
 

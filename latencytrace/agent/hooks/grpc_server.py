@@ -9,7 +9,6 @@ from functools import wraps
 from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
 from typing import Any
 
-from opentelemetry import propagate
 from opentelemetry.context import Context
 from opentelemetry.trace import StatusCode
 
@@ -20,6 +19,7 @@ from latencytrace.agent.timing.hook import Hook, HookAttributes, Replacement, Ti
 from latencytrace.agent.timing.intervals import IntervalRecorder
 from latencytrace.agent.timing.recorder import Recorder
 from latencytrace.agent.timing.wrapping import Call, timed
+from latencytrace.agent.toolkit import propagation
 from latencytrace.agent.toolkit.http.server import ServedRequest
 from latencytrace.model import semconv
 from latencytrace.model.stage import Stage
@@ -54,7 +54,7 @@ class _Arrival:
     def enter(self) -> Token[Context] | None:
         """Make who calls current, for the program's interceptors."""
         with guarded("making a caller current", self.recorder.on_fault):
-            return enter(propagate.extract(self.headers, Context()))
+            return enter(propagation.extract(self.headers, Context()))
         return None
 
     def leave(self, token: Token[Context] | None) -> None:
@@ -105,7 +105,7 @@ class ServedCall(Call):
             arrival.recorder,
             arrival.method,
             {semconv.RPC_SYSTEM_NAME: "grpc", semconv.RPC_METHOD: arrival.method},
-            propagate.extract(arrival.headers, Context()),
+            propagation.extract(arrival.headers, Context()),
             on_loop=_get_running_loop() is not None,
             started_ns=arrival.at_ns,
         )

@@ -37,7 +37,7 @@ class _Call(ClientCall):
         call = cls(recorder, request)
         if _CONTRIB in sys.modules and _is_over_network(arguments["self"], request):
             call.cover()
-        request.headers.update(call.headers)
+        request.headers.update(call.added_to(request.headers))
         request.extensions = {**request.extensions, "trace": call._listener(call._phases)}
         return call
 

@@ -104,4 +104,4 @@ def _as_pythons_own(function: Any, original: Timed) -> Timed:  # noqa: ANN401
 class ImportsHook(Hook):
     """Times what Python calls for a module that is not in `sys.modules`."""
 
-    patches = (Replacement(_MODULE, "_find_and_load", time_imports),)
+    patches = (Replacement(_MODULE, "_find_and_load", time_imports, bare=True),)

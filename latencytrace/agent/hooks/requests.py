@@ -2,10 +2,9 @@
 
 from typing import Any, Self
 
-from opentelemetry import propagate
-
 from latencytrace.agent.timing.hook import Arguments, Hook, Replacement
 from latencytrace.agent.timing.recorder import Recorder
+from latencytrace.agent.toolkit import propagation
 from latencytrace.agent.toolkit.http.client import (
     ClientCall,
     is_within_call,
@@ -24,7 +23,7 @@ class _Call(ClientCall):
         if _is_redirect(request):
             return None
         call = cls(recorder, request.method, request_attributes(request.method, request.url))
-        request.headers.update(call.headers)
+        request.headers.update(call.added_to(request.headers))
         return call
 
     def returned(self, answer: Any) -> None:  # noqa: ANN401 - requests'
@@ -41,7 +40,7 @@ def _is_redirect(request: Any) -> bool:  # noqa: ANN401
     if not is_within_call():
         return False
     sent: dict[str, str] = {}
-    propagate.inject(sent)
+    propagation.inject(sent)
     return all(request.headers.get(name) == value for name, value in sent.items())
 
 

@@ -3,11 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
-from opentelemetry import propagate
-
 from latencytrace.agent.spans.provider import SHUTDOWN_S
 from latencytrace.agent.timing.hook import Arguments, Hook, Replacement
 from latencytrace.agent.timing.recorder import Recorder
+from latencytrace.agent.toolkit import propagation
 from latencytrace.agent.toolkit.calls import after
 from latencytrace.agent.toolkit.queues.messages import Sent, flush, timed_sends, timed_work
 
@@ -32,7 +31,7 @@ def _carry(recorder: Recorder, _: Arguments, job: Any) -> None:  # noqa: ANN401 
     """Put the context into a job as it is made, which another process may queue later."""
     if not recorder.suppressed():
         job.meta = {**job.meta}  # the caller may give the same to other jobs
-        propagate.inject(job.meta)
+        propagation.inject(job.meta)
 
 
 class RqHook(Hook):

@@ -96,6 +96,10 @@ class SentenceTransformersHook(Hook):
         Replacement(
             _MODULE, "CrossEncoder.predict", time_encoding("CrossEncoder.predict", Stage.RERANK)
         ),
-        Replacement(_MODULE, "SentenceTransformer.__call__", time_pass("SentenceTransformer")),
-        Replacement(_MODULE, "CrossEncoder.__call__", time_pass("CrossEncoder"), optional=True),
+        Replacement(
+            _MODULE, "SentenceTransformer.__call__", time_pass("SentenceTransformer"), bare=True
+        ),
+        Replacement(
+            _MODULE, "CrossEncoder.__call__", time_pass("CrossEncoder"), optional=True, bare=True
+        ),
     )

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from functools import partial, wraps
 from threading import Thread
+from types import MethodType
 from typing import Any
 
 from opentelemetry.context import get_current
@@ -39,11 +40,13 @@ def _carry_into(thread: Thread) -> None:
     ):
         run = thread.run
 
-        def runcall_in() -> None:
-            thread.__dict__.pop("run", None)  # the instance's own: nothing outlives its run
+        def runcall_in(self: Thread) -> None:
+            if getattr(self.__dict__.get("run"), "__func__", None) is runcall_in:
+                del self.__dict__["run"]  # the instance's own: nothing outlives its run
             call_in(context, run)
 
-        thread.run = runcall_in  # type: ignore[method-assign]
+        # A bound method, as it was: other tools call its function with the thread.
+        thread.run = MethodType(runcall_in, thread)  # type: ignore[method-assign]
 
 
 def carry_into_pool(recorder: Recorder, original: Timed) -> Timed:

@@ -108,12 +108,16 @@ class TorchHook(Hook):
         bare = frozenset(name for module, name in paths if not module and name)
         return (
             *(
-                Replacement(module, f"{name}.__call__", time_module(module, name))
+                Replacement(module, f"{name}.__call__", time_module(module, name), bare=True)
                 for module, name in named
             ),
-            *((Replacement(_MODULES, "Module.__call__", time_bare(bare)),) if bare else ()),
             *(
-                (Replacement(_COMPILED, "OptimizedModule.__call__", time_compiled),)
+                (Replacement(_MODULES, "Module.__call__", time_bare(bare), bare=True),)
+                if bare
+                else ()
+            ),
+            *(
+                (Replacement(_COMPILED, "OptimizedModule.__call__", time_compiled, bare=True),)
                 if named
                 else ()
             ),

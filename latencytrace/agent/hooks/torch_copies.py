@@ -142,7 +142,11 @@ class TorchCopiesHook(Hook):
             return ()
         return tuple(
             Replacement(
-                "torch", f"Tensor.{method}", time_copy(method), kept_as=f"_latencytrace_{method}"
+                "torch",
+                f"Tensor.{method}",
+                time_copy(method),
+                kept_as=f"_latencytrace_{method}",
+                bare=True,
             )
             for method in ("to", "cuda", "cpu", "copy_")
         )

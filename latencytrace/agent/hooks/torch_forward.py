@@ -98,7 +98,7 @@ def time_scripted(module: str, name: str, recorder: Recorder, original: Timed) -
 
 
 def _scripted(module: str, name: str) -> Replacement:
-    return Replacement(module, f"{name}.__call__", partial(time_scripted, module, name))
+    return Replacement(module, f"{name}.__call__", partial(time_scripted, module, name), bare=True)
 
 
 class TorchForwardHook(Hook):
@@ -107,7 +107,9 @@ class TorchForwardHook(Hook):
     requires = ("torch >= 2.1",)
     patches = (
         Replacement(_MODULES, "Module.eval", time_evaluated),
-        Replacement("torch._dynamo.eval_frame", "OptimizedModule.__call__", time_compiled),
+        Replacement(
+            "torch._dynamo.eval_frame", "OptimizedModule.__call__", time_compiled, bare=True
+        ),
         _scripted("torch.jit._script", "RecursiveScriptModule"),
         _scripted("torch.jit._trace", "TopLevelTracedModule"),
     )

@@ -7,7 +7,6 @@ from contextvars import Token
 from functools import wraps
 from typing import Any
 
-from opentelemetry import propagate
 from opentelemetry.context import Context
 from opentelemetry.trace import get_current_span
 
@@ -16,6 +15,8 @@ from latencytrace.agent.context import enter, leave
 from latencytrace.agent.guard import guarded
 from latencytrace.agent.timing.hook import Hook, HookAttributes, Replacement, Timed
 from latencytrace.agent.timing.recorder import Recorder
+from latencytrace.agent.toolkit import propagation
+from latencytrace.agent.toolkit.http.arrival import arrived_ns
 from latencytrace.agent.toolkit.http.proxy_queue import HEADERS as QUEUE_HEADERS
 from latencytrace.agent.toolkit.http.server import ServedRequest, is_served, queue_attributes
 from latencytrace.agent.toolkit.streaming import AnswerStream
@@ -32,13 +33,18 @@ class _Request(ServedRequest):
         request = handler.request
         now_ns = monotonic_ns()
         began_ns = now_ns - max(0, round(request.request_time() * _NS_PER_S))
+        self.connection = _connection(handler)
+        came_ns = arrived_ns(recorder.open_requests, self.connection)
+        if came_ns < began_ns:  # all of it, so that it waited for nothing but the loop
+            began_ns = now_ns
         super().__init__(
             recorder,
             str(request.method),
             _attributes(request),
-            propagate.extract(request.headers),
+            propagation.extract(request.headers),
             on_loop=True,
             started_ns=began_ns,
+            arrived_ns=min(came_ns, began_ns),
         )
         self.intervals.add(Stage.NETWORK, began_ns, now_ns)  # its body came
         self.answer: AnswerStream = AnswerStream(self.intervals.times(Stage.RESPOND))
@@ -55,13 +61,16 @@ class _Request(ServedRequest):
                 self.answer.chunk_sent(b"".join(pieces), known, monotonic_ns())
 
     def describe(self) -> None:
-        """Note the status and the route too, which are known by now."""
+        """Note the status too, which is known by now."""
         if self.has_raised:  # which says more than the status of the page for it
             self._noted[semconv.HTTP_RESPONSE_STATUS_CODE] = self._handler.get_status()
         else:
             self.note_status(self._handler.get_status())
-        self.note_route(_route(self._handler))
         super().describe()
+
+    def route(self) -> str | None:
+        """Return the pattern of the route to its handler."""
+        return _route(self._handler)
 
 
 def _attributes(request: Any) -> HookAttributes:  # noqa: ANN401
@@ -74,6 +83,11 @@ def _attributes(request: Any) -> HookAttributes:  # noqa: ANN401
             request.headers[name] for name in QUEUE_HEADERS if name in request.headers
         ),
     }
+
+
+def _connection(handler: Any) -> object:  # noqa: ANN401
+    stream = getattr(handler.request.connection, "stream", None)
+    return getattr(stream, "socket", None)
 
 
 def _route(handler: Any) -> str | None:  # noqa: ANN401
@@ -113,12 +127,13 @@ def _joined(recorder: Recorder, handler: Any) -> Token[Context] | None:  # noqa:
     """Make who opened a WebSocket current: a connection may live for hours, and is no request."""
     with guarded("joining who connected", recorder.on_fault):
         if not (get_current_span().get_span_context().is_valid or recorder.suppressed()):
-            return enter(propagate.extract(handler.request.headers))
+            return enter(propagation.extract(handler.request.headers))
     return None
 
 
 def time_handlers(recorder: Recorder, original: Timed) -> Timed:
     """Time what a handler does with its request."""
+    recorder.open_requests.serves = True
 
     @wraps(original)
     async def _execute(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401

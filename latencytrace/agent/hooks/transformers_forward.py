@@ -33,6 +33,13 @@ class TransformersForwardHook(Hook):
 
     requires = ("transformers >= 4.40",)
     patches = (
-        Replacement(_MODELS, "PreTrainedModel.__call__", timed_passes(_MODELS, "PreTrainedModel")),
-        Replacement("torch._dynamo.eval_frame", "OptimizedModule.__call__", time_compiled),
+        Replacement(
+            _MODELS,
+            "PreTrainedModel.__call__",
+            timed_passes(_MODELS, "PreTrainedModel"),
+            bare=True,
+        ),
+        Replacement(
+            "torch._dynamo.eval_frame", "OptimizedModule.__call__", time_compiled, bare=True
+        ),
     )

@@ -28,8 +28,9 @@ class _Call(ClientCall):
         method, url = str(arguments["method"]), str(arguments["url"])
         address = f"{pool.scheme}://{pool.host}:{pool.port}{url}" if url[:1] == "/" else url
         call = cls(recorder, method, request_attributes(method, address))
-        own = arguments["headers"]
-        call.headers = _sent(pool.headers if own is None else own, call.headers)
+        own: Any = arguments["headers"]
+        own = pool.headers if own is None else own
+        call.headers = _sent(own, call.added_to(own))
         return call
 
     def returned(self, answer: Any) -> None:  # noqa: ANN401 - urllib3's

@@ -6,11 +6,10 @@ traced within its handler belongs to the trace of who connected.
 
 from typing import Any, Self
 
-from opentelemetry import propagate
-
 from latencytrace.agent.context import enter
 from latencytrace.agent.timing.hook import Arguments, Hook, Replacement
 from latencytrace.agent.timing.recorder import Recorder
+from latencytrace.agent.toolkit import propagation
 from latencytrace.agent.toolkit.calls import after
 from latencytrace.agent.toolkit.http.client import (
     ClientCall,
@@ -32,7 +31,8 @@ class _Handshake(ClientCall):
         uri = connection.protocol.uri
         address = f"{'wss' if uri.secure else 'ws'}://{uri.host}:{uri.port}{uri.path}"
         call = cls(recorder, "GET", request_attributes("GET", address))
-        call.headers = with_headers(arguments["additional_headers"], call.headers)
+        own = arguments["additional_headers"]
+        call.headers = with_headers(own, call.added_to(own))
         return call
 
 
@@ -40,7 +40,7 @@ def _join_caller(_: Recorder, arguments: Arguments, __: object) -> None:
     """Make who connected current in the task or thread, which is the connection's alone."""
     request = getattr(arguments["self"], "request", None)
     if request is not None:
-        enter(propagate.extract(dict(request.headers.raw_items())))
+        enter(propagation.extract(dict(request.headers.raw_items())))
 
 
 _time = timed_calls(_Handshake)

@@ -4,14 +4,15 @@ from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from functools import partial
 from typing import Any
 
-from opentelemetry import propagate
 from opentelemetry.propagators.textmap import Getter
 
 from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.guard import FAULTS, guarded
 from latencytrace.agent.timing.hook import Arguments, Hook, HookAttributes, Replacement, Timed
 from latencytrace.agent.timing.recorder import Recorder
+from latencytrace.agent.toolkit import propagation
 from latencytrace.agent.toolkit.calls import before
+from latencytrace.agent.toolkit.http.arrival import arrived_ns
 from latencytrace.agent.toolkit.http.caller import caller_of
 from latencytrace.agent.toolkit.http.proxy_queue import HEADERS as QUEUE_HEADERS
 from latencytrace.agent.toolkit.http.server import (
@@ -65,12 +66,14 @@ class RequestTiming(ServedRequest):
         parent = environ.get("HTTP_TRACEPARENT")
         caller = caller_of(
             None if parent is None else parent.encode("latin-1", "replace"),
-            partial(propagate.extract, environ, getter=_ENVIRON_HEADERS),
+            partial(propagation.extract, environ, getter=_ENVIRON_HEADERS),
             has_more="HTTP_TRACESTATE" in environ or "HTTP_BAGGAGE" in environ,
         )
         method = str(environ.get("REQUEST_METHOD", "HTTP"))
         attributes = _request_attributes(environ)
-        super().__init__(recorder, method, attributes, caller, on_loop=False)
+        self.connection = _connection(environ)
+        came_ns = arrived_ns(recorder.open_requests, self.connection)
+        super().__init__(recorder, method, attributes, caller, on_loop=False, arrived_ns=came_ns)
         self._environ = environ
         self.answer: AnswerStream = AnswerStream()
         self.time_stages()
@@ -86,7 +89,7 @@ class RequestTiming(ServedRequest):
         def noting_start_response(status: str, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
             try:
                 self.note_status(int(status[:3]))
-                self.note_route(_route(self._environ))
+                self.note_route(self.route())
                 if args:
                     self.answer.begun(
                         [
@@ -117,6 +120,10 @@ class RequestTiming(ServedRequest):
         except FAULTS as fault:
             self.recorder.on_fault("timing an answer's body", fault)
         return body
+
+    def route(self) -> str | None:
+        """Return the template of Flask's, while it is known."""
+        return _route(self._environ)
 
     def handed_out(self, part: bytes | None = None) -> None:
         """The server has a part, and sends it; None: it has the control, and closes soon."""
@@ -230,6 +237,16 @@ def _request_attributes(environ: Environ) -> HookAttributes:
         attributes[semconv.SERVER_PORT] = int(port)
     queued = [environ[name] for name in _QUEUE_HEADERS if name in environ]
     return attributes | queue_attributes(queued) if queued else attributes
+
+
+def _connection(environ: Environ) -> object:
+    """Return the socket that a request came over; None: the server does not say."""
+    channel = getattr(environ.get("waitress.client_disconnected"), "__self__", None)
+    return (
+        environ.get("gunicorn.socket")
+        or environ.get("werkzeug.socket")
+        or getattr(channel, "socket", None)
+    )
 
 
 def _route(environ: Environ) -> str | None:

@@ -17,10 +17,15 @@ def this_program() -> str:
     line = tuple(sys.orig_argv)
     process = os.getppid()
     for _ in range(_GENERATIONS):
-        if not any(argument.startswith(_MULTIPROCESSING) for argument in line):
+        if not is_multiprocessings(line):
             break
         line, process = _command_line(process) or line, _parent(process)
     return program_name(arguments_of(line) or sys.argv)
+
+
+def is_multiprocessings(line: Sequence[str]) -> bool:
+    """Tell whether multiprocessing started a process with this command line."""
+    return any(argument.startswith(_MULTIPROCESSING) for argument in line)
 
 
 def arguments_of(line: Sequence[str]) -> list[str]:

@@ -1,12 +1,15 @@
 """Keeps FastAPI's own telemetry from making spans that nobody asked for.
 
 FastAPI traces by itself wherever it finds a tracer provider configured, and takes ours for
-one that the program chose. So ours is none to it, and a request that a hook has a span of gets
-no second one; its metrics and logs go on, and so does a provider that the program names.
+one that the program chose. So ours is none to it: it makes no spans, or sets a provider of its
+own where it is to export (`auto_configure`), and a request that a hook has a span of gets
+no second one through ours. Its metrics and logs go on, and so do providers of the program's.
 """
 
 from typing import Any, Final
 from weakref import WeakKeyDictionary
+
+from opentelemetry.trace import get_tracer_provider
 
 from latencytrace.agent.guard import FAULTS
 from latencytrace.agent.spans.provider import RecordingProvider
@@ -31,7 +34,8 @@ def quiet_request(recorder: Recorder, original: Timed) -> Timed:
 
     def quiet(telemetry: Any) -> Any:  # noqa: ANN401 - FastAPI's NativeTelemetry
         try:
-            if telemetry.config["tracer_provider"] is not None:
+            named = telemetry.config["tracer_provider"] or get_tracer_provider()
+            if type(named) is not RecordingProvider:
                 return telemetry
             found = silenced.get(telemetry)
             if found is None:
@@ -53,6 +57,7 @@ class FastApiTelemetry(Hook):
 
     patches = (
         Replacement("fastapi.telemetry._asgi", "_unconfigured", without_ours, optional=True),
+        Replacement("fastapi.telemetry._runtime", "_unconfigured", without_ours, optional=True),
         Replacement(
             "fastapi.telemetry._asgi", "NativeTelemetry.__call__", quiet_request, optional=True
         ),

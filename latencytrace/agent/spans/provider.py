@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final, cast
 
-from opentelemetry.trace import NoOpTracer, Tracer, TracerProvider
+from opentelemetry.trace import NoOpTracer, ProxyTracerProvider, Tracer, TracerProvider
 
 from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.guard import contained
@@ -27,8 +27,12 @@ def _nothing_to_send(_timeout_s: float) -> bool:
     return True
 
 
-class RecordingProvider(TracerProvider):
-    """Our tracer provider; steps behind the program's own as soon as there is one."""
+class RecordingProvider(ProxyTracerProvider):
+    """Our tracer provider; steps behind the program's own as soon as there is one.
+
+    It is a `ProxyTracerProvider`, as stands there while nobody has set one: libraries ask for
+    that before they set their own (LangSmith, Langfuse), which they do as without us.
+    """
 
     def __init__(self) -> None:
         self._on_end: Callable[[RecordedSpan], None] = discard
@@ -103,10 +107,6 @@ class RecordingProvider(TracerProvider):
         left_ms = max((until_ns - monotonic_ns()) // 1_000_000, 0)
         return bool(contained("flushing")(self._processors.force_flush)(left_ms)) and bool(sent)
 
-    def show_ended(self, timeout_s: float) -> bool:
-        """Show the processors that the program added what has ended by now; send nothing."""
-        return bool(contained("showing ended spans")(self._processors.show)(timeout_s))
-
     @contained("shutting down")
     def shutdown(self) -> None:
         """Send what has ended, and shut down the program's processors; our own agent goes on."""
@@ -118,7 +118,7 @@ class RecordingProvider(TracerProvider):
         self._configure_all()
 
     def reset_after_fork(self) -> None:
-        """In a forked child: show the program's processors none of the parent's spans."""
+        """In a forked child: tell the program's processors what this process is."""
         self._processors.reset_after_fork()
 
     def yield_to(self, program: TracerProvider | None) -> None:
@@ -164,5 +164,4 @@ class RecordingProvider(TracerProvider):
             tracer.delegate = self._sampling(tracer) if self._sampling else None
 
     def _end_for_all(self, span: RecordedSpan) -> None:
-        self._on_end(span)
-        self._processors.on_end(span)
+        self._processors.on_end(span, self._on_end)

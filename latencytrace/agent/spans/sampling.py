@@ -43,7 +43,7 @@ from latencytrace.agent.spans.probability import (
 )
 from latencytrace.agent.spans.processors import ProgramProcessors
 from latencytrace.agent.spans.span import Details, RecordedSpan, recorded_in
-from latencytrace.agent.spans.tracer import RecordingTracer, Scope, block_of, new_id
+from latencytrace.agent.spans.tracer import RecordingTracer, Scope, block_of, discard, new_id
 from latencytrace.errors import SettingsError
 
 ENTRY_POINTS = "opentelemetry_traces_sampler"  # where the SDK, too, finds other people's
@@ -150,6 +150,8 @@ class SamplingTracer(Tracer):
         asks_for_children: Whether it may decide otherwise on the child of a recorded span.
     """
 
+    encoded_resource: bytes | None = None  # that of this process
+
     def __init__(
         self, tracer: RecordingTracer, sampler: Sampler, *, asks_for_children: bool
     ) -> None:
@@ -254,7 +256,7 @@ class SamplingTracer(Tracer):
     def _end(self, span: RecordedSpan) -> None:
         """Take an ended span."""
         if type(span) is UnsampledSpan:
-            self._processors.on_end(span)
+            self._processors.on_end(span, discard)
         else:
             self._on_end(span)
 

@@ -43,6 +43,7 @@ class ViewedTracer(Protocol):
     version: str | None
     schema_url: str | None
     limits: SpanLimits
+    encoded_resource: bytes | None  # of OTLP; None: that of this process
 
     @property
     def attributes(self) -> Mapping[str, AttributeValue]:

@@ -10,6 +10,7 @@ from opentelemetry.trace import (
     INVALID_SPAN,
     Link,
     NonRecordingSpan,
+    NoOpTracer,
     Span,
     SpanContext,
     SpanKind,
@@ -63,6 +64,12 @@ in_child(_after_fork)
 def started_here(span: RecordedSpan) -> bool:
     """Tell whether a span started in this process, not in the one that it was forked from."""
     return span.forks == _forks
+
+
+def take_over(span: RecordedSpan) -> RecordedSpan:
+    """Mark a span as one of this process, which is to send it."""
+    span.forks = _forks
+    return span
 
 
 def new_id(bits: int) -> int:
@@ -123,10 +130,11 @@ class RecordingTracer(Tracer):
         "version",
     )
 
+    encoded_resource: bytes | None = None  # that of this process
+    _tracer = NoOpTracer()  # as a `ProxyTracer` has it while no provider is set: LangSmith asks
+
     def __init__(self, scope: "Scope", processors: ProgramProcessors) -> None:
-        self.name = scope.name
-        self.version = scope.version
-        self.schema_url = scope.schema_url
+        self.name, self.version, self.schema_url = scope[:3]
         self.attributes = dict(scope.attributes)
         self.processors = processors
         self.limits = SpanLimits()

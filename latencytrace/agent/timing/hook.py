@@ -95,6 +95,8 @@ class Replacement(NamedTuple):
         subclasses: As in `Patch`.
         later: As in `Patch`.
         kept_as: What the original is called beside it, for whoever looks for it there.
+        bare: No other frame of ours stands around its calls, for compilers and tracebacks look
+            at them: it defends itself.
     """
 
     module: str
@@ -104,6 +106,7 @@ class Replacement(NamedTuple):
     subclasses: bool = False
     kept_as: str | None = None
     later: bool = False
+    bare: bool = False
 
 
 class Hook:

@@ -11,6 +11,14 @@ from weakref import WeakKeyDictionary, WeakSet, ref
 
 from latencytrace.agent.guard import guarded
 from latencytrace.agent.process.imports import OnImport, after_import, forget
+from latencytrace.agent.timing.binding import (
+    MISSING,
+    Unbound,
+    attribute,
+    is_called,
+    raw_attribute,
+)
+from latencytrace.agent.timing.defence import defended, let_be, looking_like, patched
 from latencytrace.agent.timing.hook import (
     UNDO,
     Hook,
@@ -24,7 +32,6 @@ from latencytrace.agent.timing.recorder import Recorder
 from latencytrace.plugins import installed_version
 
 _REQUIREMENT = re.compile(r"^\s*([\w.-]+)\s*(?:>=\s*([\d.]+))?\s*$")
-_MISSING = object()
 
 
 class HookState(StrEnum):
@@ -49,17 +56,19 @@ class _Place(NamedTuple):
 
     owner: Any
     name: str
-    before: Any  # `_MISSING`: inherited, not the owner's own
+    before: Any  # `MISSING`: inherited, not the owner's own
     patched: Any
+    function: Any  # of ours, in what was put there
 
     def restore(self) -> None:
-        """Put the very same object back, unless somebody has patched on top of us."""
+        """Put the very same object back; below another tool's patch ours only calls it."""
         undo = getattr(self.patched, UNDO, None)
         if undo is not None:
             undo()
         if vars(self.owner).get(self.name) is not self.patched:
+            let_be(self.function)
             return
-        if self.before is _MISSING:
+        if self.before is MISSING:
             delattr(self.owner, self.name)
         else:
             setattr(self.owner, self.name, self.before)
@@ -73,24 +82,29 @@ class _LateMethods:
         self._timed: WeakSet[Timed] = WeakSet()
         self._of: WeakKeyDictionary[type, dict[str, ref[Timed]]] = WeakKeyDictionary()
 
-    def add(self, owner: type, name: str, function: Timed, build: Callable[[], Timed]) -> None:
+    def add(self, owner: type, name: str, build: Callable[[], Any]) -> None:
         """Put what is built in a method's place, once, also where a class has another's."""
+        function = _function_of(vars(owner)[name])
         if function not in self._timed:
-            own = vars(owner)[name]
-            function = build()
+            built = build()
+            function = _function_of(built)
             self._timed.add(function)
-            setattr(owner, name, _as_kind(own, function))
+            setattr(owner, name, built)
         self._of.setdefault(owner, {})[name] = ref(function)
 
-    def restore(self) -> None:
-        """Put the originals back, unless somebody has patched on top of us."""
+    def restore(self, only: Timed | None = None) -> None:
+        """Put the originals back, or one; below another tool's patch ours only calls it."""
         for owner, methods in list(self._of.items()):
-            for name, function in methods.items():
-                own = vars(owner).get(name)
+            for name, function in list(methods.items()):
                 timed_one = function()
-                if timed_one is not None and _function_of(own) is timed_one:
-                    setattr(owner, name, _as_kind(own, timed_one.__wrapped__))  # type: ignore[attr-defined]  # `wraps`
-        self._of.clear()
+                if timed_one is None or (only is not None and timed_one is not only):
+                    continue
+                del methods[name]
+                own = vars(owner).get(name)
+                if _function_of(own) is timed_one:
+                    setattr(owner, name, _as_kind(own, timed_one.__wrapped__))
+                else:
+                    let_be(timed_one)
 
 
 class AppliedHook:
@@ -118,6 +132,7 @@ class AppliedHook:
         self._refusal: tuple[HookState, str] | None = None
         self._is_judged = False
         self._awaited: list[tuple[str, OnImport]] = []
+        patched.add(self)
         if isinstance(hook, ListedHook):
             for module in hook.modules:
                 self._await(module, partial(self._load_for, module))
@@ -165,6 +180,13 @@ class AppliedHook:
             with guarded("restoring a patch", self._recorder.on_fault):
                 self._places.pop().restore()
 
+    def withdraw(self, function: Timed) -> None:
+        """Put back what one function stands for, wherever it was put."""
+        self._late.restore(function)
+        for place in [place for place in self._places if place.function is function]:
+            self._places.remove(place)
+            place.restore()
+
     def _await(self, module: str, call: OnImport) -> None:
         self._awaited.append((module, call))
         after_import(module, call)
@@ -200,25 +222,27 @@ class AppliedHook:
         *path, name = patch.target.split(".")
         for part in path:
             owner = getattr(owner, part, None)
-        if owner is None or not (patch.later or hasattr(owner, name)):
+        raw = MISSING if owner is None else raw_attribute(owner, name)
+        is_there = raw is not MISSING and (isinstance(patch, Replacement) or is_called(raw))
+        if owner is None or not (patch.later or is_there):
             if not patch.optional:
                 self._missing.append(f"{patch.module}.{patch.target}")
             return
-        if hasattr(owner, name):
-            self._replace(patch, owner, name)
+        if is_there:
+            self._replace(patch, owner, name, raw)
         for subclass in _subclasses(owner) if patch.subclasses or patch.later else ():
             if _is_timed(subclass, name):
-                self._replace(patch, subclass, name)
+                self._replace(patch, subclass, name, vars(subclass)[name])
         if patch.later:
             self._watch(patch, owner, name)
 
     def _watch(self, patch: Patch | Replacement, owner: Any, name: str) -> None:  # noqa: ANN401 - a class
         """Patch subclasses as they are made, behind whatever else looks at them then."""
-        before = vars(owner).get("__init_subclass__", _MISSING)
+        before = vars(owner).get("__init_subclass__", MISSING)
         doing = f"patching a subclass of {patch.module}.{patch.target}"
 
         def __init_subclass__(cls: Any, /, **kwargs: Any) -> None:  # noqa: ANN401, N807
-            if before is _MISSING:
+            if before is MISSING:
                 super(owner, cls).__init_subclass__(**kwargs)
             else:
                 before.__get__(None, cls)(**kwargs)
@@ -226,89 +250,109 @@ class AppliedHook:
                 with guarded(doing, self._recorder.on_fault):
                     self._replace_late(patch, cls, name)
 
-        patched: Any = classmethod(__init_subclass__)
-        owner.__init_subclass__ = patched
-        self._places.append(_Place(owner, "__init_subclass__", before, patched))
+        watching: Any = classmethod(__init_subclass__)
+        owner.__init_subclass__ = watching
+        self._places.append(
+            _Place(owner, "__init_subclass__", before, watching, __init_subclass__)
+        )
 
     def _replace_late(self, patch: Patch | Replacement, subclass: type, name: str) -> None:
         if not _is_timed(subclass, name):
             return
-        function = _function_of(vars(subclass)[name])
-        if self._timed_already(function, subclass, name) is None:
-            self._late.add(subclass, name, function, partial(self._built, patch, function))
+        own = vars(subclass)[name]
+        if self._timed_already(own, subclass, name) is None:
+            self._late.add(subclass, name, lambda: self._built(patch, subclass, name, own))
         else:
-            self._late.add(subclass, name, function, lambda: function)
+            self._late.add(subclass, name, lambda: own)
 
-    def _replace(self, patch: Patch | Replacement, owner: Any, name: str) -> None:  # noqa: ANN401 - a class or module
-        before = vars(owner).get(name, _MISSING)
-        original = getattr(owner, name) if before is _MISSING else before
-        kind: Callable[[Any], Any] | None = None
-        if isinstance(original, (staticmethod, classmethod)):
-            kind = type(original)
-        elif isinstance(owner, ModuleType) and isinstance(original, MethodType):
-            kind = partial(_bound, to=original.__self__)
-        function = original.__func__ if kind is not None else original
-        known = None if before is _MISSING else self._timed_already(function, owner, name)
+    def _replace(self, patch: Patch | Replacement, owner: Any, name: str, raw: Any) -> None:  # noqa: ANN401 - a class or module
+        before = vars(owner).get(name, MISSING)
+        known = None if before is MISSING else self._timed_already(raw, owner, name)
         if known is not None:
-            restored = kind(known.before) if kind is not None else known.before
-            self._places.append(_Place(owner, name, restored, original))
+            restored = _as_kind(raw, known.before)
+            self._places.append(_Place(owner, name, restored, raw, known.function))
             return
-        replaced = self._built(patch, function)
-        patched = kind(replaced) if kind is not None else replaced
+        built = self._built(patch, owner, name, raw)
         kept_as = patch.kept_as if isinstance(patch, Replacement) else None
         if kept_as is not None:
-            setattr(owner, kept_as, original)
-            self._places.append(_Place(owner, kept_as, _MISSING, original))
-        setattr(owner, name, patched)
-        self._places.append(_Place(owner, name, before, patched))
-        if isinstance(owner, ModuleType) and isinstance(patched, FunctionType):
-            _found_by_name(patched, owner, name)
+            setattr(owner, kept_as, raw)
+            self._places.append(_Place(owner, kept_as, MISSING, raw, None))
+        setattr(owner, name, built)
+        function = _function_of(built)
+        self._places.append(_Place(owner, name, before, built, function))
+        if type(function) is FunctionType and type(built) is not MethodType:
+            _found_by_name(function, owner, name)
+        if isinstance(built, Unbound):
+            update_wrapper(built, function)
 
-    def _built(self, patch: Patch | Replacement, function: Timed) -> Timed:
+    def _built(self, patch: Patch | Replacement, owner: Any, name: str, raw: Any) -> Any:  # noqa: ANN401
+        """Return what an owner is to have in the place of an attribute."""
+        found = attribute(owner, name, raw)
+        function = found.function
         if isinstance(patch, Replacement):
-            return _alike(patch.build(self._recorder, function), function)
-        from latencytrace.agent.timing.wrapping import beginning, timed  # noqa: PLC0415 - only where it is used
+            build = partial(patch.build, self._recorder)
+            replaced = build(function) if patch.bare else defended(build, function)
+            replaced = looking_like(replaced, function)
+        else:
+            from latencytrace.agent.timing.wrapping import beginning, timed  # noqa: PLC0415 - only where it is used
 
-        return timed(function, beginning(function, patch, self._recorder))
+            replaced = timed(function, beginning(function, patch, self._recorder))
+        if type(replaced) is FunctionType:
+            _complete(replaced, _function_of(raw))
+        return found.in_place(replaced)
 
-    def _timed_already(self, function: Timed, owner: Any, name: str) -> _Place | None:  # noqa: ANN401
+    def _timed_already(self, raw: object, owner: Any, name: str) -> _Place | None:  # noqa: ANN401
         """Return where a function of ours was put that a library has since copied elsewhere."""
+        function = _function_of(raw)
         for place in self._places:
-            if place.patched is function and (place.owner, place.name) != (owner, name):
+            is_there = place.patched is function or place.patched is raw
+            if is_there and (place.owner, place.name) != (owner, name):
                 return place
         return None
 
 
-def _bound(function: Timed, to: object) -> MethodType:
-    return MethodType(function, to)
+def _complete(built: FunctionType, original: Any) -> None:  # noqa: ANN401 - what a class or module had
+    """Give what stands in a function's place what `wraps` leaves out."""
+    built.__wrapped__ = original  # type: ignore[attr-defined]  # as `wraps` has it
+    for part, count in (
+        ("__defaults__", built.__code__.co_argcount),
+        ("__kwdefaults__", built.__code__.co_kwonlyargcount),
+    ):
+        if not count:  # else they would be those of its own parameters
+            setattr(built, part, getattr(original, part, None))
 
 
-def _alike(replaced: Timed, original: Timed) -> Timed:
-    """Return what stands in a function's place, with its name, signature and documentation."""
-    if isinstance(replaced, FunctionType) and not hasattr(replaced, "__wrapped__"):
-        update_wrapper(replaced, original)
-    return replaced
+def _found_by_name(built: FunctionType, owner: Any, name: str) -> None:  # noqa: ANN401
+    """Have a function pickled as that of the class or module that it was put into.
 
-
-def _found_by_name(patched: FunctionType, owner: ModuleType, name: str) -> None:
-    """Have a function pickled as that of the module that it was put into.
-
-    Its original may be another module's, which still has that by its name.
+    Its original may be another module's, which still has that by its name, or be in C.
     """
-    found: Any = sys.modules.get(patched.__module__)
-    for part in patched.__qualname__.split("."):
-        found = getattr(found, part, None)
-    if found is not patched:
-        patched.__module__, patched.__qualname__ = owner.__name__, name
+    if isinstance(owner, type) and isinstance(getattr(built, "__wrapped__", None), FunctionType):
+        return
+    found: Any = sys.modules.get(built.__module__)
+    for part in built.__qualname__.split("."):
+        found = raw_attribute(found, part)
+    if _function_of(found) is not built:
+        within = owner.__qualname__ if isinstance(owner, type) else ""
+        built.__module__ = owner.__module__ if within else owner.__name__
+        built.__qualname__ = f"{within}.{name}" if within else name
 
 
 def _function_of(own: Any) -> Any:  # noqa: ANN401 - whatever a class has
-    return own.__func__ if isinstance(own, (staticmethod, classmethod)) else own
+    """Return the function in what a class or module has; what only looks like one is itself."""
+    if isinstance(own, Unbound):
+        return own.built
+    return own.__func__ if type(own) in {staticmethod, classmethod, MethodType} else own
 
 
 def _as_kind(own: object, function: Timed) -> Any:  # noqa: ANN401
     """Return a function as the kind of method that a class has in its place."""
-    return type(own)(function) if isinstance(own, (staticmethod, classmethod)) else function
+    if type(own) is MethodType:
+        return MethodType(_function_of(function), own.__self__)
+    for kind in (staticmethod, classmethod):
+        if type(own) is kind and not isinstance(function, kind):
+            return kind(function)
+    return function
 
 
 def _is_timed(subclass: type, name: str) -> bool:

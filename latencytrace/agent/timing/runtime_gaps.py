@@ -17,6 +17,8 @@ from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.compiled.core import core
 from latencytrace.agent.context import call_in, context_in, current
 from latencytrace.agent.guard import FAULTS, OnFault, guarded
+from latencytrace.agent.spans.span import RecordedSpan
+from latencytrace.agent.timing.holds import NOTICED_NS, Holds, resumed_within_ns
 from latencytrace.agent.timing.intervals import IntervalRecorder, merged
 from latencytrace.model import semconv
 from latencytrace.model.attributes import AttributeValue
@@ -24,28 +26,34 @@ from latencytrace.model.packed.interval import pack_named
 from latencytrace.model.packed.runtime_gap import RuntimeGap
 from latencytrace.model.stage import Stage
 
-NOTICED_NS = 1_000_000
-# So long after a hold who waited for it runs; who runs later waited for something else, too.
-_RESUMED_WITHIN_NS = 5_000_000
-_RESUMED_WITHIN_PART = 10  # of the hold: of a busy machine's long ones that may be more
 _HELD = 128  # times of a kind, a start and an end each, before neighbours are merged
 GAPS: Final = create_key("latencytrace.runtime_gaps")  # in the context of a request
+REQUEST: Final = create_key("latencytrace.served_request")  # likewise, of one that is served
 
 GARBAGE, LOOP = RuntimeGap.GARBAGE_COLLECTION.value, RuntimeGap.EVENT_LOOP_LAG.value
-POOL = RuntimeGap.THREAD_POOL_WAIT.value
-_KINDS: Final = (GARBAGE, LOOP, POOL)
+POOL, RESULT = RuntimeGap.THREAD_POOL_WAIT.value, RuntimeGap.RESULT_WAIT.value
+_KINDS: Final = (GARBAGE, LOOP, POOL, RESULT)
 
 
 class RuntimeGaps:
     """Gaps of one request under way; any thread may note them."""
 
-    __slots__ = ("_noted", "_own", "concurrency", "loop_thread", "queue_depth", "returned_ns")
+    __slots__ = (
+        "_noted",
+        "_own",
+        "concurrency",
+        "loop_thread",
+        "queue_depth",
+        "returned_ns",
+        "waits",
+    )
 
     def __init__(self, loop_thread: int | None) -> None:
         self.concurrency = 0  # requests under way when it began, itself included
         self.queue_depth: int | None = None  # the most that waited for a thread before it
         self.loop_thread = loop_thread  # whose event loop runs the request; None: no loop
         self.returned_ns = 0  # when work of its own on another thread was done
+        self.waits = 0  # that have a span
         self._own: list[int] = []  # collections in the midst of its own code: start, end, start …
         self._noted: dict[str, list[int]] = {}
 
@@ -131,8 +139,11 @@ class OpenRequests:
         "_unwatched",
         "_waiting",
         "_watch",
+        "holds",
+        "last_served",
         "open",
         "resumed_by_ns",
+        "serves",
     )
 
     def __init__(self, on_fault: OnFault, detail: Detail | None = None) -> None:
@@ -143,6 +154,9 @@ class OpenRequests:
         self._lock = threading.RLock()
         self.open: set[RuntimeGaps] = set()  # one for good, which hooks hold
         self.resumed_by_ns = 0  # when who waits for a loop that was held has run
+        self.holds = Holds()
+        self.serves = False  # a server reads requests, which wait for a loop before they are open
+        self.last_served: object = None  # the span of the request that ended last
         self._waiting: dict[RuntimeGaps, tuple[int, int]] = {}  # since when, and by when it runs
         self._collecting_since_ns: int | None = None
         self._watch = self._collected  # one object, which is found the quickest
@@ -170,15 +184,26 @@ class OpenRequests:
     def reset_after_fork(self) -> None:
         """In a forked child: none of the parent's is under way here."""
         self._lock = threading.RLock()
+        self.holds.reset_after_fork()
         for gaps in (*self.open, *self._unwatched):
             self.end(gaps)
 
-    def loop_held(self, by: VariableContext, start_ns: int, end_ns: int) -> None:
-        """One callback held this thread's event loop: who runs next on it, waited for that."""
+    def loop_held(
+        self, by: VariableContext, start_ns: int, end_ns: int, callback: object = None
+    ) -> None:
+        """One callback held this thread's event loop: who runs next on it, waited for that.
+
+        Args:
+            by: What was current in it.
+            start_ns: A monotonic time.
+            end_ns: Likewise.
+            callback: It, or the handle that holds it.
+        """
         otel = context_in(by)
         if otel is None:
             return
-        within_ns = max(_RESUMED_WITHIN_NS, (end_ns - start_ns) // _RESUMED_WITHIN_PART)
+        self.holds.note(start_ns, end_ns, *self._holder(otel, start_ns, callback))
+        within_ns = resumed_within_ns(end_ns - start_ns)
         holder, thread = otel.get(GAPS), threading.get_ident()
         for gaps in tuple(self.open):
             if gaps.loop_thread == thread and gaps is not holder:
@@ -188,6 +213,16 @@ class OpenRequests:
                 by_ns = max(by_ns, end_ns + within_ns)  # a short hold ends no long one's
                 self._waiting[gaps] = (since_ns, by_ns)
                 self.resumed_by_ns = max(self.resumed_by_ns, by_ns)  # else nobody is looked for
+
+    def _holder(self, otel: Context, start_ns: int, callback: object) -> tuple[str, int | None]:
+        """Name what held a loop: a request, with when that came, or a function."""
+        request: Any = otel.get(REQUEST)
+        last = self.last_served
+        if request is not None:
+            return request.title, request.timing.started_ns
+        if type(last) is RecordedSpan and last.ended_ns >= start_ns:  # begun and ended in it
+            return last.name, last.started_ns
+        return _callback_name(callback), None
 
     def resumed(self, context: VariableContext, at_ns: int) -> None:
         """A callback is run: if it is of a request that a held loop kept waiting, it waited."""
@@ -212,6 +247,14 @@ class OpenRequests:
             own = current().get(GAPS)
             for gaps in tuple(self.open):
                 gaps.collected(since_ns, now_ns, own=gaps is own)
+
+
+def _callback_name(callback: Any) -> str:  # noqa: ANN401 - whatever a loop is given
+    called = getattr(callback, "_callback", callback)
+    task = getattr(called, "__self__", None)
+    get_coro = getattr(task, "get_coro", None)
+    function = called if get_coro is None else get_coro()
+    return str(getattr(function, "__qualname__", type(function).__qualname__))
 
 
 if core is not None:

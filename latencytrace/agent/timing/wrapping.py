@@ -4,10 +4,11 @@ Whatever the wrapped function raises or yields passes through untouched; our own
 faults never do. A context is never held across a `yield`.
 """
 
+import copyreg
 import inspect
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextvars import Token
-from functools import wraps
+from functools import partial, wraps
 from typing import Any, Final, Protocol, cast
 
 from opentelemetry.context import (
@@ -27,6 +28,7 @@ from latencytrace.agent.device.timer import DevicePasses
 from latencytrace.agent.device.timers import DeviceTimers
 from latencytrace.agent.guard import FAULTS, OnFault, edge_faults, raise_fault
 from latencytrace.agent.spans.span import RecordedSpan
+from latencytrace.agent.timing.defence import DEFENDED, give_up, quieted_by
 from latencytrace.agent.timing.hook import Arguments, HookAttributes, Patch, Timed
 from latencytrace.agent.timing.intervals import IntervalRecorder
 from latencytrace.agent.timing.recorder import (
@@ -183,14 +185,67 @@ def timed(original: Timed, begin: Begin, *, kind_of: Timed | None = None) -> Tim
         begin: Begins to time one call, or says by None that it is not to be timed.
         kind_of: A function of the same kind; None: the original's own kind can be seen.
     """
-    kind_of = kind_of or original
-    if inspect.iscoroutinefunction(kind_of):
-        return timed_coroutine(original, begin)
-    if inspect.isasyncgenfunction(kind_of):
-        return _timed_async_generator(original, begin)
-    if inspect.isgeneratorfunction(kind_of):
-        return _timed_generator(original, begin)
-    return timed_function(original, begin)
+    return _of_kind(kind_of or original, timed_function)(original, begin)
+
+
+def never(_args: tuple[Any, ...], _kwargs: dict[str, Any]) -> None:
+    """Time no call."""
+
+
+def as_kind_of(shown: Timed, call: Timed) -> Timed:
+    """Return a call as a function of the kind of another, such as one for coroutines."""
+    return _of_kind(shown, lambda call, _: call)(call, never)
+
+
+def _of_kind(
+    function: Timed, plain: Callable[[Timed, Begin], Timed]
+) -> Callable[[Timed, Begin], Timed]:
+    if inspect.iscoroutinefunction(function):
+        return timed_coroutine
+    if inspect.isasyncgenfunction(function):
+        return _timed_async_generator
+    return _timed_generator if inspect.isgeneratorfunction(function) else plain
+
+
+class _Held(partial[Any]):
+    """Begins to time calls, here; where a function is pickled by value to, nothing does."""
+
+    def __reduce__(self) -> Any:  # noqa: ANN401 - as its base has it
+        """Be pickled as what times nothing: a recorder belongs to its process."""
+        return _never, ()
+
+
+def _never() -> Begin:
+    return never
+
+
+def _reduced(method: Any) -> Any:  # noqa: ANN401 - of the core
+    """Return how a method in C is pickled: by the name of what it stands for, if it has one."""
+    return vars(method).get("__qualname__") or (_never, ())
+
+
+if core is not None:
+    copyreg.pickle(type(Call.finish), _reduced)
+
+
+def _failed(function: Timed, call: TimedCall, error: BaseException) -> None:
+    """Note what a call raised; a fault in this is none of the program's."""
+    try:
+        call.deactivate()
+        call.fail(error)
+    except FAULTS as fault:
+        give_up(function, fault)
+
+
+def _finished(function: Timed, call: TimedCall, error: BaseException | None = None) -> None:
+    """Note that a generator is at its end, or what it raised."""
+    try:
+        if error is None:
+            call.finish(None)
+        else:
+            call.fail(error)
+    except FAULTS as fault:
+        give_up(function, fault)
 
 
 def named_arguments(original: Timed) -> Callable[[tuple[Any, ...], dict[str, Any]], Arguments]:
@@ -273,7 +328,7 @@ def beginning(original: Timed, patch: Patch, recorder: Recorder) -> Begin:  # no
         return call
 
     if core is None or within or computes:
-        return begin
+        return _Held(begin)
     parts = (
         recorder, name, of_stage, outer, stage, describe, arguments_of, describe_result,
         patch.interleaved,
@@ -286,21 +341,32 @@ def timed_function(original: Timed, begin: BeginTimed) -> Timed:
 
     @wraps(original)
     def traced(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - somebody else's signature
-        call = begin(args, kwargs)
+        try:
+            call = begin(args, kwargs)
+            if call is not None:
+                call.activate()
+        except FAULTS as fault:
+            give_up(traced, fault)
+            call = None
         if call is None:
             return original(*args, **kwargs)
-        call.activate()
         try:
             result = original(*args, **kwargs)
         except BaseException as error:
-            call.deactivate()
-            call.fail(error)
+            _failed(traced, call, error)
             raise
-        call.deactivate()
-        call.finish(result)
+        try:
+            call.deactivate()
+            call.finish(result)
+        except FAULTS as fault:
+            give_up(traced, fault)
         return result
 
-    return traced
+    def quiet() -> None:
+        nonlocal begin
+        begin = never
+
+    return _defends_itself(traced, quiet)
 
 
 def timed_coroutine(original: Timed, begin: BeginTimed) -> Timed:
@@ -308,21 +374,39 @@ def timed_coroutine(original: Timed, begin: BeginTimed) -> Timed:
 
     @wraps(original)
     async def traced(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-        call = begin(args, kwargs)
+        try:
+            call = begin(args, kwargs)
+            if call is not None:
+                call.activate()
+        except FAULTS as fault:
+            give_up(traced, fault)
+            call = None
         if call is None:
             return await original(*args, **kwargs)
-        call.activate()
         try:
             result = await original(*args, **kwargs)
         except BaseException as error:
-            call.deactivate()
-            call.fail(error)
+            _failed(traced, call, error)
             raise
-        call.deactivate()
-        call.finish(result)
+        try:
+            call.deactivate()
+            call.finish(result)
+        except FAULTS as fault:
+            give_up(traced, fault)
         return result
 
-    return traced
+    def quiet() -> None:
+        nonlocal begin
+        begin = never
+
+    return _defends_itself(traced, quiet)
+
+
+def _defends_itself(traced: Any, quiet: Callable[[], None]) -> Timed:  # noqa: ANN401 - a function
+    DEFENDED.add(traced.__code__)
+    quieted_by(traced, quiet)
+    function: Timed = traced
+    return function
 
 
 class _Within:
@@ -341,8 +425,8 @@ class _Within:
 
     def enter(self) -> None:
         """Go on, in this task or thread until `leave`."""
-        self._call.activate()
         try:
+            self._call.activate()
             if self._own is not None:
                 self._token = enter(self._own)
             self._since = current()
@@ -358,9 +442,18 @@ class _Within:
                 self._own = left
             if token is not None:
                 leave(token)
+            self._call.deactivate()
         except FAULTS as fault:
             edge_faults("leaving a generator", fault)
-        self._call.deactivate()
+
+
+def _begun(traced: Timed, begin: Any, args: Any, kwargs: Any) -> Any:  # noqa: ANN401 - as `begin` has them
+    """Begin to time what a generator yields."""
+    try:
+        return begin(args, kwargs) or _UNTIMED
+    except FAULTS as fault:
+        give_up(traced, fault)
+        return _UNTIMED
 
 
 def _timed_generator(original: Timed, begin: Begin) -> Timed:
@@ -368,7 +461,7 @@ def _timed_generator(original: Timed, begin: Begin) -> Timed:
     @wraps(original)
     def traced(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
         generator: Generator[Any, Any, Any] = original(*args, **kwargs)
-        call = begin(args, kwargs) or _UNTIMED
+        call = _begun(traced, begin, args, kwargs)
         within = _Within(call)
         advance: Callable[[Any], Any] = generator.send
         value: Any = None
@@ -392,20 +485,25 @@ def _timed_generator(original: Timed, begin: Begin) -> Timed:
                 except BaseException as error:  # noqa: BLE001 - it is the generator's to handle
                     advance, value = generator.throw, error
         except StopIteration as end:
-            call.finish(None)
+            _finished(traced, call)
             return end.value
         except BaseException as error:
-            call.fail(error)
+            _finished(traced, call, error)
             raise
 
-    return traced
+    def quiet() -> None:
+        nonlocal begin
+        begin = never
+
+    return _defends_itself(traced, quiet)
 
 
 def _timed_async_generator(original: Timed, begin: Begin) -> Timed:
+
     @wraps(original)
     async def traced(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
         generator: AsyncGenerator[Any, Any] = original(*args, **kwargs)
-        call = begin(args, kwargs) or _UNTIMED
+        call = _begun(traced, begin, args, kwargs)
         within = _Within(call)
         advance: Callable[[Any], Any] = generator.asend
         value: Any = None
@@ -429,9 +527,13 @@ def _timed_async_generator(original: Timed, begin: Begin) -> Timed:
                 except BaseException as error:  # noqa: BLE001 - likewise
                     advance, value = generator.athrow, error
         except StopAsyncIteration:
-            call.finish(None)
+            _finished(traced, call)
         except BaseException as error:
-            call.fail(error)
+            _finished(traced, call, error)
             raise
 
-    return traced
+    def quiet() -> None:
+        nonlocal begin
+        begin = never
+
+    return _defends_itself(traced, quiet)

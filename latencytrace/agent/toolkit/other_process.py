@@ -3,11 +3,11 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from opentelemetry import propagate
 from opentelemetry.context import Context, get_current
 
 from latencytrace.agent.context import call_in
 from latencytrace.agent.guard import OnFault, guarded
+from latencytrace.agent.toolkit import propagation
 
 
 def carried_headers(on_fault: OnFault) -> dict[str, str]:
@@ -15,7 +15,7 @@ def carried_headers(on_fault: OnFault) -> dict[str, str]:
     carried: dict[str, str] = {}
     with guarded("carrying a span into a process", on_fault):
         if get_current():
-            propagate.inject(carried)
+            propagation.inject(carried)
     return carried
 
 
@@ -38,7 +38,7 @@ def call_carried(
     **kwargs: Any,  # noqa: ANN401
 ) -> Any:  # noqa: ANN401
     """Call below the span that W3C headers name."""
-    return call_in(propagate.extract(carried, Context()), call, *args, **kwargs)
+    return call_in(propagation.extract(carried, Context()), call, *args, **kwargs)
 
 
 class CarriedRun:

@@ -1,8 +1,7 @@
 """Requests as objects, for those who need some: about 1 µs of CPU for each of their spans."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
-from typing import Final, overload
+from collections.abc import Mapping
+from typing import Final
 
 import numpy as np
 
@@ -34,47 +33,6 @@ def requests_of(
         _one(table, place, tuple(segments[first[place] : first[place + 1]]), revisions or {})
         for place in range(len(table))
     ]
-
-
-class WithTable(Sequence[Request]):
-    """Requests, and those of a table behind them, of none of which anything was written before.
-
-    Who takes any requests finds objects in it; who knows tables asks `parted`.
-
-    Args:
-        requests: The first ones.
-        table: The others.
-    """
-
-    def __init__(self, requests: Sequence[Request], table: RequestTable) -> None:
-        self.requests = requests
-        self.table = table
-
-    def __len__(self) -> int:
-        return len(self.requests) + len(self.table)
-
-    @overload
-    def __getitem__(self, place: int) -> Request: ...
-
-    @overload
-    def __getitem__(self, place: slice) -> Sequence[Request]: ...
-
-    def __getitem__(self, place: int | slice) -> Request | Sequence[Request]:
-        return self._all[place]
-
-    def __iter__(self) -> Iterator[Request]:
-        return iter(self._all)
-
-    @cached_property
-    def _all(self) -> list[Request]:
-        return [*self.requests, *requests_of(self.table)]
-
-
-def parted(requests: Sequence[Request]) -> tuple[Sequence[Request], RequestTable | None]:
-    """Requests that are objects, and the others."""
-    if isinstance(requests, WithTable):
-        return requests.requests, requests.table
-    return requests, None
 
 
 def _one(

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from latencytrace.analysis.columns.compiled.core import bind, needed
 from latencytrace.analysis.columns.facts import FACTS, IS_STEP, PROCESS
 from latencytrace.model import Stage
+from latencytrace.model.packed.runtime_gap import RuntimeGap
 from latencytrace.model.stage import STAGES
 
 _Column = NDArray[np.int64]
@@ -25,7 +26,8 @@ bind(
     {
         "FACTS": FACTS, "IS_STEP": IS_STEP, "PROCESS": PROCESS, "STAGES": len(STAGES),
         "RUNTIME": STAGES.index(Stage.RUNTIME), "UNATTRIBUTED": STAGES.index(Stage.UNATTRIBUTED),
-        "OWN_NAME": OWN_NAME,
+        "OWN_NAME": OWN_NAME, "QUEUE": STAGES.index(Stage.QUEUE),
+        "WAIT": sorted(RuntimeGap).index(RuntimeGap.RESULT_WAIT),
     }
 )  # fmt: skip
 

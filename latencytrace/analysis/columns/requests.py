@@ -16,6 +16,7 @@ from latencytrace.analysis.columns.clocks import shifts
 from latencytrace.analysis.columns.engine_words import MOST_COUNTED, add_engines, begun_earlier
 from latencytrace.analysis.columns.facts import Facts, FactsOfBatch
 from latencytrace.analysis.ledger.runtime_gaps import COLLECTION
+from latencytrace.analysis.repairs.implausible import LONGEST_NS
 from latencytrace.analysis.tokens.counts import CACHED, INPUT, OUTPUT, SEQUENCES, in_ns
 from latencytrace.analysis.tokens.gaps import times_of
 from latencytrace.model import AttributeValue, Repair, semconv
@@ -105,6 +106,7 @@ def attributed(batch: SpanBatch, facts: Facts) -> tuple[RequestColumns, _Column]
     start_ns, intervals = begun_earlier(batch, sent_ns, known, said, intervals)
     tells, *gaps = _unpacked(batch, semconv.RUNTIME_GAPS, _GAP_NAMES, odd_row)
     odd_row |= (start_ns < 0) | (end_ns >= _MOST_NS)  # of the others no difference goes round
+    odd_row |= end_ns - sent_ns > LONGEST_NS
     times = sent_ns, start_ns, end_ns
     linked, (_, start_ns, end_ns), skewed = _link(batch, known, said, odd_row, times)
     odd, _, child, following, stage, by_start, requests = linked

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 from latencytrace.model import Segment, Span, Stage, Trace, semconv
 from latencytrace.model.packed.interval import unpack_named
-from latencytrace.model.packed.runtime_gap import RuntimeGap, title_of_gap
+from latencytrace.model.packed.runtime_gap import RuntimeGap, stage_of_gap, title_of_gap
 
-Gap = tuple[int, int, str]  # start and end from the request's start; of what
+Gap = tuple[int, int, str]  # start and end from the request's start; its name
 
 COLLECTION = title_of_gap(RuntimeGap.GARBAGE_COLLECTION)
 
@@ -62,7 +62,7 @@ def _gaps(trace: Trace, span: Span) -> Iterator[Gap]:
         since_ns = max(start_ns + span.start_ns - trace.root.start_ns, before_ns)
         until_ns = end_ns + span.start_ns - trace.root.start_ns
         if since_ns < until_ns:
-            yield since_ns, until_ns, title_of_gap(name)
+            yield since_ns, until_ns, name
             before_ns = until_ns
 
 
@@ -74,7 +74,11 @@ def _filled(segment: Segment, gaps: Sequence[Gap]) -> Iterator[Segment]:
             if at_ns < since_ns:
                 yield replace(segment, start_ns=at_ns, end_ns=since_ns)
             yield replace(
-                segment, start_ns=since_ns, end_ns=until_ns, stage=Stage.RUNTIME, name=name
+                segment,
+                start_ns=since_ns,
+                end_ns=until_ns,
+                stage=stage_of_gap(name),
+                name=title_of_gap(name),
             )
             at_ns = until_ns
     if at_ns == segment.start_ns:

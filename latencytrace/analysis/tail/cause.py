@@ -14,7 +14,7 @@ from latencytrace.model.cohorts.request_columns import STAGES
 from latencytrace.model.cohorts.tail import MOSTLY, Cause, CauseKind, StageExcess
 from latencytrace.model.stage import Stage
 
-CLOSE = 0.3  # of two explanations the more specific is named, if it is that close
+CLOSE = 0.1  # of two explanations the more specific is named, if it is that close
 DEPENDENCIES: Final = frozenset(
     {
         Stage.NETWORK, Stage.RETRIEVE, Stage.CACHE, Stage.DATABASE, Stage.REMOTE_MODEL,
@@ -61,24 +61,33 @@ class _Case:
     def of_trait(self, kind: CauseKind, trait: Trait, ratio: float | None = None) -> Explanation:
         """A trait as the cause."""
         share = trait.apart.attributable_ratio if ratio is None else ratio
-        cause = Cause(kind=kind, stage=self.grown.stage, trait=trait.apart)
-        return Explanation(cause=cause, ratio=share, rows=trait.rows())
+        stage = self.grown.stage
+        cause = Cause(kind=kind, stage=stage, trait=trait.apart)
+        return Explanation(cause=cause, ratio=share, rows=trait.rows() & self._is_long(stage))
 
     def of_stage(self, kind: CauseKind, stage: Stage, trait: Trait | None = None) -> Explanation:
         """A stage as the cause, if its excess is more than its usual spread."""
         found = self.stages.get(stage)
-        lengths_ns = self.groups.columns.stages_ns[:, STAGES.index(stage)]
         unusual = (
             found is not None
             and (found.low_ns or 0.0) > 0
             and found.excess_ns >= MOSTLY * self.excess_ns
-            and is_unusual(lengths_ns, self.groups)
+            and is_unusual(self._lengths_ns(stage), self.groups)
         )
+        is_long = self._is_long(stage)
         return Explanation(
             cause=Cause(kind=kind, stage=stage, trait=trait.apart if trait else None),
             ratio=found.excess_ns / self.excess_ns if found and unusual else 0.0,
-            rows=lengths_ns >= self.groups.median(lengths_ns, self.groups.tail),
+            rows=is_long & trait.rows() if trait else is_long,
         )
+
+    def _lengths_ns(self, stage: Stage) -> NDArray[np.int64]:
+        return self.groups.columns.stages_ns[:, STAGES.index(stage)]
+
+    def _is_long(self, stage: Stage) -> Mask:
+        """Tell which requests are in a stage for as long as half of the tail."""
+        lengths_ns = self._lengths_ns(stage)
+        return lengths_ns >= self.groups.median(lengths_ns, self.groups.tail)
 
     def trait(self, keys: Sequence[str]) -> Trait | None:
         """The trait with one of these keys that sets the tail apart most."""

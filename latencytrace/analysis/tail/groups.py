@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latencytrace.analysis import weighted
+from latencytrace.model import DurationRange
 from latencytrace.model.cohorts.request_columns import DurationBand, Durations, RequestColumns
 
 REFERENCE = (0.4, 0.6)  # quantiles around the median
@@ -16,6 +17,7 @@ MOST_TAIL = 4_000  # requests; of more a share is read, and likewise below
 MOST_REFERENCE = 10_000
 MOST_OTHERS = 5_000  # of each band beside them: they only tell the usual spread
 LEAST_TAIL = 10  # requests: of fewer nothing can be said
+LEAST_OTHERS = 50  # of the same time as a selection, a fifth of which are around their median
 USUAL, TAIL = 1, 3  # of the four bands: the reference and the tail
 LONGEST_BLOCKS = 64  # stretches of time whose requests may resemble each other
 LEAST_IN_BLOCK = 100
@@ -31,6 +33,27 @@ class Selection:
     at_most_ns: int
     since_ns: int  # of their start, inclusive
     until_ns: int  # exclusive
+
+    @property
+    def durations(self) -> DurationRange:
+        """The durations of the requests in it."""
+        return DurationRange(at_least_ns=self.at_least_ns, at_most_ns=self.at_most_ns)
+
+    def outside(self, bands: Sequence[DurationBand]) -> list[DurationBand]:
+        """Return the parts of bands of durations that are outside."""
+        parts = [
+            replace(
+                band,
+                at_least_ns=max(band.at_least_ns, at_least_ns),
+                at_most_ns=min(band.at_most_ns, at_most_ns),
+            )
+            for band in bands
+            for at_least_ns, at_most_ns in (
+                (band.at_least_ns, self.at_least_ns - 1),
+                (self.at_most_ns + 1, band.at_most_ns),
+            )
+        ]
+        return [part for part in parts if part.at_least_ns <= part.at_most_ns]
 
     @property
     def is_empty(self) -> bool:
@@ -64,8 +87,8 @@ class Split:
 
     @classmethod
     def without_tail(cls, durations: Durations) -> "Split":
-        """Split at least one request; the tail is known otherwise."""
-        low, high = _quantiles(durations, REFERENCE)
+        """Split requests where others, which are selected, are the tail."""
+        low, high = _quantiles(durations, REFERENCE) if len(durations) else (0, 0)
         return cls._at(durations, low, high, DurationBand().at_most_ns)
 
     @classmethod
@@ -95,13 +118,6 @@ class Split:
     def recorded(self) -> int:
         """How many of them were recorded."""
         return sum(self.rows)
-
-    def counts_without(self, selected: Durations) -> list[int]:
-        """Return how many of each band were not selected; those that were are the tail."""
-        taken = np.bincount(self.places(selected.ns), selected.weight, minlength=4)
-        counts: list[int] = np.maximum(np.array(self.counts) - taken, 0).astype(int).tolist()
-        counts[TAIL] = selected.requests
-        return counts
 
     def places(self, durations_ns: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the band that each of these durations is in, from 0."""
@@ -201,15 +217,15 @@ class Groups:
 
     @classmethod
     def of_selection(
-        cls, columns: RequestColumns, split: Split, selection: Selection, counts: Sequence[int]
+        cls, columns: RequestColumns, split: Split, selection: Selection, requests: int
     ) -> "Groups":
-        """Group rows, of so many requests in each band, of which a selection is the tail.
+        """Group rows of which a selection, of so many requests, is the tail.
 
         It may lie in one short time, of which no other block would have any: so each of the two
         groups has blocks of its own, stretches of as many requests.
         """
         band = np.where(selection.holds(columns), TAIL, split.places(columns.duration_ns))
-        every = cls._of_bands(columns, band, counts)
+        every = cls._of_bands(columns, band, (*split.counts[:TAIL], requests))
         size = int(every.tail.sum())
         place = np.maximum(np.cumsum(every.tail) - 1, 0) * every.blocks // max(size, 1)
         usual = np.maximum(np.cumsum(every.reference) - 1, 0) * every.blocks

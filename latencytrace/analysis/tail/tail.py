@@ -58,26 +58,28 @@ def tail_of(columns: RequestColumns, split: Split, quantile: float) -> Tail:
 def tail_of_selection(
     columns: RequestColumns, split: Split, selection: Selection, selected: Durations
 ) -> Tail:
-    """Compare requests that were selected with those around the median that were not.
+    """Compare requests that were selected with those around the median of others.
 
     Args:
-        columns: Those that were not selected of the requests that `split.bands()` asked for,
-            and as many as are looked at of the others, with their attributes.
-        split: The durations of the whole cohort, `without_tail`.
-        selection: Those that were selected.
+        columns: The others that `split.bands()` asked for, and as many as are looked at of those
+            that were selected, with their attributes.
+        split: The durations of the others, `without_tail`.
+        selection: Bounds of those that were selected.
         selected: The durations of all of them.
     """
-    counts = split.counts_without(selected)
-    groups = Groups.of_selection(columns, split, selection, counts)
+    groups = Groups.of_selection(columns, split, selection, selected.requests)
     effective = groups.effective_tail
     needed = max(LEAST_TAIL, round(LEAST_TAIL * selected.requests / max(effective, 1.0)))
-    quantile = 1 - selected.requests / split.requests
-    found = _compared(groups, split, quantile, None if effective >= LEAST_TAIL else needed)
+    requests = split.requests + selected.requests
+    found = _compared(
+        groups, split, split.requests / requests, None if effective >= LEAST_TAIL else needed
+    )
     return replace(
         found,
+        requests=requests,
+        recorded_requests=split.recorded + len(selected),
         threshold_ns=selection.at_least_ns,
         tail_requests=selected.requests,
-        reference_requests=counts[USUAL],
     )
 
 

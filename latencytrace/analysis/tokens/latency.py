@@ -1,5 +1,6 @@
 """The time of a request's first token, and the speed of the others."""
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
@@ -51,8 +52,9 @@ def token_latency(trace: Trace) -> TokenLatency:
     """Read token times and counts off a request's model calls.
 
     The model calls are the spans with output tokens, or, where there are none, those
-    with input tokens; of several inside each other the outer one, whose counts the
-    inner ones repeat. The part of a disaggregated call that only prefills is none.
+    with input tokens. The part of a disaggregated call that only prefills is none. Of several
+    inside each other the outer one repeats the counts of the inner ones, adds them up, or tells
+    a part; what it does not tell, those inside it do.
 
     Returns:
         Time to first token: when it left for the caller, as the request's own span says, or
@@ -65,17 +67,20 @@ def token_latency(trace: Trace) -> TokenLatency:
         decode spans, else the decoding that engines tell inside their spans, over the
         tokens that each of their sequences got after its first; what of it ran on once
         nobody waited is part of it. A first token that came after the request's end is none.
-        Tokens: the sums over the model calls. Model, finish reason and batch size: of the
-        model call that ended last; without model calls, of any span.
+        Tokens: of each call the larger of what it tells and what those inside it add up to;
+        then the sum over the outermost. Model and finish reason: of the outermost calls that
+        tell them, else of the spans inside calls that do, from the one that ended last; without
+        model calls, of any span. Batch size: of the outermost calls.
     """
     reporters = [span for span in trace.spans.values() if tells(span)]
     prefills = _only_prefilling(trace)
     calls = _calls(trace, OUTPUT, reporters, prefills) or _calls(trace, INPUT, reporters, prefills)
-    counted = calls or reporters
-    model_call = _last(counted, MODEL)
+    made = _Made.of(trace, reporters, prefills)
+    model_call = _last(made.reporting(MODEL) if calls else reporters, MODEL)
     model = None if model_call is None else value(model_call, MODEL)
-    finish_reason = _of_last(counted, FINISH_REASON)
-    batch_size = _of_last(counted, BATCH_SIZE)
+    finish_reason = _of_last(made.reporting(FINISH_REASON) if calls else reporters, FINISH_REASON)
+    output_tokens = made.total(OUTPUT)
+    batch_size = _of_last(calls or reporters, BATCH_SIZE)
     if batch_size is None and have_engines(trace.spans.values()):
         batch_size = _of_last(reporters, BATCH_SIZE)
     first_of, first_ns, models_ns = _first_tokens(trace, reporters, prefills)
@@ -86,19 +91,83 @@ def token_latency(trace: Trace) -> TokenLatency:
         time_to_first_token_of=first_of,
         model_time_to_first_token_ns=models_ns,
         time_per_output_token_ns=(
-            _per_left_token(trace, calls)
+            _per_left_token(trace, output_tokens)
             or _per_engines_token(calls)
             or _per_token(trace)
             or _per_reported_token(trace, calls)
-            or _per_event(trace, calls)
+            or _per_event(trace, output_tokens)
             or None  # no time at all, as no stream takes
         ),
-        input_tokens=_total(calls, INPUT),
-        cached_input_tokens=_total(calls, CACHED),
-        output_tokens=_total(calls, OUTPUT),
+        input_tokens=made.total(INPUT),
+        cached_input_tokens=made.total(CACHED),
+        output_tokens=output_tokens,
         finish_reason=None if finish_reason is None else str(finish_reason),
         batch_size=batch_size if isinstance(batch_size, int) else None,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """The model calls of a request, those inside each other too."""
+
+    trace: Trace
+    calls: frozenset[str]  # by span id
+
+    @classmethod
+    def of(cls, trace: Trace, reporters: Iterable[Span], but: Collection[str]) -> "_Made":
+        """Find them: all that tell output tokens, or else input tokens."""
+        for said in (OUTPUT, INPUT):
+            calls = frozenset(
+                span.span_id
+                for span in reporters
+                if span.span_id not in but and count(span, said) is not None
+            )
+            if calls:
+                return cls(trace, calls)
+        return cls(trace, frozenset())
+
+    def total(self, said: Said) -> int | None:
+        """Of each the larger of what it tells and of what those inside it do, added up."""
+        inside: Counter[str] = Counter()
+        reported: set[str] = set()  # the spans inside which something is
+        for span, above in reversed(list(self._tree())) if self.calls else ():
+            own = count(span, said) if span.span_id in self.calls else None
+            if own is None and span.span_id not in reported:
+                continue
+            inside[above] += max(own or 0, inside[span.span_id])
+            reported.add(above)
+        return inside[_OUTSIDE] if _OUTSIDE in reported else None
+
+    def reporting(self, said: Said) -> list[Span]:
+        """The outermost of them that tell something, else the outermost spans inside them."""
+        found: list[Span] = []
+        inside: list[Span] = []
+        done = {_OUTSIDE: (False, False, False)}  # within a call; one that reports; any span so
+        for span, above in self._tree():
+            is_within, has_reported, any_reported = done[above]
+            tells_it = value(span, said) is not None
+            is_call = span.span_id in self.calls
+            if tells_it and is_call and not has_reported:
+                found.append(self.trace.unclipped[span.span_id])
+            elif tells_it and is_within and not any_reported:
+                inside.append(self.trace.unclipped[span.span_id])
+            done[span.span_id] = (
+                is_within or is_call,
+                has_reported or (tells_it and is_call),
+                any_reported or (tells_it and is_within),
+            )
+        return found or inside
+
+    def _tree(self) -> Iterator[tuple[Span, str]]:
+        """Yield each span of the request after the one above it, whose id is beside it."""
+        pending = [(self.trace.root, _OUTSIDE)]
+        while pending:
+            span, above = pending.pop()
+            yield span, above
+            pending += [(one, span.span_id) for one in self.trace.children.get(span.span_id, ())]
+
+
+_OUTSIDE = ""  # no span's id
 
 
 def _only_prefilling(trace: Trace) -> frozenset[str]:
@@ -214,25 +283,25 @@ def _prefilled(trace: Trace) -> Iterator[int]:
                 yield interval.end_ns
 
 
-def _per_left_token(trace: Trace, calls: Iterable[Span]) -> int | None:
+def _per_left_token(trace: Trace, reported: int | None) -> int | None:
     """The time from the first token that left to the last, over those after the first packet."""
     root = trace.unclipped[trace.root.span_id]
     tokens = _number(root, semconv.STREAMED_TOKENS)
     if tokens is None:
         # Where each event carries one token, they are as many.
-        events, reported = _number(root, semconv.STREAMED_EVENTS), _total(calls, OUTPUT)
+        events = _number(root, semconv.STREAMED_EVENTS)
         if events is not None and reported is not None and reported <= events + _choices(root):
             tokens = events
     return round(_left_ns(root) / tokens) if tokens else None
 
 
-def _per_event(trace: Trace, calls: Iterable[Span]) -> int | None:
+def _per_event(trace: Trace, reported: int | None) -> int | None:
     """Likewise where nobody says what an event carries: an equal part of all tokens, or one."""
     root = trace.unclipped[trace.root.span_id]
     events = _number(root, semconv.STREAMED_EVENTS)
     if events is None:
         return None
-    reported, all_events = _total(calls, OUTPUT), events + _choices(root)
+    all_events = events + _choices(root)
     tokens = max(events, (reported or 0) * events // all_events)
     return round(_left_ns(root) / tokens)
 
@@ -297,8 +366,3 @@ def _following_tokens(span: Span) -> int:
     tokens = count(span, OUTPUT) or 0
     sequences = count(span, SEQUENCES) or 1
     return max(tokens // sequences - 1, 0)
-
-
-def _total(spans: Iterable[Span], said: Said) -> int | None:
-    counts = [found for found in (count(span, said) for span in spans) if found is not None]
-    return sum(counts) if counts else None

@@ -6,6 +6,7 @@ from urllib.parse import unquote, urlsplit
 
 from latencytrace.analysis.trace.known_engines import title_of
 from latencytrace.model import AttributeValue, Span, SpanKind, semconv
+from latencytrace.model.texts.names import is_blank, named
 
 UNMATCHED: Final = "unmatched"  # the route of all requests that no route of the server matched
 METHODS: Final = frozenset(  # that the conventions know
@@ -48,14 +49,15 @@ def route_of(root: Span) -> str:
 
     An HTTP server's span that has no route, and is named by the method alone or with the path
     as it was asked for, is `UNMATCHED`: callers make up as many paths as they like. So they do
-    methods: one that the conventions do not know is `HTTP`, as in their names of spans.
+    methods: one that the conventions do not know is `HTTP`, as in their names of spans. What has
+    neither is `UNNAMED`.
     """
     route, method = root.attributes.get(semconv.HTTP_ROUTE), _method(root)
-    if route and method:
+    if method and route and not is_blank(str(route)):
         return f"{method if method in METHODS else 'HTTP'} {route!s}"
     if method and root.kind is SpanKind.SERVER and not route and _is_as_asked(root, method):
         return UNMATCHED
-    return title_of(root)
+    return named(title_of(root))
 
 
 def is_health(root: Span) -> bool:

@@ -19,6 +19,7 @@ from latencytrace.cli.processes import options
 from latencytrace.cli.processes.pager import page
 from latencytrace.cli.source import reading
 from latencytrace.cli.source.filters import Filters, with_filters
+from latencytrace.errors import LatencytraceError, ServiceUnreachableError
 from latencytrace.model import Stage
 from latencytrace.model.texts.escaped import escaped
 from latencytrace.model.texts.units import count, duration, share, shares
@@ -122,7 +123,13 @@ def pictures(
     routes, more = ([], 0) if "route" in wanted else _routes(source, wanted, every=every)
     for service, route in routes:
         asked = {**wanted, "service": service, "route": route}
-        found = reading.breakdown(source, asked)
+        try:
+            found = reading.breakdown(source, asked)
+        except ServiceUnreachableError:
+            raise
+        except LatencytraceError as error:  # which is no reason to hide the next route
+            yield [Text(escaped(f"{route} · {service}: {error}")), ""]
+            continue
         if found["requests"]:
             yield picture(f"{route} · {service}", found, console)
             shown.append((asked, found))
@@ -317,7 +324,8 @@ def _reduced(document: BreakdownDocument) -> Sequence[str]:
 
 
 def _never_two(document: BreakdownDocument, wanted: Filters) -> Sequence[str]:
-    if document["max_concurrency"] != 1 or wanted.get("route") == LOADS:
+    queued = any(row["stage"] == Stage.QUEUE for row in document["stages"])
+    if document["max_concurrency"] != 1 or queued or wanted.get("route") == LOADS:
         return []
     return [NEVER_TWO]
 

@@ -10,6 +10,7 @@ import typer
 
 from latencytrace.cli.commands.objectives import File, read
 from latencytrace.cli.pictures.terminal import write_out
+from latencytrace.cli.rule_files.checking import checked
 from latencytrace.cli.rule_files.grafana import grafana_document
 from latencytrace.cli.rule_files.prometheus import Document, RuleSettings, rules_document
 from latencytrace.cli.rule_files.tests import tests_document
@@ -83,8 +84,9 @@ def rules(  # noqa: PLR0913, PLR0917 - one argument a flag
         for one in found.objectives
         if one.slices is None
     ]
-    text = yaml_text(_document(kind, objectives, settings, rule_file, datasource))
-    write_out(text.encode())
+    document = _document(kind, objectives, settings, rule_file, datasource)
+    are_rules = kind is RuleFormat.PROMETHEUS
+    write_out(checked(yaml_text(document), document, are_rules=are_rules).encode())
 
 
 def _document(

@@ -77,6 +77,15 @@ def serve(  # noqa: PLR0913, PLR0917 - one argument a flag
             show_default=False,
         ),
     ] = None,
+    root_path: Annotated[
+        str | None,
+        typer.Option(
+            "--root-path",
+            metavar="PATH",
+            help="Path below which a proxy shows the pages, or X-Forwarded-Prefix to trust that.",
+            show_default=False,
+        ),
+    ] = None,
     insecure: Annotated[  # noqa: FBT002 - a flag
         bool, typer.Option("--insecure", help="Listen off loopback without a token.")
     ] = False,
@@ -84,14 +93,14 @@ def serve(  # noqa: PLR0913, PLR0917 - one argument a flag
     """Receive spans over OTLP, attribute every request's time to stages, answer questions.
 
     Every flag has an environment variable: LATENCYTRACE_DATA, _LISTEN, _OTLP_HTTP,
-    _OTLP_GRPC, _STORE, _KEEP_SPANS, _OBJECTIVES, _MAX_WEIGHT. Stop it with Ctrl-C; nothing
-    that was acknowledged is lost.
+    _OTLP_GRPC, _STORE, _KEEP_SPANS, _OBJECTIVES, _MAX_WEIGHT, _ROOT_PATH. Stop it with Ctrl-C;
+    nothing that was acknowledged is lost.
 
     Example: latencytrace serve --data ./traces
     """
     if not service_is_installed():
         raise LatencytraceError(f"the service is not installed: {EXTRA_HINT}")
-    _keep_metrics_to_ourselves()
+    _forget_the_programs_settings()
     from latencytrace.service.app import serve as run_service  # noqa: PLC0415 - an extra, and heavy
     from latencytrace.service.net.descriptors import raise_limit  # noqa: PLC0415 - likewise
     from latencytrace.service.storage.private_files import private_umask  # noqa: PLC0415 - likewise
@@ -109,6 +118,7 @@ def serve(  # noqa: PLR0913, PLR0917 - one argument a flag
         keep_spans_ratio=keep_spans,
         objectives=objectives,
         max_weight=max_weight,
+        root_path=root_path,
     )
     if store is not None and has_password(store):
         logging.getLogger(__name__).warning(
@@ -172,11 +182,12 @@ def _unless_usual(flag: str, address: Address, usual: str) -> str:
     return "" if address.url == usual else f" {flag} {address.url}"
 
 
-def _keep_metrics_to_ourselves() -> None:
-    """Forget a folder that prometheus_client would share among processes.
+def _forget_the_programs_settings() -> None:
+    """Forget what other libraries read when they are imported, and is meant for the program.
 
-    It is read when prometheus_client is imported. Ours is one process: there it would lose
-    its exemplars, and mix its metrics into those of the program that the folder is for.
+    prometheus_client would share a folder among processes. Ours is one: there it would lose its
+    exemplars, and mix its metrics into those of the program. FastAPI asks for propagators, which
+    may not be installed here; the service reads no headers of traces.
     """
-    for name in ("PROMETHEUS_MULTIPROC_DIR", "prometheus_multiproc_dir"):
+    for name in ("PROMETHEUS_MULTIPROC_DIR", "prometheus_multiproc_dir", "OTEL_PROPAGATORS"):
         os.environ.pop(name, None)  # noqa: TID251 - taken away, not read

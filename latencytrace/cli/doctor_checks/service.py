@@ -18,6 +18,7 @@ from latencytrace.service.answers.findings.agents import agent_findings
 from latencytrace.service.answers.findings.counted import ABOUT, counted_findings
 from latencytrace.service.answers.findings.custody import custody_findings
 from latencytrace.service.answers.findings.finding import Finding, Verdict
+from latencytrace.service.answers.findings.held import held_findings
 from latencytrace.service.answers.findings.metrics_text import samples
 from latencytrace.service.answers.findings.overhead_documents import overhead_findings
 from latencytrace.service.answers.findings.senders import sender_findings
@@ -97,6 +98,9 @@ def _service(url: str, token: str | None) -> Iterator[Finding]:
         yield from sender_findings(metrics)
         yield from agent_findings(metrics)
     yield from _overhead(url, token)
+    status, body = _get(f"{url}/api/v1/breakdown", token)
+    if status == HTTPStatus.OK:
+        yield from held_findings(json.loads(body))
 
 
 def _overhead(url: str, token: str | None) -> Iterator[Finding]:

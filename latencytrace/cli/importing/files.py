@@ -129,7 +129,10 @@ class _Batch:
 
     def add(self, record: Record) -> None:
         """Check a record, and send the batch if it is full."""
-        checked = check_message(record.message, capture_content=self._into.takes_content)
+        checked = check_message(
+            record.message, capture_content=self._into.takes_content, mending=record.mending
+        )
+        self._report.mended_values += checked.mending.values
         if checked.rejected_spans:
             self._report.reject(
                 self._title, record.place, checked.reason or "", checked.rejected_spans

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
+from latencytrace.service.otlp.mending.account import Mending
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
@@ -22,6 +24,7 @@ class Record:
 
     place: Place
     message: ExportTraceServiceRequest
+    mending: Mending | None = None  # what had to be mended in it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

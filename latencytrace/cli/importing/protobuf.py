@@ -3,12 +3,11 @@
 from collections.abc import Iterator
 from typing import Final
 
-from google.protobuf.message import DecodeError
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-
 from latencytrace.cli.importing.chunks import CHUNK_BYTES
 from latencytrace.cli.importing.piece import Place, Record, Unread
 from latencytrace.errors import OtlpError
+from latencytrace.service.otlp.mending.account import Mending
+from latencytrace.service.otlp.messages import message_of
 from latencytrace.service.otlp.traces import MAX_BYTES
 
 TAG: Final = 0x0A  # of field 1, `resource_spans`, the only one of a trace request
@@ -48,7 +47,7 @@ class ProtobufReader:
                 yield Unread(place=place, reason="not OTLP: a length is none")
                 return
             size = 1 + width + length
-            yield self._piece(place, 0, size)
+            yield from self._piece(place, 0, size)
             if self._lost:
                 return
         yield from self._end()
@@ -59,26 +58,32 @@ class ProtobufReader:
             place = self._place
             self._has(PREFIX_BYTES)
             length = int.from_bytes(self._buffer[self._at : self._at + PREFIX_BYTES])
-            yield self._piece(place, PREFIX_BYTES, PREFIX_BYTES + length)
+            yield from self._piece(place, PREFIX_BYTES, PREFIX_BYTES + length)
             if self._lost:
                 return
         yield from self._end()
 
-    def _piece(self, place: Place, start: int, size: int) -> Record | Unread:
+    def _piece(self, place: Place, start: int, size: int) -> Iterator[Record | Unread]:
         if size > MAX_BYTES:
             self._lost = True
-            return Unread(place=place, reason=f"a message of {size:,} bytes: more than can be")
-        if not self._has(size):
-            self._lost = True
-            reason = self._broken or f"it is cut off: {size:,} bytes announced"
-            return Unread(place=place, reason=reason)
+            yield Unread(place=place, reason=f"a message of {size:,} bytes: more than can be")
+            return
+        self._lost = not self._has(size)
         body = self._buffer[self._at + start : self._at + size]
         self._at += size
+        mending = Mending()
         try:
-            message = ExportTraceServiceRequest.FromString(body)
-        except DecodeError as error:
-            return Unread(place=place, reason=f"not OTLP: {error}")
-        return Record(place=place, message=message)
+            message = message_of(body, mending)
+        except OtlpError as error:
+            if not self._lost:
+                yield Unread(place=place, reason=f"not OTLP: {error}")
+        else:
+            if self._lost:
+                mending.lost_spans = 0  # they are named below
+            yield Record(place=place, message=message, mending=mending)
+        if self._lost:
+            reason = self._broken or f"it is cut off: {size:,} bytes announced"
+            yield Unread(place=place, reason=reason)
 
     def _end(self) -> Iterator[Unread]:
         if self._broken is not None:

@@ -4,14 +4,13 @@ import re
 from collections.abc import Iterator
 from typing import NoReturn
 
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-
 from latencytrace.cli.importing.jaeger import is_jaeger_trace, message_from_jaeger
 from latencytrace.cli.importing.json import LONG_LISTS, Fault, Item, JsonReader
 from latencytrace.cli.importing.piece import Place, Record, Unread
 from latencytrace.cli.importing.protobuf import PREFIX_BYTES, TAG, ProtobufReader
 from latencytrace.errors import OtlpError
 from latencytrace.service.otlp.json import message_from_tree
+from latencytrace.service.otlp.mending.account import Mending
 
 # A newline begins protobuf, too; a brace or a quote behind it may be a length, a name may not.
 _JSON = re.compile(rb'(?:\xef\xbb\xbf)?\s*(?:\{\s*(?:"\w|\}|$)|\[\s*(?:[\{\]\[]|$))')
@@ -24,6 +23,8 @@ _OTHER_SIGNALS = {
 }
 _OTLP_LISTS = frozenset({"resourceSpans", "resource_spans", "batches"})  # the last is Tempo's
 _KEYS_TOLD = 5
+_VARINT_BYTES = 10
+_MORE = 0x80  # of a byte of a number: another follows
 
 
 def records(chunks: Iterator[bytes]) -> Iterator[Record | Unread]:
@@ -33,7 +34,7 @@ def records(chunks: Iterator[bytes]) -> Iterator[Record | Unread]:
         chunks: Not compressed; they may end in an `OtlpError`, which becomes the last piece.
     """
     try:
-        first = next((chunk for chunk in chunks if chunk), b"")
+        first = next((chunk for chunk in chunks if chunk.strip()), b"")
     except OtlpError as error:
         yield Unread(place=Place(byte=0), reason=str(error))
         return
@@ -45,8 +46,17 @@ def records(chunks: Iterator[bytes]) -> Iterator[Record | Unread]:
         yield from ProtobufReader(_again(first, chunks)).fields()
     elif len(first) > PREFIX_BYTES and first[0] < PREFIX_BYTES and first[PREFIX_BYTES] == TAG:
         yield from ProtobufReader(_again(first, chunks)).prefixed()
+    elif _has_varint_length(first):
+        reason = "protobuf behind lengths as varints is not read: write lengths of four bytes"
+        yield Unread(place=Place(byte=0), reason=reason)
     else:
         yield Unread(place=Place(byte=0), reason="neither OTLP (JSON, protobuf) nor Jaeger's JSON")
+
+
+def _has_varint_length(first: bytes) -> bool:
+    """Tell whether a message follows its length, as protobuf's delimited streams have it."""
+    width = next((at for at, byte in enumerate(first[:_VARINT_BYTES], 1) if byte < _MORE), 0)
+    return first[width : width + 1] == bytes((TAG,)) and width > 0
 
 
 def _again(first: bytes, chunks: Iterator[bytes]) -> Iterator[bytes]:
@@ -61,13 +71,12 @@ def _from_json(chunks: Iterator[bytes]) -> Iterator[Record | Unread]:
             yield Unread(place=place, reason=item.reason)
             continue
         try:
-            for message in _messages(item):
-                yield Record(place=place, message=message)
+            yield from _records(item, place)
         except OtlpError as error:
             yield Unread(place=place, reason=str(error))
 
 
-def _messages(item: Item) -> Iterator[ExportTraceServiceRequest]:
+def _records(item: Item, place: Place) -> Iterator[Record]:
     value = item.value
     if not isinstance(value, dict):
         raise OtlpError("neither OTLP nor Jaeger: no JSON object")
@@ -75,27 +84,29 @@ def _messages(item: Item) -> Iterator[ExportTraceServiceRequest]:
         _refuse_errors(value)
     # A document within the list of another: the line before it was cut off.
     elif item.list_name in _OTLP_LISTS and not LONG_LISTS & value.keys():
-        yield _message({"resourceSpans": [value]})
+        yield _record({"resourceSpans": [value]}, place)
     else:
-        yield from _from_document(value)
+        yield from _from_document(value, place)
 
 
-def _from_document(document: dict[str, object]) -> Iterator[ExportTraceServiceRequest]:
+def _from_document(document: dict[str, object], place: Place) -> Iterator[Record]:
     """Read what one JSON object holds."""
     if is_jaeger_trace(document):
-        yield message_from_jaeger(document)
+        yield Record(place=place, message=message_from_jaeger(document))
         return
     _refuse_errors(document)
     whole = document.get("trace")  # of Tempo, beside what its search cost
     if isinstance(whole, dict) and _OTLP_LISTS & whole.keys():
         document = whole
     for key in _OTLP_LISTS & document.keys():
-        yield _message({"resourceSpans": document[key]})
+        yield _record({"resourceSpans": document[key]}, place)
     traces = document.get("data")
+    if not isinstance(traces, list | None) and not _OTLP_LISTS & document.keys():
+        _refuse_unknown(document)
     for trace in traces if isinstance(traces, list) else ():
         if not (isinstance(trace, dict) and is_jaeger_trace(trace)):
             raise OtlpError("neither OTLP nor Jaeger: an item of `data` is no trace")
-        yield message_from_jaeger(trace)
+        yield Record(place=place, message=message_from_jaeger(trace))
     if document and not (_OTLP_LISTS | {"data"}) & document.keys():
         _refuse_unknown(document)
 
@@ -120,12 +131,6 @@ def _refuse_unknown(document: dict[str, object]) -> NoReturn:
     raise OtlpError(f"neither OTLP nor Jaeger: its keys are {keys}")
 
 
-def _message(tree: dict[str, object]) -> ExportTraceServiceRequest:
-    resources = tree["resourceSpans"]
-    for resource in resources if isinstance(resources, list) else ():
-        if isinstance(resource, dict) and "instrumentationLibrarySpans" in resource:
-            raise OtlpError("it is of OTLP before 0.19, whose spans stood elsewhere")
-    try:
-        return message_from_tree(tree)
-    except (RecursionError, UnicodeEncodeError) as error:
-        raise OtlpError(f"it cannot be read as OTLP: {error}") from None
+def _record(tree: dict[str, object], place: Place) -> Record:
+    mending = Mending()
+    return Record(place=place, message=message_from_tree(tree, mending), mending=mending)

@@ -1,5 +1,6 @@
 """The report of an import: counts, rejections with their places, how to read the rest."""
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
@@ -10,10 +11,19 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span as ProtoSpan
 
 from latencytrace.cli.importing.piece import Place
 from latencytrace.model.texts.units import count
+from latencytrace.service.otlp.mending.account import Mend
 
 MAX_LISTED: Final = 100  # rejections that are listed one by one
 MAX_COUNTED: Final = 1_000_000  # traces that are counted exactly
 
+_MENDED: Final = {
+    Mend.TEXT: ("text was no UTF-8, and is mended", "texts were no UTF-8, and are mended"),
+    Mend.VALUE: (
+        "value is left out: OTLP holds no such",
+        "values are left out: OTLP holds no such",
+    ),
+    Mend.TORN: ("torn value is left out", "torn values are left out"),
+}
 _SECOND_NS = 1_000_000_000
 _ENTRY_KINDS = {ProtoSpan.SPAN_KIND_SERVER, ProtoSpan.SPAN_KIND_CONSUMER}
 
@@ -44,6 +54,7 @@ class Report:
     rejected_spans: int = 0
     rejections: list[Rejection] = field(default_factory=list)
     rejection_count: int = 0
+    mended_values: Counter[Mend] = field(default_factory=Counter)
     requests: int | None = None  # in the time of the file, once they are attributed
     _traces: dict[int, bool] = field(default_factory=dict)  # whether the root of each came
     _first_ns: int | None = None  # of requests
@@ -98,6 +109,7 @@ class Report:
             "requests": self.requests,
             "since": self.since,
             "until": self.until,
+            "mended_values": dict(self.mended_values),
             "rejected_spans": self.rejected_spans,
             "rejections": [asdict(rejection) for rejection in self.rejections],
             "rejections_left_out": self.rejection_count - len(self.rejections),
@@ -119,6 +131,8 @@ class Report:
                 f"{count(self.rootless_traces, 'trace')} without root or server span: "
                 "no requests until those come"
             )
+        for kind, number in self.mended_values.items():
+            yield count(number, *_MENDED[kind])
         if self.requests is not None:
             yield f"{count(self.requests, 'request')} from {self.since} to {self.until}; next:"
             yield (

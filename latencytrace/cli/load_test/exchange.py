@@ -1,6 +1,7 @@
 """One request and its answer over HTTP, timed on the way."""
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import aiohttp
@@ -13,13 +14,14 @@ FIRST_SUCCESS, FIRST_REDIRECT = 200, 300
 
 @dataclass(slots=True, kw_only=True)
 class Exchange:
-    """One request and its answer, as far as it came."""
+    """One request and its answer, as far as it came; times by a monotonic clock."""
 
     target: Target
     url: str
     body: bytes | None
     trace_id: str | None
     span_id: str | None
+    now_ns: Callable[[], int] = time.monotonic_ns
     sent_ns: int | None = None
     first_byte_ns: int | None = None
     end_ns: int | None = None
@@ -32,7 +34,7 @@ class Exchange:
         headers = dict(self.target.headers)
         if self.trace_id is not None:
             headers["traceparent"] = f"00-{self.trace_id}-{self.span_id}-01"
-        self.sent_ns = time.monotonic_ns()
+        self.sent_ns = self.now_ns()
         async with client.request(
             self.target.method,
             self.url,
@@ -40,7 +42,7 @@ class Exchange:
             headers=headers,
             allow_redirects=False,
         ) as response:
-            self.first_byte_ns = time.monotonic_ns()
+            self.first_byte_ns = self.now_ns()
             self.status = response.status
             await self._read(response)
         if self.error is None and not FIRST_SUCCESS <= response.status < FIRST_REDIRECT:
@@ -51,12 +53,12 @@ class Exchange:
             response.headers.get("content-type", ""),
             length_known="content-length" in response.headers,
         )
-        last_ns = self.first_byte_ns or time.monotonic_ns()
+        last_ns = self.first_byte_ns or self.now_ns()
         try:
             async for received, chunk_ended in response.content.iter_chunks():
-                last_ns = time.monotonic_ns()
+                last_ns = self.now_ns()
                 body.feed(received, last_ns, chunk_ended=chunk_ended)
-            self.end_ns = time.monotonic_ns()
+            self.end_ns = self.now_ns()
         finally:
             self.answer = body.answer(last_ns)
         self.error = self.answer.error

@@ -15,6 +15,7 @@ from latencytrace.cli.rule_files.prometheus import (
     Document,
     RuleSettings,
     alert_labels,
+    literals,
     rules_of,
     whose,
 )
@@ -96,11 +97,13 @@ def _rule(
         "noDataState": "OK",  # silence and absence have rules of their own
         "execErrState": "Error",
         "labels": {
-            label: _literal(text)
-            for label, text in {**alert_labels(objective, severity), "alert": str(name)}.items()
+            label: _unexpanded(text)
+            for label, text in literals(
+                {**alert_labels(objective, severity), "alert": str(name)}
+            ).items()
         },
         "annotations": {
-            "summary": _literal(
+            "summary": _unexpanded(
                 f"{objective.name}: {whose(objective)}: {name}; see /api/v1/alerts of the service"
             )
         },
@@ -108,6 +111,6 @@ def _rule(
     }
 
 
-def _literal(text: str) -> str:
-    """A text that Grafana takes as it is."""
+def _unexpanded(text: str) -> str:
+    """A text in which Grafana finds no variables of its environment."""
     return text.replace("$", "$$")

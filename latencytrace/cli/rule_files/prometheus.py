@@ -1,6 +1,7 @@
 """Objectives as a file of Prometheus rules: what is recorded, and what alerts."""
 
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from latencytrace.analysis.slo.burn_promql import (
@@ -74,8 +75,19 @@ def alert_labels(objective: Objective, severity: Severity) -> dict[str, str]:
 def whose(objective: Objective) -> str:
     """Name whose requests an alert is of, as a template: the route of each has its own series."""
     if objective.route is not None:
-        return objective.route
-    return f"{{{{ with $labels.route }}}}{{{{ . }}}}{{{{ else }}}}{objective.service}{{{{ end }}}}"
+        return literal(objective.route)
+    of = literal(objective.service)
+    return f"{{{{ with $labels.route }}}}{{{{ . }}}}{{{{ else }}}}{of}{{{{ end }}}}"
+
+
+def literal(text: str) -> str:
+    """A text as a template that writes it: labels and annotations of alerts are templates."""
+    return f"{{{{ {json.dumps(text, ensure_ascii=False)} }}}}" if "{" in text else text
+
+
+def literals(labels: Mapping[str, str]) -> dict[str, str]:
+    """Labels of an alert as templates."""
+    return {name: literal(text) for name, text in labels.items()}
 
 
 def annotations(objective: Objective, settings: RuleSettings) -> dict[str, str]:
@@ -94,7 +106,8 @@ def annotations(objective: Objective, settings: RuleSettings) -> dict[str, str]:
     }
     if settings.dashboard_url is not None:
         separator = "&" if "?" in settings.dashboard_url else "?"
-        said["dashboard_url"] = f"{settings.dashboard_url}{separator}var-slo={objective.name}"
+        url = f"{settings.dashboard_url}{separator}var-slo={objective.name}"
+        said["dashboard_url"] = literal(url)
     return said
 
 
@@ -150,7 +163,7 @@ def _alerting(
         yield {
             "alert": str(AlertKind.BURN),
             "expr": fires(objective, tiers, settings.scrape_ns),
-            "labels": alert_labels(objective, severity) | EVALUATOR,
+            "labels": literals(alert_labels(objective, severity)) | EVALUATOR,
             "annotations": annotations(objective, settings),
         }
     if objective.pages_on_silence:
@@ -159,7 +172,7 @@ def _alerting(
         "alert": ABSENT,
         "expr": absent(objective),
         "for": ABSENT_FOR,
-        "labels": alert_labels(objective, Severity.PAGE),
+        "labels": literals(alert_labels(objective, Severity.PAGE)),
         "annotations": {
             "summary": f"{objective.name}: no service that Prometheus scrapes watches it",
             "description": "Is the service up, scraped, and given the file of objectives?",
@@ -172,7 +185,7 @@ def _no_data(objective: Objective, settings: RuleSettings) -> Document:
     return {
         "alert": str(AlertKind.NO_DATA),
         "expr": silent(objective, settings.scrape_ns),
-        "labels": alert_labels(objective, Severity.PAGE) | EVALUATOR,
+        "labels": literals(alert_labels(objective, Severity.PAGE)) | EVALUATOR,
         "annotations": {
             "summary": f"{objective.name}: {of}, which was steady, has lost its traffic"
         },

@@ -46,6 +46,17 @@ class Durations:
         """How many there were."""
         return len(self.ns) if self.weight is None else int(self.weight.sum())
 
+    def without(self, some: "Durations") -> "Durations":
+        """Return these but for some of them: for each of those, one that is as long."""
+        order = np.argsort(self.ns, kind="stable")
+        mine, theirs = self.ns[order], np.sort(some.ns)
+        alike = np.arange(len(theirs)) - np.searchsorted(theirs, theirs)  # before it
+        place = np.searchsorted(mine, theirs) + alike
+        kept = np.delete(order, place[place < np.searchsorted(mine, theirs, side="right")])
+        return Durations(
+            ns=self.ns[kept], weight=None if self.weight is None else self.weight[kept]
+        )
+
 
 def weights_of(weight: Times) -> Times | None:
     """Weights of requests; None: none stands for more than itself."""

@@ -28,6 +28,7 @@ from latencytrace.model import (
     StatusCode,
     Trace,
 )
+from latencytrace.model.texts.names import named
 from latencytrace.service.answers.documents import (
     BreakdownDocument,
     DeviceDocument,
@@ -316,7 +317,7 @@ def request_document(found: Request) -> ListedRequestDocument:
                 "end_ns": segment.end_ns,
                 "stage": segment.stage,
                 "span_id": segment.span_id,
-                "name": segment.name,
+                "name": named(segment.name),
             }
             for segment in found.segments
         ],
@@ -337,7 +338,7 @@ def span_head(span: Span, stage: Stage, request_start_ns: int) -> SpanHeadDocume
     return {
         "span_id": span.span_id,
         "parent_id": span.parent_id,
-        "name": span.name,
+        "name": named(span.name),
         "stage": stage,
         "service": span.service,
         "start_ns": span.start_ns - request_start_ns,

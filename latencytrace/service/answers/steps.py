@@ -7,6 +7,7 @@ from latencytrace.analysis.gpu.shared_steps import shared_step
 from latencytrace.analysis.trace.is_request import is_shared
 from latencytrace.errors import NotFoundError, QuestionError
 from latencytrace.model import Link, Request, SharedStep, Span, StepMember, Trace, semconv
+from latencytrace.model.texts.names import named
 from latencytrace.service.answers.documents import (
     RequestStepDocument,
     StepDocument,
@@ -161,7 +162,7 @@ def _step_document(found: SharedStep) -> StepFieldsDocument:
     return {
         "trace_id": found.span.trace_id,
         "span_id": found.span.span_id,
-        "name": found.span.name,
+        "name": named(found.span.name),
         "service": found.span.service,
         "instance": found.span.instance,
         "stage": found.stage,
@@ -179,7 +180,7 @@ def _unkept_document(place: _Place, member: Span, tree: Trace) -> StepFieldsDocu
     return {
         "trace_id": place[0],
         "span_id": place[1],
-        "name": member.name,
+        "name": named(member.name),
         "service": member.service,
         "instance": member.instance,
         "stage": tree.stages[member.span_id],

@@ -2,11 +2,19 @@
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple, Self
 
 import numpy as np
 
 from latencytrace.analysis import weighted
-from latencytrace.analysis.tail.groups import MOST_TAIL, TAIL, USUAL, Selection, Split
+from latencytrace.analysis.tail.groups import (
+    LEAST_OTHERS,
+    MOST_TAIL,
+    TAIL,
+    USUAL,
+    Selection,
+    Split,
+)
 from latencytrace.analysis.tail.neighbours import Neighbours
 from latencytrace.analysis.tail.tail import no_tail, tail_of, tail_of_selection
 from latencytrace.model import DurationRange, Request
@@ -60,38 +68,60 @@ def tail(
 def tail_of_selected(
     store: Store, cohort: Cohort, selection: Selection, beside: Beside = as_they_are
 ) -> TailDocument:
-    """Compare requests that were selected with those around the median of their cohort.
+    """Compare requests that were selected with usual ones of the same time.
+
+    What changed before or after it, a release say, then sets nothing apart. Where fewer than
+    `LEAST_OTHERS` came in that time, they are compared with the whole cohort.
 
     Args:
-        store: Which has both.
-        cohort: Of which some are selected.
-        selection: Those, within the cohort's durations and time.
+        store: Holds both.
+        cohort: The requests of which some are selected.
+        selection: Bounds of duration and time, within those of the cohort.
         beside: Adds what engines reported.
     """
-    durations = store.durations(cohort)
-    if not len(durations):
-        return tail_document(no_tail(_NO_QUANTILE))
-    split = Split.without_tail(durations)
-    columns = store.cohort_columns(cohort, split.bands(), attributes=True)
-    selected = cohort.model_copy(
-        update={
-            "since_ns": selection.since_ns,
-            "until_ns": selection.until_ns,
-            "duration": DurationRange(
-                at_least_ns=selection.at_least_ns, at_most_ns=selection.at_most_ns
-            ),
-        }
-    )
     if selection.is_empty:
-        its = Durations(ns=np.empty(0, np.int64))
-        chosen = RequestColumns.of([], attributes=True)
-    else:
-        its = store.durations(selected)
-        band = DurationBand(share_ratio=min(1.0, MOST_TAIL / max(len(its), 1)))
-        chosen = store.cohort_columns(selected, [band], attributes=True)
-    others = columns.taken(np.flatnonzero(~selection.holds(columns)), attributes=True)
-    every = beside(others.joined(chosen))
-    return tail_document(tail_of_selection(every, split, selection, its))
+        return _beside_others(cohort, selection, _Rows.none(), store, beside)
+    together = cohort.model_copy(
+        update={"since_ns": selection.since_ns, "until_ns": selection.until_ns}
+    )
+    selected = _Rows.of(store, together.model_copy(update={"duration": selection.durations}))
+    durations = store.durations(together)
+    if durations.requests - selected.durations.requests >= LEAST_OTHERS:
+        return _beside_others(together, selection, selected, store, beside)
+    return _beside_others(cohort, selection, selected, store, beside)
+
+
+class _Rows(NamedTuple):
+    """Selected requests: the durations of all, and the rows of as many as are looked at."""
+
+    durations: Durations
+    columns: RequestColumns
+
+    @classmethod
+    def of(cls, store: Store, selected: Cohort) -> Self:
+        durations = store.durations(selected)
+        band = DurationBand(share_ratio=min(1.0, MOST_TAIL / max(len(durations), 1)))
+        return cls(durations, store.cohort_columns(selected, [band], attributes=True))
+
+    @classmethod
+    def none(cls) -> Self:
+        return cls(Durations(ns=np.empty(0, np.int64)), RequestColumns.of([], attributes=True))
+
+
+def _beside_others(
+    cohort: Cohort, selection: Selection, selected: _Rows, store: Store, beside: Beside
+) -> TailDocument:
+    """Compare selected requests with the others of a cohort."""
+    others = store.durations(cohort).without(selected.durations)
+    if not len(others) + len(selected.durations):
+        return tail_document(no_tail(_NO_QUANTILE))
+    split = Split.without_tail(others)
+    is_same_time = (cohort.since_ns, cohort.until_ns) == (selection.since_ns, selection.until_ns)
+    bands = selection.outside(split.bands()) if is_same_time else split.bands()
+    columns = store.cohort_columns(cohort, bands, attributes=True)
+    usual = columns.taken(np.flatnonzero(~selection.holds(columns)), attributes=True)
+    every = beside(usual.joined(selected.columns))
+    return tail_document(tail_of_selection(every, split, selection, selected.durations))
 
 
 def _grown_part(

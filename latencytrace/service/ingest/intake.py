@@ -152,6 +152,7 @@ class Intake:
         """
         submitted = self._submit(checked)
         self._telemetry.spans_rejected.inc(checked.rejected_spans)
+        self._telemetry.mended(checked.mending.values, checked.mended_services)
         if submitted.done():  # by the journal: nothing has to be waited for
             submitted.result()
         else:

@@ -6,12 +6,13 @@ from dataclasses import dataclass, field
 from itertools import chain
 
 from latencytrace.analysis.build_trace import build_traces
-from latencytrace.analysis.columns.request_table import RequestTable
 from latencytrace.analysis.ledger.critical_path import critical_path
 from latencytrace.analysis.ledger.requests import request_of
+from latencytrace.analysis.repairs.duplicates import without_duplicates
 from latencytrace.analysis.trace.is_request import is_shared
 from latencytrace.analysis.trace.startup import as_load, may_be_startup
 from latencytrace.model import Request, Span, Stage, Trace, semconv
+from latencytrace.service.ledger_table import LedgerTable
 from latencytrace.service.ledgers.column_attribution import ByColumns, ColumnAttribution
 from latencytrace.service.ledgers.held_spans import NONE_HELD, Parts, spans_and_copies
 from latencytrace.service.ledgers.process_starts import Process, ProcessStarts, served_by
@@ -33,8 +34,7 @@ FAULTS = (
 class Attributed:
     """What became of traces."""
 
-    requests: list[Request] = field(default_factory=list)
-    table: RequestTable | None = None  # further ones
+    tables: list[LedgerTable] = field(default_factory=list)  # their requests
     withdrawn: dict[tuple[str, str], int] = field(default_factory=dict)  # none any more
     steps: dict[str, list[Span]] = field(default_factory=dict)  # shared ones, by trace
     reasons: dict[str, Without] = field(default_factory=dict)  # of traces without a request
@@ -44,7 +44,7 @@ class Attributed:
 
     def join(self, others: "Attributed") -> None:
         """Add what became of other traces."""
-        self.requests += others.requests
+        self.tables += others.tables
         self.withdrawn |= others.withdrawn
         self.steps |= others.steps
         self.reasons |= others.reasons
@@ -54,8 +54,7 @@ class Attributed:
     @property
     def with_request(self) -> set[str]:
         """The traces that have a ledger."""
-        in_table = () if self.table is None else self.table.trace_ids
-        return {*in_table, *(request.trace_id for request in self.requests)}
+        return set(chain.from_iterable(table.trace_ids for table in self.tables))
 
 
 class Attribution:
@@ -102,7 +101,8 @@ class Attribution:
         found = self._of_objects(spans, copies, revisions, self._starts)
         found.starts += by_columns.starts
         try:
-            found.table = self._columns.table(by_columns, self._starts)
+            if (table := self._columns.table(by_columns, self._starts)) is not None:
+                found.tables.append(table)
         except FAULTS:
             _log.exception("a batch is attributed as objects, please report this")
             rest, copies = _of_held({one: held[one] for one in held.keys() - spans.keys()})
@@ -142,7 +142,8 @@ class Attribution:
         for trace_id, spans in arrived.items():
             whole = (*spans, *copies.get(trace_id, ()))
             traces += self._traces(trace_id, whole, before.get(trace_id, {}), found)
-        self._attribute(traces, revisions, found)
+        if requests := self._requests(traces, revisions, found):
+            found.tables.append(LedgerTable.of(requests))
         _note_steps(arrived, found)
         return found
 
@@ -157,7 +158,10 @@ class Attribution:
             known: Requests written of it before, by their span ids: the revision.
             found: Takes what is withdrawn, and why there is no tree.
         """
-        if not known.keys() <= {span.span_id for span in spans}:
+        if not (
+            known.keys() <= {span.span_id for span in spans}
+            or known.keys() <= without_duplicates(spans)[0].keys()  # which have other ids there
+        ):
             # Its arrivals are no longer kept: what is left would replace a whole ledger.
             self._telemetry.outdated.inc()
             found.reasons[trace_id] = Without.OUTDATED
@@ -174,14 +178,18 @@ class Attribution:
             found.withdrawn[trace_id, span_id] = known[span_id]
         return traces
 
-    def _attribute(self, traces: Sequence[Trace], revisions: Revisions, found: Attributed) -> None:
+    def _requests(
+        self, traces: Sequence[Trace], revisions: Revisions, found: Attributed
+    ) -> list[Request]:
+        requests = []
         for trace in traces:
             try:
                 segments, most = critical_path(trace), self._columns.max_weight
                 request = request_of(trace, segments, revisions, most)
-                found.requests.append(as_load(request) if self._is_start(trace) else request)
+                requests.append(as_load(request) if self._is_start(trace) else request)
             except FAULTS:
                 self._set_aside(trace.root.trace_id, found)
+        return requests
 
     def _is_start(self, trace: Trace) -> bool:
         """Whether a process did it before it served anything, or loaded something by itself."""

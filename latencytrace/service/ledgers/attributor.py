@@ -7,10 +7,11 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import chain, compress
 
-from latencytrace.analysis.columns.objects import WithTable
-from latencytrace.analysis.columns.request_table import RequestTable
+import numpy as np
+
 from latencytrace.errors import PoisonedBlockError, StoreError
-from latencytrace.model import Request, Span
+from latencytrace.model import Span
+from latencytrace.service.ledger_table import Key, LedgerTable
 from latencytrace.service.ledgers.attribution import FAULTS, Attributed, Attribution
 from latencytrace.service.ledgers.column_attribution import ColumnAttribution
 from latencytrace.service.ledgers.held_spans import Parts, by_block, in_few_blocks, rooted_in
@@ -71,10 +72,10 @@ class Attributor:
         self._thread = ThreadPoolExecutor(1, "latencytrace-write", yield_to_others)
         self._writer = _Writer(store, traces, now_ns)
         self._attribution = Attribution(telemetry, traces.is_old, store.instances, columns)
-        self.is_fast = False  # of the latest traces, most went by columns
+        self.by_columns = False  # of the latest traces, most went by columns
         self.fault: StoreError | None = None  # of the store, at the latest batch
         self.recovering: set[str] = set()  # traces that had no ledger
-        self._in_doubt: set[tuple[str, str]] = set()  # requests that may have been written
+        self._in_doubt: set[Key] = set()  # requests that may have been written
         self.counted_before: set[str] = set()  # traces whose ledgers were lost
 
     def attribute(self, taken: Sequence[str]) -> bool:
@@ -152,17 +153,15 @@ class Attributor:
         held = self._traces.held(taken)
         arrived, revisions, reopened = self._read([one for one in taken if one not in held])
         found = self._attribution.attributed(arrived, revisions, held)
-        self.is_fast = _OBJECTS_MATTER * len(found.spans) < len(taken)
+        self.by_columns = _OBJECTS_MATTER * len(found.spans) < len(taken)
         self._on_spans(chain(found.device_spans, *found.spans.values()))
-        requests, resent = apart_from_resent(found.requests, self._store)
-        kept = _kept(requests, found.table, self._span_keeping, self._objectives)
+        fresh, resent = apart_from_resent(found.tables, self._store)
+        kept = _kept(fresh, self._span_keeping, self._objectives)
         for trace_id, steps in found.steps.items():
             kept.update(trace_id for step in steps if self._span_keeping.keeps_step(step))
         # What was sent again is written again too, or the next start would take it up again.
         kept |= grown(resent, found.spans, self._store)
-        known = [*(request for request in requests if request.revision > 1), *resent]
-        # What was lost with a part of the store was counted, unless it still waits for that.
-        known += [one for one in requests if one.trace_id in self.counted_before]
+        known = set(chain.from_iterable(map(self._known, fresh)))
         return _Batch(
             done=set(taken) - reopened,
             rooted=_rooted(held, arrived) if self._store.is_shared else set(),
@@ -170,32 +169,39 @@ class Attributor:
             held=held,
             found=found,
             with_request=found.with_request,
-            requests=requests,
-            resent=resent,
+            tables=[*fresh, resent] if len(resent) else fresh,
             kept=kept,
-            counted=self._settling.counted(known) - self._in_doubt,
-            revises=bool(known or found.withdrawn),
+            known=known.union(resent.keys),
+            counted=self._settling.counted(known.union(resent.keys)) - self._in_doubt,
+            revised=known,
         )
+
+    def _known(self, table: LedgerTable) -> Iterable[Key]:
+        """The requests of a table of which something was written before."""
+        lost = self.counted_before  # with a part of the store; counted, unless it waits for that
+        is_known = table.revision > 1
+        if lost:
+            is_known |= np.array([one in lost for one in table.trace_ids], np.bool_)
+        places = np.flatnonzero(is_known)
+        return table.taken(places).keys if len(places) else ()
 
     def _note(self, piece: "_Piece") -> None:
         """Give back traces that are written, and hold their requests until they have settled."""
         if piece.fault is not None:
             raise piece.fault
         batch, found, with_request = piece.batch, piece.batch.found, piece.batch.with_request
-        table, written = found.table, batch.written
         try:
             done = piece.written.result()
         except StoreError:  # it may have kept some of them, which are not counted yet
-            self._in_doubt |= _keys(written, table) - batch.counted
+            self._in_doubt |= _keys(batch.tables) - batch.counted
             raise
         if self._in_doubt:
-            self._in_doubt -= _keys(written, table)
+            self._in_doubt -= _keys(batch.tables)
         self._settling.withdraw(found.withdrawn)
-        uncounted = [one for one in written if (one.trace_id, one.span_id) not in batch.counted]
-        self._settling.add(uncounted, done.at_ns, table)
+        uncounted = [_without(table, batch.counted).countable() for table in batch.tables]
+        self._settling.add(uncounted, done.at_ns, batch.known - batch.counted)
         self._telemetry.withdrawn.inc(done.withdrawn)
-        revised = ((one.trace_id, one.span_id) in batch.counted for one in batch.requests)
-        self._telemetry.revised.inc(sum(revised))
+        self._telemetry.revised.inc(len(batch.revised & batch.counted))
         self._traces.unstored.written(with_request | batch.kept)
         self._traces.attributed(with_request)
         self._traces.left(found.starts)
@@ -240,16 +246,11 @@ class _Batch:
     held: Mapping[str, Parts]
     found: Attributed
     with_request: AbstractSet[str]
-    requests: Sequence[Request]  # beside those of the table
-    resent: Sequence[Request]
+    tables: Sequence[LedgerTable]  # to be written
     kept: AbstractSet[str]  # whose spans are kept
-    counted: AbstractSet[tuple[str, str]]  # requests that metrics count already
-    revises: bool  # some may be counted, or be about to
-
-    @property
-    def written(self) -> Sequence[Request]:
-        """The requests to be written, beside those of the table."""
-        return [*self.requests, *self.resent]
+    known: AbstractSet[Key]  # requests of which something was written before
+    counted: AbstractSet[Key]  # of these, those that metrics count already
+    revised: AbstractSet[Key]  # of these, those that were not only sent again
 
 
 class _Writer:
@@ -279,7 +280,7 @@ class _Writer:
             self._store.insert(rest, self._now_ns() - batch.read_ns)
         self._traces.doubt(batch.with_request)
         return self._store.write(
-            batch.written if found.table is None else WithTable(batch.written, found.table),
+            batch.tables,
             kept - batch.held.keys(),
             found.withdrawn,
             self._now_ns() - batch.read_ns,
@@ -299,7 +300,7 @@ class _Piece:
     @property
     def may_wait(self) -> bool:
         """Tell whether requests may be counted before it is written: none that it revises."""
-        return self.fault is None and not self.batch.revises
+        return self.fault is None and not (self.batch.known or self.batch.found.withdrawn)
 
 
 _Submit = Callable[[Callable[[_Batch], Written], _Batch], "Future[Written]"]
@@ -316,23 +317,16 @@ def _at_once(write: Callable[[_Batch], Written], batch: _Batch) -> "Future[Writt
 
 
 def _kept(
-    requests: Sequence[Request],
-    table: RequestTable | None,
-    keeping: SpanKeeping,
-    objectives: ObjectiveIndex,
+    tables: Iterable[LedgerTable], keeping: SpanKeeping, objectives: ObjectiveIndex
 ) -> set[str]:
     """The traces that keep their spans, for one of their requests."""
-    kept = {
-        request.trace_id
-        for request in requests
-        if keeping.keeps(request) or objectives.are_violated(request)
-    }
-    if table is None:
-        return kept
-    keeps = keeping.keeps_of(table)
-    if not keeps.all():
-        keeps |= objectives.violated_in(table)
-    return kept.union(compress(table.trace_ids, keeps.tolist()))
+    kept: set[str] = set()
+    for table in (one.countable() for one in tables):
+        keeps = keeping.keeps_of(table)
+        if not keeps.all():
+            keeps |= objectives.violated_in(table)
+        kept.update(compress(table.trace_ids, keeps.tolist()))
+    return kept
 
 
 def _rooted(held: Mapping[str, Parts], arrived: Mapping[str, Sequence[Span]]) -> set[str]:
@@ -343,9 +337,13 @@ def _rooted(held: Mapping[str, Parts], arrived: Mapping[str, Sequence[Span]]) ->
     return rooted | rooted_in(held.values())
 
 
-def _keys(requests: Iterable[Request], table: RequestTable | None) -> set[tuple[str, str]]:
-    keys = {(one.trace_id, one.span_id) for one in requests}
-    if table is not None:
-        span_ids = (f"{span_id:016x}" for span_id in table.span_id.tolist())
-        keys.update(zip(table.trace_ids, span_ids, strict=True))
-    return keys
+def _keys(tables: Iterable[LedgerTable]) -> set[Key]:
+    return set(chain.from_iterable(table.keys for table in tables))
+
+
+def _without(table: LedgerTable, keys: AbstractSet[Key]) -> LedgerTable:
+    """A table without some of its requests."""
+    if {trace_id for trace_id, _ in keys}.isdisjoint(table.trace_ids):
+        return table
+    left = [place for place, key in enumerate(table.keys) if key not in keys]
+    return table.taken(np.array(left, np.int64))

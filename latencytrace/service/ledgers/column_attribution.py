@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from latencytrace.analysis.columns.compiled.core import core
 from latencytrace.analysis.columns.facts import Facts
-from latencytrace.analysis.columns.request_table import RequestTable
 from latencytrace.analysis.columns.requests import RequestColumns, attributed
 from latencytrace.analysis.columns.tables import Tables
 from latencytrace.analysis.trace.is_request import ENTRY_KINDS
@@ -18,6 +17,7 @@ from latencytrace.analysis.trace.weight import MOST
 from latencytrace.model import Span, Stage, semconv
 from latencytrace.model.span_batch import SpanBatch
 from latencytrace.model.stage import STAGES
+from latencytrace.service.ledger_table import LedgerTable
 from latencytrace.service.ledgers.held_spans import Parts, by_block
 from latencytrace.service.ledgers.process_starts import ProcessStarts, served_by
 from latencytrace.service.otlp.batches import batch_of
@@ -92,12 +92,12 @@ class ColumnAttribution:
             )
         return found
 
-    def table(self, found: ByColumns, starts: ProcessStarts) -> RequestTable | None:
+    def table(self, found: ByColumns, starts: ProcessStarts) -> LedgerTable | None:
         """The requests, once all who served in the batch are known to `starts`."""
         if found.columns is None or not len(found.chosen):
             return None
         table = self._tables.of(found.columns, found.chosen)
-        return table.as_load(self._of_load(found.columns, found.chosen, starts))
+        return LedgerTable.new(table.as_load(self._of_load(found.columns, found.chosen, starts)))
 
     def _rows(self, batch: SpanBatch, in_trace: NDArray[np.bool_], fact: int) -> Sequence[int]:
         """The rows of shapes of which a fact holds, or that have none."""

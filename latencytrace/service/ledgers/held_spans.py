@@ -152,16 +152,19 @@ def spans_in(parts: Parts) -> tuple[Span, ...]:
 
 
 def spans_and_copies(parts: Parts) -> tuple[tuple[Span, ...], tuple[Span, ...]]:
-    """The same; and where a shorter span of other content has the id of one, such a span."""
-    found: dict[str, Span] = {}
-    copies: dict[str, Span] = {}
+    """The same; and where a shorter span of other content has the id of one, such a span.
+
+    Spans of different services or kinds are no copies of each other.
+    """
+    found: dict[tuple[str, str, str], Span] = {}
+    copies: dict[tuple[str, str, str], Span] = {}
     for block, rows in parts:
         for span in block.spans(rows):
-            known = found.setdefault(span.span_id, span)
+            key = span.span_id, span.service, span.kind
+            known = found.setdefault(key, span)
             if known is span or known == span:
                 continue
-            longer, shorter = sorted((known, span), key=_order)
-            found[span.span_id], copies[span.span_id] = longer, shorter
+            found[key], copies[key] = sorted((known, span), key=_order)
     return tuple(found.values()), tuple(copies.values())
 
 

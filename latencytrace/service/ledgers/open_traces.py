@@ -2,14 +2,21 @@
 
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import compress
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from latencytrace.service.ingest.committer import Outcome
-from latencytrace.service.ledgers.assembler import Assembler, AssemblerCounts, Counts
+from latencytrace.service.ledgers.assembler import (
+    MAX_CLOSED,
+    MAX_OPEN,
+    Assembler,
+    AssemblerCounts,
+    Counts,
+)
 from latencytrace.service.ledgers.held_spans import MAX_BYTES, HeldSpans, Parts
 from latencytrace.service.ledgers.seen_traces import SeenTraces, ids_of, mixed
 from latencytrace.service.ledgers.unstored import Unstored
@@ -23,17 +30,32 @@ _ENDS = {
 }
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """The most that is remembered of traces."""
+
+    open: int = MAX_OPEN  # traces; the oldest of more are attributed at once
+    closed: int = MAX_CLOSED  # traces that were attributed, or hold no request
+    held_bytes: int = MAX_BYTES  # of the spans of open traces, in memory
+
+
+USUAL: Final = Bounds()
+
+
 class OpenTraces:
     """The assembler with the spans of its traces, for several threads.
 
     Args:
         now_ns: A clock that is never set back.
-        max_held_bytes: How much of spans is held in memory.
+        bounds: How much is remembered.
     """
 
-    def __init__(self, now_ns: Callable[[], int], max_held_bytes: int = MAX_BYTES) -> None:
-        self._assembler = Assembler(now_ns, on_forgotten=self._forgotten, claim=self._claim)
-        self._held = HeldSpans(max_held_bytes)
+    def __init__(self, now_ns: Callable[[], int], bounds: Bounds = USUAL) -> None:
+        self._assembler = Assembler(
+            now_ns, max_open=bounds.open, max_closed=bounds.closed,
+            on_forgotten=self._forgotten, claim=self._claim,
+        )  # fmt: skip
+        self._held = HeldSpans(bounds.held_bytes)
         self._lock = threading.RLock()
         self.unstored = Unstored(self._lock)
         self._claimed: dict[str, Parts] = {}  # the spans of traces that were taken so

@@ -31,15 +31,14 @@ from latencytrace.service.clock import now_ns as time_of_day_ns
 from latencytrace.service.ingest.admission import Admission
 from latencytrace.service.ingest.committer import Committer, Outcome
 from latencytrace.service.ingest.journal import Journal
+from latencytrace.service.ledger_table import LedgerTable
 from latencytrace.service.ledgers.attributor import Attributor
 from latencytrace.service.ledgers.column_attribution import ColumnAttribution
-from latencytrace.service.ledgers.held_spans import MAX_BYTES
 from latencytrace.service.ledgers.missing_ledgers import MissingLedgers
-from latencytrace.service.ledgers.open_traces import OpenTraces
+from latencytrace.service.ledgers.open_traces import USUAL, Bounds, OpenTraces
 from latencytrace.service.ledgers.priority import FreedMemory, UnusedCode, yield_to_others
 from latencytrace.service.ledgers.retention import SpanKeeping
 from latencytrace.service.metrics.settling import Settled, Settling
-from latencytrace.service.metrics.tables import count_table
 from latencytrace.service.metrics.telemetry import Custody, Telemetry
 from latencytrace.service.objectives.matching import NO_OBJECTIVES, ObjectiveIndex
 from latencytrace.service.otlp.traces import CheckedRequest
@@ -72,7 +71,7 @@ class Pipeline:
         settle_s: How long nothing must come for a request before it is counted.
         counted_until_ns: Up to which moment of writing an earlier process counted requests;
             None: nothing is known of one.
-        max_held_bytes: How much of the spans of open traces is held in memory.
+        bounds: How much is remembered of traces.
         tidy: Drops what has been kept for long enough; called once a second.
         max_weight: The largest weight of a request that is believed.
     """
@@ -89,7 +88,7 @@ class Pipeline:
         journal: Journal | None = None,
         settle_s: float = 0.0,
         counted_until_ns: int | None = None,
-        max_held_bytes: int = MAX_BYTES,
+        bounds: Bounds = USUAL,
         tidy: Callable[[], None] = lambda: None,
         max_weight: int = MOST,
     ) -> None:
@@ -99,7 +98,7 @@ class Pipeline:
         self._telemetry = telemetry
         self._on_settled = on_settled
         self._counted_until_ns = counted_until_ns
-        self._traces = traces = OpenTraces(now_ns, max_held_bytes)
+        self._traces = traces = OpenTraces(now_ns, bounds)
         self._committer = Committer(
             store,
             on_settled=traces.ended,
@@ -136,6 +135,12 @@ class Pipeline:
 
     def start(self) -> None:
         """Begin to take spans in; what an earlier process left is looked for meanwhile."""
+        self.resume()
+        self._committer.start()
+        self._thread.start()
+
+    def resume(self) -> None:
+        """Take up what an earlier process acknowledged and did not store."""
         self._committer.set_interval(round(PACE_S * 1e9), round(HOLD_S * 1e9))
         resumed = self._committer.resume()
         if resumed:
@@ -145,20 +150,22 @@ class Pipeline:
                 self._traces.unstored.in_journal(one.columns)
                 self._missing.split.rootless(one.rows.keys() if self._store.is_shared else ())
             self._telemetry.spans_received.inc(sum(one.span_count for one in resumed))
-        self._committer.start()
-        self._thread.start()
 
     @property
     def fault(self) -> str | None:
         """Why spans cannot be kept or attributed for now; None: they can, as far as is known."""
         if not (self._thread.is_alive() and self._committer.is_running):
             return "spans are not being attributed: see the log, and start the service again"
-        fault = self._committer.fault
-        if fault is not None:
+        if (fault := self._store_fault) is not None:
             return f"spans are not stored, and wait in the journal as far as it goes: {fault}"
         if self.left_fault is not None:
             return f"what an earlier run left cannot be read: {self.left_fault}"
         return None
+
+    @property
+    def _store_fault(self) -> StoreError | None:
+        """Why spans or their ledgers cannot be written for now."""
+        return self._committer.fault or self._attributor.fault
 
     def submit(self, checked: CheckedRequest) -> Future[None]:
         """Keep the spans of a request; see `Committer.submit`.
@@ -204,7 +211,7 @@ class Pipeline:
         self._stopping.set()
         if self._thread.is_alive():
             self._thread.join()
-        self.left_fault = self.left_fault or self._committer.fault or self._attributor.fault
+        self.left_fault = self.left_fault or self._store_fault
 
     def step(self, *, ahead: bool = False) -> int:
         """Attribute one batch of the traces that are due; how many. Count what has settled.
@@ -287,10 +294,11 @@ class Pipeline:
         if self._counted_until_ns is not None:
             uncounted = self._store.uncounted(self._counted_until_ns)
             for written_ns, together in groupby(uncounted, key=itemgetter(0)):
-                self._settling.add([request for _, request in together], written_ns)
+                table = LedgerTable.of(request for _, request in together)
+                self._settling.add([table.countable()], written_ns)
 
-    def _has_looked(self) -> bool:
-        """Take up what was left; False: the store fails at that."""
+    def look_back(self) -> bool:
+        """Take up what an earlier process left in the store; False: the store fails at that."""
         try:
             self._take_up()
         except StoreError as error:
@@ -303,7 +311,7 @@ class Pipeline:
 
     def _run(self) -> None:
         yield_to_others()
-        while not self._has_looked():
+        while not self.look_back():
             if self._stopping.wait(PACE_S):
                 return
         pause_s, last_ns = PACE_S, self._now_ns()
@@ -323,6 +331,8 @@ class Pipeline:
             pace_s = min(PACE_S, round_s * ROUND_SPANS / max(spans, 1))
             took_s = (self._now_ns() - began_ns) / 1e9
             pause_s = max(min(pace_s, PACE_S if self._has_room else SHORT_PACE_S) - took_s, 0.0)
+            if self._store_fault:  # to try again may take as long as to fail did
+                pause_s = max(PACE_S, took_s)
         self._attributor.attribute_all(self._traces.close_all(), BATCH_TRACES)
         self.settle()
 
@@ -330,7 +340,7 @@ class Pipeline:
         """Attribute one batch, and take note of how fast that goes; whether it was a full one."""
         before, full = self._traces.account().ended, self._batch_traces
         self._admission.begin()
-        attributed = self.step(ahead=self._attributor.is_fast)
+        attributed = self.step(ahead=self._attributor.by_columns)
         ended = max(self._traces.account().ended - before, 0)
         is_large = ended >= LARGE_SPANS or (ended > 0 and attributed >= BATCH_TRACES)
         self._admission.end(ended, is_large=is_large)
@@ -339,13 +349,13 @@ class Pipeline:
     @property
     def _batch_traces(self) -> int:
         """How many traces are attributed together at most."""
-        return BATCH_COLUMNS if self._attributor.is_fast else BATCH_TRACES
+        return BATCH_COLUMNS if self._attributor.by_columns else BATCH_TRACES
 
     @property
     def _has_room(self) -> bool:
         """Tell whether what comes now is attributed soon."""
         held_bytes = self._traces.held_bytes
-        if self._attributor.fault or self._committer.fault or not self._has_taken_up:
+        if self._store_fault or not self._has_taken_up:
             return True  # for the journal takes what it can
         return self._admission.has_room(self._traces.work, held_bytes, self._traces.counts.late_ns)
 
@@ -355,7 +365,7 @@ class Pipeline:
 
     def _custody(self) -> Custody:
         files, parts = self._committer.damaged_files, self._missing.damaged_parts
-        failing, account = self._committer.fault is not None, self._traces.account()
+        failing, account = self._store_fault is not None, self._traces.account()
         return Custody(account=account, damaged_files=files, damaged_parts=parts, failing=failing)
 
 
@@ -363,9 +373,8 @@ def _count(settled: Settled, telemetry: Telemetry, on_settled: Callable[[Settled
     """Count requests for metrics and objectives; a fault there costs its own batch alone."""
     if settled.until_ns is None:
         return
-    counted = telemetry.counted
-    tables = [partial(count_table, counted, table) for table in settled.tables]
-    for count in (partial(counted.count, settled.requests), *tables, partial(on_settled, settled)):
+    tables = [partial(telemetry.counted.count, table) for table in settled.tables]
+    for count in (*tables, partial(on_settled, settled)):
         try:
             count()
         except Exception:  # noqa: BLE001 - no thread but this one attributes

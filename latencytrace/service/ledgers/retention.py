@@ -6,8 +6,8 @@ from collections import deque
 import numpy as np
 from numpy.typing import NDArray
 
-from latencytrace.analysis.columns.request_table import RequestTable
-from latencytrace.model import Request, RequestStatus, Span, StatusCode
+from latencytrace.model import RequestStatus, Span, StatusCode
+from latencytrace.service.ledger_table import LedgerTable
 
 SLOW_QUANTILE = 0.95
 MEMORY = 200  # the latest requests of a route that tell what is slow there
@@ -29,14 +29,8 @@ class SpanKeeping:
         self._below = round(ratio * _IDS)
         self._routes: dict[tuple[str, str] | None, _Latest] = {}
 
-    def keeps(self, request: Request) -> bool:
-        """Whether the spans of a request are kept; takes note of its duration."""
-        failed = request.status is not RequestStatus.OK
-        key = (request.service, request.route)
-        return self._keeps(key, request.trace_id, request.duration_ns, failed=failed)
-
-    def keeps_of(self, table: RequestTable) -> NDArray[np.bool_]:
-        """Whether the spans of each request of a table are kept, as `keeps` tells one by one."""
+    def keeps_of(self, table: LedgerTable) -> NDArray[np.bool_]:
+        """(r,): whether the spans of each request are kept; takes note of its duration."""
         keeps = np.ones(len(table), np.bool_)
         if self._below >= _IDS:  # all of them, whatever was seen lately
             return keeps

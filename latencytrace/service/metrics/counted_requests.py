@@ -1,15 +1,18 @@
 """Requests counted for `/metrics`: how many, how long they take, and in which stages."""
 
-from collections import Counter as Tally
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 from prometheus_client import CollectorRegistry, Counter
 
-from latencytrace.model import Measure, Objective, Request, RequestStatus, Stage
+from latencytrace.analysis.columns import reported
+from latencytrace.model import Measure, Objective, RequestStatus
+from latencytrace.model.stage import STAGES
 from latencytrace.service.clock import now_ns
+from latencytrace.service.ledger_table import LedgerTable
 from latencytrace.service.metrics.cohorts import (
     MAX_COHORTS,
     MAX_ROUTES,
@@ -21,7 +24,7 @@ from latencytrace.service.metrics.cohorts import (
 from latencytrace.service.metrics.histograms import ManyHistogram
 from latencytrace.service.metrics.slowest import SlowestRequests
 
-_LONGEST_NS: Final = (1 << 63) - 1  # what an array of times holds
+_NS_PER_S: Final = 1e9
 
 # Round numbers, for those are what objectives name; dense where serving happens.
 DURATION_BUCKETS = (
@@ -127,16 +130,26 @@ class CountedRequests:
             "Requests counted in the route `other`, for theirs is not among the busiest.",
         )
 
-    def count(self, requests: Iterable[Request]) -> None:
+    def count(self, table: LedgerTable) -> None:
         """Count requests that have settled, health routes never."""
         at_s = self.counted_at_s()
-        by_cohort: dict[Cohort, list[Request]] = {}
-        for request in requests:
-            if request.counts:
-                by_cohort.setdefault(self.cohorts.of(request), []).append(request)
-        for cohort, counted in by_cohort.items():
-            self.count_left_out(cohort, sum(one.weight for one in counted))
-            self._count(counted, cohort, at_s)
+        places = np.flatnonzero(table.counts)
+        models = len(table.model.values)
+        pairs = table.root[places] * models + table.model.codes[places]
+        _, first, which = np.unique(pairs, return_index=True, return_inverse=True)
+        requests = np.bincount(which).tolist()
+        numbers: dict[Cohort, int] = {}
+        number_of = np.zeros(len(first), np.int64)
+        for at in np.argsort(first).tolist():
+            root, model = divmod(int(pairs[first[at]]), models)
+            name = table.roots[root]
+            cohort = self.cohorts.named(
+                name.service, name.route, table.model.values[model], requests[at]
+            )
+            number_of[at] = numbers.setdefault(cohort, len(numbers))
+        of_cohort = number_of[which]
+        for cohort, number in numbers.items():
+            _OfCohort(self, table, places[of_cohort == number], cohort, at_s).count()
 
     def pin_routes(self, objectives: Sequence[Objective]) -> None:
         """Show the routes of these objectives whatever their traffic."""
@@ -175,54 +188,6 @@ class CountedRequests:
                 with suppress(KeyError):  # it has no such series
                     counter.remove(*cohort, value)
 
-    def _count(self, requests: Sequence[Request], cohort: tuple[str, ...], at_s: float) -> None:
-        for kind in (kind for one in requests for kind in {each.kind for each in one.repairs}):
-            self.repaired.labels(kind.value).inc()
-        durations = ((one.duration_ns, one) for one in requests)
-        _observe(self.request_duration, cohort, durations, at_s)
-        by_status: Tally[str] = Tally()
-        for one in requests:
-            by_status[one.status.value] += one.weight
-        for status, count in by_status.items():
-            self.requests.labels(*cohort, status).inc(count)
-        by_stage: dict[Stage, list[tuple[int | None, Request]]] = {}
-        for one in requests:
-            for stage, stage_ns in one.ledger.items():
-                if stage_ns:
-                    by_stage.setdefault(stage, []).append((stage_ns, one))
-        for stage, stage_times in by_stage.items():
-            _observe(self.stage_duration, (*cohort, stage.value), stage_times, at_s)
-        self._count_slowest(requests, cohort, at_s)
-        self._count_tokens(requests, cohort, at_s)
-
-    def _count_slowest(
-        self, requests: Sequence[Request], cohort: tuple[str, ...], at_s: float
-    ) -> None:
-        # An odd time, such as 2**64 - 1, is more than an array holds.
-        durations_ns = np.array([min(one.duration_ns, _LONGEST_NS) for one in requests], np.int64)
-        weights = np.array([one.weight for one in requests], np.int64)
-        stages_ns: Tally[str] = Tally()
-        slow = self.slowest.among(cohort, durations_ns, at_s, weights)
-        for number in np.flatnonzero(slow).tolist():
-            one = requests[number]
-            for stage, stage_ns in one.ledger.items():
-                if stage_ns:
-                    stages_ns[stage.value] += stage_ns * one.weight
-        if stages_ns:
-            self.slowest.add(cohort, stages_ns)
-
-    def _count_tokens(
-        self, requests: Sequence[Request], cohort: tuple[str, ...], at_s: float
-    ) -> None:
-        first = ((one.time_to_first_token_ns, one) for one in requests)
-        _observe(self.time_to_first_token, cohort, first, at_s)
-        token = ((one.time_per_output_token_ns, one) for one in requests)
-        _observe(self.time_per_output_token, cohort, token, at_s)
-        if tokens := sum((one.input_tokens or 0) * one.weight for one in requests):
-            self.tokens.labels(*cohort, "input").inc(tokens)
-        if tokens := sum((one.output_tokens or 0) * one.weight for one in requests):
-            self.tokens.labels(*cohort, "output").inc(tokens)
-
     def _histogram(
         self, name: str, text: str, labels: Sequence[str], buckets: Sequence[float]
     ) -> ManyHistogram:
@@ -242,15 +207,85 @@ class CountedRequests:
         return Counter(name, text, labels, registry=self._registry)
 
 
-def _observe(
-    histogram: ManyHistogram,
-    labels: tuple[str, ...],
-    found: Iterable[tuple[int | None, Request]],
-    at_s: float,
-) -> None:
-    """Count a time of each request that has it."""
-    known = [(took_ns / 1e9, one) for took_ns, one in found if took_ns is not None]
-    if known:
-        weights = [one.weight for _, one in known]
-        observations = [(seconds, one.trace_id) for seconds, one in known]
-        histogram.observe(labels, observations, at_s, None if set(weights) == {1} else weights)
+class _OfCohort:
+    """The requests of a table in one cohort."""
+
+    def __init__(
+        self,
+        counted: CountedRequests,
+        table: LedgerTable,
+        places: NDArray[np.int64],
+        cohort: Cohort,
+        at_s: float,
+    ) -> None:
+        self._counted = counted
+        self._table = table
+        self._places = places
+        self._cohort = cohort
+        self._at_s = at_s
+        self._weights = None if table.weight is None else table.weight[places]
+
+    def count(self) -> None:
+        """Count them."""
+        counted, table, places = self._counted, self._table, self._places
+        weights = np.ones(len(places), np.int64) if self._weights is None else self._weights
+        counted.count_left_out(self._cohort, int(weights.sum()))
+        wanted = set(places.tolist()) if table.repairs else set()
+        for place, repairs in table.repairs.items():
+            if place in wanted:
+                for kind in {repair.kind for repair in repairs}:
+                    counted.repaired.labels(kind.value).inc()
+        self._observe(counted.request_duration, self._cohort, table.duration_ns)
+        by_root = np.bincount(table.root[places], weights)
+        for root in np.flatnonzero(by_root).tolist():
+            status = table.roots[root].status.value
+            counted.requests.labels(*self._cohort, status).inc(int(by_root[root]))
+        for number in np.flatnonzero(table.ledger[places].any(axis=0)).tolist():
+            labels = (*self._cohort, STAGES[number].value)
+            self._observe(counted.stage_duration, labels, table.ledger[:, number], unknown=0)
+        self._count_slowest()
+        self._observe_known(counted.time_to_first_token, reported.FIRST_TOKEN)
+        self._observe_known(counted.time_per_output_token, reported.PER_TOKEN)
+        self._add_tokens(reported.INPUT, "input")
+        self._add_tokens(reported.OUTPUT, "output")
+
+    def _count_slowest(self) -> None:
+        slowest, durations_ns = self._counted.slowest, self._table.duration_ns[self._places]
+        is_slow = slowest.among(self._cohort, durations_ns, self._at_s, self._weights)
+        # Integers of Python: 64 bits do not hold every sum.
+        ledgers = self._table.ledger[self._places[is_slow]].astype(object)
+        if self._weights is not None:
+            ledgers = ledgers * self._weights[is_slow, None].astype(object)
+        stages_ns = ledgers.sum(axis=0).tolist()
+        named = {STAGES[place].value: length_ns for place, length_ns in enumerate(stages_ns)}
+        found = {stage: length_ns for stage, length_ns in named.items() if length_ns}
+        if found:
+            slowest.add(self._cohort, found)
+
+    def _observe_known(self, histogram: ManyHistogram, column: int) -> None:
+        self._observe(histogram, self._cohort, self._table.known[:, column], reported.UNKNOWN)
+
+    def _observe(
+        self,
+        histogram: ManyHistogram,
+        labels: tuple[str, ...],
+        times_ns: NDArray[np.int64],
+        unknown: int = reported.UNKNOWN,
+    ) -> None:
+        is_known = times_ns[self._places] != unknown
+        places = self._places[is_known]
+        if len(places):
+            trace_ids = self._table.trace_ids
+            seconds = times_ns[places] / _NS_PER_S
+            weights = None if self._weights is None else self._weights[is_known]
+            histogram.observe_all(
+                labels, seconds, lambda at: trace_ids[places[at]], self._at_s, weights
+            )
+
+    def _add_tokens(self, column: int, direction: str) -> None:
+        tokens = self._table.known[self._places, column]
+        tokens = np.where(tokens == reported.UNKNOWN, 0, tokens)
+        if self._weights is not None:  # as integers of Python: 64 bits do not hold every sum
+            tokens = tokens.astype(object) * self._weights.astype(object)
+        if total := int(tokens.sum()):
+            self._counted.tokens.labels(*self._cohort, direction).inc(total)

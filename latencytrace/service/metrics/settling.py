@@ -8,79 +8,62 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import chain
 from typing import Final
 
 import numpy as np
 
-from latencytrace.analysis.columns.objects import requests_of
-from latencytrace.analysis.columns.request_table import RequestTable
 from latencytrace.model import Request
+from latencytrace.service.ledger_table import Key, LedgerTable, each_request
 
 MAX_PENDING: Final = 200_000  # beyond, the oldest settle early
-
-Key = tuple[str, str]  # trace id, span id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settled:
     """Requests to be counted, and up to which moment of writing all are."""
 
-    requests: Sequence[Request]
+    tables: Sequence[LedgerTable]
     until_ns: int | None  # None: nothing settled
-    tables: Sequence[RequestTable] = ()  # further ones
+
+    def __len__(self) -> int:
+        return sum(map(len, self.tables))
 
     def each(self) -> Iterator[Request]:
-        """Yield all of them; those of tables are made objects as they are asked for."""
-        return chain(self.requests, chain.from_iterable(map(requests_of, self.tables)))
+        """Yield an object of each of them, made as it is asked for."""
+        return each_request(self.tables)
 
 
 @dataclass(eq=False)
 class _Written:
-    """Requests that were written together, less those that were taken out since."""
+    """Requests of a table that were written, less those that were taken out since."""
 
     written_ns: int
     due_ns: int
-    table: RequestTable | None
-    requests: dict[Key, Request] = field(default_factory=dict)
-    gone: set[int] = field(default_factory=set)  # places in the table
+    table: LedgerTable
+    gone: set[int] = field(default_factory=set)  # places
 
     def __len__(self) -> int:
-        in_table = 0 if self.table is None else len(self.table) - len(self.gone)
-        return in_table + len(self.requests)
+        return len(self.table) - len(self.gone)
 
     @cached_property
     def places(self) -> Mapping[Key, int]:
-        """Where in the table each of its requests is: few ask for that."""
-        if self.table is None:
-            return {}
-        span_ids = self.table.span_id.tolist()
-        return {
-            (trace_id, f"{span_id:016x}"): place
-            for place, (trace_id, span_id) in enumerate(
-                zip(self.table.trace_ids, span_ids, strict=True)
-            )
-        }
+        """The place of each request: few ask for that."""
+        return {key: place for place, key in enumerate(self.table.keys)}
 
     def holds(self, key: Key) -> bool:
         """Return whether a request is among them."""
-        if key in self.requests:
-            return True
         place = self.places.get(key)
         return place is not None and place not in self.gone
 
     def take_out(self, key: Key) -> None:
         """Take out a request that is among them."""
-        if self.requests.pop(key, None) is None:
-            self.gone.add(self.places[key])
+        self.gone.add(self.places[key])
 
-    def left(self) -> RequestTable | None:
+    def left(self) -> LedgerTable:
         """What is left of the table."""
-        if self.table is None or not self.gone:
+        if not self.gone:
             return self.table
-        kept = np.ones(len(self.table), np.bool_)
-        kept[list(self.gone)] = False
-        return self.table.taken(np.flatnonzero(kept))
+        return self.table.taken(np.setdiff1d(np.arange(len(self.table)), list(self.gone)))
 
 
 class Settling:
@@ -105,24 +88,23 @@ class Settling:
         self._until_ns: int | None = None
 
     def add(
-        self, requests: Iterable[Request], written_ns: int, table: RequestTable | None = None
+        self, tables: Iterable[LedgerTable], written_ns: int, known: Iterable[Key] = ()
     ) -> None:
         """Hold requests that were written under a moment no earlier than any before.
 
         Args:
-            requests: Any.
+            tables: Any.
             written_ns: The moment.
-            table: More of them, of none of which anything was written before.
+            known: Those of which something was written before: it is let go of.
         """
-        written = _Written(written_ns, self._now_ns() + self._settle_ns, table)
-        for request in requests:
-            key = (request.trace_id, request.span_id)
+        for key in known:
             self._take_out(key)
-            written.requests[key] = request
             self._withdrawn.pop(key, None)
-        if len(written):
-            self._pending.append(written)
-            self._count += len(written)
+        due_ns = self._now_ns() + self._settle_ns
+        for table in tables:
+            if len(table):
+                self._pending.append(_Written(written_ns, due_ns, table))
+                self._count += len(table)
         self._until_ns = written_ns
 
     def withdraw(self, keys: Iterable[Key]) -> None:
@@ -133,16 +115,14 @@ class Settling:
         while len(self._withdrawn) > self._max_pending:
             self._withdrawn.popitem(last=False)
 
-    def counted(self, known: Iterable[Request]) -> set[Key]:
+    def counted(self, known: Iterable[Key]) -> set[Key]:
         """Those of the requests that were written before which are counted by now."""
-        keys = ((request.trace_id, request.span_id) for request in known)
-        return {key for key in keys if key not in self._withdrawn and self._of(key) is None}
+        return {key for key in known if key not in self._withdrawn and self._of(key) is None}
 
     def settled(self) -> Settled:
         """Let go of the requests that are due; of those written at one moment all are."""
         now_ns = self._now_ns()
-        taken: list[Request] = []
-        tables: list[RequestTable] = []
+        tables: list[LedgerTable] = []
         until_ns: int | None = None
         while self._pending:
             first = self._pending[0]
@@ -153,13 +133,11 @@ class Settling:
             if not len(first):
                 continue
             self._count -= len(first)
-            taken += first.requests.values()
-            if (table := first.left()) is not None:
-                tables.append(table)
+            tables.append(first.left())
             until_ns = first.written_ns
         if not self._pending:
             until_ns, self._until_ns = self._until_ns, None
-        return Settled(requests=taken, tables=tables, until_ns=until_ns)
+        return Settled(tables=tables, until_ns=until_ns)
 
     def _of(self, key: Key) -> _Written | None:
         """Where a request is held: most that are asked for came lately."""

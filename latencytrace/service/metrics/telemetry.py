@@ -1,6 +1,6 @@
 """The service's metrics: what the requests cost, and what the service drops or refuses."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from prometheus_client import (
@@ -14,11 +14,13 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from latencytrace.model import Objective
-from latencytrace.service.metrics.cohorts import MAX_COHORTS, MAX_ROUTES
+from latencytrace.service.metrics.cohorts import MAX_COHORTS, MAX_ROUTES, OVERFLOW
 from latencytrace.service.metrics.counted_requests import STAGE_BUCKETS, CountedRequests
 from latencytrace.service.metrics.span_account import Account, Without
+from latencytrace.service.otlp.mending.account import Mend
 from latencytrace.service.store import DamagedPart
 
+MAX_SENDERS = 20  # that are named; one more stands for all others
 MAX_DAMAGED = 100  # pieces of the store, and of the journal, that metrics name
 
 _PREFIX = "latencytrace_service"
@@ -63,6 +65,7 @@ class Telemetry:
             stage_buckets=stage_buckets,
         )
         self._of_the_service()
+        self._of_mending()
 
     def _of_the_service(self) -> None:
         self.spans_received = self._counter(
@@ -117,6 +120,17 @@ class Telemetry:
             f"{_PREFIX}_metrics_unsent", "Times that metrics could not be sent over OTLP."
         )
 
+    def _of_mending(self) -> None:
+        self._mended_values = self._counter(
+            f"{_PREFIX}_mended_values",
+            "Values of spans that no text or number can be, mended or left out, by kind.",
+            ("kind",),
+        )
+        self._mended_posts = self._counter(
+            f"{_PREFIX}_mended_posts", "Posts with such values, by who sent them.", ("service",)
+        )
+        self._mended_services: set[str] = set()
+
     def watch(  # noqa: PLR0913 - what is kept elsewhere
         self,
         *,
@@ -147,6 +161,16 @@ class Telemetry:
             ("let_go_spans", "Spans of open traces that memory had no room for.", let_go),
         ):
             self.registry.register(_WatchedCounter(f"{_PREFIX}_{name}", text, count))
+
+    def mended(self, values: Mapping[Mend, int], services: Iterable[str]) -> None:
+        """Count what was mended in a post, by kind, and the services that it was sent by."""
+        for kind, count in values.items():
+            self._mended_values.labels(kind).inc(count)
+        for service in services:
+            if len(self._mended_services) < MAX_SENDERS:
+                self._mended_services.add(service)
+            is_named = service in self._mended_services
+            self._mended_posts.labels(service if is_named else OVERFLOW).inc()
 
     def connection_closed(self, reason: str) -> None:
         """Count a connection that was closed before its time."""

@@ -8,15 +8,13 @@ from hashlib import sha256
 import numpy as np
 from numpy.typing import NDArray
 
-from latencytrace.analysis.columns.objects import requests_of
-from latencytrace.analysis.columns.request_table import RequestTable
 from latencytrace.analysis.columns.verdicts import GOOD, NOT_JUDGED, verdicts
 from latencytrace.analysis.slo.burn_rate import usual_requests
 from latencytrace.analysis.slo.guilty_stage import guilty_stage, measured_ledger
 from latencytrace.analysis.slo.onset import burning_since
 from latencytrace.analysis.slo.over_time import Slots
 from latencytrace.analysis.slo.traffic import LOOK_NS, LULL_DAYS
-from latencytrace.analysis.slo.verdict import is_good, measured_ns
+from latencytrace.analysis.slo.verdict import measured_ns
 from latencytrace.analysis.tail.distinctions import Traits, distinctions, traits_of
 from latencytrace.model import (
     BadRequest,
@@ -30,6 +28,7 @@ from latencytrace.model import (
 )
 from latencytrace.model.alert import MOSTLY
 from latencytrace.model.objective import DAY_NS, HOUR_NS
+from latencytrace.service.ledger_table import LedgerTable
 from latencytrace.service.objectives.tally_ring import rings_of
 
 LATEST_BAD, LATEST_GOOD = 200, 300
@@ -94,35 +93,25 @@ class ObjectiveCounts:
         """The key of its counts."""
         return series_of(self.objective)
 
-    def count(self, request: Request, at_ns: int) -> bool:
-        """Count a request of its cohort at a moment; false: that is too long ago."""
-        good = is_good(self.objective, request)
-        if good is None:
-            return True
-        self._note(request, at_ns, good=good)
-        unseen = request.weight - 1
-        tally = Tally(
-            bad=0 if good else request.weight, total=request.weight,
-            unseen_bad=0 if good else unseen, unseen=unseen,
-        )  # fmt: skip
-        return self.add(at_ns, tally)
-
-    def count_all(
-        self, table: RequestTable, places: NDArray[np.int64], at_ns: NDArray[np.int64]
+    def count(
+        self, table: LedgerTable, places: NDArray[np.int64], at_ns: NDArray[np.int64]
     ) -> int:
-        """Count requests of its cohort, as `count` does; how many are too long ago."""
-        found = verdicts(self.objective, table)[places]
-        judged = found != NOT_JUDGED
-        places, at_ns, is_good_one = places[judged], at_ns[judged], found[judged] == GOOD
-        self._note_all(table, places, at_ns, is_good_one)
-        weights = None if table.weight is None else table.weight[places]
-        return self._rings.add_all(at_ns, ~is_good_one, weights)
+        """Count requests of its cohort; how many are too long ago.
 
-    def recall(self, request: Request, at_ns: int) -> None:
-        """Note what there is to say of a request, without counting it."""
-        good = is_good(self.objective, request)
-        if good is not None:
-            self._note(request, at_ns, good=good)
+        Args:
+            table: Has them.
+            places: (n,): where they are in it.
+            at_ns: (n,): the moment at which each counts.
+        """
+        places, at_ns, is_good = self._note(table, places, at_ns)
+        weights = None if table.weight is None else table.weight[places]
+        return self._rings.add_all(at_ns, ~is_good, weights)
+
+    def recall(
+        self, table: LedgerTable, places: NDArray[np.int64], at_ns: NDArray[np.int64]
+    ) -> None:
+        """Note what there is to say of requests, without counting them; see `count`."""
+        self._note(table, places, at_ns)
 
     def add(self, at_ns: int, tally: Tally) -> bool:
         """Count requests that were judged; false: that is too long ago."""
@@ -220,32 +209,29 @@ class ObjectiveCounts:
         """Take up what was kept: counts, and what `close` said last."""
         self._rings.restore(slots, closed_ns)
 
-    def _note(self, request: Request, at_ns: int, *, good: bool) -> None:
-        if not good:
-            self._bad.append(self._seen(request, at_ns))
-        elif abs(at_ns - self._good_ns) >= GOOD_EVERY_NS:
-            self._good.append(self._seen(request, at_ns))
-            self._good_ns = at_ns
+    def _note(
+        self, table: LedgerTable, places: NDArray[np.int64], at_ns: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
+        """Note what there is to say of requests, which only the latest are made objects for.
 
-    def _note_all(
-        self,
-        table: RequestTable,
-        places: NDArray[np.int64],
-        at_ns: NDArray[np.int64],
-        is_good_one: NDArray[np.bool_],
-    ) -> None:
-        """Note what there is to say of requests, which only the latest are made objects for."""
+        Returns:
+            Those that are judged: their places and moments, and whether each is good.
+        """
+        found = verdicts(self.objective, table)[places]
+        judged = found != NOT_JUDGED
+        places, at_ns, is_good = places[judged], at_ns[judged], found[judged] == GOOD
         good: list[int] = []
-        for number in np.flatnonzero(is_good_one).tolist():
+        for number in np.flatnonzero(is_good).tolist():
             ended_ns = int(at_ns[number])
             if abs(ended_ns - self._good_ns) >= GOOD_EVERY_NS:
                 good.append(number)
                 self._good_ns = ended_ns
-        bad = np.flatnonzero(~is_good_one)[-LATEST_BAD:]
+        bad = np.flatnonzero(~is_good)[-LATEST_BAD:]
         for noted, numbers in ((self._bad, bad), (self._good, np.array(good[-LATEST_GOOD:], int))):
-            requests = requests_of(table.taken(places[numbers]))
+            requests = table.taken(places[numbers]).requests()
             for request, ended_ns in zip(requests, at_ns[numbers].tolist(), strict=True):
                 noted.append(self._seen(request, ended_ns))
+        return places, at_ns, is_good
 
     def _seen(self, request: Request, at_ns: int) -> _Seen:
         value_ns = measured_ns(self.objective, request)

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from latencytrace.analysis.columns.request_table import RequestTable
 from latencytrace.analysis.columns.verdicts import in_cohort
 from latencytrace.errors import StoreError
 from latencytrace.model import Acknowledgement, Alert, Objective, Request, Standing, Tally
 from latencytrace.model.objective import HOUR_NS
 from latencytrace.service.answers.documents import AlertDocument
+from latencytrace.service.ledger_table import LedgerTable
 from latencytrace.service.metrics.settling import Settled
 from latencytrace.service.objectives.alerts import (
     FindFailingCall,
@@ -79,20 +79,18 @@ class Evaluator:
         """Count requests that have settled, each once, health routes never."""
         with self._lock:
             now_ns = self.clock()
-            for request in settled.requests:
-                if request.counts:
-                    self._count(request, now_ns)
             for table in settled.tables:
-                self._count_table(table, now_ns)
+                self._count(table, now_ns)
             self.counted_until_ns = settled.until_ns
 
     def recall(self, requests: Iterable[Request]) -> None:
         """Note what there is to say of requests that an earlier process counted."""
         with self._lock:
-            for request in requests:
-                if request.counts:
-                    for counts in self.watched.of(request):
-                        counts.recall(request, request.start_ns + request.duration_ns)
+            table = LedgerTable.of(requests).countable()
+            self.watched.add_routes(table)
+            for counts, _ in self.watched.entries:
+                places = np.flatnonzero(table.counts & in_cohort(counts.objective, table))
+                counts.recall(table, places, table.end_ns[places])
             self._alerts = self._evaluate(self._started_ns)
 
     def replace(self, objectives: Sequence[Objective]) -> None:
@@ -184,17 +182,8 @@ class Evaluator:
         """The standing of each objective, as of the last tick."""
         return self._standings
 
-    def _count(self, request: Request, now_ns: int) -> None:
-        end_ns = request.start_ns + request.duration_ns + self.clock.set_back_ns
-        for counts in self.watched.of(request):
-            if not self.maintenance.holds_at(counts.objective, min(end_ns, now_ns)):
-                continue
-            self.future_stamps += end_ns > now_ns + STEP_NS
-            self.outdated += not counts.count(request, min(end_ns, now_ns))
-
-    def _count_table(self, table: RequestTable, now_ns: int) -> None:
-        """Count requests, as `_count` does one by one."""
-        ends_ns = table.start_ns + table.duration_ns + self.clock.set_back_ns
+    def _count(self, table: LedgerTable, now_ns: int) -> None:
+        ends_ns = table.end_ns + self.clock.set_back_ns
         is_counted = table.counts
         self.watched.add_routes(table)
         for counts, _ in self.watched.entries:
@@ -204,7 +193,7 @@ class Evaluator:
             if len(places):
                 at_ns = ends_ns[places]
                 self.future_stamps += int(np.count_nonzero(at_ns > now_ns + STEP_NS))
-                self.outdated += counts.count_all(table, places, np.minimum(at_ns, now_ns))
+                self.outdated += counts.count(table, places, np.minimum(at_ns, now_ns))
 
     def _evaluate(self, now_ns: int) -> tuple[Alert, ...]:
         standings: list[Standing] = []

@@ -6,14 +6,13 @@ from typing import Final
 
 import numpy as np
 
-from latencytrace.analysis.columns.request_table import RequestTable
 from latencytrace.analysis.columns.verdicts import in_cohort
 from latencytrace.analysis.slo.burn_rate import burn_rules
-from latencytrace.model import Acknowledgement, Alert, Objective, Request, Tally
+from latencytrace.model import Acknowledgement, Alert, Objective, Tally
 from latencytrace.model.objective import EACH_ROUTE
+from latencytrace.service.ledger_table import LedgerTable
 from latencytrace.service.objectives.alerts import acknowledge
 from latencytrace.service.objectives.counts import ObjectiveCounts, series_of
-from latencytrace.service.objectives.matching import ObjectiveIndex
 from latencytrace.service.objectives.memory import ObjectiveMemory
 from latencytrace.service.objectives.restored_alerts import kept_objective
 from latencytrace.service.objectives.state import ObjectiveState, TierState, TierStates
@@ -95,16 +94,8 @@ class WatchedObjectives:
         """The keys of all counts."""
         return {counts.series for counts, _ in self.entries}
 
-    def of(self, request: Request) -> Iterator[ObjectiveCounts]:
-        """The counts that a request belongs to."""
-        for group in self._groups:
-            if group.any_route.counts(request):
-                self._add(group, request.route, 1)
-        for place, _ in self._index.of(request):
-            yield self.entries[place][0]
-
-    def add_routes(self, table: RequestTable) -> None:
-        """Take up the routes of a table's requests, as `of` does one by one."""
+    def add_routes(self, table: LedgerTable) -> None:
+        """Take up the routes of requests."""
         for group in self._groups:
             is_counted = table.counts & in_cohort(group.any_route, table)
             roots, requests = np.unique(table.root[is_counted], return_counts=True)
@@ -176,7 +167,6 @@ class WatchedObjectives:
     def _swap(self, entries: tuple[_Watched, ...]) -> None:
         self.entries = entries
         objectives = [counts.objective for counts, _ in entries]
-        self._index = ObjectiveIndex(objectives)
         for group in self._groups:
             group.routes = {one.route for one in objectives if group.holds_for(one)}
 

@@ -14,6 +14,7 @@ from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 from opentelemetry.proto.trace.v1.trace_pb2 import Span as ProtoSpan
 
 from latencytrace.model import semconv
+from latencytrace.model.texts.names import is_blank
 from latencytrace.service.otlp.messages import SPAN_ID_BYTES, has_ids
 from latencytrace.service.otlp.shapes import SHAPES
 from latencytrace.service.otlp.span_block import (
@@ -172,13 +173,16 @@ _REMOVED = semconv.CONTENT_REMOVED.encode()
 
 
 def resource_words(named: Mapping[str, str]) -> tuple[str, str, str, str]:
-    """Service, instance, version and host of a resource, of its attributes as texts."""
-    host = next(filter(None, map(named.get, CLOCK_NAMES)), "")
+    """Service, instance, version and host of a resource, of its attributes as texts.
+
+    One that is blank is as one that is empty: nobody could see it, or ask for it.
+    """
+    seen = {key: text for key, text in named.items() if not is_blank(text)}
     return (
-        named.get(semconv.SERVICE_NAME) or NAMELESS,
-        named.get(semconv.SERVICE_INSTANCE_ID, ""),
-        named.get(semconv.SERVICE_VERSION, ""),
-        host,
+        seen.get(semconv.SERVICE_NAME, NAMELESS),
+        seen.get(semconv.SERVICE_INSTANCE_ID, ""),
+        seen.get(semconv.SERVICE_VERSION, ""),
+        next((seen[key] for key in CLOCK_NAMES if key in seen), ""),
     )
 
 

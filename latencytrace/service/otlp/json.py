@@ -1,5 +1,6 @@
 """OTLP's JSON: protobuf's, but that ids are hex digits."""
 
+import json
 from base64 import b64decode, b64encode
 from typing import Final
 
@@ -8,6 +9,9 @@ from google.protobuf import json_format
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from latencytrace.errors import OtlpError
+from latencytrace.service.otlp.mending.account import Mending
+from latencytrace.service.otlp.mending.json import mend_tree
+from latencytrace.service.otlp.mending.protobuf import has_spans
 
 MOST_OPENED: Final = 2_000_000  # brackets: the parser keeps the interpreter until it is done
 MOST_ITEMS: Final = 500_000  # of all lists together: each takes 2.5 µs to read
@@ -17,44 +21,84 @@ _ID_KEYS = frozenset(
 )
 
 
-def message_from_json(body: bytes) -> ExportTraceServiceRequest:
+def message_from_json(body: bytes, mending: Mending | None = None) -> ExportTraceServiceRequest:
     """Read a trace request in OTLP/JSON; fields it does not define are passed over.
 
     Ids in base64, as in protobuf's own JSON, are known by its padding. One that is neither that
     nor hex becomes empty, so that the span is rejected and not the request.
+
+    Args:
+        body: The request.
+        mending: The account of what is mended; None: nothing is.
 
     Raises:
         OtlpError: The body is no JSON, not of the form, or holds millions of values.
     """
     if body.count(b"{") + body.count(b"[") > MOST_OPENED:
         raise OtlpError(f"the body opens more than {MOST_OPENED} brackets: send smaller batches")
-    try:
-        tree = orjson.loads(body)
-    except orjson.JSONDecodeError as error:
-        raise OtlpError(f"the body is not JSON: {error}") from None
+    tree = _tree(body, mends=mending is not None)
     if not isinstance(tree, dict):
         raise OtlpError("the body is not an OTLP trace request: it is no JSON object")
     if _has_more_items(tree, MOST_ITEMS):
         raise OtlpError(f"the lists hold more than {MOST_ITEMS} items: send smaller batches")
-    return message_from_tree(tree)
+    return message_from_tree(tree, mending)
 
 
-def message_from_tree(tree: dict[str, object]) -> ExportTraceServiceRequest:
-    """The same from JSON that is read already; its ids are rewritten in place.
+def _tree(body: bytes, *, mends: bool) -> object:
+    """JSON; what is no UTF-8, and half a character, is half a character in its texts.
+
+    Raises:
+        OtlpError: It is none.
+    """
+    try:
+        return orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        refused = OtlpError(f"the body is not JSON: {error}")
+    if not mends:
+        raise refused
+    try:
+        return json.loads(body.decode("utf-8-sig", "surrogateescape"), strict=False)
+    except (ValueError, RecursionError):
+        raise refused from None
+
+
+def message_from_tree(
+    tree: dict[str, object], mending: Mending | None = None
+) -> ExportTraceServiceRequest:
+    """The same from JSON that is read already; it is rewritten in place.
 
     Raises:
         OtlpError: It is not of the form.
     """
+    for resource in _resources(tree):
+        _renew(resource)
     for span in _spans(tree):
         _ids_to_base64(span)
         for link in _dicts(span.get("links")):
             _ids_to_base64(link)
-    message = ExportTraceServiceRequest()
     try:
-        json_format.ParseDict(tree, message, ignore_unknown_fields=True)
-    except json_format.ParseError as error:
-        raise OtlpError(f"the body is not an OTLP trace request in JSON: {error}") from None
+        return _parsed(tree)
+    except OtlpError as error:
+        if mending is None:
+            raise
+        refused = error
+    mend_tree(tree, ExportTraceServiceRequest, mending)
+    message = _parsed(tree)
+    if not has_spans(message):
+        raise refused
     return message
+
+
+def _parsed(tree: dict[str, object]) -> ExportTraceServiceRequest:
+    """The message.
+
+    Raises:
+        OtlpError: The parser refuses a value.
+    """
+    try:
+        return json_format.ParseDict(tree, ExportTraceServiceRequest(), ignore_unknown_fields=True)
+    except (json_format.ParseError, ValueError, RecursionError) as error:
+        raise OtlpError(f"the body is not an OTLP trace request in JSON: {error}") from None
 
 
 def _has_more_items(tree: object, left: int) -> bool:
@@ -71,10 +115,25 @@ def _has_more_items(tree: object, left: int) -> bool:
     return False
 
 
+def _resources(tree: dict[str, object]) -> list[dict[str, object]]:
+    return _dicts(tree.get("resourceSpans", tree.get("resource_spans")))
+
+
+def _renew(resource: dict[str, object]) -> None:
+    """Give the spans of a resource the names of today, if OTLP before 0.19 named them."""
+    old = resource.pop("instrumentationLibrarySpans", None)
+    if old is None or "scopeSpans" in resource:
+        return
+    resource["scopeSpans"] = old
+    for scope in _dicts(old):
+        if "instrumentationLibrary" in scope:
+            scope["scope"] = scope.pop("instrumentationLibrary")
+
+
 def _spans(tree: dict[str, object]) -> list[dict[str, object]]:
     return [
         span
-        for resource in _dicts(tree.get("resourceSpans", tree.get("resource_spans")))
+        for resource in _resources(tree)
         for scope in _dicts(resource.get("scopeSpans", resource.get("scope_spans")))
         for span in _dicts(scope.get("spans"))
     ]

@@ -7,6 +7,8 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.trace.v1.trace_pb2 import Span as ProtoSpan
 
 from latencytrace.errors import OtlpError
+from latencytrace.service.otlp.mending.account import Mending
+from latencytrace.service.otlp.mending.protobuf import OLD_TAG, mended
 from latencytrace.service.otlp.redaction import redact
 from latencytrace.service.otlp.wire_parts import has_more_parts
 
@@ -24,18 +26,29 @@ _TOO_MANY_PARTS = (
 )
 
 
-def message_of(plain: bytes) -> ExportTraceServiceRequest:
+def message_of(plain: bytes, mending: Mending | None = None) -> ExportTraceServiceRequest:
     """Decode a request in protobuf.
+
+    Args:
+        plain: It.
+        mending: The account of what is mended; None: nothing is.
 
     Raises:
         OtlpError: It is none, or has too many parts.
     """
     if has_more_parts(plain, ExportTraceServiceRequest, MOST_MESSAGES):
         raise OtlpError(_TOO_MANY_PARTS)
+    has_old_spans = mending is not None and OLD_TAG in plain
     try:
-        return ExportTraceServiceRequest.FromString(plain)
+        message = ExportTraceServiceRequest.FromString(plain)
+        if not has_old_spans:
+            return message
+        refused = OtlpError("the body is not an OTLP trace request in protobuf")
     except DecodeError as error:
-        raise OtlpError(f"the body is not an OTLP trace request in protobuf: {error}") from None
+        refused = OtlpError(f"the body is not an OTLP trace request in protobuf: {error}")
+    if mending is None:
+        raise refused
+    return mended(plain, refused, mending)
 
 
 def purify(message: ExportTraceServiceRequest, *, capture_content: bool) -> None:

@@ -29,6 +29,7 @@ from latencytrace.service.otlp.block_builder import (
 from latencytrace.service.otlp.compiled import telling
 from latencytrace.service.otlp.compiled.core import core
 from latencytrace.service.otlp.content_keys import Kind
+from latencytrace.service.otlp.mending.account import Mending
 from latencytrace.service.otlp.messages import (
     MOST_MESSAGES,
     MOST_PARTS,
@@ -70,12 +71,13 @@ _DEEPEST_BYTES: Final = 160  # a list of fewer bytes is not too deep for the dec
 _RULES: Final[Sequence[Texts]] = tuple(KINDS.values())
 
 
-def scanned(plain: bytes, *, capture_content: bool) -> SpanBlock:
+def scanned(plain: bytes, *, capture_content: bool, mending: Mending | None = None) -> SpanBlock:
     """The spans of a request in protobuf, without their content.
 
     Args:
         plain: The request, not compressed.
         capture_content: Keep the content.
+        mending: The account of what is mended; None: nothing is.
 
     Raises:
         OtlpError: It is not a trace request, or has more parts than any batch of spans.
@@ -83,7 +85,9 @@ def scanned(plain: bytes, *, capture_content: bool) -> SpanBlock:
     block = scanned_by_core(plain, capture_content=capture_content)
     if block is not None:
         return block
-    message = message_of(plain)
+    message = message_of(plain, mending)
+    if mending is not None and mending.count:
+        return scanned(message.SerializeToString(), capture_content=capture_content)
     purify(message, capture_content=capture_content)
     return span_block_of(message)
 

@@ -5,7 +5,7 @@ What it costs a span is said in `scanner`.
 
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import compress, pairwise
 from typing import Final, Self
 
@@ -23,6 +23,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 from latencytrace.errors import MediaTypeError, OtlpError
 from latencytrace.service.otlp.block_builder import span_block_of
 from latencytrace.service.otlp.json import message_from_json
+from latencytrace.service.otlp.mending.account import Mending
 from latencytrace.service.otlp.messages import (
     SPAN_ID_BYTES,
     TRACE_ID_BYTES,
@@ -51,12 +52,14 @@ class CheckedRequest:
     columns: SpanBlock  # its spans
     rows: Mapping[str, Rows]  # in `columns`, by trace id in lower-case hex
     rooted: frozenset[str]  # of these, the ones that got a span without parent or of kind SERVER
+    mending: Mending = field(default_factory=Mending)
 
     @classmethod
-    def of(cls, columns: SpanBlock) -> Self:
-        """The request with these spans."""
+    def of(cls, columns: SpanBlock, mending: Mending | None = None) -> Self:
+        """The request with these spans, and what had to be mended in it."""
         rows, has_root = _by_trace(columns.trace_id, columns.rooted)
-        return cls(columns=columns, rows=rows, rooted=frozenset(compress(rows, has_root)))
+        rooted = frozenset(compress(rows, has_root))
+        return cls(columns=columns, rows=rows, rooted=rooted, mending=mending or Mending())
 
     @property
     def span_count(self) -> int:
@@ -70,13 +73,22 @@ class CheckedRequest:
 
     @property
     def rejected_spans(self) -> int:
-        """Return how many spans were left out, for their ids are none."""
-        return self.columns.rejected
+        """Return how many spans were left out, at least."""
+        return self.columns.rejected + self.mending.lost_spans
 
     @property
     def reason(self) -> str | None:
         """Return why spans were left out; None: none were."""
-        return _REASON if self.columns.rejected else None
+        counted = ((self.columns.rejected, _NO_IDS), (self.mending.lost_spans, _TORN))
+        return "; ".join(reason for count, reason in counted if count) or None
+
+    @property
+    def mended_services(self) -> frozenset[str]:
+        """Return the services whose values had to be mended."""
+        services = self.columns.resources["service"]
+        return frozenset(
+            self.columns.word(int(services[place])) for place in self.mending.resources
+        )
 
 
 def _by_trace(
@@ -127,9 +139,12 @@ def check(
         OtlpError: Nothing of the body can be kept; the message says why.
     """
     plain = decompressed(body, content_encoding)
+    mending = Mending()
     if media_type(content_type) == JSON:
-        return check_message(message_from_json(plain), capture_content=capture_content)
-    return CheckedRequest.of(scanned(plain, capture_content=capture_content))
+        message = message_from_json(plain, mending)
+        return check_message(message, capture_content=capture_content, mending=mending)
+    block = scanned(plain, capture_content=capture_content, mending=mending)
+    return CheckedRequest.of(block, mending)
 
 
 def media_type(content_type: str | None) -> str:
@@ -181,24 +196,29 @@ def answer(message: Message, content_type: str | None) -> OtlpAnswer:
 
 
 def check_message(
-    message: ExportTraceServiceRequest, *, capture_content: bool = False
+    message: ExportTraceServiceRequest,
+    *,
+    capture_content: bool = False,
+    mending: Mending | None = None,
 ) -> CheckedRequest:
     """Check a request that is decoded already.
 
     Args:
         message: Loses its content.
         capture_content: Keep the content.
+        mending: What had to be mended in it.
 
     Raises:
         OtlpError: It has more parts than any batch of spans.
     """
     purify(message, capture_content=capture_content)
-    return CheckedRequest.of(span_block_of(message))
+    return CheckedRequest.of(span_block_of(message), mending)
 
 
-_REASON = (
+_NO_IDS = (
     f"a trace id needs {TRACE_ID_BYTES} bytes and a span id {SPAN_ID_BYTES}, not all of them 0"
 )
+_TORN = "the request is torn: a length goes beyond the end of what it is in, or a span is none"
 
 
 def decompressed(body: bytes, content_encoding: str | None) -> bytes:

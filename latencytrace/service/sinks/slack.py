@@ -36,7 +36,7 @@ class SlackSink:
     def send(self, notice: Notification, now_ns: int) -> None:
         """See `Sink.send`."""
         del now_ns
-        text = _message(notice.transition, notice.alert)[:_MOST_CHARACTERS]
+        text = _whole_lines(_message(notice.transition, notice.alert))
         block = {"type": "section", "text": {"type": "mrkdwn", "text": text}}
         headers = {"Idempotency-Key": notice.key}
         post_json(
@@ -54,6 +54,14 @@ def _message(transition: Transition, alert: AlertDocument) -> str:
             for request in alert["slowest"]
         ]
     return "\n".join([*lines, f"<{alert['url']}|See this time>"])
+
+
+def _whole_lines(text: str) -> str:
+    """As many lines as a block takes: half a link or half an escape would show as such."""
+    if len(text) <= _MOST_CHARACTERS:
+        return text
+    lines, _, _ = text[: _MOST_CHARACTERS + 1].rpartition("\n")
+    return lines or text[:_MOST_CHARACTERS]
 
 
 def _escaped(text: str) -> str:

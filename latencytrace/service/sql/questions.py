@@ -56,7 +56,7 @@ REVISIONS: Final = (  # all of them: asking for the highest would cost 1.5 ms of
     "WHERE TraceId IN {trace_ids:Array(String)}"
 )
 KEPT_COUNTS: Final = (
-    f"SELECT TraceId, uniqExact(SpanId) FROM {SPANS} "
+    f"SELECT TraceId, uniqExact(SpanId, ServiceName, SpanKind) FROM {SPANS} "
     "WHERE TraceId IN {trace_ids:Array(String)} GROUP BY TraceId"
 )
 STANDING: Final = (  # where requests stand, to be voided if they moved, and how they count

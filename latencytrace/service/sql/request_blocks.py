@@ -5,17 +5,19 @@ object at a time, is the oracle.
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from latencytrace.analysis.columns import reported
-from latencytrace.analysis.columns.objects import FIRST_TOKEN_OF, parted
-from latencytrace.analysis.columns.request_table import RequestTable, Root, Words, by_appearance
-from latencytrace.model import Request, Stage
+from latencytrace.analysis.columns.objects import FIRST_TOKEN_OF
+from latencytrace.analysis.columns.request_table import Root, Words, by_appearance
+from latencytrace.model import Stage
 from latencytrace.model.stage import STAGES
+from latencytrace.service.ledger_table import Key, LedgerTable
 from latencytrace.service.sql import native_values, request_rows
 from latencytrace.service.sql.request_rows import NATIVE, TARGET, Void
 from latencytrace.service.sql.tables import stage_column
@@ -36,47 +38,45 @@ _KNOWN: Mapping[str, int] = {
     "Concurrency": reported.CONCURRENCY,
     "Preemptions": reported.REQUEST_PREEMPTIONS,
 }
+NONE_COUNTED: Final[Mapping[Key, int]] = MappingProxyType({})
 T = TypeVar("T")
 
 
 def block_of(
-    requests: Sequence[Request],
+    tables: Iterable[LedgerTable],
     void: Sequence[Void],
     read_ns: int,
-    counted_as_ns: Mapping[tuple[str, str], int],
+    counted_as_ns: Mapping[Key, int],
 ) -> bytes:
-    """Requests as blocks, those of a table behind the others.
+    """Tables as blocks, one behind the other.
 
     Args:
-        requests: With a table or without; as the next ones, see `request_rows.block_of`.
-        void: The rows of requests that moved or are none any more.
-        read_ns: Wall time when their spans were read.
-        counted_as_ns: When revisions were written that were counted.
+        tables: Any.
+        void: The rows of requests that moved or are none any more; they come first, so that
+            the later one stands where one has the key of a row of today.
+        read_ns: Wall time when their spans were read; what arrived since is not in them.
+        counted_as_ns: Of those that were counted under an earlier revision, when that was
+            written.
     """
-    objects, table = parted(requests)
-    of_objects = b""
-    if objects or void:
-        of_objects = request_rows.block_of(objects, void, read_ns, counted_as_ns)
-    return of_objects + (b"" if table is None else block_of_table(table, read_ns))
+    of_void = request_rows.block_of([], void, read_ns, {}) if void else b""
+    blocks = (block_of_table(table, read_ns, counted_as_ns) for table in tables if len(table))
+    return of_void + b"".join(blocks)
 
 
-def block_of_table(table: RequestTable, read_ns: int) -> bytes:
-    """The block that `request_rows.block_of` makes of the same requests.
-
-    Args:
-        table: Any.
-        read_ns: Wall time when their spans were read.
-    """
+def block_of_table(
+    table: LedgerTable, read_ns: int, counted_as_ns: Mapping[Key, int] = NONE_COUNTED
+) -> bytes:
+    """The block that `request_rows.block_of` makes of the same requests; see `block_of`."""
     none = np.zeros(len(table), np.uint64)
     written = {
         "Moved": none.astype(np.uint8).tobytes(),
-        "CountedAs": none.tobytes(),
+        "CountedAs": _counted_as(table, counted_as_ns),
         "Written": (none + np.uint64(read_ns // _MS)).tobytes(),
         **_columns_of_roots(table),
         **_columns_of_lists(table),
         "TraceId": _hex_rows(bytes.fromhex("".join(table.trace_ids)), 16),
         "SpanId": _hex_rows(table.span_id.astype(">u8").tobytes(), 8),
-        "Revision": np.ones(len(table), np.uint32).tobytes(),
+        "Revision": table.revision.tobytes(),
         "Outermost": table.outermost.tobytes(),
         "Startup": table.startup.tobytes(),
         "Model": _words(table.model, {None: 0}),
@@ -85,7 +85,7 @@ def block_of_table(table: RequestTable, read_ns: int) -> bytes:
         "DurationNs": table.duration_ns.astype(np.uint64).tobytes(),
         "TimeToFirstTokenOf": _words(_first_tokens(table), {None: 0}),
         **{name: _unknown(table.known[:, column], np.int64) for name, column in _KNOWN.items()},
-        "Weight": (none + 1 if table.weight is None else table.weight).astype(np.uint32).tobytes(),
+        "Weight": table.weights.astype(np.uint32).tobytes(),
         "ColdStart": _unknown(table.known[:, reported.COLD_START], np.uint8),
         "AttributesLeftOut": np.minimum(table.attributes_left_out, _U32)
         .astype(np.uint32)
@@ -98,7 +98,15 @@ def block_of_table(table: RequestTable, read_ns: int) -> bytes:
     )
 
 
-def _columns_of_roots(table: RequestTable) -> dict[str, bytes]:
+def _counted_as(table: LedgerTable, counted_as_ns: Mapping[Key, int]) -> bytes:
+    """When the revision was written that was counted of each, in milliseconds; 0: none was."""
+    if not counted_as_ns:
+        return bytes(8 * len(table))
+    times_ms = [counted_as_ns.get(key, 0) // _MS for key in table.keys]
+    return np.array(times_ms, np.uint64).tobytes()
+
+
+def _columns_of_roots(table: LedgerTable) -> dict[str, bytes]:
     """What the spans of requests themselves decide."""
 
     def words(tell: Callable[[Root], str | None], before: Mapping[str | None, int]) -> bytes:
@@ -116,7 +124,7 @@ def _columns_of_roots(table: RequestTable) -> dict[str, bytes]:
     }
 
 
-def _columns_of_lists(table: RequestTable) -> dict[str, bytes]:
+def _columns_of_lists(table: LedgerTable) -> dict[str, bytes]:
     """Segments, attributes, what held the process up, and repairs."""
     segments = table.segment_first[1:].astype(np.uint64).tobytes()
     attributes = table.attribute_first[1:].astype(np.uint64).tobytes()
@@ -135,7 +143,7 @@ def _columns_of_lists(table: RequestTable) -> dict[str, bytes]:
     }
 
 
-def _runtime(table: RequestTable) -> dict[str, bytes]:
+def _runtime(table: LedgerTable) -> dict[str, bytes]:
     """How long each part of its runtime held each request up."""
     parts: dict[int, Counter[str | None]] = {}
     found = np.flatnonzero(table.segment_stage == _RUNTIME)
@@ -156,7 +164,7 @@ def _runtime(table: RequestTable) -> dict[str, bytes]:
     }
 
 
-def _repairs(table: RequestTable) -> dict[str, bytes]:
+def _repairs(table: LedgerTable) -> dict[str, bytes]:
     ends, repairs = _few(table, dict(sorted(table.repairs.items())))
     kinds = [one.kind for one in repairs]
     return {
@@ -166,7 +174,7 @@ def _repairs(table: RequestTable) -> dict[str, bytes]:
     }
 
 
-def _few(table: RequestTable, lists: Mapping[int, Collection[T]]) -> tuple[bytes, list[T]]:
+def _few(table: LedgerTable, lists: Mapping[int, Collection[T]]) -> tuple[bytes, list[T]]:
     """Where the lists of all requests end, if some have one, and what is in them.
 
     Args:
@@ -180,7 +188,7 @@ def _few(table: RequestTable, lists: Mapping[int, Collection[T]]) -> tuple[bytes
     return ends, [one for listed in lists.values() for one in listed]
 
 
-def _first_tokens(table: RequestTable) -> Words:
+def _first_tokens(table: LedgerTable) -> Words:
     of = table.known[:, reported.FIRST_TOKEN_OF]
     codes = np.where(of == reported.UNKNOWN, 0, of)
     return Words(codes, [FIRST_TOKEN_OF.get(code) for code in range(len(FIRST_TOKEN_OF) + 1)])

@@ -37,8 +37,12 @@ _COLUMNS = (
     "ContentRemoved, TraceState"
 )
 
-# What came twice is one span; where the two differ, the one that lasts longer stands.
-ONCE = "ORDER BY TraceId, SpanId, Duration DESC, Timestamp LIMIT 1 BY TraceId, SpanId"
+# What came twice is one span; where the two differ, the one that lasts longer stands. Both
+# halves of a call of Zipkin's have one id, and are two spans.
+ONCE = (
+    "ORDER BY TraceId, SpanId, Duration DESC, Timestamp "
+    "LIMIT 1 BY TraceId, SpanId, ServiceName, SpanKind"
+)
 
 _NAMES = ", ".join(f"`{name}`" for name in SPAN_COLUMNS)
 KEEP = (  # copies what arrived of the traces `{trace_ids:Array(String)}`

@@ -2,16 +2,17 @@
 
 import logging
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from latencytrace.analysis.columns.objects import parted
 from latencytrace.errors import PoisonedBlockError, StoreError
 from latencytrace.model import Request, Span
 from latencytrace.service.clock import now_ns
+from latencytrace.service.ledger_table import Key, LedgerTable
 from latencytrace.service.otlp.span_block import SpanBlock, joined
 from latencytrace.service.sql import (
     native,
@@ -89,11 +90,9 @@ class SqlStore(SqlTables):
 
     def insert(self, blocks: Sequence[SpanBlock], age_ns: int | None = None) -> None:
         """See `Store.insert`."""
-        try:
+        with _made_rows():
             block = blocks[0] if len(blocks) == 1 else joined(blocks)
             written = native.native(block) if block.count else b""
-        except (ArithmeticError, LookupError, TypeError, ValueError) as error:  # a fault of ours
-            raise PoisonedBlockError(f"a block cannot be written as rows: {error!r}") from error
         self._inserter.insert(native.ARRIVED, written, block.count, _arrived_ms(age_ns))
 
     def arrived(self, trace_ids: Collection[str]) -> Mapping[str, tuple[Span, ...]]:
@@ -161,7 +160,7 @@ class SqlStore(SqlTables):
 
     def write(
         self,
-        requests: Sequence[Request],
+        tables: Sequence[LedgerTable],
         keep_spans_of: Collection[str],
         withdrawn: Revisions = NONE_WITHDRAWN,
         age_ns: int = 0,
@@ -176,18 +175,19 @@ class SqlStore(SqlTables):
                 self._to_keep.add(keep_spans_of)
             if len(self._to_keep.ids) >= MOST_TO_KEEP:
                 self.keep_noted()
-        objects, _ = parted(requests)
-        revised = {(one.trace_id, one.span_id): one for one in objects if one.revision > 1}
+        revised = _revised(tables)
         standing = self._standing({*revised, *withdrawn, *counted})
         void = _void(standing, revised, withdrawn)
-        if requests or void:
+        rows = sum(map(len, tables)) + len(void)
+        if rows:
             # One whose row is lost counts as from the beginning of time.
             counted_as_ns = {key: standing[key][1] if key in standing else _MS for key in counted}
-            block = request_blocks.block_of(requests, void, read_ns, counted_as_ns)
-            if _any_weight(requests):
+            with _made_rows():
+                block = request_blocks.block_of(tables, void, read_ns, counted_as_ns)
+            if any(table.weight is not None for table in tables):
                 self._rollups.weights.note()
-            with self._rollups.changing(_windows(requests, void)):
-                self._assembler.insert(request_rows.TARGET, block, len(requests) + len(void))
+            with self._rollups.changing(_windows(tables, void)):
+                self._assembler.insert(request_rows.TARGET, block, rows)
         self._written_ns = read_ns
         return Written(at_ns=read_ns, withdrawn=len(withdrawn.keys() & standing.keys()))
 
@@ -207,7 +207,8 @@ class SqlStore(SqlTables):
         self, parts: Sequence[tuple[SpanBlock, NDArray[np.int64]]], age_ns: int | None = None
     ) -> None:
         """See `Store.keep`."""
-        written = b"".join(native.native(block, rows) for block, rows in parts)
+        with _made_rows():
+            written = b"".join(native.native(block, rows) for block, rows in parts)
         count = sum(len(rows) for _, rows in parts)
         self._assembler.insert(native.KEPT, written, count, _arrived_ms(age_ns))
 
@@ -248,6 +249,19 @@ class SqlStore(SqlTables):
         return _places(lines)
 
 
+@contextmanager
+def _made_rows() -> Iterator[None]:
+    """Tell what cannot be made rows from what the engine cannot keep: it is never tried again.
+
+    Raises:
+        PoisonedBlockError: By a fault of ours.
+    """
+    try:
+        yield
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise PoisonedBlockError(f"a block cannot be written as rows: {error!r}") from error
+
+
 def _places(lines: bytes) -> Mapping[tuple[str, str], _Place]:
     """The answer to the question where requests stand, by trace and span."""
     found = cast(list[tuple[str, str, int, int]], rows(lines))
@@ -257,33 +271,35 @@ def _places(lines: bytes) -> Mapping[tuple[str, str], _Place]:
     }
 
 
-def _windows(requests: Sequence[Request], void: Sequence[Void]) -> list[int]:
+def _revised(tables: Iterable[LedgerTable]) -> dict[Key, tuple[int, int]]:
+    """Requests that may have been written before: their starts and revisions."""
+    found: dict[Key, tuple[int, int]] = {}
+    for table in (one for one in tables if one.is_revised):
+        some = table.taken(np.flatnonzero(table.revision > 1))
+        starts_ns = some.start_ns.view(np.uint64).tolist()
+        found.update(
+            zip(some.keys, zip(starts_ns, some.revision.tolist(), strict=True), strict=True)
+        )
+    return found
+
+
+def _windows(tables: Iterable[LedgerTable], void: Iterable[Void]) -> list[int]:
     """The windows that a row is written to."""
-    objects, table = parted(requests)
-    starts = [one.start_ns for one in objects] + [one.start_ns for one in void]
-    starts_ns = np.array([start_ns & _U64 for start_ns in starts], np.uint64)
-    if table is not None:
-        starts_ns = np.concatenate([starts_ns, table.start_ns.astype(np.uint64)])
-    return windows_of(starts_ns)
-
-
-def _any_weight(requests: Sequence[Request]) -> bool:
-    """Tell whether one stands for several."""
-    objects, table = parted(requests)
-    in_table = table is not None and table.weight is not None
-    return in_table or any(one.weight != 1 for one in objects)
+    of_void = np.array([one.start_ns & _U64 for one in void], np.uint64)
+    starts_ns = [table.start_ns.view(np.uint64) for table in tables]
+    return windows_of(np.concatenate([of_void, *starts_ns]))
 
 
 def _void(
     standing: Mapping[tuple[str, str], _Place],
-    revised: Mapping[tuple[str, str], Request],
+    revised: Mapping[Key, tuple[int, int]],
     withdrawn: Revisions,
 ) -> list[Void]:
     """The rows of requests that are withdrawn, or that start at another time by now."""
     moved = [
-        Void(*key, standing[key][0], request.revision)
-        for key, request in revised.items()
-        if key in standing and request.start_ns != standing[key][0]
+        Void(*key, standing[key][0], revision)
+        for key, (start_ns, revision) in revised.items()
+        if key in standing and start_ns != standing[key][0] & _U64
     ]
     return moved + [
         Void(*key, standing[key][0], revision + 1)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
 
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 
 from latencytrace.model import Objective
 from latencytrace.model.cohorts.request_columns import Beside, as_they_are
@@ -13,6 +13,7 @@ from latencytrace.service.net.problems import DESCRIBED, answer_with_problems
 from latencytrace.service.storage.baselines import NAME as BASELINES
 from latencytrace.service.storage.baselines import Baselines
 from latencytrace.service.store import Store
+from latencytrace.service.web.queries import refuse_twice
 from latencytrace.service.web.views.backup import backup_router
 from latencytrace.service.web.views.breakdown import breakdown_router
 from latencytrace.service.web.views.capacity import capacity_router
@@ -79,5 +80,5 @@ def application(  # noqa: PLR0913 - what it shows
         gpu_router(gpus, gpu_timelines),
         backup_router(store),
     ):
-        app.include_router(router, prefix=API)
+        app.include_router(router, prefix=API, dependencies=[Depends(refuse_twice)])
     return app

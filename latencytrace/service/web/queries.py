@@ -1,9 +1,10 @@
 """The questions of views about a cohort: what they ask for beside its filters and its time."""
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from typing import Annotated, Final
 
-from fastapi import Depends, Query
+from fastapi import Depends, Query, Request
 from pydantic import BaseModel, Field, model_validator
 
 from latencytrace.analysis.capacity.limits import Limit, limits_of
@@ -34,6 +35,18 @@ def refuse_misspelt(given: Iterable[str], known: Collection[str]) -> None:
         if name not in (*known, CAME):
             use = f"use {', '.join(known)}" if known else "there is none"
             raise QuestionError(f"{name!r} is no parameter here: {use}")
+
+
+async def refuse_twice(request: Request) -> None:
+    """Refuse a parameter that is given twice, of which one would not count.
+
+    Raises:
+        QuestionError: There is one; `where` may come as often as one likes.
+    """
+    counts = Counter(name for name, _ in request.query_params.multi_items())
+    for name, count in counts.items():
+        if count > 1 and name != "where":
+            raise QuestionError(f"{name} is given {count} times: name it once")
 
 
 class KnownQuery(BaseModel):

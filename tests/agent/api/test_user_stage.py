@@ -15,6 +15,7 @@ from latencytrace.agent.api.user_stage import UserStage
 from latencytrace.agent.spans.span import RecordedSpan
 from latencytrace.model import Stage, semconv
 from tests.support.agent.hooked import Spans
+from tests.support.waiting import PATIENCE_S
 
 
 def stage(spans: Spans, name: str, **attributes: str | int) -> UserStage:
@@ -143,12 +144,12 @@ def test_threads_that_share_one_object_keep_their_spans_apart(spans: Spans) -> N
         with same:
             own.append(get_current_span())
             entered.set()
-            assert left.wait(10)
+            assert left.wait(PATIENCE_S)
 
     thread = threading.Thread(target=rerank)
     with same:
         thread.start()
-        assert entered.wait(10)
+        assert entered.wait(PATIENCE_S)
         own.append(get_current_span())
     left.set()
     thread.join()

@@ -20,6 +20,7 @@ from latencytrace.agent.toolkit.streaming import AnswerStream
 from latencytrace.agent.toolkit.token_times import TokenRecorder
 from latencytrace.model import Stage, semconv
 from tests.support.agent.hooked import Spans
+from tests.support.waiting import PATIENCE_S
 
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 START = {"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]}
@@ -109,7 +110,7 @@ def test_what_send_returns_is_used_as_a_coroutine(spans: Spans) -> None:
         await asyncio.create_task(sending)
         with pytest.raises(RuntimeError, match="already awaited"):
             await sending
-        await asyncio.wait_for(send(BODY), 1)
+        await asyncio.wait_for(send(BODY), PATIENCE_S)
 
     run(spans, serve, sent_later)
 

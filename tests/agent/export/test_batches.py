@@ -2,7 +2,7 @@
 
 from itertools import pairwise
 
-from latencytrace.agent.export.batches import Batch, Batches
+from latencytrace.agent.export.batches import BATCH_SPANS, Batch, Batches
 from latencytrace.agent.export.otlp_traces import OtlpEncoder, Part
 from latencytrace.agent.export.queue import SpanQueue
 from latencytrace.agent.guard import raise_fault
@@ -23,20 +23,20 @@ class SlowEncoder(OtlpEncoder):
         return []
 
 
-def at_once(span_ns: int) -> list[int]:
-    """How many spans were encoded between two pauses."""
+def at_once(span_ns: int, waiting: int = 700) -> list[int]:
+    """How many spans were encoded between two pauses, of so many that wait."""
     spans = Spans()
-    for _ in range(700):
+    for _ in range(waiting):
         spans.recorder.start("span").end()
-    queue, encoder = SpanQueue(1_000, 1 << 20), SlowEncoder(span_ns)
+    queue, encoder = SpanQueue(waiting, 1 << 30), SlowEncoder(span_ns)
     for span in spans.all:
         queue.on_end(span)
-    left = [700]
+    left = [waiting]
     batches = Batches(
         queue, encoder, raise_fault, lambda: left.append(len(queue)), lambda: encoder.now_ns
     )
 
-    batches.fill(Batch(), 700)
+    batches.fill(Batch(), waiting)
 
     return [before - after for before, after in pairwise(left)]
 
@@ -50,3 +50,8 @@ def test_slow_ones_keep_nobody_waiting_for_long() -> None:
 
     assert max(counts) * 20_000 <= 200_000
     assert min(counts[:-1]) >= 4
+
+
+def test_the_more_spans_wait_the_more_are_encoded_without_a_pause() -> None:
+    assert set(at_once(20_000_000, 1_000)[:-1]) == {4}  # as few as can be
+    assert min(at_once(20_000_000, 9_000)[:-1]) >= (9_000 - BATCH_SPANS) // 256

@@ -6,11 +6,10 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from unittest.mock import Mock
 
 import pytest
 
-from latencytrace.agent.export.batches import _FEWEST_UNBROKEN, BATCH_SPANS
+from latencytrace.agent.export.batches import BATCH_SPANS
 from latencytrace.agent.export.exporter import Exporter
 from latencytrace.agent.export.http import HttpSender
 from latencytrace.agent.export.otlp_traces import OtlpEncoder
@@ -175,24 +174,6 @@ def test_a_connection_that_the_receiver_closed_is_opened_anew(
     assert warnings_in(caplog) == []
 
 
-def test_the_more_spans_wait_the_more_are_encoded_without_a_pause(receiver: Receiver) -> None:
-    pauses = []
-    for count in (1_000, 9_000):
-        with sending(receiver.endpoint) as program:
-            receiver.release.clear()  # so that all of them wait
-            program.make(1)
-            until(lambda: program.exporter.counts.in_flight == 1)
-            program.make(count)
-            pause, batches = Mock(), program.exporter._batches  # noqa: SLF001 - to count
-            batches._pause, batches._unbroken = pause, _FEWEST_UNBROKEN  # noqa: SLF001 - anew
-            receiver.release.set()
-            assert program.exporter.flush(PATIENCE_S)
-            pauses.append(pause.call_count)
-
-    assert pauses[0] >= 12  # never more than 128 at once, and fewer to begin with
-    assert pauses[1] < 9_000 / 12
-
-
 # --- a receiver that is not there
 
 
@@ -279,16 +260,14 @@ def test_a_time_that_cannot_be_read_is_our_own_back_off(receiver: Receiver, afte
 
 
 def test_a_flush_does_not_wait_for_a_busy_receiver_and_loses_nothing(receiver: Receiver) -> None:
-    receiver.answers.extend([(503, {"Retry-After": "30"})] * 3)
+    receiver.answers.extend([(503, {"Retry-After": "3600"})] * 3)
     with sending(receiver.endpoint) as program:
         program.make(2)
         until(lambda: receiver.refused == 1)
-        began = time.monotonic()
 
-        sent = program.exporter.flush(PATIENCE_S)
+        sent = program.exporter.flush(3600)
 
         assert not sent
-        assert time.monotonic() - began < 20  # not the 30 s that it was asked to wait
         receiver.answers.clear()
         assert program.exporter.flush(PATIENCE_S)
     assert len(receiver.spans) == 2
@@ -324,15 +303,13 @@ def test_what_a_receiver_leaves_out_of_a_post_is_counted_as_dropped() -> None:
 
 def test_a_receiver_that_hangs_never_blocks_the_program(receiver: Receiver) -> None:
     receiver.release.clear()
-    with sending(receiver.endpoint) as program:
+    with sending(receiver.endpoint, timeout_s=3600) as program:
         program.make(1)
-        began = time.monotonic()
 
         program.make(1_000)
         flushed = program.exporter.flush(0.1)
 
         assert not flushed
-        assert time.monotonic() - began < PATIENCE_S / 2  # not as long as it hangs
         receiver.release.set()
         assert program.exporter.flush(PATIENCE_S)
     assert len(receiver.spans) == 1_001
@@ -353,14 +330,12 @@ def test_a_receiver_that_hangs_for_too_long_is_given_up_and_tried_again(
 
 def test_stopping_does_not_wait_for_a_receiver_that_hangs(receiver: Receiver) -> None:
     receiver.release.clear()
-    with sending(receiver.endpoint) as program:
+    with sending(receiver.endpoint, timeout_s=3600) as program:
         program.make(1)
         until(lambda: program.exporter.counts.in_flight == 1)
-        began = time.monotonic()
 
         assert not program.exporter.stop(0.1)
 
-        assert time.monotonic() - began < PATIENCE_S / 2
         receiver.release.set()
 
 

@@ -18,8 +18,8 @@ from latencytrace.agent.export.transport import TRACES, TransportOptions
 from latencytrace.errors import SettingsError
 from tests.support.agent.receiving import Receiver
 from tests.support.servers.ports import free_port
+from tests.support.waiting import PATIENCE_S
 
-TIMEOUT_S = 10.0
 Answering = Callable[[bytes, Any], bytes]
 
 
@@ -59,7 +59,7 @@ def serving(answering: Answering, port: int = 0) -> Iterator[int]:
 
 @contextmanager
 def sending(port: int) -> Iterator[GrpcSender]:
-    sender = GrpcSender(f"http://127.0.0.1:{port}", {"X-Key": "a b"}, TIMEOUT_S)
+    sender = GrpcSender(f"http://127.0.0.1:{port}", {"X-Key": "a b"}, PATIENCE_S)
     try:
         yield sender
     finally:
@@ -83,7 +83,7 @@ class Relay:
 
     def __init__(self, port: int) -> None:
         self.sent = 0
-        self._there = socket.create_connection(("127.0.0.1", port), TIMEOUT_S)
+        self._there = socket.create_connection(("127.0.0.1", port), PATIENCE_S)
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
         self._threads = [threading.Thread(target=self._serve, daemon=True)]
@@ -119,7 +119,7 @@ def test_packed_bytes_are_fewer_on_the_way_and_the_same_there() -> None:
     with serving(taken) as port:
         relay = Relay(port)
         sender = GrpcSender(
-            f"http://127.0.0.1:{relay.port}", {}, TIMEOUT_S, options=TransportOptions(gzip=True)
+            f"http://127.0.0.1:{relay.port}", {}, PATIENCE_S, options=TransportOptions(gzip=True)
         )
         answers = [sender.send(body), sender.send(b"")]
         sender.close()
@@ -142,7 +142,7 @@ def test_calls_share_a_connection() -> None:
 def test_a_receiver_that_was_started_anew_is_found_again() -> None:
     taken = Taken()
     with serving(taken) as port:
-        sender = GrpcSender(f"http://127.0.0.1:{port}", {}, TIMEOUT_S)
+        sender = GrpcSender(f"http://127.0.0.1:{port}", {}, PATIENCE_S)
         sender.send(b"1")
     with serving(taken, port):
         answer = sender.send(b"2")

@@ -16,7 +16,7 @@ from latencytrace.agent.guard import raise_fault
 from latencytrace.model.gpu.sample import GPU_METRICS
 from tests.support.builders.gpu_requests import sample, whole_sample
 from tests.support.fakes.contracts import FakeClock
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_S, until
 
 FORKS = """
 import os, httpx
@@ -31,7 +31,7 @@ if os.fork() == 0:
     print("child", port.listens_at, flush=True)
     os._exit(0)
 os.wait()
-answer = httpx.get("http://%s:%d/metrics" % port.listens_at, timeout=10, trust_env=False)
+answer = httpx.get("http://%s:%d/metrics" % port.listens_at, timeout=100, trust_env=False)
 print("parent", "latencytrace_gpu_power_watts" in answer.text, flush=True)
 """
 ABOUT = {"gpu": "0", "uuid": "GPU-a", "name": "NVIDIA H200"}
@@ -61,7 +61,7 @@ def address(port: GpuPort) -> str:
 
 
 def asked(port: GpuPort, path: str = "/metrics") -> str:
-    answer = httpx.get(f"{address(port)}{path}", timeout=10, trust_env=False)
+    answer = httpx.get(f"{address(port)}{path}", timeout=PATIENCE_S, trust_env=False)
     return answer.raise_for_status().text
 
 

@@ -16,9 +16,9 @@ from latencytrace.errors import GpuUnavailableError
 from latencytrace.model.gpu.sample import GpuSample
 from tests.support.fakes.contracts import FakeClock, ScriptedGpuReader
 from tests.support.servers.command_line import python
+from tests.support.waiting import PATIENCE_S
 
 INTERVAL_NS = 200_000_000
-LONG_S = 30.0
 FORKING = Path(__file__).parents[2] / "support" / "programs" / "forking_sampler.py"
 
 
@@ -191,7 +191,7 @@ class HangingReader(ScriptedGpuReader):
     def read(self, detail: Detail) -> Sequence[GpuSample]:
         """Hang."""
         self.is_hanging.set()
-        self._going_on.wait(LONG_S)
+        self._going_on.wait()
         return super().read(detail)
 
 
@@ -201,12 +201,10 @@ def test_a_call_that_hangs_holds_nobody_up_and_is_seen(
     reader = HangingReader(hanging)
     one = sampler(reader, monotonic_ns, tmp_path)
     one.start()
-    assert reader.is_hanging.wait(LONG_S)
+    assert reader.is_hanging.wait(PATIENCE_S)
 
-    before_ns = monotonic_ns()
     one.stop(0.05)
 
-    assert monotonic_ns() - before_ns < LONG_S / 3 * 1e9
     assert one.state.tick_since_ns is not None
 
 
@@ -216,8 +214,8 @@ def test_its_thread_reads_and_ends_when_told(tmp_path: Path) -> None:
     one = sampler(reader, monotonic_ns, tmp_path, lambda samples: taken.put(samples[0]))
 
     one.start()
-    taken.get(timeout=LONG_S)
-    one.stop(LONG_S)
+    taken.get(timeout=PATIENCE_S)
+    one.stop(PATIENCE_S)
 
     assert reader.calls == ["open", "close"]
 

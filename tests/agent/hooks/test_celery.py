@@ -4,7 +4,9 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 
+import pytest
 from celery import Celery, Task
 from celery.contrib.testing.worker import start_worker
 from opentelemetry.trace import SpanKind, StatusCode
@@ -14,10 +16,12 @@ from latencytrace.analysis.ledger.requests import requests_of
 from latencytrace.model import Stage, semconv
 from tests.support.agent.hooked import Spans
 from tests.support.agent.queued_work import as_received, check_waited
+from tests.support.agent.receiving import Receiver
+from tests.support.servers.command_line import python
 from tests.support.waiting import until
 
 HOOKS = (CeleryHook,)
-PATIENCE_S = 20.0
+PATIENCE_S = 120.0
 
 
 @contextmanager
@@ -164,3 +168,53 @@ def test_a_task_that_is_tried_again_is_none(spans: Spans) -> None:
 
     assert result.get() == 1
     assert [span.status.status_code for span in spans.all] == [StatusCode.UNSET] * 2
+
+
+@pytest.mark.parametrize("headers", ["text", [("x-own", "kept")], 5], ids=str)
+def test_a_message_whose_headers_are_no_mapping_is_worked_on_in_a_trace_of_its_own(
+    spans: Spans, headers: object
+) -> None:
+    app = app_of()
+
+    @app.task(name="odd", bind=True)  # type: ignore[untyped-decorator]
+    def odd(self: Task) -> object:
+        return self.request.headers
+
+    result = odd.apply(headers=headers)
+
+    assert result.get() == headers
+    assert (spans.only.name, spans.only.parent_id) == ("odd", 0)
+
+
+RECYCLED = """
+import os, sys
+import latencytrace
+
+os.environ["OTEL_BSP_SCHEDULE_DELAY"] = "60000"  # nothing is sent before the end
+latencytrace.instrument("worker", endpoint=sys.argv[1], hooks=("celery",))
+from billiard.pool import Pool
+
+def work(number):
+    with latencytrace.stage("task"):
+        return number
+
+if __name__ == "__main__":
+    with Pool(2, maxtasksperchild=int(sys.argv[2])) as pool:
+        assert sum(pool.map(work, range(8), 1)) == 28
+        pool.close()
+        pool.join()
+"""
+
+
+@pytest.mark.parametrize("tasks", [1, 3])
+def test_a_process_of_a_worker_that_is_replaced_sends_its_spans_first(
+    tmp_path: Path, tasks: int
+) -> None:
+    script = tmp_path / "recycled.py"
+    script.write_text(RECYCLED)
+
+    with Receiver() as receiver:
+        done = python(script, receiver.endpoint, str(tasks))
+
+        assert (done.returncode, done.stderr) == (0, "")
+        assert [span.name for span in receiver.spans if span.name == "task"] == ["task"] * 8

@@ -4,8 +4,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
-from transformers import GPT2Config, GPT2LMHeadModel
 
 from latencytrace.agent.hooks.ctranslate2 import Ctranslate2Hook
 from latencytrace.model import Stage
@@ -20,6 +18,9 @@ HOOKS = (Ctranslate2Hook,)
 
 @pytest.fixture(scope="module")
 def generator(tmp_path_factory: pytest.TempPathFactory) -> Any:  # noqa: ANN401 - the library's
+    import torch  # noqa: PLC0415 - seconds, at each collection
+    from transformers import GPT2Config, GPT2LMHeadModel  # noqa: PLC0415
+
     folder = tmp_path_factory.mktemp("model")
     torch.manual_seed(0)
     tokenizer = tiny_chat().tokenizer

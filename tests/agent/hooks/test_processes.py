@@ -9,6 +9,7 @@ from opentelemetry.trace import get_current_span
 
 from latencytrace.agent.hooks.processes import ProcessesHook
 from tests.support.agent.hooked import hooked
+from tests.support.waiting import PATIENCE_S
 
 FORKING = multiprocessing.get_context("fork")
 
@@ -47,7 +48,7 @@ def test_a_process_keeps_its_arguments_and_its_exit_code() -> None:
         process.join()
         failed.join()
 
-    assert told.get(timeout=10) == "argument"
+    assert told.get(timeout=PATIENCE_S) == "argument"
     assert (process.exitcode, failed.exitcode) == (0, 3)
 
 

@@ -21,13 +21,13 @@ from ray import serve
 
 @serve.deployment(max_ongoing_requests=64)
 class Doubles:
-    @serve.batch(max_batch_size=4, batch_wait_timeout_s=10)
+    @serve.batch(max_batch_size=4, batch_wait_timeout_s=1000)
     async def together(self, numbers):
         if 13 in numbers:
             raise ValueError("an unlucky number")
         return [2 * number for number in numbers]
 
-    @serve.batch(max_batch_size=2, batch_wait_timeout_s=10)
+    @serve.batch(max_batch_size=2, batch_wait_timeout_s=1000)
     async def chunks(self, numbers):
         for _ in range(2):
             yield [str(number) for number in numbers]

@@ -13,6 +13,7 @@ from latencytrace.agent.hooks.requests import RequestsHook
 from latencytrace.model import Stage, semconv
 from tests.support.agent.hooked import Spans, attribute_text, hooked
 from tests.support.servers.recording import Received, RecordingServer, Response
+from tests.support.waiting import PATIENCE_S
 
 HOOKS = (RequestsHook,)
 PARTS = 3
@@ -42,7 +43,7 @@ class _Server(RecordingServer):
     def _parts(self) -> Iterator[bytes]:
         yield b"."
         for _ in range(PARTS - 1):
-            self.next_part.acquire(timeout=10)
+            self.next_part.acquire(timeout=PATIENCE_S)
             yield b"."
 
 
@@ -53,7 +54,7 @@ def server() -> Iterator[_Server]:
 
 
 def test_an_exchange_is_one_client_span_of_the_network(spans: Spans, server: _Server) -> None:
-    requests.get(f"{server.url}/some/path", timeout=10)
+    requests.get(f"{server.url}/some/path", timeout=PATIENCE_S)
 
     assert (spans.only.name, spans.only.kind) == ("GET", SpanKind.CLIENT)
     assert dict(spans.only.attributes) == {
@@ -68,20 +69,20 @@ def test_an_exchange_is_one_client_span_of_the_network(spans: Spans, server: _Se
 
 
 def test_the_server_gets_one_parent_and_it_is_the_span(spans: Spans, server: _Server) -> None:
-    answer = requests.get(f"{server.url}/traceparent", timeout=10)
+    answer = requests.get(f"{server.url}/traceparent", timeout=PATIENCE_S)
 
     (_, _, parent, _) = answer.text.split("-")
     assert parent == format_span_id(spans.only.span_id)
 
 
 def test_a_query_string_is_nowhere(spans: Spans, server: _Server) -> None:
-    requests.get(f"{server.url}/ask", params={"prompt": "a secret"}, timeout=10)
+    requests.get(f"{server.url}/ask", params={"prompt": "a secret"}, timeout=PATIENCE_S)
 
     assert "secret" not in attribute_text(spans)
 
 
 def test_a_redirect_is_part_of_its_exchange(spans: Spans, server: _Server) -> None:
-    answer = requests.get(f"{server.url}/redirect", timeout=10)
+    answer = requests.get(f"{server.url}/redirect", timeout=PATIENCE_S)
 
     assert format_span_id(spans.only.span_id) in answer.text
 
@@ -92,9 +93,9 @@ def test_what_the_programs_own_hook_requests_is_an_exchange_too(
     told: list[str] = []
 
     def ask_more(*_: object, **__: object) -> None:
-        told.append(requests.get(f"{server.url}/traceparent", timeout=10).text)
+        told.append(requests.get(f"{server.url}/traceparent", timeout=PATIENCE_S).text)
 
-    requests.get(f"{server.url}/some/path", hooks={"response": ask_more}, timeout=10)
+    requests.get(f"{server.url}/some/path", hooks={"response": ask_more}, timeout=PATIENCE_S)
 
     inner, outer = spans.all
     assert inner.parent_id == outer.span_id
@@ -102,14 +103,14 @@ def test_what_the_programs_own_hook_requests_is_an_exchange_too(
 
 
 def test_an_answer_that_is_an_error_is_noted(spans: Spans, server: _Server) -> None:
-    requests.get(f"{server.url}/missing", timeout=10)
+    requests.get(f"{server.url}/missing", timeout=PATIENCE_S)
 
     assert spans.only.attributes[semconv.ERROR_TYPE] == "404"
 
 
 def test_what_requests_raises_passes_through(spans: Spans) -> None:
     with pytest.raises(requests.ConnectionError):
-        requests.get("http://127.0.0.1:9/", timeout=10)
+        requests.get("http://127.0.0.1:9/", timeout=PATIENCE_S)
 
     assert spans.only.attributes[semconv.ERROR_TYPE] == "ConnectionError"
 
@@ -117,7 +118,7 @@ def test_what_requests_raises_passes_through(spans: Spans) -> None:
 def test_a_streamed_body_is_part_of_the_span_to_its_last_byte(
     spans: Spans, server: _Server
 ) -> None:
-    body = requests.get(f"{server.url}/parts", stream=True, timeout=10).iter_content(1)
+    body = requests.get(f"{server.url}/parts", stream=True, timeout=PATIENCE_S).iter_content(1)
 
     next(body)
     open_after_the_first = not spans.all
@@ -131,7 +132,7 @@ def test_a_streamed_body_is_part_of_the_span_to_its_last_byte(
 def test_a_body_read_from_the_connection_itself_ends_the_span_too(
     spans: Spans, server: _Server
 ) -> None:
-    answer = requests.get(f"{server.url}/parts", stream=True, timeout=10)
+    answer = requests.get(f"{server.url}/parts", stream=True, timeout=PATIENCE_S)
     server.next_part.release(PARTS - 1)
 
     answer.raw.read()
@@ -142,7 +143,7 @@ def test_a_body_read_from_the_connection_itself_ends_the_span_too(
 def test_a_streamed_body_that_is_closed_half_way_ends_the_span(
     spans: Spans, server: _Server
 ) -> None:
-    with requests.get(f"{server.url}/parts", stream=True, timeout=10) as answer:
+    with requests.get(f"{server.url}/parts", stream=True, timeout=PATIENCE_S) as answer:
         next(answer.iter_content(1))
 
     server.next_part.release(PARTS - 1)
@@ -150,7 +151,7 @@ def test_a_streamed_body_that_is_closed_half_way_ends_the_span(
 
 
 def test_a_streamed_body_that_is_dropped_ends_the_span(spans: Spans, server: _Server) -> None:
-    answer = requests.get(f"{server.url}/parts", stream=True, timeout=10)
+    answer = requests.get(f"{server.url}/parts", stream=True, timeout=PATIENCE_S)
 
     del answer
     gc.collect()
@@ -160,7 +161,7 @@ def test_a_streamed_body_that_is_dropped_ends_the_span(spans: Spans, server: _Se
 
 
 def test_a_body_that_breaks_off_fails_the_span(spans: Spans, server: _Server) -> None:
-    answer = requests.get(f"{server.url}/torn", stream=True, timeout=10)
+    answer = requests.get(f"{server.url}/torn", stream=True, timeout=PATIENCE_S)
 
     with pytest.raises(requests.exceptions.ChunkedEncodingError):
         _ = answer.content
@@ -178,7 +179,7 @@ def test_contribs_instrumentation_doubles_nothing(server: _Server, *, ours_first
         if ours_first:
             instrumentor.instrument(tracer_provider=spans.provider)
         try:
-            answer = requests.get(f"{server.url}/traceparent", timeout=10)
+            answer = requests.get(f"{server.url}/traceparent", timeout=PATIENCE_S)
         finally:
             instrumentor.uninstrument()
 

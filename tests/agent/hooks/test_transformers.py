@@ -24,6 +24,7 @@ from latencytrace.agent.toolkit.streaming import ANSWER, AnswerStream
 from latencytrace.model import Stage, semconv
 from tests.support.agent.receiving import TracedProgram, Value
 from tests.support.models.tiny_chat import END, TinyChat
+from tests.support.waiting import PATIENCE_S
 
 INPUT = semconv.GEN_AI_USAGE_INPUT_TOKENS
 OUTPUT = semconv.GEN_AI_USAGE_OUTPUT_TOKENS
@@ -188,7 +189,7 @@ def test_an_output_with_scores_counts_as_well(agent: TracedProgram, tiny_chat: T
 def test_a_streamed_generation_detokenizes_within_itself(
     agent: TracedProgram, tiny_chat: TinyChat
 ) -> None:
-    streamer = TextIteratorStreamer(tiny_chat.tokenizer, skip_prompt=True, timeout=20)
+    streamer = TextIteratorStreamer(tiny_chat.tokenizer, skip_prompt=True, timeout=PATIENCE_S)
     arguments = {
         "inputs": tiny_chat.prompt(8),
         "max_new_tokens": 12,
@@ -280,7 +281,7 @@ def test_what_a_program_set_on_its_streamer_is_there_again_afterwards(tiny_chat:
     def take(text: str, **_: object) -> None:
         texts.append(text)
 
-    streamer: Any = TextIteratorStreamer(tiny_chat.tokenizer, timeout=20)
+    streamer: Any = TextIteratorStreamer(tiny_chat.tokenizer, timeout=PATIENCE_S)
     streamer.on_finalized_text = take
 
     tiny_chat.model.generate(tiny_chat.prompt(8), max_new_tokens=4, streamer=streamer, **GREEDY)
@@ -326,7 +327,7 @@ def test_the_streamer_that_a_model_gets_is_an_instance_of_its_class(
 def test_however_long_the_stream_its_intervals_are_few_and_its_spans_too(
     agent: TracedProgram, tiny_chat: TinyChat
 ) -> None:
-    streamer = TextIteratorStreamer(tiny_chat.tokenizer, timeout=20)
+    streamer = TextIteratorStreamer(tiny_chat.tokenizer, timeout=PATIENCE_S)
 
     tiny_chat.model.generate(
         tiny_chat.prompt(8), max_new_tokens=150, streamer=streamer, **GREEDY, **never_ending()

@@ -14,6 +14,7 @@ from tests.propagation.between_rows import listening
 from tests.propagation.tracing import carries
 from tests.support.agent.hooked import Spans, attribute_text, hooked
 from tests.support.servers.recording import Received, RecordingServer, Response
+from tests.support.waiting import PATIENCE_S
 
 HOOKS = (Urllib3Hook,)
 
@@ -63,7 +64,7 @@ def test_a_request_of_requests_is_one_span_not_two() -> None:
         requests.Session() as session,
     ):
         session.trust_env = False
-        session.get(url, timeout=10)
+        session.get(url, timeout=PATIENCE_S)
 
     assert len(spans.of(Stage.NETWORK)) == 1
     assert carries(seen[0], spans.only)

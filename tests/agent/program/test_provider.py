@@ -17,9 +17,10 @@ import latencytrace
 from latencytrace.agent.guard import raise_fault
 from latencytrace.agent.spans.span import RecordedSpan
 from latencytrace.agent.start import start, uninstrument
-from latencytrace.settings import AgentSettings
+from latencytrace.settings import AgentSettings, agent_settings
 from tests.support.agent.receiving import Receiver, TracedProgram
-from tests.support.waiting import until
+from tests.support.servers.command_line import NOWHERE
+from tests.support.waiting import PATIENCE_S, until
 
 
 @pytest.fixture(autouse=True)
@@ -218,3 +219,62 @@ def test_an_endpoint_that_raises_after_its_answer_is_no_warning_of_the_programs_
 
     assert answer.status_code == 500
     assert "ended span" not in caplog.text
+
+
+# --- a receiver that is away, or answers late
+
+
+@pytest.fixture
+def nobody_listens(program: TracerProvider) -> Iterator[None]:
+    set_tracer_provider(program)
+    start(agent_settings(endpoint=NOWHERE, environ={}), raise_fault)
+    yield
+    uninstrument()
+
+
+@pytest.mark.usefixtures("nobody_listens")
+def test_a_flush_that_nobody_takes_says_so_and_the_spans_wait() -> None:
+    get_tracer("own").start_span("own").end()
+
+    assert not latencytrace.flush(PATIENCE_S)
+
+    status = latencytrace.agent_status()
+    assert (status.spans_made, status.spans_sent, status.spans_queued) == (1, 0, 1)
+    assert status.last_error is not None
+
+
+@pytest.mark.usefixtures("nobody_listens")
+def test_the_programs_own_flush_does_not_fail_for_our_receiver(program: TracerProvider) -> None:
+    get_tracer("own").start_span("own").end()
+
+    assert program.force_flush()
+
+
+def test_what_finds_no_place_meanwhile_is_counted(program: TracerProvider) -> None:
+    set_tracer_provider(program)
+    start(agent_settings(endpoint=NOWHERE, environ={"OTEL_BSP_MAX_QUEUE_SIZE": "10"}), raise_fault)
+    try:
+        for _ in range(25):
+            get_tracer("own").start_span("own").end()
+        latencytrace.flush(PATIENCE_S)
+        status = latencytrace.agent_status()
+    finally:
+        uninstrument()
+
+    assert status.spans_dropped + status.spans_queued == 25
+    assert status.spans_queued <= 10 + 10  # those on their way are no longer in the queue
+
+
+def test_a_flush_that_is_over_too_late_says_so_and_the_spans_arrive(
+    agent: TracedProgram, receiver: Receiver, program: TracerProvider
+) -> None:
+    set_tracer_provider(program)
+    receiver.release.clear()
+    get_tracer("own").start_span("own").end()
+    until(lambda: agent.status.spans_queued == 1)
+
+    in_time = latencytrace.flush(0.0)
+
+    receiver.release.set()
+    assert not in_time
+    assert agent.one("own").scope == "own"

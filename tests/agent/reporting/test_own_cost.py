@@ -118,7 +118,7 @@ def test_the_agent_says_what_it_costs_and_reports_it(agent: TracedProgram) -> No
     until(lambda: bool(agent.receiver.reports))
 
     cost = agent_status().cost
-    assert cost.hooks_cpu_ns > 50 * 500
+    assert cost.hooks_cpu_ns > 0
     assert cost.encoder_cpu_ns > 0
     assert cost.exporter_cpu_ns > 0
     assert cost.encoder_cpu_ns + cost.exporter_cpu_ns <= time.process_time_ns()

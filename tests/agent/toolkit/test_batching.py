@@ -36,6 +36,7 @@ from latencytrace.agent.toolkit.batching import MAX_SERVED, Batch, Ticket, new_t
 from latencytrace.model import Stage, semconv
 from tests.support.agent.hooked import Spans
 from tests.support.agent.receiving import TracedProgram
+from tests.support.waiting import PATIENCE_S
 
 UNSAMPLED = SpanContext(5, 6, is_remote=True, trace_flags=TraceFlags(TraceFlags.DEFAULT))
 
@@ -373,7 +374,7 @@ def test_a_ticket_travels_to_another_thread(spans: Spans) -> None:
     asked = request(spans)
 
     def work() -> None:
-        with batch(spans, [waiting.get(timeout=10)]):
+        with batch(spans, [waiting.get(timeout=PATIENCE_S)]):
             pass
 
     worker = threading.Thread(target=work)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from latencytrace.analysis.ledger.requests import requests_of
 from latencytrace.model import (
+    AttributeValue,
     Event,
     RepairKind,
     Request,
@@ -222,6 +223,17 @@ def test_the_gaps_of_a_process_fill_what_is_unattributed() -> None:
     assert {one.name for one in request.segments} >= {"event-loop lag", "garbage collection"}
 
 
+def test_a_wait_for_a_result_is_queue_where_nothing_else_explains_the_time() -> None:
+    (request,) = divided(
+        root(attributes={semconv.RUNTIME_GAPS: "result_wait:10+50"}),
+        span(2, 50, 60, attributes={semconv.STAGE: "decode"}),
+    )
+
+    assert request.ledger[Stage.QUEUE] == 40
+    assert Stage.RUNTIME not in request.ledger
+    assert "wait for another thread or task" in {one.name for one in request.segments}
+
+
 def test_what_leaves_a_stream_is_timed() -> None:
     attributes = {
         semconv.STREAMED_TOKENS: 3,
@@ -277,6 +289,64 @@ def test_what_an_engine_tells_of_a_span_counts() -> None:
 
     assert request.ledger[Stage.DECODE] == 40
     assert request.time_per_output_token_ns == 10
+
+
+def _call(number: int, start_ns: int, parent: int, **told: AttributeValue) -> Span:
+    keys = {
+        "model": semconv.GEN_AI_REQUEST_MODEL,
+        "reason": semconv.GEN_AI_RESPONSE_FINISH_REASONS,
+        "read": semconv.GEN_AI_USAGE_INPUT_TOKENS,
+        "cached": semconv.GEN_AI_USAGE_CACHED_INPUT_TOKENS,
+        "made": semconv.GEN_AI_USAGE_OUTPUT_TOKENS,
+    }
+    attributes = {keys[name]: value for name, value in told.items()}
+    return span(number, start_ns, start_ns + 40, parent, attributes=attributes)
+
+
+@pytest.mark.parametrize(
+    ("agent", "model", "reason", "read", "cached", "made"),
+    [  # the table of `ledger.md`: what the outer span tells, and what is known of the request
+        pytest.param({}, "small", "stop", 80, 30, 12, id="nothing"),
+        pytest.param({"read": 80, "made": 12}, "small", "stop", 80, 30, 12, id="totals"),
+        pytest.param(
+            {"read": 80, "made": 12, "model": "planner"}, "planner", "stop", 80, 30, 12, id="model"
+        ),
+        pytest.param({"read": 0, "made": 0}, "small", "stop", 80, 30, 12, id="zeros"),
+        pytest.param({"read": 50, "made": 5}, "small", "stop", 80, 30, 12, id="the last's"),
+        pytest.param({"read": 99, "made": 20}, "small", "stop", 99, 30, 20, id="more"),
+        pytest.param({"read": 80}, "small", "stop", 80, 30, 12, id="input alone"),
+        pytest.param(
+            {"made": 12, "reason": "done", "cached": 40}, "small", "done", 80, 40, 12, id="all"
+        ),
+    ],
+)
+def test_an_outer_spans_totals_hide_nothing_of_the_calls_below(  # noqa: PLR0913, PLR0917 - a table
+    agent: dict[str, AttributeValue],
+    model: str,
+    reason: str,
+    read: int,
+    cached: int,
+    made: int,
+) -> None:
+    outer = replace(_call(2, 5, 1, **agent), end_ns=95)
+    plan = _call(3, 10, 2, model="large", reason="tool_calls", read=30, cached=10, made=7)
+    answer = _call(4, 50, 2, model="small", reason="stop", read=50, cached=20, made=5)
+    tokenizer = _call(5, 50, 4, read=50)
+
+    (request,) = divided(root(), outer, plan, answer, tokenizer)
+
+    assert (request.model, request.finish_reason) == (model, reason)
+    assert (request.input_tokens, request.cached_input_tokens) == (read, cached)
+    assert request.output_tokens == made
+
+
+def test_the_model_below_a_total_may_be_named_by_a_span_without_tokens() -> None:
+    outer = replace(_call(2, 5, 1, read=9, made=3), end_ns=95)
+    call = _call(3, 10, 2, model="small", reason="stop")
+
+    (request,) = divided(root(), outer, call)
+
+    assert (request.model, request.finish_reason) == ("small", "stop")
 
 
 def test_what_a_proxy_held_back_began_earlier() -> None:

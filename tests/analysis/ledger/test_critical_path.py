@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
 from random import Random
-from time import thread_time_ns
 from typing import NamedTuple
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,6 +16,7 @@ from latencytrace.model import Interval, Segment, Span, Stage, Trace, semconv
 from latencytrace.model.ledger import ledger_of
 from tests.support.builders.spans.strategies import heaps, traces
 from tests.support.builders.spans.trees import request, span, stretches
+from tests.support.work import growth
 
 STAGES = list(Stage)
 DOCS = Path(__file__).parents[3] / "docs" / "pages" / "ledger.md"
@@ -264,25 +265,26 @@ def test_a_chain_deeper_than_the_interpreter_can_recurse_is_walked() -> None:
     assert len(path) == 2 * 10_000 - 1
 
 
-def test_a_deep_chain_that_fills_thousands_of_gaps_is_gone_down_once() -> None:
-    steps = [span(f"step {at}", at, at + 2) for at in range(30_000, 130_000, 4)]
-    trace = request(
-        *chain(25_000, 160_000), *steps, span("last", 159_999, 160_001), end_ns=160_001
-    )
-    before_ns = thread_time_ns()
-
-    path = critical_path(trace)
-
-    assert len(path) > 2 * len(steps)
-    assert thread_time_ns() - before_ns < 15e9  # 1 s of an idle core; once a gap: an hour
+def deep_chain_with_gaps(gaps: int) -> Trace:
+    """As many levels as gaps between the steps that are done beside them."""
+    steps = [span(f"step {at}", 4 * at, 4 * at + 2) for at in range(gaps, 2 * gaps)]
+    last = span("last", 12 * gaps, 12 * gaps + 2)
+    return request(*chain(gaps, 12 * gaps + 1), *steps, last, end_ns=12 * gaps + 2)
 
 
-def test_fifty_thousand_children_beside_each_other_are_divided_in_seconds() -> None:
-    children = [span(str(one), one, one + one * one * 7_919 % 900 + 1) for one in range(50_000)]
-    trace = request(*children, end_ns=60_000)
-    before_ns = thread_time_ns()
+def children_beside_each_other(count: int) -> Trace:
+    children = [span(str(one), one, one + one * one * 7_919 % 900 + 1) for one in range(count)]
+    return request(*children, end_ns=count + 1_000)
 
-    path = critical_path(trace)
 
-    assert path[-1].end_ns == 60_000
-    assert thread_time_ns() - before_ns < 15e9  # half a second of an idle core
+def test_each_gap_that_a_deep_chain_fills_is_a_segment() -> None:
+    assert len(critical_path(deep_chain_with_gaps(5_000))) > 2 * 5_000
+
+
+@pytest.mark.parametrize("made", [deep_chain_with_gaps, children_beside_each_other])
+def test_twice_as_many_spans_are_twice_the_work(made: Callable[[int], Trace]) -> None:
+    def divided(count: int) -> Callable[[], object]:
+        trace = made(count)
+        return lambda: critical_path(trace)
+
+    assert growth(divided, 1_000) < 2.5

@@ -59,6 +59,14 @@ def test_a_gap_that_a_newer_agent_tells_has_a_name_too() -> None:
     assert ("page fault", Stage.RUNTIME, 0, 40) in stretches(path("page_fault:0+40", DECODE))
 
 
+def test_a_wait_for_a_result_is_queue_where_nothing_else_explains_the_time() -> None:
+    assert stretches(path("result_wait:0+100", DECODE)) == [
+        ("wait for another thread or task", Stage.QUEUE, 0, 40),
+        ("decode", Stage.DECODE, 40, 60),
+        ("wait for another thread or task", Stage.QUEUE, 60, 100),
+    ]
+
+
 def test_each_gap_has_words_of_its_own() -> None:
     titles = {title_of_gap(gap) for gap in RuntimeGap}
 

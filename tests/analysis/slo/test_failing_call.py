@@ -66,6 +66,16 @@ def test_a_call_that_found_nothing_is_not_blamed_as_one_that_broke_is() -> None:
     assert failing_call({REQUEST: [ROOT, answered(502)]}) is not None
 
 
+def test_a_call_that_a_server_failed_to_answer_is_blamed_though_nobody_marked_it() -> None:
+    noted: dict[str, AttributeValue] = {semconv.HTTP_RESPONSE_STATUS_CODE: 503}
+    call = replace(span(1, None, "GET", fails=False), attributes=noted)
+
+    found = failing_call({REQUEST: [ROOT, call]})
+
+    assert found is not None
+    assert found.name == "GET"
+
+
 def test_a_request_that_fails_by_itself_has_no_failing_call() -> None:
     assert failing_call({REQUEST: [ROOT, span(1, None, "fine", fails=False)]}) is None
     assert failing_call({REQUEST: []}) is None

@@ -22,6 +22,7 @@ from werkzeug.wrappers import Response
 
 from latencytrace.analysis.trace.routes import UNMATCHED, is_health, route_of
 from latencytrace.model import AttributeValue, Span, SpanKind
+from latencytrace.model.texts.names import UNNAMED
 from tests.analysis.fixtures.recording import FIXTURES
 from tests.support.builders.spans.recorded import recorded_requests, spans_of
 from tests.support.builders.spans.trees import root, span
@@ -68,6 +69,14 @@ def served(application: Callable[[TracerProvider], Get], paths: Iterable[str]) -
     message = encode_spans(ended.get_finished_spans())
     spans = [one for resource in message.resource_spans for one in spans_of(resource)]
     return [one for one in spans if one.kind is SpanKind.SERVER]
+
+
+@pytest.mark.parametrize("name", ["", " ", "\t\n", "\u200b", "\u3164 \u2800", "\x00"])
+@pytest.mark.parametrize("route", [None, "", " "])
+def test_what_nobody_named_has_one_name_that_can_be_seen(name: str, route: str | None) -> None:
+    told = {} if route is None else {"http.route": route, "http.request.method": "GET"}
+
+    assert route_of(replace(root(attributes=told), name=name)) == UNNAMED
 
 
 @pytest.mark.parametrize(

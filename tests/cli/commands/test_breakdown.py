@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from rich.console import Console
 
 from latencytrace.cli.commands.breakdown import MOST_ROUTES, joined, picture, pictures
+from latencytrace.errors import QuestionError
 from latencytrace.service.answers.documents import BreakdownDocument
 from tests.support.builders.documents import MS, breakdown_document, no_requests
 from tests.support.terminal import plain, printed_lines
@@ -128,6 +129,7 @@ class ManyRoutes:
     """
 
     COUNT = MOST_ROUTES + 7
+    REFUSED = "POST /refused"
 
     def __init__(self, listed: int = COUNT) -> None:
         self.routes = [f"POST /{number:02}" for number in reversed(range(self.COUNT))]
@@ -144,6 +146,8 @@ class ManyRoutes:
         if path == "/overview":
             routes = [{"service": "rag", "route": route} for route in self.listed]
             return {"routes": routes, "route_count": self.COUNT}
+        if parameters.get("route") == self.REFUSED:
+            raise QuestionError("it cannot be asked for")
         if "route" in parameters:
             self.asked.append(parameters["route"])
         return (
@@ -166,6 +170,16 @@ def test_the_busiest_routes_are_shown_first_and_the_number_of_others_is_said() -
     assert "7 more routes took less time: --service or --route names one, --all shows all." in [
         str(part) for part in parts
     ]
+
+
+def test_a_route_that_cannot_be_shown_does_not_hide_the_next() -> None:
+    source = ManyRoutes()
+    source.routes[0] = source.listed[0] = ManyRoutes.REFUSED
+
+    said = [str(part) for part in joined(pictures(source, {}, PLAIN))]
+
+    assert f"{ManyRoutes.REFUSED} · rag: it cannot be asked for" in said
+    assert source.asked == source.routes[1:MOST_ROUTES]
 
 
 def test_all_routes_are_shown_where_they_are_asked_for() -> None:
@@ -194,6 +208,13 @@ def test_requests_that_never_overlapped_are_warned_about() -> None:
     document["max_concurrency"] = 1
 
     assert "Never more than one request at a time" in notes(document)[-1]
+
+
+def test_requests_that_queued_are_not_warned_about() -> None:
+    document = breakdown_document(queue=MS, decode=MS)
+    document["max_concurrency"] = 1
+
+    assert not any("Never more" in note for note in notes(document))
 
 
 def test_processes_that_load_cannot_be_sent_at_once() -> None:

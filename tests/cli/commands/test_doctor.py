@@ -5,7 +5,9 @@ import os
 import re
 import socket
 import sys
+import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -14,9 +16,11 @@ from rich.console import Console
 
 from latencytrace.cli.commands.doctor import show_findings
 from latencytrace.cli.doctor_checks.service import service_findings
+from latencytrace.model import Stage
 from latencytrace.service.answers.findings.finding import Finding, Verdict
 from latencytrace.settings import agent_settings
 from tests.support.agent.receiving import Receiver
+from tests.support.builders.spans.otlp_messages import child, one_span, otlp
 from tests.support.servers.command_line import NOWHERE, environment, latencytrace, listening
 from tests.support.servers.ports import free_port
 from tests.support.servers.recording import RecordingServer
@@ -252,6 +256,21 @@ def test_what_is_damaged_on_the_services_disk_is_named(tmp_path: Path) -> None:
     assert list(wrong) == [
         "the journal's file 000000000042.spans is damaged in 1 places and was set aside"
     ]
+
+
+def test_what_holds_an_event_loop_while_requests_wait_is_named(tmp_path: Path) -> None:
+    now_ns = time.time_ns()
+    served = one_span("a" * 32, "b" * 16, start_ns=now_ns, end_ns=now_ns + 100_000_000)
+    wait = replace(
+        child(served, "c" * 16, Stage.QUEUE, 0, 64), name="event loop held by GET /slow"
+    )
+    with RunningService(tmp_path / "data") as service:
+        assert service.post(otlp(served, wait)).is_success
+        service.request(served.trace_id)
+
+        said = {finding.what for finding in service_findings(service.url, None, None)}
+
+    assert "requests wait 64.0 % of their time unread: event loop held by GET /slow" in said
 
 
 def test_a_token_that_is_missing_is_named(tmp_path: Path) -> None:

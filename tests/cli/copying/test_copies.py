@@ -34,6 +34,7 @@ from latencytrace.service.sql_store.whole_tables import SqlTables
 from latencytrace.service.store import MOST_SHARES, Piece, Store, Table, open_store
 from latencytrace.service.stores.chdb.store import ChdbStore
 from latencytrace.service.web.views.backup import backup_router
+from tests.support.builders.ledger_tables import write
 from tests.support.builders.made_requests import made_request
 from tests.support.builders.spans.otlp_messages import columns, one_span, otlp
 from tests.support.clickhouse.front import HELD, HOLD, INSERTS, ClickHouseFront
@@ -71,9 +72,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             if hour % 2:
                 store.keep([(block, np.arange(block.count))], age_ns)
             request = made_request(100 + hour, trace_id=trace_id, start_ns=hour * HOUR_NS)
-            store.write([request], [], age_ns=age_ns)
+            write(store, [request], [], age_ns=age_ns)
         moved = made_request(900, trace_id=TRACES[0], start_ns=7 * HOUR_NS, revision=2)
-        store.write([moved], [], counted=[(moved.trace_id, moved.span_id)])
+        write(store, [moved], [], counted=[(moved.trace_id, moved.span_id)])
         store.insert([columns(otlp(*spans_of(WITHOUT_LEDGER)))])
     return made
 
@@ -275,7 +276,7 @@ def test_a_ledger_that_comes_while_a_backup_is_read_has_its_spans(tmp_path: Path
 
         def attribute(trace_id: str, start_ns: int) -> None:
             store.insert([columns(otlp(one_span(trace_id, start_ns=start_ns)))])
-            store.write([made_request(trace_id=trace_id, start_ns=0)], [])
+            write(store, [made_request(trace_id=trace_id, start_ns=0)], [])
 
         attribute(first, 0)
         # Its spans are in a window that there was none of.
@@ -299,10 +300,10 @@ def test_a_request_that_is_revised_while_a_backup_is_read_is_restored_once(
 
         def revise() -> None:
             revised = made_request(trace_id=first, start_ns=HOUR_NS, revision=2)
-            store.write([revised], [], counted=[(first, revised.span_id)])
+            write(store, [revised], [], counted=[(first, revised.span_id)])
 
         for trace_id, start_ns in ((first, 0), (second, HOUR_NS)):
-            store.write([made_request(trace_id=trace_id, start_ns=start_ns)], [], age_ns=age_ns)
+            write(store, [made_request(trace_id=trace_id, start_ns=start_ns)], [], age_ns=age_ns)
         back_up(Meanwhile(store, revise, read=1), tmp_path / "live.tar")
         assert store.count(Cohort(since_ns=0)) == 2
     counts = restore_into(tmp_path / "live.tar", tmp_path / "restored")
@@ -667,7 +668,7 @@ def test_times_that_no_column_of_windows_holds_are_copied_too(
     with closing(ChdbStore.open(tmp_path / "data")) as store:
         for trace_id, start_ns in zip(traces, edges, strict=True):
             store.insert([columns(otlp(one_span(trace_id, start_ns=start_ns, end_ns=start_ns)))])
-            store.write([made_request(trace_id=trace_id, start_ns=start_ns)], [])
+            write(store, [made_request(trace_id=trace_id, start_ns=start_ns)], [])
         read = {piece: store.rows_of(piece) for piece in store.pieces()}
         expected = (store.arrived(traces), {one.trace_id: one for one in store.written(traces)})
     with closing(ChdbStore.open(tmp_path / "other")) as store:

@@ -190,10 +190,9 @@ def test_broken_protobuf_behind_a_length_costs_no_other() -> None:
         ),
         ('{"resourceSpans": [7]}', "line 1: neither OTLP nor Jaeger: no JSON object"),
         ('{"resourceSpans": [{"scopeSpans": 7}]}', "line 1: the body is not an OTLP trace"),
-        (
-            '{"resourceSpans": [{"instrumentationLibrarySpans": []}]}',
-            "line 1: it is of OTLP before 0.19",
-        ),
+        ('{"info": {}, "data": {"spans": []}}', "line 1: neither OTLP nor Jaeger: its keys are"),
+        (b"\n\n \n", "byte 0: the file is empty"),
+        (bytes((len(otlp(SPANS[0])) % 128 | 128, 1)) + otlp(SPANS[0]), "lengths as varints"),
         ('{"resourceSpans": 7}', "line 1: the body is not an OTLP trace request in JSON"),
         ('{"spans": 7, "traceID": ""}', "line 1: not Jaeger's JSON"),
     ],

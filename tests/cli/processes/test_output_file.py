@@ -12,6 +12,7 @@ from latencytrace.cli.processes.output_file import (
     part_of,
     write_whole,
 )
+from tests.support.waiting import PATIENCE_S
 
 
 def names(folder: Path) -> list[str]:
@@ -68,7 +69,7 @@ def test_a_named_pipe_is_written_through(tmp_path: Path) -> None:
 
     check_writable(pipe)  # which must not open it: its reader would see an end
     write_whole(pipe, b"new" * 100_000)
-    reader.join(10)
+    reader.join(PATIENCE_S)
 
     assert read == [b"new" * 100_000]
     assert pipe.is_fifo()

@@ -10,6 +10,7 @@ from latencytrace.errors import LatencytraceError
 from tests.support.builders.filtered_folder import folder
 from tests.support.builders.spans.otlp_messages import TRACE
 from tests.support.servers.command_line import python
+from tests.support.waiting import PATIENCE_S
 
 __all__ = ["folder"]
 
@@ -48,7 +49,7 @@ def test_a_question_leaves_no_thread_behind(folder: FolderSource) -> None:
     folder.document("/services", {})
 
     for begun in set(threading.enumerate()) - before:
-        begun.join(20)
+        begun.join(PATIENCE_S)
         assert not begun.is_alive(), begun.name
 
 

@@ -5,17 +5,20 @@ import ssl
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from latencytrace.cli.processes.local_service import answers, host_and_port
+from latencytrace.cli.source import reading
 from latencytrace.cli.source.reading import service_at
 from latencytrace.cli.source.service_address import service_address
 from latencytrace.errors import SettingsError
 from tests.agent.test_wire import certificate
 from tests.support.servers.command_line import latencytrace
 from tests.support.servers.recording import Received, RecordingServer, Response
+from tests.support.waiting import PATIENCE_S
 
 UNUSABLE = {
     "no scheme": "127.0.0.1:8321",
@@ -97,8 +100,12 @@ def test_what_answers_in_the_place_of_a_service_is_described(no_http: str) -> No
     assert [one.returncode for one in (mail, other, page)] == [1, 1, 1]
 
 
-@pytest.mark.parametrize("ask", [answers, service_at])
-def test_a_service_that_is_busy_for_a_moment_is_one(ask: Callable[[str], object]) -> None:
+@pytest.mark.parametrize("ask", [partial(answers, timeout_s=PATIENCE_S), service_at])
+def test_a_service_that_is_busy_for_a_moment_is_one(
+    ask: Callable[[str], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "HEALTHY_WITHIN_S", PATIENCE_S)
+
     def late(_: Received) -> Response:
         threading.Event().wait(1.5)
         return Response()

@@ -1,7 +1,6 @@
 """Notifications are sent at least once, in order, however long a sink refuses."""
 
 import threading
-from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from tests.support.builders.made_objectives import SECOND_NS
 from tests.support.builders.notices import LINKS, made_alert
 from tests.support.builders.traffic import START_NS
 from tests.support.fakes.contracts import FakeClock, RecordingSink
+from tests.support.waiting import PATIENCE_S, until
 
 ENDED_NS = START_NS + 300 * SECOND_NS
 BEGAN, ENDED = made_alert(), made_alert(ended_ns=ENDED_NS)
@@ -246,7 +246,7 @@ def test_notices_to_a_sink_that_is_gone_are_struck_off(
 def test_threads_send_what_is_added(rig: Rig) -> None:
     rig.outbox.start()
     rig.tell(BEGAN, send=False)
-    wait_until(lambda: rig.sink.keys() == ["began"])
+    until(lambda: rig.sink.keys() == ["began"])
     rig.outbox.close()
 
     assert rig.outbox.sent == {"it": 1}
@@ -257,25 +257,19 @@ def test_a_sink_that_hangs_delays_no_other(rig: Rig) -> None:
 
     class Hanging(RecordingSink):
         def send(self, notice: Notification, now_ns: int) -> None:
-            let_go.wait(20)
+            let_go.wait(2 * PATIENCE_S)
             super().send(notice, now_ns)
 
     sinks = {"hangs": Hanging(), "it": rig.sink}
     outbox = Outbox(sinks, LINKS, rig.memory, rig.clock, rig.clock, lambda: 1.0)
     outbox.start()
     outbox.add(outbox.notifications([BEGAN]))
-    wait_until(lambda: rig.sink.keys() == ["began"])
+    until(lambda: rig.sink.keys() == ["began"])
     waiting = outbox.waiting()
     let_go.set()
     outbox.close()
 
     assert waiting["hangs"] == 1
-
-
-def wait_until(holds: Callable[[], bool], turns: Sequence[int] = range(1000)) -> None:
-    """Let other threads run until something holds, ten seconds at most."""
-    pause = threading.Event()
-    assert any(holds() or pause.wait(0.01) for _ in turns)
 
 
 def test_an_amendment_goes_to_those_who_were_told_of_the_beginning(rig: Rig) -> None:

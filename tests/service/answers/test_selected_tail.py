@@ -71,6 +71,20 @@ def test_a_selection_is_read_whole_where_many_others_take_as_long(
     assert {int(trace_id, 16) - 1 for trace_id in found["examples"]} <= set(BUMP)
 
 
+def test_a_release_before_all_of_the_selection_is_not_its_cause() -> None:
+    released = [
+        replace(one, version="1" if number < BUMP.start - 50 else "2")
+        for number, one in enumerate(traffic())
+    ]
+    since = f"{COUNT - BUMP.start + 50}s"
+    found = asked(released, selected="400ms..1500ms", selected_since=since, selected_until="0s")
+
+    assert found["cause"] is not None
+    assert (found["cause"]["stage"], found["cause"]["key"]) == (Stage.RETRIEVE, "instance")
+    assert {one["key"] for one in found["attributes"]} == {"instance", "tenant"}
+    assert found["requests"] == COUNT - BUMP.start + 50  # those of the same time
+
+
 def test_what_the_cohort_leaves_out_is_not_selected() -> None:
     found = asked(traffic(), duration="..900ms", selected="815ms..5s")
 

@@ -18,6 +18,7 @@ from latencytrace.service.answers.steps import MOST_OTHERS, MOST_STEPS
 from latencytrace.service.net.json_answer import JsonAnswer
 from latencytrace.service.store import Store
 from latencytrace.service.stores.chdb.store import ChdbStore
+from tests.support.builders.ledger_tables import write
 from tests.support.builders.spans.otlp_messages import START_NS, columns, one_span, otlp
 
 MS = 1_000_000
@@ -121,7 +122,7 @@ class Together:
             for trace_id in {span.trace_id for span in spans}
             for request in requests_of([one for one in spans if one.trace_id == trace_id], {})
         ]
-        self.store.write(found, {span.trace_id for span in spans})
+        write(self.store, found, {span.trace_id for span in spans})
 
     def all_arrive(self) -> None:
         """Every request, and the step."""

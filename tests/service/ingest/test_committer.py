@@ -18,6 +18,7 @@ from latencytrace.service.otlp.span_block import SpanBlock, unpacked
 from latencytrace.service.otlp.traces import CheckedRequest
 from tests.support.builders.spans.otlp_messages import one_span
 from tests.support.builders.spans.otlp_messages import otlp as encoded
+from tests.support.waiting import PATIENCE_S
 
 MS = 1_000_000
 
@@ -179,7 +180,7 @@ def test_a_full_commit_waits_for_nothing_and_leaves_the_rest() -> None:
 def test_a_future_resolves_after_its_commit_and_the_listener_was_told(rig: Rig) -> None:
     request = checked("one")
 
-    rig.committer.submit(request).result(timeout=10)
+    rig.committer.submit(request).result(timeout=PATIENCE_S)
 
     assert rig.store.blocks == [request.columns.packed()]
     assert rig.told == [[request]]
@@ -194,7 +195,7 @@ def test_a_request_without_spans_is_answered_without_a_commit(rig: Rig) -> None:
 def test_what_comes_during_a_commit_is_committed_together(rig: Rig) -> None:
     rig.store.go.clear()
     first = rig.committer.submit(checked("first"))
-    rig.store.entered.acquire(timeout=10)
+    rig.store.entered.acquire(timeout=PATIENCE_S)
     requests = [checked(name) for name in "abc"]
     futures = [rig.committer.submit(request) for request in requests]
     assert not first.done()
@@ -209,7 +210,7 @@ def test_what_comes_during_a_commit_is_committed_together(rig: Rig) -> None:
 def test_closing_commits_what_is_queued_and_refuses_the_rest(rig: Rig) -> None:
     rig.store.go.clear()
     futures = [rig.committer.submit(checked("first"))]
-    rig.store.entered.acquire(timeout=10)
+    rig.store.entered.acquire(timeout=PATIENCE_S)
     futures.append(rig.committer.submit(checked("second")))
     rig.store.go.set()
 
@@ -223,12 +224,12 @@ def test_closing_commits_what_is_queued_and_refuses_the_rest(rig: Rig) -> None:
 def test_a_sender_that_hung_up_disturbs_nobody(rig: Rig) -> None:
     rig.store.go.clear()
     rig.committer.submit(checked("first"))
-    rig.store.entered.acquire(timeout=10)
+    rig.store.entered.acquire(timeout=PATIENCE_S)
     gone, there = rig.committer.submit(checked("gone")), rig.committer.submit(checked("there"))
     gone.cancel()
     rig.store.go.set()
 
-    there.result(timeout=10)
+    there.result(timeout=PATIENCE_S)
 
     assert len(rig.told[1]) == 2
 
@@ -253,10 +254,10 @@ def test_a_store_that_fails_fails_its_senders_but_not_the_committer(rig: Rig) ->
     rig.store.fault = StoreError("the disk is full")
 
     with pytest.raises(StoreError, match="the disk is full"):
-        rig.committer.submit(checked("one")).result(timeout=10)
+        rig.committer.submit(checked("one")).result(timeout=PATIENCE_S)
 
     rig.store.fault = None
-    rig.committer.submit(checked("two")).result(timeout=10)
+    rig.committer.submit(checked("two")).result(timeout=PATIENCE_S)
     assert len(rig.told) == 1
 
 
@@ -269,7 +270,7 @@ def resting(tmp_path: Path) -> Iterator[Rig]:
     rig = Rig(journal=Journal(tmp_path))
     rig.committer.set_interval(10**18)
     rig.committer.start()
-    rig.committer.submit(checked("first")).result(timeout=10)
+    rig.committer.submit(checked("first")).result(timeout=PATIENCE_S)
     rig.committer.flush()
     yield rig
     rig.committer.close()
@@ -363,8 +364,8 @@ def test_a_request_waits_while_others_store_a_part_and_the_rest_is_committed(
 def test_a_full_commit_waits_for_no_flush(resting: Rig) -> None:
     resting.committer.submit(checked("many", spans=committer.MAX_SPANS))
 
-    assert resting.store.entered.acquire(timeout=10)  # of the first
-    assert resting.store.entered.acquire(timeout=10)
+    assert resting.store.entered.acquire(timeout=PATIENCE_S)  # of the first
+    assert resting.store.entered.acquire(timeout=PATIENCE_S)
 
 
 def test_what_was_answered_for_is_tried_again_when_the_store_fails(
@@ -389,7 +390,7 @@ def test_what_a_failing_store_never_took_is_left_to_the_next_process(tmp_path: P
     rig, request = Rig(journal=Journal(tmp_path)), checked("second")
     rig.committer.set_interval(10**18)
     rig.committer.start()
-    rig.committer.submit(checked("first")).result(timeout=10)
+    rig.committer.submit(checked("first")).result(timeout=PATIENCE_S)
     rig.committer.flush()
     rig.committer.submit(request)
     rig.store.fault = StoreError("the disk is full")
@@ -437,7 +438,7 @@ def test_a_fault_of_ours_leaves_nobody_waiting(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(BlockStore, "insert", fault)
     rig.committer.start()
     with pytest.raises(StoreError, match="has failed"):
-        rig.committer.submit(checked("one")).result(timeout=10)
+        rig.committer.submit(checked("one")).result(timeout=PATIENCE_S)
 
     rig.committer.flush()
     rig.committer.close()
@@ -451,14 +452,14 @@ def test_a_fault_of_ours_leaves_nobody_waiting(monkeypatch: pytest.MonkeyPatch) 
 def test_a_poisoned_request_loses_nothing_of_the_others(rig: Rig, position: int) -> None:
     rig.store.go.clear()
     rig.committer.submit(checked("first"))
-    rig.store.entered.acquire(timeout=10)
+    rig.store.entered.acquire(timeout=PATIENCE_S)
     rig.store.poisons = [b"poison"]
     requests = [checked("poison" if index == position else "good") for index in range(5)]
     futures = [rig.committer.submit(request) for request in requests]
     rig.store.go.set()
 
     with pytest.raises(OtlpError, match="it is poisoned"):
-        futures[position].result(timeout=10)
+        futures[position].result(timeout=PATIENCE_S)
 
     good = [request for index, request in enumerate(requests) if index != position]
     _wait(futures[:position] + futures[position + 1 :])
@@ -467,4 +468,4 @@ def test_a_poisoned_request_loses_nothing_of_the_others(rig: Rig, position: int)
 
 
 def _wait(futures: Sequence[Future[None]]) -> None:
-    assert [future.result(timeout=10) for future in futures] == [None] * len(futures)
+    assert [future.result(timeout=PATIENCE_S) for future in futures] == [None] * len(futures)

@@ -1,15 +1,17 @@
 """The intake of both receivers."""
 
 import asyncio
+import gzip
 import threading
 from concurrent.futures import Future
+from contextlib import nullcontext
 
 import pytest
 
 from latencytrace.errors import OverloadedError
 from latencytrace.service.ingest import intake as intake_module
-from latencytrace.service.ingest.intake import Intake
-from latencytrace.service.ingest.workers import THREADS
+from latencytrace.service.ingest.intake import LONG_BODY_BYTES, LOOK_S, Intake
+from latencytrace.service.ingest.workers import MOST_WAITING, THREADS
 from latencytrace.service.metrics.telemetry import Telemetry
 from latencytrace.service.otlp.traces import PROTOBUF, CheckedRequest
 
@@ -92,6 +94,38 @@ def test_few_posts_of_few_bytes_wait_for_room(
     assert asyncio.run(crowd()) == 0
 
 
+@pytest.mark.parametrize(
+    ("body", "is_beside"),
+    [
+        pytest.param(gzip.compress(b""), False, id="short"),
+        pytest.param(gzip.compress(bytes(LONG_BODY_BYTES + 1)), True, id="short, and grows"),
+        pytest.param(gzip.compress(b"") * 50_000, True, id="long, and shrinks"),
+    ],
+)
+def test_what_would_hold_up_the_event_loop_is_checked_beside_it(
+    monkeypatch: pytest.MonkeyPatch,
+    body: bytes,
+    is_beside: bool,  # noqa: FBT001 - a parameter
+) -> None:
+    monkeypatch.setattr(intake_module, "WAIT_S", 0.0)
+    intake = Intake(submit, Telemetry())
+
+    async def come_while_every_place_is_held() -> None:
+        free = threading.Event()
+        places = range(THREADS + MOST_WAITING)
+        held = [asyncio.ensure_future(intake.beside(free.wait)) for _ in places]
+        await asyncio.sleep(0)
+        try:
+            await intake.check(body, PROTOBUF, "gzip")
+        finally:
+            free.set()
+            await asyncio.gather(*held)
+
+    expected = pytest.raises(OverloadedError) if is_beside else nullcontext()
+    with expected:
+        asyncio.run(come_while_every_place_is_held())
+
+
 def test_a_post_waits_while_as_many_are_checked_as_can_be() -> None:
     intake = Intake(submit, Telemetry())
 
@@ -100,7 +134,7 @@ def test_a_post_waits_while_as_many_are_checked_as_can_be() -> None:
         under_way = [asyncio.ensure_future(intake.beside(free.wait)) for _ in range(THREADS + 1)]
         await asyncio.sleep(0)
         waiting = asyncio.ensure_future(intake.check(b"", PROTOBUF, None))
-        await asyncio.sleep(0.05)
+        await asyncio.wait([waiting], timeout=LOOK_S)
         was_done = waiting.done()
         free.set()
         await asyncio.gather(*under_way)

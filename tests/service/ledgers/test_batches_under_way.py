@@ -18,6 +18,7 @@ from latencytrace.errors import OverloadedError, StoreError
 from latencytrace.model import Request, Span, Stage, Trace, semconv
 from latencytrace.service.ingest.committer import Outcome
 from latencytrace.service.ingest.journal import Journal
+from latencytrace.service.ledger_table import LedgerTable
 from latencytrace.service.ledgers import assembler, attribution, attributor, pipeline
 from latencytrace.service.ledgers.attributor import Attributor
 from latencytrace.service.ledgers.pipeline import Pipeline
@@ -49,7 +50,7 @@ class HeldStore(ChdbStore):
 
     def write(
         self,
-        requests: Sequence[Request],
+        tables: Sequence[LedgerTable],
         keep_spans_of: Collection[str],
         withdrawn: Revisions = NONE_WITHDRAWN,
         age_ns: int = 0,
@@ -57,7 +58,7 @@ class HeldStore(ChdbStore):
     ) -> Written:
         """Keep ledgers, after a while or not at all."""
         self.before()
-        return super().write(requests, keep_spans_of, withdrawn, age_ns, counted)
+        return super().write(tables, keep_spans_of, withdrawn, age_ns, counted)
 
 
 @pytest.fixture

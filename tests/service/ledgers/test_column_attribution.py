@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from latencytrace.analysis.columns.objects import requests_of
 from latencytrace.model import Attributes, Request, Span, SpanKind, Stage, semconv
+from latencytrace.service.ledger_table import each_request
 from latencytrace.service.ledgers import column_attribution
 from latencytrace.service.ledgers.attribution import Attributed, Attribution
 from latencytrace.service.ledgers.column_attribution import ColumnAttribution
@@ -40,8 +40,7 @@ def held(spans: Sequence[Span]) -> Mapping[str, Parts]:
 
 
 def requests(found: Attributed) -> list[Request]:
-    in_table = [] if found.table is None else requests_of(found.table)
-    return [*found.requests, *in_table]
+    return list(each_request(found.tables))
 
 
 def in_order(found: Attributed) -> list[Request]:
@@ -65,9 +64,9 @@ def test_most_traces_are_made_no_objects() -> None:
 
     found = attribution(compiled=True).attributed({}, {}, held(spans))
 
-    assert found.table is not None
-    assert len(found.table) == 100
-    assert found.requests == []
+    [table] = found.tables
+    assert len(table) == 100
+    assert found.spans == {}
     assert found.spans == {}
 
 
@@ -165,7 +164,7 @@ def test_traces_of_a_batch_that_fails_are_attributed_as_objects(
 
     found = attribution(compiled=True).attributed({}, {}, held([one_span("1" * 32)]))
 
-    assert len(found.requests) == 1
+    assert len(requests(found)) == 1
     assert "as objects" in caplog.text
 
 

@@ -18,6 +18,7 @@ from latencytrace.service.cohort import Cohort
 from latencytrace.service.ingest import admission
 from latencytrace.service.ingest.committer import Outcome
 from latencytrace.service.ingest.journal import Journal
+from latencytrace.service.ledger_table import LedgerTable
 from latencytrace.service.ledgers import attribution, pipeline
 from latencytrace.service.ledgers.pipeline import Pipeline
 from latencytrace.service.metrics.settling import Settled
@@ -26,6 +27,7 @@ from latencytrace.service.otlp import traces as otlp
 from latencytrace.service.otlp.span_block import SpanBlock
 from latencytrace.service.store import NONE_WITHDRAWN, Order, Revisions, Written
 from latencytrace.service.stores.chdb.store import ChdbStore
+from tests.support.builders.ledger_tables import write
 from tests.support.builders.spans.otlp_messages import child, columns, one_span
 from tests.support.builders.spans.otlp_messages import otlp as encoded
 from tests.support.compiled import COMPILED
@@ -64,7 +66,7 @@ class FlakyStore(ChdbStore):
 
     def write(
         self,
-        requests: Sequence[Request],
+        tables: Sequence[LedgerTable],
         keep_spans_of: Collection[str],
         withdrawn: Revisions = NONE_WITHDRAWN,
         age_ns: int = 0,
@@ -73,7 +75,7 @@ class FlakyStore(ChdbStore):
         """Keep them, or fail."""
         if self.full:
             raise StoreError("the disk is full")
-        written = super().write(requests, keep_spans_of, withdrawn, age_ns, counted)
+        written = super().write(tables, keep_spans_of, withdrawn, age_ns, counted)
         if self.keeps_and_fails:
             self.keeps_and_fails = False
             raise StoreError("the store kept 1 of 2 rows: they are inserted again")
@@ -243,7 +245,7 @@ def test_a_part_that_only_the_journal_holds_is_divided_with_the_rest(
     pipeline._committer.start()  # noqa: SLF001 - its other thread would divide on its own
     span = root(trace_id)
     for sent in (root(uuid4().hex), child(span, CHILD, Stage.RETRIEVE, 0, 60), span):
-        pipeline.submit(otlp.check(encoded(sent), otlp.PROTOBUF, None)).result(timeout=20)
+        pipeline.submit(otlp.check(encoded(sent), otlp.PROTOBUF, None)).result(timeout=PATIENCE_S)
     before = store.arrived([trace_id])
 
     pipeline._committer.flush()  # noqa: SLF001 - as it does within a second
@@ -429,7 +431,7 @@ def test_a_ledger_that_the_store_cannot_read_stops_no_other(
 
 def test_a_ledger_outlives_the_spans_it_was_made_of(rig: Rig, trace_id: str) -> None:
     span = root(trace_id)
-    rig.store.write(requests_of([span, child(span, CHILD, Stage.DECODE, 0, 90)], {}), ())
+    write(rig.store, requests_of([span, child(span, CHILD, Stage.DECODE, 0, 90)], {}), ())
     for ids in rig.store.known_traces():
         rig.pipeline._traces.known(ids)  # noqa: SLF001 - as at a start
     rig.send(child(span, LATE_CHILD, Stage.RESPOND, 90, 100))
@@ -765,7 +767,6 @@ def test_a_fault_of_counting_ends_nothing_and_is_counted(
     with monkeypatch.context() as patched:
         if what == "metrics":
             patched.setattr(rig.telemetry.counted, "count", broken)
-            patched.setattr(pipeline, "count_table", broken)
         rig.send(root(ids[0]))
         rig.after_s(1)
         rig.after_s(1)

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from latencytrace.model import Span, SpanKind, Stage, semconv
+from latencytrace.service.ledger_table import each_request
 from latencytrace.service.ledgers.attribution import Attributed, Attribution
 from latencytrace.service.ledgers.process_starts import MAX_PENDING, ProcessStarts, served_by
 from latencytrace.service.metrics.telemetry import Telemetry
@@ -46,14 +47,14 @@ def divided(attribution: Attribution, *spans: Span) -> Attributed:
 
 
 def routes(found: Attributed) -> list[tuple[str, bool]]:
-    return [(one.route, one.startup) for one in found.requests]
+    return [(one.route, one.startup) for one in each_request(found.tables)]
 
 
 def test_what_came_with_the_first_request_is_divided_as_load(attribution: Attribution) -> None:
     found = divided(attribution, DOWNLOAD, SERVED, JOB)
 
     assert routes(found) == [("load", True), ("GET", False), ("GET", False)]
-    load = found.requests[0]
+    load = next(each_request(found.tables))
     assert load.ledger == {Stage.LOAD: 10 * MS}
     assert [one.stage for one in load.segments] == [Stage.LOAD]
     assert not load.counts

@@ -11,8 +11,9 @@ import pytest
 from numpy.typing import NDArray
 
 from latencytrace.errors import PoisonedBlockError, StoreError
-from latencytrace.model import Request, Span, Stage
+from latencytrace.model import Span, Stage
 from latencytrace.service.ingest.journal import Journal
+from latencytrace.service.ledger_table import LedgerTable
 from latencytrace.service.ledgers.pipeline import HOLD_S, Pipeline
 from latencytrace.service.metrics.telemetry import Telemetry
 from latencytrace.service.otlp import traces as otlp
@@ -22,7 +23,7 @@ from latencytrace.service.stores.chdb.store import ChdbStore
 from tests.support.builders.spans.otlp_messages import MS, decoding, root_lately
 from tests.support.builders.spans.otlp_messages import otlp as encoded
 from tests.support.fakes.contracts import FakeClock
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_S, until
 
 
 class FaultyStore(ChdbStore):
@@ -43,7 +44,7 @@ class FaultyStore(ChdbStore):
 
     def write(
         self,
-        requests: Sequence[Request],
+        tables: Sequence[LedgerTable],
         keep_spans_of: Collection[str],
         withdrawn: Revisions = NONE_WITHDRAWN,
         age_ns: int = 0,
@@ -52,7 +53,7 @@ class FaultyStore(ChdbStore):
         """Write ledgers, or fail."""
         if self.full:
             raise StoreError("the disk is full")
-        return super().write(requests, keep_spans_of, withdrawn, age_ns, counted)
+        return super().write(tables, keep_spans_of, withdrawn, age_ns, counted)
 
 
 class Rig:
@@ -72,7 +73,7 @@ class Rig:
 
     def send(self, *spans: Span) -> None:
         """Send spans, and wait until they are acknowledged."""
-        self.pipeline.submit(otlp.check(encoded(*spans), None, None)).result(timeout=20)
+        self.pipeline.submit(otlp.check(encoded(*spans), None, None)).result(timeout=PATIENCE_S)
 
     def after_s(self, seconds: float) -> int:
         """Let time pass, and attribute what is due then."""

@@ -31,6 +31,7 @@ from latencytrace.service.stores.chdb.store import ChdbStore
 from tests.support.builders.made_objectives import made_objective
 from tests.support.builders.spans.otlp_messages import MS, child, message, one_span
 from tests.support.fakes.contracts import FakeClock
+from tests.support.waiting import PATIENCE_S
 
 SHARES = {"quick": 0.07, "slow": 0.3, "all": 1.0}  # that the samplers of these services record
 USUAL_MS = {"quick": 40, "slow": 110, "all": 80}
@@ -106,8 +107,11 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Told]:
     }
 
     def judge(settled: Settled) -> None:
-        for request in settled.each():
-            objectives[request.service].count(request, request.start_ns + request.duration_ns)
+        for table in settled.tables:
+            services = [table.roots[root].service for root in table.root.tolist()]
+            for service, counts in objectives.items():
+                places = np.flatnonzero(np.array(services) == service)
+                counts.count(table, places, table.end_ns[places])
 
     clock, telemetry = FakeClock(), Telemetry()
     with closing(ChdbStore.open(tmp_path_factory.mktemp("population"))) as store:
@@ -120,7 +124,9 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Told]:
             for resource, state in zip(posted.resource_spans, states, strict=True):
                 resource.scope_spans[0].spans[0].trace_state = state
             clock.move_s(1)  # the last commit is long past
-            pipeline.submit(check(posted.SerializeToString(), None, None)).result(timeout=30)
+            pipeline.submit(check(posted.SerializeToString(), None, None)).result(
+                timeout=PATIENCE_S
+            )
         clock.move_s(60)
         while pipeline.step():
             clock.move_s(60)

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
+from latencytrace.service.ledger_table import LedgerTable
 from latencytrace.service.metrics import counted_requests
 from latencytrace.service.metrics.cohorts import OTHER, OVERFLOWED, RequestCohorts
 from latencytrace.service.metrics.counted_requests import REPLACED_EVERY_S
@@ -72,7 +73,9 @@ def test_requests_of_other_routes_are_counted_and_no_request_is_lost(
 ) -> None:
     at_s(0)
     telemetry = Telemetry(max_routes=1)
-    telemetry.counted.count([made_request(route="a"), *[made_request(route="b")] * 3])
+    telemetry.counted.count(
+        LedgerTable.of([made_request(route="a"), *[made_request(route="b")] * 3])
+    )
 
     assert (requests_of(telemetry, "a"), requests_of(telemetry, "other")) == (1, 3)
     name = "latencytrace_service_other_route_requests_total"
@@ -85,10 +88,10 @@ def test_series_of_a_route_that_is_no_longer_among_the_busiest_end(
     at_s(0)
     telemetry = Telemetry(max_routes=1)
     telemetry.counted.count(
-        [made_request(route="a"), *[made_request(route="b", output_tokens=1)] * 3]
+        LedgerTable.of([made_request(route="a"), *[made_request(route="b", output_tokens=1)] * 3])
     )
     at_s(REPLACED_EVERY_S)
-    telemetry.counted.count([made_request(route="b"), made_request(route="a")])
+    telemetry.counted.count(LedgerTable.of([made_request(route="b"), made_request(route="a")]))
 
     assert (requests_of(telemetry, "a"), requests_of(telemetry, "b")) == (None, 1)
     assert requests_of(telemetry, "other") == 4
@@ -103,6 +106,8 @@ def test_series_of_a_route_that_is_no_longer_among_the_busiest_end(
 
 def test_the_route_of_an_objective_is_always_shown() -> None:
     telemetry = Telemetry(max_routes=1, objectives=[made_objective(route="POST /chat")])
-    telemetry.counted.count([made_request(route="a"), made_request(route="POST /chat")])
+    telemetry.counted.count(
+        LedgerTable.of([made_request(route="a"), made_request(route="POST /chat")])
+    )
 
     assert requests_of(telemetry, "POST /chat") == 1

@@ -15,6 +15,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from prometheus_client.parser import text_string_to_metric_families as plain_families
 
 from latencytrace.model import Stage
+from latencytrace.service.ledger_table import LedgerTable
 from latencytrace.service.metrics.exposition import scrape
 from latencytrace.service.metrics.histograms import ManyHistogram
 from latencytrace.service.metrics.protobuf import PROTOBUF
@@ -154,7 +155,9 @@ def test_the_answer_is_packed_where_the_scraper_unpacks(
 
 def test_every_metric_of_the_service_is_there_in_every_form() -> None:
     telemetry = Telemetry()
-    telemetry.counted.count([made_request(stages={Stage.DECODE: 10**9}, input_tokens=3)])
+    telemetry.counted.count(
+        LedgerTable.of([made_request(stages={Stage.DECODE: 10**9}, input_tokens=3)])
+    )
 
     families = decoded(scrape(telemetry.registry, PROTOBUF, "").body)
     text = scrape(telemetry.registry, OPEN_METRICS, "").body.decode()

@@ -2,7 +2,6 @@
 
 import logging
 import socket
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -234,22 +233,13 @@ def test_a_receiver_that_hangs_holds_nothing_up(
     monkeypatch.setenv("OTEL_METRIC_EXPORT_INTERVAL", "10")
     monkeypatch.setattr(metrics_sender, "GRACE_MS", 200)
 
+    # It is given up after an hour: neither the recording nor the end waits for that.
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_METRICS_TIMEOUT", "3600")
     with hanging() as url, caplog.at_level(logging.CRITICAL, "opentelemetry"):
         endpoint = MetricsEndpoint(url=url, grpc=is_grpc)
-        recorded_s, ended_s = durations(endpoint)
-
-    assert recorded_s < 5  # the receiver would take 10 s to be given up
-    assert ended_s < 5
-
-
-def durations(endpoint: MetricsEndpoint) -> tuple[float, float]:
-    """Time the recording of many requests and the end, with a post under way."""
-    began_s = time.monotonic()
-    with sending_metrics(endpoint, instance="here", failed=Failures()) as record:
-        for number in range(100):
-            record([made_request(route=f"GET /{number}")])
-        recorded_s = time.monotonic()
-    return recorded_s - began_s, time.monotonic() - recorded_s
+        with sending_metrics(endpoint, instance="here", failed=Failures()) as record:
+            for number in range(100):
+                record([made_request(route=f"GET /{number}")])
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from latencytrace.model import Stage
+from latencytrace.service.ledger_table import LedgerTable
 from latencytrace.service.metrics.slowest import EPOCH_S, LEAST, SlowestRequests
 from latencytrace.service.metrics.telemetry import Telemetry
 from tests.support.builders.made_requests import made_request
@@ -67,8 +68,8 @@ def test_their_stages_add_up_to_their_durations() -> None:
     telemetry = Telemetry()
     quick = made_request(stages={Stage.RETRIEVE: 5 * MS, Stage.DECODE: 20 * MS})
     slow = made_request(stages={Stage.RETRIEVE: 900 * MS, Stage.DECODE: 20 * MS})
-    telemetry.counted.count([quick] * 1000)
-    telemetry.counted.count([*[quick] * 200, slow, slow])
+    telemetry.counted.count(LedgerTable.of([quick] * 1000))
+    telemetry.counted.count(LedgerTable.of([*[quick] * 200, slow, slow]))
     requests, stages = telemetry.counted.slowest.collect()
     of_stage = {one.labels["stage"]: one.value for one in stages.samples}
 
@@ -93,7 +94,7 @@ def test_a_time_that_no_array_holds_is_counted_all_the_same() -> None:
     telemetry = Telemetry()
     odd = made_request(stages={Stage.DECODE: (1 << 64) - 2})
 
-    telemetry.counted.count([odd] * (LEAST + 1))
+    telemetry.counted.count(LedgerTable.of([odd] * (LEAST + 1)))
 
     assert odd.duration_ns > 1 << 63
     counted_ones = [

@@ -10,11 +10,10 @@ from hypothesis import strategies as st
 from prometheus_client.openmetrics.exposition import generate_latest
 
 from latencytrace.analysis.columns import reported
-from latencytrace.analysis.columns.objects import requests_of
 from latencytrace.analysis.columns.request_table import Words
-from latencytrace.service.metrics.tables import count_table
 from latencytrace.service.metrics.telemetry import Telemetry
 from tests.support.builders.made_tables import made_table
+from tests.support.simulation.counted_one_by_one import count_one_by_one
 
 
 @settings(deadline=None)
@@ -23,8 +22,8 @@ def test_tables_are_counted_as_their_requests_are(seeds: list[int], max_cohorts:
     by_tables, one_by_one = Telemetry(max_cohorts), Telemetry(max_cohorts)
 
     for table in map(made_table, seeds):
-        count_table(by_tables.counted, table)
-        one_by_one.counted.count(requests_of(table))
+        by_tables.counted.count(table)
+        count_one_by_one(one_by_one.counted, table.requests())
 
     assert shown(by_tables) == shown(one_by_one)
 
@@ -51,7 +50,7 @@ def test_tokens_and_times_by_weight_are_more_than_64_bits_hold() -> None:
     telemetry = Telemetry()
 
     for table in (usual, heavy):
-        count_table(telemetry.counted, table)
+        telemetry.counted.count(table)
 
     requests = int(usual.counts.sum())
     tokens = 2 * (1 + 10**6) * requests * (1 << 40)

@@ -9,6 +9,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from latencytrace.model import Measure, Repair, RepairKind, Request, RequestStatus, Stage
 from latencytrace.model.detail import TraceDetail
+from latencytrace.service.ledger_table import LedgerTable
 from latencytrace.service.metrics.counted_requests import DURATION_BUCKETS
 from latencytrace.service.metrics.span_account import Account, Without
 from latencytrace.service.metrics.telemetry import Custody, Telemetry
@@ -22,7 +23,7 @@ SECOND_NS = 1_000_000_000
 
 def counted(*requests: Request, max_cohorts: int = 200) -> Telemetry:
     telemetry = Telemetry(max_cohorts)
-    telemetry.counted.count(requests)
+    telemetry.counted.count(LedgerTable.of(requests))
     return telemetry
 
 
@@ -198,13 +199,15 @@ def test_what_is_promised_is_a_boundary(measure: Measure, stage: Stage | None, n
     promised = made_objective(measure=measure, stage=stage, threshold_ns=370_000_000)
     telemetry = Telemetry(objectives=[promised])
     telemetry.counted.count(
-        [
-            made_request(
-                stages={Stage.RETRIEVE: 370_000_000},
-                time_to_first_token_ns=370_000_000,
-                time_per_output_token_ns=370_000_000,
-            )
-        ]
+        LedgerTable.of(
+            [
+                made_request(
+                    stages={Stage.RETRIEVE: 370_000_000},
+                    time_to_first_token_ns=370_000_000,
+                    time_per_output_token_ns=370_000_000,
+                )
+            ]
+        )
     )
     labels = COHORT if stage is None else {**COHORT, "stage": stage.value}
 

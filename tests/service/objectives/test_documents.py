@@ -112,6 +112,15 @@ def test_queries_of_our_histograms_are_read(
     assert (found.service, found.route) == ("rag", "POST /chat")
 
 
+@pytest.mark.parametrize("written_so", ["null", "~", "Null"])
+def test_null_is_no_name(written_so: str) -> None:
+    service = fault(written().replace("service: rag", f"service: {written_so}"))
+    route = fault(written().replace("route: POST /chat", f"route: {written_so}"))
+
+    assert "service must be a text" in service
+    assert "route must be a text" in route
+
+
 def test_a_route_with_braces_is_a_route() -> None:
     query = 'latencytrace_requests_total{service="rag",route="GET /users/{id}"%s}'
     found = read(written(queries("bad", query % ',status!="ok"', query % ""), "{target: 0.99}"))

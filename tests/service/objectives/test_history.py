@@ -87,7 +87,7 @@ def test_a_day_whose_counts_are_gone_is_not_replaced_by_what_comes_late(tmp_path
         traffic.tick()
         traffic.move(HOUR_S)
     traffic.move(4 * DAY_S)
-    nothing = Settled(requests=(), until_ns=traffic.wall())
+    nothing = Settled(tables=(), until_ns=traffic.wall())
     traffic.evaluator.count(nothing)
     traffic.tick()  # what is old goes
     traffic.one(ended_ago_s=4 * DAY_S + HOUR_S)

@@ -5,7 +5,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from latencytrace.analysis.columns.objects import requests_of
 from latencytrace.errors import ObjectivesError
 from latencytrace.model import Tally
 from latencytrace.model.objective import MINUTE_NS
@@ -14,6 +13,7 @@ from latencytrace.service.objectives.file import parse_objectives
 from latencytrace.service.objectives.maintenance import Maintenance, MaintenanceWindows
 from latencytrace.service.watch.reload import ObjectivesReload
 from tests.service.objectives.test_file import CHAT
+from tests.support.builders.ledger_tables import tables_of
 from tests.support.builders.made_objectives import made_objective
 from tests.support.builders.made_tables import made_table
 from tests.support.builders.traffic import SLOW, START_NS, Traffic
@@ -126,13 +126,13 @@ def test_a_table_is_counted_as_its_requests_are(tmp_path: Path) -> None:
         for name in sorted({root.service for root in table.roots})
     ]
     found: list[list[Tally]] = []
-    for requests, tables in ((requests_of(table), ()), ((), (table,))):
+    for tables in ([one for each in table.requests() for one in tables_of([each])], [table]):
         folder = tmp_path / str(len(found))
         folder.mkdir()
         traffic = Traffic(folder, *objectives)
         whole = Maintenance(name="it", start_ns=0, end_ns=middle_ns)
         traffic.evaluator.maintenance.replace([whole], traffic.wall())
-        traffic.evaluator.count(Settled(requests=requests, tables=tables, until_ns=1))
+        traffic.evaluator.count(Settled(tables=tables, until_ns=1))
         found.append([tally for _, tally in traffic.evaluator.watched.since_start()])
 
     assert found[0] == found[1]

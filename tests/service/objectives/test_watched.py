@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from latencytrace.analysis.columns.objects import requests_of
 from latencytrace.model import Objective, RequestStatus, Severity
 from latencytrace.model.objective import DAY_NS, EACH_ROUTE, NO_LIMIT_NS, BurnRule
 from latencytrace.service.metrics.settling import Settled
@@ -12,6 +11,7 @@ from latencytrace.service.objectives.matching import ObjectiveIndex
 from latencytrace.service.objectives.metrics import ObjectiveMetrics
 from latencytrace.service.objectives.watched import MAX_ROUTES
 from latencytrace.service.web.views.objectives import objectives_document
+from tests.support.builders.ledger_tables import tables_of
 from tests.support.builders.made_objectives import SECOND_NS, made_objective
 from tests.support.builders.made_requests import made_request
 from tests.support.builders.made_tables import made_table
@@ -55,8 +55,9 @@ def test_a_table_counts_each_route_as_its_requests_do(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
     by_table, one_by_one = Traffic(tmp_path / "a", *each), Traffic(tmp_path / "b", *each)
-    by_table.evaluator.count(Settled(requests=(), tables=(table,), until_ns=1))
-    one_by_one.evaluator.count(Settled(requests=requests_of(table), until_ns=1))
+    by_table.evaluator.count(Settled(tables=[table], until_ns=1))
+    for request in table.requests():
+        one_by_one.evaluator.count(Settled(tables=tables_of([request]), until_ns=1))
 
     def counted(traffic: Traffic) -> set[tuple[str, str | None, int, int]]:
         return {
@@ -110,7 +111,8 @@ def test_each_route_alerts_for_itself_and_names_it(tmp_path: Path) -> None:
 def test_requests_of_each_route_keep_their_spans() -> None:
     index = ObjectiveIndex([EACH])
 
-    assert index.are_violated(made_request(duration_ns=9 * SECOND_NS, route="any"))
+    [table] = tables_of([made_request(duration_ns=9 * SECOND_NS, route="any")])
+    assert index.violated_in(table).all()
 
 
 def test_an_objective_that_is_added_counts_from_then_on(tmp_path: Path) -> None:

@@ -5,12 +5,14 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from latencytrace.analysis.slo.burn_rate import LEAST_BAD, burn_rules, burns
-from latencytrace.model import Severity, Tally
+from latencytrace.model import Request, Severity, Tally
 from latencytrace.service.objectives.counts import ObjectiveCounts
 from latencytrace.service.objectives.memory import FILE
+from tests.support.builders.ledger_tables import tables_of
 from tests.support.builders.made_objectives import made_objective
 from tests.support.builders.made_requests import made_request
 from tests.support.builders.traffic import PER_S, SLOW, Traffic
@@ -28,9 +30,14 @@ def counts() -> ObjectiveCounts:
     return ObjectiveCounts(made_objective())
 
 
+def count(counts: ObjectiveCounts, request: Request) -> None:
+    [table] = tables_of([request])
+    counts.count(table, np.array([0]), np.array([NOW_NS]))
+
+
 def test_requests_are_counted_as_many_as_they_stand_for(counts: ObjectiveCounts) -> None:
     for request, weight in ((GOOD, 90), (BAD, 10), (GOOD, 1)):
-        counts.count(replace(request, weight=weight), NOW_NS)
+        count(counts, replace(request, weight=weight))
 
     assert counts.since_start == Tally(bad=10, total=101, unseen_bad=9, unseen=98)
     assert counts.tally(NOW_NS, 3600 * SECOND_NS) == counts.since_start
@@ -38,7 +45,7 @@ def test_requests_are_counted_as_many_as_they_stand_for(counts: ObjectiveCounts)
 
 def test_silence_is_told_by_the_requests_that_came(counts: ObjectiveCounts) -> None:
     for _ in range(6):
-        counts.count(replace(GOOD, weight=50), NOW_NS)
+        count(counts, replace(GOOD, weight=50))
 
     assert counts.tally(NOW_NS, 3600 * SECOND_NS).total == 300
     assert counts.requests(NOW_NS, 3600 * SECOND_NS) == Tally(bad=0, total=6)

@@ -12,6 +12,7 @@ from latencytrace.analysis.columns.objects import requests_of
 from latencytrace.analysis.columns.request_table import RequestTable
 from latencytrace.analysis.trace.startup import as_load
 from latencytrace.model import Span
+from latencytrace.service.ledger_table import LedgerTable
 from latencytrace.service.sql.request_blocks import block_of_table
 from latencytrace.service.sql.request_rows import block_of
 from tests.support.builders.made_tables import made_table
@@ -28,7 +29,7 @@ seeds = st.integers(0, 1 << 32)
 
 def is_written_alike(table: RequestTable) -> bool:
     requests = requests_of(table)
-    return block_of_table(table, READ_NS) == block_of(requests, [], READ_NS, {})
+    return block_of_table(LedgerTable.new(table), READ_NS) == block_of(requests, [], READ_NS, {})
 
 
 @settings(deadline=None)

@@ -16,6 +16,7 @@ from latencytrace.service.cohort import Cohort
 from latencytrace.service.sql.tables import ARRIVALS, REQUESTS, SPANS, UUIDS
 from latencytrace.service.store import Order
 from latencytrace.service.stores.chdb.store import ChdbStore
+from tests.support.builders.ledger_tables import write
 from tests.support.builders.made_requests import made_request
 from tests.support.builders.spans.otlp_messages import columns, one_span, otlp
 
@@ -95,7 +96,7 @@ def test_a_ledger_that_the_engine_refuses_is_an_error(store: ChdbStore) -> None:
     told(store, f"ALTER TABLE {REQUESTS} ADD CONSTRAINT brief CHECK DurationNs < 1")
 
     with pytest.raises(StoreError, match="the store failed"):
-        store.write([made_request()], ())
+        write(store, [made_request()], ())
 
     assert store.count(EVERYTHING) == 0
 
@@ -151,7 +152,7 @@ def filled(folder: Path) -> None:
         told(store, f"SYSTEM STOP MERGES {table}")
     for number in (1, 2):
         store.insert([columns(block(number, spans=20))])
-        store.write([made_request(trace_id=trace(number), span_id="1" * 16)], [trace(number)])
+        write(store, [made_request(trace_id=trace(number), span_id="1" * 16)], [trace(number)])
         store.keep_noted()
     store.close()
 
@@ -217,7 +218,7 @@ def test_a_request_that_moved_there_and_back_survives_a_merge(
     first = made_request(trace_id=trace(1))
     back = replace(first, revision=3)
     for request in (first, replace(first, start_ns=first.start_ns + by_ns, revision=2), back):
-        store.write([request], ())
+        write(store, [request], ())
     told(store, f"OPTIMIZE TABLE {REQUESTS} FINAL")
 
     assert store.request(trace(1), None) == back
@@ -225,7 +226,7 @@ def test_a_request_that_moved_there_and_back_survives_a_merge(
 
 
 def test_more_attributes_than_a_column_counts_are_as_many_as_it_can(store: ChdbStore) -> None:
-    store.write([made_request(trace_id=trace(1), attributes_left_out=2**40)], ())
+    write(store, [made_request(trace_id=trace(1), attributes_left_out=2**40)], ())
 
     found = store.request(trace(1), None)
     assert found is not None
@@ -248,7 +249,7 @@ def test_spans_of_three_thousand_days_make_a_handful_of_files(
         made_request(trace_id=trace(day + 1), span_id="1" * 16, start_ns=day * day_ns)
         for day in days
     ]
-    store.write(requests, [trace(day + 1) for day in days])
+    write(store, requests, [trace(day + 1) for day in days])
     store.keep_noted()
 
     files = [path for path in (tmp_path / "data" / "clickhouse").rglob("*") if path.is_file()]

@@ -13,6 +13,7 @@ from latencytrace.service.metrics.settling import Settled
 from latencytrace.service.objectives.evaluator import Evaluator
 from latencytrace.service.watch.loop import Watch
 from latencytrace.service.watch.wiring import open_sink
+from tests.support.builders.ledger_tables import tables_of
 from tests.support.builders.notices import LINKS
 from tests.support.builders.traffic import GOOD, SLOW, Traffic
 from tests.support.fakes.contracts import FakeClock, RecordingSink
@@ -68,7 +69,7 @@ def test_a_fault_of_ours_does_not_stop_the_dividing(
         raise KeyError("ours")
 
     monkeypatch.setattr(Evaluator, "count", fault)
-    settled = Settled(requests=[GOOD], until_ns=1)
+    settled = Settled(tables=tables_of([GOOD]), until_ns=1)
     watch_of(Traffic(tmp_path), RecordingSink()).count(settled)
 
     assert "requests were not counted for objectives" in caplog.text

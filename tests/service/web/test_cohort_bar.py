@@ -28,6 +28,15 @@ def test_the_last_of_two_values_counts_and_each_condition_does() -> None:
     assert found.link("/") == "/?where=a%3D1&since=2h&where=b%3D2"
 
 
+def test_a_filter_compares_the_blanks_around_a_name_and_a_blank_one_is_none() -> None:
+    found = question("service=emp%20&route=%20&since=%202h%20")
+
+    assert found.cohort.service == "emp "
+    assert found.cohort.route is None
+    assert found.values["since"] == "2h"
+    assert found.link("/requests") == "/requests?service=emp+&since=2h"
+
+
 def test_a_misspelt_filter_is_not_ignored() -> None:
     with pytest.raises(QuestionError, match="'sevice' is no parameter here: use service, route"):
         question("sevice=rag")

@@ -115,3 +115,25 @@ def test_a_baseline_of_a_misspelled_cohort_is_refused(tmp_path: Path) -> None:
     assert answer.status_code == 400
     assert "chort" in answer.text
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("/breakdown?service=a&service=b", "service is given 2 times"),
+        ("/requests?limit=1&limit=2", "limit is given 2 times"),
+        ("/compare?a=version%3D1&b=", "a side is empty"),
+        ("/compare?a=&b=version%3D1", "a side is empty"),
+    ],
+)
+def test_a_question_that_means_two_things_or_none_is_refused(
+    path: str, said: str, tmp_path: Path
+) -> None:
+    answer = answered("GET", path, tmp_path)
+
+    assert answer.status_code == 400
+    assert said in answer.json()["detail"]
+
+
+def test_conditions_may_be_given_as_often_as_one_likes(tmp_path: Path) -> None:
+    assert answered("GET", "/breakdown?where=a%3D1&where=b%3D2", tmp_path).status_code == 200

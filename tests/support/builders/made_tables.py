@@ -6,16 +6,16 @@ from random import Random
 import numpy as np
 
 from latencytrace.analysis.columns import reported
-from latencytrace.analysis.columns.request_table import RequestTable
 from latencytrace.model import Repair, RepairKind, RequestStatus
 from latencytrace.model.detail import TraceDetail
+from latencytrace.service.ledger_table import LedgerTable
 from tests.support.simulation.by_columns import ByColumns
 from tests.support.simulation.made_traces import made_trace
 
 MS = 1_000_000
 
 
-def made_table(seed: int, traces: int = 12) -> RequestTable:
+def made_table(seed: int, traces: int = 12) -> LedgerTable:
     """The requests of some traces; what decides of metrics and objectives is made up."""
     random = Random(seed)  # noqa: S311 - the same every time
     spans = {f"{number:032x}": made_trace(random, number) for number in range(1, traces + 1)}
@@ -42,7 +42,7 @@ def made_table(seed: int, traces: int = 12) -> RequestTable:
     far_ns = random.choice((10**9, 10**13, 10**16))
     starts_ns = [random.randrange(10**16, 10**16 + far_ns) for _ in roots]
     weights = [random.choice((1, 1, 2, 37, 1000)) for _ in roots]
-    return replace(
+    made = replace(
         table,
         weight=random.choice((None, np.array(weights, np.int64))),
         root=np.arange(len(roots)),
@@ -52,3 +52,4 @@ def made_table(seed: int, traces: int = 12) -> RequestTable:
         start_ns=np.array(starts_ns, np.int64),
         duration_ns=table.duration_ns,
     )
+    return LedgerTable.new(made)

@@ -8,6 +8,7 @@ from latencytrace.service.metrics.settling import Settled
 from latencytrace.service.objectives.evaluator import Evaluator
 from latencytrace.service.objectives.memory import ObjectiveMemory
 from latencytrace.service.objectives.steady_clock import SteadyClock
+from tests.support.builders.ledger_tables import tables_of
 from tests.support.builders.made_objectives import SECOND_NS, made_objective
 from tests.support.builders.made_requests import made_request
 from tests.support.fakes.contracts import FakeClock
@@ -71,7 +72,7 @@ class Traffic:
     def count(self, requests: Sequence[Request]) -> None:
         """Count requests that have settled."""
         if requests:
-            self.evaluator.count(Settled(requests=requests, until_ns=self.wall()))
+            self.evaluator.count(Settled(tables=tables_of(requests), until_ns=self.wall()))
 
     def tick(self) -> None:
         """Evaluate, and keep it."""

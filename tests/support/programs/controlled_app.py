@@ -1,6 +1,7 @@
 """An application with waits whose place is known: the control of the controls."""
 
 import asyncio
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -19,7 +20,8 @@ SAID = "tell me a secret"  # what the application's exceptions tell
 app = FastAPI()
 one_thread = ThreadPoolExecutor(1)
 both = asyncio.Barrier(2)
-decoded_ns: list[int] = []
+are_asked = threading.Event()
+idle_since_ns: int | None = None  # when the last chunk was handed over; None: one is decoded
 
 
 class IndexNotLoadedError(RuntimeError):
@@ -35,17 +37,17 @@ def hidden(milliseconds: int) -> int:
 
 
 @app.get("/queued/{milliseconds}")
-async def queued(milliseconds: int) -> int:
-    """Two at once want the only thread: one of them waits for it, so many nanoseconds."""
-    await both.wait()
+async def queued(milliseconds: int) -> None:
+    """Two at once want the only thread: one of them waits for it at least so long."""
 
-    def work() -> int:
-        began_ns = time.perf_counter_ns()
+    def work() -> None:
+        are_asked.wait()
         time.sleep(milliseconds / 1000)
-        return began_ns
 
-    wanted_ns = time.perf_counter_ns()
-    return await asyncio.get_running_loop().run_in_executor(one_thread, work) - wanted_ns
+    done = asyncio.get_running_loop().run_in_executor(one_thread, work)
+    await both.wait()
+    are_asked.set()
+    await done
 
 
 @app.get("/failing")
@@ -58,18 +60,20 @@ def failing() -> None:
 @app.get("/stream")
 def stream() -> StreamingResponse:
     """Decode a little, send a lot, and again."""
-    decoded_ns.clear()
 
     def chunks() -> Iterator[bytes]:
+        global idle_since_ns  # noqa: PLW0603 - asked for by another request
         for _ in range(CHUNKS):
+            idle_since_ns = None
             with latencytrace.stage("decode"):
-                decoded_ns.append(hidden(DECODE_MS))
+                hidden(DECODE_MS)
+            idle_since_ns = time.perf_counter_ns()
             yield bytes(CHUNK_BYTES)
 
     return StreamingResponse(chunks())
 
 
-@app.get("/decoded")
-def decoded() -> list[int]:
-    """How long each chunk of the last stream was decoded, in nanoseconds."""
-    return decoded_ns
+@app.get("/idle")
+def idle() -> int | None:
+    """Nanoseconds since the last stream handed a chunk over; None: it decodes the next."""
+    return None if idle_since_ns is None else time.perf_counter_ns() - idle_since_ns

@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).parents[3]))
 from latencytrace.agent.gpu.discovery import installed_gpu_readers
 from latencytrace.agent.guard import raise_fault
 
-PATIENCE_S = 40
+PATIENCE_S = 120
 LATEST_S = 0.02  # after its beginning an import is over
 READERS = ("latencytrace.agent.gpu.readers",)
 

@@ -11,7 +11,7 @@ from latencytrace.agent import start
 from latencytrace.agent.profiling.capture import Capture, CapturePhase
 from tests.support.models.tiny_chat import tiny_chat
 
-PATIENCE_S = 40.0
+PATIENCE_S = 120.0
 
 
 def main(endpoint: str, how: str) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from qdrant_client.local.qdrant_local import QdrantLocal
 
-SLOW_S = 3.0
+SLOW_S = 12.0
 _INCIDENT = Path(os.environ["SLOW_SEARCH"])
 _search = QdrantLocal.query_points
 

@@ -12,6 +12,7 @@ from latencytrace.service.answers.findings.overhead_documents import (
     OverheadDocument,
     RouteOverheadDocument,
 )
+from latencytrace.service.ledger_table import LedgerTable
 from latencytrace.service.metrics.control_group import ControlGroup
 from latencytrace.service.metrics.slowest import LEAST
 from latencytrace.service.metrics.storage import StorageMetrics
@@ -66,18 +67,20 @@ def _of_requests() -> Iterable[Metric]:
     telemetry.posts_refused.labels("400")
     telemetry.connection_closed("slow")
     telemetry.attributed_traces.labels("columns")
-    telemetry.counted.count([made_request()] * LEAST)
+    telemetry.counted.count(LedgerTable.of([made_request()] * LEAST))
     telemetry.counted.count(
-        [
-            made_request(
-                stages={Stage.DECODE: 60 * 10**9},
-                time_to_first_token_ns=1,
-                time_per_output_token_ns=1,
-                input_tokens=1,
-                output_tokens=1,
-                repairs=(Repair(kind=RepairKind.ORPHAN, span_id="1", detail=""),),
-            )
-        ]
+        LedgerTable.of(
+            [
+                made_request(
+                    stages={Stage.DECODE: 60 * 10**9},
+                    time_to_first_token_ns=1,
+                    time_per_output_token_ns=1,
+                    input_tokens=1,
+                    output_tokens=1,
+                    repairs=(Repair(kind=RepairKind.ORPHAN, span_id="1", detail=""),),
+                )
+            ]
+        )
     )
     return telemetry.registry.collect()
 

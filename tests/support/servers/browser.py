@@ -24,7 +24,7 @@ SCREENS: Final[Mapping[str, Mapping[str, Any]]] = {
     "phone": {"viewport": {"width": 360, "height": 780}, "has_touch": True},
 }
 TALLEST = 2000  # pixels of a picture
-PATIENCE_MS = 60_000
+PATIENCE_MS = 120_000
 CUT_BARS = """[...document.querySelectorAll('table:not(.shifts) .wide > svg')]
   .filter((one) => one.getBoundingClientRect().right > innerWidth).map((one) => one.outerHTML)"""
 VALUES = re.compile(r'(?<=<input name="service") value="[^"]*"|(?<=<option) value="[^"]*"')

@@ -27,7 +27,7 @@ def python(
     *arguments: str | Path,
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
-    timeout_s: float = 100,
+    timeout_s: float = 200,
     check: bool = False,
 ) -> subprocess.CompletedProcess[str]:
     """Run a program of Python's to its end, by default in our own environment."""
@@ -46,7 +46,7 @@ def latencytrace(
     *arguments: str | Path,
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
-    timeout_s: float = 100,
+    timeout_s: float = 200,
 ) -> subprocess.CompletedProcess[str]:
     env = environment() if env is None else env
     return python(*COMMAND[1:], *arguments, env=env, cwd=cwd, timeout_s=timeout_s)

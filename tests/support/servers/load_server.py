@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import operator
 import socket
 import threading
 import time
@@ -37,11 +36,6 @@ class Told:
         return self.tokens_ns[0] - self.arrived_ns
 
     @property
-    def gaps_ns(self) -> list[int]:
-        """From each token to the next."""
-        return list(map(operator.sub, self.tokens_ns[1:], self.tokens_ns))
-
-    @property
     def duration_ns(self) -> int:
         """From its arrival to the end of its answer."""
         return self.ended_ns - self.arrived_ns
@@ -59,6 +53,8 @@ class LoadServer:
     spans: list[Span] = field(default_factory=list)
     services: set[str] = field(default_factory=set)
     started: bool = False
+    together: int = 0  # requests that are answered at once
+    _all_came: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def __call__(
         self, scope: Mapping[str, Any], receive: Callable[[], Awaitable[Any]], send: Send
@@ -132,6 +128,13 @@ class LoadServer:
         await asyncio.sleep(FIRST_S)
         await _whole(send, b"ok")
 
+    async def all_at_once(self, send: Send) -> None:
+        """Once all of them have come."""
+        if len(self.bodies) == self.together:
+            self._all_came.set()
+        await self._all_came.wait()
+        await _whole(send, b"ok")
+
     async def slow_start(self, send: Send) -> None:
         """Only what comes before the server is warm is slow."""
         if not self.started:
@@ -150,10 +153,9 @@ class LoadServer:
         await _event(send, {"error": {"message": "out of memory"}})
         await _body(send, b"", more=False)
 
-    async def silent(self, send: Send) -> None:
-        """Never answers in time."""
-        await asyncio.sleep(5)
-        await _whole(send, b"late")
+    async def silent(self, _: Send) -> None:
+        """Never answers."""
+        await asyncio.Event().wait()
 
     async def cut_off(self, send: Send) -> None:
         """Ends before what it announced."""

@@ -19,6 +19,7 @@ from latencytrace.model import (
     semconv,
 )
 from latencytrace.model.packed.interval import pack_named
+from latencytrace.model.packed.runtime_gap import RuntimeGap
 
 Attributes = dict[str, AttributeValue]
 
@@ -327,9 +328,7 @@ def _packed(random: Random, start_ns: int) -> AttributeValue:
 
 def _gaps(random: Random, _: int) -> AttributeValue:
     groups = {}
-    for name in random.sample(
-        ["event_loop_lag", "garbage_collection", "thread_pool_wait"], random.randint(1, 3)
-    ):
+    for name in random.sample([gap.value for gap in RuntimeGap], random.randint(1, 3)):
         edges = sorted(random.sample(range(60), 2 * random.randint(1, 3)))
         groups[name] = list(zip(edges[::2], edges[1::2], strict=True))
     return pack_named(groups, 0)

@@ -10,7 +10,6 @@ from typing import Final
 
 from opentelemetry.baggage.propagation import W3CBaggagePropagator
 from opentelemetry.context import Context
-from opentelemetry.propagate import get_global_textmap
 from opentelemetry.propagators.composite import CompositePropagator
 from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags
 from opentelemetry.trace.propagation import (
@@ -19,6 +18,7 @@ from opentelemetry.trace.propagation import (
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from latencytrace.agent.spans.tracer import TRACE_ID
+from latencytrace.agent.toolkit.propagation import propagator
 
 NO_CALLER: Final = Context()
 _DASH: Final = ord("-")
@@ -80,9 +80,9 @@ def remote_parent(traceparent: bytes) -> Context | None:
 def reads_w3c_alone() -> bool:
     """Tell whether a request without W3C's headers carries nothing for the propagators."""
     global _last_seen  # noqa: PLW0603 - a cache of one
-    propagator = get_global_textmap()
-    if propagator is not _last_seen[0]:
-        _last_seen = (propagator, _is_w3c(propagator))
+    chosen = propagator()
+    if chosen is not _last_seen[0]:
+        _last_seen = (chosen, _is_w3c(chosen))
     return _last_seen[1]
 
 

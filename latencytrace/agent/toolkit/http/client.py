@@ -2,14 +2,14 @@
 
 import sys
 import weakref
+from collections import deque
 from collections.abc import Callable, Mapping
 from contextvars import Token
 from functools import wraps
 from inspect import iscoroutinefunction, signature
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Final, Self
 from urllib.parse import urlsplit
 
-from opentelemetry import propagate
 from opentelemetry.context import (
     _SUPPRESS_HTTP_INSTRUMENTATION_KEY,  # by which contrib's HTTP clients know of each other
     Context,
@@ -28,12 +28,15 @@ from latencytrace.agent.timing.wrapping import (
     timed_coroutine,
     timed_function,
 )
+from latencytrace.agent.toolkit import propagation
 from latencytrace.model import semconv
 from latencytrace.model.stage import Stage
 
 _FIRST_ERROR = 400
 _PORTS = {"https": 443, "wss": 443}
 _OUR_HEADERS = "latencytrace's headers"  # a keyword that no call has
+_CALLER: Final = "traceparent"
+_sent: Final[deque[str]] = deque(maxlen=1024)  # what we wrote: a request may be sent again
 
 
 class ClientCall:
@@ -57,7 +60,9 @@ class ClientCall:
         if self.covers:
             self.cover()
         self.headers: Any = {}  # W3C's, to be sent
-        propagate.inject(self.headers, self.context)
+        propagation.inject(self.headers, self.context)
+        if _CALLER in self.headers:
+            _sent.append(self.headers[_CALLER])
         self._token: Token[Context] | None = None
 
     def cover(self) -> None:
@@ -65,6 +70,17 @@ class ClientCall:
         self.context = set_value(
             _SUPPRESS_HTTP_INSTRUMENTATION_KEY, value=True, context=self.context
         )
+
+    def added_to(self, own: object) -> Mapping[str, str]:
+        """Return the headers to be sent beside a request's own: none if it names a caller itself.
+
+        Args:
+            own: A mapping, or pairs; None: it has none.
+        """
+        pairs: Any = own.items() if hasattr(own, "items") else own or ()
+        named = {str(value) for name, value in pairs if str(name).lower() == _CALLER}
+        own_headers: Mapping[str, str] = self.headers if named <= {*_sent} else {}
+        return own_headers
 
     @classmethod
     def begin(cls, recorder: Recorder, arguments: Arguments) -> Self | None:

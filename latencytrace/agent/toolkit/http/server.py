@@ -2,10 +2,16 @@
 
 from collections.abc import Iterable, Mapping
 from contextvars import Token
-from typing import Any, Final
+from typing import Any
 
-from opentelemetry.context import Context, create_key
-from opentelemetry.trace import Span, SpanKind, StatusCode, get_current_span
+from opentelemetry.context import Context
+from opentelemetry.trace import (
+    Span,
+    SpanKind,
+    StatusCode,
+    get_current_span,
+    set_span_in_context,
+)
 from opentelemetry.trace.propagation import (
     _SPAN_KEY,  # what set_span_in_context sets, four calls deep
 )
@@ -16,6 +22,7 @@ from latencytrace.agent.compiled.core import core
 from latencytrace.agent.context import current, enter, leave
 from latencytrace.agent.guard import FAULTS
 from latencytrace.agent.spans.attributes import Deferred
+from latencytrace.agent.timing.holds import NOTICED_NS, Wait
 from latencytrace.agent.timing.hook import HookAttributes
 from latencytrace.agent.timing.intervals import (
     IntervalRecorder,
@@ -23,9 +30,10 @@ from latencytrace.agent.timing.intervals import (
     weight_of,
 )
 from latencytrace.agent.timing.recorder import Recorder, Timing
-from latencytrace.agent.timing.runtime_gaps import GAPS
+from latencytrace.agent.timing.runtime_gaps import GAPS, REQUEST, RuntimeGaps
 from latencytrace.agent.timing.server_timing import ServerTiming
 from latencytrace.agent.toolkit.answer_events import AnswerEvents
+from latencytrace.agent.toolkit.http.arrival import answered
 from latencytrace.agent.toolkit.http.caller import carried_beside
 from latencytrace.agent.toolkit.http.proxy_queue import queued_ns
 from latencytrace.agent.toolkit.streaming import ANSWER, Answering, AnswerStream
@@ -33,10 +41,10 @@ from latencytrace.agent.toolkit.token_times import TokenRecorder
 from latencytrace.model import semconv
 from latencytrace.model.attributes import AttributeValue
 from latencytrace.model.detail import TraceDetail, least
+from latencytrace.model.stage import Stage
 
 _FIRST_SERVER_ERROR = 500
 _SERVER = SpanKind.SERVER
-REQUEST: Final = create_key("latencytrace.served_request")
 
 
 class ServedRequest:
@@ -50,6 +58,7 @@ class ServedRequest:
         kind: OpenTelemetry's.
         on_loop: An event loop runs it.
         started_ns: A monotonic time; None: now.
+        arrived_ns: When it came, before its server could take it up; None: unknown.
     """
 
     __slots__ = (
@@ -68,6 +77,7 @@ class ServedRequest:
         "timing",
     )
     answer: AnswerStream | None = None  # None: it is not streamed
+    connection: object = None  # that it came over; None: unknown
 
     def __init__(  # noqa: PLR0913 - what a span may have
         self,
@@ -79,7 +89,13 @@ class ServedRequest:
         kind: SpanKind = _SERVER,
         on_loop: bool,
         started_ns: int | None = None,
+        arrived_ns: int | None = None,
     ) -> None:
+        wait = (
+            None if arrived_ns is None else _waited(recorder, attributes, arrived_ns, started_ns)
+        )
+        if wait is not None:
+            started_ns = wait.since_ns
         self.recorder = recorder
         self.name = name
         self._carried = carried_beside(caller)  # as baggage; None: nothing but who calls
@@ -100,6 +116,8 @@ class ServedRequest:
             )
         self.intervals = IntervalRecorder()  # its own, not those of a stream below
         self._gaps = None if self.is_spared else recorder.open_requests.begin(on_loop=on_loop)
+        if wait is not None and self._gaps is not None:
+            _record(recorder, self._gaps, self.timing.span, wait)
         self._token: Token[Context] | None = None
         self._noted: HookAttributes = {}  # set at its end, all at once
         self.stages: ServerTiming | None = None  # None: they are not asked for
@@ -114,6 +132,16 @@ class ServedRequest:
     def answer_made(self) -> AnswerStream | None:
         """Return the answer, as far as anything is known of it."""
         return self.answer
+
+    @property
+    def title(self) -> str:
+        """Return what its span is called in the end, as far as that is known: `GET /chat`."""
+        route = self.route()
+        return self.name if route is None else f"{self.name} {route}"
+
+    def route(self) -> str | None:
+        """Return the template of its route; None: none matched, or that is not known yet."""
+        return None
 
     def activate(self) -> None:
         """Make the request's span current, and its answer known to the models that make it."""
@@ -185,6 +213,8 @@ class ServedRequest:
                 self.describe()
                 self.timing.note(self._noted)
                 self.timing.end()
+            if self._gaps is not None:
+                _note_end(self, self._gaps)
             if self.stages is not None:
                 self.recorder.server_timings.end(self.stages)
         except FAULTS as fault:
@@ -192,6 +222,7 @@ class ServedRequest:
 
     def describe(self) -> None:
         """Note what is known of it only now, at its end."""
+        self.note_route(self.route())
         timing, detail = self.timing, self.recorder.detail
         if self._gaps is None:
             return
@@ -288,6 +319,39 @@ def request_served() -> ServedRequest | None:
     """Return the request that the current code serves, whatever spans are around; None: none."""
     found = current().get(REQUEST)
     return found if isinstance(found, ServedRequest) and not found.has_ended else None
+
+
+def _waited(
+    recorder: Recorder, attributes: HookAttributes, arrived_ns: int, started_ns: int | None
+) -> Wait | None:
+    """Return how long a request waited to be taken up; a proxy's queue ends where that begins."""
+    until_ns = monotonic_ns() if started_ns is None else started_ns
+    wait = recorder.open_requests.holds.wait(arrived_ns, until_ns)
+    queued_ns = attributes.get(semconv.QUEUED_NS)
+    if wait is not None and isinstance(queued_ns, int):
+        attributes[semconv.QUEUED_NS] = max(queued_ns - (until_ns - wait.since_ns), 0)
+    return wait
+
+
+def _record(recorder: Recorder, gaps: RuntimeGaps, span: Span, wait: Wait) -> None:
+    """Record a wait as the first thing within a request's span."""
+    gaps.concurrency += wait.behind
+    waited_for = "worker" if gaps.loop_thread is None else "event loop"
+    within = set_span_in_context(span, Context())
+    name = f"{waited_for} held by {wait.by}"
+    timing = recorder.start(name, Stage.QUEUE, context=within, started_ns=wait.since_ns)
+    timing.end(wait.until_ns)
+
+
+def _note_end(request: ServedRequest, gaps: RuntimeGaps) -> None:
+    """Note that a thread could serve no other request meanwhile, nor a connection."""
+    requests = request.recorder.open_requests
+    if gaps.loop_thread is not None:
+        requests.last_served = request.timing.span
+    elif (now_ns := monotonic_ns()) - (came_ns := request.timing.started_ns) >= NOTICED_NS:
+        requests.holds.note(came_ns, now_ns, request.title, came_ns)
+    if request.connection is not None:
+        answered(request.connection)
 
 
 def queue_attributes(values: Iterable[Any]) -> HookAttributes:

@@ -435,6 +435,10 @@ def is_traced(*functions: object) -> bool:
 
 def _is_instrumentors(function: object) -> bool:
     """Say whether a function is one that an instrumentation has put in a library's place."""
-    wrapper = getattr(function, "_self_wrapper", None)  # of wrapt
-    module = getattr(wrapper, "__module__", None) or type(wrapper).__module__
-    return str(module).startswith(_INSTRUMENTORS)
+    while function is not None:
+        wrapper = getattr(function, "_self_wrapper", None)  # of wrapt
+        module = getattr(wrapper, "__module__", None) or type(wrapper).__module__
+        if str(module).startswith(_INSTRUMENTORS):
+            return True
+        function = getattr(function, "__wrapped__", None)
+    return False

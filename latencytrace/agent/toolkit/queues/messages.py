@@ -5,7 +5,6 @@ from functools import partial, wraps
 from inspect import iscoroutinefunction
 from typing import Any, Final, NamedTuple, Protocol
 
-from opentelemetry import propagate
 from opentelemetry.context import Context
 from opentelemetry.trace import (
     Span,
@@ -24,6 +23,7 @@ from latencytrace.agent.spans.provider import SHUTDOWN_S
 from latencytrace.agent.timing.hook import HookAttributes, Timed
 from latencytrace.agent.timing.recorder import Recorder, Timing, is_inside
 from latencytrace.agent.timing.wrapping import BeginTimed, timed_coroutine, timed_function
+from latencytrace.agent.toolkit import propagation
 from latencytrace.agent.toolkit.calls import Build, CountWithin
 from latencytrace.agent.toolkit.http.caller import carried_beside
 from latencytrace.model import semconv
@@ -149,7 +149,7 @@ def timed_sends(read: Callable[[tuple[Any, ...], dict[str, Any]], Sent]) -> Buil
                         f"send {name}", Stage.QUEUE, noted, kind=SpanKind.PRODUCER
                     )
                 if headers is not None:
-                    propagate.inject(headers, sending.context() if sending else None)
+                    propagation.inject(headers, sending.context() if sending else None)
                 return MessageSpan(sending, recorder.on_fault) if sending else None
             return None
 
@@ -192,7 +192,7 @@ def begun_work(
                 for key in W3C
                 if headers.get(key)
             }
-            context = propagate.extract(carried, Context()) if carried else otherwise
+            context = propagation.extract(carried, Context()) if carried else otherwise
             work = recorder.start(name, None, attributes, kind=SpanKind.CONSUMER, context=context)
             beside = carried_beside(context) if carried and context else None
             return work if beside is None else _CarriedWork(work, beside)

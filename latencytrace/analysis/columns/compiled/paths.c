@@ -3,7 +3,8 @@
 
 #define PATHS_NAMES(ONE)                                                                                \
     ONE(FACTS) ONE(IS_STEP) ONE(PROCESS) /* how many columns the table of facts has, and two of them */ \
-    ONE(STAGES) ONE(RUNTIME) ONE(UNATTRIBUTED) /* how many stages there are, and two of them */         \
+    ONE(STAGES) ONE(RUNTIME) ONE(UNATTRIBUTED) /* how many stages there are, and some of them */        \
+    ONE(QUEUE) ONE(WAIT) /* the stage of gaps of this title; of others it is RUNTIME */                 \
     ONE(OWN_NAME) /* a segment is named as its span */
 
 CORE_NAMES(paths_names, PATHS_NAMES)
@@ -96,7 +97,8 @@ static inline int64_t fill_segment(Pauses *pauses, const Path *segment, int64_t 
         if (since_ns >= until_ns)
             continue;
         add_segment(pauses, (Filled){segment->request, from_ns, since_ns, segment->stage, place, OWN_NAME});
-        add_segment(pauses, (Filled){segment->request, since_ns, until_ns, RUNTIME, place, gap->title});
+        int64_t stage = gap->title == WAIT ? QUEUE : RUNTIME;
+        add_segment(pauses, (Filled){segment->request, since_ns, until_ns, stage, place, gap->title});
         from_ns = until_ns;
     }
     return from_ns;

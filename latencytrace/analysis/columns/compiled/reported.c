@@ -25,7 +25,9 @@ typedef struct {
     const int64_t *intervals, *interval_start_ns, *interval_end_ns, *interval_stage;
     const int64_t *start_ns, *end_ns, *span_id, *kind, *facts; /* by span */
     int64_t *said;
-    uint8_t *is_call, *covered; /* by place */
+    uint8_t *is_call, *covered; /* by place: the outermost model calls, and what is inside them */
+    uint8_t *is_made, *has_told; /* by place: all model calls; see `last_told` */
+    int64_t *inside;            /* by place: tokens that calls inside a span tell */
     uint8_t *counts_as;         /* a span that tells the tokens of decode spans */
     /* Of the request */
     int64_t base, beyond, root; /* its places, the row of the first */
@@ -108,8 +110,9 @@ static inline void find_calls(Reporters *reporters) {
     for (int which = 0; which < 2 && !reporters->calls; which++)
         for (int64_t at = reporters->base; at < reporters->beyond; at++) {
             is_call[at] = 0;
+            reporters->is_made[at] = said_by(reporters, reporters->rows[at])[whats[which]] != unknown;
             covered[at] = at > reporters->base && covered[reporters->above[at]];
-            if (!covered[at] && said_by(reporters, reporters->rows[at])[whats[which]] != unknown) {
+            if (!covered[at] && reporters->is_made[at]) {
                 is_call[at] = covered[at] = 1;
                 reporters->calls++;
             }
@@ -139,8 +142,17 @@ static inline int says(const Reporters *reporters, int64_t row, int64_t what) {
     return said[SAID_BATCH_SIZE] != UNKNOWN;
 }
 
-/* The row of the span that ended last of those that say something: of the model calls, if there are some and only they
- * are asked; else of all that tell of generations. Below 0: none does. */
+/* Note a span that says something, if it ended later than the one noted. */
+static inline void note_later(const Reporters *reporters, int64_t at, int as_sent, Last *last) {
+    int64_t row = reporters->rows[at];
+    Last one = {row, as_sent ? reporters->end_ns[row] : reporters->finish_ns[at],
+                as_sent ? reporters->start_ns[row] : reporters->begin_ns[at]};
+    if (is_later(reporters, &one, last))
+        *last = one;
+}
+
+/* The row of the span that ended last of those that say something: of the outermost model calls, if there are some and
+ * only they are asked; else of all that tell of generations. Below 0: none does. */
 static inline int64_t last_that_says(const Reporters *reporters, int64_t what, int of_calls) {
     const int64_t tells = TELLS;
     Last last = {-1, 0, 0};
@@ -148,14 +160,30 @@ static inline int64_t last_that_says(const Reporters *reporters, int64_t what, i
         int64_t row = reporters->rows[at];
         if (of_calls ? !reporters->is_call[at] : !facts_of(reporters, row)[tells])
             continue;
-        if (!says(reporters, row, what))
-            continue;
-        Last one = {row, of_calls ? reporters->end_ns[row] : reporters->finish_ns[at],
-                    of_calls ? reporters->start_ns[row] : reporters->begin_ns[at]};
-        if (is_later(reporters, &one, &last))
-            last = one;
+        if (says(reporters, row, what))
+            note_later(reporters, at, of_calls, &last);
     }
     return last.row;
+}
+
+enum { WITHIN = 1, CALL_TOLD = 2, ANY_TOLD = 4 }; /* of a place: it is within a call; above it a call told it, or any span */
+
+/* The row of the span that ended last: of the outermost model calls that say something, else of the outermost spans
+ * inside model calls that do. Below 0: none does. */
+static inline int64_t last_told(const Reporters *reporters, int64_t what) {
+    Last of_calls = {-1, 0, 0}, inside = {-1, 0, 0};
+    uint8_t *has_told = reporters->has_told;
+    for (int64_t at = reporters->base; at < reporters->beyond; at++) {
+        uint8_t told = at > reporters->base ? has_told[reporters->above[at]] : 0, is_made = reporters->is_made[at];
+        int is_said = says(reporters, reporters->rows[at], what);
+        if (is_said && is_made && !(told & CALL_TOLD))
+            note_later(reporters, at, 1, &of_calls);
+        else if (is_said && (told & WITHIN) && !(told & ANY_TOLD))
+            note_later(reporters, at, 1, &inside);
+        has_told[at] = told | (is_made ? WITHIN : 0) | (is_said && is_made ? CALL_TOLD : 0) |
+                       (is_said && (told & WITHIN) ? ANY_TOLD : 0);
+    }
+    return of_calls.row >= 0 ? of_calls.row : inside.row;
 }
 
 static inline void read_last(Reporters *reporters) {
@@ -163,8 +191,8 @@ static inline void read_last(Reporters *reporters) {
     int of_calls = reporters->calls > 0;
     for (int64_t at = reporters->base; at < reporters->beyond && !may_be_of_engine; at++)
         may_be_of_engine = facts_of(reporters, reporters->rows[at])[MAY_BE_OF_ENGINE];
-    known[MODEL_CALL] = last_that_says(reporters, MODEL_CALL, of_calls);
-    known[FINISHER] = last_that_says(reporters, FINISHER, of_calls);
+    known[MODEL_CALL] = of_calls ? last_told(reporters, MODEL_CALL) : last_that_says(reporters, MODEL_CALL, 0);
+    known[FINISHER] = of_calls ? last_told(reporters, FINISHER) : last_that_says(reporters, FINISHER, 0);
     int64_t batch = last_that_says(reporters, BATCH_SIZE, of_calls);
     if (batch < 0 && may_be_of_engine)
         batch = last_that_says(reporters, BATCH_SIZE, 0);
@@ -181,15 +209,27 @@ static inline void add_count(int64_t *total, int64_t count) {
         *total = plus(*total == UNKNOWN ? 0 : *total, count);
 }
 
+/* Of each model call the larger of what it tells and of what those inside it do, added up. */
+static inline int64_t total_of(const Reporters *reporters, int64_t what) {
+    const int64_t unknown = UNKNOWN;
+    int64_t *inside = reporters->inside, base = reporters->base;
+    for (int64_t at = base; at < reporters->beyond; at++)
+        inside[at] = unknown;
+    for (int64_t at = reporters->beyond - 1; at >= base; at--) { /* what is inside a span comes after it */
+        if (reporters->is_made[at])
+            inside[at] = larger(inside[at], said_by(reporters, reporters->rows[at])[what]);
+        if (at > base)
+            add_count(&inside[reporters->above[at]], inside[at]);
+    }
+    return inside[base];
+}
+
 static inline void count_tokens(Reporters *reporters) {
-    int64_t *known = reporters->known;
-    for (int64_t at = reporters->base; reporters->calls && at < reporters->beyond; at++)
-        if (reporters->is_call[at]) {
-            const int64_t *said = said_by(reporters, reporters->rows[at]);
-            add_count(&known[INPUT], said[SAID_INPUT]);
-            add_count(&known[CACHED], said[SAID_CACHED]);
-            add_count(&known[OUTPUT], said[SAID_OUTPUT]);
-        }
+    if (!reporters->calls)
+        return;
+    reporters->known[INPUT] = total_of(reporters, SAID_INPUT);
+    reporters->known[CACHED] = total_of(reporters, SAID_CACHED);
+    reporters->known[OUTPUT] = total_of(reporters, SAID_OUTPUT);
 }
 
 /* --- first tokens */
@@ -433,9 +473,14 @@ static PyObject *read_reporters(PyObject *Py_UNUSED(module), PyObject *const *ar
         interval_stage.count != packed || end_ns.count != all || span_id.count != all || kind.count != all ||
         said.count != all * SAID || known.count != requests * KNOWN)
         return core_misfit(&held);
-    uint8_t *flags = core_flags(&held, 3 * places);
+    uint8_t *flags = core_flags(&held, 5 * places);
     if (!flags)
         return NULL;
+    int64_t *inside = core_scratch(&held, places);
+    if (!inside) {
+        free(flags);
+        return NULL;
+    }
     Reporters reporters = {.rows = rows.q,
                            .above = above.q,
                            .begin_ns = begin_ns.q,
@@ -453,7 +498,10 @@ static PyObject *read_reporters(PyObject *Py_UNUSED(module), PyObject *const *ar
                            .said = said.q,
                            .is_call = flags,
                            .covered = flags + places,
-                           .counts_as = flags + 2 * places};
+                           .counts_as = flags + 2 * places,
+                           .is_made = flags + 3 * places,
+                           .has_told = flags + 4 * places,
+                           .inside = inside};
     Py_BEGIN_ALLOW_THREADS
     for (int64_t request = 0; request < requests; request++) {
         reporters.base = first.q[request];
@@ -462,6 +510,7 @@ static PyObject *read_reporters(PyObject *Py_UNUSED(module), PyObject *const *ar
         reporters.known = known.q + request * KNOWN;
         read_request(&reporters);
     }
+    free(inside);
     free(flags);
     Py_END_ALLOW_THREADS
     arrays_drop(&held);

@@ -1,5 +1,6 @@
 """Traces that had to be mended: what that says of those who send spans."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 
 from latencytrace.model import RepairKind
@@ -21,31 +22,57 @@ _MENDED: Mapping[str, tuple[str, str]] = {  # repair: what its requests are, and
         "requests whose senders' clocks seem to differ",
         _ONE_CLOCK,
     ),
+    RepairKind.IMPLAUSIBLE: (
+        "requests with a span of more than a week, whose start or end was never set",
+        "look for an exporter that sends spans before they end, or sets no start",
+    ),
     RepairKind.ORPHAN: ("requests with a span whose parent never came", _WHOLE_TRACES),
     RepairKind.ROOTLESS: ("requests whose caller's span never came", _WHOLE_TRACES),
 }
+_VALUES: Mapping[str, tuple[str, str]] = {  # a kind of `Mend`: what its values are, and what helps
+    "text": (
+        "texts that are no UTF-8, or that end within a character",
+        "look for a limit of length that counts bytes, or for bytes that are set as a text",
+    ),
+    "value": (
+        "values left out, for no number or text of OTLP's holds them",
+        "look for whole numbers beyond 64 bits, and for values of another type than they say",
+    ),
+    "torn": (
+        "values left out, for their lengths contradict each other",
+        "look for an encoder of its own, or a proxy that cuts bodies off",
+    ),
+}
+
+
+_REQUESTS = "latencytrace_requests_total"
+_REPAIRED = "latencytrace_service_repaired_requests_total"
+_ROOTLESS = "latencytrace_service_spans_rootless"
+_MENDED_VALUES = "latencytrace_service_mended_values_total"
+_MENDED_POSTS = "latencytrace_service_mended_posts_total"
+_LABELS = {_REPAIRED: "kind", _MENDED_VALUES: "kind", _MENDED_POSTS: "service"}
 
 
 def sender_findings(metrics: Iterable[Sample]) -> Iterator[Finding]:
-    """Judge, whoever's spans they are, what many traces lack; all of it since the start."""
-    requests = 0.0
-    mended: dict[str, float] = {}
+    """Judge what the spans and traces of all senders lack; all of it since the start."""
+    values: dict[str, dict[str, float]] = defaultdict(
+        lambda: defaultdict(float)
+    )  # by metric, then by its label
     for sample in metrics:
-        match sample.name:
-            case "latencytrace_requests_total":
-                requests += sample.value
-            case "latencytrace_service_repaired_requests_total":
-                mended[sample.labels.get("kind", "")] = sample.value
-            case "latencytrace_service_spans_rootless" if sample.value:
-                yield _note(
-                    f"spans of traces without a request so far: {sample.value:,.0f}",
-                    "send the spans of who began the trace, or of a server in it, as well",
-                )
-            case _:
-                pass
+        values[sample.name][sample.labels.get(_LABELS.get(sample.name, ""), "")] += sample.value
+    if rootless := sum(values[_ROOTLESS].values()):
+        yield _note(
+            f"spans of traces without a request so far: {rootless:,.0f}",
+            "send the spans of who began the trace, or of a server in it, as well",
+        )
+    requests = sum(values[_REQUESTS].values())
     for kind, (what, fix) in _MENDED.items():
-        if (number := mended.get(kind, 0)) > FEW_RATIO * requests:
+        if (number := values[_REPAIRED][kind]) > FEW_RATIO * requests:
             yield _note(f"{what}: {number:,.0f} of {requests:,.0f}", fix)
+    senders = ", ".join(map(repr, values[_MENDED_POSTS]))
+    for kind, (what, fix) in _VALUES.items():
+        if number := values[_MENDED_VALUES][kind]:
+            yield _note(f"{what}: {number:,.0f}; sent by {senders}", fix)
 
 
 def _note(what: str, fix: str) -> Finding:

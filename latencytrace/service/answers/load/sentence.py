@@ -50,7 +50,12 @@ def _first(document: CapacityDocument) -> str:
 
 def per_s(rate: float | None) -> str:
     """A rate in three digits: `12.3/s`."""
-    return "-" if rate is None else f"{rate:,.0f}/s" if rate >= 100 else f"{rate:.3g}/s"  # noqa: PLR2004 - digits
+    return "-" if rate is None else f"{three_digits(rate)}/s"
+
+
+def three_digits(value: float) -> str:
+    """A number in three digits, or all before its point: `12.3`, `2,870`."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"  # noqa: PLR2004 - digits
 
 
 def limit_text(limit: LimitDocument) -> str:

@@ -25,6 +25,9 @@ class Faults(list[ObjectivesError]):
         return "\n".join([*lines, f"… and {left} more"] if left else lines)
 
 
+_NULL = "tag:yaml.org,2002:null"  # of `null` and `~`, which are no names
+
+
 @dataclass(frozen=True, slots=True)
 class Field:
     """A value, the path that leads to it, and the line where it is named."""
@@ -74,7 +77,9 @@ class Field:
 
     def is_empty(self) -> bool:
         """Tell whether nothing is written."""
-        return isinstance(self.node, yaml.ScalarNode) and not self.node.value.strip()
+        return isinstance(self.node, yaml.ScalarNode) and (
+            self.node.tag == _NULL or not self.node.value.strip()
+        )
 
     def fields(self, known: Collection[str], *, others: bool) -> "dict[str, Field]":
         """The fields of a mapping.
@@ -126,7 +131,7 @@ class Field:
         Raises:
             ValueError: It is none.
         """
-        if not isinstance(self.node, yaml.ScalarNode) or not self.node.value.strip():
+        if not isinstance(self.node, yaml.ScalarNode) or self.is_empty():
             raise ValueError("must be a text")
         return str(self.node.value).strip()
 

@@ -5,6 +5,7 @@
 #include "records.h"
 
 #define ODD (-1)
+#define OLD_SCOPE_SPANS 0x1F42 /* field 1000 of a resource, `instrumentation_library_spans`: see `mending` */
 #define LOW_32 UINT64_C(0xFFFFFFFF)
 #define VERIFIED 1           /* the code of a word that is UTF-8 */
 #define FEWEST_SLOTS 512     /* of the hash table of words */
@@ -626,7 +627,7 @@ static int read_resource_spans(Scan *scan, int64_t at, int64_t end) {
             return 0;
         if (tag == 0x0A && !read_resource(scan, at, at + size))
             return 0;
-        if (tag == 0x1A && !is_text(scan, at, size))
+        if (tag == OLD_SCOPE_SPANS || (tag == 0x1A && !is_text(scan, at, size)))
             return 0;
         at += size;
     }

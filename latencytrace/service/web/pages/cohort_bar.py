@@ -20,6 +20,7 @@ FIELDS: Final = tuple(CohortQuery.model_fields)
 TIMES: Final = ("since", "until")
 FIRST: Final = "1970-01-01T00:00:00Z"
 LONGER: Final = {f"{days}d": days * 86_400 * 10**9 for days in (1, 7, 30)}
+_EXACT: Final = {"service", "route", "model", "version", "instance", "where"}
 MOST_NAMES: Final = 200  # that a field proposes
 _Model = TypeVar("_Model", bound=BaseModel)
 
@@ -82,9 +83,16 @@ class Asked(Written):
 
 
 def written(request: Request) -> Written:
-    """Take the parameters of an address; an empty field is no filter, of two the last counts."""
-    every = [(name, value.strip()) for name, value in request.query_params.multi_items()]
-    given = [(name, value) for name, value in every if value and name != CAME]
+    """Take the parameters of an address; a blank field is no filter, of two the last counts.
+
+    A filter compares exactly what is stored, blanks before and behind it included.
+    """
+    every = request.query_params.multi_items()
+    given = [
+        (name, value if name in _EXACT else value.strip())
+        for name, value in every
+        if value.strip() and name != CAME
+    ]
     last = {name: place for place, (name, _) in enumerate(given)}
     return Written(
         given=tuple(

@@ -15,6 +15,7 @@ from latencytrace.service.sql.tables import ARRIVALS, HAS_TTL, REQUESTS, SPANS
 from latencytrace.service.storage.retention import DAY_NS, SURE_S, Limits, Retention
 from latencytrace.service.store import Order, Table
 from latencytrace.service.stores.chdb.store import ChdbStore
+from tests.support.builders.ledger_tables import write
 from tests.support.builders.made_requests import made_request
 from tests.support.builders.spans.otlp_messages import columns, one_span, otlp
 from tests.support.fakes.contracts import FakeClock
@@ -29,7 +30,7 @@ def folder(tmp_path: Path) -> Path:
     store = ChdbStore.open(tmp_path)
     trace_ids = [f"{ago:032x}" for ago in range(1, DAYS + 1)]
     store.insert([columns(otlp(*(one_span(one) for one in trace_ids)))])
-    store.write([made_request(trace_id=one) for one in trace_ids], trace_ids)
+    write(store, [made_request(trace_id=one) for one in trace_ids], trace_ids)
     store.keep_noted()
     for table, column in ((REQUESTS, "Written"), (SPANS, "Arrived")):
         stamped = (

@@ -25,6 +25,7 @@ from latencytrace.service.sql.tables import DERIVED, REQUESTS, ROLLUPS, UUIDS, W
 from latencytrace.service.sql_store import reading, rollups
 from latencytrace.service.store import Order, Table
 from latencytrace.service.stores.chdb.store import ChdbStore
+from tests.support.builders.ledger_tables import write
 from tests.support.builders.made_requests import made_request
 from tests.support.fakes.contracts import FakeClock
 
@@ -116,7 +117,7 @@ class Written:
         """Write requests, as if some time ago, and withdraw others."""
         self._age_ns -= DAY_NS // 5  # of some days, one after the other
         age_ns = max(self._age_ns, 0)
-        at_ns = self.store.write(requests, [], withdrawn, age_ns).at_ns
+        at_ns = write(self.store, requests, [], withdrawn, age_ns).at_ns
         for request in requests:
             self.held[request.trace_id, request.span_id] = (request, at_ns)
         for key in withdrawn:

@@ -29,6 +29,7 @@ from latencytrace.service.sql_store.pending_copies import TO_KEEP
 from latencytrace.service.sql_store.store import MOST_TO_KEEP
 from latencytrace.service.stores.chdb.engine import Engine
 from latencytrace.service.stores.chdb.store import ChdbStore
+from tests.support.builders.ledger_tables import write
 from tests.support.builders.made_requests import made_request
 from tests.support.builders.spans.otlp_messages import TRACE, columns, one_span, otlp
 
@@ -377,7 +378,7 @@ KEPT = "SELECT count() FROM latencytrace.spans"
 def test_spans_that_are_kept_are_copied_when_the_store_closes(tmp_path: Path) -> None:
     store = ChdbStore.open(tmp_path)
     store.insert([columns(otlp(SPAN))])
-    store.write([], [TRACE])
+    write(store, [], [TRACE])
     store.close()
 
     assert int(sql(tmp_path, KEPT)) == 1
@@ -387,7 +388,7 @@ def test_spans_that_are_kept_are_copied_when_the_store_closes(tmp_path: Path) ->
 def test_many_are_copied_at_once(tmp_path: Path) -> None:
     store = ChdbStore.open(tmp_path)
     store.insert([columns(otlp(SPAN))])
-    store.write([], [TRACE, *(f"{number:032x}" for number in range(1, MOST_TO_KEEP))])
+    write(store, [], [TRACE, *(f"{number:032x}" for number in range(1, MOST_TO_KEEP))])
 
     noted = (tmp_path / TO_KEEP).exists()
     store.close()
@@ -401,7 +402,7 @@ def test_what_a_process_that_died_had_noted_is_copied_by_the_next(tmp_path: Path
         "import os\n"
         f"store = ChdbStore.open(Path({str(tmp_path)!r}))\n"
         "store.insert([columns(otlp(one_span()))])\n"
-        f"store.write([], [{TRACE!r}])\n"
+        f"write(store, [], [{TRACE!r}])\n"
         "os._exit(7)"
     )
     child = _child(dies)
@@ -425,7 +426,7 @@ def test_a_step_of_an_earlier_run_is_done_though_it_never_has_a_request(tmp_path
     folder, old, new = tmp_path, "1" * 32, "2" * 32
     store = ChdbStore.open(folder)
     store.insert([columns(otlp(one_span(new, attributes={semconv.SHARED: True})))])
-    store.write([made_request()], [])
+    write(store, [made_request()], [])
     store.close()
     table = "latencytrace.span_arrivals"
     sql(

@@ -22,6 +22,7 @@ from latencytrace.service.store import Store, open_store
 from latencytrace.service.stores.clickhouse import server as clickhouse_server
 from latencytrace.service.stores.clickhouse.address import ServerAddress
 from latencytrace.service.stores.clickhouse.server import Ending, Server, writer_of
+from tests.support.builders.ledger_tables import write
 from tests.support.builders.made_requests import made_request
 from tests.support.builders.spans.otlp_messages import columns, one_span, otlp
 from tests.support.clickhouse.front import LOSE, ClickHouseFront
@@ -65,7 +66,7 @@ def test_a_trace_that_another_service_wrote_the_ledger_of_is_done(
     one: Store, other: Store
 ) -> None:
     one.insert([columns(otlp(one_span(trace(1))))], HOUR_NS // 60)
-    other.write([made_request(trace_id=trace(1))], [])
+    write(other, [made_request(trace_id=trace(1))], [])
 
     assert one.unassembled() == []
 
@@ -81,8 +82,8 @@ def test_a_service_looks_for_ledgers_of_its_own_traces_alone(one: Store, other: 
 
 
 def test_a_service_counts_what_it_wrote_itself(one: Store, other: Store) -> None:
-    one.write([made_request(trace_id=trace(1))], [])
-    other.write([made_request(trace_id=trace(2))], [])
+    write(one, [made_request(trace_id=trace(1))], [])
+    write(other, [made_request(trace_id=trace(2))], [])
 
     assert [request.trace_id for _, request in one.uncounted(0)] == [trace(1)]
     assert [request.trace_id for _, request in other.uncounted(0)] == [trace(2)]
@@ -91,9 +92,9 @@ def test_a_service_counts_what_it_wrote_itself(one: Store, other: Store) -> None
 def test_a_request_that_another_service_revised_is_counted_by_nobody_again(
     one: Store, other: Store
 ) -> None:
-    one.write([made_request(trace_id=trace(1))], [])
+    write(one, [made_request(trace_id=trace(1))], [])
     revised = made_request(7, trace_id=trace(1), revision=2)
-    other.write([revised], [], counted=[(revised.trace_id, revised.span_id)])
+    write(other, [revised], [], counted=[(revised.trace_id, revised.span_id)])
     until_ns = one.last_written_ns()
 
     assert other.uncounted(until_ns) == []
@@ -103,8 +104,8 @@ def test_a_request_that_another_service_revised_is_counted_by_nobody_again(
 def test_what_is_known_and_when_was_last_written_are_a_service_s_own(
     url: str, one: Store, other: Store, tmp_path: Path
 ) -> None:
-    one.write([made_request(trace_id=trace(1))], [])
-    other.write([made_request(trace_id=trace(2))], [], age_ns=0)
+    write(one, [made_request(trace_id=trace(1))], [])
+    write(other, [made_request(trace_id=trace(2))], [], age_ns=0)
 
     known = [ids.tolist() for ids in one.known_traces()]
     written_ns = one.last_written_ns()
@@ -116,8 +117,8 @@ def test_what_is_known_and_when_was_last_written_are_a_service_s_own(
 
 
 def test_questions_are_answered_for_all(one: Store, other: Store) -> None:
-    one.write([made_request(trace_id=trace(1))], [])
-    other.write([made_request(trace_id=trace(2))], [])
+    write(one, [made_request(trace_id=trace(1))], [])
+    write(other, [made_request(trace_id=trace(2))], [])
 
     assert one.count(Cohort(since_ns=0)) == other.count(Cohort(since_ns=0)) == 2
 
@@ -135,7 +136,7 @@ def test_a_trace_is_elsewhere_too_whichever_table_has_it(one: Store, other: Stor
 
 def test_spans_that_are_copied_later_are_still_their_service_s(one: Store, other: Store) -> None:
     one.insert([columns(otlp(one_span(trace(1))))])
-    one.write([made_request(trace_id=trace(1))], [trace(1)])
+    write(one, [made_request(trace_id=trace(1))], [trace(1)])
     one.keep_noted()
 
     assert one.elsewhere([trace(1)]) == []

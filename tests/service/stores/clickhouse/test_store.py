@@ -23,6 +23,7 @@ from latencytrace.service.stores.clickhouse.server import (
     ServerConnection,
 )
 from latencytrace.service.stores.clickhouse.store import ClickHouseStore
+from tests.support.builders.ledger_tables import write
 from tests.support.builders.made_requests import made_request
 from tests.support.builders.spans.otlp_messages import TRACE, columns, one_span, otlp
 from tests.support.clickhouse.front import (
@@ -101,7 +102,7 @@ def test_what_was_kept_is_there_when_it_is_opened_again(
     for _ in range(2):
         with closing(open_store(front.url("again"), tmp_path)) as store:
             store.insert([columns(otlp(one_span()))])
-            store.write([made_request()], [TRACE])
+            write(store, [made_request()], [TRACE])
 
     with closing(open_store(front.url("again"), tmp_path)) as store:
         assert store.arrived_counts([TRACE]) == {TRACE: 2}
@@ -207,7 +208,7 @@ def test_retention_sees_no_table_of_others(store: Store) -> None:
         "AS SELECT toDate('2020-01-01') AS a",
         "Null",
     )
-    store.write([made_request()], [])
+    write(store, [made_request()], [])
 
     partitions = store.partitions()
     for one in partitions:
@@ -358,7 +359,7 @@ def test_spans_that_cannot_be_copied_at_the_end_are_noted_for_the_next_start(
     with ClickHouseFront(tmp_path / "engine") as front:
         store = open_store(front.url(), folder)
         store.insert([columns(otlp(one_span()))])
-        store.write([made_request()], [TRACE])
+        write(store, [made_request()], [TRACE])
         front.kill()
         with caplog.at_level(logging.ERROR):
             store.close()

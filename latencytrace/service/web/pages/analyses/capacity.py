@@ -13,7 +13,7 @@ from latencytrace.service.answers.load.capacity_documents import (
     GrowthDocument,
     LevelDocument,
 )
-from latencytrace.service.answers.load.sentence import limit_text, per_s, range_text
+from latencytrace.service.answers.load.sentence import limit_text, per_s, range_text, three_digits
 from latencytrace.service.answers.sentences.weights import recorded_note
 from latencytrace.service.web.drawing.intervals import Scale
 from latencytrace.service.web.pages.cohort_bar import Asked, nearest, read
@@ -76,7 +76,8 @@ def facts(document: CapacityDocument) -> Iterator[str]:
     """Yield the facts that the numbers rest on, and what is good."""
     yield from recorded_note(document)
     if document["concurrency"] is not None:
-        yield f"{per_s(document['requests_per_second'])}, {document['concurrency']:.3g} at once"
+        many = three_digits(document["concurrency"])
+        yield f"{per_s(document['requests_per_second'])}, {many} at once"
     goodput = document["goodput"]
     if goodput is not None:
         limits = "; ".join(map(limit_text, goodput["limits"]))

@@ -21,7 +21,7 @@ from latencytrace.service.answers.tail_documents import (
     StageExcessDocument,
     TailDocument,
 )
-from latencytrace.service.cohort import Filters
+from latencytrace.service.cohort import LONGEST_NS, Filters
 from latencytrace.service.web.drawing.intervals import Scale
 from latencytrace.service.web.pages.cohort_bar import Asked, nearest, read, rfc3339
 from latencytrace.service.web.pages.exports import Export
@@ -168,7 +168,8 @@ def beyond(
         "since": rfc3339(selection.since_ns),
         "until": rfc3339(min(selection.until_ns, question.now_ns)),
     }
-    took = f"{selection.at_least_ns}ns..{selection.at_most_ns}ns"
+    most = "" if selection.at_most_ns == LONGEST_NS else f"{selection.at_most_ns}ns"
+    took = f"{selection.at_least_ns}ns..{most}"
     return question.link("/requests", **times, duration=took, **more)
 
 

@@ -39,7 +39,7 @@ function begin(svg) {
   const open = (found) => {
     if (!inBox(found)) return;
     const why = asksWhy(found);
-    const address = new URL(why ? '/tail' : '/requests', location.href);
+    const address = new URL(why ? 'tail' : 'requests', document.querySelector('.brand').href);
     for (const [name, value] of new URL(location.href).searchParams) if (value) address.searchParams.append(name, value);
     const selected = {
       since: moment(found.left), until: moment(found.right), duration: `${ns(found.low)}ns..${ns(found.high) - 1}ns`,

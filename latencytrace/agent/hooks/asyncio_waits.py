@@ -1,0 +1,60 @@
+"""Waits of requests for locks, semaphores, conditions, events and queues of asyncio."""
+
+import sys
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+from latencytrace.agent.clock import monotonic_ns
+from latencytrace.agent.context import current
+from latencytrace.agent.guard import FAULTS
+from latencytrace.agent.timing.hook import Hook, Replacement, Timed
+from latencytrace.agent.timing.recorder import Recorder
+from latencytrace.agent.timing.runtime_gaps import GAPS
+from latencytrace.agent.toolkit.waits import Wait, begun
+
+
+class _NotingLoop:
+    """A loop that makes the future of one wait, and notes when that is over."""
+
+    __slots__ = ("_loop", "_wait")
+
+    def __init__(self, loop: Any, wait: Wait) -> None:  # noqa: ANN401 - any event loop
+        self._loop = loop
+        self._wait = wait
+
+    def create_future(self) -> Any:  # noqa: ANN401 - the loop's own
+        """Make the future that the wait is for."""
+        future = self._loop.create_future()
+        future.add_done_callback(self._done)
+        return future
+
+    def _done(self, _: object) -> None:
+        self._wait.end(monotonic_ns())
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401
+        return getattr(self._loop, name)
+
+
+def time_waits(recorder: Recorder, original: Callable[[Any], Any]) -> Timed:
+    """Time the waits of whatever is bound to a loop: it asks for the loop only to wait."""
+
+    @wraps(original)
+    def _get_loop(self: object) -> Any:  # noqa: ANN401 - any event loop
+        loop = original(self)
+        if current().get(GAPS) is None:
+            return loop
+        try:
+            wait = begun(recorder, sys._getframe(1), monotonic_ns())  # noqa: SLF001 - there is no other way
+            return loop if wait is None else _NotingLoop(loop, wait)
+        except FAULTS as fault:
+            recorder.on_fault("noting a wait", fault)
+        return loop
+
+    return _get_loop
+
+
+class AsyncioWaitsHook(Hook):
+    """Patches what the waiting branches go through, and no other."""
+
+    patches = (Replacement("asyncio.mixins", "_LoopBoundMixin._get_loop", time_waits),)

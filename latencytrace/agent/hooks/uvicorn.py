@@ -1,0 +1,47 @@
+"""When the requests came that uvicorn reads, which may have waited for its event loop."""
+
+from functools import wraps
+from typing import Any
+
+from latencytrace.agent.clock import monotonic_ns
+from latencytrace.agent.guard import FAULTS
+from latencytrace.agent.timing.hook import Hook, Replacement, Timed
+from latencytrace.agent.timing.recorder import Recorder
+from latencytrace.agent.toolkit.http.arrival import ARRIVED, arrived_ns
+
+
+def note_arrival(recorder: Recorder, original: Timed) -> Timed:
+    """Note when a request came that is begun with now, as its headers are read."""
+    requests = recorder.open_requests
+    holds = requests.holds
+
+    @wraps(original)
+    def read(self: Any) -> None:  # noqa: ANN401 - a connection of uvicorn's
+        before, requests.serves = self.cycle, True
+        original(self)
+        try:
+            cycle = self.cycle
+            # One behind another that is not answered yet does not wait for the loop.
+            if cycle is not before and (before is None or before.response_complete):
+                now_ns = monotonic_ns()
+                if now_ns < holds.followed_by_ns:
+                    now_ns = arrived_ns(requests, self.transport)
+                cycle.scope[ARRIVED] = now_ns
+        except FAULTS as fault:
+            recorder.on_fault("noting when a request came", fault)
+
+    return read
+
+
+class UvicornHook(Hook):
+    """Patches where both of its protocols begin with a request."""
+
+    requires = ("uvicorn >= 0.20",)
+    patches = (
+        Replacement("uvicorn.protocols.http.h11_impl", "H11Protocol.handle_events", note_arrival),
+        Replacement(
+            "uvicorn.protocols.http.httptools_impl",
+            "HttpToolsProtocol.on_headers_complete",
+            note_arrival,
+        ),
+    )

@@ -1,0 +1,74 @@
+"""When a request that is read now came to its socket: Linux knows it, and a held thread cannot."""
+
+import socket
+import struct
+import sys
+from contextlib import suppress
+from typing import Any, Final
+from weakref import WeakKeyDictionary
+
+from latencytrace.agent.clock import monotonic_ns
+from latencytrace.agent.context import current
+from latencytrace.agent.timing.runtime_gaps import REQUEST, OpenRequests
+
+ARRIVED: Final = "latencytrace.arrived_ns"  # in a scope: a monotonic time, noted by its server
+_NS_PER_MS: Final = 1_000_000
+# None: not Linux; others have a call of that name that says other things.
+_TCP_INFO: Final = getattr(socket, "TCP_INFO", None) if sys.platform == "linux" else None
+_LAST_DATA_RECEIVED: Final = 52  # where `tcpi_last_data_recv` is: milliseconds, 32 bits
+_BYTES: Final = _LAST_DATA_RECEIVED + 4
+_answered: Final = WeakKeyDictionary[Any, int]()  # by connection
+
+
+def arrived_ns(requests: OpenRequests, connection: Any) -> int:  # noqa: ANN401 - a socket, or asyncio's transport
+    """Return when the last bytes came that a server reads now from a connection.
+
+    The kernel is asked only where the current thread was held until just before (0.7 us, in steps
+    of its clock: 4 ms on most machines).
+
+    Args:
+        requests: Those under way, with what held their threads.
+        connection: Whose bytes are read; None: unknown.
+
+    Returns:
+        A monotonic time while the thread was held; now, where they came later or the kernel does
+        not say, as of a Unix socket. So it is within another request, for what was read before,
+        behind that on its connection; and not before that was `answered`.
+    """
+    now_ns, holds = monotonic_ns(), requests.holds
+    if now_ns >= holds.followed_by_ns or current().get(REQUEST) is not None:
+        return now_ns
+    held = holds.lately(now_ns)
+    unread_ns = None if held is None else _unread_ns(connection)
+    if held is None or unread_ns is None or now_ns - unread_ns >= held[1]:
+        return now_ns
+    return max(now_ns - unread_ns, held[0], _answered_ns(connection))
+
+
+def answered(connection: Any) -> None:  # noqa: ANN401
+    """Note that a request was answered: what its client sent before waited for that answer."""
+    with suppress(TypeError):  # it cannot be referred to weakly
+        _answered[connection] = monotonic_ns()
+
+
+def _answered_ns(connection: Any) -> int:  # noqa: ANN401
+    try:
+        return _answered.get(connection, 0)
+    except TypeError:
+        return 0
+
+
+def _unread_ns(connection: Any) -> int | None:  # noqa: ANN401
+    """Return how long ago the last bytes came; None: the kernel does not say."""
+    if _TCP_INFO is None:
+        return None
+    try:
+        if not hasattr(connection, "getsockopt"):
+            connection = connection.get_extra_info("socket")
+        reported = connection.getsockopt(socket.IPPROTO_TCP, _TCP_INFO, _BYTES)
+    except (AttributeError, OSError, TypeError, ValueError):  # no socket of TCP, or none at all
+        return None
+    if len(reported) < _BYTES:
+        return None
+    (age_ms,) = struct.unpack_from("=I", reported, _LAST_DATA_RECEIVED)
+    return int(age_ms) * _NS_PER_MS

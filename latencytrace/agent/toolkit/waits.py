@@ -1,0 +1,147 @@
+"""Waits of a request for locks, queues and events of its own program.
+
+A wait for room (a lock, a semaphore, a full queue) is a span. One for a result (an event, an empty
+queue) may be for work of the request that is traced on another thread: it is a gap, which only
+fills what nothing else explains. And only where the request itself waits, in the task or thread
+that serves it: what a task beside it listens for, as for the caller's leaving, holds nothing up.
+"""
+
+from collections.abc import Iterator
+from pathlib import PurePath
+from types import CodeType, FrameType
+from typing import Final, NamedTuple
+
+from opentelemetry.context import Context
+
+from latencytrace.agent.context import current
+from latencytrace.agent.guard import guarded
+from latencytrace.agent.timing.holds import NOTICED_NS
+from latencytrace.agent.timing.recorder import Recorder
+from latencytrace.agent.timing.runtime_gaps import GAPS, RESULT, RuntimeGaps
+from latencytrace.model.stage import Stage
+
+MOST_SPANS: Final = 64  # of a request; waits beyond are noted without their names
+_POOLS: Final = frozenset({"asyncpg", "psycopg_pool", "redis", "sqlalchemy", "valkey"})
+# Packages of what waits are made of,
+_LIBRARIES: Final = _POOLS | {"anyio", "asyncio", "queue", "threading"}
+# of what waits for clients and their answers, or for the work of a pool, which is traced,
+_SERVERS: Final = frozenset(
+    {"aiohttp", "gunicorn", "hypercorn", "starlette", "tornado", "uvicorn"}
+)
+_OTHERS: Final = _SERVERS | {"concurrent", "multiprocessing", "waitress", "werkzeug"}
+_OURS: Final = "latencytrace"
+# of what calls the program to serve a request, or to make a part of its answer,
+_SERVING: Final = frozenset({_OURS, "fastapi", "starlette"})
+# and modules of what runs tasks: behind it is no caller of theirs.
+_LOOPS: Final = frozenset({"asyncio.events", "asyncio.base_events", "asyncio.runners", "uvloop"})
+# Functions that wait until there is room; the others wait for what may be the request's own work.
+_TAKEN: Final = frozenset({"_acquire", "_do_get", "get_connection", "getconn"})  # from pools
+_FOR_ROOM: Final = _TAKEN | {"acquire", "acquire_on_behalf_of", "put"}
+_DOING: Final = "noting a wait"
+
+
+class Place(NamedTuple):
+    """Where a program waits."""
+
+    called: str  # of the library: `Semaphore.acquire`
+    is_for_room: bool  # others have what it waits for
+    code: CodeType | None  # of the program; None: it is called by none
+    line: int
+
+    @property
+    def name(self) -> str:
+        """Return what is waited for, and where: `worker.py:88 semaphore`."""
+        kind = self.called.partition(".")[0].lower()
+        if self.code is None:
+            return kind
+        return f"{PurePath(self.code.co_filename).name}:{self.line} {kind}"
+
+
+class Wait:
+    """One wait under way of a request.
+
+    Args:
+        recorder: Where it is noted.
+        context: Of the request.
+        started_ns: A monotonic time.
+        place: Where it waits.
+    """
+
+    __slots__ = ("_context", "_gaps", "_place", "_recorder", "_started_ns")
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        gaps: RuntimeGaps,
+        context: Context,
+        started_ns: int,
+        place: Place,
+    ) -> None:
+        self._recorder = recorder
+        self._gaps = gaps
+        self._context = context
+        self._started_ns = started_ns
+        self._place = place
+
+    def end(self, ended_ns: int) -> None:
+        """Note it, if it took a millisecond."""
+        if ended_ns - self._started_ns < NOTICED_NS:
+            return
+        with guarded(_DOING, self._recorder.on_fault):
+            gaps = self._gaps
+            if not self._place.is_for_room or gaps.waits >= MOST_SPANS:
+                gaps.note(RESULT, self._started_ns, ended_ns)
+                return
+            gaps.waits += 1
+            timing = self._recorder.start(
+                self._place.name, Stage.QUEUE, context=self._context, started_ns=self._started_ns
+            )
+            timing.end(ended_ns)
+
+
+def begun(
+    recorder: Recorder, frame: FrameType, started_ns: int, called: str = "Condition.wait"
+) -> Wait | None:
+    """Begin a wait of the current request; None: there is none, or it waits for work of its own.
+
+    Args:
+        recorder: Where it is noted.
+        frame: From where it waits, through functions of the library at first.
+        started_ns: A monotonic time.
+        called: What is called there, unless the frames tell: `Lock.acquire`.
+    """
+    context = current()
+    gaps = context.get(GAPS)
+    if not isinstance(gaps, RuntimeGaps):
+        return None
+    place = _place(frame, called)
+    return None if place is None else Wait(recorder, gaps, context, started_ns, place)
+
+
+def _place(frame: FrameType, called: str) -> Place | None:
+    """Return where the program waits; None: ours times it, or it is no wait of the program's."""
+    is_for_room = called.rpartition(".")[2] in _FOR_ROOM
+    for at in _outwards(frame):
+        package = _package(at)
+        if package in _OTHERS or (package == _OURS and not is_for_room):
+            return None
+        if package in _LIBRARIES:
+            name = at.f_code.co_name
+            if not is_for_room and not name.startswith("__"):  # no `__enter__`
+                called, is_for_room = at.f_code.co_qualname, name in _FOR_ROOM
+        elif package != _OURS:
+            serves = is_for_room or any(_package(outer) in _SERVING for outer in _outwards(at))
+            return Place(called, is_for_room, at.f_code, at.f_lineno) if serves else None
+    return Place(called, is_for_room, None, 0) if is_for_room else None
+
+
+def _outwards(frame: FrameType) -> Iterator[FrameType]:
+    """Yield a frame and its callers, as far as they are of one task or thread."""
+    at: FrameType | None = frame
+    while at is not None and at.f_globals.get("__name__") not in _LOOPS:
+        yield at
+        at = at.f_back
+
+
+def _package(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0]

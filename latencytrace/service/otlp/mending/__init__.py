@@ -1,0 +1,1 @@
+"""Values and texts that nobody can read, mended, and the account of them."""

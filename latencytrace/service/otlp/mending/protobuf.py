@@ -1,0 +1,255 @@
+"""Requests that protobuf's decoder refuses, mended: one bad text costs one text, never a post.
+
+Collectors pass on what they get, so that one sender's texts would cost everybody's spans. Here
+a text that is no UTF-8 gets U+FFFD where it is wrong; a value that cannot be read is left out; a
+span that is cut off is lost, and the spans before it are kept.
+
+Only what the decoder refuses is walked through in Python: 30 µs a span in which a text is bad.
+"""
+
+from collections.abc import Mapping
+from enum import IntEnum
+from typing import Any, Final, NamedTuple
+
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.message import DecodeError, Message
+from google.protobuf.message_factory import GetMessageClass
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.resource.v1.resource_pb2 import Resource
+from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans
+from opentelemetry.proto.trace.v1.trace_pb2 import Span as ProtoSpan
+
+from latencytrace.errors import OtlpError
+from latencytrace.service.otlp.mending.account import Mend, Mending
+
+_VARINT, _LENGTH = 0, 2  # wire types
+_FIRST_TAG, _LAST_TAG = 8, 2**32 - 1
+_FIXED_BYTES: Final = {1: 8, 5: 4}  # of the numbers of two more
+DEEPEST: Final = 10  # messages within messages; what is deeper and bad is left out
+
+
+OLD_TAG: Final = b"\xc2\x3e"  # of a resource's spans in OTLP before 0.19: field 1000
+_OLD_NUMBER: Final = 1000
+
+
+def mended(plain: bytes, error: OtlpError, mending: Mending) -> ExportTraceServiceRequest:
+    """A request out of bytes that the decoder refuses; or whose spans have their old tag.
+
+    Args:
+        plain: They.
+        error: Why they are refused.
+        mending: The account of it.
+
+    Raises:
+        OtlpError: That error, where all spans are lost.
+    """
+    for looks_at_all in (False, True):
+        mending.clear()
+        try:
+            found = ExportTraceServiceRequest.FromString(
+                _Mender(mending, looks_at_all=looks_at_all).message(plain)
+            )
+        except DecodeError:  # it is nested too deeply, which no part of it is alone
+            continue
+        if has_spans(found) or not mending.lost_spans:
+            return found
+        break
+    raise error
+
+
+def has_spans(request: ExportTraceServiceRequest) -> bool:
+    """Return whether there is a span in a request."""
+    return any(scope.spans for spans in request.resource_spans for scope in spans.scope_spans)
+
+
+class _Torn(IntEnum):
+    """What becomes of a message that is torn."""
+
+    LEFT_OUT = 0
+    KEPT = 1  # up to there
+    HOLDS_SPANS = 2  # likewise; a span of it is lost
+    SPAN = 3  # lost
+
+
+class _TornError(Exception):
+    """A field does not end where it should."""
+
+
+class _Mender:
+    """Writes what can be read."""
+
+    def __init__(self, mending: Mending, *, looks_at_all: bool) -> None:
+        self._mending = mending
+        self._looks_at_all = looks_at_all
+
+    def message(self, plain: bytes) -> bytes:
+        """What can be read of the outermost message."""
+        written = bytearray()
+        lost = self._mending.lost_spans
+        try:
+            self._fields(plain, ExportTraceServiceRequest, 0, written)
+        except _TornError:
+            self._mending.lost_spans += self._mending.lost_spans == lost
+        return bytes(written)
+
+    def _fields(self, plain: bytes, kind: type[Message], depth: int, written: bytearray) -> None:
+        """Write the fields of a message.
+
+        Raises:
+            _TornError: It is torn; what stood before that is written.
+        """
+        fields = _FIELDS[kind]
+        at, end, place = 0, len(plain), 0
+        while at < end:
+            begin = at
+            tag, at = _tag(plain, at)
+            if tag & 7 != _LENGTH:
+                at = _after_number(plain, at, tag & 7)
+                written += plain[begin:at]
+                continue
+            size, at = _number(plain, at)
+            known = fields.get(tag >> 3)
+            is_cut = size > end - at
+            if known is None and not is_cut:
+                written += plain[begin : at + size]
+            elif known is not None and (not is_cut or _HOW.get(known.kind) == _Torn.HOLDS_SPANS):
+                before = self._mending.count
+                self._field(plain[at : at + size], known, depth, written)
+                if not depth and self._mending.count > before:
+                    self._mending.resources.add(place)
+                place += 1
+            if is_cut:
+                raise _TornError
+            at += size
+
+    def _field(self, inner: bytes, known: "_Field", depth: int, written: bytearray) -> None:
+        """Write a text or a message."""
+        if known.kind is None:
+            text = inner.decode("utf-8", "replace").encode()
+            if text != inner:
+                self._mending.values[Mend.TEXT] += 1
+        else:
+            found = self._within(inner, known.kind, depth)
+            if found is None:
+                return
+            text = found
+        written += known.tag + _varint(len(text)) + text
+
+    def _within(self, inner: bytes, kind: type[Message], depth: int) -> bytes | None:
+        """A message within another; None: it is left out."""
+        if not self._looks_at_all and _is_whole(inner, kind):
+            return inner
+        if depth == DEEPEST:
+            self._mending.values[Mend.VALUE] += 1
+            return None
+        written = bytearray()
+        lost = self._mending.lost_spans
+        try:
+            self._fields(inner, kind, depth + 1, written)
+        except _TornError:
+            how = _HOW.get(kind, _Torn.LEFT_OUT)
+            if how in (_Torn.SPAN, _Torn.HOLDS_SPANS):
+                self._mending.lost_spans += self._mending.lost_spans == lost
+            else:
+                self._mending.values[Mend.TORN] += 1
+            if how in (_Torn.SPAN, _Torn.LEFT_OUT):
+                return None
+        return bytes(written)
+
+
+class _Field(NamedTuple):
+    tag: bytes
+    kind: type[Message] | None  # None: a text
+
+
+class _Fields(dict[type[Message], Mapping[int, _Field]]):
+    """The texts and messages of each message, by number."""
+
+    def __missing__(self, kind: type[Message]) -> Mapping[int, _Field]:
+        found: dict[int, _Field] = {
+            one.number: _Field(_varint(one.number << 3 | _LENGTH), _kind_of(one))
+            for one in kind.DESCRIPTOR.fields
+            if one.message_type is not None or one.type == FieldDescriptor.TYPE_STRING
+        }
+        if kind is ResourceSpans:
+            found[_OLD_NUMBER] = found[ResourceSpans.SCOPE_SPANS_FIELD_NUMBER]
+        self[kind] = found
+        return found
+
+
+_FIELDS = _Fields()
+
+
+def _kind_of(one: Any) -> type[Message] | None:  # noqa: ANN401 - two kinds of descriptor
+    return None if one.message_type is None else GetMessageClass(one.message_type)
+
+
+def _is_whole(plain: bytes, kind: type[Message]) -> bool:
+    if kind is ResourceSpans and OLD_TAG in plain:
+        return False
+    try:
+        kind.FromString(plain)
+    except DecodeError:
+        return False
+    return True
+
+
+_HOW: Final[Mapping[type[Message] | None, _Torn]] = {
+    ExportTraceServiceRequest: _Torn.HOLDS_SPANS,
+    ResourceSpans: _Torn.HOLDS_SPANS,
+    ScopeSpans: _Torn.HOLDS_SPANS,
+    ProtoSpan: _Torn.SPAN,
+    Resource: _Torn.KEPT,
+}
+
+
+def _number(plain: bytes, at: int) -> tuple[int, int]:
+    """A number, and where it ends.
+
+    Raises:
+        _TornError: It is cut off, or too long.
+    """
+    value = 0
+    for shift in range(0, 70, 7):
+        if at >= len(plain):
+            break
+        byte = plain[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:  # noqa: PLR2004 - the last byte has no eighth bit
+            return value, at
+    raise _TornError
+
+
+def _tag(plain: bytes, at: int) -> tuple[int, int]:
+    """A field's number and wire type, and where they end.
+
+    Raises:
+        _TornError: There is no such field.
+    """
+    tag, at = _number(plain, at)
+    if not _FIRST_TAG <= tag <= _LAST_TAG:
+        raise _TornError
+    return tag, at
+
+
+def _after_number(plain: bytes, at: int, wire_type: int) -> int:
+    """Where a number ends; groups, which OTLP has none of, are torn.
+
+    Raises:
+        _TornError: It is cut off.
+    """
+    if wire_type == _VARINT:
+        return _number(plain, at)[1]
+    after = at + _FIXED_BYTES.get(wire_type, len(plain) + 1)
+    if after > len(plain):
+        raise _TornError
+    return after
+
+
+def _varint(value: int) -> bytes:
+    written = bytearray()
+    while value >= 0x80:  # noqa: PLR2004 - likewise
+        written.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes((*written, value))

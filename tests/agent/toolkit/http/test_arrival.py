@@ -1,0 +1,100 @@
+"""When the bytes came that a server reads, as Linux tells it."""
+
+import socket
+import sys
+
+import pytest
+from opentelemetry.context import Context
+
+from latencytrace.agent.clock import monotonic_ns
+from latencytrace.agent.context import enter, leave
+from latencytrace.agent.guard import raise_fault
+from latencytrace.agent.timing.runtime_gaps import REQUEST, OpenRequests
+from latencytrace.agent.toolkit.http.arrival import arrived_ns
+from tests.support.agent.held import HELD_NS, JIFFY_NS
+from tests.support.waiting import until
+
+ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells")
+
+
+class Refusing:
+    """A socket in a sandbox, or one of a kernel that tells less."""
+
+    def __init__(self, told: bytes | Exception) -> None:
+        self._told = told
+
+    def getsockopt(self, *_: int) -> bytes:
+        """Answer as that kernel does."""
+        if isinstance(self._told, Exception):
+            raise self._told
+        return self._told
+
+
+def held_until_now() -> tuple[OpenRequests, int]:
+    """Return requests whose thread was held for `HELD_NS` in the midst of which something came."""
+    requests, began_ns = OpenRequests(raise_fault), monotonic_ns()
+    until(lambda: monotonic_ns() - began_ns >= HELD_NS)
+    requests.holds.note(began_ns, monotonic_ns(), "GET /holds")
+    return requests, began_ns
+
+
+@ON_LINUX
+def test_bytes_that_lay_in_the_socket_came_when_they_were_sent() -> None:
+    ours, theirs = socket.create_server(("127.0.0.1", 0)), socket.socket()
+    with ours, theirs:
+        theirs.connect(ours.getsockname())
+        with ours.accept()[0] as accepted:
+            theirs.sendall(b"GET / HTTP/1.1\r\n\r\n")
+            sent_ns = monotonic_ns()
+            requests, began_ns = held_until_now()
+
+            assert began_ns <= arrived_ns(requests, accepted) <= max(sent_ns, began_ns) + JIFFY_NS
+
+
+@ON_LINUX
+def test_bytes_are_not_older_than_what_held_the_thread() -> None:
+    ours, theirs = socket.create_server(("127.0.0.1", 0)), socket.socket()
+    with ours, theirs:
+        theirs.connect(ours.getsockname())
+        with ours.accept()[0] as accepted:
+            theirs.sendall(b"GET / HTTP/1.1\r\n\r\n")
+            sent_ns = monotonic_ns()
+            until(lambda: monotonic_ns() - sent_ns >= HELD_NS)
+            requests, began_ns = held_until_now()
+
+            assert arrived_ns(requests, accepted) >= began_ns
+
+
+def test_within_another_request_what_is_read_came_now() -> None:
+    requests, _ = held_until_now()
+    token = enter(Context({REQUEST: object()}))
+    try:
+        before_ns = monotonic_ns()
+        assert arrived_ns(requests, Refusing((2**32 - 1).to_bytes(4, "little") * 14)) >= before_ns
+    finally:
+        leave(token)
+
+
+@pytest.mark.parametrize(
+    "connection",
+    [
+        None,
+        object(),
+        Refusing(OSError("not here")),
+        Refusing(b""),
+        Refusing(bytes(52)),
+        socket.socket(socket.AF_UNIX),
+    ],
+    ids=["none", "no socket", "refused", "nothing", "older", "unix"],
+)
+def test_where_the_kernel_does_not_tell_what_is_read_came_now(connection: object) -> None:
+    requests, _ = held_until_now()
+    before_ns = monotonic_ns()
+
+    assert arrived_ns(requests, connection) >= before_ns
+
+
+def test_the_kernel_is_not_asked_where_nothing_held_the_thread() -> None:
+    requests = OpenRequests(raise_fault)
+
+    assert arrived_ns(requests, Refusing(AssertionError("asked"))) <= monotonic_ns()

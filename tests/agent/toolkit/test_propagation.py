@@ -1,0 +1,108 @@
+"""Propagators of every kind that `OTEL_PROPAGATORS` may name: requests are traced as ever."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+from opentelemetry import propagate
+from opentelemetry.context import Context
+from opentelemetry.propagators.composite import CompositePropagator
+
+from latencytrace.agent.toolkit.propagation import extract, inject
+from tests.support.agent.receiving import Receiver
+
+PROGRAM = """
+import asyncio, sys
+import flask, httpx, starlette.applications, starlette.responses, starlette.routing
+import latencytrace
+from opentelemetry import trace
+
+latencytrace.instrument("program", endpoint=sys.argv[1])
+wsgi = flask.Flask("wsgi")
+wsgi.get("/of-wsgi")(lambda: str(trace.get_current_span().is_recording()))
+
+async def endpoint(request):
+    return starlette.responses.PlainTextResponse(str(trace.get_current_span().is_recording()))
+
+asgi = starlette.applications.Starlette(
+    routes=[starlette.routing.Route("/of-asgi", endpoint)]
+)
+
+async def ask():
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(asgi)) as client:
+        return (await client.get("http://program/of-asgi")).text
+
+assert wsgi.test_client().get("/of-wsgi").text == "True"
+assert asyncio.run(ask()) == "True"
+assert latencytrace.flush()
+assert latencytrace.agent_status().faults == 0
+"""
+
+
+@pytest.fixture
+def no_propagator() -> Iterator[None]:
+    before = propagate.get_global_textmap()
+    propagate.set_global_textmap(CompositePropagator([]))
+    yield
+    propagate.set_global_textmap(before)
+
+
+@pytest.mark.usefixtures("no_propagator")
+def test_without_a_propagator_a_call_carries_nothing_and_has_a_context() -> None:
+    carried: dict[str, str] = {}
+    inject(carried)
+
+    assert carried == {}
+    assert extract({"traceparent": f"00-{'1' * 32}-{'2' * 16}-01"}) == Context()
+
+
+@pytest.mark.parametrize("named", ["none", "b3", "xray", "tracecontext", "tracecontext,no-such"])
+def test_servers_are_traced_whatever_propagators_are_named(receiver: Receiver, named: str) -> None:
+    environment = {**os.environ, "OTEL_PROPAGATORS": named}
+
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", PROGRAM, receiver.endpoint],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert {"GET /of-wsgi", "GET /of-asgi"} <= {span.name for span in receiver.spans}
+
+
+@pytest.mark.parametrize("named", ["none", "b3"])
+def test_the_doctor_has_no_traceback_for_a_propagator(named: str) -> None:
+    environment = {**os.environ, "OTEL_PROPAGATORS": named}
+
+    done = subprocess.run(
+        [sys.executable, "-m", "latencytrace", "doctor"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert "Traceback" not in done.stdout + done.stderr
+    assert ("not installed: headers of W3C" in done.stdout + done.stderr) is (named == "b3")
+
+
+def test_the_service_runs_whatever_propagators_the_program_names() -> None:
+    program = (
+        "import latencytrace.cli.commands.serve as command\n"
+        "command._forget_the_programs_settings()\n"
+        "import latencytrace.service.app\n"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", program],
+        env={**os.environ, "OTEL_PROPAGATORS": "b3"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr

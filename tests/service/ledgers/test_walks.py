@@ -1,0 +1,261 @@
+"""No span that was acknowledged is lost, whatever happens to a service, in whatever order.
+
+A state machine walks over the public face of a pipeline: spans come early, late, twice or without
+their root, memory and the number of open traces are short, the store fails before or after it
+wrote, rows go by age, the process is killed. After each step every span has one place.
+"""
+
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+from uuid import UUID
+
+import numpy as np
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from numpy.typing import NDArray
+
+from latencytrace.errors import OverloadedError, StoreError
+from latencytrace.model import Span, Stage
+from latencytrace.service.ingest.journal import Journal
+from latencytrace.service.ledger_table import LedgerTable
+from latencytrace.service.ledgers.open_traces import Bounds
+from latencytrace.service.ledgers.pipeline import Pipeline
+from latencytrace.service.metrics.settling import Settled
+from latencytrace.service.metrics.telemetry import Telemetry
+from latencytrace.service.otlp import traces as otlp
+from latencytrace.service.otlp.span_block import SpanBlock
+from latencytrace.service.store import NONE_WITHDRAWN, Revisions, Table, Written
+from latencytrace_examples.sqlite_store import SqliteStore
+from tests.support.builders.spans.otlp_messages import MS, decoding, root_lately
+from tests.support.builders.spans.otlp_messages import otlp as encoded
+from tests.support.fakes.contracts import FakeClock
+
+CHILDREN: Final = 6  # of a trace at most, each decoding for 5 ms
+NEVER_LATE_S: Final = 600.0  # after the first span of a trace
+SETTLE_S: Final = 10.0
+
+
+class FlakyStore(SqliteStore):
+    """Fails when told so, before or after it wrote."""
+
+    before = False
+    after = False
+
+    def _fail(self, when: str) -> None:
+        if getattr(self, when):
+            raise OSError("the disk is gone")
+
+    def insert(self, blocks: Sequence[SpanBlock], age_ns: int | None = None) -> None:
+        """Keep them, or fail."""
+        self._fail("before")
+        super().insert(blocks, age_ns)
+        self._fail("after")
+
+    def keep(
+        self, parts: Sequence[tuple[SpanBlock, NDArray[np.int64]]], age_ns: int | None = None
+    ) -> None:
+        """Keep them, or fail."""
+        self._fail("before")
+        super().keep(parts, age_ns)
+        self._fail("after")
+
+    def write(
+        self,
+        tables: Sequence[LedgerTable],
+        keep_spans_of: Collection[str],
+        withdrawn: Revisions = NONE_WITHDRAWN,
+        age_ns: int = 0,
+        counted: Collection[tuple[str, str]] = (),
+    ) -> Written:
+        """Keep them, or fail."""
+        self._fail("before")
+        written = super().write(tables, keep_spans_of, withdrawn, age_ns, counted)
+        self._fail("after")
+        return written
+
+
+@dataclass
+class Sent:
+    """What was acknowledged of one trace."""
+
+    spans: list[Span]  # all that it will have, its root first
+    first_s: float
+    in_time: set[str] = field(default_factory=set)  # ids of spans that are in the ledger for sure
+    known: set[str] = field(default_factory=set)
+    is_left: bool = False  # rows of it were dropped: nothing is certain of later spans
+
+    @property
+    def has_root(self) -> bool:
+        """Whether its root was acknowledged."""
+        return self.spans[0].span_id in self.in_time
+
+    def decode_ms(self, ids: Collection[str]) -> int:
+        """How long it decodes in these spans."""
+        return 5 * len(set(ids) - {self.spans[0].span_id})
+
+
+class Walk(RuleBasedStateMachine):
+    """A service, its killer, and the record that its senders keep."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.clock = FakeClock(10**15)
+        self.sent: dict[str, Sent] = {}
+        self.counted: list[tuple[str, str]] = []
+
+    @initialize(
+        held_bytes=st.sampled_from([0, 6_000, 1 << 20]), most=st.sampled_from([1, 3, 1000])
+    )
+    def begin(self, held_bytes: int, most: int) -> None:
+        """Start a service of these bounds."""
+        self.folder = TemporaryDirectory()
+        self.bounds = Bounds(open=most, closed=most, held_bytes=held_bytes)
+        self.store = FlakyStore.open(Path(self.folder.name))
+        self._start()
+
+    def _start(self) -> None:
+        self.telemetry = Telemetry()
+        self.counted.clear()
+        self.pipeline = Pipeline(
+            self.store,
+            self.telemetry,
+            self.clock,
+            on_settled=self._count,
+            journal=Journal(Path(self.folder.name) / "journal"),
+            settle_s=SETTLE_S,
+            bounds=self.bounds,
+        )
+        self.pipeline.resume()
+        self.pipeline._committer.start()  # noqa: SLF001 - the other thread would step by itself
+        self.pipeline.look_back()
+
+    def _count(self, settled: Settled) -> None:
+        self.counted += [(one.trace_id, one.span_id) for one in settled.each()]
+
+    @rule(
+        trace=st.integers(1, 4),
+        places=st.lists(st.integers(0, CHILDREN), min_size=1, max_size=4),
+    )
+    def arrive(self, trace: int, places: list[int]) -> None:
+        """Post spans of a trace; some may have been posted before."""
+        trace_id = UUID(int=trace << 64 | trace).hex
+        if trace_id not in self.sent:
+            root = root_lately(trace_id)
+            children = [
+                decoding(root, f"{at:016x}", 10 * at, 10 * at + 5) for at in range(1, CHILDREN + 1)
+            ]
+            self.sent[trace_id] = Sent([root, *children], self.clock() / 1e9)
+        sent = self.sent[trace_id]
+        spans = [sent.spans[place] for place in places]
+        try:
+            self.pipeline.submit(otlp.check(encoded(*spans), None, None)).result(timeout=60)
+        except OverloadedError:
+            return
+        ids = {span.span_id for span in spans}
+        sent.known |= ids
+        if self.clock() / 1e9 - sent.first_s < NEVER_LATE_S and not sent.is_left:
+            sent.in_time |= ids
+
+    @rule(seconds=st.sampled_from([0.5, 2.0, 31.0, 301.0, 700.0]))
+    def wait(self, seconds: float) -> None:
+        """Let time pass."""
+        self.clock.move_s(seconds)
+
+    @rule()
+    def step(self) -> None:
+        """Attribute what is due."""
+        self.pipeline.step()
+
+    @rule()
+    def look_after(self) -> None:
+        """Do what is due from time to time."""
+        self.pipeline.look_after()
+
+    @rule()
+    def commit(self) -> None:
+        """Store what waits, if the store takes it."""
+        self.clock.move_s(2)
+        with suppress(StoreError):
+            self.pipeline._committer.flush()  # noqa: SLF001 - what its pace does
+
+    @rule(before=st.booleans())
+    def break_store(self, before: bool) -> None:  # noqa: FBT001 - drawn
+        """Have the store fail, before it writes or after it has."""
+        self.store.before, self.store.after = before, not before
+
+    @rule()
+    def mend_store(self) -> None:
+        """Have the store work."""
+        self.store.before = self.store.after = False
+
+    @rule()
+    def kill(self) -> None:
+        """End the process without notice, and start another."""
+        self.store.before = True  # whatever is under way does not come to its end
+        self.pipeline._committer.close()  # noqa: SLF001 - its thread ends with the process
+        self.store.close()
+        self.store = FlakyStore.open(Path(self.folder.name))
+        self._start()
+
+    @precondition(lambda self: self.sent and self._metric("spans_open") == 0)
+    @rule()
+    def drop_spans(self) -> None:
+        """Drop all spans for their age."""
+        for partition in self.store.partitions():
+            if partition.table is not Table.REQUESTS:
+                self.store.drop(partition)
+        for sent in self.sent.values():
+            sent.is_left = True
+
+    @invariant()
+    def each_span_has_one_place(self) -> None:
+        """Hold the account of spans."""
+        if self.sent:
+            assert self._metric("spans_unaccounted") == 0
+            assert self._metric("faulty_traces_total") == 0
+
+    @invariant()
+    def no_request_is_counted_twice(self) -> None:
+        """Hold what metrics and objectives count."""
+        assert len(self.counted) == len(set(self.counted))
+
+    def teardown(self) -> None:
+        """Let everything come to its end, and hold the ledgers against what was sent."""
+        if not hasattr(self, "store"):
+            return
+        self.mend_store()
+        self._until_quiet(lambda: self._metric("spans_open") == 0)
+        self.each_span_has_one_place()
+        for trace_id, sent in self.sent.items():
+            found = self.store.request(trace_id, None)
+            if sent.has_root:
+                assert found is not None, trace_id
+                decode_ms = found.ledger.get(Stage.DECODE, 0) / MS
+                known = sent.decode_ms(sent.known)
+                assert sent.decode_ms(sent.in_time) <= decode_ms <= known, trace_id
+        self.pipeline.close()
+        assert self.pipeline.left_fault is None
+        self.store.close()
+        self.folder.cleanup()
+
+    def _until_quiet(self, is_quiet: Callable[[], bool]) -> None:
+        for _ in range(12):
+            self.commit()
+            self.clock.move_s(40)
+            self.pipeline.step()
+            self.pipeline.look_after()
+            if is_quiet():
+                return
+        raise AssertionError("traces are never attributed")
+
+    def _metric(self, name: str) -> float | None:
+        return self.telemetry.registry.get_sample_value(f"latencytrace_service_{name}")
+
+
+TestWalk = Walk.TestCase
+TestWalk.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
