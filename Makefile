@@ -130,9 +130,9 @@ test-tracers: $(VENV)/.tracers ## beside Sentry, ddtrace, New Relic, Langfuse an
 test-fresh: ## `make test` on this machine as it was before anything was installed for us (Linux, root)
 	@tests/repository/fresh_machine.sh
 
-# It takes up to twice the processor time (Python 3.11), so `make test` goes without.
+# It takes up to three times the processor time (Python 3.11), so `make test` goes without, and a test may take longer.
 coverage: ## `make test` with coverage by line and branch, which must not fall below the floor in pyproject.toml
-	@$(MAKE) --no-print-directory test COVERED=--cov
+	@$(MAKE) --no-print-directory test COVERED='--cov --timeout=1800'
 
 lint: $(VENV)/.checks ## format and lint, mending what can be mended
 	@$(BIN)/ruff format .

@@ -97,6 +97,19 @@ def test_shared_steps_are_kept_by_the_same_rules() -> None:
     assert not keeping.keeps_step(step())
 
 
+def test_a_step_is_slow_by_how_long_it_took_not_by_when_it_was() -> None:
+    keeping = SpanKeeping(0.0)
+    later = [
+        replace(one, start_ns=one.start_ns + number * MS, end_ns=one.end_ns + number * MS)
+        for number in range(300)
+        for one in [step(10 * MS - number % 10)]
+    ]
+
+    kept = [keeping.keeps_step(one) for one in later]
+
+    assert not any(kept[100:])
+
+
 @COMPILED
 @settings(deadline=None)
 @given(st.lists(st.integers(0, 1 << 32), min_size=1, max_size=3), st.sampled_from([0.0, 0.4, 1.0]))
