@@ -1,6 +1,5 @@
 """The numbers of shapes: of what rules decide by."""
 
-import threading
 from typing import Final
 
 from latencytrace.analysis.columns.ruled import ruled
@@ -11,7 +10,7 @@ NO_SHAPE: Final = -1
 
 
 class Shapes:
-    """Numbers shapes from 0 on, always the same for the same one; by any thread.
+    """Numbers shapes from 0 on, always the same for the same one.
 
     Args:
         most: How many; spans of further ones have none.
@@ -21,21 +20,14 @@ class Shapes:
         self.spans: list[Span] = []  # by number, one of each
         self._most = most
         self._numbers: dict[str, int] = {}
-        self._lock = threading.Lock()
-
-    @property
-    def is_full(self) -> bool:
-        """Return whether no new shape gets a number."""
-        return len(self.spans) >= self._most
 
     def number(self, span: Span) -> int:
         """The number of a span's shape; `NO_SHAPE`: none is left."""
         found = ruled(span)
         # As text: True is no 1, and NaN is itself.
         shape = repr(found)
-        with self._lock:
-            number = self._numbers.get(shape, NO_SHAPE)
-            if number == NO_SHAPE and not self.is_full:
-                number = self._numbers[shape] = len(self.spans)
-                self.spans.append(found)
-            return number
+        number = self._numbers.get(shape, NO_SHAPE)
+        if number == NO_SHAPE and len(self.spans) < self._most:
+            number = self._numbers[shape] = len(self.spans)
+            self.spans.append(found)
+        return number

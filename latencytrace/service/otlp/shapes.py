@@ -1,6 +1,7 @@
 """The numbers of shapes (see `model.span_batch`) by hash, for compiled code to look up."""
 
 import secrets
+import threading
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -24,13 +25,14 @@ _MOST_HASHES: Final = _SLOTS // 4
 
 
 class HashedShapes(Shapes):
-    """Numbers shapes, and finds those of blocks by hash."""
+    """Numbers shapes, and finds those of blocks by hash; by any thread."""
 
     def __init__(self) -> None:
         super().__init__()
         self._known = np.zeros(_SLOTS, np.int64)  # hashes; 0: free
         self._numbers_by_hash = np.zeros(_SLOTS, np.int32)  # and one: another thread may look
         self._hashes = 0
+        self._lock = threading.Lock()
 
     def find(self, block: SpanBlock) -> None:
         """Number the shapes of a block's spans, and count what was removed of them."""
@@ -52,8 +54,9 @@ class HashedShapes(Shapes):
         """The number of a shape whose hash is new; it is found by that from now on."""
         if self._hashes >= _MOST_HASHES:
             return NO_SHAPE
-        number = self.number(block.spans([row])[0])
+        span = block.spans([row])[0]
         with self._lock:
+            number = self.number(span)
             place = (found >> 20) & (_SLOTS - 1)
             while self._known[place] not in {0, found}:
                 place = (place + 1) & (_SLOTS - 1)

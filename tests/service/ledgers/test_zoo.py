@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from latencytrace.analysis.columns.objects import requests_of
-from latencytrace.model import Request
+from latencytrace.model import Request, Stage
 from latencytrace.service.ledgers.attribution import Attributed, Attribution
 from latencytrace.service.ledgers.column_attribution import ColumnAttribution
 from latencytrace.service.metrics.telemetry import Telemetry
@@ -63,7 +63,7 @@ def test_only_calls_that_were_tried_again_are_left_to_objects() -> None:
 
     found, _ = attributed(bodies)
 
-    retried = {one.trace_id for one in in_order(found) if one.ledger.get("retry")}
+    retried = {one.trace_id for one in in_order(found) if Stage.RETRY in one.ledger}
     assert set(found.spans) >= retried != set()
     assert len(found.spans) < TRACES
 
