@@ -21,7 +21,6 @@ from latencytrace.model import semconv
 from latencytrace.service.otlp import plain_text
 from latencytrace.service.otlp.block_builder import (
     CLOCK_NAMES,
-    key_code,
     resource_words,
     span_block_of,
 )
@@ -45,7 +44,7 @@ from latencytrace.service.otlp.redaction import (
     is_plain,
     texts_under,
 )
-from latencytrace.service.otlp.shapes import MARK, SEED, SHAPES
+from latencytrace.service.otlp.shapes import MARK, SEED, SHAPES, key_code
 from latencytrace.service.otlp.span_block import (
     EVENT,
     LINK,

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from latencytrace.analysis.columns.keys import KEYS, RULED, THERE
+from latencytrace.analysis.columns.keys import CODES, KEYS, RULED, THERE
 from latencytrace.analysis.columns.ruled import ASKED, ENDS, STARTS
 from latencytrace.analysis.columns.shapes import NO_SHAPE, Shapes
 from latencytrace.analysis.ledger.circumstances import PUT_BACK
@@ -50,6 +50,12 @@ class HashedShapes(Shapes):
                 found[one] = self._new(block, row, one)
             shapes[row] = found[one]
 
+    def find_anew(self, block: SpanBlock) -> None:
+        """Number the shapes of a block that was decoded the plain way, or by another process."""
+        for word in np.unique(block.pairs["key"]).tolist():
+            block.words["code"][word] = key_code(block.word_bytes(word))
+        self.find(block)
+
     def _new(self, block: SpanBlock, row: int, found: int) -> int:
         """The number of a shape whose hash is new; it is found by that from now on."""
         if self._hashes >= _MOST_HASHES:
@@ -67,6 +73,11 @@ class HashedShapes(Shapes):
         return number
 
 
+def key_code(key: bytes) -> int:
+    """The number of a key that the analysis asks for by name; 0 of all others."""
+    return _CODES.get(key, 0)
+
+
 def _asked() -> Any:  # noqa: ANN401 - of compiled code
     """What rules ask for, as compiled code takes it."""
     lists: Sequence[Sequence[str]] = (
@@ -82,6 +93,7 @@ def _asked() -> Any:  # noqa: ANN401 - of compiled code
     )
 
 
+_CODES: Final = {key.encode(): code for key, code in CODES.items()}
 _ROLES: Final = np.array([2 if key in RULED else key in THERE for key in KEYS], np.uint8)
 _ASKED: Final = None if core is None else _asked()
 
