@@ -15,7 +15,6 @@ from tests.support.simulation.simulator import GPU, MS, VECTORS, Aside, simulate
 from tests.support.simulation.ways import WAYS
 
 BATCH = 500
-SHAPES = 1 << 20  # of spans at random nearly each is one of its own
 SKEWS_NS: tuple[dict[str, int], ...] = ({}, {GPU: 37 * MS, VECTORS: -12 * MS}, {GPU: 2 * MS})
 
 
@@ -24,7 +23,7 @@ def main() -> None:
     parser.add_argument("--traces", type=int, default=100_000)
     parser.add_argument("--seed", type=int, default=1)
     asked = parser.parse_args()
-    by_columns = ByColumns(SHAPES)
+    by_columns = ByColumns()
     ways = [Aside(), *WAYS.values()]
     done = by_objects = 0
     for number in range(-(-asked.traces // BATCH)):
@@ -33,7 +32,7 @@ def main() -> None:
         made = (made_trace, made_calls)[number % 2]
         traces = {f"{one:032x}": made(random, one) for one in range(1, BATCH + 1)}
         if number % 20 == 0:
-            by_columns = ByColumns(SHAPES)
+            by_columns = ByColumns()
             aside, skew_ns = ways[number // 20 % len(ways)], random.choice(SKEWS_NS)
             traces = {one.trace_id: one.spans for one in simulate(seed, 100, skew_ns, aside)}
         found, others = by_columns(traces)

@@ -21,18 +21,13 @@ class Shapes:
         self._most = most
         self._numbers: dict[str, int] = {}
 
-    @property
-    def is_full(self) -> bool:
-        """Return whether no new shape gets a number."""
-        return len(self.spans) >= self._most
-
     def number(self, span: Span) -> int:
         """The number of a span's shape; `NO_SHAPE`: none is left."""
         found = ruled(span)
         # As text: True is no 1, and NaN is itself.
         shape = repr(found)
         number = self._numbers.get(shape, NO_SHAPE)
-        if number == NO_SHAPE and not self.is_full:
+        if number == NO_SHAPE and len(self.spans) < self._most:
             number = self._numbers[shape] = len(self.spans)
             self.spans.append(found)
         return number

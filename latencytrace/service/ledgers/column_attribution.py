@@ -17,7 +17,7 @@ from latencytrace.model import Span, Stage
 from latencytrace.model.stage import STAGES
 from latencytrace.service.ledger_table import LedgerTable
 from latencytrace.service.ledgers.held_spans import Parts, by_block
-from latencytrace.service.ledgers.process_starts import ProcessStarts, served_by
+from latencytrace.service.ledgers.process_starts import ProcessStarts
 from latencytrace.service.otlp.batches import batch_of
 
 _LOAD: Final = STAGES.index(Stage.LOAD)
@@ -131,8 +131,13 @@ class ColumnAttribution:
         served = np.flatnonzero(in_trace & (facts.of_rows(IS_ENTRY) != 0))
         served = served[np.lexsort((batch.start_ns[served], batch.resource[served]))]
         is_first = np.diff(batch.resource[served], prepend=-1) != 0  # of its process
-        spans = map(batch.bare, served[is_first].tolist())
-        found.starts = starts.served(served_by(spans))
+        rows = served[is_first]
+        processes = [batch.resources[one] for one in batch.resource[rows].tolist()]
+        found.starts = starts.served(
+            ((one.service, one.instance), start_ns)
+            for one, start_ns in zip(processes, batch.start_ns[rows].tolist(), strict=True)
+            if one.instance is not None
+        )
         devices = np.flatnonzero(in_trace & (facts.of_rows(USES_DEVICE) != 0))
         found.device_spans = list(map(batch.span, devices.tolist()))
         whole = by_block(held[one] for one in held.keys() - others)

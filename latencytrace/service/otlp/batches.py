@@ -46,8 +46,8 @@ _COMMA: Final = ord(",")
 def batch_of(parts: Sequence[Part]) -> SpanBatch:
     """The spans of some rows of some blocks, ordered by trace, then as they come."""
     for block, _ in parts:
-        if (block.table["shape"] == NOT_SHAPED).any():  # it was decoded the plain way
-            SHAPES.find(block)
+        if (block.table["shape"] == NOT_SHAPED).any():
+            SHAPES.find_anew(block)
     tables = [taken(block.table, rows) for block, rows in parts]
     spans = chained(tables)
     order = np.lexsort((spans["trace_low"], spans["trace_high"]))

@@ -13,7 +13,6 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, InstrumentationSc
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 from opentelemetry.proto.trace.v1.trace_pb2 import Span as ProtoSpan
 
-from latencytrace.analysis.columns.keys import CODES
 from latencytrace.model import semconv
 from latencytrace.model.texts.names import is_blank
 from latencytrace.service.otlp.messages import SPAN_ID_BYTES, has_ids
@@ -164,17 +163,11 @@ class _Builder:
         number = self._numbers.get(text)
         if number is None:
             number = self._numbers[text] = len(self._words)
-            self._words.append((len(self._texts), len(text), key_code(text)))
+            self._words.append((len(self._texts), len(text), 0))
             self._texts += text
         return number
 
 
-def key_code(key: bytes) -> int:
-    """The number of a key that the analysis asks for by name; 0 of all others."""
-    return _CODES.get(key, 0)
-
-
-_CODES: Final = {key.encode(): code for key, code in CODES.items()}
 _REMOVED = semconv.CONTENT_REMOVED.encode()
 
 

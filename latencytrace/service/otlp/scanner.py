@@ -21,7 +21,6 @@ from latencytrace.model import semconv
 from latencytrace.service.otlp import plain_text
 from latencytrace.service.otlp.block_builder import (
     CLOCK_NAMES,
-    key_code,
     resource_words,
     span_block_of,
 )
@@ -46,7 +45,7 @@ from latencytrace.service.otlp.redaction import (
     is_plain,
     texts_under,
 )
-from latencytrace.service.otlp.shapes import MARK, SEED, SHAPES
+from latencytrace.service.otlp.shapes import MARK, SEED, SHAPES, key_code
 from latencytrace.service.otlp.span_block import (
     EVENT,
     LINK,
@@ -57,6 +56,7 @@ from latencytrace.service.otlp.span_block import (
     WORD,
     Records,
     SpanBlock,
+    ranges,
 )
 from latencytrace.service.otlp.values import Form, flat_text
 from latencytrace.service.otlp.wire_parts import has_more_parts
@@ -220,15 +220,24 @@ class _Columns:
 
     def _tell_resources(self) -> None:
         """Fill in the words of resources."""
-        for number, (first, count, *_) in enumerate(self.resources.tolist()):
-            named: dict[str, str] = {}
-            for value, size, key, form, _ in self.pairs[first : first + count].tolist():
-                facts = self.facts.get(key)
-                if facts is not None and facts.of_resource:
-                    text = self.text(value, size) if form in _TEXTS else b""
-                    named.setdefault(facts.of_resource, flat_text(form, value, text))
-            numbers = [self.word(word.encode()) for word in resource_words(named)]
-            self.resources[number] = (first, count, *numbers)
+        asked = {word: one.of_resource for word, one in self.facts.items() if one.of_resource}
+        is_asked = np.zeros(len(self.words), np.bool_)
+        is_asked[list(asked)] = True
+        counts = self.resources["pair_count"]
+        rows = ranges(self.resources["pairs"], counts)
+        hits = np.flatnonzero(is_asked[self.pairs["key"][rows]])
+        owners = np.repeat(np.arange(len(counts)), counts)[hits]
+        named: list[dict[str, str]] = [{} for _ in range(len(counts))]
+        pairs = self.pairs[rows[hits]].tolist()
+        for owner, (value, size, key, form, _) in zip(owners.tolist(), pairs, strict=True):
+            text = self.text(value, size) if form in _TEXTS else b""
+            named[owner].setdefault(asked[key], flat_text(form, value, text))
+        words = [list(map(self.word, map(str.encode, resource_words(one)))) for one in named]
+        of_columns = np.array(words, np.int32).reshape(-1, 4).T
+        for name, column in zip(
+            ("service", "instance", "version", "host"), of_columns, strict=True
+        ):
+            self.resources[name] = column
 
     # Texts and words
 

@@ -7,13 +7,13 @@ from typing import Any, Final
 
 import numpy as np
 
-from latencytrace.analysis.columns.keys import KEYS, RULED, THERE
+from latencytrace.analysis.columns.keys import CODES, KEYS, RULED, THERE
 from latencytrace.analysis.columns.ruled import ASKED, ENDS, STARTS
 from latencytrace.analysis.columns.shapes import NO_SHAPE, Shapes
 from latencytrace.analysis.ledger.circumstances import PUT_BACK
 from latencytrace.analysis.tokens.counts import FIRST_TOKEN_EVENTS
 from latencytrace.analysis.trace.stage_of import CHROMADB_SCOPE
-from latencytrace.model import Span, semconv
+from latencytrace.model import semconv
 from latencytrace.service.otlp.compiled.core import core
 from latencytrace.service.otlp.span_block import NO_SHAPE as _NO_SHAPE
 from latencytrace.service.otlp.span_block import SpanBlock
@@ -25,7 +25,7 @@ _MOST_HASHES: Final = _SLOTS // 4
 
 
 class HashedShapes(Shapes):
-    """Numbers shapes, and finds those of blocks by hash."""
+    """Numbers shapes, and finds those of blocks by hash; by any thread."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -33,11 +33,6 @@ class HashedShapes(Shapes):
         self._numbers_by_hash = np.zeros(_SLOTS, np.int32)  # and one: another thread may look
         self._hashes = 0
         self._lock = threading.Lock()
-
-    def number(self, span: Span) -> int:
-        """Return the number of a span's shape, to any thread; `NO_SHAPE`: none is left."""
-        with self._lock:
-            return super().number(span)
 
     def find(self, block: SpanBlock) -> None:
         """Number the shapes of a block's spans, and count what was removed of them."""
@@ -55,12 +50,19 @@ class HashedShapes(Shapes):
                 found[one] = self._new(block, row, one)
             shapes[row] = found[one]
 
+    def find_anew(self, block: SpanBlock) -> None:
+        """Number the shapes of a block that was decoded the plain way, or by another process."""
+        for word in np.unique(block.pairs["key"]).tolist():
+            block.words["code"][word] = key_code(block.word_bytes(word))
+        self.find(block)
+
     def _new(self, block: SpanBlock, row: int, found: int) -> int:
         """The number of a shape whose hash is new; it is found by that from now on."""
         if self._hashes >= _MOST_HASHES:
             return NO_SHAPE
-        number = self.number(block.spans([row])[0])
+        span = block.spans([row])[0]
         with self._lock:
+            number = self.number(span)
             place = (found >> 20) & (_SLOTS - 1)
             while self._known[place] not in {0, found}:
                 place = (place + 1) & (_SLOTS - 1)
@@ -69,6 +71,11 @@ class HashedShapes(Shapes):
                 self._numbers_by_hash[place] = number + 1
                 self._known[place] = found
         return number
+
+
+def key_code(key: bytes) -> int:
+    """The number of a key that the analysis asks for by name; 0 of all others."""
+    return _CODES.get(key, 0)
 
 
 def _asked() -> Any:  # noqa: ANN401 - of compiled code
@@ -86,6 +93,7 @@ def _asked() -> Any:  # noqa: ANN401 - of compiled code
     )
 
 
+_CODES: Final = {key.encode(): code for key, code in CODES.items()}
 _ROLES: Final = np.array([2 if key in RULED else key in THERE for key in KEYS], np.uint8)
 _ASKED: Final = None if core is None else _asked()
 

@@ -1,7 +1,5 @@
 """Shapes are numbered by what rules decide by."""
 
-from concurrent.futures import ThreadPoolExecutor
-
 import pytest
 
 from latencytrace.analysis.columns.shapes import NO_SHAPE, Shapes
@@ -41,14 +39,3 @@ def test_beyond_the_bound_there_are_no_numbers() -> None:
         0, NO_SHAPE, 0,
     ]  # fmt: skip
     assert len(shapes.spans) == 1
-
-
-def test_threads_number_alike() -> None:
-    shapes = Shapes()
-    spans = [span(1, 0, 9, kind=kind, status=status) for kind in SpanKind for status in StatusCode]
-
-    with ThreadPoolExecutor(4) as threads:
-        numbers = [list(threads.map(shapes.number, spans)) for _ in range(3)]
-
-    assert numbers[0] == numbers[1] == numbers[2]
-    assert sorted(numbers[0]) == list(range(len(spans)))

@@ -44,18 +44,6 @@ def test_made_traces_are_written_alike(seed: int) -> None:
         assert is_written_alike(table)
 
 
-def test_spans_of_no_shape_are_written_alike() -> None:
-    random = Random(5)  # noqa: S311 - the same every time
-    by_columns = ByColumns(most_shapes=3)
-    tables = [
-        by_columns.table({f"{one:032x}": made_trace(random, one) for one in range(1, 99)})[0]
-        for _ in range(4)
-    ]
-
-    assert sum(map(len, tables)) > 10
-    assert all(map(is_written_alike, tables))
-
-
 @pytest.mark.parametrize("name", FIXTURE_NAMES)
 def test_what_other_software_sends_is_written_alike(name: str) -> None:
     traces = defaultdict(list)
