@@ -10,6 +10,7 @@ COUNTS: Final = frozenset(
         semconv.GEN_AI_USAGE_INPUT_TOKENS, semconv.GEN_AI_USAGE_INPUT_TOKENS_OLD,
         semconv.GEN_AI_USAGE_OUTPUT_TOKENS, semconv.GEN_AI_USAGE_OUTPUT_TOKENS_OLD,
         semconv.GEN_AI_USAGE_CACHED_INPUT_TOKENS, semconv.GEN_AI_USAGE_CACHED_TOKENS_OLD,
+        semconv.GEN_AI_USAGE_CACHE_READ_TOKENS_OLD,
         semconv.OPENINFERENCE_INPUT_TOKENS, semconv.OPENINFERENCE_OUTPUT_TOKENS,
         semconv.OPENINFERENCE_CACHED_INPUT_TOKENS,
         "llm.token_count.total", "llm.usage.total_tokens", "gen_ai.usage.total_tokens",
