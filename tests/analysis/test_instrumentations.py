@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from latencytrace.analysis.ledger.requests import requests_of
-from latencytrace.model import Stage
+from latencytrace.model import Attributes, Stage
 from tests.support.builders.spans.recorded import recorded, recorded_requests
 from tests.support.builders.spans.trees import root
 from tests.support.builders.spans.trees import span as child
@@ -79,7 +79,10 @@ def test_vercels_ai_sdk_shows_its_calls_and_its_first_token() -> None:
 
 
 def test_strands_tells_its_first_token_in_milliseconds() -> None:
-    attributes = {"gen_ai.operation.name": "chat", "gen_ai.server.time_to_first_token": 40}
+    attributes: Attributes = {
+        "gen_ai.operation.name": "chat",
+        "gen_ai.server.time_to_first_token": 40,
+    }
     call = replace(
         child("call", 10 * MS, 100 * MS, attributes=attributes), scope="strands.telemetry.tracer"
     )
