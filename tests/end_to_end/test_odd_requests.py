@@ -17,7 +17,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 
 from latencytrace.service.ingest.grpc import EXPORT
 from latencytrace.service.otlp import traces as otlp
-from tests.support.builders.odd_requests import OddRequests
+from tests.support.builders.spans.odd_requests import OddRequests
 from tests.support.servers.command_line import COMMAND, environment
 from tests.support.servers.running_service import RunningService
 from tests.support.waiting import PATIENCE_S, until

@@ -12,7 +12,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from latencytrace.analysis.ledger.requests import requests_of
 from latencytrace.model import Span
 from latencytrace.service.otlp import traces as otlp
-from tests.support.builders.odd_requests import OddRequests
+from tests.support.builders.spans.odd_requests import OddRequests
 from tests.support.simulation.by_columns import ByColumns, differences
 
 CASES = int(os.environ.get("ODD_REQUESTS", "300"))
