@@ -1,9 +1,14 @@
 """What instrumentations of applications send is read as they mean it."""
 
+from dataclasses import replace
+
 import pytest
 
-from latencytrace.model import Stage
+from latencytrace.analysis.ledger.requests import requests_of
+from latencytrace.model import Attributes, Stage
 from tests.support.builders.spans.recorded import recorded, recorded_requests
+from tests.support.builders.spans.trees import root
+from tests.support.builders.spans.trees import span as child
 
 MS = 1_000_000
 
@@ -56,3 +61,44 @@ def test_logfires_log_of_a_stream_stands_for_the_stream() -> None:
     assert isinstance(took_s, float)
     streamed = [segment for segment in request.segments if segment.name == log.name]
     assert streamed[0].end_ns - streamed[0].start_ns == pytest.approx(took_s * 1e9, rel=0.05)
+
+
+def test_vercels_ai_sdk_shows_its_calls_and_its_first_token() -> None:
+    chat, title = recorded_requests("ai_sdk")
+    first, *_ = (span for span in recorded("ai_sdk") if span.name == "ai.streamText.doStream")
+
+    explained = {stage for stage in chat.ledger if stage.explains}
+    assert explained == {Stage.EMBED, Stage.TOOL, Stage.REMOTE_MODEL}
+    after_ms = first.attributes["ai.response.msToFirstChunk"]
+    assert isinstance(after_ms, float)
+    first_ns = first.start_ns - chat.start_ns + after_ms * MS
+    assert chat.time_to_first_token_ns == pytest.approx(first_ns, abs=2)
+    assert (chat.model, chat.finish_reason) == ("small-1", "stop")
+    assert (chat.input_tokens, chat.cached_input_tokens, chat.output_tokens) == (22, 8, 12)
+    assert (title.model, title.output_tokens) == ("small-1", 6)
+
+
+def test_strands_tells_its_first_token_in_milliseconds() -> None:
+    attributes: Attributes = {
+        "gen_ai.operation.name": "chat",
+        "gen_ai.server.time_to_first_token": 40,
+    }
+    call = replace(
+        child("call", 10 * MS, 100 * MS, attributes=attributes), scope="strands.telemetry.tracer"
+    )
+
+    (request,) = requests_of([root(end_ns=120 * MS), call], {})
+
+    assert request.time_to_first_token_ns == 50 * MS
+
+
+def test_a_completion_start_of_langfuse_may_be_bare() -> None:
+    attributes = {
+        "langfuse.observation.type": "generation",
+        "langfuse.observation.completion_start_time": "1970-01-01T00:00:00.050Z",
+    }
+    call = child("call", 10 * MS, 100 * MS, attributes=attributes)
+
+    (request,) = requests_of([root(end_ns=120 * MS), call], {})
+
+    assert request.time_to_first_token_ns == 50 * MS

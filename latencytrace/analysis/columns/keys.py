@@ -17,6 +17,7 @@ COUNTS: Final = frozenset(
         semconv.GEN_AI_USAGE_INPUT_TOKENS, semconv.GEN_AI_USAGE_INPUT_TOKENS_OLD,
         semconv.GEN_AI_USAGE_OUTPUT_TOKENS, semconv.GEN_AI_USAGE_OUTPUT_TOKENS_OLD,
         semconv.GEN_AI_USAGE_CACHED_INPUT_TOKENS, semconv.GEN_AI_USAGE_CACHED_TOKENS_OLD,
+        semconv.GEN_AI_USAGE_CACHE_READ_TOKENS_OLD,
         semconv.OPENINFERENCE_INPUT_TOKENS, semconv.OPENINFERENCE_OUTPUT_TOKENS,
         semconv.OPENINFERENCE_CACHED_INPUT_TOKENS, semconv.GEN_AI_REQUEST_N,
         semconv.STREAMED_TOKENS, semconv.STREAMED_EVENTS, semconv.STREAMED_FIRST_BODY,
@@ -53,7 +54,7 @@ THERE: Final = TELLING | {
     semconv.RPC_SYSTEM_OLD, semconv.SGLANG_THREAD, semconv.TRITON_MODEL_NAME,
     semconv.LITELLM_CALL_ID, semconv.LATENCY_IN_PREFILL, semconv.TGI_BATCH_SIZE,
     semconv.QUEUED_NS, semconv.INTERVALS, semconv.RUNTIME_GAPS, semconv.STREAMED_FIRST_BODY,
-    semconv.LOGFIRE_DURATION, semconv.DEVICE_ID,
+    semconv.LOGFIRE_DURATION, semconv.DEVICE_ID, semconv.AI_SDK_OPERATION,
 }  # fmt: skip
 """Keys of which rules ask whether they are there, and with what kind of value."""
 

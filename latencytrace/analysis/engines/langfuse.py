@@ -51,6 +51,8 @@ def _count(counts: dict[str, object], keys: tuple[str, ...]) -> int | None:
 
 def _first_token(span: Span) -> int | None:
     text = _json(span, semconv.LANGFUSE_GENERATION_BEGAN)
+    if text is None:  # some write it bare
+        text = span.attributes.get(semconv.LANGFUSE_GENERATION_BEGAN)
     try:
         at = datetime.fromisoformat(text) if isinstance(text, str) else None
     except ValueError:

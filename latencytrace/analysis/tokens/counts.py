@@ -37,6 +37,7 @@ OUTPUT = Said(
 CACHED = Said(
     (
         semconv.GEN_AI_USAGE_CACHED_INPUT_TOKENS,
+        semconv.GEN_AI_USAGE_CACHE_READ_TOKENS_OLD,
         semconv.GEN_AI_USAGE_CACHED_TOKENS_OLD,
         semconv.OPENINFERENCE_CACHED_INPUT_TOKENS,
     ),

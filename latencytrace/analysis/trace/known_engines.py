@@ -5,6 +5,7 @@ from functools import lru_cache
 
 from latencytrace.analysis.dialects.engine import NOTHING_GENERATED, Engine, Generation
 from latencytrace.analysis.engines import (
+    ai_sdk,
     langfuse,
     litellm,
     llm_d,
@@ -12,6 +13,7 @@ from latencytrace.analysis.engines import (
     openinference_langchain,
     ray_serve,
     sglang,
+    strands,
     tei,
     tensorrt_llm,
     tgi,
@@ -33,6 +35,8 @@ ENGINES: tuple[Engine, ...] = (
     langfuse.ENGINE,
     logfire.ENGINE,
     openinference_langchain.ENGINE,
+    ai_sdk.ENGINE,
+    strands.ENGINE,
 )
 
 
