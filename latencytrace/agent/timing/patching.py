@@ -297,7 +297,7 @@ class AppliedHook:
             from latencytrace.agent.timing.wrapping import beginning, timed  # noqa: PLC0415 - only where it is used
 
             replaced = timed(function, beginning(function, patch, self._recorder))
-        if type(replaced) is FunctionType:
+        if type(replaced) is FunctionType and replaced is not function:
             _complete(replaced, _function_of(raw))
         return found.in_place(replaced)
 

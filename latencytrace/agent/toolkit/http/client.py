@@ -29,6 +29,7 @@ from latencytrace.agent.timing.wrapping import (
     timed_function,
 )
 from latencytrace.agent.toolkit import propagation
+from latencytrace.agent.toolkit.other_tracers import is_theirs
 from latencytrace.model import semconv
 from latencytrace.model.stage import Stage
 
@@ -155,6 +156,8 @@ def timed_calls(kind: type[ClientCall]) -> Callable[[Recorder, Timed], Timed]:
     """Build what times the calls of a library's function, sync or async."""
 
     def build(recorder: Recorder, original: Timed) -> Timed:
+        if is_theirs(original):
+            return original
         timed = timed_coroutine if iscoroutinefunction(original) else timed_function
         return timed(_with_our_headers(kind, original), _beginning(kind, recorder, original))
 
