@@ -11,7 +11,7 @@ from latencytrace.agent.context import enter, leave
 from latencytrace.agent.guard import guarded
 from latencytrace.agent.timing.hook import Arguments, Hook, HookAttributes, Replacement, Timed
 from latencytrace.agent.timing.recorder import Recorder
-from latencytrace.agent.toolkit import propagation
+from latencytrace.agent.toolkit.http import propagation
 from latencytrace.agent.toolkit.http.client import (
     ClientCall,
     request_attributes,

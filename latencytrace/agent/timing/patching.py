@@ -252,9 +252,7 @@ class AppliedHook:
 
         watching: Any = classmethod(__init_subclass__)
         owner.__init_subclass__ = watching
-        self._places.append(
-            _Place(owner, "__init_subclass__", before, watching, __init_subclass__)
-        )
+        self._places.append(_Place(owner, "__init_subclass__", before, watching, None))
 
     def _replace_late(self, patch: Patch | Replacement, subclass: type, name: str) -> None:
         if not _is_timed(subclass, name):
