@@ -1,5 +1,6 @@
 """Tasks of Celery: when they were sent, and the caller's context in the message's headers."""
 
+from collections.abc import Mapping
 from functools import wraps
 from typing import Any
 
@@ -32,7 +33,8 @@ def time_tasks(recorder: Recorder, original: Timed) -> Timed:
             message = kwargs.get("request", args[3] if len(args) > 3 else None) or {}  # noqa: PLR2004 - of `trace_task`
             retries = message.get("retries")
             noted: HookAttributes = {semconv.RETRIES: retries} if retries else {}
-            return name, {**(message.get("headers") or {}), **message}, noted
+            headers = message.get("headers")
+            return name, {**(headers if isinstance(headers, Mapping) else {}), **message}, noted
 
         run = original(name, task, *args, **kwargs)
         return timed_work(read, _failure)(recorder, run)
