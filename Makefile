@@ -125,7 +125,8 @@ test-every-hook: test-llama-cpp test-batchers test-rabbitmq test-large ## every 
 	@$(BIN)/python -m tests.contracts.hooks_held $(VENV)/hooks/*.xml
 
 test-tracers: $(VENV)/.tracers ## beside Sentry, ddtrace, New Relic, Langfuse and OpenTelemetry's own, in both orders
-	@$(VENV)/tracers/bin/python -m pytest -m long tests/agent/test_other_tracers.py $(call report,tracers)
+	@$(VENV)/tracers/bin/python -m pytest -m 'long or not long' tests/agent/test_other_tracers.py \
+		tests/agent/toolkit/test_other_tracers.py tests/agent/timing/test_pickling.py $(call report,tracers)
 
 test-fresh: ## `make test` on this machine as it was before anything was installed for us (Linux, root)
 	@tests/repository/fresh_machine.sh

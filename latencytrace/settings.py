@@ -94,6 +94,7 @@ class AgentSettings(NamedTuple):
     # Files: authorities that a receiver over TLS is checked by, a certificate of ours, its key.
     tls_files: tuple[str | None, str | None, str | None] = (None, None, None)
     limits: SpanLimits = SpanLimits()
+    propagate_to: tuple[str, ...] = ()  # patterns of hosts, `!` before those left out; (): all
     log_correlation: bool = False  # put trace and span ids on log records
     server_timing: bool = False  # answer with the stages in a header
     gpu: bool | None = None  # whether to read GPUs; None: where there are any
@@ -220,6 +221,7 @@ def agent_settings(  # noqa: PLR0913 - one argument per argument of `instrument`
         queue_bytes=_most_waiting(environ, "LATENCYTRACE_QUEUE_BYTES", 64 << 20),
         gzip=of_signal(environ, "TRACES", "COMPRESSION") == "gzip",
         tls_files=_tls_files(environ),
+        propagate_to=names(environ, "LATENCYTRACE_PROPAGATE_TO"),
         log_correlation=flag(environ, "OTEL_PYTHON_LOG_CORRELATION"),
         server_timing=flag(environ, "LATENCYTRACE_SERVER_TIMING"),
         gpu=optional_flag(environ, "LATENCYTRACE_GPU") if gpu is None else gpu,

@@ -180,7 +180,7 @@ class Agent:
         self._hooks: list[AppliedHook] = []
         self._detail = Detail(settings.control_ratio if self._sampling is None else 0.0)
         tracer = _provider.get_tracer(SCOPE, installed_version(SCOPE))
-        self.recorder = Recorder(tracer, on_fault, self._detail)
+        self.recorder = Recorder(tracer, on_fault, self._detail, settings.propagate_to)
         options = TransportOptions(settings.gzip, *settings.tls_files)
         self._senders = Senders(settings.headers, options, grpc=settings.grpc)
         self._profiling = Late(self._new_profiling)

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 
 import pytest
 
+from tests.agent import beside_tracer
 from tests.support.agent.receiving import Receiver
-from tests.support.programs import beside_tracer
 
 TOOLS = beside_tracer.TOOLS
 

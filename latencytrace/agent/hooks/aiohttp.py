@@ -2,7 +2,7 @@
 
 from contextvars import Token
 from functools import wraps
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from opentelemetry.context import Context
 from opentelemetry.trace import get_current_span
@@ -11,7 +11,7 @@ from latencytrace.agent.context import enter, leave
 from latencytrace.agent.guard import guarded
 from latencytrace.agent.timing.hook import Arguments, Hook, HookAttributes, Replacement, Timed
 from latencytrace.agent.timing.recorder import Recorder
-from latencytrace.agent.toolkit import propagation
+from latencytrace.agent.toolkit.http import propagation
 from latencytrace.agent.toolkit.http.arrival import arrived_ns
 from latencytrace.agent.toolkit.http.client import (
     ClientCall,
@@ -23,6 +23,8 @@ from latencytrace.agent.toolkit.http.proxy_queue import HEADERS as QUEUE_HEADERS
 from latencytrace.agent.toolkit.http.server import ServedRequest, is_served, queue_attributes
 from latencytrace.model import semconv
 
+_CONTRIBS: Final = "_is_instrumented_by_opentelemetry"  # on what contrib has a session call
+
 
 class _Call(ClientCall):
     """One request of a `ClientSession` with its redirects."""
@@ -30,9 +32,11 @@ class _Call(ClientCall):
     headers_argument = "headers"
 
     @classmethod
-    def begin(cls, recorder: Recorder, arguments: Arguments) -> Self:
-        """Begin a request."""
+    def begin(cls, recorder: Recorder, arguments: Arguments) -> Self | None:
+        """Begin a request, unless contrib listens to what its session does."""
         session: Any = arguments["self"]
+        if any(getattr(config, _CONTRIBS, False) for config in session.trace_configs):
+            return None
         method = str(arguments["method"])
         url = session._build_url(arguments["str_or_url"])  # noqa: SLF001 - its base and the rest
         call = cls(recorder, method, request_attributes(method, str(url)))

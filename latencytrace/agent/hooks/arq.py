@@ -9,8 +9,8 @@ from typing import Any, Final
 from latencytrace.agent.guard import guarded
 from latencytrace.agent.timing.hook import Arguments, Hook, Replacement, Timed
 from latencytrace.agent.timing.recorder import Recorder, Timing
-from latencytrace.agent.toolkit import propagation
 from latencytrace.agent.toolkit.calls import before
+from latencytrace.agent.toolkit.http import propagation
 from latencytrace.agent.toolkit.queues.messages import Sent, begun_work, timed_sends
 
 # The span of the job that this task runs; one is begun once its message has been read.

@@ -24,8 +24,8 @@ from latencytrace.agent.timing.hook import Hook, HookAttributes, Replacement, Ti
 from latencytrace.agent.timing.recorder import SUPPRESSED, Recorder
 from latencytrace.agent.timing.runtime_gaps import GAPS, REQUEST, OpenRequests, RuntimeGaps
 from latencytrace.agent.timing.server_timing import ServerTiming, ServerTimings
-from latencytrace.agent.toolkit import propagation
 from latencytrace.agent.toolkit.answer_events import events_of
+from latencytrace.agent.toolkit.http import propagation
 from latencytrace.agent.toolkit.http.arrival import ARRIVED
 from latencytrace.agent.toolkit.http.caller import caller_of, reads_w3c_alone
 from latencytrace.agent.toolkit.http.proxy_queue import HEADERS as QUEUE_HEADERS

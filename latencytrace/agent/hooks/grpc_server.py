@@ -19,7 +19,7 @@ from latencytrace.agent.timing.hook import Hook, HookAttributes, Replacement, Ti
 from latencytrace.agent.timing.intervals import IntervalRecorder
 from latencytrace.agent.timing.recorder import Recorder
 from latencytrace.agent.timing.wrapping import Call, timed
-from latencytrace.agent.toolkit import propagation
+from latencytrace.agent.toolkit.http import propagation
 from latencytrace.agent.toolkit.http.server import ServedRequest
 from latencytrace.model import semconv
 from latencytrace.model.stage import Stage

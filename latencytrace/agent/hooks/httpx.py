@@ -12,11 +12,12 @@ from latencytrace.agent.timing.hook import Arguments, Hook, HookAttributes, Repl
 from latencytrace.agent.timing.recorder import Recorder
 from latencytrace.agent.toolkit.http.client import ClientCall, timed_calls
 from latencytrace.agent.toolkit.http.network_phases import NetworkPhases
+from latencytrace.agent.toolkit.other_tracers import is_theirs
 from latencytrace.model import semconv
 
 _CONTRIB: Final = "opentelemetry.instrumentation.httpx"
 _LIBRARIES: Final = ("httpx", "httpx2")
-_OVER_NETWORK: Final = ("HTTPTransport", "AsyncHTTPTransport")
+_HANDLERS: Final = ("handle_request", "handle_async_request")
 
 
 class _Call(ClientCall):
@@ -31,12 +32,12 @@ class _Call(ClientCall):
         self._phases = NetworkPhases(self._extensions.get("trace"))
 
     @classmethod
-    def begin(cls, recorder: Recorder, arguments: Arguments) -> Self:
+    def begin(cls, recorder: Recorder, arguments: Arguments) -> Self | None:
         """Begin, and listen to what the transport does when."""
         request: Any = arguments["request"]
+        if _CONTRIB in sys.modules and _is_traced(arguments["self"], request):
+            return None
         call = cls(recorder, request)
-        if _CONTRIB in sys.modules and _is_over_network(arguments["self"], request):
-            call.cover()
         request.headers.update(call.added_to(request.headers))
         request.extensions = {**request.extensions, "trace": call._listener(call._phases)}
         return call
@@ -72,13 +73,10 @@ class _AsyncCall(_Call):
         return phases.alisten
 
 
-def _is_over_network(client: Any, request: Any) -> bool:  # noqa: ANN401 - httpx's
-    """Tell whether a request leaves the process by httpx's own transport, which contrib times."""
+def _is_traced(client: Any, request: Any) -> bool:  # noqa: ANN401 - httpx's
+    """Tell whether contrib times what the transport of a request does."""
     transport = client._transport_for_url(request.url)  # noqa: SLF001 - there is no other way
-    return any(
-        kind.__name__ in _OVER_NETWORK and kind.__module__ in _LIBRARIES
-        for kind in type(transport).__mro__
-    )
+    return any(is_theirs(getattr(transport, name, None)) for name in _HANDLERS)
 
 
 def _request_attributes(request: Any) -> HookAttributes:  # noqa: ANN401

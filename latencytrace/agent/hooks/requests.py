@@ -4,7 +4,7 @@ from typing import Any, Self
 
 from latencytrace.agent.timing.hook import Arguments, Hook, Replacement
 from latencytrace.agent.timing.recorder import Recorder
-from latencytrace.agent.toolkit import propagation
+from latencytrace.agent.toolkit.http import propagation
 from latencytrace.agent.toolkit.http.client import (
     ClientCall,
     is_within_call,
@@ -20,7 +20,7 @@ class _Call(ClientCall):
     def begin(cls, recorder: Recorder, arguments: Arguments) -> Self | None:
         """Begin with a request that is no redirect of a timed one."""
         request: Any = arguments["request"]
-        if _is_redirect(request):
+        if _is_redirect(recorder, request):
             return None
         call = cls(recorder, request.method, request_attributes(request.method, request.url))
         request.headers.update(call.added_to(request.headers))
@@ -35,10 +35,12 @@ class _Call(ClientCall):
             self.end_with_connection(answer.raw)
 
 
-def _is_redirect(request: Any) -> bool:  # noqa: ANN401
+def _is_redirect(recorder: Recorder, request: Any) -> bool:  # noqa: ANN401
     """Look for the first request's headers, which a request of the program's own hook has not."""
     if not is_within_call():
         return False
+    if recorder.propagate_to:  # the first may have been sent without: take it for a redirect
+        return True
     sent: dict[str, str] = {}
     propagation.inject(sent)
     return all(request.headers.get(name) == value for name, value in sent.items())

@@ -6,8 +6,8 @@ from typing import Any
 from latencytrace.agent.spans.provider import SHUTDOWN_S
 from latencytrace.agent.timing.hook import Arguments, Hook, Replacement
 from latencytrace.agent.timing.recorder import Recorder
-from latencytrace.agent.toolkit import propagation
 from latencytrace.agent.toolkit.calls import after
+from latencytrace.agent.toolkit.http import propagation
 from latencytrace.agent.toolkit.queues.messages import Sent, flush, timed_sends, timed_work
 
 

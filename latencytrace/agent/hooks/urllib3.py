@@ -26,7 +26,8 @@ class _Call(ClientCall):
             return None
         pool: Any = arguments["self"]
         method, url = str(arguments["method"]), str(arguments["url"])
-        address = f"{pool.scheme}://{pool.host}:{pool.port}{url}" if url[:1] == "/" else url
+        port = f":{pool.port}" if pool.port else ""  # a pool may leave it to the scheme
+        address = f"{pool.scheme}://{pool.host}{port}{url}" if url[:1] == "/" else url
         call = cls(recorder, method, request_attributes(method, address))
         own: Any = arguments["headers"]
         own = pool.headers if own is None else own

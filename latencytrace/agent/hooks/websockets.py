@@ -9,8 +9,8 @@ from typing import Any, Self
 from latencytrace.agent.context import enter
 from latencytrace.agent.timing.hook import Arguments, Hook, Replacement
 from latencytrace.agent.timing.recorder import Recorder
-from latencytrace.agent.toolkit import propagation
 from latencytrace.agent.toolkit.calls import after
+from latencytrace.agent.toolkit.http import propagation
 from latencytrace.agent.toolkit.http.client import (
     ClientCall,
     request_attributes,

@@ -77,7 +77,7 @@ def defended(build: Callable[[Timed], Timed], original: Timed) -> Timed:
         original: Called in its place where it fails.
     """
     built = looking_like(build(original), original)
-    if type(built) is not FunctionType or built.__code__ in DEFENDED:
+    if built is original or type(built) is not FunctionType or built.__code__ in DEFENDED:
         return built
     if isasyncgenfunction(built) or isasyncgenfunction(original) or _refuses_at_once(built):
         return built

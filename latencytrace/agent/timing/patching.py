@@ -252,9 +252,7 @@ class AppliedHook:
 
         watching: Any = classmethod(__init_subclass__)
         owner.__init_subclass__ = watching
-        self._places.append(
-            _Place(owner, "__init_subclass__", before, watching, __init_subclass__)
-        )
+        self._places.append(_Place(owner, "__init_subclass__", before, watching, None))
 
     def _replace_late(self, patch: Patch | Replacement, subclass: type, name: str) -> None:
         if not _is_timed(subclass, name):
@@ -297,7 +295,7 @@ class AppliedHook:
             from latencytrace.agent.timing.wrapping import beginning, timed  # noqa: PLC0415 - only where it is used
 
             replaced = timed(function, beginning(function, patch, self._recorder))
-        if type(replaced) is FunctionType:
+        if type(replaced) is FunctionType and replaced is not function:
             _complete(replaced, _function_of(raw))
         return found.in_place(replaced)
 

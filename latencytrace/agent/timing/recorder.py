@@ -58,6 +58,7 @@ class Recorder:
         tracer: Ours, or the program's.
         on_fault: Takes what our own code raises.
         detail: In which requests are traced; None: always in full detail.
+        propagate_to: Patterns of hosts that get headers; none: all do.
     """
 
     __slots__ = (
@@ -66,6 +67,7 @@ class Recorder:
         "devices",
         "on_fault",
         "open_requests",
+        "propagate_to",
         "server_timings",
         "starting",
         "steps",
@@ -73,7 +75,13 @@ class Recorder:
         "waiting",
     )
 
-    def __init__(self, tracer: Tracer, on_fault: OnFault, detail: Detail | None = None) -> None:
+    def __init__(
+        self,
+        tracer: Tracer,
+        on_fault: OnFault,
+        detail: Detail | None = None,
+        propagate_to: tuple[str, ...] = (),
+    ) -> None:
         self.tracer = tracer
         self.detail = detail or Detail()
         self.on_fault = on_fault
@@ -82,6 +90,7 @@ class Recorder:
         self.devices = DeviceTimers(no_events)
         self.open_requests = OpenRequests(on_fault, self.detail)
         self.server_timings = ServerTimings(on_fault)
+        self.propagate_to = propagate_to
         self.starting = Starting()
         self.waiting: set[int] = set()  # tickets that no batch has served yet, by their `id`
 

@@ -10,6 +10,7 @@ from latencytrace.agent.timing.hook import HookAttributes, Timed
 from latencytrace.agent.timing.recorder import Recorder
 from latencytrace.agent.timing.wrapping import Call, timed
 from latencytrace.agent.toolkit.calls import Build, CountWithin
+from latencytrace.agent.toolkit.other_tracers import is_their_database_call, is_theirs
 from latencytrace.model.stage import Stage
 
 _MOST: Final = 256  # calls of one span: a loop of the program's own may make one a row
@@ -38,6 +39,8 @@ def timed_database_calls(
     """
 
     def build(recorder: Recorder, original: Timed) -> Timed:
+        if is_theirs(original):
+            return original
         read, counts = reading(original), CountWithin()
 
         def begin(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call | None:
@@ -45,6 +48,8 @@ def timed_database_calls(
                 around = get_current_span()
                 outside = not around.is_recording()
                 if outside or recorder.suppressed() or recorder.inside(*inner_half_of):
+                    return None
+                if is_their_database_call(around):
                     return None
                 found = read(args, kwargs)
                 if found is None or counts.next_of(around) > _MOST:

@@ -7,7 +7,7 @@ from opentelemetry.context import Context, get_current
 
 from latencytrace.agent.context import call_in
 from latencytrace.agent.guard import OnFault, guarded
-from latencytrace.agent.toolkit import propagation
+from latencytrace.agent.toolkit.http import propagation
 
 
 def carried_headers(on_fault: OnFault) -> dict[str, str]:

@@ -37,7 +37,8 @@ SAME_CALLS = {
 # Hooks that leave a call to whoever traces it already.
 STAND_ASIDE = frozenset(
     {
-        "asgi", "wsgi",
+        "asgi", "wsgi", "aiohttp", "httpx", "requests", "urllib3",
+        "asyncpg", "psycopg", "psycopg2", "pymemcache", "pymongo", "redis", "sqlite",
         "anthropic", "bedrock", "cohere", "google_genai", "huggingface_hub", "mistralai", "ollama",
         "openai",
     }

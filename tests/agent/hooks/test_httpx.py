@@ -322,37 +322,6 @@ def test_a_transport_without_a_network_is_an_exchange_too(spans: Spans) -> None:
     assert len(spans.all) == 1
 
 
-@pytest.mark.parametrize("is_loaded", [True, False], ids=["with contrib", "without"])
-@both
-def test_contribs_instrumentation_is_told_to_add_nothing(
-    spans: Spans, url: str, fetch: Fetch, monkeypatch: pytest.MonkeyPatch, *, is_loaded: bool
-) -> None:
-    told: list[bool] = []
-    if is_loaded:
-        name = "opentelemetry.instrumentation.httpx"
-        monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
-    for kind, method in (
-        (httpx.HTTPTransport, "handle_request"),
-        (httpx.AsyncHTTPTransport, "handle_async_request"),
-    ):
-        monkeypatch.setattr(kind, method, heard(getattr(kind, method), told))
-
-    fetch(url)
-
-    assert told == [not is_loaded]
-    assert len(spans.all) == 1
-
-
-def heard(original: Callable[..., object], told: list[bool]) -> Callable[..., object]:
-    """Stand where contrib's does, and ask as that does."""
-
-    def handle(self: object, request: object) -> object:
-        told.append(is_http_instrumentation_enabled())
-        return original(self, request)
-
-    return handle
-
-
 def test_what_an_application_calls_that_stands_for_a_server_is_traced(
     spans: Spans, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,6 +1,7 @@
 """The hook of urllib3, against a server of our own."""
 
 import gc
+from contextlib import suppress
 
 import pytest
 import requests
@@ -88,3 +89,13 @@ def test_several_headers_of_one_name_are_all_sent_and_the_programs_own_are_left_
     assert sent["x-other"] == "one, two"
     assert carries(sent["traceparent"], spans.only)
     assert list(own) == ["x-other"]
+
+
+def test_a_pool_without_a_port_is_timed_with_that_of_its_scheme(spans: Spans) -> None:
+    with (
+        urllib3.HTTPConnectionPool("127.0.0.1") as pool,
+        suppress(urllib3.exceptions.HTTPError),  # unless something answers there
+    ):
+        pool.request("GET", "/", retries=False)
+
+    assert spans.only.attributes[semconv.SERVER_PORT] == 80

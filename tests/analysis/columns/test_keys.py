@@ -39,8 +39,8 @@ HELD = COUNTS | PACKED | RULED | THERE | OF_CALLS | {semconv.RETRIES}
 def asked_for(spans: Iterable[Span]) -> set[str]:
     """The keys that the analysis asks spans for which are no request's own, and no failed call's.
 
-    Those of the latter that are tried again are odd, and so are spans that share an id; engines are
-    asked by whole spans.
+    Those of the latter that are tried again are odd, and so are spans that share an id. Engines
+    are asked by whole spans.
     """
     spans = list(spans)
     if have_failed_calls(spans) or len({span.span_id for span in spans}) < len(spans):

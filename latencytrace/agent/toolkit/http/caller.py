@@ -18,7 +18,7 @@ from opentelemetry.trace.propagation import (
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from latencytrace.agent.spans.tracer import TRACE_ID
-from latencytrace.agent.toolkit.propagation import propagator
+from latencytrace.agent.toolkit.http.propagation import propagator
 
 NO_CALLER: Final = Context()
 _DASH: Final = ord("-")

@@ -28,7 +28,8 @@ from latencytrace.agent.timing.wrapping import (
     timed_coroutine,
     timed_function,
 )
-from latencytrace.agent.toolkit import propagation
+from latencytrace.agent.toolkit.http import propagation
+from latencytrace.agent.toolkit.other_tracers import is_theirs
 from latencytrace.model import semconv
 from latencytrace.model.stage import Stage
 
@@ -60,7 +61,9 @@ class ClientCall:
         if self.covers:
             self.cover()
         self.headers: Any = {}  # W3C's, to be sent
-        propagation.inject(self.headers, self.context)
+        patterns = recorder.propagate_to
+        if not patterns or propagation.goes_to(_host_of(attributes), patterns):
+            propagation.inject(self.headers, self.context)
         if _CALLER in self.headers:
             _sent.append(self.headers[_CALLER])
         self._token: Token[Context] | None = None
@@ -155,6 +158,8 @@ def timed_calls(kind: type[ClientCall]) -> Callable[[Recorder, Timed], Timed]:
     """Build what times the calls of a library's function, sync or async."""
 
     def build(recorder: Recorder, original: Timed) -> Timed:
+        if is_theirs(original):
+            return original
         timed = timed_coroutine if iscoroutinefunction(original) else timed_function
         return timed(_with_our_headers(kind, original), _beginning(kind, recorder, original))
 
@@ -196,6 +201,10 @@ def _with_our_headers(kind: type[ClientCall], original: Timed) -> Timed:
         return original(*args, **kwargs)
 
     return sent
+
+
+def _host_of(attributes: HookAttributes) -> str:
+    return str(attributes.get(semconv.SERVER_ADDRESS, ""))
 
 
 def is_within_call() -> bool:

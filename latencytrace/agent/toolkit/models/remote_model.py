@@ -16,6 +16,7 @@ from latencytrace.agent.timing.hook import Arguments, HookAttributes, Timed
 from latencytrace.agent.timing.recorder import Recorder, Timing
 from latencytrace.agent.timing.wrapping import named_arguments
 from latencytrace.agent.toolkit.models.answer_form import AnswerForm
+from latencytrace.agent.toolkit.other_tracers import is_theirs
 from latencytrace.agent.toolkit.streaming import MadeTokens
 from latencytrace.model import semconv
 from latencytrace.model.stage import Stage
@@ -23,12 +24,6 @@ from latencytrace.model.stage import Stage
 # What a span of somebody else's says of itself that is the same call already.
 _KINDS: Final = frozenset({"LLM", "EMBEDDING", "RERANKER"})
 _OPERATIONS: Final = frozenset({"chat", "text_completion", "generate_content", "embeddings"})
-_INSTRUMENTORS: Final = (
-    "opentelemetry.instrumentation.",
-    "openinference.",
-    "langfuse.",
-    "logfire.",
-)
 _END: Final = object()
 _LONGEST: Final = 1 << 20  # bytes of a raw answer that is read for its tokens
 _PEEKED: Final = 1  # chunks that a program may read to see whether there are any, to go on later
@@ -430,15 +425,4 @@ def is_traced(*functions: object) -> bool:
         or said.get(semconv.GEN_AI_OPERATION_NAME) in _OPERATIONS
     ):
         return True
-    return any(map(_is_instrumentors, functions))
-
-
-def _is_instrumentors(function: object) -> bool:
-    """Say whether a function is one that an instrumentation has put in a library's place."""
-    while function is not None:
-        wrapper = getattr(function, "_self_wrapper", None)  # of wrapt
-        module = getattr(wrapper, "__module__", None) or type(wrapper).__module__
-        if str(module).startswith(_INSTRUMENTORS):
-            return True
-        function = getattr(function, "__wrapped__", None)
-    return False
+    return any(map(is_theirs, functions))

@@ -23,8 +23,8 @@ from latencytrace.agent.spans.provider import SHUTDOWN_S
 from latencytrace.agent.timing.hook import HookAttributes, Timed
 from latencytrace.agent.timing.recorder import Recorder, Timing, is_inside
 from latencytrace.agent.timing.wrapping import BeginTimed, timed_coroutine, timed_function
-from latencytrace.agent.toolkit import propagation
 from latencytrace.agent.toolkit.calls import Build, CountWithin
+from latencytrace.agent.toolkit.http import propagation
 from latencytrace.agent.toolkit.http.caller import carried_beside
 from latencytrace.model import semconv
 from latencytrace.model.stage import Stage

@@ -109,3 +109,19 @@ def test_else_each_request_names_the_span_of_its_call(
     named = [str(caller).split("-")[2] for caller in callers(server)]
     assert set(named) == set(calls)
     assert len(named) == 2
+
+
+@every_client
+def test_a_host_that_is_to_get_no_headers_gets_none_and_is_one_call_a_request(
+    server: RecordingServer, hook: type[Hook], ask: Ask
+) -> None:
+    spans, elsewhere = Spans(), Spans()
+    spans.recorder.propagate_to = ("!127.*",)
+    with hooked(hook, spans=spans):
+        in_request(spans, lambda: ask(f"{server.url}/first", {}))
+    with hooked(hook, spans=elsewhere):
+        in_request(elsewhere, lambda: ask(f"{server.url}/first", {}))
+
+    assert callers(server)[:2] == [None, None]
+    assert None not in callers(server)[2:]
+    assert spans.names == elsewhere.names

@@ -5,6 +5,8 @@ then W3C's are used. An empty one (`none`) returns what it is given, so a contex
 """
 
 import importlib
+from fnmatch import fnmatch
+from functools import lru_cache
 from typing import Any, Final
 
 from opentelemetry.baggage.propagation import W3CBaggagePropagator
@@ -30,6 +32,20 @@ def propagator() -> TextMapPropagator:
     """Return what reads and writes the headers of calls."""
     chosen: TextMapPropagator = _W3C if _api is None else _api.get_global_textmap()
     return chosen
+
+
+@lru_cache(maxsize=1024)
+def goes_to(host: str, patterns: tuple[str, ...]) -> bool:
+    """Tell whether a call of a host carries a trace.
+
+    Args:
+        host: Its name or address.
+        patterns: Of `LATENCYTRACE_PROPAGATE_TO`; with `!` before it one leaves hosts out.
+    """
+    named = [pattern for pattern in patterns if pattern[:1] != "!"]
+    left_out = (pattern[1:].strip() for pattern in patterns if pattern[:1] == "!")
+    is_named = not named or any(fnmatch(host, pattern) for pattern in named)
+    return is_named and not any(fnmatch(host, pattern) for pattern in left_out)
 
 
 def extract(

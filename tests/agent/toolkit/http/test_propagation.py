@@ -10,7 +10,7 @@ from opentelemetry import propagate
 from opentelemetry.context import Context
 from opentelemetry.propagators.composite import CompositePropagator
 
-from latencytrace.agent.toolkit.propagation import extract, inject
+from latencytrace.agent.toolkit.http.propagation import extract, goes_to, inject
 from tests.support.agent.receiving import Receiver
 
 PROGRAM = """
@@ -106,3 +106,19 @@ def test_the_service_runs_whatever_propagators_the_program_names() -> None:
     )
 
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("patterns", "gets", "lacks"),
+    [
+        (("*.internal",), {"a.internal"}, {"api.openai.com", "internal"}),
+        (("!api.openai.com",), {"a.internal", "openai.com"}, {"api.openai.com"}),
+        (("10.*", "*.internal", "!b.internal"), {"10.0.0.1", "a.internal"}, {"b.internal", "c"}),
+        (("!*",), set(), {"a.internal", "10.0.0.1"}),
+        ((), {"a.internal", "api.openai.com"}, set()),
+    ],
+)
+def test_patterns_say_which_hosts_get_headers(
+    patterns: tuple[str, ...], gets: set[str], lacks: set[str]
+) -> None:
+    assert {host for host in gets | lacks if goes_to(host, patterns)} == gets

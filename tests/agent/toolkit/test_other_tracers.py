@@ -1,0 +1,104 @@
+"""Where contrib's instrumentation traces a call, its span is the only one, in either order."""
+
+import asyncio
+import importlib
+import sqlite3
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from latencytrace.agent.hooks.aiohttp import AiohttpHook
+from latencytrace.agent.hooks.httpx import HttpxHook
+from latencytrace.agent.hooks.requests import RequestsHook
+from latencytrace.agent.hooks.sqlite import SqliteHook
+from latencytrace.agent.hooks.urllib3 import Urllib3Hook
+from latencytrace.agent.timing.hook import Hook
+from latencytrace.model import semconv
+from tests.support.agent.hooked import Spans, hooked, in_request
+from tests.support.servers.recording import RecordingServer
+
+Call = Callable[[str], None]
+
+
+def by_httpx(url: str) -> None:
+    with importlib.import_module("httpx").Client() as client:
+        client.get(url)
+
+
+def by_httpx_async(url: str) -> None:
+    async def ask() -> None:
+        async with importlib.import_module("httpx").AsyncClient() as client:
+            await client.get(url)
+
+    asyncio.run(ask())
+
+
+def by_requests(url: str) -> None:
+    importlib.import_module("requests").get(url, timeout=30)
+
+
+def by_urllib3(url: str) -> None:
+    with importlib.import_module("urllib3").PoolManager() as pool:
+        pool.request("GET", url)
+
+
+def by_aiohttp(url: str) -> None:
+    aiohttp = importlib.import_module("aiohttp")
+
+    async def ask() -> None:
+        async with aiohttp.ClientSession() as session, session.get(url) as answer:
+            await answer.read()
+
+    asyncio.run(ask())
+
+
+def by_sqlite(_: str) -> None:
+    connection = sqlite3.connect(":memory:")
+    connection.cursor().execute("SELECT 1")
+    connection.close()
+
+
+CASES: dict[str, tuple[type[Hook], Call, str]] = {
+    "httpx": (HttpxHook, by_httpx, "httpx:HTTPXClientInstrumentor"),
+    "httpx, async": (HttpxHook, by_httpx_async, "httpx:HTTPXClientInstrumentor"),
+    "requests": (RequestsHook, by_requests, "requests:RequestsInstrumentor"),
+    "urllib3": (Urllib3Hook, by_urllib3, "urllib3:URLLib3Instrumentor"),
+    "aiohttp": (AiohttpHook, by_aiohttp, "aiohttp_client:AioHttpClientInstrumentor"),
+    "sqlite3": (SqliteHook, by_sqlite, "sqlite3:SQLite3Instrumentor"),
+}
+
+
+@pytest.fixture
+def server() -> Iterator[RecordingServer]:
+    with RecordingServer() as server:
+        yield server
+
+
+def contribs(name: str) -> Any:  # noqa: ANN401 - an instrumentor
+    module, kind = name.split(":")
+    return getattr(pytest.importorskip(f"opentelemetry.instrumentation.{module}"), kind)()
+
+
+@pytest.mark.parametrize("ours_first", [True, False], ids=["ours first", "theirs first"])
+@pytest.mark.parametrize(("hook", "call", "name"), CASES.values(), ids=list(CASES))
+def test_theirs_is_the_only_span_of_a_call(
+    server: RecordingServer, hook: type[Hook], call: Call, name: str, *, ours_first: bool
+) -> None:
+    spans, other = Spans(), contribs(name)
+    if not ours_first:
+        other.instrument(tracer_provider=spans.provider)
+    try:
+        with hooked(hook, spans=spans):
+            if ours_first:
+                other.instrument(tracer_provider=spans.provider)
+            in_request(spans, lambda: call(server.url))
+    finally:
+        other.uninstrument()
+
+    (theirs,) = (span for span in spans.all if span.name != "request")
+    assert semconv.STAGE not in theirs.attributes
+    assert [one.headers["traceparent"].split("-")[2] for one in server.received] in (
+        [],
+        [f"{theirs.span_id:016x}"],
+    )
