@@ -21,11 +21,11 @@ import numpy as np
 
 from latencytrace.service.store import open_store
 from tests.benchmarks.bench_service import BASE_NS, Pattern
-from tests.support.builders.ledger_tables import write
 from tests.support.builders.made_requests import made_request
 from tests.support.builders.spans.otlp_messages import columns
 from tests.support.clickhouse.front import INSERTS, ClickHouseFront
 from tests.support.servers.command_line import COMMAND, environment
+from tests.support.tables.ledger_tables import write
 from tests.support.waiting import until
 
 SPANS_A_POST: Final = 2_500

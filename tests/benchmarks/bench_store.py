@@ -40,10 +40,10 @@ from latencytrace.service.sql.tables import REQUESTS, SPANS, stage_column
 from latencytrace.service.storage.baselines import Baselines
 from latencytrace.service.store import Order, TableFormat
 from latencytrace.service.stores.chdb.store import ChdbStore
-from tests.support.builders.ledger_tables import write
 from tests.support.builders.made_requests import made_request
 from tests.support.builders.spans.otlp_messages import columns, one_span, otlp
 from tests.support.servers.running_service import PROTOBUF, RunningService
+from tests.support.tables.ledger_tables import write
 from tests.support.waiting import until
 
 CHUNK: Final = 1000  # requests that are written together

@@ -10,10 +10,10 @@ from latencytrace.service.clock import now_ns
 from latencytrace.service.storage.retention import DAY_NS, SURE_S, Limits, Retention
 from latencytrace.service.store import Store, Table
 from tests.contracts.conftest import EXAMPLES, StoreOpener
-from tests.support.builders.ledger_tables import write
 from tests.support.builders.made_requests import made_request
 from tests.support.builders.spans.otlp_messages import columns, one_span, otlp
 from tests.support.fakes.contracts import FakeClock
+from tests.support.tables.ledger_tables import write
 
 NAMES = [*(plugin.name for plugin in plugins(STORES)), *EXAMPLES[STORES]]
 KEPT, ARRIVED = "a" * 32, "b" * 32

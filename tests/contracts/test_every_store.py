@@ -57,7 +57,6 @@ from latencytrace.service.ledger_table import LedgerTable
 from latencytrace.service.otlp.traces import check
 from latencytrace.service.store import Order, Questions, Store, TableFormat
 from tests.contracts.conftest import EXAMPLES, StoreOpener
-from tests.support.builders.ledger_tables import tables_of, write
 from tests.support.builders.made_requests import made_request
 from tests.support.builders.spans.otlp_messages import (
     START_NS,
@@ -69,6 +68,7 @@ from tests.support.builders.spans.otlp_messages import (
 )
 from tests.support.simulation.by_columns import ByColumns
 from tests.support.simulation.simulator import Aside, simulate
+from tests.support.tables.ledger_tables import tables_of, write
 
 MINUTE_NS = 60 * 10**9
 

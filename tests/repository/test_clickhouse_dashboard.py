@@ -12,9 +12,9 @@ from latencytrace.model import Stage
 from latencytrace.model.stage_colours import STAGE_COLOURS
 from latencytrace.service.stores.chdb.store import ChdbStore
 from tests.repository.test_grafana_schema import kind_of, wrong
-from tests.support.builders.ledger_tables import write
 from tests.support.builders.made_requests import START_NS, made_request
 from tests.support.repository.dashboard_files import ROOT, dashboard, names_in, panels, variables
+from tests.support.tables.ledger_tables import write
 
 PATH = ROOT / "dashboards" / "clickhouse" / "tail.json"
 START_S = START_NS // 10**9

@@ -19,9 +19,9 @@ LONGER = {
     "cli/commands/serve.py serve": 121,
     "service/app.py serve": 117,
     "service/ingest/committer.py Committer": 296,
-    "service/ledgers/assembler.py Assembler": 325,
-    "service/ledgers/open_traces.py OpenTraces": 217,
-    "service/ledgers/pipeline.py Pipeline": 315,
+    "service/ledgers/assembler.py Assembler": 338,
+    "service/ledgers/open_traces.py OpenTraces": 238,
+    "service/ledgers/pipeline.py Pipeline": 318,
     "service/profiles/orders.py Profiles": 250,
     "settings.py agent_settings": 73,
 }

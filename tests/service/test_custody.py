@@ -14,17 +14,17 @@ from latencytrace.service.cohort import Cohort
 from latencytrace.service.ingest.journal import Journal
 from latencytrace.service.ledgers.assembler import MISSED_NS
 from latencytrace.service.ledgers.missing_ledgers import AFTER_S, PACE_S, MissingLedgers
-from latencytrace.service.ledgers.open_traces import Bounds
+from latencytrace.service.ledgers.open_traces import Bounds, OpenTraces
 from latencytrace.service.ledgers.pipeline import Pipeline
 from latencytrace.service.metrics.settling import Settled
 from latencytrace.service.metrics.telemetry import Telemetry
 from latencytrace.service.otlp import traces as otlp
 from latencytrace.service.otlp.span_block import SpanBlock
 from latencytrace.service.stores.chdb.store import ChdbStore
-from tests.support.builders.ledger_tables import tables_of
 from tests.support.builders.spans.otlp_messages import MS, columns, decoding, root_lately
 from tests.support.builders.spans.otlp_messages import otlp as encoded
 from tests.support.fakes.contracts import FakeClock
+from tests.support.tables.ledger_tables import tables_of
 from tests.support.waiting import PATIENCE_S
 
 SETTLE_S = 10.0
@@ -79,7 +79,7 @@ class Rig:
             journal=Journal(folder),
             settle_s=SETTLE_S,
             counted_until_ns=counted_until_ns,
-            bounds=Bounds(held_bytes=max_held_bytes),
+            traces=OpenTraces(self.clock, Bounds(held_bytes=max_held_bytes)),
         )
         self.pipeline._committer.start()  # noqa: SLF001 - the other thread would divide by itself
 

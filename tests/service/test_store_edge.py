@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from latencytrace.errors import NotFoundError, StoreError
 from latencytrace.service.clock import now_ns
 from latencytrace.service.ingest.journal import Journal
-from latencytrace.service.ledgers.open_traces import Bounds
+from latencytrace.service.ledgers.open_traces import Bounds, OpenTraces
 from latencytrace.service.ledgers.pipeline import HOLD_S, PACE_S, Pipeline
 from latencytrace.service.metrics.telemetry import Telemetry
 from latencytrace.service.otlp import traces as otlp
@@ -117,7 +117,7 @@ class Rig:
             self.telemetry,
             self.clock,
             journal=Journal(folder / "journal"),
-            bounds=Bounds(held_bytes=max_held_bytes),
+            traces=OpenTraces(self.clock, Bounds(held_bytes=max_held_bytes)),
         )
         self.sent: list[str] = []
 

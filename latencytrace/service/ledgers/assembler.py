@@ -10,9 +10,11 @@ or without one for a reason.
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from heapq import heappop, heappush
 from itertools import islice
 
+from latencytrace.service.ledgers.posts import Posts
 from latencytrace.service.metrics.span_account import Account, Without
 
 SECOND_NS = 1_000_000_000
@@ -26,6 +28,16 @@ MAX_OPEN = 100_000
 MAX_CLOSED = 200_000  # traces remembered, to know what is late
 
 Counts = Mapping[str, int]  # spans by trace id
+
+
+class TraceState(StrEnum):
+    """The place of a trace in its life; the transitions are in `docs/pages/architecture.md`."""
+
+    UNKNOWN = "unknown"  # nothing is remembered of it
+    OPEN = "open"  # its spans are still coming, or wait to be attributed
+    BEING_WRITTEN = "being written"  # its ledgers are made and written
+    WRITTEN = "written"  # they are in the store
+    WITHOUT_ROOT = "without a root"  # it holds no request so far
 
 
 @dataclass(slots=True)
@@ -107,9 +119,8 @@ class Assembler:
         max_open: The oldest of more open traces are due at once.
         max_closed: How many traces are remembered after they were due. Spans of a
             forgotten one, however late, make it due again.
-        on_forgotten: Takes traces that hold no request and are let go of.
-        claim: Takes a trace that is due, and how many spans of it should be known; whether its
-            attribution has all of them at hand, and stores those that are not.
+        posts: Where the spans are; asked of a trace that is due whether its attribution has all
+            of them at hand, to store those that are not.
     """
 
     def __init__(
@@ -118,16 +129,15 @@ class Assembler:
         *,
         max_open: int = MAX_OPEN,
         max_closed: int = MAX_CLOSED,
-        on_forgotten: Callable[[str], None] = lambda _: None,
-        claim: Callable[[str, int], bool] = lambda _, __: False,
+        posts: Posts | None = None,
     ) -> None:
         self.counts = AssemblerCounts()
         self.account = Account()
         self._now_ns = now_ns
         self._max_open = max_open
         self._max_closed = max_closed
-        self._on_forgotten = on_forgotten
-        self._claim = claim
+        self._posts = posts or Posts()
+        self._forgotten: list[str] = []
         self._open: OrderedDict[str, _Open] = OrderedDict()
         self._attributing: dict[str, _Open] = {}
         self._due: list[tuple[int, str]] = []  # a heap; an entry may be earlier than it is true
@@ -145,9 +155,19 @@ class Assembler:
         """Whether traces come faster than they are taken: no more should be let in."""
         return len(self._open) > 2 * self._max_open
 
+    def state(self, trace_id: str) -> TraceState:
+        """The state of a trace."""
+        if trace_id in self._attributing:
+            return TraceState.BEING_WRITTEN
+        if trace_id in self._open:
+            return TraceState.OPEN
+        if trace_id in self._rootless:
+            return TraceState.WITHOUT_ROOT
+        return TraceState.WRITTEN if trace_id in self._closed else TraceState.UNKNOWN
+
     def is_open(self, trace_id: str) -> bool:
         """Whether spans of a trace have come that are not attributed yet."""
-        return trace_id in self._open or trace_id in self._attributing
+        return self.state(trace_id) in {TraceState.OPEN, TraceState.BEING_WRITTEN}
 
     def is_old(self, trace_id: str) -> bool:
         """Whether a trace has been quiet for so long that its root will not come any more."""
@@ -183,7 +203,7 @@ class Assembler:
                 self.counts.add(self._open.pop(trace_id), -trace.spans)
                 self.account.open -= trace.spans
                 self.account.without[Without.LATE] += trace.spans
-                self._on_forgotten(trace_id)
+                self._forgotten.append(trace_id)
 
     def withdrawn(self, spans: Counts) -> None:
         """Note that spans which arrived are not kept, and that their sender knows it."""
@@ -281,7 +301,7 @@ class Assembler:
                 self._grows_old(trace_id, known)
             while len(self._rootless) > self._max_closed:
                 forgotten_id, forgotten = self._rootless.popitem(last=False)
-                self._on_forgotten(forgotten_id)
+                self._forgotten.append(forgotten_id)
                 self.account.rootless -= forgotten.spans
                 self.account.without[Without.NO_REQUEST] += forgotten.spans
 
@@ -323,6 +343,11 @@ class Assembler:
         self.account.without[Without.LOST] += lost
         return False
 
+    def take_forgotten(self) -> list[str]:
+        """The traces that hold no request and were let go of, since the last call."""
+        found, self._forgotten = self._forgotten, []
+        return found
+
     def close_all(self) -> list[str]:
         """Take every trace that has its root: the service ends."""
         rooted = [one for one, trace in self._open.items() if trace.rooted and not trace.waiting]
@@ -347,7 +372,9 @@ class Assembler:
         if trace_id in self._attributing:  # what came before is still being written
             return False
         if trace.waiting and not (trace.from_store or trace.left):
-            trace.from_store = not self._claim(trace_id, self._before(trace_id) + trace.spans)
+            trace.from_store = not self._posts.claim(
+                trace_id, self._before(trace_id) + trace.spans
+            )
             if not trace.from_store:
                 trace.claimed, trace.waiting = trace.waiting, 0
         return trace.is_complete(now_ns)

@@ -14,8 +14,8 @@ from latencytrace.analysis.trace.startup import as_load, may_be_startup
 from latencytrace.model import Request, Span, Stage, Trace, semconv
 from latencytrace.service.ledger_table import LedgerTable
 from latencytrace.service.ledgers.column_attribution import ByColumns, ColumnAttribution
-from latencytrace.service.ledgers.held_spans import NONE_HELD, Parts, spans_and_copies
 from latencytrace.service.ledgers.process_starts import Process, ProcessStarts, served_by
+from latencytrace.service.ledgers.span_parts import NONE_HELD, Parts, spans_and_copies
 from latencytrace.service.metrics.span_account import Without
 from latencytrace.service.metrics.telemetry import Telemetry
 from latencytrace.service.store import Revisions

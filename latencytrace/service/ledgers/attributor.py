@@ -14,11 +14,11 @@ from latencytrace.model import Span
 from latencytrace.service.ledger_table import Key, LedgerTable
 from latencytrace.service.ledgers.attribution import FAULTS, Attributed, Attribution
 from latencytrace.service.ledgers.column_attribution import ColumnAttribution
-from latencytrace.service.ledgers.held_spans import Parts, by_block, in_few_blocks, rooted_in
 from latencytrace.service.ledgers.open_traces import OpenTraces
 from latencytrace.service.ledgers.priority import yield_to_others
 from latencytrace.service.ledgers.redelivery import apart_from_resent, grown
 from latencytrace.service.ledgers.retention import SpanKeeping
+from latencytrace.service.ledgers.span_parts import Parts, by_block, in_few_blocks, rooted_in
 from latencytrace.service.metrics.settling import Settling
 from latencytrace.service.metrics.span_account import Without
 from latencytrace.service.metrics.telemetry import Telemetry
@@ -161,7 +161,7 @@ class Attributor:
             kept.update(trace_id for step in steps if self._span_keeping.keeps_step(step))
         # What was sent again is written again too, or the next start would take it up again.
         kept |= grown(resent, found.spans, self._store)
-        known = set(chain.from_iterable(map(self._known, fresh)))
+        known = _known(fresh, self.counted_before)
         return _Batch(
             done=set(taken) - reopened,
             rooted=_rooted(held, arrived) if self._store.is_shared else set(),
@@ -175,15 +175,6 @@ class Attributor:
             counted=self._settling.counted(known.union(resent.keys)) - self._in_doubt,
             revised=known,
         )
-
-    def _known(self, table: LedgerTable) -> Iterable[Key]:
-        """The requests of a table of which something was written before."""
-        lost = self.counted_before  # with a part of the store; counted, unless it waits for that
-        is_known = table.revision > 1
-        if lost:
-            is_known |= np.array([one in lost for one in table.trace_ids], np.bool_)
-        places = np.flatnonzero(is_known)
-        return table.taken(places).keys if len(places) else ()
 
     def _note(self, piece: "_Piece") -> None:
         """Give back traces that are written, and hold their requests until they have settled."""
@@ -202,7 +193,7 @@ class Attributor:
         self._settling.add(uncounted, done.at_ns, batch.known - batch.counted)
         self._telemetry.withdrawn.inc(done.withdrawn)
         self._telemetry.revised.inc(len(batch.revised & batch.counted))
-        self._traces.unstored.written(with_request | batch.kept)
+        self._traces.written(with_request | batch.kept)
         self._traces.attributed(with_request)
         self._traces.left(found.starts)
         self._traces.without(batch.done - with_request, found.reasons)
@@ -276,7 +267,7 @@ class _Writer:
         found, kept = batch.found, batch.kept
         if blocks := by_block(batch.held[one] for one in kept if one in batch.held):
             self._store.keep(list(in_few_blocks(blocks)), self._now_ns() - batch.read_ns)
-        if rest := self._traces.unstored.claimed(batch.with_request - kept):
+        if rest := self._traces.claimed(batch.with_request - kept):
             self._store.insert(rest, self._now_ns() - batch.read_ns)
         self._traces.doubt(batch.with_request)
         return self._store.write(
@@ -327,6 +318,24 @@ def _kept(
             keeps |= objectives.violated_in(table)
         kept.update(compress(table.trace_ids, keeps.tolist()))
     return kept
+
+
+def _known(tables: Iterable[LedgerTable], lost: AbstractSet[str]) -> set[Key]:
+    """The requests of which something was written before.
+
+    Args:
+        tables: They are among these.
+        lost: Traces whose ledgers were lost with a part of the store: they were counted, unless
+            they wait for that.
+    """
+    known: set[Key] = set()
+    for table in tables:
+        is_known = table.revision > 1
+        if lost:
+            is_known |= np.array([one in lost for one in table.trace_ids], np.bool_)
+        if is_known.any():
+            known.update(table.taken(np.flatnonzero(is_known)).keys)
+    return known
 
 
 def _rooted(held: Mapping[str, Parts], arrived: Mapping[str, Sequence[Span]]) -> set[str]:

@@ -16,8 +16,8 @@ from latencytrace.analysis.trace.weight import MOST
 from latencytrace.model import Span, Stage
 from latencytrace.model.stage import STAGES
 from latencytrace.service.ledger_table import LedgerTable
-from latencytrace.service.ledgers.held_spans import Parts, by_block
 from latencytrace.service.ledgers.process_starts import ProcessStarts
+from latencytrace.service.ledgers.span_parts import Parts, by_block
 from latencytrace.service.otlp.batches import batch_of
 
 _LOAD: Final = STAGES.index(Stage.LOAD)

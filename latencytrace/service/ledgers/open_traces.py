@@ -16,11 +16,13 @@ from latencytrace.service.ledgers.assembler import (
     Assembler,
     AssemblerCounts,
     Counts,
+    TraceState,
 )
-from latencytrace.service.ledgers.held_spans import MAX_BYTES, HeldSpans, Parts
+from latencytrace.service.ledgers.posts import MAX_BYTES, Posts
 from latencytrace.service.ledgers.seen_traces import SeenTraces, ids_of, mixed
-from latencytrace.service.ledgers.unstored import Unstored
+from latencytrace.service.ledgers.span_parts import Parts, part_of
 from latencytrace.service.metrics.span_account import Account, Without
+from latencytrace.service.otlp.span_block import SpanBlock
 from latencytrace.service.otlp.traces import CheckedRequest
 
 _ENDS = {
@@ -51,36 +53,64 @@ class OpenTraces:
     """
 
     def __init__(self, now_ns: Callable[[], int], bounds: Bounds = USUAL) -> None:
+        self._posts = Posts(bounds.held_bytes)
         self._assembler = Assembler(
-            now_ns, max_open=bounds.open, max_closed=bounds.closed,
-            on_forgotten=self._forgotten, claim=self._claim,
-        )  # fmt: skip
-        self._held = HeldSpans(bounds.held_bytes)
-        self._lock = threading.RLock()
-        self.unstored = Unstored(self._lock)
-        self._claimed: dict[str, Parts] = {}  # the spans of traces that were taken so
+            now_ns, max_open=bounds.open, max_closed=bounds.closed, posts=self._posts
+        )
         self._seen = SeenTraces()
+        self._lock = threading.Lock()  # of all of these
 
     def arrived(self, requests: Iterable[CheckedRequest]) -> None:
         """Note that the spans of these requests came, and wait to be stored."""
         with self._lock:
             for checked in requests:
-                self.unstored.add(checked.columns, checked.rows)
-                let_go = self._held.add(checked.columns, checked.rows)
-                if let_go:
+                if let_go := self._posts.add(checked.columns, checked.rows):
                     self._seen.add(ids_of(let_go))
                 self._assembler.arrived(checked.span_counts, checked.rooted)
+
+    def in_journal(self, request: CheckedRequest) -> None:
+        """See `Posts.in_journal`."""
+        with self._lock:
+            self._posts.in_journal(request.columns)
+
+    def begin(self, block: SpanBlock) -> SpanBlock | None:
+        """Begin to commit a request: what of it is not stored; None: nothing for now."""
+        with self._lock:
+            rows = self._posts.begin(block)
+        return None if rows is None else part_of(block, rows)
 
     def ended(self, requests: Iterable[CheckedRequest], outcome: Outcome) -> None:
         """Take what became of requests that came."""
         with self._lock:
             for checked in requests:
                 if outcome is Outcome.WAITING:
-                    self.unstored.again(checked.columns)
+                    self._posts.again(checked.columns)
                     continue
                 if outcome is not Outcome.STORED:
-                    self._held.remove(checked.columns)
-                _ENDS[outcome](self._assembler, self.unstored.end(checked.columns))
+                    self._posts.remove(checked.columns)
+                _ENDS[outcome](self._assembler, self._posts.end(checked.columns))
+                self._release(self._assembler.take_forgotten())
+
+    def take_urgent(self) -> Sequence[SpanBlock]:
+        """See `Posts.take_urgent`."""
+        with self._lock:
+            return self._posts.take_urgent()
+
+    def take_written(self) -> Sequence[SpanBlock]:
+        """See `Posts.take_written`."""
+        with self._lock:
+            return self._posts.take_written()
+
+    def claimed(self, trace_ids: Iterable[str]) -> Sequence[SpanBlock]:
+        """The spans of traces that their attribution has to store, as blocks."""
+        with self._lock:
+            found = list(self._posts.claimed(trace_ids))
+        return [part_of(block, rows) for block, rows in found]
+
+    def written(self, trace_ids: Iterable[str]) -> None:
+        """See `Posts.written`."""
+        with self._lock:
+            self._posts.written(trace_ids)
 
     def known(self, halves: NDArray[np.uint64]) -> None:
         """Note the traces of which the store has something, by the halves of their ids (n, 2)."""
@@ -106,8 +136,7 @@ class OpenTraces:
             known = self._known_of(due)
             self._from_store(known)
             due = [one for one in due if one not in known]
-            claimed = filter(self.unstored.is_claimed, due)
-            self._claimed |= {one: self._held.parts(one) for one in claimed}
+            self._posts.take(due)
             return due
 
     def close_all(self) -> list[str]:
@@ -122,10 +151,13 @@ class OpenTraces:
         """
         with self._lock:
             unseen = ~self._seen.may_hold(ids_of(taken))
-            found = {one: self._claimed[one] for one in taken if one in self._claimed}
+            found: dict[str, Parts] = {}
             for trace_id, is_unseen in zip(taken, unseen.tolist(), strict=True):
-                if is_unseen and trace_id not in found and self._is_whole(trace_id):
-                    found[trace_id] = self._held.parts(trace_id)
+                parts = self._posts.taken(trace_id)
+                if parts is None and is_unseen and self._is_whole(trace_id):
+                    parts = self._posts.parts(trace_id)
+                if parts is not None:
+                    found[trace_id] = parts
             return found
 
     def short(self, shown: Counts) -> Counts:
@@ -147,24 +179,25 @@ class OpenTraces:
     def attributed(self, trace_ids: Collection[str]) -> None:
         """Give back traces that have their ledgers, after `doubt`."""
         with self._lock:
-            self._give_back(trace_ids, accounted=True)
+            self._posts.give_back(trace_ids, accounted=True)
             self._assembler.attributed(trace_ids)
-            self._held.release(trace_ids)
+            self._posts.release(trace_ids)
 
     def without(self, trace_ids: Collection[str], reasons: Mapping[str, Without]) -> None:
         """Give back traces that have no ledger; those without a reason still hold no request."""
         with self._lock:
-            self._give_back(trace_ids, accounted=True)
+            self._posts.give_back(trace_ids, accounted=True)
             for trace_id in trace_ids:
                 reason = reasons.get(trace_id)
                 self._assembler.without([trace_id], reason)
                 if reason is not None:
                     self._release([trace_id])
+            self._release(self._assembler.take_forgotten())
 
     def again(self, trace_ids: Collection[str]) -> None:
         """See `Assembler.again`."""
         with self._lock:
-            self._give_back(trace_ids, accounted=False)
+            self._posts.give_back(trace_ids, accounted=False)
             self._assembler.again(trace_ids)
 
     def being_attributed(self, trace_ids: Iterable[str]) -> list[str]:
@@ -177,6 +210,11 @@ class OpenTraces:
             known = self._known_of(left)
             self._from_store(known)
             return [one for one in left if one not in known]
+
+    def state(self, trace_id: str) -> TraceState:
+        """See `Assembler.state`."""
+        with self._lock:
+            return self._assembler.state(trace_id)
 
     def is_open(self, trace_id: str) -> bool:
         """Whether spans of a trace have arrived that have no ledger yet."""
@@ -210,12 +248,12 @@ class OpenTraces:
     @property
     def held_bytes(self) -> int:
         """Memory that the spans of open traces take."""
-        return self._held.bytes
+        return self._posts.bytes
 
     @property
     def let_go(self) -> int:
         """Spans that memory had no room for."""
-        return self._held.let_go
+        return self._posts.let_go
 
     def account(self) -> Account:
         """The account of all spans, as it stands."""
@@ -224,41 +262,23 @@ class OpenTraces:
             return replace(account, without=account.without.copy())
 
     def _is_whole(self, trace_id: str) -> bool:
-        count = self._held.count(trace_id)
+        count = self._posts.count(trace_id)
         return bool(count) and count == self._assembler.expected(trace_id)
-
-    def _claim(self, trace_id: str, count: int) -> bool:
-        """See `Assembler`; its lock is held."""
-        parts = self._held.parts(trace_id)
-        blocks, held = [block for block, _ in parts], sum([len(rows) for _, rows in parts])
-        if held == count and self.unstored.claim(trace_id, blocks):
-            return True
-        self.unstored.urge(trace_id, blocks)
-        return False
 
     def _known_of(self, trace_ids: Iterable[str]) -> set[str]:
         """Of traces, those whose spans were claimed and which the store may know."""
-        claimed = [one for one in trace_ids if self.unstored.is_claimed(one)]
+        claimed = [one for one in trace_ids if self._posts.is_claimed(one)]
         if not claimed:
             return set()
         return set(compress(claimed, self._seen.may_hold(ids_of(claimed)).tolist()))
 
     def _from_store(self, trace_ids: Collection[str]) -> None:
-        self._give_back(trace_ids, accounted=False)
+        self._posts.give_back(trace_ids, accounted=False)
         self._assembler.from_store(trace_ids)
         for trace_id in trace_ids:
-            self.unstored.urge(trace_id, (block for block, _ in self._held.parts(trace_id)))
-
-    def _give_back(self, trace_ids: Collection[str], *, accounted: bool) -> None:
-        self.unstored.give_back(trace_ids, accounted=accounted)
-        for trace_id in trace_ids:
-            self._claimed.pop(trace_id, None)
+            self._posts.urge(trace_id)
 
     def _release(self, trace_ids: Collection[str]) -> None:
         if trace_ids:
-            self._held.release(trace_ids)
+            self._posts.release(trace_ids)
             self._seen.add(ids_of(trace_ids))
-
-    def _forgotten(self, trace_id: str) -> None:
-        """Take a trace that the assembler has let go of; its lock is held."""
-        self._release([trace_id])

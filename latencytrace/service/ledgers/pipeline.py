@@ -35,7 +35,7 @@ from latencytrace.service.ledger_table import LedgerTable
 from latencytrace.service.ledgers.attributor import Attributor
 from latencytrace.service.ledgers.column_attribution import ColumnAttribution
 from latencytrace.service.ledgers.missing_ledgers import MissingLedgers
-from latencytrace.service.ledgers.open_traces import USUAL, Bounds, OpenTraces
+from latencytrace.service.ledgers.open_traces import OpenTraces
 from latencytrace.service.ledgers.priority import FreedMemory, UnusedCode, yield_to_others
 from latencytrace.service.ledgers.retention import SpanKeeping
 from latencytrace.service.metrics.settling import Settled, Settling
@@ -71,7 +71,7 @@ class Pipeline:
         settle_s: How long nothing must come for a request before it is counted.
         counted_until_ns: Up to which moment of writing an earlier process counted requests;
             None: nothing is known of one.
-        bounds: How much is remembered of traces.
+        traces: Those that are open; None: none, within the usual bounds.
         tidy: Drops what has been kept for long enough; called once a second.
         max_weight: The largest weight of a request that is believed.
     """
@@ -88,7 +88,7 @@ class Pipeline:
         journal: Journal | None = None,
         settle_s: float = 0.0,
         counted_until_ns: int | None = None,
-        bounds: Bounds = USUAL,
+        traces: OpenTraces | None = None,
         tidy: Callable[[], None] = lambda: None,
         max_weight: int = MOST,
     ) -> None:
@@ -98,12 +98,12 @@ class Pipeline:
         self._telemetry = telemetry
         self._on_settled = on_settled
         self._counted_until_ns = counted_until_ns
-        self._traces = traces = OpenTraces(now_ns, bounds)
+        self._traces = traces = traces or OpenTraces(now_ns)
         self._committer = Committer(
             store,
             on_settled=traces.ended,
             now_ns=now_ns,
-            begin=traces.unstored.begin,
+            begin=traces.begin,
             journal=journal,
         )
         self._settling = settling = Settling(now_ns, round(settle_s * 1e9))
@@ -147,7 +147,7 @@ class Pipeline:
             _log.info("%d requests of an earlier run are stored now", len(resumed))
             self._traces.arrived(resumed)
             for one in resumed:
-                self._traces.unstored.in_journal(one.columns)
+                self._traces.in_journal(one)
                 self._missing.split.rootless(one.rows.keys() if self._store.is_shared else ())
             self._telemetry.spans_received.inc(sum(one.span_count for one in resumed))
 
@@ -186,7 +186,7 @@ class Pipeline:
             self._traces.ended([checked], Outcome.FAILED)
             raise
         if self._committer.holds:
-            self._traces.unstored.in_journal(checked.columns)
+            self._traces.in_journal(checked)
         submitted.add_done_callback(partial(self._acknowledged, checked.span_count))
         return submitted
 
@@ -220,10 +220,10 @@ class Pipeline:
             ahead: A large one is written while the next is attributed.
         """
         due = self._traces.due(self._batch_traces)
-        self._committer.hasten(self._traces.unstored.take_urgent())
+        self._committer.hasten(self._traces.take_urgent())
         is_large = ahead and 2 * len(due) >= self._batch_traces
         has_taken = (self._attributor.go_on if is_large else self._attributor.attribute)(due)
-        self._committer.release(self._traces.unstored.take_written())
+        self._committer.release(self._traces.take_written())
         self.settle()
         return len(due) if has_taken else 0
 

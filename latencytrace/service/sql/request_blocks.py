@@ -5,7 +5,7 @@ object at a time, is the oracle.
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, TypeVar
 
@@ -17,7 +17,7 @@ from latencytrace.analysis.columns.objects import FIRST_TOKEN_OF
 from latencytrace.analysis.columns.request_table import Root, Words, by_appearance
 from latencytrace.model import Stage
 from latencytrace.model.stage import STAGES
-from latencytrace.service.ledger_table import Key, LedgerTable
+from latencytrace.service.ledger_table import Key, LedgerTable, each_request
 from latencytrace.service.sql import native_values, request_rows
 from latencytrace.service.sql.request_rows import NATIVE, TARGET, Void
 from latencytrace.service.sql.tables import stage_column
@@ -43,7 +43,7 @@ T = TypeVar("T")
 
 
 def block_of(
-    tables: Iterable[LedgerTable],
+    tables: Sequence[LedgerTable],
     void: Sequence[Void],
     read_ns: int,
     counted_as_ns: Mapping[Key, int],
@@ -58,9 +58,14 @@ def block_of(
         counted_as_ns: Of those that were counted under an earlier revision, when that was
             written.
     """
-    of_void = request_rows.block_of([], void, read_ns, {}) if void else b""
+    written = b""
+    if void:  # in one block with those that moved: of two, either may come first
+        revised = [table for table in tables if table.is_revised]
+        tables = [table for table in tables if not table.is_revised]
+        requests = list(each_request(revised))
+        written = request_rows.block_of(requests, void, read_ns, counted_as_ns)
     blocks = (block_of_table(table, read_ns, counted_as_ns) for table in tables if len(table))
-    return of_void + b"".join(blocks)
+    return written + b"".join(blocks)
 
 
 def block_of_table(

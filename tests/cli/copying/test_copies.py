@@ -34,12 +34,12 @@ from latencytrace.service.sql_store.whole_tables import SqlTables
 from latencytrace.service.store import MOST_SHARES, Piece, Store, Table, open_store
 from latencytrace.service.stores.chdb.store import ChdbStore
 from latencytrace.service.web.views.backup import backup_router
-from tests.support.builders.ledger_tables import write
 from tests.support.builders.made_requests import made_request
 from tests.support.builders.spans.otlp_messages import columns, one_span, otlp
 from tests.support.clickhouse.front import HELD, HOLD, INSERTS, ClickHouseFront
 from tests.support.servers.command_line import COMMAND, environment, latencytrace
 from tests.support.servers.running_service import RunningService
+from tests.support.tables.ledger_tables import write
 from tests.support.waiting import until
 
 HOURS = 12

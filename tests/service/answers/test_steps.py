@@ -18,8 +18,8 @@ from latencytrace.service.answers.steps import MOST_OTHERS, MOST_STEPS
 from latencytrace.service.net.json_answer import JsonAnswer
 from latencytrace.service.store import Store
 from latencytrace.service.stores.chdb.store import ChdbStore
-from tests.support.builders.ledger_tables import write
 from tests.support.builders.spans.otlp_messages import START_NS, columns, one_span, otlp
+from tests.support.tables.ledger_tables import write
 
 MS = 1_000_000
 WAIT_MS, STEP_MS = 10, 30

@@ -13,7 +13,8 @@ from latencytrace.service.ledger_table import each_request
 from latencytrace.service.ledgers import column_attribution
 from latencytrace.service.ledgers.attribution import Attributed, Attribution
 from latencytrace.service.ledgers.column_attribution import ColumnAttribution
-from latencytrace.service.ledgers.held_spans import HeldSpans, Parts
+from latencytrace.service.ledgers.posts import Posts
+from latencytrace.service.ledgers.span_parts import Parts
 from latencytrace.service.metrics.telemetry import Telemetry
 from latencytrace.service.otlp import scanner
 from latencytrace.service.otlp.shapes import SHAPES
@@ -34,7 +35,7 @@ def attribution(*, compiled: bool) -> Attribution:
 
 
 def held(spans: Sequence[Span]) -> Mapping[str, Parts]:
-    memory = HeldSpans()
+    memory = Posts()
     half = len(spans) // 2
     for part in (spans[:half], spans[half:]):
         checked = check(otlp(*part), None, None)

@@ -27,11 +27,11 @@ from latencytrace.service.otlp import traces as otlp
 from latencytrace.service.otlp.span_block import SpanBlock
 from latencytrace.service.store import NONE_WITHDRAWN, Order, Revisions, Written
 from latencytrace.service.stores.chdb.store import ChdbStore
-from tests.support.builders.ledger_tables import write
 from tests.support.builders.spans.otlp_messages import child, columns, one_span
 from tests.support.builders.spans.otlp_messages import otlp as encoded
 from tests.support.compiled import COMPILED
 from tests.support.fakes.contracts import FakeClock
+from tests.support.tables.ledger_tables import write
 from tests.support.waiting import PATIENCE_S, until
 
 MS = 1_000_000

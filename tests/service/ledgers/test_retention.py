@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 from latencytrace.analysis.columns.objects import requests_of
 from latencytrace.model import Request, RequestStatus, Span, StatusCode
 from latencytrace.service.ledgers.retention import SpanKeeping
-from tests.support.builders.ledger_tables import tables_of
 from tests.support.builders.made_requests import made_request
 from tests.support.builders.made_tables import made_table
 from tests.support.builders.spans.otlp_messages import one_span
 from tests.support.compiled import COMPILED
+from tests.support.tables.ledger_tables import tables_of
 
 FIRST_ID = "0" * 32
 LAST_ID = "f" * 32

@@ -5,9 +5,12 @@ their root, memory and the number of open traces are short, the store fails befo
 wrote, rows go by age, the process is killed. After each step every span has one place.
 """
 
+import threading
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
@@ -23,7 +26,8 @@ from latencytrace.errors import OverloadedError, StoreError
 from latencytrace.model import Span, Stage
 from latencytrace.service.ingest.journal import Journal
 from latencytrace.service.ledger_table import LedgerTable
-from latencytrace.service.ledgers.open_traces import Bounds
+from latencytrace.service.ledgers.assembler import TraceState
+from latencytrace.service.ledgers.open_traces import Bounds, OpenTraces
 from latencytrace.service.ledgers.pipeline import Pipeline
 from latencytrace.service.metrics.settling import Settled
 from latencytrace.service.metrics.telemetry import Telemetry
@@ -38,17 +42,27 @@ from tests.support.fakes.contracts import FakeClock
 CHILDREN: Final = 6  # of a trace at most, each decoding for 5 ms
 NEVER_LATE_S: Final = 600.0  # after the first span of a trace
 SETTLE_S: Final = 10.0
+TRACES: Final = [UUID(int=trace << 64 | trace).hex for trace in range(1, 5)]
+PAGE: Final = Path(__file__).parents[3] / "docs" / "pages" / "architecture.md"
+CHANGING: Final = (
+    "arrived", "ended", "left", "due", "again", "missed", "being_attributed", "attributed",
+    "without", "close_all",
+)  # fmt: skip
 
 
 class FlakyStore(SqliteStore):
     """Fails when told so, before or after it wrote."""
 
-    before = False
-    after = False
+    is_dead = False
+    fails: Counter[str]  # how often: "before" it writes, or "after"
+    meanwhile: Callable[[], object] = staticmethod(lambda: None)  # while ledgers are written
 
     def _fail(self, when: str) -> None:
-        if getattr(self, when):
-            raise OSError("the disk is gone")
+        if self.fails[when]:
+            self.fails[when] -= 1
+            raise OSError("the disk is full")
+        if self.is_dead:
+            raise OSError("the process is gone")
 
     def insert(self, blocks: Sequence[SpanBlock], age_ns: int | None = None) -> None:
         """Keep them, or fail."""
@@ -72,7 +86,9 @@ class FlakyStore(SqliteStore):
         age_ns: int = 0,
         counted: Collection[tuple[str, str]] = (),
     ) -> Written:
-        """Keep them, or fail."""
+        """Keep them, or fail, while spans come."""
+        meanwhile, self.meanwhile = self.meanwhile, lambda: None
+        meanwhile()
         self._fail("before")
         written = super().write(tables, keep_spans_of, withdrawn, age_ns, counted)
         self._fail("after")
@@ -99,6 +115,56 @@ class Sent:
         return 5 * len(set(ids) - {self.spans[0].span_id})
 
 
+def transitions() -> set[tuple[str, str, str]]:
+    """The table of transitions of the documentation: from, to, method."""
+    rows = (line.split(" | ") for line in PAGE.read_text().splitlines() if line.count(" | ") == 3)
+    return {
+        (begin, row[1], method.strip("`"))
+        for row in rows
+        for begin in row[0].removeprefix("| ").split(", ")
+        for method in row[3].removesuffix(" |").split(", ")
+    }
+
+
+KNOWN: Final = transitions()
+
+
+class RecordedTraces(OpenTraces):
+    """Open traces that hold each change of a state against the table."""
+
+    def __init__(self, now_ns: Callable[[], int], bounds: Bounds) -> None:
+        super().__init__(now_ns, bounds)
+        self.walked: set[tuple[str, str, str]] = set()
+        self.turn = threading.RLock()  # or a change would be taken for another method's
+
+    def states(self) -> dict[str, TraceState]:
+        """The state of each trace that may come."""
+        return {trace_id: self.state(trace_id) for trace_id in TRACES}
+
+
+def recorded(name: str) -> Callable[..., object]:
+    """A method of open traces, which holds what it changes against the table."""
+    method = getattr(OpenTraces, name)
+
+    def held(traces: RecordedTraces, *args: object, **named: object) -> object:
+        with traces.turn:
+            before = traces.states()
+            found = method(traces, *args, **named)
+            changed = {
+                (before[one].value, state.value, name)
+                for one, state in traces.states().items()
+                if state is not before[one]
+            }
+        traces.walked |= changed
+        return found
+
+    return held
+
+
+for changing in CHANGING:
+    setattr(RecordedTraces, changing, recorded(changing))
+
+
 class Walk(RuleBasedStateMachine):
     """A service, its killer, and the record that its senders keep."""
 
@@ -115,11 +181,13 @@ class Walk(RuleBasedStateMachine):
         """Start a service of these bounds."""
         self.folder = TemporaryDirectory()
         self.bounds = Bounds(open=most, closed=most, held_bytes=held_bytes)
-        self.store = FlakyStore.open(Path(self.folder.name))
         self._start()
 
     def _start(self) -> None:
+        self.store = FlakyStore.open(Path(self.folder.name))
+        self.store.fails = Counter()
         self.telemetry = Telemetry()
+        self.traces = RecordedTraces(self.clock, self.bounds)
         self.counted.clear()
         self.pipeline = Pipeline(
             self.store,
@@ -128,7 +196,7 @@ class Walk(RuleBasedStateMachine):
             on_settled=self._count,
             journal=Journal(Path(self.folder.name) / "journal"),
             settle_s=SETTLE_S,
-            bounds=self.bounds,
+            traces=self.traces,
         )
         self.pipeline.resume()
         self.pipeline._committer.start()  # noqa: SLF001 - the other thread would step by itself
@@ -138,12 +206,11 @@ class Walk(RuleBasedStateMachine):
         self.counted += [(one.trace_id, one.span_id) for one in settled.each()]
 
     @rule(
-        trace=st.integers(1, 4),
+        trace_id=st.sampled_from(TRACES),
         places=st.lists(st.integers(0, CHILDREN), min_size=1, max_size=4),
     )
-    def arrive(self, trace: int, places: list[int]) -> None:
+    def arrive(self, trace_id: str, places: list[int]) -> None:
         """Post spans of a trace; some may have been posted before."""
-        trace_id = UUID(int=trace << 64 | trace).hex
         if trace_id not in self.sent:
             root = root_lately(trace_id)
             children = [
@@ -161,14 +228,18 @@ class Walk(RuleBasedStateMachine):
         if self.clock() / 1e9 - sent.first_s < NEVER_LATE_S and not sent.is_left:
             sent.in_time |= ids
 
-    @rule(seconds=st.sampled_from([0.5, 2.0, 31.0, 301.0, 700.0]))
-    def wait(self, seconds: float) -> None:
-        """Let time pass."""
-        self.clock.move_s(seconds)
+    @rule(
+        trace_id=st.sampled_from(TRACES),
+        places=st.lists(st.integers(0, CHILDREN), min_size=1, max_size=4),
+    )
+    def arrive_meanwhile(self, trace_id: str, places: list[int]) -> None:
+        """Post spans while the next ledgers are written."""
+        self.store.meanwhile = partial(self.arrive, trace_id, places)
 
-    @rule()
-    def step(self) -> None:
-        """Attribute what is due."""
+    @rule(seconds=st.sampled_from([0.5, 2.0, 2.0, 31.0, 31.0, 301.0, 700.0]))
+    def step(self, seconds: float) -> None:
+        """Let time pass, and attribute what is due then."""
+        self.clock.move_s(seconds)
         self.pipeline.step()
 
     @rule()
@@ -183,26 +254,20 @@ class Walk(RuleBasedStateMachine):
         with suppress(StoreError):
             self.pipeline._committer.flush()  # noqa: SLF001 - what its pace does
 
-    @rule(before=st.booleans())
-    def break_store(self, before: bool) -> None:  # noqa: FBT001 - drawn
-        """Have the store fail, before it writes or after it has."""
-        self.store.before, self.store.after = before, not before
-
-    @rule()
-    def mend_store(self) -> None:
-        """Have the store work."""
-        self.store.before = self.store.after = False
+    @rule(when=st.sampled_from(["before", "after"]), times=st.integers(1, 3))
+    def break_store(self, when: str, times: int) -> None:
+        """Have the store fail so often, before it writes or after it has."""
+        self.store.fails[when] = times
 
     @rule()
     def kill(self) -> None:
         """End the process without notice, and start another."""
-        self.store.before = True  # whatever is under way does not come to its end
+        self.store.is_dead = True  # whatever is under way does not come to its end
         self.pipeline._committer.close()  # noqa: SLF001 - its thread ends with the process
         self.store.close()
-        self.store = FlakyStore.open(Path(self.folder.name))
         self._start()
 
-    @precondition(lambda self: self.sent and self._metric("spans_open") == 0)
+    @precondition(lambda self: self.sent and not any(map(self.pipeline.is_open, self.sent)))
     @rule()
     def drop_spans(self) -> None:
         """Drop all spans for their age."""
@@ -220,6 +285,12 @@ class Walk(RuleBasedStateMachine):
             assert self._metric("faulty_traces_total") == 0
 
     @invariant()
+    @precondition(lambda self: hasattr(self, "traces"))
+    def each_change_is_in_the_table(self) -> None:
+        """Hold the changes of states against the documentation."""
+        assert self.traces.walked <= KNOWN, self.traces.walked - KNOWN
+
+    @invariant()
     def no_request_is_counted_twice(self) -> None:
         """Hold what metrics and objectives count."""
         assert len(self.counted) == len(set(self.counted))
@@ -228,7 +299,8 @@ class Walk(RuleBasedStateMachine):
         """Let everything come to its end, and hold the ledgers against what was sent."""
         if not hasattr(self, "store"):
             return
-        self.mend_store()
+        self.store.fails.clear()
+        self.store.meanwhile = lambda: None
         self._until_quiet(lambda: self._metric("spans_open") == 0)
         self.each_span_has_one_place()
         for trace_id, sent in self.sent.items():

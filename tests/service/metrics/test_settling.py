@@ -9,10 +9,10 @@ from latencytrace.analysis.columns.objects import requests_of
 from latencytrace.model import Request
 from latencytrace.service.ledger_table import LedgerTable
 from latencytrace.service.metrics.settling import Settled, Settling
-from tests.support.builders.ledger_tables import tables_of
 from tests.support.builders.made_requests import made_request
 from tests.support.builders.made_tables import made_table
 from tests.support.fakes.contracts import FakeClock
+from tests.support.tables.ledger_tables import tables_of
 
 SETTLE_S = 10
 

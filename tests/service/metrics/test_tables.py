@@ -13,7 +13,7 @@ from latencytrace.analysis.columns import reported
 from latencytrace.analysis.columns.request_table import Words
 from latencytrace.service.metrics.telemetry import Telemetry
 from tests.support.builders.made_tables import made_table
-from tests.support.simulation.counted_one_by_one import count_one_by_one
+from tests.support.tables.counted_one_by_one import count_one_by_one
 
 
 @settings(deadline=None)

@@ -13,10 +13,10 @@ from latencytrace.service.objectives.file import parse_objectives
 from latencytrace.service.objectives.maintenance import Maintenance, MaintenanceWindows
 from latencytrace.service.watch.reload import ObjectivesReload
 from tests.service.objectives.test_file import CHAT
-from tests.support.builders.ledger_tables import tables_of
 from tests.support.builders.made_objectives import made_objective
 from tests.support.builders.made_tables import made_table
 from tests.support.builders.traffic import SLOW, START_NS, Traffic
+from tests.support.tables.ledger_tables import tables_of
 
 WINDOW = """---
 apiVersion: latencytrace/v1

@@ -2,9 +2,9 @@
 
 from latencytrace.model import Request, RequestStatus
 from latencytrace.service.objectives.matching import ObjectiveIndex
-from tests.support.builders.ledger_tables import tables_of
 from tests.support.builders.made_objectives import SECOND_NS, made_objective
 from tests.support.builders.made_requests import made_request
+from tests.support.tables.ledger_tables import tables_of
 
 OBJECTIVES = ObjectiveIndex(
     [

@@ -16,10 +16,10 @@ from latencytrace.model.objective import EACH_ROUTE
 from latencytrace.service.metrics.settling import Settled
 from latencytrace.service.objectives.matching import ObjectiveIndex
 from latencytrace.service.objectives.tally_ring import TallyRing
-from tests.support.builders.ledger_tables import tables_of
 from tests.support.builders.made_objectives import made_objective
 from tests.support.builders.made_tables import MS, made_table
 from tests.support.builders.traffic import Traffic
+from tests.support.tables.ledger_tables import tables_of
 
 GOOD_ONE, BAD_ONE = Tally(bad=0, total=1), Tally(bad=1, total=1)
 VERDICTS = {True: GOOD, False: BAD, None: NOT_JUDGED}

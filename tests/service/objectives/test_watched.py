@@ -11,11 +11,11 @@ from latencytrace.service.objectives.matching import ObjectiveIndex
 from latencytrace.service.objectives.metrics import ObjectiveMetrics
 from latencytrace.service.objectives.watched import MAX_ROUTES
 from latencytrace.service.web.views.objectives import objectives_document
-from tests.support.builders.ledger_tables import tables_of
 from tests.support.builders.made_objectives import SECOND_NS, made_objective
 from tests.support.builders.made_requests import made_request
 from tests.support.builders.made_tables import made_table
 from tests.support.builders.traffic import GOOD, SLOW, Traffic, stamped
+from tests.support.tables.ledger_tables import tables_of
 
 EACH = made_objective(name="each", route=EACH_ROUTE)
 

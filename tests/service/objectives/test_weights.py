@@ -12,10 +12,10 @@ from latencytrace.analysis.slo.burn_rate import LEAST_BAD, burn_rules, burns
 from latencytrace.model import Request, Severity, Tally
 from latencytrace.service.objectives.counts import ObjectiveCounts
 from latencytrace.service.objectives.memory import FILE
-from tests.support.builders.ledger_tables import tables_of
 from tests.support.builders.made_objectives import made_objective
 from tests.support.builders.made_requests import made_request
 from tests.support.builders.traffic import PER_S, SLOW, Traffic
+from tests.support.tables.ledger_tables import tables_of
 
 SECOND_NS = 10**9
 HOUR_S = 3600

@@ -16,9 +16,9 @@ from latencytrace.service.cohort import Cohort
 from latencytrace.service.sql.tables import ARRIVALS, REQUESTS, SPANS, UUIDS
 from latencytrace.service.store import Order
 from latencytrace.service.stores.chdb.store import ChdbStore
-from tests.support.builders.ledger_tables import write
 from tests.support.builders.made_requests import made_request
 from tests.support.builders.spans.otlp_messages import columns, one_span, otlp
+from tests.support.tables.ledger_tables import write
 
 EVERYTHING = Cohort(service=None)
 BIG_SPANS = 3_000  # more bytes than rows are made of in Python

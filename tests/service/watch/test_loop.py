@@ -13,10 +13,10 @@ from latencytrace.service.metrics.settling import Settled
 from latencytrace.service.objectives.evaluator import Evaluator
 from latencytrace.service.watch.loop import Watch
 from latencytrace.service.watch.wiring import open_sink
-from tests.support.builders.ledger_tables import tables_of
 from tests.support.builders.notices import LINKS
 from tests.support.builders.traffic import GOOD, SLOW, Traffic
 from tests.support.fakes.contracts import FakeClock, RecordingSink
+from tests.support.tables.ledger_tables import tables_of
 
 
 def watch_of(traffic: Traffic, sink: RecordingSink) -> Watch:

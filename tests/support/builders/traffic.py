@@ -8,10 +8,10 @@ from latencytrace.service.metrics.settling import Settled
 from latencytrace.service.objectives.evaluator import Evaluator
 from latencytrace.service.objectives.memory import ObjectiveMemory
 from latencytrace.service.objectives.steady_clock import SteadyClock
-from tests.support.builders.ledger_tables import tables_of
 from tests.support.builders.made_objectives import SECOND_NS, made_objective
 from tests.support.builders.made_requests import made_request
 from tests.support.fakes.contracts import FakeClock
+from tests.support.tables.ledger_tables import tables_of
 
 START_NS = 1_763_690_000 * 10**9
 TICK_S = 10

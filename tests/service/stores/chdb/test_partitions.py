@@ -15,10 +15,10 @@ from latencytrace.service.sql.tables import ARRIVALS, HAS_TTL, REQUESTS, SPANS
 from latencytrace.service.storage.retention import DAY_NS, SURE_S, Limits, Retention
 from latencytrace.service.store import Order, Table
 from latencytrace.service.stores.chdb.store import ChdbStore
-from tests.support.builders.ledger_tables import write
 from tests.support.builders.made_requests import made_request
 from tests.support.builders.spans.otlp_messages import columns, one_span, otlp
 from tests.support.fakes.contracts import FakeClock
+from tests.support.tables.ledger_tables import write
 
 DAYS = 40  # before today
 EVERYTHING = Cohort(since_ns=0)

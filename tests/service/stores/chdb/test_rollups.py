@@ -25,9 +25,9 @@ from latencytrace.service.sql.tables import DERIVED, REQUESTS, ROLLUPS, UUIDS, W
 from latencytrace.service.sql_store import reading, rollups
 from latencytrace.service.store import Order, Table
 from latencytrace.service.stores.chdb.store import ChdbStore
-from tests.support.builders.ledger_tables import write
 from tests.support.builders.made_requests import made_request
 from tests.support.fakes.contracts import FakeClock
+from tests.support.tables.ledger_tables import write
 
 BEGAN_NS = 1_763_690_100 * 10**9  # where a window begins
 WINDOW_NS = WINDOW_S * 10**9

@@ -29,9 +29,9 @@ from latencytrace.service.sql_store.pending_copies import TO_KEEP
 from latencytrace.service.sql_store.store import MOST_TO_KEEP
 from latencytrace.service.stores.chdb.engine import Engine
 from latencytrace.service.stores.chdb.store import ChdbStore
-from tests.support.builders.ledger_tables import write
 from tests.support.builders.made_requests import made_request
 from tests.support.builders.spans.otlp_messages import TRACE, columns, one_span, otlp
+from tests.support.tables.ledger_tables import write
 
 ENGINE = "clickhouse"
 SPAN = one_span()

@@ -22,11 +22,11 @@ from latencytrace.service.store import Store, open_store
 from latencytrace.service.stores.clickhouse import server as clickhouse_server
 from latencytrace.service.stores.clickhouse.address import ServerAddress
 from latencytrace.service.stores.clickhouse.server import Ending, Server, writer_of
-from tests.support.builders.ledger_tables import write
 from tests.support.builders.made_requests import made_request
 from tests.support.builders.spans.otlp_messages import columns, one_span, otlp
 from tests.support.clickhouse.front import LOSE, ClickHouseFront
 from tests.support.servers.command_line import listening
+from tests.support.tables.ledger_tables import write
 
 HOUR_NS = 3600 * 10**9
 _databases = itertools.count(1)

@@ -23,7 +23,6 @@ from latencytrace.service.stores.clickhouse.server import (
     ServerConnection,
 )
 from latencytrace.service.stores.clickhouse.store import ClickHouseStore
-from tests.support.builders.ledger_tables import write
 from tests.support.builders.made_requests import made_request
 from tests.support.builders.spans.otlp_messages import TRACE, columns, one_span, otlp
 from tests.support.clickhouse.front import (
@@ -36,6 +35,7 @@ from tests.support.clickhouse.front import (
 )
 from tests.support.servers.command_line import listening
 from tests.support.servers.ports import free_port
+from tests.support.tables.ledger_tables import write
 
 WRONG = "hunter2"
 CLUSTERS = """<clickhouse><remote_servers>

@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
-from latencytrace.service.ledgers.held_spans import HeldSpans, Parts
+from latencytrace.service.ledgers.posts import Posts
+from latencytrace.service.ledgers.span_parts import Parts
 from latencytrace.service.otlp.traces import CheckedRequest
 
 
@@ -14,7 +15,7 @@ class Taken:
     """
 
     def __init__(self, checked: Sequence[CheckedRequest]) -> None:
-        memory = HeldSpans()
+        memory = Posts()
         for one in checked:
             memory.add(one.columns, one.rows)
         traces = dict.fromkeys(trace_id for one in checked for trace_id in one.rows)

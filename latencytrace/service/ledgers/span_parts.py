@@ -1,0 +1,99 @@
+"""The spans of traces within blocks, by their rows."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from latencytrace.model import Span
+from latencytrace.service.otlp.span_block import SpanBlock, joined, taken
+
+_JOINED_SPANS: Final = 20_000
+
+Rows = NDArray[np.int64]
+Parts = Sequence[tuple[SpanBlock, Rows]]
+NONE_HELD: Final[Mapping[str, Parts]] = MappingProxyType({})
+
+
+def rooted_in(traces: Iterable[Parts]) -> set[str]:
+    """Those of the traces of which a span without a parent is held."""
+    found: set[str] = set()
+    for block, rows in by_block(traces):
+        roots = rows[block.table["parent_id"][rows] == 0]
+        digits = block.trace_id[roots].astype(">u8").tobytes().hex()
+        found.update(digits[at : at + 32] for at in range(0, len(digits), 32))
+    return found
+
+
+def part_of(block: SpanBlock, rows: Sequence[Rows]) -> SpanBlock:
+    """Some spans of a block, in its order, as a block."""
+    if sum(map(len, rows)) == block.count:
+        return block
+    chosen = np.sort(np.concatenate([np.zeros(0, np.int64), *rows]))
+    return replace(block, table=taken(block.table, chosen))
+
+
+def by_block(traces: Iterable[Parts]) -> list[tuple[SpanBlock, Rows]]:
+    """The rows of several traces, those of one block together."""
+    found: dict[int, tuple[SpanBlock, list[Rows]]] = {}
+    for parts in traces:
+        for block, rows in parts:
+            found.setdefault(id(block), (block, []))[1].append(rows)
+    return [(block, np.concatenate(rows)) for block, rows in found.values()]
+
+
+def in_few_blocks(parts: Parts) -> Iterator[tuple[SpanBlock, Rows]]:
+    """The same rows in blocks joined together, where most of these are wanted.
+
+    To write many small blocks costs ten times as much as one of their size.
+    """
+    few: list[tuple[SpanBlock, Rows]] = []
+    spans = 0
+    for block, rows in parts:
+        if 2 * len(rows) < block.count:
+            yield block, rows
+            continue
+        few.append((block, rows + spans))
+        spans += block.count
+        if spans >= _JOINED_SPANS:
+            yield _joined(few)
+            few, spans = [], 0
+    if few:
+        yield _joined(few)
+
+
+def _joined(parts: Parts) -> tuple[SpanBlock, Rows]:
+    """Blocks as one; their rows are counted through already."""
+    return joined([block for block, _ in parts]), np.concatenate([rows for _, rows in parts])
+
+
+def spans_in(parts: Parts) -> tuple[Span, ...]:
+    """The spans of a trace, each once: of those that differ, the one that lasts longer.
+
+    As `Store.arrived` tells them.
+    """
+    return spans_and_copies(parts)[0]
+
+
+def spans_and_copies(parts: Parts) -> tuple[tuple[Span, ...], tuple[Span, ...]]:
+    """The same; and where a shorter span of other content has the id of one, such a span.
+
+    Spans of different services or kinds are no copies of each other.
+    """
+    found: dict[tuple[str, str, str], Span] = {}
+    copies: dict[tuple[str, str, str], Span] = {}
+    for block, rows in parts:
+        for span in block.spans(rows):
+            key = span.span_id, span.service, span.kind
+            known = found.setdefault(key, span)
+            if known is span or known == span:
+                continue
+            found[key], copies[key] = sorted((known, span), key=_order)
+    return tuple(found.values()), tuple(copies.values())
+
+
+def _order(span: Span) -> tuple[int, int]:
+    return (span.start_ns - span.end_ns, span.start_ns)
