@@ -40,8 +40,8 @@ class CarriedValues:
     code: NDArray[np.int32]  # (m,): of each one's key (`analysis.columns.keys`); 0: any other
     kind: NDArray[np.int32]  # (m,): of its value: of one kind and number there is one value
     number: Rows  # from 1 on, of its key and the text of its value: always the same for the same
-    item: Rows  # (m,): where what requests are told of it begins: itself, or the items of a list
-    items: Rows  # (m,): how many that are; 0: nothing is told
+    item: Rows  # (m,): where what requests show of it begins: itself, or the items of a list
+    items: Rows  # (m,): how many that are; 0: they show nothing
     keys: Callable[[Rows], tuple[Rows, Sequence[str]]]  # of places: which key each has, and those
     texts: Callable[[Rows], tuple[bytes, Rows]]  # their texts, each after its length; their sizes
     value: Callable[[int], AttributeValue]  # that of a place
@@ -52,8 +52,8 @@ class SpanBatch:
     """The spans of `t` traces, `n` in all; the rows of a trace lie side by side.
 
     What a span says is of three kinds: its resource; its shape, which is all that rules decide by
-    (`analysis.columns.ruled`); and what it carries. How many shapes there are depends on rules and
-    libraries alone.
+    (`analysis.columns.shapes`); and what it carries. How many shapes there are depends on rules
+    and libraries alone.
     """
 
     trace_ids: Sequence[str]  # (t,): 32 lower-case hex digits

@@ -7,7 +7,6 @@ from numpy.typing import NDArray
 
 from latencytrace.analysis.columns import reported
 from latencytrace.analysis.columns.facts import IS_ENTRY, TELLS_TIMES, TELLS_TOKENS, FactsOfBatch
-from latencytrace.analysis.columns.said_words import SaidWords
 from latencytrace.analysis.dialects.engine import Times
 from latencytrace.analysis.reported.proxy_queue import MAX_QUEUED_NS
 from latencytrace.analysis.tokens.counts import (
@@ -45,7 +44,7 @@ def add_engines(  # noqa: PLR0913, PLR0917 - columns
     batch: SpanBatch,
     facts: FactsOfBatch,
     said: _Column,
-    words: tuple[SaidWords, SaidWords],
+    words: tuple[reported.SaidWords, reported.SaidWords],
     odd_row: NDArray[np.bool_],
     packed: Sequence[_Column],
 ) -> Sequence[_Column]:

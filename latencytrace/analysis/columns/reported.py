@@ -4,7 +4,8 @@ What `analysis.tokens.latency` and `analysis.ledger.circumstances` do object by 
 the oracles, and say why each step is taken.
 """
 
-from typing import Final
+from collections.abc import Sequence
+from typing import Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,9 +21,13 @@ from latencytrace.analysis.columns.facts import (
     TELLS,
     TELLS_TIMES,
 )
+from latencytrace.analysis.columns.keys import CODES
+from latencytrace.analysis.columns.request_table import Words
 from latencytrace.analysis.tail.cohort_attributes import MOST_ATTRIBUTES
+from latencytrace.analysis.tokens.counts import Said, meant
 from latencytrace.analysis.trace.asgi_messages import LEAST_STREAMED
-from latencytrace.model import Stage
+from latencytrace.model import AttributeValue, Stage
+from latencytrace.model.span_batch import SpanBatch
 from latencytrace.model.stage import STAGES
 
 _Column = NDArray[np.int64]
@@ -173,7 +178,7 @@ def tell_attributes(  # noqa: PLR0913, PLR0917 - columns
         count: How many it has.
         item: By attribute, where what it tells begins.
         items: How much that is.
-        number: By place, what is told.
+        number: By place, equal for equal attributes.
 
     Returns:
         The places of the first ones of each request (r, `MOST_ATTRIBUTES`), -1 beyond; how many
@@ -186,3 +191,52 @@ def tell_attributes(  # noqa: PLR0913, PLR0917 - columns
         found, counted,
     )  # fmt: skip
     return found, counted
+
+
+class SaidWords:
+    """The word that each span says, if it says one.
+
+    Args:
+        codes: (n,): of each its place among the values; below 0: it says none.
+        values: They may come twice.
+    """
+
+    def __init__(self, codes: _Column, values: list[AttributeValue]) -> None:
+        self.codes = codes
+        self._values = values
+
+    @classmethod
+    def of(cls, batch: SpanBatch, said: Said) -> Self:
+        """The words of attributes."""
+        carried = batch.carried
+        found = cls(np.full(len(batch.span_id), -1, np.int64), [])
+        for key in reversed(said.keys):  # the first ones win
+            places = np.flatnonzero(carried.code == CODES[key])
+            _, first, which = np.unique(
+                carried.number[places] * 16 + carried.kind[places],
+                return_index=True, return_inverse=True,
+            )  # fmt: skip
+            values = [meant(carried.value(place)) for place in places[first].tolist()]
+            says = np.array([value is not None for value in values], np.bool_)[which]
+            found.codes[carried.row[places[says]]] = len(found._values) + which[says]
+            found._values += values
+        return found
+
+    def put(self, row: int, value: AttributeValue) -> None:
+        """Let a span say something else; None: nothing."""
+        self.codes[row] = -1 if value is None else len(self._values)
+        self._values.append(value)
+
+    def text(self, row: int) -> str | None:
+        """The word of a span."""
+        code = int(self.codes[row])
+        return None if code < 0 else str(self._values[code])
+
+    def of_rows(self, rows: _Column) -> Words:
+        """The words of spans; of a row below 0: none."""
+        codes = np.where(rows < 0, -1, self.codes[np.maximum(rows, 0)])
+        distinct, places = np.unique(codes, return_inverse=True)
+        values: Sequence[str | None] = [
+            None if code < 0 else str(self._values[code]) for code in distinct.tolist()
+        ]
+        return Words(places, values)

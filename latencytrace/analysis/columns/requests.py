@@ -15,7 +15,6 @@ from latencytrace.analysis.columns import critical_paths, packed, paths, reporte
 from latencytrace.analysis.columns.clocks import shifts
 from latencytrace.analysis.columns.engine_words import MOST_COUNTED, add_engines, begun_earlier
 from latencytrace.analysis.columns.facts import Facts, FactsOfBatch
-from latencytrace.analysis.columns.said_words import SaidWords
 from latencytrace.analysis.ledger.runtime_gaps import COLLECTION
 from latencytrace.analysis.repairs.implausible import LONGEST_NS
 from latencytrace.analysis.tokens.counts import (
@@ -78,8 +77,8 @@ class RequestColumns:
 
     batch: SpanBatch
     facts: FactsOfBatch
-    models: SaidWords  # of spans
-    finish_reasons: SaidWords
+    models: reported.SaidWords  # of spans
+    finish_reasons: reported.SaidWords
     start_ns: _Column  # (n,): of spans, by one clock, from when their proxies took them
     end_ns: _Column  # (n,)
     skewed: Mapping[int, Repair]  # by row, what is reported of clocks that were off
@@ -112,13 +111,7 @@ def attributed(batch: SpanBatch, facts: Facts) -> tuple[RequestColumns, _Column]
     sent_ns, end_ns = _uniform(batch.start_ns), _uniform(batch.end_ns)
     span_id, resource = _signed(batch.span_id), _uniform(batch.resource)
     odd_row = batch.shape < 0
-    said = _said(batch, odd_row)
-    words = SaidWords.of(batch, MODEL), SaidWords.of(batch, FINISH_REASON)
-    _, *packed_times = _unpacked(batch, semconv.INTERVALS, _STAGE_NAMES, odd_row)
-    intervals = add_engines(batch, known, said, words, odd_row, packed_times)
-    said[:, [reported.SAID_MODEL, reported.SAID_FINISH_REASON]] = np.column_stack(
-        [one.codes >= 0 for one in words]
-    )
+    said, words, intervals = _read(batch, known, odd_row)
     start_ns, intervals = begun_earlier(batch, sent_ns, known, said, intervals)
     tells, *gaps = _unpacked(batch, semconv.RUNTIME_GAPS, _GAP_NAMES, odd_row)
     odd_row |= (start_ns < 0) | (end_ns >= _MOST_NS)  # of the others no difference goes round
@@ -139,17 +132,9 @@ def attributed(batch: SpanBatch, facts: Facts) -> tuple[RequestColumns, _Column]
     )  # fmt: skip
     carried = batch.carried
     attributes, counted = reported.tell_attributes(
-        requests,
-        laid.first,
-        laid.rows,
-        _uniform(batch.first),
-        by_start,
-        carried.begin,
-        carried.count,
-        carried.item,
-        carried.items,
-        carried.number,
-    )
+        requests, laid.first, laid.rows, _uniform(batch.first), by_start, carried.begin,
+        carried.count, carried.item, carried.items, carried.number,
+    )  # fmt: skip
     reported.add_pieces(
         laid.first, laid.rows, laid.above, start_ns, end_ns, known.kind, known.table, said
     )
@@ -166,6 +151,20 @@ def attributed(batch: SpanBatch, facts: Facts) -> tuple[RequestColumns, _Column]
         ),
     )  # fmt: skip
     return columns, np.flatnonzero(odd)
+
+
+def _read(
+    batch: SpanBatch, known: FactsOfBatch, odd_row: _Flags
+) -> tuple[_Column, tuple[reported.SaidWords, reported.SaidWords], Sequence[_Column]]:
+    """The numbers that spans carry, models and reasons to finish, and the intervals on spans."""
+    said = _said(batch, odd_row)
+    words = reported.SaidWords.of(batch, MODEL), reported.SaidWords.of(batch, FINISH_REASON)
+    _, *packed_times = _unpacked(batch, semconv.INTERVALS, _STAGE_NAMES, odd_row)
+    intervals = add_engines(batch, known, said, words, odd_row, packed_times)
+    said[:, [reported.SAID_MODEL, reported.SAID_FINISH_REASON]] = np.column_stack(
+        [one.codes >= 0 for one in words]
+    )
+    return said, words, intervals
 
 
 def _link(

@@ -128,13 +128,13 @@ class Tables:
     ) -> tuple[_Column, list[MetricAttributes]]:
         rows = known[:, reported.MODEL_CALL]
         calls = np.flatnonzero(rows != reported.UNKNOWN)
-        call, told = self._calls_of(columns, rows[calls])
-        call_of = np.full(len(rows), len(told))  # behind the last: none
+        call, calls_made = self._calls_of(columns, rows[calls])
+        call_of = np.full(len(rows), len(calls_made))  # behind the last: none
         call_of[calls] = call
         unknown = (known[:, [reported.INPUT, reported.OUTPUT]] == reported.UNKNOWN).all(axis=1)
-        keys = (face * (len(told) + 1) + call_of) * 2 + ~unknown
+        keys = (face * (len(calls_made) + 1) + call_of) * 2 + ~unknown
         _, first, codes = np.unique(keys, return_index=True, return_inverse=True)
-        every: Sequence[OfCall | None] = [*told, None]
+        every: Sequence[OfCall | None] = [*calls_made, None]
         return codes, [
             of_parts(faces[face[at]].metrics, every[call_of[at]], not unknown[at])
             for at in first.tolist()

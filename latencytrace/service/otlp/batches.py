@@ -36,8 +36,8 @@ from latencytrace.service.otlp.values import Form, double_of, from_array
 Part = tuple[SpanBlock, Numbers]
 
 _ID_DIGITS: Final = 32
-_MOST_TEXT_BYTES: Final = 2 + 4 * 128  # of what is told of an attribute, with its length
-_TOLD: Final = ~having(LEFT_OUT)
+_MOST_TEXT_BYTES: Final = 2 + 4 * 128  # of the text of an attribute, with its length
+_SHOWN: Final = ~having(LEFT_OUT)
 _TARGETS: Final = having(frozenset({*TARGETS, *METHODS}))
 _IN_COLUMNS: Final = (Form.STRING, Form.INT, Form.DOUBLE, Form.MAP, Form.BYTES)
 _COMMA: Final = ord(",")
@@ -209,38 +209,38 @@ class _Pairs:
         found: AttributeValue = VALUES[form](at, self._texts[self._part[place]][at : at + size])
         return found
 
-    # What is told of attributes
+    # The texts that requests show
 
     def _tell(self) -> None:
-        """Number what is told: fractions, maps and bytes by their texts, each item of a list."""
-        told, text_part = self._pairs.copy(), self._part.copy()
-        fractions = np.flatnonzero(told["form"] == Form.DOUBLE)
+        """Number what is shown: fractions, maps and bytes by their texts, each item of a list."""
+        shown, text_part = self._pairs.copy(), self._part.copy()
+        fractions = np.flatnonzero(shown["form"] == Form.DOUBLE)
         if len(fractions):
-            self._put_fractions(told, text_part, fractions)
-        lists = np.flatnonzero(told["form"] == Form.ARRAY)
+            self._put_fractions(shown, text_part, fractions)
+        lists = np.flatnonzero(shown["form"] == Form.ARRAY)
         beyond = len(self._texts)
-        items, counts = self._put_nested(told, text_part)
+        items, counts = self._put_nested(shown, text_part)
         of_list = np.repeat(lists, counts)  # of each item its list
-        self._told = chained([told, items])
+        self._shown = chained([shown, items])
         self._text_part = np.concatenate((text_part, np.full(len(items), beyond)))
         self._key_part = np.concatenate((self._part, self._part[of_list]))
-        self._number, self._items = np.empty((2, len(self._told)), np.int64)
+        self._number, self._items = np.empty((2, len(self._shown)), np.int64)
         self._target = np.zeros(len(self._count), np.int64)
         core.carry(
-            self._texts, self._words, self._told, self._key_part, self._text_part,
-            np.concatenate((self._owner, self._owner[of_list])), _TOLD, _TARGETS, MARK, SEED,
+            self._texts, self._words, self._shown, self._key_part, self._text_part,
+            np.concatenate((self._owner, self._owner[of_list])), _SHOWN, _TARGETS, MARK, SEED,
             self._number, self._items, self._target,
         )  # fmt: skip
-        self._items = self._items[: len(told)]
-        self._item = np.arange(len(told))
-        self._item[lists] = len(told) + np.cumsum(counts) - counts
-        self._items[lists] = np.where(_TOLD[self._code[lists]], counts, 0)
+        self._items = self._items[: len(shown)]
+        self._item = np.arange(len(shown))
+        self._item[lists] = len(shown) + np.cumsum(counts) - counts
+        self._items[lists] = np.where(_SHOWN[self._code[lists]], counts, 0)
 
-    def _put_nested(self, told: Records, text_part: Numbers) -> tuple[Records, Numbers]:
+    def _put_nested(self, shown: Records, text_part: Numbers) -> tuple[Records, Numbers]:
         """Put texts in the place of maps and bytes; the items of lists, how many each has."""
         more, items, counts = bytearray(), [], []
-        for place in np.flatnonzero(told["form"] >= Form.ARRAY).tolist():
-            at, size, key, form, _ = told[place].item()
+        for place in np.flatnonzero(shown["form"] >= Form.ARRAY).tolist():
+            at, size, key, form, _ = shown[place].item()
             raw = self._texts[self._part[place]][at : at + size]
             texts = _item_texts(raw) if form == Form.ARRAY else [_text(form, raw)]
             placed = []
@@ -251,30 +251,30 @@ class _Pairs:
                 items += placed
                 counts.append(len(placed))
             else:
-                told[place] = placed[0]
+                shown[place] = placed[0]
                 text_part[place] = len(self._texts)
         self._texts += (bytes(more),)
         return np.array(items, PAIR), np.array(counts, np.int64)
 
-    def _put_fractions(self, told: Records, text_part: Numbers, places: Numbers) -> None:
+    def _put_fractions(self, shown: Records, text_part: Numbers, places: Numbers) -> None:
         """Put texts in the place of fractions."""
-        fractions = told["value"][places].view(np.float64)
+        fractions = shown["value"][places].view(np.float64)
         json, odd = as_json(fractions)
         if len(odd):
             texts = json.split(b",")
             for place in odd.tolist():
-                texts[place] = str(double_of(int(told["value"][places[place]]))).encode()
+                texts[place] = str(double_of(int(shown["value"][places[place]]))).encode()
             json = b",".join(texts)
         commas = np.flatnonzero(np.frombuffer(json, np.uint8) == _COMMA)
         begins = np.append(0, commas + 1)
-        told["value"][places] = begins
-        told["size"][places] = np.append(commas, len(json)) - begins
-        told["form"][places] = Form.STRING
+        shown["value"][places] = begins
+        shown["size"][places] = np.append(commas, len(json)) - begins
+        shown["form"][places] = Form.STRING
         text_part[places] = len(self._texts)
         self._texts += (json,)
 
     def carried(self) -> CarriedValues:
-        """The attributes, as requests are told of them."""
+        """The attributes, as requests show them."""
         kind = self._pairs["form"].copy()
         kind[(kind == Form.STRING) & (self._pairs["size"] == 0)] = EMPTY
         return CarriedValues(
@@ -292,18 +292,18 @@ class _Pairs:
         )
 
     def _keys_of(self, places: Numbers) -> tuple[Numbers, Sequence[str]]:
-        keys = self._key_part[places] << 32 | self._told["key"][places]
+        keys = self._key_part[places] << 32 | self._shown["key"][places]
         distinct, which = np.unique(keys, return_inverse=True)
         return which, [
             self._blocks[one >> 32].word(one & 0xFFFF_FFFF) for one in distinct.tolist()
         ]
 
     def _texts_of(self, places: Numbers) -> tuple[bytes, Numbers]:
-        chosen, part = taken(self._told, places), self._text_part[places]
+        chosen, part = taken(self._shown, places), self._text_part[places]
         sizes = np.empty(len(places), np.int64)
         room = int(np.minimum(chosen["size"], _MOST_TEXT_BYTES).sum()) + 32 * len(places)
         out = np.empty(room, np.uint8)
-        written = core.told_texts(self._texts, (), chosen, part, out, sizes)
+        written = core.shown_texts(self._texts, (), chosen, part, out, sizes)
         return out[:written].tobytes(), sizes
 
     def names_and_targets(self, spans: Records) -> tuple[Numbers, Numbers]:

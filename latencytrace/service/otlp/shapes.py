@@ -8,8 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from latencytrace.analysis.columns.keys import CODES, KEYS, RULED, THERE
-from latencytrace.analysis.columns.ruled import ASKED, ENDS, STARTS
-from latencytrace.analysis.columns.shapes import NO_SHAPE, Shapes
+from latencytrace.analysis.columns.shapes import ASKED, ENDS, NO_SHAPE, STARTS, Shapes
 from latencytrace.analysis.ledger.circumstances import PUT_BACK
 from latencytrace.analysis.tokens.counts import FIRST_TOKEN_EVENTS
 from latencytrace.analysis.trace.stage_of import CHROMADB_SCOPE

@@ -27,10 +27,10 @@ from latencytrace.analysis.ledger.requests import requests_of, status_of
 from latencytrace.analysis.trace.routes import is_health, route_of
 from latencytrace.analysis.trace.weight import STATED_IN
 from latencytrace.model import Span, semconv
+from tests.support.builders.spans.noted_attributes import Noting
 from tests.support.builders.spans.recorded import FIXTURES, recorded
 from tests.support.builders.spans.strategies import heaps
 from tests.support.simulation.made_traces import made_trace
-from tests.support.simulation.noted_attributes import Noting
 
 # How often the work on a message was tried is asked of those whose traces are odd.
 HELD = COUNTS | PACKED | RULED | THERE | OF_CALLS | {semconv.RETRIES}

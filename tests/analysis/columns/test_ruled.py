@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 import latencytrace.analysis
 from latencytrace.analysis.columns.facts import UNKNOWN_PARENT, facts_of
 from latencytrace.analysis.columns.keys import COUNTS, PACKED, RULED, THERE
-from latencytrace.analysis.columns.ruled import ASKED, ruled, ruled_text
+from latencytrace.analysis.columns.shapes import ASKED, ruled, ruled_text
 from latencytrace.analysis.trace.known_engines import ENGINES
 from latencytrace.model import Event, Span, SpanKind, semconv
+from tests.support.builders.spans.noted_attributes import Noting
 from tests.support.builders.spans.numbered import span
 from tests.support.builders.spans.recorded import FIXTURES, recorded
 from tests.support.builders.spans.strategies import heaps
-from tests.support.simulation.noted_attributes import Noting
 
 RULES = Path(latencytrace.analysis.__file__).parent
 ROOMS = ("trace", "engines", "dialects")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from latencytrace.analysis.columns.keys import COUNTS, PACKED
-from latencytrace.analysis.columns.ruled import ruled
+from latencytrace.analysis.columns.shapes import ruled
 from latencytrace.model import AttributeValue, Span, semconv
 from latencytrace.model.span_batch import CarriedValues, Rows, SpanBatch
 from latencytrace.service.otlp.batches import batch_of

@@ -95,7 +95,7 @@ static inline int32_t cut(const uint8_t *text, int32_t size) {
 }
 
 /* The text of an attribute, in `room` if it is a number; its bytes. */
-static inline const uint8_t *told_text(const Blocks *blocks, const Pair *pair, int64_t block, char *room, int64_t *size) {
+static inline const uint8_t *shown_text(const Blocks *blocks, const Pair *pair, int64_t block, char *room, int64_t *size) {
     if (pair->form == INT) {
         char *begin = digits_before(room + MOST_DIGITS, pair->value);
         *size = room + MOST_DIGITS - begin;
@@ -111,16 +111,16 @@ static inline const uint8_t *told_text(const Blocks *blocks, const Pair *pair, i
 }
 
 /* Number what attributes say: the blocks; attributes, the blocks of their keys and of their texts, their owners; by a
- * key's code whether it is told of requests, whether it names what is called; the mark's bytes; a seed; and room for
- * the number of each, whether it is told, and by owner what is called. */
+ * key's code whether it is shown of requests, whether it names what is called; the mark's bytes; a seed; and room for
+ * the number of each, whether it is shown, and by owner what is called. */
 FUNCTION(core_carry) {
     (void)module;
     Held held;
     Blocks blocks;
-    Array pairs, of_key, of_text, owner, is_told, is_target, mark, number, told, target;
+    Array pairs, of_key, of_text, owner, is_shown, is_target, mark, number, shown, target;
     int64_t seed;
     if (given < 2 || !arrays_take(&held, args + 2, given - 2, "rqqqbbbnQQQ", &pairs, (Py_ssize_t)sizeof(Pair), &of_key,
-                                  &of_text, &owner, &is_told, &is_target, &mark, &seed, &number, &told, &target))
+                                  &of_text, &owner, &is_shown, &is_target, &mark, &seed, &number, &shown, &target))
         return given < 2 ? PyErr_Format(PyExc_TypeError, "blocks are needed") : NULL;
     if (!take_blocks(args[0], args[1], &blocks)) {
         arrays_drop(&held);
@@ -132,12 +132,12 @@ FUNCTION(core_carry) {
         const Word *key = blocks.words[of_key.q[one]] + pair->key;
         char room[MOST_DIGITS];
         int64_t size;
-        const uint8_t *text = told_text(&blocks, pair, of_text.q[one], room, &size);
+        const uint8_t *text = shown_text(&blocks, pair, of_text.q[one], room, &size);
         uint64_t state = word_hash(&blocks, of_key.q[one], pair->key, (uint64_t)seed);
         state = text_hash(text, size, state);
         number.q[one] = (int64_t)(state & INT64_MAX) | !(state & INT64_MAX);
         int is_mark = pair->form == STRING && size == mark.count && !memcmp(text, mark.b, (size_t)size);
-        told.q[one] = is_told.b[key->code] && pair->form != NONE && !is_mark;
+        shown.q[one] = is_shown.b[key->code] && pair->form != NONE && !is_mark;
         if (pair->form != NONE && is_target.b[key->code])
             target.q[owner.q[one]] += (int64_t)mixed(state, 1);
     }
@@ -149,7 +149,7 @@ FUNCTION(core_carry) {
 
 /* Write the texts of attributes, each after its length: the blocks; attributes, the blocks of their texts; room, and
  * room for the bytes of each. Gives how many bytes were written. */
-FUNCTION(core_told_texts) {
+FUNCTION(core_shown_texts) {
     (void)module;
     Held held;
     Blocks blocks;
@@ -166,7 +166,7 @@ FUNCTION(core_told_texts) {
     for (int64_t one = 0; one < pairs.count; one++) {
         char room[MOST_DIGITS];
         int64_t size;
-        const uint8_t *text = told_text(&blocks, (const Pair *)pairs.any + one, of_text.q[one], room, &size), *begin = to;
+        const uint8_t *text = shown_text(&blocks, (const Pair *)pairs.any + one, of_text.q[one], room, &size), *begin = to;
         if (size >= 0x80)
             *to++ = (uint8_t)(size | 0x80);
         *to++ = (uint8_t)(size >= 0x80 ? size >> 7 : size);

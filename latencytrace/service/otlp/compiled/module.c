@@ -5,7 +5,7 @@
 
 static PyMethodDef methods[] = {
     METHOD(scan),  METHOD(forms), METHOD(gather), METHOD(values), METHOD(filter),     METHOD(judge),
-    METHOD(tells), METHOD(asked), METHOD(shape),  METHOD(carry),  METHOD(told_texts), METHOD(word_hashes),
+    METHOD(tells), METHOD(asked), METHOD(shape),  METHOD(carry),  METHOD(shown_texts), METHOD(word_hashes),
     {NULL, NULL, 0, NULL},
 };
 

@@ -102,7 +102,7 @@ FUNCTION(core_asked);
 FUNCTION(core_shape);
 
 FUNCTION(core_carry);
-FUNCTION(core_told_texts);
+FUNCTION(core_shown_texts);
 FUNCTION(core_word_hashes);
 
 #endif

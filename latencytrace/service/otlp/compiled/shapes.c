@@ -1,4 +1,4 @@
-/* The numbers of spans' shapes: of what rules decide by (see `analysis/columns/ruled.py`). */
+/* The numbers of spans' shapes: of what rules decide by (see `analysis/columns/shapes.py`). */
 #include "records.h"
 
 /* The lists of texts that rules ask for, in the order in which they come. */
