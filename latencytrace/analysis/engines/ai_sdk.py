@@ -63,5 +63,5 @@ ENGINE = Engine(
     },
     stage=_stage,
     generation=_generation,
-    asks=Asked(words=frozenset(_CALLS), ends=tuple(f".{call}" for call in _CALLS)),
+    asks=Asked(words=frozenset({_SCOPE, *_CALLS}), ends=tuple(f".{call}" for call in _CALLS)),
 )

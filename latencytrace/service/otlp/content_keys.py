@@ -118,6 +118,7 @@ KNOWN: Final = (
     "gen_ai.provider.name", "gen_ai.request.max_tokens", "gen_ai.request.model",
     "gen_ai.request.temperature", "gen_ai.response.finish_reasons", "gen_ai.response.id",
     "gen_ai.response.model", "gen_ai.response.time_to_first_chunk", "gen_ai.system",
+    "gen_ai.server.time_to_first_token",
     "gen_ai.token.type", "gen_ai.usage.completion_tokens", "gen_ai.usage.input_tokens",
     "gen_ai.usage.output_tokens", "gen_ai.usage.prompt_tokens", "host.name", "http.flavor",
     "http.host", "http.method", "http.request.body.size", "http.request.method",

@@ -221,7 +221,7 @@ class _Columns:
     def _tell_resources(self) -> None:
         """Fill in the words of resources."""
         asked = {word: one.of_resource for word, one in self.facts.items() if one.of_resource}
-        is_asked = np.zeros(len(self.words), np.bool_)
+        is_asked = np.zeros(len(self.words) + len(self.new_words), np.bool_)
         is_asked[list(asked)] = True
         counts = self.resources["pair_count"]
         rows = ranges(self.resources["pairs"], counts)
