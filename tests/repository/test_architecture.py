@@ -9,9 +9,6 @@ ROOT = Path(__file__).parents[2]
 MAP = ROOT / "docs" / "pages" / "architecture.md"
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md"]
 PAGES += sorted((ROOT / "docs").glob("*/*.md"))
-MOST_FILES = 15
-PLURAL = {"hooks", "engines", "repairs", "views", "commands", "sinks", "readers", "stores"}
-SUPPORT = [f"tests/support/{path.name}" for path in (ROOT / "tests" / "support").glob("[!_]*/")]
 
 
 def named(page: Path) -> set[str]:
@@ -36,12 +33,6 @@ def test_every_room_is_on_the_map(room: str) -> None:
     assert any(f"`{above}/`" in page for above in (room, *map(str, Path(room).parents))) or any(
         inner.is_relative_to(room) and f"`{inner}/`" in page for inner in rooms()
     )
-
-
-@over_all("room", sorted([*map(str, rooms()), *SUPPORT]))
-def test_a_room_can_be_looked_over(room: str) -> None:
-    if Path(room).name not in PLURAL:
-        assert len(list((ROOT / room).glob("[!_]*.py"))) <= MOST_FILES
 
 
 @over_all("room", sorted(map(str, rooms())))
