@@ -375,7 +375,7 @@ class Store(Questions, Copies):
         as there are spans.
 
         Args:
-            blocks: They.
+            blocks: Blocks of spans, in the order in which they came.
             age_ns: Their ledgers are written next (see `write`), and were made of these spans
                 so long ago; None: there are none yet.
 

@@ -64,7 +64,7 @@ class Termination:
                 self.forget()
 
     def forget(self) -> None:
-        """Leave the signal to its default again, unless somebody else has taken it.
+        """Leave the signal to its default again, unless the program has taken it.
 
         If it has come, the process ends here: what it could send is sent.
         """

@@ -30,7 +30,7 @@ def _nothing_to_send(_timeout_s: float) -> bool:
 class RecordingProvider(ProxyTracerProvider):
     """Our tracer provider; steps behind the program's own as soon as there is one.
 
-    It is a `ProxyTracerProvider`, as stands there while nobody has set one: libraries ask for
+    It is a `ProxyTracerProvider`, as where no provider is set: libraries ask for
     that before they set their own (LangSmith, Langfuse), which they do as without us.
     """
 

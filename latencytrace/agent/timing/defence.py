@@ -1,7 +1,7 @@
 """The last line of defence: a call that fails in our hands before the original is reached.
 
-It is made as it would have been without us, and the patch takes itself away. Whoever puts a
-function in a place can be asked to put the original back, and what stands there to be quiet.
+The original is called as it would have been without us, and the patch takes itself away:
+`Patches` put the original back, or the patch only calls the original from then on.
 """
 
 from collections.abc import Callable, Generator

@@ -195,8 +195,8 @@ class OpenRequests:
 
         Args:
             by: What was current in it.
-            start_ns: A monotonic time.
-            end_ns: Likewise.
+            start_ns: When it began, in monotonic time.
+            end_ns: When it ended.
             callback: It, or the handle that holds it.
         """
         otel = context_in(by)

@@ -59,12 +59,12 @@ def ruled(span: Span) -> Span:
 
 
 def ruled_name(name: str) -> str:
-    """What rules may know of a name."""
+    """Return the part of a name that rules may know."""
     return name if any(part in name for part in ASKED.parts) else ruled_text(name)
 
 
 def ruled_text(text: str) -> str:
-    """What rules may know of a text: all of it, or how it begins and ends."""
+    """Return the part of a text that rules may know: all of it, or how it begins and ends."""
     if not text or _KELVIN in text:
         return text
     lower = text.lower()
@@ -84,7 +84,7 @@ def _ruled_attributes(attributes: Attributes) -> Attributes:
 
 
 def ruled_value(value: AttributeValue) -> AttributeValue:
-    """What rules may know of a value."""
+    """Return the part of a value that rules may know."""
     if isinstance(value, bool):
         return value
     if isinstance(value, int):

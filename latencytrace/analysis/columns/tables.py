@@ -192,7 +192,7 @@ def _combined(batch: SpanBatch, rows: _Column, wanted: NDArray[np.bool_]) -> NDA
 def _roots(
     batch: SpanBatch, rows: _Column, face: _Column, faces: Sequence[_Face]
 ) -> tuple[_Column, list[Root]]:
-    """What the spans of requests themselves decide; of each its place among those."""
+    """Return what the own spans of requests decide, once each, and the place of each request's."""
     resource = batch.resource[rows]
     keys = face * len(batch.resources) + resource
     _, first, codes = np.unique(keys, return_index=True, return_inverse=True)

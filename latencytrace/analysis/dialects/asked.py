@@ -17,7 +17,7 @@ class Asked(NamedTuple):
 
     @classmethod
     def all_of(cls, asked: Iterable[Self]) -> Self:
-        """What several rules ask for."""
+        """Join the texts that several rules ask for."""
         every = list(asked)
         return cls(
             frozenset(word for one in every for word in one.words),

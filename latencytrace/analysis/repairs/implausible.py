@@ -42,7 +42,7 @@ def without_implausible(spans: dict[str, Span]) -> tuple[dict[str, Span], list[R
 
 
 def is_untimed(trace: Trace) -> bool:
-    """Return whether nobody knows how long a request took: its time was mended to none."""
+    """Return whether the duration of a request is unknown: its time was mended to none."""
     root = trace.root
     return root.start_ns == root.end_ns and any(
         repair.kind is RepairKind.IMPLAUSIBLE and repair.span_id == root.span_id

@@ -95,7 +95,7 @@ def value(span: Span, said: Said) -> AttributeValue:
 
 
 def meant(found: AttributeValue) -> AttributeValue:
-    """What one attribute says, of a list the first; None: nothing."""
+    """Return what one attribute says, of a list its first item; None: nothing."""
     if isinstance(found, str) and found[:1] in {"[", '"'}:
         found = _first_of_json(found)
     if isinstance(found, tuple):

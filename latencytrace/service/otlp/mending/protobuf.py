@@ -36,7 +36,7 @@ def mended(plain: bytes, error: OtlpError, mending: Mending) -> ExportTraceServi
     """A request out of bytes that the decoder refuses; or whose spans have their old tag.
 
     Args:
-        plain: They.
+        plain: The body of the post, decompressed.
         error: Why they are refused.
         mending: The account of it.
 
