@@ -17,6 +17,8 @@ from tests.support.simulation.simulator import (
 )
 from tests.support.simulation.ways import WAYS, wrong_ratios
 
+pytestmark = pytest.mark.long
+
 REQUESTS = 200
 SKEWS_NS = {
     "clocks that agree": {},

@@ -50,6 +50,7 @@ from latencytrace.model.cohorts.request_columns import (
     Words,
 )
 from latencytrace.model.detail import TraceDetail
+from latencytrace.model.texts.names import is_blank
 from latencytrace.plugins import STORES, plugins
 from latencytrace.service.answers import exported
 from latencytrace.service.cohort import Cohort
@@ -171,7 +172,7 @@ spans = st.builds(
     parent_id=st.none() | span_ids,
     name=texts,
     kind=st.sampled_from(SpanKind),
-    service=texts.filter(bool),
+    service=texts.filter(lambda text: not is_blank(text)),
     instance=st.none() | texts.filter(bool),
     host=st.none() | texts.filter(bool),
     version=st.none() | texts.filter(bool),

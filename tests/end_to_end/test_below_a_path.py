@@ -18,6 +18,8 @@ from tests.support.builders.spans.otlp_messages import otlp, root_lately
 from tests.support.servers.running_service import RunningService
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.long
+
 PREFIX = "/tools/lt"
 FOLLOWED = re.compile(r'(?:href|src|action|data-absolute)="([^"]*)"')
 MOST_PAGES = 40  # each link of each is looked at

@@ -35,7 +35,7 @@ def test_a_comparison_says_what_the_engine_told_when_requests_began(tmp_path: Pa
 
         def met() -> dict[str, float | None] | None:
             send(service)  # again and again: one of them begins before a reading
-            side = service.ask("/compare?a=model%3Dsmollm2&b=")["a"]
+            side = service.ask("/compare?a=model%3Dsmollm2&b=model%3Dsmollm2")["a"]
             assert isinstance(side, dict)
             found: dict[str, float | None] = side["circumstances"]
             return found if found["engine_waiting_requests"] is not None else None

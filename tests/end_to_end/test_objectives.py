@@ -21,6 +21,8 @@ from tests.support.servers.running_prometheus import RunningAlertmanager
 from tests.support.servers.running_service import RunningService
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.long
+
 MS = 1_000_000
 # An incident is paged by the last 140 s and the last 28 min of it: so it may be looked at late.
 PERIOD = "14d"

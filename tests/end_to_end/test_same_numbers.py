@@ -31,6 +31,8 @@ from tests.support.builders.trace_files import jaeger_json, otlp_json, otlp_json
 from tests.support.servers.command_line import environment, latencytrace
 from tests.support.servers.running_service import RunningService
 
+pytestmark = pytest.mark.long
+
 US = 1_000  # Jaeger's files know nothing shorter
 MS = 1_000_000
 TRACES = 6

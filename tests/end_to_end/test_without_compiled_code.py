@@ -10,6 +10,8 @@ from tests.support.servers.running_service import RunningService
 from tests.support.simulation.simulator import Aside, simulate
 from tests.support.simulation.ways import WAYS
 
+pytestmark = pytest.mark.long
+
 SLOW = "nothing is compiled"
 ITS_OWN = {"written", "version", "revision"}  # of a process, or a moment
 

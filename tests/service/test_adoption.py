@@ -15,6 +15,8 @@ from latencytrace.service.stores.chdb.store import ChdbStore
 from latencytrace.settings import ServiceSettings, service_settings
 from tests.support.builders.spans.otlp_messages import columns, otlp, root_lately
 
+pytestmark = pytest.mark.long
+
 SPANS = 5
 
 

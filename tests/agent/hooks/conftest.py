@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from latencytrace.agent.timing import runtime_gaps
+from latencytrace.agent.timing import holds
 from tests.support.agent.hooked import Spans, hooked
 from tests.support.brokers.rabbitmq import rabbitmq_server
 from tests.support.model_apis.server import ModelApi, serving_models
@@ -23,7 +23,7 @@ def spans(request: pytest.FixtureRequest) -> Iterator[Spans]:
 @pytest.fixture
 def late_is_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Take what waited for a held loop to run soon after, however late the machine runs it."""
-    monkeypatch.setattr(runtime_gaps, "_RESUMED_WITHIN_NS", 10**15)
+    monkeypatch.setattr(holds, "_RESUMED_WITHIN_NS", 10**15)
 
 
 @pytest.fixture

@@ -176,7 +176,7 @@ def test_a_message_whose_headers_are_no_mapping_is_worked_on_in_a_trace_of_its_o
 ) -> None:
     app = app_of()
 
-    @app.task(name="odd", bind=True)  # type: ignore[untyped-decorator]
+    @app.task(name="odd", bind=True, shared=False)  # type: ignore[untyped-decorator]
     def odd(self: Task) -> object:
         return self.request.headers
 

@@ -16,6 +16,8 @@ from tests.support.builders.spans.trees import request, root, span
 from tests.support.simulation.made_traces import made_trace
 from tests.support.simulation.simulator import simulate
 
+pytestmark = pytest.mark.long
+
 HALF = Change(stage=Stage.RETRIEVE, faster_ratio=0.5)
 SEARCH = span("search", 0, 40, stage=Stage.RETRIEVE)
 DECODE = span("decode", 40, 100, stage=Stage.DECODE)

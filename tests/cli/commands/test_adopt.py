@@ -16,6 +16,8 @@ from tests.support.clickhouse.front import ClickHouseFront
 from tests.support.servers.command_line import latencytrace
 from tests.support.servers.running_service import RunningService
 
+pytestmark = pytest.mark.long
+
 TRACES = [f"{number:032x}" for number in range(1, 6)]
 _databases = itertools.count(1)
 

@@ -42,6 +42,8 @@ from tests.support.servers.running_service import RunningService
 from tests.support.tables.ledger_tables import write
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.long
+
 HOURS = 12
 SPANS = 5  # of a trace
 LARGE, FEW = 24, 4  # rows of a piece, and how many are read at once

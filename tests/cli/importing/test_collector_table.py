@@ -26,6 +26,8 @@ from tests.support.clickhouse.front import PASSWORD, READER, USER, ClickHouseFro
 from tests.support.servers.command_line import environment, latencytrace
 from tests.support.terminal import said
 
+pytestmark = pytest.mark.long
+
 MINUTE_NS = 60 * 10**9
 REQUESTS = 30
 COLUMNS = """Timestamp DateTime64(9), TraceId String, SpanId String, ParentSpanId String,

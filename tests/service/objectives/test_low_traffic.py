@@ -10,6 +10,8 @@ from latencytrace.service.alerting.text import summary
 from tests.support.builders.made_objectives import made_objective
 from tests.support.builders.traffic import Traffic
 
+pytestmark = pytest.mark.long
+
 PAGE_BEGAN, PAGE_ENDED = "LatencySLOBurn/page began", "LatencySLOBurn/page ended"
 QUIET_BEGAN, QUIET_ENDED = "LatencySLONoData/page began", "LatencySLONoData/page ended"
 USUAL_PER_S = 2.0

@@ -216,6 +216,7 @@ def _child(body: str) -> subprocess.Popen[str]:
         "import itertools\nfrom pathlib import Path\n"
         "from latencytrace.service.stores.chdb.store import ChdbStore\n"
         "from tests.support.builders.spans.otlp_messages import columns, one_span, otlp\n"
+        "from tests.support.tables.ledger_tables import write\n"
     )
     return subprocess.Popen(
         [sys.executable, "-c", imports + body],
