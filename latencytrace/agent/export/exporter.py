@@ -103,10 +103,8 @@ class Exporter:
         Returns:
             Whether everything that had ended before the call was sent in time.
         """
-        if not self._queue and self._batch is None:
-            return True  # without waiting for what the thread reports meanwhile
         if not self._thread.is_alive():
-            return False
+            return not self._queue and self._batch is None
         flush = _Flush()
         self._flushes.append(flush)
         self._wake.set()

@@ -103,32 +103,6 @@ def test_a_flush_of_nothing_is_quick_and_posts_nothing(receiver: Receiver) -> No
     assert receiver.posts == []
 
 
-def test_a_flush_of_nothing_does_not_wait_for_what_is_reported_meanwhile(
-    receiver: Receiver,
-) -> None:
-    reporting, reported = threading.Event(), threading.Event()
-
-    def report() -> None:
-        reporting.set()
-        reported.wait(PATIENCE_S)
-
-    exporter = Exporter(
-        OtlpEncoder({"service.name": "program"}),
-        HttpSender(f"{receiver.endpoint}/v1/traces", {}, PATIENCE_S),
-        queue=SpanQueue(10, 1 << 20),
-        interval_s=INTERVAL_S,
-        on_fault=raise_fault,
-        after_round=report,
-    )
-    assert reporting.wait(PATIENCE_S)
-
-    flushed = exporter.flush(0.0)
-
-    reported.set()
-    exporter.stop(PATIENCE_S)
-    assert flushed
-
-
 def test_a_tight_loop_loses_nothing_up_to_the_bound(receiver: Receiver) -> None:
     with sending(receiver.endpoint) as program:
         program.make(9_000)
