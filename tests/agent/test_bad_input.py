@@ -175,7 +175,8 @@ def test_a_span_that_is_never_ended_is_freed_and_its_children_are_sent(
     gc.collect()
 
     left = [one for one in gc.get_referrers(RecordedSpan) if type(one) is RecordedSpan]
-    assert [span.name for span in left if span.name == "never ended"] == []
+    names = [getattr(span, "name", None) for span in left]  # those that others make may have none
+    assert "never ended" not in names
     assert agent.names() == ["child"]
 
 

@@ -83,6 +83,10 @@ class AnyioHook(Hook):
     requires = ("anyio >= 3.0",)
     patches = (
         Replacement("anyio.to_thread", "run_sync", time_wait),
-        Replacement("anyio._backends._asyncio", "Lock.acquire", time_acquire, optional=True),
-        Replacement("anyio._backends._asyncio", "Semaphore.acquire", time_acquire, optional=True),
+        Replacement(
+            "anyio._backends._asyncio", "Lock.acquire", time_acquire, optional=True, bare=True
+        ),
+        Replacement(
+            "anyio._backends._asyncio", "Semaphore.acquire", time_acquire, optional=True, bare=True
+        ),
     )

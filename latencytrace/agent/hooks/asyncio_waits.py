@@ -57,4 +57,4 @@ def time_waits(recorder: Recorder, original: Callable[[Any], Any]) -> Timed:
 class AsyncioWaitsHook(Hook):
     """Patches what the waiting branches go through, and no other."""
 
-    patches = (Replacement("asyncio.mixins", "_LoopBoundMixin._get_loop", time_waits),)
+    patches = (Replacement("asyncio.mixins", "_LoopBoundMixin._get_loop", time_waits, bare=True),)

@@ -44,4 +44,4 @@ def time_waits(recorder: Recorder, original: Timed) -> Timed:
 class ThreadingWaitsHook(Hook):
     """Patches the one wait that semaphores, events, barriers and queues are made of."""
 
-    patches = (Replacement("threading", "Condition.wait", time_waits),)
+    patches = (Replacement("threading", "Condition.wait", time_waits, bare=True),)
