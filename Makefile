@@ -74,7 +74,8 @@ freeze: # but what torch's build for GPUs brings, which asks for its versions it
 		sed 's/+cpu$$//' | LC_ALL=C sort -f > $(CONSTRAINTS)
 	@echo '== written: $(CONSTRAINTS)'
 
-TESTS = $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
+# They wait half of their time: two processes a core. Each takes some 1.5 GB.
+TESTS = $(BIN)/pytest -n 4 --dist loadfile --no-loadscope-reorder
 USUAL := not llama_cpp and not batchers
 
 # Tests of functions that the compiled core stands in for; those of hooks that time requests among them.

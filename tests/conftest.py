@@ -28,6 +28,11 @@ settings.load_profile("latencytrace")
 
 # By far the longest: begun late, one of them would keep a worker busy while the other has no more.
 LONGEST = (
+    "tests/end_to_end/test_service.py",
+    "tests/end_to_end/test_pages.py",
+    "tests/contracts/test_every_store.py",
+    "tests/cli/commands/test_doctor.py",
+    "tests/end_to_end/test_analysis_pages.py",
     "tests/end_to_end/test_conservation.py",
     "tests/end_to_end/test_one_alertmanager.py",
     "tests/end_to_end/test_fleet.py",

@@ -9,6 +9,8 @@ import pytest
 
 from tests.support.agent.receiving import Receiver
 
+pytestmark = pytest.mark.long
+
 
 # It takes a while: some hundred times a program is run, with another function broken each time.
 @pytest.mark.timeout(600)

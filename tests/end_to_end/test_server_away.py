@@ -4,10 +4,14 @@ import signal
 from pathlib import Path
 from urllib.parse import quote
 
+import pytest
+
 from tests.support.builders.spans.otlp_messages import one_span, otlp
 from tests.support.clickhouse.front import PASSWORD, ClickHouseFront
 from tests.support.servers.running_service import RunningService
 from tests.support.waiting import until
+
+pytestmark = pytest.mark.long
 
 FAILING = "latencytrace_service_store_failing"
 

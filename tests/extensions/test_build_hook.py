@@ -10,6 +10,8 @@ import pytest
 
 from latencytrace.extensions.loading import PACKAGES
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).parents[2]
 FOLDERS = [Path(*package.split(".")) for package in PACKAGES]
 

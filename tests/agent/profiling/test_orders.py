@@ -32,6 +32,8 @@ from tests.support.models.tiny_chat import TinyChat, tiny_chat
 from tests.support.servers.command_line import environment, python
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.long
+
 ID = "0123456789abcdef0123456789abcdef"
 SHORT = ProfileOrder(profile_id=ID, steps=7, seconds=30.0)
 LONG = ProfileOrder(profile_id=ID, steps=1000, seconds=30.0)

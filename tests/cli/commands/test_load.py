@@ -19,6 +19,8 @@ from tests.support.servers.ports import free_port
 from tests.support.terminal import said
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.long
+
 MS = 1_000_000
 FIRST_NS = 0.9 * FIRST_S * 1e9  # at least: uvloop's timers may be early
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from latencytrace.analysis.slo.burn_promql import prometheus_rules, state
@@ -19,6 +20,8 @@ from latencytrace.model import AlertKind, BurnRule, Severity
 from tests.support.builders.made_objectives import SECOND_NS, made_objective
 from tests.support.servers.prometheus_programs import promtool
 from tests.support.simulation.incidents import decided
+
+pytestmark = pytest.mark.long
 
 SCRAPE_S, EVALUATION_S = 15, 30
 MINUTE = 4  # scrapes
