@@ -148,6 +148,7 @@ def one_request(  # noqa: PLR0913 - one argument per thing that a test varies
 
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
+names = texts.filter(lambda text: not is_blank(text))  # a blank one is none
 fresh = itertools.count(1)  # one store sees all examples
 
 scalars = (
@@ -172,10 +173,10 @@ spans = st.builds(
     parent_id=st.none() | span_ids,
     name=texts,
     kind=st.sampled_from(SpanKind),
-    service=texts.filter(lambda text: not is_blank(text)),
-    instance=st.none() | texts.filter(bool),
-    host=st.none() | texts.filter(bool),
-    version=st.none() | texts.filter(bool),
+    service=names,
+    instance=st.none() | names,
+    host=st.none() | names,
+    version=st.none() | names,
     scope=texts,
     start_ns=nanoseconds,
     end_ns=nanoseconds,
