@@ -119,7 +119,7 @@ class LedgerTable(RequestTable):
 
     @property
     def is_revised(self) -> bool:
-        """Whether something was written before of one of them."""
+        """Return whether one of them was written before."""
         return bool((self.revision > 1).any())
 
     def requests(self) -> list[Request]:

@@ -15,5 +15,5 @@ def is_blank(text: str) -> bool:
 
 
 def named(text: str) -> str:
-    """A name, or `UNNAMED` in the place of one that nobody could see."""
+    """Return a name, or `UNNAMED` in the place of a blank one."""
     return UNNAMED if is_blank(text) else text

@@ -20,7 +20,7 @@ _TRACE_BYTES: Final = 200
 
 @dataclass(slots=True, eq=False)
 class _Post:
-    """What came together; each trace of it is unstored or claimed, until it is stored."""
+    """The spans of one post; each trace of it is unstored or claimed, until it is stored."""
 
     block: SpanBlock
     rows: Mapping[str, Rows]  # of each trace

@@ -1,1 +1,1 @@
-"""Values and texts that nobody can read, mended, and the account of them."""
+"""Mends values and texts that cannot be read, and keeps account of them."""

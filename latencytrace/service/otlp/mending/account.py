@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Mend(StrEnum):
-    """What was done to a value."""
+    """The kinds of mending of a value."""
 
     TEXT = "text"  # a text that is no UTF-8, or has half of a character: U+FFFD stands there
     VALUE = "value"  # of another type, or beyond what its type holds: left out
@@ -15,7 +15,7 @@ class Mend(StrEnum):
 
 @dataclass(slots=True)
 class Mending:
-    """What had to be mended in one request."""
+    """The account of what was mended in one request."""
 
     values: Counter[Mend] = field(default_factory=Counter)
     lost_spans: int = 0  # at least: behind what is torn nothing can be counted

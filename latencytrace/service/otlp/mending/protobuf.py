@@ -63,7 +63,7 @@ def has_spans(request: ExportTraceServiceRequest) -> bool:
 
 
 class _Torn(IntEnum):
-    """What becomes of a message that is torn."""
+    """The ways to treat a message that is torn."""
 
     LEFT_OUT = 0
     KEPT = 1  # up to there
