@@ -161,15 +161,17 @@ def test_each_event_loop_is_asked_for_its_own_threads() -> None:
 def one_holds_the_loop() -> FastAPI:
     """`/pooled` asks for a thread when `/holding` is about to hold the loop."""
     app = FastAPI()
-    arrived = asyncio.Event()
+    ready, arrived = asyncio.Event(), asyncio.Event()
 
     @app.get("/pooled")
     async def pooled() -> None:
+        await ready.wait()
         arrived.set()
         await anyio.to_thread.run_sync(lambda: None)
 
     @app.get("/holding")
     async def holding() -> None:
+        ready.set()
         await arrived.wait()
         time.sleep(HELD_S)  # noqa: ASYNC251 - the fault that is to be seen
 

@@ -36,7 +36,7 @@ from tests.support.agent.held import (
 )
 from tests.support.agent.hooked import Spans, hooked
 from tests.support.servers.serving import get, serving
-from tests.support.waiting import PATIENCE_S, until
+from tests.support.waiting import PATIENCE_S
 
 PROTOCOLS = pytest.mark.parametrize("http", ["h11", "httptools"])
 LOOPS = pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
@@ -124,9 +124,7 @@ def test_what_holds_the_loop_for_no_request_is_named_after_its_function(loop: st
         refreshed = asyncio.run_coroutine_threadsafe(refresh(), loops[0])
         assert gate.holds.wait(PATIENCE_S)
         ask(waiter, WAITS)
-        sent_ns = monotonic_ns()
-        until(lambda: monotonic_ns() - sent_ns >= HELD_NS)
-        gate.opened.set()
+        gate.open(monotonic_ns() + HELD_NS)
         read_all(waiter)
         refreshed.result(PATIENCE_S)
 
@@ -144,8 +142,7 @@ def test_a_request_behind_another_on_its_connection_does_not_wait_for_the_loop(h
         with connected(url) as client:
             client.sendall(both)
             assert gate.holds.wait(PATIENCE_S)
-            until(lambda: monotonic_ns() - gate.began_ns >= HELD_NS)
-            gate.opened.set()
+            gate.open(gate.began_ns + HELD_NS)
             assert read_all(client).count(b" 200 ") == 2
 
         (span,) = requests_to(spans, WAITS)
@@ -199,11 +196,10 @@ def _ask_over(listener: socket.socket, path: str, gate: Gate) -> int:
             ask(holder, HOLDS)
             assert gate.holds.wait(PATIENCE_S)
             ask(waiter, WAITS)
-            opened_ns = monotonic_ns()
-            gate.opened.set()
+            gate.open(0)
             read_all(waiter)
             read_all(holder)
-        return opened_ns
+        return gate.opened_ns
     finally:
         server.should_exit = True
         thread.join(PATIENCE_S)

@@ -3,6 +3,7 @@
 import socket
 import struct
 import sys
+import time
 from contextlib import suppress
 from typing import Any, Final
 from weakref import WeakKeyDictionary
@@ -17,6 +18,9 @@ _NS_PER_MS: Final = 1_000_000
 _TCP_INFO: Final = getattr(socket, "TCP_INFO", None) if sys.platform == "linux" else None
 _LAST_DATA_RECEIVED: Final = 52  # where `tcpi_last_data_recv` is: milliseconds, 32 bits
 _BYTES: Final = _LAST_DATA_RECEIVED + 4
+_COARSE: Final = 6  # CLOCK_MONOTONIC_COARSE, which steps with the clock that those are counted by
+# What came one step ago by that clock may have come just now.
+_STEP_NS: Final = 0 if _TCP_INFO is None else round(time.clock_getres(_COARSE) * 1e9)
 _answered: Final = WeakKeyDictionary[Any, int]()  # by connection
 
 
@@ -31,16 +35,16 @@ def arrived_ns(requests: OpenRequests, connection: Any) -> int:  # noqa: ANN401 
         connection: Whose bytes are read; None: unknown.
 
     Returns:
-        A monotonic time while the thread was held; now, where they came later or the kernel does
-        not say, as of a Unix socket. So it is within another request, for what was read before,
-        behind that on its connection; and not before that was `answered`.
+        A monotonic time while the thread was held; now, where they may have come later or the
+        kernel does not say, as of a Unix socket. So it is within another request, for what was
+        read before, behind that on its connection; and not before that was `answered`.
     """
     now_ns, holds = monotonic_ns(), requests.holds
     if now_ns >= holds.followed_by_ns or current().get(REQUEST) is not None:
         return now_ns
     held = holds.lately(now_ns)
     unread_ns = None if held is None else _unread_ns(connection)
-    if held is None or unread_ns is None or now_ns - unread_ns >= held[1]:
+    if held is None or unread_ns is None or now_ns - unread_ns + _STEP_NS >= held[1]:
         return now_ns
     return max(now_ns - unread_ns, held[0], _answered_ns(connection))
 
