@@ -23,6 +23,7 @@ from latencytrace.agent.guard import FaultCounter, OnFault, contained, edge_faul
 from latencytrace.agent.process import background
 from latencytrace.agent.process.child_exit import at_end_of_children
 from latencytrace.agent.process.forks import LONGEST_WAIT_S, in_child, whole_imports
+from latencytrace.agent.process.interpreters import is_main_interpreter
 from latencytrace.agent.process.late import Late
 from latencytrace.agent.process.losses import ChildLosses
 from latencytrace.agent.process.resource import new_instance_id, resource_of
@@ -371,7 +372,8 @@ def instrument(
     """Start to trace this process: one line, before or after the libraries are imported.
 
     A second call changes nothing. OpenTelemetry's environment variables are honoured;
-    arguments come first. Settings that cannot be used are logged, and nothing starts.
+    arguments come first. Settings that cannot be used are logged, and nothing starts; nor does
+    it in a subinterpreter.
 
     Args:
         service_name: What breakdowns call this program; None: `OTEL_SERVICE_NAME`, else
@@ -391,8 +393,12 @@ def instrument(
                 hooks=None if hooks is None else tuple(hooks),
                 gpu=gpu,
             )
-            if not settings.disabled:
+            if settings.disabled:
+                return
+            if is_main_interpreter():
                 start(settings, on_fault)
+            else:
+                logger.warning("latencytrace stays off in a subinterpreter")
         except SettingsError as error:
             logger.error("latencytrace stays off: %s", text_shown(str(error)))
 

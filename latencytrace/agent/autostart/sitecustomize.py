@@ -24,8 +24,10 @@ def start_agent() -> None:
         return
     try:
         import latencytrace  # noqa: PLC0415 - it may be broken, which must not reach the program
+        from latencytrace.agent.process.interpreters import is_main_interpreter  # noqa: PLC0415
 
-        latencytrace.instrument()
+        if is_main_interpreter():
+            latencytrace.instrument()
     except Exception as error:  # noqa: BLE001 - not even guard.py can be counted on here
         say(f"cannot start in {sys.executable}, which goes on untraced: {error!r}")
 
