@@ -10,6 +10,7 @@ from typer.core import TyperGroup
 from latencytrace.cli.commands import (
     acknowledge,
     adopt,
+    autoscaling,
     backup,
     breakdown,
     capacity,
@@ -104,6 +105,7 @@ _add(objectives.objectives)
 _add(acknowledge.acknowledge)
 _add(maintenance.maintenance)
 _add(rules.rules)
+_add(autoscaling.autoscaling)
 _add(export.export)
 _add(import_traces.import_traces, "import")
 _add(backup.backup)

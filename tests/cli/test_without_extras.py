@@ -92,7 +92,7 @@ def test_help_without_any_extra_is_that_of_run_and_what_the_others_need(bare: Pa
 
     assert ended.returncode == 0
     assert ended.stdout.startswith("Usage: latencytrace run ")
-    of_service = "serve, rules, import, backup, restore, migrate, adopt"
+    of_service = "serve, rules, autoscaling, import, backup, restore, migrate, adopt"
     assert f"  {of_service}: pip install 'latencytrace[service]'\n" in ended.stdout
 
 

@@ -107,8 +107,13 @@ def _document(
             assert_never(unknown)
 
 
-def yaml_text(document: Mapping[str, object]) -> str:
-    """Write YAML that people can read: long expressions in blocks, order kept."""
+def yaml_text(document: Mapping[str, object], command: str = "rules") -> str:
+    """Write YAML that people can read: long expressions in blocks, order kept.
+
+    Args:
+        document: What is written.
+        command: That writes it.
+    """
     import yaml  # noqa: PLC0415 - an extra
 
     class Dumper(yaml.SafeDumper):
@@ -124,5 +129,5 @@ def yaml_text(document: Mapping[str, object]) -> str:
         return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
     Dumper.add_representer(str, block)
-    head = "# Written by `latencytrace rules`; change the objectives and write it anew.\n"
+    head = f"# Written by `latencytrace {command}`; to change it, write it anew.\n"
     return head + yaml.dump(document, Dumper=Dumper, sort_keys=False, width=10_000)

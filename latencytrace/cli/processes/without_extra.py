@@ -11,7 +11,16 @@ COMMANDS = {  # by the extra that they come with
         *("capacity", "gpu", "profile", "objectives", "acknowledge", "maintenance", "export"),
         "doctor",
     ),
-    "service": ("serve", "rules", "import", "backup", "restore", "migrate", "adopt"),
+    "service": (
+        "serve",
+        "rules",
+        "autoscaling",
+        "import",
+        "backup",
+        "restore",
+        "migrate",
+        "adopt",
+    ),
     "load": ("load",),
     "demo": ("demo",),
 }
