@@ -434,6 +434,7 @@ NOTE_WHAT_IS_SAID = """() => {
 }"""
 
 
+@pytest.mark.long
 def test_a_live_page_outlives_a_restart_of_its_service(tmp_path: Path, browser: Browser) -> None:
     listen = ("--listen", f"127.0.0.1:{free_port()}")
     with RunningService(tmp_path / "data", *listen) as first:

@@ -440,6 +440,7 @@ def test_what_was_sent_just_before_the_end_is_attributed(tmp_path: Path, trace_i
     assert found["revision"] == 1
 
 
+@pytest.mark.long
 def test_every_acknowledged_request_outlives_a_kill(tmp_path: Path) -> None:
     acknowledged: list[str] = []
 

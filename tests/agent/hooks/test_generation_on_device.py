@@ -104,7 +104,7 @@ def of_stage(spans: Spans, stage: Stage) -> RecordedSpan:
         (chunked, False),
         (without_cache, False),
         (compiled, True),
-        (compiled_in_place, True),
+        pytest.param(compiled_in_place, True, marks=pytest.mark.long),
     ],
 )
 def test_prefill_and_decode_are_told_apart_in_every_form_of_model(

@@ -135,6 +135,7 @@ def test_a_loop_of_the_programs_own_has_a_bounded_number_of_spans(
     assert len(spans.of(Stage.FORWARD)) == 256
 
 
+@pytest.mark.long
 def test_a_program_that_compiles_without_transformers_does_not_get_it_imported() -> None:
     code = (
         "import sys, torch._dynamo.eval_frame\n"

@@ -92,10 +92,12 @@ def test_the_tests_find_what_is_wrong_in_a_rule(folder: Path, right: str, wrong:
         promtool("test", "rules", folder / "tests.yaml")
 
 
+@pytest.mark.long
 def test_prometheus_pages_when_the_service_does(tmp_path: Path) -> None:
     assert "SUCCESS" in held(tmp_path, [agreement(name, scrapes(name)) for name in INCIDENTS])
 
 
+@pytest.mark.long
 def test_prometheus_pages_when_the_service_does_at_two_requests_a_scrape(tmp_path: Path) -> None:
     rare = [few(seed) for seed in (5, 8)]
 

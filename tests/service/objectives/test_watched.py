@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from latencytrace.model import Objective, RequestStatus, Severity
 from latencytrace.model.objective import DAY_NS, EACH_ROUTE, NO_LIMIT_NS, BurnRule
 from latencytrace.service.metrics.settling import Settled
@@ -213,6 +215,7 @@ def test_only_failures_violate_an_objective_of_availability(tmp_path: Path) -> N
     assert totals(traffic) == {"POST /chat": (1, 2)}
 
 
+@pytest.mark.long
 def test_tiers_of_one_factor_keep_a_state_each(tmp_path: Path) -> None:
     hour_ns = 3600 * 10**9
     tiers = tuple(

@@ -68,6 +68,7 @@ def test_a_page_needs_as_many_bad_requests_that_came_whatever_they_stand_for(wei
     assert not pages(least - 1)
 
 
+@pytest.mark.long
 def test_tail_sampling_of_all_errors_pages_as_soon_as_without_it(tmp_path: Path) -> None:
     paged_s = []
     for every in (1, 20):

@@ -308,6 +308,7 @@ def test_a_breakdown_counts_what_was_written_whatever_was_revised_moved_or_dropp
         written.compare()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(3, 6))
 def test_requests_of_senders_that_sample_count_as_many_as_they_stand_for(
     make: Callable[[int], Written], seed: int
@@ -451,6 +452,7 @@ def test_a_pass_that_fails_half_way_is_made_again(
     written.compare()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("when", ["at once", "at the next start"])
 def test_rollups_that_are_damaged_are_made_anew(rolled: Written, when: str) -> None:
     folder = rolled._folder / "clickhouse" / "store" / UUIDS[ROLLUPS][:3] / UUIDS[ROLLUPS]  # noqa: SLF001 - ours
@@ -500,6 +502,7 @@ def test_what_is_lost_of_requests_is_counted_no_more(rolled: Written, when: str)
     assert found[0][0] == found[0][1] < whole
 
 
+@pytest.mark.long
 def test_a_start_that_is_killed_while_it_drops_rollups_loses_no_count(rolled: Written) -> None:
     told(rolled.store, f"DROP TABLE {DERIVED[0]} SYNC")
     rolled.reopen()
@@ -511,6 +514,7 @@ def test_a_start_that_is_killed_while_it_drops_rollups_loses_no_count(rolled: Wr
     assert passes(rolled.store) == 8
 
 
+@pytest.mark.long
 def test_a_folder_from_before_rollups_gets_them(rolled: Written) -> None:
     for table in DERIVED:
         told(rolled.store, f"DROP TABLE {table} SYNC")
@@ -523,6 +527,7 @@ def test_a_folder_from_before_rollups_gets_them(rolled: Written) -> None:
     assert passes(rolled.store) == 8
 
 
+@pytest.mark.long
 def test_rollups_from_before_stages_were_counted_by_the_users_names_are_made_anew(
     rolled: Written,
 ) -> None:
@@ -585,6 +590,7 @@ def test_requests_without_stages_are_left_out_of_rollups_as_they_are_of_exact_an
     assert every == found.requests + found.reduced_detail_left_out
 
 
+@pytest.mark.long
 def test_rollups_from_before_detail_was_kept_answer_as_before(rolled: Written) -> None:
     for table in (ROLLUPS, REQUESTS):
         told(rolled.store, f"ALTER TABLE {table} DROP COLUMN Detail")

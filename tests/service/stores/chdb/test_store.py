@@ -190,6 +190,7 @@ for number in itertools.count(1):
 """
 
 
+@pytest.mark.long
 def test_what_was_acknowledged_survives_a_kill_and_is_there_once(tmp_path: Path) -> None:
     acknowledged = 0
     for _ in range(3):
@@ -325,6 +326,7 @@ def test_arrivals_are_readable_by_the_collectors_names(tmp_path: Path) -> None:
 # Threads
 
 
+@pytest.mark.long
 def test_readers_and_writers_of_many_threads_do_not_disturb_each_other(tmp_path: Path) -> None:
     store = ChdbStore.open(tmp_path)
     numbers = itertools.count(1)
