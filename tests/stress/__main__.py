@@ -3,7 +3,7 @@
     python -m tests.stress [--requests 10000] [--rate 50] [--hogs 3] [--slow-ms 0 60 500]
                            [--services 1 2] [--kills 0] [--full-disk] [--json]
 
-A run for each delay of the store and each number of services; see `docs/pages/service.md`.
+A run for each delay of the store and each number of services; see `docs/pages/service-tests.md`.
 It ends with 1 where something does not add up.
 """
 
