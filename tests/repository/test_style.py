@@ -12,28 +12,34 @@ CLASS_LINES = 200
 FUNCTION_LINES = 60
 # Longer than that, and not to grow: speed is the point there, or a list of flags is, or they
 # are still to be parted.
+BLOCKS = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 LONGER = {
-    "agent/spans/span.py RecordedSpan": 285,
-    "agent/spans/tracer.py start_span": 62,
-    "cli/commands/load.py load": 90,
-    "cli/commands/serve.py serve": 121,
-    "service/app.py serve": 117,
-    "service/ingest/committer.py Committer": 296,
-    "service/ledgers/assembler.py Assembler": 338,
-    "service/ledgers/open_traces.py OpenTraces": 238,
-    "service/ledgers/pipeline.py Pipeline": 318,
-    "service/profiles/orders.py Profiles": 250,
-    "settings.py agent_settings": 73,
+    "agent/spans/span.py RecordedSpan": 262,
+    "agent/spans/tracer.py start_span": 61,
+    "cli/commands/load.py load": 81,
+    "cli/commands/serve.py serve": 113,
+    "service/app.py serve": 103,
+    "service/ingest/committer.py Committer": 243,
+    "service/ledgers/assembler.py Assembler": 281,
+    "service/ledgers/pipeline.py Pipeline": 254,
 }
 
 
 def measured(module: str) -> Iterator[tuple[str, int, int]]:
-    """Each class and function of a module, its lines, and how many one may have."""
+    """Each class and function of a module, its lines without docstrings, and the limit."""
     for node in ast.walk(ast.parse((PACKAGE / module).read_text())):
-        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+        if isinstance(node, BLOCKS):
             usual = CLASS_LINES if isinstance(node, ast.ClassDef) else FUNCTION_LINES
-            lines = (node.end_lineno or node.lineno) - node.lineno + 1
-            yield f"{module} {node.name}", lines, usual
+            docs = sum(docstring_lines(one) for one in ast.walk(node) if isinstance(one, BLOCKS))
+            yield f"{module} {node.name}", lines_of(node) - docs, usual
+
+
+def docstring_lines(node: ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    return 0 if ast.get_docstring(node) is None else lines_of(node.body[0])
+
+
+def lines_of(node: ast.stmt) -> int:
+    return (node.end_lineno or node.lineno) - node.lineno + 1
 
 
 def too_long(module: str) -> Iterator[str]:

@@ -1,10 +1,10 @@
-"""Open traces, when each is complete enough for its ledgers, and an account of all spans.
+"""Decides when a trace is complete enough for its ledgers, and accounts for every span.
 
-It knows trace ids, times and counts only; the spans stay in the store. No thread, no I/O.
+It holds trace ids, times and counts, no spans. It has no thread and does no I/O.
 
 A trace is not attributed while spans of it wait to be stored, unless its attribution claims
-them, to store them itself. Each span that was submitted is counted until its end: with a ledger,
-or without one for a reason.
+these spans and stores them itself. Each span is counted until it has a ledger, or is without one
+for a known reason.
 """
 
 from collections import OrderedDict
@@ -18,42 +18,42 @@ from latencytrace.service.ledgers.posts import Posts
 from latencytrace.service.metrics.span_account import Account, Without
 
 SECOND_NS = 1_000_000_000
-QUIET_NS = SECOND_NS  # after the last span of a trace whose root has arrived
-ROOTLESS_QUIET_NS = 30 * SECOND_NS  # after the last span of one whose root has not
-AGE_NS = 300 * SECOND_NS  # after its first span a trace is attributed, and revised as more come
-LATE_NS = 600 * SECOND_NS  # a span that comes later than this is counted, and left
-STORED_NS = 6000 * SECOND_NS  # for so long arrivals are in the store, and a while longer
-MISSED_NS = 60 * SECOND_NS  # how long spans are looked for that the store does not show
+QUIET_NS = SECOND_NS  # without a span, before a trace with its root is due
+ROOTLESS_QUIET_NS = 30 * SECOND_NS  # the same without its root
+AGE_NS = 300 * SECOND_NS  # after its first span a trace is due; later spans revise it
+LATE_NS = 600 * SECOND_NS  # after its trace was due a span is stored, and not attributed
+STORED_NS = 6000 * SECOND_NS  # the store keeps arrivals for longer than this
+MISSED_NS = 60 * SECOND_NS  # spans that the store does not show for so long are lost
 MAX_OPEN = 100_000
-MAX_CLOSED = 200_000  # traces remembered, to know what is late
+MAX_CLOSED = 200_000  # attributed traces that are remembered, to recognise late spans
 
 Counts = Mapping[str, int]  # spans by trace id
 
 
 class TraceState(StrEnum):
-    """The place of a trace in its life; the transitions are in `docs/pages/architecture.md`."""
+    """The state of a trace; `docs/pages/architecture.md` has the transitions."""
 
-    UNKNOWN = "unknown"  # nothing is remembered of it
-    OPEN = "open"  # its spans are still coming, or wait to be attributed
-    BEING_WRITTEN = "being written"  # its ledgers are made and written
-    WRITTEN = "written"  # they are in the store
-    WITHOUT_ROOT = "without a root"  # it holds no request so far
+    UNKNOWN = "unknown"  # not seen, or forgotten
+    OPEN = "open"  # spans arrive, or wait to be attributed
+    BEING_WRITTEN = "being written"  # its ledgers are computed and written
+    WRITTEN = "written"  # its ledgers are in the store
+    WITHOUT_ROOT = "without a root"  # no request in it so far
 
 
 @dataclass(slots=True)
 class _Open:
-    """One trace whose spans are still coming."""
+    """An open trace. Counts are of spans since it was opened."""
 
     first_ns: int
     last_ns: int
     rooted: bool
-    spans: int = 0  # since it was opened
-    waiting: int = 0  # of the spans, those that a commit has to store
-    claimed: int = 0  # of the spans, those that its attribution has to store
-    from_store: bool = False  # nothing of it can be claimed
-    late: int = 0  # of the spans, those that are only stored
-    missed_ns: int | None = None  # when spans of it were first missed in the store
-    left: bool = False  # an earlier process stored spans of it and did not attribute them
+    spans: int = 0
+    waiting: int = 0  # to be stored by a commit
+    claimed: int = 0  # to be stored by its attribution
+    from_store: bool = False  # its attribution may not claim spans, and reads all from the store
+    late: int = 0  # stored, but not attributed
+    missed_ns: int | None = None  # when the store first did not show all of its spans
+    left: bool = False  # an earlier process stored spans of it without attributing them
 
     @property
     def due_ns(self) -> int:
@@ -62,7 +62,7 @@ class _Open:
         return quiet_ns if quiet_ns < old_ns else old_ns  # noqa: FURB136 - `min` takes 5 times as long
 
     def join(self, taken: "_Open") -> None:
-        """Take back what was taken."""
+        """Add the counts of the part that was being attributed."""
         self.spans += taken.spans
         self.waiting += taken.claimed
         self.late += taken.late
@@ -70,57 +70,56 @@ class _Open:
         self.missed_ns = taken.missed_ns
 
     def is_complete(self, now_ns: int) -> bool:
-        """Whether it can be attributed: all of it is stored, or it has grown old."""
+        """Return whether it can be attributed: all of it is stored, or `AGE_NS` have passed."""
         return not self.waiting or now_ns - self.first_ns >= AGE_NS
 
 
 @dataclass(slots=True)
 class _Closed:
-    """One trace that was due."""
+    """A trace that was attributed."""
 
-    due_ns: int  # for the first time
-    spans: int  # that were attributed
-    old_ns: int | None = None  # when a rootless one has been quiet for so long that it is old
+    due_ns: int  # the first time
+    spans: int  # attributed
+    old_ns: int | None = None  # when a trace without its root counts as complete
 
 
 @dataclass(slots=True)
 class AssemblerCounts:
-    """Counts of what the bounds cost, and of what is not to be done yet."""
+    """Counts for metrics and for admission."""
 
     evicted: int = 0  # traces attributed early because too many were open
-    late: int = 0  # times that spans came too late for their trace
-    awaiting_root: int = 0  # spans of open traces whose root has not come
-    late_ns: int = 0  # how long the first one of what was due last had been so
+    late: int = 0  # posts with spans that came too late for their trace
+    awaiting_root: int = 0  # spans of open traces without their root
+    late_ns: int = 0  # delay of the oldest trace in the last batch
 
     def take(self, trace: _Open, now_ns: int) -> None:
-        """Take note of how long a trace has been due."""
-        if not trace.from_store:  # which was taken in time, and put back for the store
+        """Note how long a trace has been due."""
+        if not trace.from_store:  # that one was taken in time, and waited for the store
             self.late_ns = max(self.late_ns, now_ns - trace.due_ns)
 
     def add(self, trace: _Open, spans: int) -> None:
-        """Take note that an open trace has so many spans more."""
+        """Note that an open trace has more spans."""
         if not trace.rooted:
             self.awaiting_root += spans
 
     def has_root(self, trace: _Open) -> None:
-        """Take note that the root of an open trace is there, or is not waited for."""
+        """Note that an open trace no longer waits for its root."""
         self.add(trace, -trace.spans)
         trace.rooted = True
 
 
 class Assembler:
-    """Open traces, by the time when each is due.
+    """Open traces, in the order in which they are due.
 
-    A trace is due when it has been quiet for a second and its root has arrived, or
-    when it has grown old. A span that comes later makes its trace due again.
+    A trace is due a second after its last span if its root has arrived, or `AGE_NS` after its
+    first span. A later span makes it due again.
 
     Args:
-        now_ns: The clock; one that is never set back.
-        max_open: The oldest of more open traces are due at once.
-        max_closed: How many traces are remembered after they were due. Spans of a
-            forgotten one, however late, make it due again.
-        posts: Where the spans are; asked of a trace that is due whether its attribution has all
-            of them at hand, to store those that are not.
+        now_ns: A monotonic clock.
+        max_open: With more open traces the oldest are due at once.
+        max_closed: How many attributed traces are remembered. A span of a forgotten one makes
+            it due again, however late it is.
+        posts: Holds the spans; says whether an attribution can claim all spans of a trace.
     """
 
     def __init__(
@@ -140,10 +139,10 @@ class Assembler:
         self._forgotten: list[str] = []
         self._open: OrderedDict[str, _Open] = OrderedDict()
         self._attributing: dict[str, _Open] = {}
-        self._due: list[tuple[int, str]] = []  # a heap; an entry may be earlier than it is true
+        self._due: list[tuple[int, str]] = []  # a heap; the trace may be due later than its entry
         self._closed: OrderedDict[str, _Closed] = OrderedDict()
         self._rootless: OrderedDict[str, _Closed] = OrderedDict()
-        self._growing_old: list[tuple[int, str]] = []  # a heap, of the rootless ones
+        self._growing_old: list[tuple[int, str]] = []  # a heap of the traces without a root
 
     @property
     def open_count(self) -> int:
@@ -152,11 +151,11 @@ class Assembler:
 
     @property
     def is_overfull(self) -> bool:
-        """Whether traces come faster than they are taken: no more should be let in."""
+        """Whether so many traces are open that new spans must be refused."""
         return len(self._open) > 2 * self._max_open
 
     def state(self, trace_id: str) -> TraceState:
-        """The state of a trace."""
+        """Return the state of a trace."""
         if trace_id in self._attributing:
             return TraceState.BEING_WRITTEN
         if trace_id in self._open:
@@ -166,16 +165,21 @@ class Assembler:
         return TraceState.WRITTEN if trace_id in self._closed else TraceState.UNKNOWN
 
     def is_open(self, trace_id: str) -> bool:
-        """Whether spans of a trace have come that are not attributed yet."""
+        """Return whether a trace has spans that are not attributed yet."""
         return self.state(trace_id) in {TraceState.OPEN, TraceState.BEING_WRITTEN}
 
     def is_old(self, trace_id: str) -> bool:
-        """Whether a trace has been quiet for so long that its root will not come any more."""
+        """Return whether the root of a trace is not expected any more."""
         known = self._rootless.get(trace_id)
         return known is not None and known.old_ns is not None and known.old_ns <= self._now_ns()
 
     def arrived(self, spans: Counts, rooted: frozenset[str]) -> None:
-        """Note that spans arrived and wait to be stored, of `rooted` a root among them."""
+        """Note that spans arrived and wait to be stored.
+
+        Args:
+            spans: Their number by trace id.
+            rooted: The traces whose root is among them.
+        """
         now_ns = self._now_ns()
         self.account.take(sum(spans.values()))
         for trace_id, count in spans.items():
@@ -195,9 +199,9 @@ class Assembler:
                 trace.late += count
 
     def stored(self, spans: Counts) -> None:
-        """Note that spans which arrived can be read from now on."""
+        """Note that spans are in the store."""
         for trace_id, count in spans.items():
-            trace = self._open[trace_id]  # whatever waits keeps it open
+            trace = self._open[trace_id]  # open as long as spans wait
             trace.waiting -= count
             if trace.late == trace.spans and not (trace.waiting or trace.left):
                 self.counts.add(self._open.pop(trace_id), -trace.spans)
@@ -206,19 +210,19 @@ class Assembler:
                 self._forgotten.append(trace_id)
 
     def withdrawn(self, spans: Counts) -> None:
-        """Note that spans which arrived are not kept, and that their sender knows it."""
+        """Note that spans were not kept, and that their sender got an error."""
         for trace_id, count in spans.items():
             self.account.taken -= count
             self._removed(trace_id, count)
 
     def refused(self, spans: Counts) -> None:
-        """Note that spans which were acknowledged can never be stored."""
+        """Note that acknowledged spans can never be stored."""
         for trace_id, count in spans.items():
             self.account.without[Without.REFUSED] += count
             self._removed(trace_id, count)
 
     def left(self, trace_ids: Iterable[str]) -> None:
-        """Open traces whose spans an earlier process stored and did not attribute."""
+        """Open traces whose spans an earlier process stored without attributing them."""
         for trace_id in (one for one in trace_ids if one not in self._attributing):
             trace = self._open.get(trace_id) or self._opened(trace_id, self._now_ns(), rooted=True)
             self.counts.has_root(trace)
@@ -226,17 +230,17 @@ class Assembler:
             heappush(self._due, (trace.due_ns, trace_id))
 
     def is_due(self) -> bool:
-        """Whether a trace may be due."""
+        """Return whether a trace may be due."""
         now_ns = self._now_ns()
         return len(self._open) > self._max_open or any(
             heap and heap[0][0] <= now_ns for heap in (self._due, self._growing_old)
         )
 
     def due(self, limit: int) -> list[str]:
-        """Take up to `limit` traces that are due, the oldest first where too many are open.
+        """Take up to `limit` traces that are due; with too many open ones the oldest first.
 
-        Those of which spans wait to be stored and cannot be claimed stay open, as a whole or, if
-        they have grown old, with what waits. What was taken is to be given back by `attributed`,
+        A trace with spans that wait to be stored and cannot be claimed stays open. After `AGE_NS`
+        only those spans stay open. The caller must give back what it took, by `attributed`,
         `without`, `again`, `from_store` or `missed`.
         """
         now_ns, self.counts.late_ns = self._now_ns(), 0
@@ -246,7 +250,7 @@ class Assembler:
         while self._due and self._due[0][0] <= now_ns and len(due) < limit:
             entry = heappop(self._due)
             trace = self._open.get(entry[1])
-            if trace is None:  # evicted, or due by an entry of its own
+            if trace is None:  # evicted, or taken by another entry
                 continue
             if trace.due_ns > now_ns:
                 heappush(self._due, (trace.due_ns, entry[1]))
@@ -260,20 +264,20 @@ class Assembler:
         return due
 
     def short(self, shown: Counts) -> Counts:
-        """Of traces that were taken, those that show fewer spans than expected: by how many."""
+        """Return how many spans of taken traces the store does not show, where it lacks some."""
         short = {trace_id: self.expected(trace_id) - count for trace_id, count in shown.items()}
         return {trace_id: by for trace_id, by in short.items() if by > 0}
 
     def expected(self, trace_id: str) -> int:
-        """How many spans of a trace that was taken have been stored, as far as is remembered."""
+        """Return how many spans of a taken trace the store should have."""
         return self._before(trace_id) + self._attributing[trace_id].spans
 
     def being_attributed(self, trace_ids: Iterable[str]) -> list[str]:
-        """Those of the traces that were taken and not given back."""
+        """Return those of the traces that were taken and not given back."""
         return [trace_id for trace_id in trace_ids if trace_id in self._attributing]
 
     def attributed(self, trace_ids: Iterable[str]) -> None:
-        """Give back traces that have their ledgers."""
+        """Give back traces whose ledgers are written."""
         for trace_id in trace_ids:
             self.account.attributed += self._close(trace_id)
             if rootless := self._rootless.pop(trace_id, None):
@@ -282,15 +286,15 @@ class Assembler:
                 self._closed[trace_id].spans += rootless.spans
 
     def without(self, trace_ids: Iterable[str], reason: Without | None) -> None:
-        """Give back traces that were attributed and have no ledger: spans still make them due.
+        """Give back traces that end without a ledger. A later span makes them due again.
 
         Args:
-            trace_ids: They.
-            reason: None: they hold no request so far, for their root has not come.
+            trace_ids: Traces to give back.
+            reason: Why they have none; None: no root has arrived, so they hold no request yet.
         """
         for trace_id in trace_ids:
             spans = self._close(trace_id)
-            self._closed.pop(trace_id, None)  # none of what comes is late before it held a request
+            self._closed.pop(trace_id, None)  # without a request no span is late
             if reason is not None:
                 self.account.without[reason] += spans
                 continue
@@ -306,21 +310,21 @@ class Assembler:
                 self.account.without[Without.NO_REQUEST] += forgotten.spans
 
     def again(self, trace_ids: Iterable[str]) -> None:
-        """Open traces again that were taken and could not be attributed for now."""
+        """Give back traces that could not be attributed for now: they are open again."""
         for trace_id in self._attributing.keys() & set(trace_ids):
             self._reopened(trace_id)
 
     def from_store(self, trace_ids: Iterable[str]) -> None:
-        """Open traces again that were taken and are due once all of them is stored."""
+        """Give back traces that must be read from the store, once it has all their spans."""
         for trace_id in trace_ids:
             self._reopened(trace_id).from_store = True
 
     def missed(self, trace_id: str, count: int) -> bool:
-        """Note that the store does not show all spans of a trace that was taken.
+        """Note that the store does not show all spans of a taken trace.
 
         Returns:
-            Whether it is open again, for they may come to light. Otherwise they count as
-            lost, and the trace is to be attributed without them.
+            True: the trace is open again, to be tried later. False: `MISSED_NS` have passed, the
+            spans count as lost, and the trace is attributed without them.
         """
         now_ns = self._now_ns()
         trace = self._attributing[trace_id]
@@ -331,7 +335,7 @@ class Assembler:
         lost = min(count, trace.spans)
         trace.spans -= lost
         self.account.open -= lost
-        if closed := self._closed.get(trace_id):  # those were attributed, and are not sought again
+        if closed := self._closed.get(trace_id):  # attributed before: not expected any more
             gone = min(count - lost, closed.spans)
             closed.spans -= gone
             count -= gone
@@ -344,32 +348,32 @@ class Assembler:
         return False
 
     def take_forgotten(self) -> list[str]:
-        """The traces that hold no request and were let go of, since the last call."""
+        """Return the traces without a request that were forgotten since the last call."""
         found, self._forgotten = self._forgotten, []
         return found
 
     def close_all(self) -> list[str]:
-        """Take every trace that has its root: the service ends."""
+        """Take every trace that has its root, at the end of the service."""
         rooted = [one for one, trace in self._open.items() if trace.rooted and not trace.waiting]
         return [self._taken(trace_id) for trace_id in rooted]
 
     def _opened(self, trace_id: str, now_ns: int, *, rooted: bool) -> _Open:
-        taken = self._attributing.get(trace_id)  # what is or was attributed has had its root
+        taken = self._attributing.get(trace_id)  # a trace that was attributed has had its root
         rooted |= trace_id in self._closed or (taken is not None and taken.rooted)
         trace = self._open[trace_id] = _Open(now_ns, now_ns, rooted)
         heappush(self._due, (trace.due_ns, trace_id))
         if (known := self._rootless.get(trace_id)) and not self.is_old(trace_id):
-            known.old_ns = None  # it is quiet no more
+            known.old_ns = None  # the quiet time begins anew
         return trace
 
     def _before(self, trace_id: str) -> int:
-        """How many spans of a trace were attributed before, or hold no request so far."""
+        """Return how many spans of a trace were attributed before."""
         known = [one for one in (self._closed.get(trace_id), self._rootless.get(trace_id)) if one]
         return _spans_since(self._now_ns() - STORED_NS, known) if known else 0
 
     def _is_ready(self, trace_id: str, trace: _Open, now_ns: int) -> bool:
-        """Tell whether a trace can be taken: its attribution has all of it, or it is old."""
-        if trace_id in self._attributing:  # what came before is still being written
+        """Return whether a trace can be taken; claims its spans if it can."""
+        if trace_id in self._attributing:  # its earlier spans are being written
             return False
         if trace.waiting and not (trace.from_store or trace.left):
             trace.from_store = not self._posts.claim(
@@ -380,7 +384,7 @@ class Assembler:
         return trace.is_complete(now_ns)
 
     def _taken(self, trace_id: str) -> str:
-        """Take an open trace; what of it waits to be stored stays open."""
+        """Take an open trace; spans that wait to be stored stay open."""
         trace = self._open.pop(trace_id)
         self.counts.add(trace, -trace.spans)
         if trace.waiting:
@@ -400,7 +404,7 @@ class Assembler:
         return trace
 
     def _evicted(self, limit: int) -> list[str]:
-        """The oldest traces, as many as are too many."""
+        """Take the oldest traces beyond `max_open`."""
         evicted: list[str] = []
         if (excess := min(len(self._open) - self._max_open, limit)) > 0:
             now_ns, of_all = self._now_ns(), self._open.items()
@@ -410,7 +414,7 @@ class Assembler:
         return [self._taken(trace_id) for trace_id in evicted]
 
     def _grown_old(self, now_ns: int, limit: int) -> list[str]:
-        """Rootless traces that have just grown old: they are attributed once more."""
+        """Take traces without a root that were quiet for `ROOTLESS_QUIET_NS` more."""
         taken: list[str] = []
         while self._growing_old and self._growing_old[0][0] <= now_ns and len(taken) < limit:
             old_ns, trace_id = heappop(self._growing_old)
@@ -421,7 +425,7 @@ class Assembler:
         return taken
 
     def _removed(self, trace_id: str, count: int) -> None:
-        """Take spans out of their trace that are never stored."""
+        """Subtract spans that are never stored."""
         self.account.open -= count
         trace = self._open[trace_id]
         trace.waiting -= count
@@ -431,14 +435,14 @@ class Assembler:
         if not (trace.spans or trace.left):
             del self._open[trace_id]
             if (known := self._rootless.get(trace_id)) and known.old_ns is None:
-                self._grows_old(trace_id, known)  # it was quiet before, and is again
+                self._grows_old(trace_id, known)
 
     def _grows_old(self, trace_id: str, known: _Closed) -> None:
         known.old_ns = self._now_ns() + ROOTLESS_QUIET_NS
         heappush(self._growing_old, (known.old_ns, trace_id))
 
     def _close(self, trace_id: str) -> int:
-        """Remember a trace that was attributed; how many spans of it were."""
+        """Remember that a trace was attributed; return how many spans were."""
         trace = self._attributing.pop(trace_id)
         self.account.open -= trace.spans
         closed = self._closed.setdefault(trace_id, _Closed(self._now_ns(), 0))
@@ -449,5 +453,5 @@ class Assembler:
 
 
 def _spans_since(since_ns: int, known: Iterable[_Closed]) -> int:
-    """The spans of those that are known; of those that came long ago, the arrivals may be gone."""
+    """Add up spans of traces that were due since a time; older arrivals may be dropped."""
     return sum(one.spans for one in known if one.due_ns > since_ns)

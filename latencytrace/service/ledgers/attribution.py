@@ -1,4 +1,4 @@
-"""The spans of traces attributed into the ledgers of their requests."""
+"""Attributes the spans of traces into the ledgers of their requests."""
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -22,8 +22,8 @@ from latencytrace.service.store import Revisions
 
 _log = logging.getLogger(__name__)
 
-# What a broken contract between our own functions raises. The analysis accepts spans in any
-# order and state, so that each of these is a fault of ours: no trace must stop the others for it.
+# The analysis accepts spans in any order and state, so each of these is a bug of ours. It must
+# cost its own trace only.
 FAULTS = (
     ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError, TypeError,
     ValueError,
@@ -32,19 +32,20 @@ FAULTS = (
 
 @dataclass(slots=True)
 class Attributed:
-    """What became of traces."""
+    """The result of attributing a batch of traces."""
 
-    tables: list[LedgerTable] = field(default_factory=list)  # their requests
-    withdrawn: dict[tuple[str, str], int] = field(default_factory=dict)  # none any more
-    steps: dict[str, list[Span]] = field(default_factory=dict)  # shared ones, by trace
-    reasons: dict[str, Without] = field(default_factory=dict)  # of traces without a request
-    starts: list[str] = field(default_factory=list)  # attributed before as requests, and are none
-    spans: dict[str, Sequence[Span]] = field(default_factory=dict)  # of those made as objects
-    device_spans: list[Span] = field(default_factory=list)  # of the others
+    tables: list[LedgerTable] = field(default_factory=list)  # requests
+    # Trace and span id of what is no request any more, with its last revision.
+    withdrawn: dict[tuple[str, str], int] = field(default_factory=dict)
+    steps: dict[str, list[Span]] = field(default_factory=dict)  # shared steps, by trace
+    reasons: dict[str, Without] = field(default_factory=dict)  # by trace without a request
+    starts: list[str] = field(default_factory=list)  # traces of startup, attributed as requests
+    spans: dict[str, Sequence[Span]] = field(default_factory=dict)  # by trace of the object path
+    device_spans: list[Span] = field(default_factory=list)  # of traces of the column path
 
     @property
     def with_request(self) -> set[str]:
-        """The traces that have a ledger."""
+        """The ids of the traces with a request."""
         return set(chain.from_iterable(table.trace_ids for table in self.tables))
 
 
@@ -52,10 +53,10 @@ class Attribution:
     """Attributes traces.
 
     Args:
-        telemetry: Counts what stops it.
-        is_old: Whether the root of a trace will not come any more.
-        known: Tells which processes have served, before the first trace is attributed.
-        columns: Attributes most of them.
+        telemetry: The service's own metrics.
+        is_old: Returns whether the root of a trace is not expected any more.
+        known: Returns processes that have served requests; called once, before the first trace.
+        columns: The column path; None: a new one.
     """
 
     def __init__(
@@ -80,9 +81,9 @@ class Attribution:
         """Attribute the requests of each trace.
 
         Args:
-            arrived: The spans of each.
-            revisions: What was written of them.
-            held: Where the spans of further traces are; nothing was written of these.
+            arrived: Spans from the store, by trace.
+            revisions: Revisions of the requests that were written of these.
+            held: Spans in memory, by trace; no request of these was written.
         """
         if self._starts is None:
             self._starts = ProcessStarts(self._known())
@@ -131,26 +132,26 @@ class Attribution:
     def _traces(
         self, trace_id: str, spans: Sequence[Span], known: Mapping[str, int], found: Attributed
     ) -> Sequence[Trace]:
-        """The trees of a trace.
+        """Build the trees of a trace.
 
         Args:
-            trace_id: Its id.
-            spans: All of it, and what shares an id with one of them.
-            known: Requests written of it before, by their span ids: the revision.
-            found: Takes what is withdrawn, and why there is no tree.
+            trace_id: Id of the trace.
+            spans: All its spans, and spans that share an id with one of them.
+            known: Revisions of its requests in the store, by span id.
+            found: Gets withdrawn requests, and the reason if there is no tree.
         """
         if not (
             known.keys() <= {span.span_id for span in spans}
             or known.keys() <= without_duplicates(spans)[0].keys()  # which have other ids there
         ):
-            # Its arrivals are no longer kept: what is left would replace a whole ledger.
+            # Its arrivals are dropped: the rest would replace a complete ledger.
             self._telemetry.outdated.inc()
             found.reasons[trace_id] = Without.OUTDATED
             return ()
-        if not known:  # later revisions would count their spans again
+        if not known:  # counted with the first revision
             self._telemetry.content_removed.inc(sum(span.content_removed for span in spans))
         try:
-            # What was a request without its root stays one until that comes.
+            # A request without its root stays one until the root comes.
             traces = build_traces(spans, rootless=bool(known) or self._is_old(trace_id))
         except FAULTS:
             self._set_aside(trace_id, found)
@@ -173,7 +174,7 @@ class Attribution:
         return requests
 
     def _is_start(self, trace: Trace) -> bool:
-        """Whether a process did it before it served anything, or loaded something by itself."""
+        """Return whether a trace is startup of its process, or loads a model by itself."""
         root = trace.root
         if not may_be_startup(root):
             return False
@@ -183,7 +184,7 @@ class Attribution:
         return self._starts is not None and self._starts.is_start(root)
 
     def _set_aside(self, trace_id: str, found: Attributed) -> None:
-        """Count a trace that a fault of ours stops."""
+        """Count a trace that a bug of ours stops."""
         self._telemetry.faulty.inc()
         found.reasons[trace_id] = Without.FAULT
         _log.exception("trace %s is set aside, please report this", trace_id)
@@ -192,7 +193,7 @@ class Attribution:
 def _of_held(
     held: Mapping[str, Parts],
 ) -> tuple[dict[str, Sequence[Span]], dict[str, Sequence[Span]]]:
-    """The spans of traces, each once, and of some what differs and shares an id with one."""
+    """Return the spans of traces, each id once, and the other spans with the same ids."""
     spans: dict[str, Sequence[Span]] = {}
     copies: dict[str, Sequence[Span]] = {}
     for trace_id, parts in held.items():
@@ -203,7 +204,7 @@ def _of_held(
 
 
 def _note_steps(arrived: Mapping[str, Sequence[Span]], found: Attributed) -> None:
-    """Note the traces that hold a shared step and no request."""
+    """Note the traces that have a shared step and no request."""
     for trace_id in arrived.keys() - found.with_request:
         steps = [span for span in arrived[trace_id] if is_shared(span)]
         if steps:

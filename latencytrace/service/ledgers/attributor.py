@@ -1,4 +1,4 @@
-"""Traces that are due, from their spans to the ledgers in the store."""
+"""Turns the spans of traces that are due into ledgers in the store."""
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -26,24 +26,24 @@ from latencytrace.service.objectives.matching import ObjectiveIndex
 from latencytrace.service.store import Revisions, Store, Written
 
 _log = logging.getLogger(__name__)
-_OBJECTS_MATTER = 8  # times as costly are they, at least
+_OBJECTS_MATTER = 8  # the object path costs at least so many times the column path
 
 
 class Attributor:
     """Reads, attributes and writes traces.
 
     Args:
-        store: Where spans and requests are kept.
-        traces: Those that are open.
-        settling: Takes what was written.
-        telemetry: Counts it.
-        now_ns: A clock that is never set back.
-        span_keeping: Which requests keep their spans.
-        objectives: The spans of requests that violate one are kept.
-        on_spans: Takes spans; of those without a device's attributes not all.
-        columns: Attributes most of them.
-        on_rootless: Takes traces that were attributed without their root, where the store is
-            shared.
+        store: The store of spans and requests.
+        traces: The open traces.
+        settling: Holds written requests until metrics count them.
+        telemetry: The service's own metrics.
+        now_ns: A monotonic clock.
+        span_keeping: Decides which requests keep their spans.
+        objectives: Requests that violate one keep their spans.
+        on_spans: Called with all spans that used a device, and with some others.
+        columns: Attributes most traces.
+        on_rootless: Called with traces that were attributed without their root, if several
+            services share the store.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - what it is made of
@@ -68,35 +68,43 @@ class Attributor:
         self._span_keeping = span_keeping
         self._objectives = objectives
         self._on_spans = on_spans
-        self._under_way: _Piece | None = None  # that the store takes now
+        self._under_way: _Piece | None = None  # being written
         self._thread = ThreadPoolExecutor(1, "latencytrace-write", yield_to_others)
         self._writer = _Writer(store, traces, now_ns)
         self._attribution = Attribution(telemetry, traces.is_old, store.instances, columns)
-        self.by_columns = False  # of the latest traces, most went by columns
-        self.fault: StoreError | None = None  # of the store, at the latest batch
-        self.recovering: set[str] = set()  # traces that had no ledger
+        self.by_columns = False  # most traces of the last batch took the column path
+        self.fault: StoreError | None = None  # of the last batch
+        self.recovering: set[str] = set()  # traces whose ledger was missing
         self._in_doubt: set[Key] = set()  # requests that may have been written
         self.counted_before: set[str] = set()  # traces whose ledgers were lost
 
     def attribute(self, taken: Sequence[str]) -> bool:
-        """Attribute traces that were taken, later if the store fails; whether it took all."""
+        """Attribute and write traces.
+
+        Returns:
+            False: the store failed, and the traces are open again.
+        """
         has_taken = self.finish()
         return (not taken or self._end(self._begin(taken, _at_once))) and has_taken
 
     def go_on(self, taken: Sequence[str]) -> bool:
-        """Attribute traces while the store takes those before; whether it took those."""
+        """Attribute traces while the previous ones are written.
+
+        Returns:
+            False: the store failed at the previous ones, which are open again.
+        """
         following = self._begin(taken, self._thread.submit)
         before, self._under_way = self._under_way, following
         has_taken = before is None or self._end(before)
         return has_taken if following.may_wait else self.finish() and has_taken
 
     def finish(self) -> bool:
-        """Wait for the store; whether it took what it was given last."""
+        """Wait until the last traces are written; False: the store failed at them."""
         under_way, self._under_way = self._under_way, None
         return under_way is None or self._end(under_way)
 
     def attribute_all(self, taken: Sequence[str], most: int) -> None:
-        """Attribute traces, so many at once; `fault` tells of those that the store refuses."""
+        """Attribute traces, at most `most` together; `fault` keeps the first error."""
         faults = []
         for start in range(0, len(taken), most):
             self.attribute(taken[start : start + most])
@@ -104,7 +112,7 @@ class Attributor:
         self.fault = next(filter(None, faults), self.fault)
 
     def _begin(self, taken: Sequence[str], submit: "_Submit") -> "_Piece":
-        """Attribute traces, and have them written."""
+        """Attribute traces, and begin to write them."""
         piece = _Piece(taken)
         try:
             piece.batch = batch = self._attributed(taken)
@@ -114,11 +122,11 @@ class Attributor:
         return piece
 
     def _end(self, piece: "_Piece") -> bool:
-        """Wait until traces are written; whether they are.
+        """Wait until traces are written; False: the store failed.
 
-        What stops a piece is looked for by halves, and costs its own trace alone.
+        If a trace makes the batch fail, it is found by halving the batch; only it is set aside.
         """
-        left = set(piece.taken)  # to be given back
+        left = set(piece.taken)  # to be opened again
         halves: Sequence[Sequence[str]] = ()
         try:
             self._note(piece)
@@ -137,8 +145,8 @@ class Attributor:
         return sum(self.attribute(half) for half in halves) == len(halves)
 
     def _halves(self, taken: Sequence[str]) -> tuple[Sequence[str], ...]:
-        """Part a batch that cannot be attributed; a trace alone is set aside."""
-        left = self._traces.being_attributed(taken)  # others are open again
+        """Halve a batch that cannot be attributed; set aside a batch of one trace."""
+        left = self._traces.being_attributed(taken)
         if len(left) > 1:
             return left[: len(left) // 2], left[len(left) // 2 :]
         if left:
@@ -159,7 +167,7 @@ class Attributor:
         kept = _kept(fresh, self._span_keeping, self._objectives)
         for trace_id, steps in found.steps.items():
             kept.update(trace_id for step in steps if self._span_keeping.keeps_step(step))
-        # What was sent again is written again too, or the next start would take it up again.
+        # Spans that were sent twice are written again: else the next start would attribute them.
         kept |= grown(resent, found.spans, self._store)
         known = _known(fresh, self.counted_before)
         return _Batch(
@@ -177,13 +185,13 @@ class Attributor:
         )
 
     def _note(self, piece: "_Piece") -> None:
-        """Give back traces that are written, and hold their requests until they have settled."""
+        """Note that traces are written; their requests are counted once they have settled."""
         if piece.fault is not None:
             raise piece.fault
         batch, found, with_request = piece.batch, piece.batch.found, piece.batch.with_request
         try:
             done = piece.written.result()
-        except StoreError:  # it may have kept some of them, which are not counted yet
+        except StoreError:  # it may have written some of them
             self._in_doubt |= _keys(batch.tables) - batch.counted
             raise
         if self._in_doubt:
@@ -204,7 +212,7 @@ class Attributor:
         self.counted_before -= batch.done
 
     def _read(self, taken: Sequence[str]) -> tuple[dict[str, Sequence[Span]], Revisions, set[str]]:
-        """The spans and revisions of traces from the store, and the traces that are open again."""
+        """Read spans and revisions of traces from the store; return the reopened traces too."""
         if not taken:
             return {}, {}, set()
         shown = self._store.arrived(taken)
@@ -215,11 +223,11 @@ class Attributor:
         return arrived, self._store.revisions(set(taken) - reopened), reopened
 
     def _reopened(self, taken: Iterable[str], shown: Mapping[str, Sequence[Span]]) -> set[str]:
-        """Open traces again of which the store does not show all spans that it took."""
+        """Open traces again of which the store does not show all spans yet."""
         short = self._traces.short({one: len(shown.get(one, ())) for one in taken})
         if not short:
             return set()
-        counts = self._store.arrived_counts(short)  # what came twice is one span, two arrivals
+        counts = self._store.arrived_counts(short)  # with duplicates, which `shown` lacks
         short = self._traces.short({one: counts.get(one, 0) for one in short})
         reopened = self._traces.missed(short)
         if reopened:
@@ -229,28 +237,28 @@ class Attributor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Batch:
-    """Traces that are attributed, and what is to be written of them."""
+    """Attributed traces, and what has to be written."""
 
-    done: AbstractSet[str]  # all but those that are open again
-    rooted: AbstractSet[str]  # which of them have a root, where somebody asks for it
+    done: AbstractSet[str]  # all but the reopened ones
+    rooted: AbstractSet[str]  # those with a root; empty unless services share the store
     read_ns: int
     held: Mapping[str, Parts]
     found: Attributed
     with_request: AbstractSet[str]
     tables: Sequence[LedgerTable]  # to be written
-    kept: AbstractSet[str]  # whose spans are kept
-    known: AbstractSet[Key]  # requests of which something was written before
-    counted: AbstractSet[Key]  # of these, those that metrics count already
-    revised: AbstractSet[Key]  # of these, those that were not only sent again
+    kept: AbstractSet[str]  # traces whose spans are kept
+    known: AbstractSet[Key]  # requests with an earlier revision
+    counted: AbstractSet[Key]  # of `known`: counted by metrics already
+    revised: AbstractSet[Key]  # of `known`: changed by this revision
 
 
 class _Writer:
-    """Writes batches, one after the other; on another thread than the one that attributes them.
+    """Writes batches, one after the other, on a thread of its own.
 
     Args:
-        store: Where spans and requests are kept.
-        traces: Those that are open.
-        now_ns: A clock that is never set back.
+        store: The store of spans and requests.
+        traces: The open traces.
+        now_ns: A monotonic clock.
     """
 
     def __init__(self, store: Store, traces: OpenTraces, now_ns: Callable[[], int]) -> None:
@@ -259,10 +267,10 @@ class _Writer:
         self._now_ns = now_ns
 
     def write(self, batch: _Batch) -> Written:
-        """Have the store keep spans and ledgers.
+        """Write spans and ledgers.
 
         Raises:
-            StoreError: It cannot keep them, or not all of them.
+            StoreError: Not everything was written.
         """
         found, kept = batch.found, batch.kept
         if blocks := by_block(batch.held[one] for one in kept if one in batch.held):
@@ -281,16 +289,16 @@ class _Writer:
 
 @dataclass(slots=True)
 class _Piece:
-    """Traces that are attributed together, and how far that is."""
+    """Traces that are attributed together, and the state of that."""
 
     taken: Sequence[str]
-    fault: Exception | None = None  # there is no batch, and nothing is written
+    fault: Exception | None = None  # then there is no batch, and nothing was written
     batch: _Batch = field(init=False)
     written: "Future[Written]" = field(init=False)
 
     @property
     def may_wait(self) -> bool:
-        """Tell whether requests may be counted before it is written: none that it revises."""
+        """Return whether others may be counted before it is written: it revises none."""
         return self.fault is None and not (self.batch.known or self.batch.found.withdrawn)
 
 
@@ -310,7 +318,7 @@ def _at_once(write: Callable[[_Batch], Written], batch: _Batch) -> "Future[Writt
 def _kept(
     tables: Iterable[LedgerTable], keeping: SpanKeeping, objectives: ObjectiveIndex
 ) -> set[str]:
-    """The traces that keep their spans, for one of their requests."""
+    """Return the traces that keep their spans because of one of their requests."""
     kept: set[str] = set()
     for table in (one.countable() for one in tables):
         keeps = keeping.keeps_of(table)
@@ -321,12 +329,11 @@ def _kept(
 
 
 def _known(tables: Iterable[LedgerTable], lost: AbstractSet[str]) -> set[Key]:
-    """The requests of which something was written before.
+    """Return the requests that have an earlier revision.
 
     Args:
-        tables: They are among these.
-        lost: Traces whose ledgers were lost with a part of the store: they were counted, unless
-            they wait for that.
+        tables: Tables of requests.
+        lost: Traces whose ledgers were lost with a part of the store.
     """
     known: set[Key] = set()
     for table in tables:
@@ -339,7 +346,7 @@ def _known(tables: Iterable[LedgerTable], lost: AbstractSet[str]) -> set[Key]:
 
 
 def _rooted(held: Mapping[str, Parts], arrived: Mapping[str, Sequence[Span]]) -> set[str]:
-    """Those of the traces that have a span without a parent, in memory or in the store."""
+    """Return the traces that have a root, in memory or in the store."""
     rooted = {
         one for one, spans in arrived.items() if any(span.parent_id is None for span in spans)
     }
@@ -351,7 +358,7 @@ def _keys(tables: Iterable[LedgerTable]) -> set[Key]:
 
 
 def _without(table: LedgerTable, keys: AbstractSet[Key]) -> LedgerTable:
-    """A table without some of its requests."""
+    """Return a table without some of its requests."""
     if {trace_id for trace_id, _ in keys}.isdisjoint(table.trace_ids):
         return table
     left = [place for place, key in enumerate(table.keys) if key not in keys]

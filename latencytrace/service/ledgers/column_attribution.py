@@ -1,4 +1,4 @@
-"""Traces that memory holds, attributed over columns; what is odd is left to objects."""
+"""The column path: attributes traces in memory; odd ones are left to the object path."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ from latencytrace.service.otlp.batches import batch_of
 _LOAD: Final = STAGES.index(Stage.LOAD)
 
 
-# What a broken contract between our own functions raises (see `attribution`).
+# Bugs of ours: as in `attribution`, and what a wrong size in C may raise.
 FAULTS = (
     ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError, TypeError,
     ValueError, MemoryError,
@@ -33,24 +33,24 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class ByColumns:
-    """What became of traces."""
+    """The result of the column path."""
 
-    others: list[str]  # traces that objects must take
-    faulty: Sequence[str] = ()  # those of them that make columns fail
+    others: list[str]  # traces left to the object path
+    faulty: Sequence[str] = ()  # those of `others` that made the column path fail
     columns: RequestColumns | None = None
     chosen: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
-    table: LedgerTable | None = None  # of what was chosen
-    starts: list[str] = field(default_factory=list)  # see `ProcessStarts.served`
+    table: LedgerTable | None = None  # of the chosen requests
+    starts: list[str] = field(default_factory=list)  # traces of startup, attributed as requests
     content_removed: int = 0
-    device_spans: list[Span] = field(default_factory=list)  # that had a GPU do something
+    device_spans: list[Span] = field(default_factory=list)  # that used a GPU
 
 
 class ColumnAttribution:
     """Attributes batches of traces.
 
     Args:
-        max_weight: The largest weight of a request that is believed.
-        is_used: Where nothing is compiled, objects take all.
+        max_weight: A larger weight of a request counts as 1.
+        is_used: False: everything takes the object path, as without compiled functions.
     """
 
     def __init__(self, max_weight: int = MOST, *, is_used: bool = core is not None) -> None:
@@ -60,13 +60,13 @@ class ColumnAttribution:
         self._tables = Tables(max_weight)
 
     def attributed(self, held: Mapping[str, Parts], starts: ProcessStarts) -> ByColumns:
-        """Attribute traces of which no request was written before, and note who served.
+        """Attribute traces of which no request was written before.
 
-        Traces that make columns fail are left to objects, and cost no others.
+        Traces that make it fail are left to the object path; the others of the batch are not.
 
         Args:
-            held: Where their spans are.
-            starts: Which processes have served.
+            held: Spans in memory, by trace.
+            starts: Gets the processes that served requests.
         """
         if not self._is_used:
             return ByColumns(others=list(held))
@@ -83,7 +83,7 @@ class ColumnAttribution:
         return found
 
     def _that_fail(self, held: Mapping[str, Parts]) -> list[str]:
-        """The traces of a batch that fails that do so by themselves."""
+        """Find the traces that make a batch fail, by halving it."""
         if len(held) == 1:
             return list(held)
         ids, failing = list(held), []
@@ -96,7 +96,7 @@ class ColumnAttribution:
         return failing
 
     def _without(self, faulty: Sequence[str], held: Mapping[str, Parts]) -> ByColumns:
-        """A batch without the traces that make it fail; if it fails still, all of it is left."""
+        """Attribute a batch without the traces that make it fail."""
         rest = {one: held[one] for one in held.keys() - set(faulty)}
         try:
             found = self._of_batch(rest) if rest else ByColumns(others=[])
@@ -122,7 +122,7 @@ class ColumnAttribution:
         return found
 
     def _note(self, found: ByColumns, held: Mapping[str, Parts], starts: ProcessStarts) -> None:
-        """Note who served, whose device worked, and what was removed, in traces by columns."""
+        """Note processes that served, spans that used a device, and how much was redacted."""
         others = set(found.others)
         columns = cast(RequestColumns, found.columns)
         batch, facts = columns.batch, columns.facts
@@ -146,7 +146,7 @@ class ColumnAttribution:
         )
 
     def table(self, found: ByColumns, starts: ProcessStarts) -> LedgerTable | None:
-        """The requests, once all who served in the batch are known to `starts`."""
+        """Return the requests; call it once `starts` knows all processes of the batch."""
         if found.columns is None or found.table is None:
             return None
         load = _of_load(found.columns, found.chosen, starts)
@@ -156,7 +156,7 @@ class ColumnAttribution:
 def _of_load(
     columns: RequestColumns, chosen: NDArray[np.int64], starts: ProcessStarts
 ) -> list[int]:
-    """The places of what a process did before it served."""
+    """Return the places of the requests that are startup of their process."""
     batch, rows = columns.batch, columns.requests[chosen, 0]
     may_be = (columns.facts.of_rows(SERVER)[rows] == 0) & (batch.parent_id[rows] == 0)
     starts_up = columns.facts.of_rows(STARTS_UP)

@@ -1,4 +1,4 @@
-"""The service checks itself: arrivals that the store has, and no ledger, or half of one."""
+"""Finds traces in the store that should have a ledger and have none, or an incomplete one."""
 
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
@@ -7,47 +7,47 @@ from typing import Final
 
 from latencytrace.service.store import DamagedPart, Store
 
-PACE_S: Final = 30.0  # between two looks
-AFTER_S: Final = 60.0  # so old are the arrivals that are looked at
-SPLIT_LOOKS_S: Final = (12.0, 90.0)  # after a trace without its root was attributed, each
-MOST_ROOTLESS: Final = 20_000  # of such traces that are remembered, waiting or mended
-TOGETHER_S: Final = 1.0  # so close to each other they are looked for together
-FAILED_S: Final = 10.0  # after the store could not tell
+PACE_S: Final = 30.0  # between two checks
+AFTER_S: Final = 60.0  # age of the arrivals that are checked
+SPLIT_LOOKS_S: Final = (12.0, 90.0)  # checks after a trace was attributed without its root
+MOST_ROOTLESS: Final = 20_000  # such traces that are remembered
+TOGETHER_S: Final = 1.0  # checks that are due within this time are one
+FAILED_S: Final = 10.0  # pause after the store failed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """Traces that are to be attributed."""
+    """Traces that have to be attributed."""
 
-    without_ledger: Sequence[str] = ()  # though their root came long ago
-    lost_ledger: Sequence[str] = ()  # with a part of the store, or that more spans came for
-    split: Sequence[str] = ()  # of which another service has spans
+    without_ledger: Sequence[str] = ()  # the root arrived long ago
+    lost_ledger: Sequence[str] = ()  # lost with a damaged part of the store, or incomplete
+    split: Sequence[str] = ()  # another service stored spans of it
 
 
 class SplitTraces:
-    """Traces whose root never came here: of several services on one store, another may have it.
+    """Traces whose spans went to several services that share one store.
 
-    The spans of such a trace lie together in the store. Of its services one at least has no root:
-    it looks whether others stored spans of the trace, and attributes it again from all of them.
-    Nobody may have the root: a trace that was attributed again is only looked at once more.
+    At least one of these services has no root of the trace. It checks whether the others stored
+    spans of it, and attributes it again from all spans. There may be no root at all, so a trace
+    that was attributed again is checked only once more.
 
     Args:
-        store: What is asked.
-        now_ns: A clock that is never set back.
+        store: The shared store.
+        now_ns: A monotonic clock.
     """
 
     def __init__(self, store: Store, now_ns: Callable[[], int]) -> None:
-        self.count = 0  # traces that were split, and attributed again
+        self.count = 0  # split traces that were attributed again
         self._store = store
         self._now_ns = now_ns
-        # For each look: when it is due, and at what, in this order.
+        # For each check: when it is due, and of which traces, in this order.
         self._waiting: Sequence[deque[tuple[int, set[str]]]] = [deque() for _ in SPLIT_LOOKS_S]
         self._remembered = 0
-        self._mended: dict[str, int] = {}  # traces: which look is the next, if any
+        self._mended: dict[str, int] = {}  # by trace the number of its next check
         self._next_ns = now_ns()
 
     def rootless(self, trace_ids: Collection[str]) -> None:
-        """Note traces that were attributed without their root, or for long in no store."""
+        """Note traces that were attributed without their root."""
         looks: list[set[str]] = [set() for _ in (*SPLIT_LOOKS_S, "none")]
         for trace_id in trace_ids:
             looks[self._mended.get(trace_id, 0)].add(trace_id)
@@ -57,13 +57,13 @@ class SplitTraces:
             self._mended.update(dict.fromkeys(wanted & self._mended.keys(), len(SPLIT_LOOKS_S)))
 
     def found(self, is_open: Callable[[str], bool]) -> Sequence[str]:
-        """The traces that others have spans of, of those that are due.
+        """Return the traces that are due and of which another service stored spans.
 
         Raises:
-            StoreError: The store fails; it is asked again a while later.
+            StoreError: The store fails; it is asked again after `FAILED_S`.
         """
         now_ns = self._now_ns()
-        split: dict[str, int] = {}  # and their next look
+        split: dict[str, int] = {}  # the number of the next check
         for look, waiting in enumerate(self._waiting):
             while waiting and max(waiting[0][0], self._next_ns) <= now_ns:
                 _, trace_ids = waiting[0]
@@ -76,7 +76,7 @@ class SplitTraces:
                 left = trace_ids - others
                 if left and look + 1 < len(SPLIT_LOOKS_S):
                     self._look_at(left, look + 1)
-        closed = sorted(one for one in split if not is_open(one))  # what is open is read anyway
+        closed = sorted(one for one in split if not is_open(one))  # open ones are read anyway
         self.count += len(closed)
         for one in closed:
             self._mended.pop(one, None)
@@ -99,30 +99,30 @@ class SplitTraces:
 
 
 class MissingLedgers:
-    """Asks the store for traces whose root has long arrived and which have no request.
+    """Asks the store for traces that have a root and no request.
 
-    There are none, unless something is wrong: each stretch of time is looked at once.
+    There are none, unless something is wrong. Each stretch of time is checked once.
 
     Args:
-        store: What is asked.
-        now_ns: A clock that is never set back.
-        time_of_day_ns: The clock that arrivals are stamped by.
+        store: The store.
+        now_ns: A monotonic clock.
+        time_of_day_ns: The clock of the arrivals' timestamps.
     """
 
     def __init__(
         self, store: Store, now_ns: Callable[[], int], time_of_day_ns: Callable[[], int]
     ) -> None:
-        self.damaged_parts: Sequence[DamagedPart] = ()  # of the store, that were set aside
+        self.damaged_parts: Sequence[DamagedPart] = ()  # that the store detached
         self.split = SplitTraces(store, now_ns)
         self._store = store
         self._now_ns = now_ns
         self._time_of_day_ns = time_of_day_ns
-        self._open_then: set[str] = set()  # traces that were open when they were looked at
+        self._open_then: set[str] = set()  # traces that were open at the last check
         self._checked_ns = time_of_day_ns()
         self._next_ns = now_ns()
 
     def start(self) -> Sequence[str]:
-        """Traces that an earlier process left without a ledger.
+        """Return the traces that an earlier process left without a ledger.
 
         Raises:
             StoreError: The store fails.
@@ -132,14 +132,14 @@ class MissingLedgers:
         return self._store.unassembled()
 
     def found(self, is_open: Callable[[str], bool]) -> Found:
-        """Traces without a ledger; none if that was asked lately.
+        """Return traces without a ledger, if a check is due.
 
         Args:
-            is_open: Whether spans of a trace have come that are not attributed yet; such a trace
-                is looked at again later.
+            is_open: Returns whether a trace has spans that are not attributed yet. Such a trace
+                is checked again later.
 
         Raises:
-            StoreError: The store fails; the same stretch is looked at later.
+            StoreError: The store fails; the same stretch of time is checked later.
         """
         now_ns = self._now_ns()
         if now_ns < self._next_ns:
@@ -151,11 +151,11 @@ class MissingLedgers:
             looked_at.update(self._store.without_ledger(self._checked_ns, until_ns))
         open_now = {trace_id for trace_id in looked_at if is_open(trace_id)}
         closed = looked_at - open_now
-        # Asked once more: some were attributed between the question and now.
+        # Some were attributed since the store was asked.
         written = {trace_id for trace_id, _ in self._store.revisions(closed)} if closed else set()
         damaged_parts = tuple(self._store.damaged_parts())
         lost: set[str] = set()
-        if damaged_parts != self.damaged_parts:  # ledgers may have gone with a part
+        if damaged_parts != self.damaged_parts:  # ledgers may be lost with a part
             lost.update(one for one in self._store.unassembled() if not is_open(one))
         self.damaged_parts = damaged_parts
         self._checked_ns = max(until_ns, self._checked_ns)

@@ -1,4 +1,4 @@
-"""Open traces: what came of them, what became of it, and where their spans are."""
+"""Open traces and their spans, behind one lock."""
 
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -34,22 +34,22 @@ _ENDS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """The most that is remembered of traces."""
+    """Limits of what is kept in memory."""
 
-    open: int = MAX_OPEN  # traces; the oldest of more are attributed at once
-    closed: int = MAX_CLOSED  # traces that were attributed, or hold no request
-    held_bytes: int = MAX_BYTES  # of the spans of open traces, in memory
+    open: int = MAX_OPEN  # traces; beyond it the oldest are attributed at once
+    closed: int = MAX_CLOSED  # ids of traces that were attributed
+    held_bytes: int = MAX_BYTES  # of spans
 
 
 USUAL: Final = Bounds()
 
 
 class OpenTraces:
-    """The assembler with the spans of its traces, for several threads.
+    """The `Assembler` and the `Posts`, safe for several threads.
 
     Args:
-        now_ns: A clock that is never set back.
-        bounds: How much is remembered.
+        now_ns: A monotonic clock.
+        bounds: Limits of what is kept in memory.
     """
 
     def __init__(self, now_ns: Callable[[], int], bounds: Bounds = USUAL) -> None:
@@ -58,10 +58,10 @@ class OpenTraces:
             now_ns, max_open=bounds.open, max_closed=bounds.closed, posts=self._posts
         )
         self._seen = SeenTraces()
-        self._lock = threading.Lock()  # of all of these
+        self._lock = threading.Lock()  # guards all of the above
 
     def arrived(self, requests: Iterable[CheckedRequest]) -> None:
-        """Note that the spans of these requests came, and wait to be stored."""
+        """Note that the spans of these posts arrived and wait to be stored."""
         with self._lock:
             for checked in requests:
                 if let_go := self._posts.add(checked.columns, checked.rows):
@@ -69,18 +69,18 @@ class OpenTraces:
                 self._assembler.arrived(checked.span_counts, checked.rooted)
 
     def in_journal(self, request: CheckedRequest) -> None:
-        """See `Posts.in_journal`."""
+        """Note that a post is durable, so that it can wait for the ledgers of its traces."""
         with self._lock:
             self._posts.in_journal(request.columns)
 
     def begin(self, block: SpanBlock) -> SpanBlock | None:
-        """Begin to commit a request: what of it is not stored; None: nothing for now."""
+        """Begin to commit a post: return the part that is not stored; None: it has to wait."""
         with self._lock:
             rows = self._posts.begin(block)
         return None if rows is None else part_of(block, rows)
 
     def ended(self, requests: Iterable[CheckedRequest], outcome: Outcome) -> None:
-        """Take what became of requests that came."""
+        """Note how the commit of posts ended."""
         with self._lock:
             for checked in requests:
                 if outcome is Outcome.WAITING:
@@ -92,45 +92,53 @@ class OpenTraces:
                 self._release(self._assembler.take_forgotten())
 
     def take_urgent(self) -> Sequence[SpanBlock]:
-        """See `Posts.take_urgent`."""
+        """Return the posts that must be committed soon, since the last call."""
         with self._lock:
             return self._posts.take_urgent()
 
     def take_written(self) -> Sequence[SpanBlock]:
-        """See `Posts.take_written`."""
+        """Return the posts that attributions stored completely since the last call."""
         with self._lock:
             return self._posts.take_written()
 
     def claimed(self, trace_ids: Iterable[str]) -> Sequence[SpanBlock]:
-        """The spans of traces that their attribution has to store, as blocks."""
+        """Return the spans that the attribution of these traces has to store, as blocks."""
         with self._lock:
             found = list(self._posts.claimed(trace_ids))
         return [part_of(block, rows) for block, rows in found]
 
     def written(self, trace_ids: Iterable[str]) -> None:
-        """See `Posts.written`."""
+        """Note that the attribution of traces has stored their claimed spans."""
         with self._lock:
             self._posts.written(trace_ids)
 
     def known(self, halves: NDArray[np.uint64]) -> None:
-        """Note the traces of which the store has something, by the halves of their ids (n, 2)."""
+        """Note that the store may have ledgers or spans of traces.
+
+        Args:
+            halves: High and low half of each trace id (n, 2).
+        """
         with self._lock:
             self._seen.add(mixed(halves))
 
     def left(self, trace_ids: Collection[str]) -> None:
-        """Open traces whose spans are in the store and have no ledger, or need another one."""
+        """Open traces whose spans are in the store and need a ledger, or a new revision."""
         if trace_ids:
             with self._lock:
                 self._seen.add(ids_of(trace_ids))
                 self._assembler.left(trace_ids)
 
     def is_due(self) -> bool:
-        """Whether a trace may be due."""
+        """Return whether a trace may be due."""
         with self._lock:
             return self._assembler.is_due()
 
     def due(self, limit: int) -> list[str]:
-        """See `Assembler.due`; of traces that the store may know, it must have all."""
+        """Take traces that are due (`Assembler.due`).
+
+        A trace that the store may know already is not taken with claimed spans: it is due again
+        once the store has all of them.
+        """
         with self._lock:
             due = self._assembler.due(limit)
             known = self._known_of(due)
@@ -140,14 +148,14 @@ class OpenTraces:
             return due
 
     def close_all(self) -> list[str]:
-        """See `Assembler.close_all`."""
+        """Take every trace that has its root, at the end of the service."""
         with self._lock:
             return self._assembler.close_all()
 
     def held(self, taken: Sequence[str]) -> dict[str, Parts]:
-        """Of traces that were taken, those that memory holds whole: where their spans are.
+        """Return the spans of those taken traces that are completely in memory.
 
-        The store knows nothing of these, and has none of their requests.
+        The store has no ledger of these.
         """
         with self._lock:
             unseen = ~self._seen.may_hold(ids_of(taken))
@@ -161,30 +169,35 @@ class OpenTraces:
             return found
 
     def short(self, shown: Counts) -> Counts:
-        """See `Assembler.short`."""
+        """Return how many spans of taken traces the store does not show, where it lacks some."""
         with self._lock:
             return self._assembler.short(shown)
 
     def missed(self, short: Counts) -> set[str]:
-        """Those of the traces that are open again, for the store may show all of them later."""
+        """Note which spans the store does not show; return the traces that are tried again."""
         with self._lock:
             return {one for one, by in short.items() if self._assembler.missed(one, by)}
 
     def doubt(self, trace_ids: Collection[str]) -> None:
-        """Note that ledgers of these traces are written now: a failure may leave some of them."""
+        """Note that ledgers of these traces may be in the store: a failed write may leave some."""
         if trace_ids:
             with self._lock:
                 self._seen.add(ids_of(trace_ids))
 
     def attributed(self, trace_ids: Collection[str]) -> None:
-        """Give back traces that have their ledgers, after `doubt`."""
+        """Give back traces whose ledgers are written. `doubt` must have been called before."""
         with self._lock:
             self._posts.give_back(trace_ids, accounted=True)
             self._assembler.attributed(trace_ids)
             self._posts.release(trace_ids)
 
     def without(self, trace_ids: Collection[str], reasons: Mapping[str, Without]) -> None:
-        """Give back traces that have no ledger; those without a reason still hold no request."""
+        """Give back traces that end without a ledger.
+
+        Args:
+            trace_ids: Traces to give back.
+            reasons: Why, by trace; a trace without a reason waits for its root.
+        """
         with self._lock:
             self._posts.give_back(trace_ids, accounted=True)
             for trace_id in trace_ids:
@@ -195,15 +208,15 @@ class OpenTraces:
             self._release(self._assembler.take_forgotten())
 
     def again(self, trace_ids: Collection[str]) -> None:
-        """See `Assembler.again`."""
+        """Give back traces that could not be attributed for now: they are open again."""
         with self._lock:
             self._posts.give_back(trace_ids, accounted=False)
             self._assembler.again(trace_ids)
 
     def being_attributed(self, trace_ids: Iterable[str]) -> list[str]:
-        """Those of the traces that were taken and not given back.
+        """Return those of the traces that were taken and not given back.
 
-        Those that may have a ledger since they were taken are due once they are stored.
+        A trace that may have got a ledger meanwhile is given back, to be read from the store.
         """
         with self._lock:
             left = self._assembler.being_attributed(trace_ids)
@@ -212,22 +225,22 @@ class OpenTraces:
             return [one for one in left if one not in known]
 
     def state(self, trace_id: str) -> TraceState:
-        """See `Assembler.state`."""
+        """Return the state of a trace."""
         with self._lock:
             return self._assembler.state(trace_id)
 
     def is_open(self, trace_id: str) -> bool:
-        """Whether spans of a trace have arrived that have no ledger yet."""
+        """Return whether a trace has spans that are not attributed yet."""
         with self._lock:
             return self._assembler.is_open(trace_id)
 
     def is_old(self, trace_id: str) -> bool:
-        """See `Assembler.is_old`."""
+        """Return whether the root of a trace is not expected any more."""
         return self._assembler.is_old(trace_id)
 
     @property
     def is_overfull(self) -> bool:
-        """Whether traces come faster than they are taken: no more should be let in."""
+        """Whether so many traces are open that new spans must be refused."""
         return self._assembler.is_overfull
 
     @property
@@ -237,26 +250,26 @@ class OpenTraces:
 
     @property
     def counts(self) -> AssemblerCounts:
-        """Counts of what the bounds cost, as they change."""
+        """Counts for metrics and for admission; they change as it works."""
         return self._assembler.counts
 
     @property
     def work(self) -> int:
-        """How many spans can be attributed soon: those of traces with their root."""
+        """How many spans wait to be attributed: those of traces with their root."""
         return self._assembler.account.open - self._assembler.counts.awaiting_root
 
     @property
     def held_bytes(self) -> int:
-        """Memory that the spans of open traces take."""
+        """Memory of the spans of open traces, in bytes."""
         return self._posts.bytes
 
     @property
     def let_go(self) -> int:
-        """Spans that memory had no room for."""
+        """How many spans left memory because it was full."""
         return self._posts.let_go
 
     def account(self) -> Account:
-        """The account of all spans, as it stands."""
+        """Return a copy of the account of all spans."""
         with self._lock:
             account = self._assembler.account
             return replace(account, without=account.without.copy())
@@ -266,7 +279,7 @@ class OpenTraces:
         return bool(count) and count == self._assembler.expected(trace_id)
 
     def _known_of(self, trace_ids: Iterable[str]) -> set[str]:
-        """Of traces, those whose spans were claimed and which the store may know."""
+        """Return the claimed traces that the store may have a ledger of."""
         claimed = [one for one in trace_ids if self._posts.is_claimed(one)]
         if not claimed:
             return set()

@@ -1,19 +1,18 @@
-"""From committed spans to ledgers: the sentence of the architecture, top to bottom.
+"""From received spans to counted requests: who calls whom in the service.
 
     receiver → submit → journal → committer → store
                   ↓ arrived           ↓ stored, if it is not attributed soon
                   open traces → attributor → store → settling → telemetry, objectives
 
-A trace is attributed once it is complete. Its spans are taken from memory, where they lie since
-they came, and stored with its ledger; until then the journal has them. What waits longer is
-stored by itself, and where memory does not hold all of a trace, the rest is waited for and read
-from the store: after a restart, for what came late, and for want of room. A trace is attributed
-at least once: what a crash cut off between two of these steps is taken up at the next start, and
-written again under the same keys. An account is kept of every span, and once in a while the
-store is asked whether it agrees.
+A trace is attributed once it is complete. Its spans are in memory since they arrived, and in the
+journal; they are stored with the ledger. Spans that wait for longer than `HOLD_S` are stored
+alone. If memory does not hold all spans of a trace (after a restart, for late spans, or when
+memory was full), the trace is read from the store. A trace is attributed at least once: work
+interrupted by a crash is done again at the next start, and written under the same keys. Every
+span is accounted for, and the store is checked against the account from time to time.
 
-The service shares the machine with the programs that are traced. It yields to them by priority,
-and as an insert costs the same however little there is to insert, it makes about one a second.
+The traced programs run on the same machine, so the service runs at a low priority. An insert
+costs the same for few spans as for many, so there is about one a second.
 """
 
 import logging
@@ -47,33 +46,33 @@ from latencytrace.service.store import Store
 _log = logging.getLogger(__name__)
 
 BATCH_TRACES = 500
-LARGE_SPANS = 5000  # a batch of fewer, longer traces tells the pace too
-BATCH_COLUMNS = 4000  # where they go by columns: an insert costs the same however little there is
-PACE_S = 1.0  # between two looks at what is due, and between two inserts
-ROUND_SPANS = 40_000  # after which the next look is taken sooner: their insert is cheap enough
-HOLD_S = 10.0  # spans wait for their ledgers before they are stored by themselves
-SHORT_PACE_S = 0.1  # between two looks while somebody waits for the next one
-KEEP_PACE_S = 60.0  # between two copies of spans that are kept, unless there are many
+LARGE_SPANS = 5000  # so many spans suffice to estimate throughput
+BATCH_COLUMNS = 4000  # traces of a batch on the column path
+PACE_S = 1.0  # between two batches, and between two inserts
+ROUND_SPANS = 40_000  # with more spans a second, batches follow sooner
+HOLD_S = 10.0  # spans wait so long for their ledgers before they are stored alone
+SHORT_PACE_S = 0.1  # between two batches while posts wait
+KEEP_PACE_S = 60.0  # between two copies of spans that are kept
 
 
 class Pipeline:
-    """Keeps what arrives, attributes each trace once it is complete, keeps the ledgers.
+    """Stores received spans, attributes complete traces, and counts settled requests.
 
     Args:
-        store: Where spans and requests are kept.
-        telemetry: Counts them.
-        now_ns: A clock that is never set back.
+        store: The store of spans and requests.
+        telemetry: The service's own metrics, and those of requests.
+        now_ns: A monotonic clock.
         keep_spans_ratio: The share of ordinary requests whose spans are kept.
-        on_settled: Takes requests that nothing has come for in a while; objectives count them.
-        objectives: The spans of requests that violate one are kept.
-        on_spans: Takes the spans that had a GPU do something, and perhaps others.
-        journal: Holds what is not stored yet; None: everything is stored within 100 ms.
-        settle_s: How long nothing must come for a request before it is counted.
-        counted_until_ns: Up to which moment of writing an earlier process counted requests;
-            None: nothing is known of one.
-        traces: Those that are open; None: none, within the usual bounds.
-        tidy: Drops what has been kept for long enough; called once a second.
-        max_weight: The largest weight of a request that is believed.
+        on_settled: Called with settled requests; objectives count them.
+        on_spans: Called with all spans that used a GPU, and with some others.
+        objectives: Requests that violate one keep their spans.
+        journal: Makes spans durable before they are stored; None: there is none, and spans are
+            stored within 100 ms.
+        settle_s: A request settles after so many seconds without a span.
+        counted_until_ns: An earlier process counted requests written until then; None: unknown.
+        traces: Open traces; None: new ones.
+        tidy: Drops old data; called once a second.
+        max_weight: A larger weight of a request counts as 1.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - what it is made of
@@ -113,13 +112,13 @@ class Pipeline:
             store, traces, settling, telemetry, now_ns, SpanKeeping(keep_spans_ratio), objectives,
             on_spans, columns, missing.split.rootless,
         )  # fmt: skip
-        self._kept_ns: int | None = None  # when spans were last copied
-        self._has_failed_to_keep = False  # the last time
-        self._left: list[str] = []  # traces of which only the store has the spans
+        self._kept_ns: int | None = None  # time of the last copy of kept spans
+        self._has_failed_to_keep = False  # at the last copy
+        self._left: list[str] = []  # traces to be read from the store
         self._admission = Admission(now_ns)
         self._freed, self._code = FreedMemory(), UnusedCode()
-        self._has_taken_up = False  # what an earlier process left is attributed
-        self.left_fault: StoreError | None = None  # why that, or at the end all, is not there
+        self._has_taken_up = False  # the work of an earlier process is done
+        self.left_fault: StoreError | None = None  # why that failed, or the end
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="latencytrace-ledger", daemon=True)
         telemetry.watch(
@@ -134,13 +133,13 @@ class Pipeline:
         )
 
     def start(self) -> None:
-        """Begin to take spans in; what an earlier process left is looked for meanwhile."""
+        """Begin to receive spans, and to finish the work of an earlier process."""
         self.resume()
         self._committer.start()
         self._thread.start()
 
     def resume(self) -> None:
-        """Take up what an earlier process acknowledged and did not store."""
+        """Store the spans that an earlier process acknowledged and did not store."""
         self._committer.set_interval(round(PACE_S * 1e9), round(HOLD_S * 1e9))
         resumed = self._committer.resume()
         if resumed:
@@ -153,7 +152,7 @@ class Pipeline:
 
     @property
     def fault(self) -> str | None:
-        """Why spans cannot be kept or attributed for now; None: they can, as far as is known."""
+        """Why spans cannot be stored or attributed for now; None: no problem is known."""
         if not (self._thread.is_alive() and self._committer.is_running):
             return "spans are not being attributed: see the log, and start the service again"
         if (fault := self._store_fault) is not None:
@@ -164,11 +163,14 @@ class Pipeline:
 
     @property
     def _store_fault(self) -> StoreError | None:
-        """Why spans or their ledgers cannot be written for now."""
+        """The last error of the store, if it still fails."""
         return self._committer.fault or self._attributor.fault
 
     def submit(self, checked: CheckedRequest) -> Future[None]:
-        """Keep the spans of a request; see `Committer.submit`.
+        """Store the spans of a post.
+
+        Returns:
+            A future that is done once the spans are durable.
 
         Raises:
             OverloadedError: Too much waits to be stored, or to be attributed.
@@ -178,8 +180,8 @@ class Pipeline:
         return self.keep(checked)
 
     def keep(self, checked: CheckedRequest) -> Future[None]:
-        """See `submit`; there was room when they were decoded, and need not be any more."""
-        self._traces.arrived([checked])  # first, for they may be stored before `submit` returns
+        """Store the spans of a post without asking `require_room`: it was asked before."""
+        self._traces.arrived([checked])  # before `submit`, which may store them at once
         try:
             submitted = self._committer.submit(checked)
         except (OverloadedError, StoreError):
@@ -191,7 +193,7 @@ class Pipeline:
         return submitted
 
     def require_room(self) -> None:
-        """Tell whether more spans may come, before anything is done with them.
+        """Refuse new spans if there are too many.
 
         Raises:
             OverloadedError: Too much waits to be attributed.
@@ -202,11 +204,11 @@ class Pipeline:
             )
 
     def is_open(self, trace_id: str) -> bool:
-        """Whether spans of a trace have arrived that have no ledger yet."""
+        """Return whether a trace has spans that are not attributed yet."""
         return self._traces.is_open(trace_id)
 
     def close(self) -> None:
-        """Commit what is queued, attribute what has its root, and stop; see `left_fault`."""
+        """Store what is queued, attribute traces with a root, and stop."""
         self._committer.close()
         self._stopping.set()
         if self._thread.is_alive():
@@ -214,10 +216,13 @@ class Pipeline:
         self.left_fault = self.left_fault or self._store_fault
 
     def step(self, *, ahead: bool = False) -> int:
-        """Attribute one batch of the traces that are due; how many. Count what has settled.
+        """Attribute a batch of traces that are due, and count settled requests.
 
         Args:
-            ahead: A large one is written while the next is attributed.
+            ahead: Write a large batch while the next one is attributed.
+
+        Returns:
+            How many traces; 0: the store failed.
         """
         due = self._traces.due(self._batch_traces)
         self._committer.hasten(self._traces.take_urgent())
@@ -228,14 +233,11 @@ class Pipeline:
         return len(due) if has_taken else 0
 
     def settle(self) -> None:
-        """Count the requests that nothing has come for in a while."""
+        """Count the requests that have settled."""
         _count(self._settling.settled(), self._telemetry, self._on_settled)
 
     def check(self) -> None:
-        """Ask the store for arrivals without a ledger, and attribute them.
-
-        There should be none.
-        """
+        """Find traces in the store without a ledger, of which there should be none."""
         try:
             found = self._missing.found(self.is_open)
         except StoreError as error:
@@ -249,7 +251,7 @@ class Pipeline:
         self._attributor.counted_before.update(found.lost_ledger)
 
     def keep_noted(self) -> None:
-        """Copy the spans that are kept, unless that was done lately."""
+        """Copy the spans that are kept to their table, once in `KEEP_PACE_S`."""
         now_ns = self._now_ns()
         if self._kept_ns is not None and now_ns - self._kept_ns < KEEP_PACE_S * 1e9:
             return
@@ -258,19 +260,19 @@ class Pipeline:
         self._has_failed_to_keep = not is_done
 
     def look_after(self) -> None:
-        """Do what is due from time to time; each has a pace of its own."""
+        """Do the periodic work; each part has its own interval."""
         self.keep_noted()
         self.check()
         while self._left and not self.is_open(self._left[-1]):
             self._left.pop()
-        # Nothing is dropped that something is still to be made of.
+        # Nothing is dropped while traces have to be read from the store.
         if not (self._left or self._has_failed_to_keep or self._attributor.fault):
             self._tidy()
         self._committer.probe()
         self._is_done(self._store.roll_up, "requests are rolled up later")
 
     def _is_done(self, work: Callable[[], None], otherwise: str) -> bool:
-        """Have the store do something; False: it fails, and is asked again."""
+        """Call the store; log its error and return False if it fails."""
         try:
             work()
         except StoreError as error:
@@ -280,9 +282,9 @@ class Pipeline:
         return True
 
     def _take_up(self) -> None:
-        """Look for what an earlier process left. No trace is attributed before that.
+        """Find the unfinished work of an earlier process. No trace is attributed before that.
 
-        It takes longer the more is stored; spans are taken in meanwhile.
+        It takes longer the more is stored; meanwhile spans are received.
         """
         left = self._missing.start()
         for ids in self._store.known_traces():
@@ -298,7 +300,7 @@ class Pipeline:
                 self._settling.add([table.countable()], written_ns)
 
     def look_back(self) -> bool:
-        """Take up what an earlier process left in the store; False: the store fails at that."""
+        """Find the unfinished work of an earlier process; False: the store fails."""
         try:
             self._take_up()
         except StoreError as error:
@@ -331,32 +333,32 @@ class Pipeline:
             pace_s = min(PACE_S, round_s * ROUND_SPANS / max(spans, 1))
             took_s = (self._now_ns() - began_ns) / 1e9
             pause_s = max(min(pace_s, PACE_S if self._has_room else SHORT_PACE_S) - took_s, 0.0)
-            if self._store_fault:  # to try again may take as long as to fail did
+            if self._store_fault:  # the next try may take as long
                 pause_s = max(PACE_S, took_s)
         self._attributor.attribute_all(self._traces.close_all(), BATCH_TRACES)
         self.settle()
 
     def _has_more_after_step(self) -> bool:
-        """Attribute one batch, and take note of how fast that goes; whether it was a full one."""
+        """Attribute a batch and measure its throughput; return whether it was a full one."""
         before, full = self._traces.account().ended, self._batch_traces
         self._admission.begin()
         attributed = self.step(ahead=self._attributor.by_columns)
         ended = max(self._traces.account().ended - before, 0)
         is_large = ended >= LARGE_SPANS or (ended > 0 and attributed >= BATCH_TRACES)
         self._admission.end(ended, is_large=is_large)
-        return 2 * attributed >= full  # some of a full one may have to be read from the store
+        return 2 * attributed >= full  # some of a full batch may wait for the store
 
     @property
     def _batch_traces(self) -> int:
-        """How many traces are attributed together at most."""
+        """The largest number of traces in a batch."""
         return BATCH_COLUMNS if self._attributor.by_columns else BATCH_TRACES
 
     @property
     def _has_room(self) -> bool:
-        """Tell whether what comes now is attributed soon."""
+        """Whether new spans would be attributed soon."""
         held_bytes = self._traces.held_bytes
         if self._store_fault or not self._has_taken_up:
-            return True  # for the journal takes what it can
+            return True  # the journal takes them as long as it can
         return self._admission.has_room(self._traces.work, held_bytes, self._traces.counts.late_ns)
 
     def _acknowledged(self, span_count: int, submitted: Future[None]) -> None:
@@ -370,7 +372,7 @@ class Pipeline:
 
 
 def _count(settled: Settled, telemetry: Telemetry, on_settled: Callable[[Settled], None]) -> None:
-    """Count requests for metrics and objectives; a fault there costs its own batch alone."""
+    """Count requests for metrics and objectives; an error there costs only its batch."""
     if settled.until_ns is None:
         return
     tables = [partial(telemetry.counted.count, table) for table in settled.tables]

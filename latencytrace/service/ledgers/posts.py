@@ -1,8 +1,9 @@
-"""Posts from their arrival until all of their spans are stored and in ledgers.
+"""Posts in memory, from their arrival until all of their spans are stored and in ledgers.
 
-Memory holds the spans, as columns, until their traces have ledgers, so that no store is asked for
-them. A span is written once: with the ledger of its request where that is made soon, for it is
-known then which table it belongs to (its attribution claims it), and else by a commit.
+Memory holds the spans as columns until their traces have ledgers, so that attribution need not
+read them from the store. Each span is written once. The attribution of its trace claims it and
+writes it with the ledger, because only then its table is known; a commit writes what is not
+claimed in time.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -20,51 +21,52 @@ _TRACE_BYTES: Final = 200
 
 @dataclass(slots=True, eq=False)
 class _Post:
-    """The spans of one post; each trace of it is unstored or claimed, until it is stored."""
+    """The spans of one post. Each of its traces is unstored or claimed until it is stored."""
 
     block: SpanBlock
-    rows: Mapping[str, Rows]  # of each trace
-    needed: int  # by how many traces that memory holds
-    unstored: dict[str, Rows]  # a commit stores them
-    claimed: dict[str, Rows] = field(default_factory=dict)  # their attribution does
-    accounted: set[str] = field(default_factory=set)  # of the unstored: attributed already
+    rows: Mapping[str, Rows]  # by trace
+    needed: int  # how many traces in memory need it
+    unstored: dict[str, Rows]  # by trace; to be stored by a commit
+    claimed: dict[str, Rows] = field(default_factory=dict)  # to be stored by attributions
+    accounted: set[str] = field(default_factory=set)  # unstored traces that were attributed
     is_in_journal: bool = False
     is_committing: bool = False
 
     @property
     def nbytes(self) -> int:
-        """The memory that it takes, with what is noted of each trace."""
+        """Memory of the post and of its entries, in bytes."""
         return self.block.nbytes + _POST_BYTES + _TRACE_BYTES * len(self.rows)
 
 
 @dataclass(slots=True, eq=False)
 class _Trace:
-    """Where the spans of a trace are."""
+    """The posts of a trace."""
 
-    posts: list[_Post] = field(default_factory=list)  # that memory holds, as they came
-    claim: list[_Post] | None = None  # those whose spans its attribution stores
-    taken: Parts | None = None  # of which it is made
+    posts: list[_Post] = field(default_factory=list)  # in memory, in order of arrival
+    claim: list[_Post] | None = None  # whose spans of the trace its attribution stores
+    taken: Parts | None = None  # the spans that are being attributed
 
 
 class Posts:
-    """Posts that memory holds, and those of which not everything is stored.
+    """Posts that are in memory, and posts that are not completely stored.
 
-    Beyond `max_bytes` the oldest posts leave memory: their traces are read from the store. No
-    thread, no lock, no I/O.
+    Beyond `max_bytes` the oldest posts leave memory, and their traces are read from the store. It
+    has no thread and no lock, and does no I/O.
     """
 
     def __init__(self, max_bytes: int = MAX_BYTES) -> None:
         self.bytes = 0
-        self.let_go = 0  # spans, for want of room
+        self.let_go = 0  # spans that left memory because it was full
         self._max_bytes = max_bytes
-        self._held: dict[int, _Post] = {}  # by the identity of their block, as they came
-        self._unstored: dict[int, _Post] = {}  # likewise
+        # By the `id` of their block, in order of arrival.
+        self._held: dict[int, _Post] = {}
+        self._unstored: dict[int, _Post] = {}
         self._traces: dict[str, _Trace] = {}
         self._written: list[SpanBlock] = []
         self._urgent: list[SpanBlock] = []
 
     def add(self, block: SpanBlock, rows_by_trace: Mapping[str, Rows]) -> Sequence[str]:
-        """Take a post; the traces of which some spans left memory for it."""
+        """Add a post; return the traces of posts that left memory to make room."""
         let_go: list[str] = []
         if not rows_by_trace:
             return let_go
@@ -81,12 +83,12 @@ class Posts:
         return let_go
 
     def in_journal(self, block: SpanBlock) -> None:
-        """Note that a post outlives this process, and can wait for the ledgers of its traces."""
+        """Note that a post is durable, so that it can wait for the ledgers of its traces."""
         if post := self._unstored.get(id(block)):
             post.is_in_journal = True
 
     def remove(self, block: SpanBlock) -> None:
-        """Let a post leave memory, if it is held."""
+        """Remove a post from memory."""
         post = self._held.get(id(block))
         if post is None:
             return
@@ -97,7 +99,7 @@ class Posts:
                 self._tidy(trace_id, trace)
 
     def release(self, trace_ids: Iterable[str]) -> None:
-        """Let traces leave memory."""
+        """Remove traces from memory, and each post that no other trace needs."""
         for trace_id in trace_ids:
             if (trace := self._traces.get(trace_id)) is None:
                 continue
@@ -109,24 +111,20 @@ class Posts:
             self._tidy(trace_id, trace)
 
     def count(self, trace_id: str) -> int:
-        """How many spans of a trace are held, as often as they came."""
+        """Return how many spans of a trace are in memory, duplicates included."""
         return sum([len(rows) for _, rows in self.parts(trace_id)])
 
     def parts(self, trace_id: str) -> Parts:
-        """Where the spans of a trace are, in the order in which they came."""
+        """Return the spans of a trace in memory, in order of arrival."""
         trace = self._traces.get(trace_id)
         return [] if trace is None else [(one.block, one.rows[trace_id]) for one in trace.posts]
 
     def claim(self, trace_id: str, count: int) -> bool:
-        """Leave the spans of a trace to its attribution, if all of them are at hand.
-
-        Args:
-            trace_id: The trace.
-            count: How many spans it has.
+        """Have the attribution of a trace with so many spans store them, instead of a commit.
 
         Returns:
-            Whether they are. False: memory lacks some, no journal holds them, or a commit has
-            begun; the posts are urgent then.
+            False: some are not in memory or not in the journal, or a commit has begun. Its posts
+            are then committed first.
         """
         trace = self._traces.get(trace_id)
         posts = [one for one in trace.posts if trace_id in one.unstored] if trace else []
@@ -140,22 +138,22 @@ class Posts:
         return True
 
     def is_claimed(self, trace_id: str) -> bool:
-        """Tell whether the attribution of a trace may have spans that are not stored."""
+        """Return whether the attribution of a trace stores its spans."""
         trace = self._traces.get(trace_id)
         return trace is not None and trace.claim is not None
 
     def take(self, trace_ids: Iterable[str]) -> None:
-        """Note that traces are attributed, those that are claimed from what is here now."""
+        """Note that the attribution of traces begins; claimed ones use the spans in memory now."""
         for trace_id in filter(self.is_claimed, trace_ids):
             self._traces[trace_id].taken = self.parts(trace_id)
 
     def taken(self, trace_id: str) -> Parts | None:
-        """Where the spans are that the attribution of a claimed trace is made of."""
+        """Return the spans that the attribution of a claimed trace uses; None: not claimed."""
         trace = self._traces.get(trace_id)
         return None if trace is None else trace.taken
 
     def claimed(self, trace_ids: Iterable[str]) -> Iterable[tuple[SpanBlock, list[Rows]]]:
-        """The spans of traces that their attribution has to store, by block."""
+        """Return the spans that the attribution of these traces has to store, by block."""
         found: dict[int, tuple[SpanBlock, list[Rows]]] = {}
         for trace_id in filter(self.is_claimed, trace_ids):
             for post in self._traces[trace_id].claim or ():
@@ -164,7 +162,7 @@ class Posts:
         return found.values()
 
     def written(self, trace_ids: Iterable[str]) -> None:
-        """Note that the attribution of traces has stored what it had of them."""
+        """Note that the attribution of traces has stored their claimed spans."""
         for trace_id in trace_ids:
             for post in self._end_claim(trace_id):
                 del post.claimed[trace_id]
@@ -173,11 +171,9 @@ class Posts:
                     self._written.append(post.block)
 
     def give_back(self, trace_ids: Iterable[str], *, accounted: bool) -> None:
-        """Leave to a commit what the attribution of traces had and has not stored.
+        """Have a commit store spans that were claimed and not stored.
 
-        Args:
-            trace_ids: The traces.
-            accounted: They are attributed: what becomes of their spans changes no account.
+        Those that are `accounted`, because their trace was attributed, are not counted by `end`.
         """
         for trace_id in trace_ids:
             for post in self._end_claim(trace_id):
@@ -189,23 +185,23 @@ class Posts:
                 self._tidy(trace_id, trace)
 
     def take_written(self) -> Sequence[SpanBlock]:
-        """The posts that attributions have stored to the last span, since the last call."""
+        """Return the posts that attributions stored completely since the last call."""
         found, self._written = self._written, []
         return found
 
     def urge(self, trace_id: str) -> None:
-        """Note that a trace is waited for, which a commit has to store."""
+        """Have the posts of a trace committed soon, because its attribution waits for them."""
         trace = self._traces.get(trace_id)
         posts = () if trace is None else trace.posts
         self._urgent += [post.block for post in posts if trace_id in post.unstored]
 
     def take_urgent(self) -> Sequence[SpanBlock]:
-        """The posts of traces that are waited for, since the last call."""
+        """Return the posts that must be committed soon, since the last call."""
         found, self._urgent = self._urgent, []
         return found
 
     def begin(self, block: SpanBlock) -> Sequence[Rows] | None:
-        """Begin to commit a post: what of it is not stored; None: attributions have some of it."""
+        """Begin to commit a post; its rows that are not stored; None: it has claimed rows."""
         post = self._unstored.get(id(block))
         if post is None:
             return ()
@@ -215,16 +211,12 @@ class Posts:
         return list(post.unstored.values())
 
     def again(self, block: SpanBlock) -> None:
-        """Note that a commit has failed, and will be tried again."""
+        """Note that the commit of a post failed and will be tried again."""
         if post := self._unstored.get(id(block)):
             post.is_committing = False
 
     def end(self, block: SpanBlock) -> Mapping[str, int]:
-        """Note that a post is stored, or never will be.
-
-        Returns:
-            How many spans that is of each trace, those apart that were attributed.
-        """
+        """Forget a post that was stored or rejected; return its unattributed spans by trace."""
         post = self._unstored.pop(id(block), None)
         if post is None:
             return {}

@@ -1,4 +1,4 @@
-"""The service beside the programs that it shares a machine with: its priority, and its memory."""
+"""Keeps the service small next to the programs on its machine: priority and memory."""
 
 import ctypes
 import mmap
@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Final
 
 NICENESS: Final = 10
-MUCH_SPANS: Final = 100_000  # after which memory is given back
-MUCH_CODE: Final = 96 << 20  # bytes that came to be in use, after which code is given back
-LOOK_NS: Final = 5_000_000_000  # between two looks at what is in use
+MUCH_SPANS: Final = 100_000  # attributed spans after which memory is returned
+MUCH_CODE: Final = 96 << 20  # bytes of code loaded since the last time, to be returned
+LOOK_NS: Final = 5_000_000_000  # between two checks of that
 
 _MAPS: Final = Path("/proc/self/smaps")
 _PAGES: Final = Path("/proc/self/statm")  # of the process; the third number: of files
@@ -23,28 +23,27 @@ _LIBRARY: Final = re.compile(r"\.so(?:\.[0-9.]+)?$")
 
 
 def yield_to_others() -> None:
-    """Give this thread a low priority: its processor time, and with it that of its disk.
+    """Give this thread a low priority, for CPU and disk.
 
-    What it waits for itself, such as a disk that somebody else keeps busy, it waits for longer.
-    Where the system knows no priority of a thread, nothing changes.
+    Where the system has no priorities of threads, nothing changes.
     """
     with suppress(OSError, AttributeError):
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)
 
 
 class FreedMemory:
-    """Memory that was freed after much work, and that the C library keeps."""
+    """Returns memory to the system that the C library keeps after it was freed."""
 
     def __init__(self) -> None:
-        self._spans = 0  # since it was given back
+        self._spans = 0  # attributed since the last time
 
     def after(self, spans: int) -> None:
-        """Give it back once there is no more work: some 250 MB, in a tenth of a second.
+        """Return it once there is no more work: some 250 MB, in a tenth of a second.
 
-        It lies between what is still used. Where the C library is not glibc, nothing changes.
+        Where the C library is not glibc, nothing changes.
 
         Args:
-            spans: That were attributed since the last call.
+            spans: Number of spans attributed since the last call.
         """
         self._spans += spans
         if self._spans >= MUCH_SPANS and not spans:
@@ -63,15 +62,15 @@ def bytes_of_files() -> int:
 
 
 def unchanged_code(lines: Iterable[str]) -> Iterator[tuple[int, int]]:
-    """Find what is mapped of libraries and is as in their files, to the last page.
+    """Yield the address ranges of libraries' code that is unchanged in memory.
 
     Args:
-        lines: Of `/proc/PID/smaps`.
+        lines: Lines of `/proc/PID/smaps`.
 
-    Returns:
-        Its first address, and the one behind its last.
+    Yields:
+        First address, and the one after the last.
     """
-    mapping: tuple[int, int] | None = None  # of a library, and not to be written
+    mapping: tuple[int, int] | None = None  # read-only, of a library
     for line in lines:
         if found := _MAPPING.match(line):
             start, end, rights, path = found.groups()
@@ -84,7 +83,7 @@ def unchanged_code(lines: Iterable[str]) -> Iterator[tuple[int, int]]:
 
 
 def give_back_code() -> None:
-    """Take libraries' code out of this process's memory; it is read again where it is called.
+    """Drop libraries' code from this process's memory; it is loaded again when called.
 
     Raises:
         OSError: The system does not tell what is mapped.
@@ -97,16 +96,15 @@ def give_back_code() -> None:
 
 
 class UnusedCode:
-    """Code of libraries that was read once: the engine's start, and the compiler.
+    """Drops code of libraries that is used only once, as while the engine starts.
 
-    It counts as memory of this process, 200 to 270 MB, of which a service at work needs a tenth.
-    Given back, it stays in the system's cache of files: what is called again is there within a
-    microsecond. Where the system is not Linux, nothing changes.
+    It counts as memory of this process, 200 to 270 MB, of which a working service needs a tenth.
+    It stays in the page cache, so that calling it again takes a microsecond. Only on Linux.
 
     Args:
-        in_use: Bytes of files in the memory of this process.
-        give_back: Gives back the code.
-        now_ns: A clock that is never set back.
+        in_use: Returns the bytes of files in the memory of this process.
+        give_back: Drops the code.
+        now_ns: A monotonic clock.
     """
 
     def __init__(
@@ -118,11 +116,11 @@ class UnusedCode:
         self._in_use = in_use
         self._give_back = give_back
         self._now_ns = now_ns
-        self._left = 0  # in use after the last time
-        self._last_ns: int | None = None  # when it was looked
+        self._left = 0  # bytes in use after the last time
+        self._last_ns: int | None = None  # time of the last check
 
     def look(self) -> None:
-        """Give it back where much has come to be in use since the last time."""
+        """Drop the code if `MUCH_CODE` was loaded since the last time."""
         now_ns = self._now_ns()
         if self._last_ns is not None and now_ns - self._last_ns < LOOK_NS:
             return

@@ -1,4 +1,4 @@
-"""Which processes serve, and since when: what they did before is no request."""
+"""When each process began to serve: what it did before is startup, not a request."""
 
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
@@ -7,26 +7,26 @@ from latencytrace.analysis.trace.is_request import ENTRY_KINDS
 from latencytrace.model import Span
 
 MAX_PROCESSES = 20_000
-MAX_PENDING = 256  # traces of one process that may turn out to be its start
+MAX_PENDING = 256  # traces of one process that may turn out to be startup
 
 Process = tuple[str, str]  # service and instance
 
 
 def served_by(spans: Iterable[Span]) -> Iterator[tuple[Process, int]]:
-    """The processes that served with these spans, as far as they are known, and when."""
+    """Yield the processes that served requests with these spans, and when (ns)."""
     for span in spans:
         if span.kind in ENTRY_KINDS and span.instance is not None:
             yield (span.service, span.instance), span.start_ns
 
 
 class ProcessStarts:
-    """Remembers when processes served first, and what those did that have not served yet.
+    """Remembers when each process served its first request, and traces of those that have not.
 
-    Without a `service.instance.id` nothing is said: who served may be another process.
+    Spans without `service.instance.id` are ignored, because they may be of any process.
 
     Args:
-        known: Processes of which requests are known: they began long ago.
-        most: How many are remembered, those that came last.
+        known: Processes that have served already.
+        most: How many processes are remembered; the oldest are forgotten.
     """
 
     def __init__(self, known: Iterable[Process] = (), most: int = MAX_PROCESSES) -> None:
@@ -35,7 +35,7 @@ class ProcessStarts:
         self._pending: OrderedDict[Process, dict[str, int]] = OrderedDict()
 
     def served(self, served: Iterable[tuple[Process, int]]) -> list[str]:
-        """Note who served, and when; the traces that turn out to be of starting up."""
+        """Note processes that served, and when; return traces that turn out to be startup."""
         found: list[str] = []
         for process, start_ns in served:
             known_ns = self._first_ns.get(process)
@@ -48,7 +48,7 @@ class ProcessStarts:
         return found
 
     def is_start(self, root: Span) -> bool:
-        """Whether a root that nobody called for is of starting up; if unknown yet, not."""
+        """Return whether a root without a caller is startup; False while that is unknown."""
         if root.instance is None:
             return False
         process = (root.service, root.instance)

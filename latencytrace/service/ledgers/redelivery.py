@@ -1,4 +1,4 @@
-"""What was sent again and changes nothing: senders retry, and files are imported twice."""
+"""Requests that were sent again unchanged: senders retry, and files are imported twice."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -13,10 +13,10 @@ from latencytrace.service.store import Store
 def apart_from_resent(
     tables: Iterable[LedgerTable], store: Store
 ) -> tuple[list[LedgerTable], LedgerTable]:
-    """Part requests that say something new from those that are written just so already.
+    """Separate new requests from those that the store has already, with the same content.
 
     Returns:
-        The new ones; the others under the revision that they are written as.
+        New and changed requests; the unchanged ones, with the revision in the store.
     """
     fresh: list[LedgerTable] = []
     resent: list[Request] = []
@@ -38,7 +38,7 @@ def apart_from_resent(
 
 
 def grown(resent: LedgerTable, arrived: Mapping[str, Sequence[Span]], store: Store) -> set[str]:
-    """The traces whose spans are kept, with others by now, though no request changed."""
+    """Return the traces whose spans are kept and have become more, though no request changed."""
     trace_ids = set(resent.trace_ids)
     counts = store.kept_counts(trace_ids) if trace_ids else {}
     return {trace_id for trace_id, count in counts.items() if count != len(arrived[trace_id])}

@@ -1,4 +1,4 @@
-"""Which requests and shared steps keep their spans: failed, slow, and a share of the others."""
+"""Decides which requests keep their spans: failed, slow, and a share of the others."""
 
 from bisect import bisect_left, insort
 from collections import deque
@@ -10,16 +10,16 @@ from latencytrace.model import RequestStatus, Span, StatusCode
 from latencytrace.service.ledger_table import LedgerTable
 
 SLOW_QUANTILE = 0.95
-MEMORY = 200  # the latest requests of a route that tell what is slow there
+MEMORY = 200  # latest requests of a route that decide what is slow
 MAX_ROUTES = 200  # beyond, routes share one memory
 
 _IDS = 1 << 32
 
 
 class SpanKeeping:
-    """Decides by what was seen lately, and by the trace id, never by chance.
+    """Decides by the latest durations of the route, and by the trace id.
 
-    A decision by the id is the same in every service that sees the trace.
+    The decision by the id is the same in every service that sees the trace.
 
     Args:
         ratio: The share of ordinary requests that keep their spans.
@@ -30,9 +30,9 @@ class SpanKeeping:
         self._routes: dict[tuple[str, str] | None, _Latest] = {}
 
     def keeps_of(self, table: LedgerTable) -> NDArray[np.bool_]:
-        """(r,): whether the spans of each request are kept; takes note of its duration."""
+        """Return whether the spans of each request are kept (r,), and remember its duration."""
         keeps = np.ones(len(table), np.bool_)
-        if self._below >= _IDS:  # all of them, whatever was seen lately
+        if self._below >= _IDS:  # all are kept
             return keeps
         roots = [
             ((root.service, root.route), root.status is not RequestStatus.OK)
@@ -47,7 +47,7 @@ class SpanKeeping:
         return keeps
 
     def keeps_step(self, step: Span) -> bool:
-        """Whether a shared step is kept, with all spans of its trace; takes note likewise."""
+        """Return whether the trace of a shared step keeps its spans; remember its duration."""
         failed = step.status is StatusCode.ERROR
         key = (step.service, f"step {step.name}")
         return self._keeps(key, step.trace_id, step.end_ns - step.start_ns, failed=failed)
@@ -66,14 +66,14 @@ class SpanKeeping:
 
 
 class _Latest:
-    """The latest durations of a route, in order of time and of length."""
+    """The latest durations of a route, by time and by length."""
 
     def __init__(self) -> None:
         self._in_time: deque[int] = deque()
         self._by_length: list[int] = []
 
     def is_slow(self, duration_ns: int) -> bool:
-        """Whether it is longer than most; the first one of a route is."""
+        """Return whether a duration is in the slowest twentieth; the first of a route is."""
         below = bisect_left(self._by_length, duration_ns)
         return below >= SLOW_QUANTILE * len(self._by_length)
 

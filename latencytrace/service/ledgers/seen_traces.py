@@ -1,4 +1,4 @@
-"""Traces that the store may know: a filter that is sure of the others."""
+"""A filter of the traces that the store may know; False is certain."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -19,31 +19,30 @@ _MIXERS: Final = np.array([0x9E3779B97F4A7C15, 0xFF51AFD7ED558CCD, 0xC4CEB9FE1A8
 
 
 def ids_of(trace_ids: Iterable[str]) -> Ids:
-    """Trace ids as numbers.
+    """Return trace ids as numbers.
 
     Args:
-        trace_ids: Of 32 hex digits each.
+        trace_ids: Each of 32 hex digits.
     """
     return mixed(np.frombuffer(bytes.fromhex("".join(trace_ids)), ">u8").reshape(-1, 2))
 
 
 def mixed(halves: NDArray[np.uint64]) -> Ids:
-    """Both halves (n, 2) of trace ids as one number each; either may be the same in all."""
+    """Return one number for both halves (n, 2) of each trace id; either half may be constant."""
     high, low = halves.astype(np.uint64).T
     found: Ids = low ^ (high * _MIXERS[0])
     return found
 
 
 class SeenTraces:
-    """A Bloom filter that grows by layers, each for four times the ids of the one before.
+    """A Bloom filter that grows by layers, each four times as large as the one before.
 
-    What seems known is read back from the store, which costs more than memory: it takes three
-    bytes an id. Beyond the most layers the ids of the oldest are forgotten: a span
-    that still comes for one of those traces is taken for that of a new trace. No lock.
+    It takes three bytes an id. A false positive costs a read from the store. Beyond `most_layers`
+    the oldest ids are forgotten: a late span of such a trace begins a new trace. No lock.
 
     Args:
-        largest: The ids of a layer that the next one is not larger than; a power of two.
-        most_layers: How many there are.
+        largest: Ids in the largest layer; a power of two.
+        most_layers: How many layers are kept.
     """
 
     def __init__(self, largest: int = LARGEST_LAYER_IDS, most_layers: int = MOST_LAYERS) -> None:
@@ -64,7 +63,7 @@ class SeenTraces:
             layer.add(fitting)
 
     def may_hold(self, ids: Ids) -> NDArray[np.bool_]:
-        """Whether each trace may have been added; False is certain."""
+        """Return whether each trace may have been added (n,); False is certain."""
         hashes = _hashes(ids)
         found = np.zeros(len(ids), np.bool_)
         for layer in self._layers:
@@ -82,13 +81,13 @@ class _Layer:
         self._words = np.zeros(size * _BITS_AN_ID // 64, np.uint64)
 
     def add(self, hashes: _Hashes) -> None:
-        """Set the bits of ids; no more than there is room for."""
+        """Set the bits of ids, at most `room` of them."""
         places = self._places(hashes)
         np.bitwise_or.at(self._words, places >> np.uint64(6), _bit(places))
         self.room -= len(hashes)
 
     def may_hold(self, hashes: _Hashes) -> NDArray[np.bool_]:
-        """See `SeenTraces.may_hold`."""
+        """Return whether each id may have been added (n,)."""
         places = self._places(hashes)
         found: NDArray[np.bool_] = np.all(
             self._words[places >> np.uint64(6)] & _bit(places) != 0, axis=1
@@ -96,15 +95,15 @@ class _Layer:
         return found
 
     def _places(self, hashes: _Hashes) -> NDArray[np.uint64]:
-        """The bits of each id (n, 8)."""
+        """Return the bits of each id (n, 8)."""
         found: NDArray[np.uint64] = (hashes * self._bits) >> np.uint64(32)
         return found
 
 
 def _hashes(ids: Ids) -> _Hashes:
-    """Eight numbers of 32 bits of each id; ids are often counted up rather than drawn by chance.
+    """Return eight hashes of 32 bits of each id, also where ids are consecutive numbers.
 
-    They are made of two, as Kirsch and Mitzenmacher do ("Less hashing, same performance", 2006).
+    Double hashing, after Kirsch and Mitzenmacher ("Less hashing, same performance", 2006).
     """
     one = (ids ^ (ids >> np.uint64(33))) * _MIXERS[1]
     one = (one ^ (one >> np.uint64(33))) * _MIXERS[2]

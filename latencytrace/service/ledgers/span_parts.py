@@ -1,4 +1,4 @@
-"""The spans of traces within blocks, by their rows."""
+"""Spans of traces as rows of blocks."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -19,7 +19,7 @@ NONE_HELD: Final[Mapping[str, Parts]] = MappingProxyType({})
 
 
 def rooted_in(traces: Iterable[Parts]) -> set[str]:
-    """Those of the traces of which a span without a parent is held."""
+    """Return the ids of the traces that have a span without a parent."""
     found: set[str] = set()
     for block, rows in by_block(traces):
         roots = rows[block.table["parent_id"][rows] == 0]
@@ -29,7 +29,7 @@ def rooted_in(traces: Iterable[Parts]) -> set[str]:
 
 
 def part_of(block: SpanBlock, rows: Sequence[Rows]) -> SpanBlock:
-    """Some spans of a block, in its order, as a block."""
+    """Return some rows of a block as a block, in the same order."""
     if sum(map(len, rows)) == block.count:
         return block
     chosen = np.sort(np.concatenate([np.zeros(0, np.int64), *rows]))
@@ -37,7 +37,7 @@ def part_of(block: SpanBlock, rows: Sequence[Rows]) -> SpanBlock:
 
 
 def by_block(traces: Iterable[Parts]) -> list[tuple[SpanBlock, Rows]]:
-    """The rows of several traces, those of one block together."""
+    """Return the rows of several traces, grouped by block."""
     found: dict[int, tuple[SpanBlock, list[Rows]]] = {}
     for parts in traces:
         for block, rows in parts:
@@ -46,9 +46,9 @@ def by_block(traces: Iterable[Parts]) -> list[tuple[SpanBlock, Rows]]:
 
 
 def in_few_blocks(parts: Parts) -> Iterator[tuple[SpanBlock, Rows]]:
-    """The same rows in blocks joined together, where most of these are wanted.
+    """Yield the same rows in fewer, larger blocks; blocks of which few rows are wanted stay.
 
-    To write many small blocks costs ten times as much as one of their size.
+    Writing many small blocks costs ten times as much as writing a large one.
     """
     few: list[tuple[SpanBlock, Rows]] = []
     spans = 0
@@ -66,22 +66,19 @@ def in_few_blocks(parts: Parts) -> Iterator[tuple[SpanBlock, Rows]]:
 
 
 def _joined(parts: Parts) -> tuple[SpanBlock, Rows]:
-    """Blocks as one; their rows are counted through already."""
+    """Join blocks; their rows are offsets in the joined block already."""
     return joined([block for block, _ in parts]), np.concatenate([rows for _, rows in parts])
 
 
 def spans_in(parts: Parts) -> tuple[Span, ...]:
-    """The spans of a trace, each once: of those that differ, the one that lasts longer.
-
-    As `Store.arrived` tells them.
-    """
+    """Return the spans of a trace as `Store.arrived` does: of duplicates the longest."""
     return spans_and_copies(parts)[0]
 
 
 def spans_and_copies(parts: Parts) -> tuple[tuple[Span, ...], tuple[Span, ...]]:
-    """The same; and where a shorter span of other content has the id of one, such a span.
+    """Return the spans of a trace, of duplicates the longest; and a differing duplicate of each.
 
-    Spans of different services or kinds are no copies of each other.
+    Spans with one id but different services or kinds are not duplicates.
     """
     found: dict[tuple[str, str, str], Span] = {}
     copies: dict[tuple[str, str, str], Span] = {}
