@@ -56,7 +56,7 @@ def installed_version(name: str) -> str:
     """Return the version of a distribution, as its folder is called: its metadata is long.
 
     Raises:
-        ModuleNotFoundError: It is not installed.
+        ModuleNotFoundError: The distribution is not installed.
     """
     folders = _folders()
     folder = "" if folders is None else folders.get(_normal(name))

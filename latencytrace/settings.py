@@ -178,7 +178,7 @@ def agent_settings(  # noqa: PLR0913 - one argument per argument of `instrument`
     Args:
         endpoint: The base address to send to.
         service_name: What to call the program.
-        hooks: Those to apply.
+        hooks: Names of the hooks to apply; None: all.
         gpu: Whether to read GPUs.
         over_http: Whatever the environment says of the protocol.
         environ: The environment.
@@ -318,7 +318,7 @@ def service_listens(environ: Mapping[str, str] = os.environ) -> Address | None:
     """Where a service listens by its own variable, on a port that is known; None: it is unset.
 
     Raises:
-        SettingsError: It is no address.
+        SettingsError: The value is not an address.
     """
     named = environ.get("LATENCYTRACE_LISTEN")
     address = Address.parse(named) if named else None
@@ -329,7 +329,7 @@ def service_url(environ: Mapping[str, str] = os.environ) -> str:
     """Return the address of the service: the one named, else where `serve` would listen.
 
     Raises:
-        SettingsError: That is no address.
+        SettingsError: The value is not an address.
     """
     named = environ.get("LATENCYTRACE_URL")
     listens = None if named else service_listens(environ)
@@ -473,7 +473,7 @@ def _root_path(text: str) -> str | None:
     """A path before those of the pages, or the header that says it; None: there is none.
 
     Raises:
-        SettingsError: It is neither.
+        SettingsError: The text is neither a path nor the header.
     """
     if text.strip().lower() == FORWARDED_PREFIX.lower():
         return FORWARDED_PREFIX

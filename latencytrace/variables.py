@@ -34,7 +34,7 @@ def optional_flag(environ: Mapping[str, str], name: str) -> bool | None:
     """Return what a flag says; None: nothing.
 
     Raises:
-        SettingsError: It is no flag.
+        SettingsError: The value is not a flag.
     """
     text = environ.get(name, "").strip().lower()
     if text in {"0", "false", "no", "off"}:
@@ -62,7 +62,7 @@ def number(
     """A number within bounds.
 
     Raises:
-        SettingsError: It is none.
+        SettingsError: The value cannot be used.
     """
     text = environ.get(name, "").strip()
     if not text:
@@ -80,7 +80,7 @@ def rising(environ: Mapping[str, str], name: str) -> tuple[float, ...]:
     """Numbers above 0, each larger than the one before; none where the variable is not set.
 
     Raises:
-        SettingsError: They are something else.
+        SettingsError: The value is something else.
     """
     texts = names(environ, name)
     try:
@@ -98,7 +98,7 @@ def length_s(environ: Mapping[str, str], name: str, default: float) -> float | N
     """A length of time with its unit, as `30d`; None: `off`.
 
     Raises:
-        SettingsError: It is neither, or 0.
+        SettingsError: The value is something else, or 0.
     """
     examples = "30d, 12h or off"
     return _with_unit(
@@ -110,7 +110,7 @@ def size_bytes(environ: Mapping[str, str], name: str, default: float) -> float |
     """A size with its unit, as `20GB`; None: `off`.
 
     Raises:
-        SettingsError: It is neither, or 0.
+        SettingsError: The value is something else, or 0.
     """
     wanted = "size: write 20GB, 500MB or off"
     return _with_unit(environ, name, default, _SIZE, _UNITS_BYTES, wanted)
@@ -146,7 +146,7 @@ def web_address(environ: Mapping[str, str], name: str) -> str | None:
     """An address of HTTP, without a slash at its end.
 
     Raises:
-        SettingsError: It is none.
+        SettingsError: The value cannot be used.
     """
     text = environ.get(name, "").strip().rstrip("/")
     if text and not text.startswith(("http://", "https://")):

@@ -362,7 +362,7 @@ def take_over(settings: ServiceSettings) -> Adopted:
     Its journal is stored, and what it stored and did not attribute is. To do so again is nothing.
 
     Raises:
-        StoreInUseError: It is alive.
+        StoreInUseError: The service runs.
         StoreError: The store fails; what was not done is done the next time. Or a file of the
             journal is damaged.
     """

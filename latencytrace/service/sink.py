@@ -48,7 +48,7 @@ class Sink(Protocol):
         """A sink for an address, which is empty where none is given.
 
         Raises:
-            SettingsError: It needs another address.
+            SettingsError: The address is not one of this sink.
         """
         ...
 

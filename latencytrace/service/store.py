@@ -109,7 +109,7 @@ class Piece:
         """Return the same rows in two pieces: by when they start, of one window by their traces.
 
         Raises:
-            StoreError: They are of one trace.
+            StoreError: All rows are of one trace.
         """
         rows = self.rows // 2, self.rows - self.rows // 2
         # An older version noted pieces that begin or end within a window.
@@ -394,8 +394,8 @@ class Store(Questions, Copies):
         them have arrived.
 
         Args:
-            parts: They.
-            age_ns: See `insert`.
+            parts: Rows of blocks.
+            age_ns: Time since their arrival, in ns.
         """
 
     def keep_noted(self) -> None:

@@ -115,8 +115,8 @@ class BudgetKeeper:
 
         Args:
             own_ns: CPU time since it started.
-            dropped_ns: Of that, to leave requests out.
-            reporting_ns: Of that, to report.
+            dropped_ns: Part of `own_ns` spent on requests that were not recorded.
+            reporting_ns: Part of `own_ns` spent on reports.
             some_spans: Shows so many spans that have just ended.
             may_sample: Nobody else decides which traces are recorded.
         """

@@ -34,8 +34,8 @@ def _fields(body: bytes) -> list[tuple[int, int | bytes]]:
     """Return the fields of a message, of the two types that there are.
 
     Raises:
-        IndexError: It is cut off.
-        ValueError: It is no such message.
+        IndexError: The message is cut off.
+        ValueError: The bytes are not such a message.
     """
     found: list[tuple[int, int | bytes]] = []
     at = 0

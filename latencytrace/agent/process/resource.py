@@ -23,7 +23,7 @@ def resource_of(
 
     Args:
         service_name: What the program is called; None: nobody says.
-        attributes: That variable.
+        attributes: Value of `OTEL_RESOURCE_ATTRIBUTES`.
         detectors: Ask the SDK's detectors, too; loading them takes a program's start longer.
     """
     detected = _of_detectors() if detectors else _of_variable(attributes)

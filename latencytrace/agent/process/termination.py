@@ -39,7 +39,7 @@ class Termination:
 
     Args:
         flush: Sends what waits, within a bounded time.
-        longest_s: That the end may be put off.
+        longest_s: The longest delay of the process's end, in seconds.
     """
 
     def __init__(self, flush: Callable[[], object], longest_s: float) -> None:

@@ -204,7 +204,7 @@ class Profiling:
         """Wait until it is recorded.
 
         Raises:
-            Refused: It is not.
+            Refused: The profile was not recorded in time.
         """
         profiler = _profiler()
         capture = Capture(order, profiler, monotonic_ns, self._on_fault)
@@ -260,7 +260,7 @@ def _packed(path: Path) -> bytes:
     """A file, compressed.
 
     Raises:
-        Refused: It is too large even so.
+        Refused: The compressed file is too large.
     """
     packer, parts, size = compressobj(6, wbits=_GZIP), [], 0
     with path.open("rb") as file:

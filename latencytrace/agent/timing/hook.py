@@ -132,7 +132,7 @@ class ListedHook(NamedTuple):
         """Import it.
 
         Raises:
-            TypeError: It is none.
+            TypeError: The entry point is not a hook.
         """
         loaded = self.plugin.load()
         if not (isinstance(loaded, type) and issubclass(loaded, Hook)):

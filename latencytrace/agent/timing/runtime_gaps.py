@@ -81,7 +81,7 @@ class RuntimeGaps:
 
         Args:
             span_start_ns: The monotonic start of the request's span.
-            intervals: Of that span.
+            intervals: Intervals of the request's span.
         """
         if self._own:
             intervals.times(Stage.RUNTIME).extend(self._own)

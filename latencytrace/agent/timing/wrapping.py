@@ -51,7 +51,7 @@ class Call(Timing):
 
     Args:
         stage: What the call is part of.
-        started: Its span, under way.
+        started: The span of the call.
         on_fault: Takes what our own code raises.
         describe_result: Attributes from the result.
     """

@@ -91,7 +91,7 @@ def timed_subclass(build: Build, recorder: Recorder, kind: Any, methods: Iterabl
         build: Of `timed_statements`, whose argument is the first.
         recorder: Where their spans go.
         kind: Of connections or cursors.
-        methods: Those that execute statements.
+        methods: Names of the methods that execute statements.
     """
 
     def method(name: str) -> Timed:

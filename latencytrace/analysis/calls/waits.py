@@ -50,7 +50,7 @@ def with_waits(trace: Trace, segments: Sequence[Segment]) -> tuple[Segment, ...]
 
     Args:
         trace: Of the request.
-        segments: Its critical path.
+        segments: Critical path of the request.
     """
     if not (trace.retried or trace.queued):
         return tuple(segments)

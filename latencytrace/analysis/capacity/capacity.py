@@ -73,7 +73,7 @@ def capacity(
     Args:
         times: Of all requests.
         columns: Of a share of them, whichever they are.
-        limits: That they shall meet.
+        limits: Latency limits that the service has to meet.
     """
     requests = weighted.number(len(times), times.weight)
     effective = weighted.effective(len(times), times.weight)

@@ -59,7 +59,7 @@ def growth(
         columns: Some requests of a cohort.
         under_way: (n,): how many there were when each came, itself included.
         levels: Of the cohort.
-        found: Its knee; None: it has none.
+        found: The knee; None: there is none.
 
     Returns:
         None: too few requests, or always as many at once.

@@ -60,13 +60,13 @@ def descend(  # noqa: PLR0913, PLR0917 - columns
 
     Args:
         first: Where each trace begins (t + 1,), with its root.
-        start_ns: By span; each lies within its parent.
-        end_ns: Likewise.
-        stage: Likewise.
-        children: Where each one's begin and end (n, 2), in order of start.
-        outlives: Whether it went on after its parent.
-        winners: From `win`.
-        won: Likewise.
+        start_ns: Start of each span (n,); each span lies within its parent.
+        end_ns: End of each span (n,).
+        stage: Stage of each span (n,).
+        children: Begin and end of each span's children (n, 2), in order of start.
+        outlives: Whether each span went on after its parent (n,).
+        winners: Result of `win`.
+        won: Result of `win`.
 
     Returns:
         Parts (p, 4): span or track, start, end, stage, those of a track side by side in order of
@@ -86,8 +86,8 @@ def gather(parts: _Column, tracks: _Column) -> _Column:
     """Put together what counts of each track; neighbours of one span and stage are joined.
 
     Args:
-        parts: From `descend`.
-        tracks: Likewise.
+        parts: Result of `descend`.
+        tracks: Result of `descend`.
 
     Returns:
         Segments (at most 2 p, 5): trace, start, end, stage, span; in order of trace and time.

@@ -52,8 +52,8 @@ def add_engines(  # noqa: PLR0913, PLR0917 - columns
 
     Args:
         batch: The spans.
-        facts: Of its rows.
-        said: See `reported`.
+        facts: Facts of the spans (n, `FACTS`).
+        said: Columns of `analysis.columns.reported` (n, `SAID`).
         words: Take the models and the reasons to finish that engines tell.
         odd_row: Takes those that tell what cannot be.
         packed: Where the intervals of each span begin; start, end and stage of each.

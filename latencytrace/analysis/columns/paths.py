@@ -56,14 +56,14 @@ def fill_pauses(  # noqa: PLR0913, PLR0917 - columns
         segments: From `critical_paths`: request, start, end, stage, place in the trees.
         tree_first: Where each request's tree begins.
         tree_rows: Of each place in a tree the span.
-        above: Its parent's place.
-        stages: Its stage.
-        start_ns: By span, as sent.
+        above: Place of the parent of each place.
+        stages: Stage of each place.
+        start_ns: Start of each span, as sent.
         span_id: As signed numbers of the same order.
         kind: Of each span its row of the facts.
         facts: See `analysis.columns.facts`.
-        resource: Of each span its row of the next.
-        resources: See there.
+        resource: Row of `resources` of each span.
+        resources: Facts of resources.
         tells: The spans that tell gaps.
         gaps: Where those of each begin (n + 1,).
         gap: Start and end, from the span's start, and title of each; none overlap.

@@ -93,14 +93,14 @@ def add_pieces(  # noqa: PLR0913, PLR0917 - columns
     """Add the first piece that was sent of streamed answers, where their roots say of no body.
 
     Args:
-        first: As of `read_reporters`, like the next five.
-        rows: Likewise.
-        above: Likewise.
-        start_ns: Likewise.
-        end_ns: Likewise.
-        kind: Likewise.
-        facts: Likewise.
-        said: Gets it as the first body.
+        first: Begin of each request's tree (r + 1,).
+        rows: Span of each place in the trees.
+        above: Place of the parent of each place.
+        start_ns: Start of each span, as sent.
+        end_ns: End of each span, as sent.
+        kind: Row of `facts` of each span.
+        facts: Facts of the spans.
+        said: Gets the piece as the first body.
     """
     needed().add_pieces(first, rows, above, start_ns, end_ns, kind, facts, said)
 
@@ -127,17 +127,17 @@ def read_reporters(  # noqa: PLR0913, PLR0917 - columns
 
     Args:
         first: Where each request's tree begins, as the next six from `trees.lay_out_trees`.
-        rows: Of each place in a tree the span.
-        above: Its parent's place.
-        begin_ns: Its start, clipped.
-        finish_ns: Its end, clipped.
-        stages: Its stage.
-        intervals: Where its intervals begin.
-        interval_start_ns: Their starts.
-        interval_end_ns: Their ends.
-        interval_stage: Their stages.
-        start_ns: By span, as sent.
-        end_ns: Likewise.
+        rows: Span of each place in the trees.
+        above: Place of the parent of each place.
+        begin_ns: Clipped start of each place.
+        finish_ns: Clipped end of each place.
+        stages: Stage of each place.
+        intervals: Begin of the intervals of each place.
+        interval_start_ns: Start of each interval.
+        interval_end_ns: End of each interval.
+        interval_stage: Stage of each interval.
+        start_ns: Start of each span, as sent.
+        end_ns: End of each span, as sent.
         span_id: As signed numbers of the same order.
         kind: Of each span its row of the facts.
         facts: See `analysis.columns.facts`.
@@ -194,11 +194,11 @@ def tell_attributes(  # noqa: PLR0913, PLR0917 - columns
 
 
 class SaidWords:
-    """The word that each span says, if it says one.
+    """A word of each span, or none.
 
     Args:
-        codes: (n,): of each its place among the values; below 0: it says none.
-        values: They may come twice.
+        codes: Place of each span's word among the values (n,); below 0: none.
+        values: Words, perhaps with duplicates.
     """
 
     def __init__(self, codes: _Column, values: list[AttributeValue]) -> None:

@@ -158,8 +158,8 @@ def by_appearance(codes: _Column, most: int) -> tuple[_Column, _Column]:
     """Number codes anew, from 0 on as they appear.
 
     Args:
-        codes: From 0 on.
-        most: They are below it.
+        codes: Numbers from 0 to `most` - 1.
+        most: Number of different codes.
 
     Returns:
         The distinct ones in order; and of each code its place among these.

@@ -20,7 +20,7 @@ def with_runtime(trace: Trace, segments: Sequence[Segment]) -> tuple[Segment, ..
 
     Args:
         trace: Of the request.
-        segments: Its critical path.
+        segments: Critical path of the request.
 
     Returns:
         Segments that partition the same time; those filled are named after the gap.

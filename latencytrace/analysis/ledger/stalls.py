@@ -32,7 +32,7 @@ def stalls(
 
     Args:
         trace: Of the request.
-        segments: Its critical path.
+        segments: Critical path of the request.
         streams: Its streams (see `token_gaps.token_times`).
 
     Returns:

@@ -32,7 +32,7 @@ def clipping(span: Span, parent_name: str, sent: _Extent, parent: _Extent) -> Re
     """The repair of a span that sticks out of its parent.
 
     Args:
-        span: Its id and name count.
+        span: The span; only its id and name are used.
         parent_name: The parent's.
         sent: From when to when it ran.
         parent: From when to when its parent did.

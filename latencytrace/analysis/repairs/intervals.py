@@ -45,7 +45,7 @@ def clipped_intervals(sent: Span, span: Span, intervals: Intervals) -> tuple[Spa
 
     Args:
         sent: The span before it was clipped.
-        span: The same after it.
+        span: The span after clipping.
         intervals: As they were sent.
 
     Returns:

@@ -29,7 +29,7 @@ def reported_durations(
 
     Args:
         spans: Of one request, by span id, each parent before its children, all clipped.
-        unclipped: The same as they were sent.
+        unclipped: The spans as they were sent, by span id.
         children: By parent's span id.
         stages: By span id.
         packed: The intervals that came with the spans, by span id.

@@ -16,7 +16,7 @@ def network_phases(trace: Trace, segments: Iterable[Segment]) -> dict[str, int]:
 
     Args:
         trace: Of the request.
-        segments: Its critical path.
+        segments: Critical path of the request.
 
     Returns:
         Nanoseconds by phase, `PHASES` in order, `UNTRACED`, then `OTHER`; they add up to the

@@ -67,8 +67,8 @@ def recorded(
     """Yield what is recorded, in order.
 
     Args:
-        objective: Whose it is.
-        rules: Its tiers.
+        objective: The objective.
+        rules: Tiers of the objective.
         scrape_ns: Between two scrapes.
         interval_ns: Between two evaluations.
     """
@@ -133,8 +133,8 @@ def alarm(objective: Objective, rules: tuple[BurnRule, ...], expression: str) ->
     """1 while something is so, 0 while it is not: there as long as requests are counted.
 
     Args:
-        objective: Whose it is.
-        rules: Its tiers.
+        objective: The objective.
+        rules: Tiers of the objective.
         expression: What is so.
     """
     counted = _series(REQUESTS, objective, rules[0].short_ns)

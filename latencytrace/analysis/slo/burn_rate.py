@@ -114,8 +114,8 @@ def usual_requests(
     """Return how many requests a window has in the mean of the period.
 
     Args:
-        objective: Whose period it is.
-        period: Its counts.
+        objective: The objective.
+        period: Counts of the objective's period.
         coverage_ratio: The share of the period that was observed.
         window_ns: The window.
     """
@@ -134,7 +134,7 @@ def burns(  # noqa: PLR0913, PLR0917 - what is counted, and how much of it can b
     """Return whether a tier fires.
 
     Args:
-        objective: Whose budget it is.
+        objective: The objective.
         rule: The tier.
         long: Counts of its long window.
         short: Counts of its short window.
@@ -159,7 +159,7 @@ def least_bad(objective: Objective, severity: Severity, *, is_faint: bool = Fals
     """Return how many bad ones that came a long window must hold; with fewer it may be chance.
 
     Args:
-        objective: Whose they are.
+        objective: The objective.
         severity: Of the tier.
         is_faint: Whether it is the outage's, and traffic far below the usual.
     """
@@ -191,7 +191,7 @@ def budget_left_ratio(objective: Objective, period: Tally, coverage_ratio: float
     """The share of the period's budget that is left; below 0: overdrawn; None: no traffic.
 
     Args:
-        objective: Whose budget it is.
+        objective: The objective.
         period: Counts of the whole period.
         coverage_ratio: The share of the period that was observed. What was not is taken
             to have had the same traffic and no bad request.

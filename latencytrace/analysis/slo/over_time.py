@@ -33,7 +33,7 @@ class Slots:
             slot_ns: The length of a slot.
             first_ns: Where the first that is known begins.
             bad: Of those that are known.
-            total: Likewise.
+            total: All requests of each slot, in the same order.
             since_ns: The slot of this moment is the first.
             until_ns: The slot of this moment is the last.
         """

@@ -44,7 +44,7 @@ def has_collapsed(expected: float, came: int, look_ns: int) -> bool:
     Args:
         expected: How many requests ten minutes would have brought.
         came: How many the look brought.
-        look_ns: Its length.
+        look_ns: Length of the window, in ns.
     """
     expected *= look_ns / LOOK_NS
     missing = expected - LEAST_MISSING

@@ -93,7 +93,7 @@ def neighbours(
 
     Args:
         tail: The waits of each request that was looked at, none included.
-        reference: Likewise.
+        reference: Requests to compare with.
         weight_of: How many requests each of them stands for, where it is more than one.
 
     Returns:

@@ -36,7 +36,7 @@ def forecast(durations: Durations, sample: Sequence[Replayed]) -> list[float]:
 
     Args:
         durations: Of the whole cohort.
-        sample: Of it; not empty.
+        sample: Forecast durations (n,), n > 0.
     """
     weight = np.array([one.weight for one in sample])
     now = np.array([one.duration_ns for one in sample], np.float64)
@@ -63,7 +63,7 @@ def back_test(columns: RequestColumns, stage: Stage, gained_ratio: float) -> flo
 
     Args:
         columns: Requests of the cohort.
-        stage: That is to be faster.
+        stage: The stage that becomes faster.
         gained_ratio: How much of the stage's lost time a request gains, as replays found.
 
     Returns:

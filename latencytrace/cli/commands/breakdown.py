@@ -102,7 +102,7 @@ def pictures(
     """The breakdown asked for, in parts; where no route was named, of the busiest, each in turn.
 
     Args:
-        source: Who is asked.
+        source: The service or folder to ask.
         wanted: What is asked for.
         console: Where it is drawn.
         reason: Says why there is no request.

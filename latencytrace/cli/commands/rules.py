@@ -112,7 +112,7 @@ def yaml_text(document: Mapping[str, object], command: str = "rules") -> str:
 
     Args:
         document: What is written.
-        command: That writes it.
+        command: Name of the command, for the first line.
     """
     import yaml  # noqa: PLC0415 - an extra
 

@@ -73,7 +73,7 @@ class ArchiveWriter:
     """Writes a backup.
 
     Args:
-        archive: It, open.
+        archive: The open file.
     """
 
     def __init__(self, archive: tarfile.TarFile) -> None:

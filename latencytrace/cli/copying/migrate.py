@@ -138,7 +138,7 @@ def _compared(source: Store, server: Store, pieces: Sequence[Piece]) -> Counts:
     """Count every piece on either side.
 
     Raises:
-        LatencytraceError: They differ.
+        LatencytraceError: The counts differ.
     """
     counted = [replace(piece, rows=source.count_of(piece)) for piece in pieces]
     pieces = [piece for piece in counted if piece.rows]  # others grew old since it began

@@ -21,7 +21,7 @@ def opened(name: str) -> AbstractContextManager[BinaryIO]:
     """A file, or standard input for `-`.
 
     Raises:
-        OtlpError: It cannot be opened.
+        OtlpError: The file cannot be opened.
     """
     if name == STDIN:
         return nullcontext(sys.stdin.buffer)

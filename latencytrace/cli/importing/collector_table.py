@@ -65,7 +65,7 @@ def table_records(
         on_rows: Called with how many rows were read.
 
     Raises:
-        SettingsError: It is no such address.
+        SettingsError: The address is not that of a table.
         StoreError: The server does not answer, or has no such table.
     """
     url, table = _parted(address)

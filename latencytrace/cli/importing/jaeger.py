@@ -46,7 +46,7 @@ def message_from_jaeger(trace: Tree) -> ExportTraceServiceRequest:
     Ids that are no hex digits become empty, so that the span is rejected and not the trace.
 
     Raises:
-        OtlpError: It is no trace of Jaeger's.
+        OtlpError: The document is not a trace of Jaeger.
     """
     spans, processes = trace["spans"], trace.get("processes")
     if not isinstance(spans, list) or not isinstance(processes, dict | None):

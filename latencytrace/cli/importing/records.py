@@ -115,7 +115,7 @@ def _refuse_errors(document: dict[str, object]) -> None:
     """Jaeger's answer may be an error.
 
     Raises:
-        OtlpError: It is.
+        OtlpError: The document is an error.
     """
     errors = document.get("errors")
     if isinstance(errors, list) and errors:

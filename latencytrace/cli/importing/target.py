@@ -47,12 +47,12 @@ class Target(Protocol):
         """Keep spans; they are safe when this returns.
 
         Args:
-            requests: They.
+            requests: Decoded spans.
             messages: The same, decoded, without their content.
 
         Raises:
             OtlpError: The store cannot read them.
-            LatencytraceError: It takes no more.
+            LatencytraceError: The target accepts no more spans.
         """
         ...
 

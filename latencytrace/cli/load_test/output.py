@@ -54,7 +54,7 @@ def require_writable(path: Path) -> None:
     """Fail where a file cannot be written, for before the load is better than after it.
 
     Raises:
-        SettingsError: It cannot.
+        SettingsError: The file cannot be written.
     """
     with _naming(path):
         check_writable(path)
@@ -64,7 +64,7 @@ def write_requests(path: Path, record: LoadRecord) -> None:
     """Write a line for each request, in the order in which they were due.
 
     Raises:
-        SettingsError: It cannot be written.
+        SettingsError: The file cannot be written.
     """
     lines = [
         json.dumps(_row(step, outcome))

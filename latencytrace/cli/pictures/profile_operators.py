@@ -29,7 +29,7 @@ def operators(packed: bytes) -> list[Operator]:
     """The operators of a gzipped Chrome trace of torch's, those of most time first.
 
     Raises:
-        ProfileError: It is none.
+        ProfileError: The bytes are not such a trace.
     """
     try:
         events = json.loads(gzip.decompress(packed))["traceEvents"]

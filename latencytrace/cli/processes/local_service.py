@@ -61,7 +61,7 @@ def host_and_port(endpoint: str) -> tuple[str, int]:
     """The host and port of a base address, the scheme's own port by default.
 
     Raises:
-        SettingsError: It is no address.
+        SettingsError: The endpoint is not an address.
     """
     try:
         parts = urlsplit(endpoint)

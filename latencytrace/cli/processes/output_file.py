@@ -50,7 +50,7 @@ def check_writable(path: Path) -> None:
     """Find out early whether a file can be written; it is left as it is.
 
     Raises:
-        OSError: It cannot.
+        OSError: The file cannot be written.
     """
     target, _ = _target(path)
     if target is not None:
@@ -67,7 +67,7 @@ def part_of(path: Path, mode: int = OF_ANYBODY) -> Iterator[Path]:
         mode: Its rights, less what the umask takes.
 
     Raises:
-        OSError: It cannot be made.
+        OSError: The file cannot be created.
     """
     part = path.with_name(f".latencytrace-{token_hex(8)}.part")
     os.close(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode))

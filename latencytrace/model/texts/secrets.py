@@ -39,7 +39,7 @@ def parted(address: str) -> tuple[str, dict[str, str]]:
     """An address without user and password, and the header that says them instead.
 
     Raises:
-        ValueError: It is no address.
+        ValueError: The text is not an address.
     """
     parts = urlsplit(address)
     user, at, host = parts.netloc.rpartition("@")

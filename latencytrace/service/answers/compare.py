@@ -152,7 +152,7 @@ def compared_table(body: bytes, table_format: TableFormat) -> Compared:
     """A side that was exported.
 
     Raises:
-        QuestionError: It is no table of ledgers.
+        QuestionError: The file is not a table of ledgers.
     """
     # It needs pyarrow, which is heavy, and rarely asked for.
     from latencytrace.service.answers.exported import columns_of  # noqa: PLC0415

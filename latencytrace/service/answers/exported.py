@@ -41,7 +41,7 @@ def columns_of(body: bytes, table_format: TableFormat) -> RequestColumns:
     Columns that an older version did not write are unknown.
 
     Raises:
-        QuestionError: It is no table of ledgers.
+        QuestionError: The file is not a table of ledgers.
     """
     try:
         table = _table(body, table_format)

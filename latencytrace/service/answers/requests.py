@@ -173,7 +173,7 @@ def opened_document(
         store: Where it is kept.
         found: The request.
         tree: Of its spans; None: they were not kept.
-        listed: Its document without them.
+        listed: The document of the request without spans.
         profiles_of: The ids of the profiles that saw a trace.
     """
     failure = failed_by(tree) if tree else None

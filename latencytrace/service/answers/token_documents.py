@@ -15,7 +15,7 @@ def between_tokens(
 
     Args:
         trace: Of the request; None: its spans were not kept.
-        segments: Its critical path.
+        segments: Critical path of the request.
     """
     streams = token_times(trace) if trace else ()
     quantiles = inter_token(streams)

@@ -37,7 +37,7 @@ class Admission:
 
         Args:
             span_count: How many spans it had.
-            is_large: It says how fast others go.
+            is_large: Large enough to estimate throughput.
         """
         now_ns = self._now_ns()
         took_s = (now_ns - (now_ns if self._since_ns is None else self._since_ns)) / 1e9

@@ -452,7 +452,7 @@ def _columns(block: bytes) -> SpanBlock:
     """The spans of a block of the journal; those of earlier versions are protobuf.
 
     Raises:
-        OtlpError: It holds none.
+        OtlpError: The block holds no spans.
     """
     if not is_packed(block):
         # What is to be taken out was taken out before it was written.

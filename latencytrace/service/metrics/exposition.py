@@ -40,7 +40,7 @@ def scrape(registry: CollectorRegistry, accept: str, accept_encoding: str) -> Sc
     Args:
         registry: Holds them.
         accept: The header of that name; the empty one asks for text without exemplars.
-        accept_encoding: Likewise.
+        accept_encoding: Value of the `Accept-Encoding` header.
     """
     if _wants_protobuf(accept):
         body, media_type = encoded(registry.collect()), PROTOBUF

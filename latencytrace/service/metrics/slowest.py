@@ -83,7 +83,7 @@ class SlowestRequests(Collector):
         """(r,): whether each request is one of the slowest; all of them are usual from now on.
 
         Args:
-            cohort: Whose requests they are.
+            cohort: Labels of the requests.
             durations_ns: (r,): how long they took.
             at_s: The time of day.
             weights: (r,): how many each stands for; None: itself.

@@ -40,10 +40,10 @@ class Telemetry:
     """Every metric of one service, on a registry of its own.
 
     Args:
-        max_cohorts: As those of `CountedRequests`, which it holds; so are all that follow.
-        objectives: Likewise.
-        stage_buckets: Likewise.
-        max_routes: Likewise.
+        max_cohorts: Passed to `CountedRequests`, as the next three.
+        objectives: Objectives whose thresholds become buckets.
+        stage_buckets: Buckets of the stages' histogram, in seconds; empty: the default.
+        max_routes: Routes of a service that metrics tell apart.
     """
 
     def __init__(

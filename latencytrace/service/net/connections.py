@@ -90,7 +90,7 @@ class BoundedProtocol(HttpToolsProtocol):
     """uvicorn's, with limits.
 
     Args:
-        connections: Those it belongs to.
+        connections: The open connections of the same listener.
         settings: uvicorn's.
     """
 

@@ -35,7 +35,7 @@ class Evaluator:
     """Counts requests for every objective, and says at each tick which alerts fire.
 
     Args:
-        objectives: Those to evaluate.
+        objectives: Objectives to evaluate.
         clock: The time of day.
         memory: Where counts and alerts are kept beyond a restart.
         failing_call: Names the call that made requests of an objective fail.
@@ -169,7 +169,7 @@ class Evaluator:
         """Note that somebody looks after an alert, or does not; None: no such alert fires.
 
         Raises:
-            StoreError: It could not be kept.
+            StoreError: The note could not be written.
         """
         with self._lock:
             found = next((one for one in self._alerts if one.fingerprint == fingerprint), None)

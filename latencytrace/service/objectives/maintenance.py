@@ -43,7 +43,7 @@ class MaintenanceWindows:
     """The windows of a file, and those that were asked for while the service runs.
 
     Args:
-        windows: Those of the file.
+        windows: Windows of the file.
 
     Attributes:
         keep: Takes those asked for whenever they change, as a text.
@@ -78,7 +78,7 @@ class MaintenanceWindows:
 
         Raises:
             QuestionError: There is one of that name, or there are too many.
-            StoreError: It could not be kept.
+            StoreError: The window could not be written.
         """
         with self._lock:
             left = [one for one in self._asked if one.end_ns > now_ns - DAY_NS]
@@ -96,8 +96,8 @@ class MaintenanceWindows:
 
         Raises:
             NotFoundError: No such window is open.
-            QuestionError: It stands in the file.
-            StoreError: That could not be kept.
+            QuestionError: The window is one of the file.
+            StoreError: The change could not be written.
         """
         with self._lock:
             for one in self._asked:

@@ -187,7 +187,7 @@ class ObjectiveMemory:
             slots: Counts by series, length of the slot and its start.
             states: By series.
             forget_before: By length of the slot: what is older is not needed any more.
-            notifications: Those to be sent.
+            notifications: Notifications to be sent.
             forget_states: Series whose state is not needed any more.
             counted_until_ns: The moment of writing up to which requests are in the counts.
 

@@ -106,7 +106,7 @@ class WatchedObjectives:
         """Note, and keep, that somebody looks after an alert; None: it fires no more.
 
         Raises:
-            StoreError: It could not be kept.
+            StoreError: The note could not be written.
         """
         series = series_of(alert.standing.objective)
         for counts, state in self.entries:

@@ -48,7 +48,7 @@ def _tree(body: bytes, *, mends: bool) -> object:
     """JSON; what is no UTF-8, and half a character, is half a character in its texts.
 
     Raises:
-        OtlpError: It is none.
+        OtlpError: The body is not JSON.
     """
     try:
         return orjson.loads(body)
@@ -68,7 +68,7 @@ def message_from_tree(
     """The same from JSON that is read already; it is rewritten in place.
 
     Raises:
-        OtlpError: It is not of the form.
+        OtlpError: The document does not have the form of OTLP.
     """
     for resource in _resources(tree):
         _renew(resource)

@@ -30,7 +30,7 @@ def message_of(plain: bytes, mending: Mending | None = None) -> ExportTraceServi
     """Decode a request in protobuf.
 
     Args:
-        plain: It.
+        plain: The request, decompressed.
         mending: The account of what is mended; None: nothing is.
 
     Raises:
@@ -77,7 +77,7 @@ def _refuse_too_many(message: ExportTraceServiceRequest) -> None:
     """Refuse what would take long to look at: millions of parts with next to nothing in them.
 
     Raises:
-        OtlpError: It is that.
+        OtlpError: The message has too many parts.
     """
     left = MOST_PARTS - len(message.resource_spans)
     for resource in message.resource_spans:

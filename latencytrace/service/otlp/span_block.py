@@ -281,7 +281,7 @@ def unpacked(data: bytes) -> SpanBlock:
         data: It is whole: its checksum was looked at.
 
     Raises:
-        ValueError: It is something else.
+        ValueError: The bytes are not a packed block.
     """
     if len(data) < _HEAD.size or not data.startswith(_MAGIC):
         raise ValueError("these bytes are no columns of spans")

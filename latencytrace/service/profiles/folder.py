@@ -37,7 +37,7 @@ class ProfileFolder:
         """Keep one, and let go of the oldest.
 
         Raises:
-            StoreError: It cannot be written.
+            StoreError: The profile cannot be written.
         """
         try:
             private_folder(self._folder)

@@ -174,9 +174,9 @@ class Profiles:
         """Keep what an agent sends: a line of JSON, then the trace, if there is one.
 
         Raises:
-            NotFoundError: It was not asked for.
+            NotFoundError: No such profile was asked for.
             ProfileError: It is not what an agent sends.
-            StoreError: It cannot be written.
+            StoreError: The profile cannot be written.
         """
         about, packed = _read(body)
         with self._lock:

@@ -23,7 +23,7 @@ class AlertmanagerSink:
     watch the same objectives have a name each, or they would end each other's alerts.
 
     Args:
-        url: Its base address.
+        url: Base address of the Alertmanager.
         evaluator: The name of this service there; None: it is alone.
     """
 

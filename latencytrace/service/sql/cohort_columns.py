@@ -128,7 +128,7 @@ def columns_question(
     """The requests of a cohort that lie in one of these bands, for `columns_from`.
 
     Args:
-        cohort: Whose requests they are.
+        cohort: The cohort.
         bands: How long they took, and which share of them is read.
         standing: How the rows are read.
         attributes: Whether those are read, too.

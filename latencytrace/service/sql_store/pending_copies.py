@@ -21,7 +21,7 @@ class NotedTraces:
         path: The file; a line each. One that is torn was never noted.
 
     Raises:
-        StoreError: It cannot be read.
+        StoreError: The file cannot be read.
     """
 
     def __init__(self, path: Path) -> None:

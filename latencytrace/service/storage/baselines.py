@@ -57,7 +57,7 @@ class Baselines:
         """Refuse what cannot be a name.
 
         Raises:
-            QuestionError: It cannot.
+            QuestionError: The name cannot be used.
         """
         if not _NAME.fullmatch(name):
             raise QuestionError(
@@ -73,7 +73,7 @@ class Baselines:
 
         Raises:
             QuestionError: The name cannot be used, or there is no room.
-            StoreError: It cannot be written.
+            StoreError: The baseline cannot be written.
         """
         self.check(about.name)
         kept = replace(about, size_bytes=len(table))
@@ -119,7 +119,7 @@ class Baselines:
 
         Raises:
             NotFoundError: None has that name.
-            StoreError: It cannot be read.
+            StoreError: The baseline cannot be read.
         """
         self.refuse_unknown(name)
         try:

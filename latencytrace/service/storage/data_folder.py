@@ -33,7 +33,7 @@ def unusable_is_said(folder: Path) -> Iterator[None]:
     """Say which folder the system does not let us use.
 
     Raises:
-        StoreError: It does not.
+        StoreError: The system refused access.
     """
     try:
         yield

@@ -35,8 +35,8 @@ def private_folder(path: Path, *, may_be_link: bool = False) -> None:
 
     Raises:
         StoreError: It is a link, or others could put files into it.
-        FileExistsError: It is a file.
-        OSError: It cannot be made.
+        FileExistsError: There is a file of that name.
+        OSError: The folder cannot be created.
     """
     with suppress(FileExistsError):
         path.mkdir(mode=FOLDER_MODE, parents=True)
@@ -102,7 +102,7 @@ def write_private(path: Path, content: bytes) -> None:
 
     Raises:
         StoreError: Its part file is a symbolic link, or no regular file.
-        OSError: It cannot be written.
+        OSError: The file cannot be written.
     """
     part = path.with_name(path.name + _PART)
     with os.fdopen(open_private(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "wb") as file:
@@ -114,7 +114,7 @@ def refuse_link(path: Path) -> None:
     """Refuse a path that somebody else's code opens for us and would follow.
 
     Raises:
-        StoreError: It is a symbolic link.
+        StoreError: The path is a symbolic link.
     """
     if path.is_symlink():
         raise StoreError(_is_link(path))

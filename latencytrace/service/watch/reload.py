@@ -32,8 +32,8 @@ class ObjectivesReload:
         found: As it was read at the start; None: there was none.
 
     Attributes:
-        objectives: Those of the file.
-        maintenance: Its windows of maintenance.
+        objectives: Objectives of the file.
+        maintenance: Maintenance windows of the file.
         changed: Take the objectives that it has now, one after the other.
     """
 

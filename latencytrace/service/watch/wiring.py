@@ -55,7 +55,7 @@ def watching(  # noqa: PLR0913, PLR0917 - what it is made of
     Raises:
         PluginError: No such sink is installed.
         SettingsError: A sink needs another address.
-        StoreError: Its file cannot be opened.
+        StoreError: The evaluator's file cannot be opened.
     """
     clock = SteadyClock(now_ns, time.monotonic_ns)
     opened = {name: open_sink(name, address) for name, address in sinks}
@@ -84,7 +84,7 @@ def open_sink(name: str, address: str) -> Sink:
 
     Raises:
         PluginError: No such sink is installed.
-        SettingsError: It needs another address.
+        SettingsError: The address is not one of this sink.
     """
     if name not in {plugin.name for plugin in plugins(SINKS)}:
         known = ", ".join(plugin.name for plugin in plugins(SINKS))

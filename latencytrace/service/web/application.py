@@ -51,9 +51,9 @@ def application(  # noqa: PLR0913 - what it shows
         folder: The data folder, which holds the baselines.
         is_open: Whether spans of a trace have arrived that are not attributed yet.
         profiles_of: The ids of the profiles that saw a trace.
-        objectives: Those that are watched.
+        objectives: Watched objectives.
         gpus: The GPUs that are read.
-        gpu_timelines: They over time.
+        gpu_timelines: Samples of the GPUs over time.
         beside: Adds to requests what engines reported when they began.
     """
     app = FastAPI(

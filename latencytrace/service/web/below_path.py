@@ -23,7 +23,7 @@ class BelowPath:
     """Serves an application below a path.
 
     Args:
-        application: Its pages are at `/`.
+        application: The application, with its pages at `/`.
         root_path: The path, or `FORWARDED`.
     """
 

@@ -39,7 +39,7 @@ def goes_to(host: str, patterns: tuple[str, ...]) -> bool:
     """Tell whether a call of a host carries a trace.
 
     Args:
-        host: Its name or address.
+        host: Name or address of the host.
         patterns: Of `LATENCYTRACE_PROPAGATE_TO`; with `!` before it one leaves hosts out.
     """
     named = [pattern for pattern in patterns if pattern[:1] != "!"]

@@ -65,7 +65,7 @@ def timed_passes(module: str, kind: str) -> Build:
 
     Args:
         module: Where the class lies.
-        kind: Its name.
+        kind: Name of the class of models.
     """
 
     def build(recorder: Recorder, _: Timed) -> Timed:

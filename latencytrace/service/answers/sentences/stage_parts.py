@@ -64,7 +64,7 @@ def moved_part(
 
     Args:
         before_ns: The mean time of each part before.
-        after_ns: The same after.
+        after_ns: Time by part after the change.
         shift_ns: By how much the stage takes longer; below 0: shorter.
     """
     if not shift_ns:

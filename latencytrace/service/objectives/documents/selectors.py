@@ -115,7 +115,7 @@ def timed(query: Selection) -> Indicator:
     """Read the histogram whose values are compared with a threshold.
 
     Raises:
-        NotServedError: It is none of ours.
+        NotServedError: The query is not of one of our histograms.
     """
     metric = re.sub(r"_(bucket|count|sum)$", "", query.metric)
     if metric not in HISTOGRAMS:
@@ -131,7 +131,7 @@ def ratio(good: Selection | None, bad: Selection | None, total: Selection) -> In
 
     Args:
         good: The requests that are good, or
-        bad: Those that are not.
+        bad: Counter of bad requests.
         total: All of them.
 
     Raises:

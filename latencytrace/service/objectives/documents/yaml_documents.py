@@ -34,7 +34,7 @@ def documents(text: str, file: str, faults: Faults) -> Iterator[Field]:
     One that is not YAML is noted with the line; the others are read nevertheless.
 
     Raises:
-        ObjectivesError: It is too long.
+        ObjectivesError: The text is too long.
     """
     if len(text) > MAX_CHARACTERS:
         raise ObjectivesError(f"{file} is longer than {MAX_CHARACTERS:,} characters")

@@ -92,7 +92,7 @@ class Field:
             others: Whether it may have fields that nobody reads.
 
         Raises:
-            ValueError: It is none.
+            ValueError: It is not a mapping.
         """
         if not isinstance(self.node, yaml.MappingNode):
             raise ValueError("must have fields, as `name: value`")  # noqa: TRY004 - pydantic gathers these
@@ -116,7 +116,7 @@ class Field:
         """The items of a list that is not empty.
 
         Raises:
-            ValueError: It is none.
+            ValueError: It is not such a list.
         """
         if not isinstance(self.node, yaml.SequenceNode) or not self.node.value:
             raise ValueError("must be a list with an entry, as `- …`")
@@ -129,7 +129,7 @@ class Field:
         """A text that is not empty.
 
         Raises:
-            ValueError: It is none.
+            ValueError: It is not such a text.
         """
         if not isinstance(self.node, yaml.ScalarNode) or self.is_empty():
             raise ValueError("must be a text")

@@ -39,7 +39,7 @@ def mend_tree(tree: Tree, kind: type[Message], mending: Mending) -> None:
 
     Args:
         tree: A request; it is changed. Its resources are its only lists.
-        kind: Its type.
+        kind: Type of the message.
         mending: The account of it.
     """
     _Mender(mending).message(tree, kind, 0)

@@ -207,7 +207,7 @@ def _number(plain: bytes, at: int) -> tuple[int, int]:
     """A number, and where it ends.
 
     Raises:
-        _TornError: It is cut off, or too long.
+        _TornError: The number is cut off, or too long.
     """
     value = 0
     for shift in range(0, 70, 7):
@@ -237,7 +237,7 @@ def _after_number(plain: bytes, at: int, wire_type: int) -> int:
     """Where a number ends; groups, which OTLP has none of, are torn.
 
     Raises:
-        _TornError: It is cut off.
+        _TornError: The field is cut off.
     """
     if wire_type == _VARINT:
         return _number(plain, at)[1]

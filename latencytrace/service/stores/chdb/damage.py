@@ -70,7 +70,7 @@ class Damage:
 
         Args:
             code: The engine's.
-            message: It may name the part.
+            message: Message of the error, which may name the part.
 
         Returns:
             Whether the question should be asked again.

@@ -122,7 +122,7 @@ class Server:
     """A database on a server, with our tables.
 
     Args:
-        address: Of it.
+        address: Address of the server and name of the database.
         lock: The open lock file of the data folder.
         writer: The id of this service.
     """
@@ -263,9 +263,9 @@ class ServerConnection:
 
     Args:
         client: Has the connections.
-        address: Whose they are.
+        address: Address of the server and name of the database.
         settings: Go with every question.
-        longest_s: That one may take.
+        longest_s: The longest that a question may take, in seconds.
         pauses_s: Before what failed for a reason that passes is asked again, each.
         ending: Of the service.
         writer: The id of this service.

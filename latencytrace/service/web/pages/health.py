@@ -66,7 +66,7 @@ def health_pages(
 
     Args:
         parts: What draws it.
-        metrics: Those of the service.
+        metrics: The service's own metrics.
         unready: The reason why it is not ready; None: it is.
     """
     router = APIRouter(include_in_schema=False)

@@ -93,7 +93,7 @@ def trace_address(
 
     Args:
         asked: The filters that its links to other pages keep.
-        request: It.
+        request: The request.
         span_id: Of the span; None: none is open.
     """
     path = f"/requests/{request['trace_id']}"

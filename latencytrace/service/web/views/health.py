@@ -13,7 +13,7 @@ def health_router(telemetry: Telemetry, unready: Callable[[], str | None]) -> AP
     """Liveness, readiness and the metrics of the service.
 
     Args:
-        telemetry: Its metrics.
+        telemetry: The service's own metrics.
         unready: The reason why it is not ready; None: it is.
     """
     router = APIRouter(tags=["operation"])

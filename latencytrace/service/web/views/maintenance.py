@@ -62,7 +62,7 @@ class Wanted(BaseModel):
         """The window that is meant.
 
         Raises:
-            QuestionError: It is none.
+            QuestionError: The document is not a window of maintenance.
         """
         if _NAME.fullmatch(self.name) is None:
             raise QuestionError(

@@ -15,7 +15,7 @@ def receivers_router(host: str, port: int) -> APIRouter:
 
     Args:
         host: The address of the receiver of OTLP over HTTP.
-        port: Its port.
+        port: Port of the receiver.
     """
     router = APIRouter(tags=["receivers"], dependencies=NO_PARAMETERS)
 

@@ -58,7 +58,7 @@ class NvmlCalls:
         Args:
             of: Whose reading it is: a refusal holds for this device alone.
             name: Of the binding's function.
-            arguments: Its arguments.
+            arguments: Arguments of the function.
 
         Raises:
             GpuLostError: The device does not answer.

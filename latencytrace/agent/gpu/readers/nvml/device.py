@@ -40,8 +40,8 @@ class NvmlDevice:
 
     Args:
         calls: Of the library.
-        device: Who it is.
-        handle: The same for the library.
+        device: Identity of the GPU.
+        handle: NVML's handle of the GPU.
         windows: What it counts by itself; None: nothing.
         wall_ns: Unix time.
     """

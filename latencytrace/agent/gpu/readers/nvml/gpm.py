@@ -51,7 +51,7 @@ class GpmWindows:
     Args:
         calls: Of the library.
         uuid: Of the GPU.
-        handle: The same for the library.
+        handle: NVML's handle of the GPU.
         wall_ns: Unix time.
     """
 
