@@ -23,15 +23,12 @@ class TorchEvents:
         self._library = _driver()
 
     def event(self) -> Any:  # noqa: ANN401 - torch's
-        """See `DeviceEvents.event`."""
         return self._cuda.Event(enable_timing=True)
 
     def record(self, event: Any) -> None:  # noqa: ANN401 - torch's
-        """See `DeviceEvents.record`."""
         event.record(self._cuda.current_stream(self._index))
 
     def is_capturing(self) -> bool:
-        """See `DeviceEvents.is_capturing`."""
         return bool(self._cuda.is_current_stream_capturing())
 
     def asking(self) -> AbstractContextManager[object]:

@@ -35,7 +35,6 @@ class _Shown(Collector):
         self._metrics = metrics
 
     def collect(self) -> Iterator[Metric]:
-        """See `Collector.collect`."""
         yield from self._metrics
 
 

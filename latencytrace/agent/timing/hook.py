@@ -18,19 +18,13 @@ class Asked(Protocol):
     """Settings that hooks read."""
 
     @property
-    def torch_modules(self) -> tuple[str, ...]:
-        """See `HookOptions`."""
-        ...
+    def torch_modules(self) -> tuple[str, ...]: ...
 
     @property
-    def torch_copies(self) -> bool:
-        """See `HookOptions`."""
-        ...
+    def torch_copies(self) -> bool: ...
 
     @property
-    def log_correlation(self) -> bool:
-        """See `HookOptions`."""
-        ...
+    def log_correlation(self) -> bool: ...
 
 
 class HookOptions(NamedTuple):

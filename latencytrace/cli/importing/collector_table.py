@@ -48,9 +48,7 @@ _LINES: Final = "JSONCompactEachRow"
 class Reader(Protocol):
     """A connection to a server, for a user who may only read."""
 
-    def query(self, sql: str, answer_format: str) -> bytes:
-        """See `EngineConnection.query`."""
-        ...
+    def query(self, sql: str, answer_format: str) -> bytes: ...
 
 
 def table_records(

@@ -98,7 +98,6 @@ class FolderTarget:
     def keep(
         self, requests: Sequence[CheckedRequest], messages: Sequence[ExportTraceServiceRequest]
     ) -> None:
-        """See `Target.keep`."""
         del messages
         for submitted in [self._submitted(request) for request in requests]:
             submitted.result()
@@ -111,7 +110,6 @@ class FolderTarget:
                 time.sleep(0.1)
 
     def finish(self) -> Source:
-        """See `Target.finish`."""
         self.pipeline.close()
         if self.pipeline.left_fault is not None:
             raise self.pipeline.left_fault
@@ -134,7 +132,6 @@ class ServiceTarget:
     def keep(
         self, requests: Sequence[CheckedRequest], messages: Sequence[ExportTraceServiceRequest]
     ) -> None:
-        """See `Target.keep`."""
         deadline_s = self.now_s() + PATIENCE_S
         block = b"".join(message.SerializeToString() for message in messages)
         while (wait_s := self._post(block, deadline_s)) is not None:
@@ -144,7 +141,6 @@ class ServiceTarget:
         self._last = max(rooted, default=self._last)
 
     def finish(self) -> Source:
-        """See `Target.finish`."""
         deadline_s = self.now_s() + ATTRIBUTED_WITHIN_S
         while self._last is not None and not self._is_attributed(self._last):
             if self.now_s() > deadline_s:

@@ -80,7 +80,6 @@ class EventsReader:
         self._error: str | None = None
 
     def feed(self, received: bytes, at_ns: int, *, chunk_ended: bool) -> None:  # noqa: ARG002 - events end by themselves
-        """See `Reader.feed`."""
         try:
             events = self._stream.feed(received)
         except EventTooLongError:
@@ -91,7 +90,6 @@ class EventsReader:
             self._take(event, at_ns)
 
     def answer(self, at_ns: int) -> Answer:
-        """See `Reader.answer`."""
         for event in self._stream.end():
             self._take(event, at_ns)
         return Answer(
@@ -125,7 +123,6 @@ class ChunksReader:
         self._open = False
 
     def feed(self, received: bytes, at_ns: int, *, chunk_ended: bool) -> None:
-        """See `Reader.feed`."""
         if received and not self._open:
             self._times_ns.append(at_ns)
             self._open = True
@@ -133,7 +130,6 @@ class ChunksReader:
             self._open = False
 
     def answer(self, at_ns: int) -> Answer:  # noqa: ARG002 - chunks are complete by themselves
-        """See `Reader.answer`."""
         return Answer(
             shape=Shape.CHUNKS, token_times_ns=self._times_ns, reported_tokens=None, error=None
         )
@@ -146,12 +142,10 @@ class WholeReader:
         self._kept = bytearray()
 
     def feed(self, received: bytes, at_ns: int, *, chunk_ended: bool) -> None:  # noqa: ARG002 - no token has a time
-        """See `Reader.feed`."""
         if len(self._kept) <= MOST_KEPT_BYTES:
             self._kept += received
 
     def answer(self, at_ns: int) -> Answer:  # noqa: ARG002 - likewise
-        """See `Reader.answer`."""
         complete = len(self._kept) <= MOST_KEPT_BYTES
         return Answer(
             shape=Shape.WHOLE,

@@ -119,7 +119,6 @@ class LogFormatter(logging.Formatter):
     """Lines of the service's log, which quote what senders send."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """See `logging.Formatter`."""
         return escaped_lines(super().format(record))
 
 

@@ -28,16 +28,13 @@ class FolderSource:
         self._transport = httpx.ASGITransport(application(store, now_ns, folder))
 
     def document(self, path: str, parameters: Mapping[str, str]) -> object:
-        """See `reading.Source.document`."""
         document: object = json.loads(self.body(path, parameters))
         return document
 
     def body(self, path: str, parameters: Mapping[str, str]) -> bytes:
-        """See `reading.Source.body`."""
         return self._answer("GET", path, parameters=parameters)
 
     def send(self, method: str, path: str, document: object) -> object:
-        """See `reading.Api.send`."""
         answer: object = json.loads(self._answer(method, path, document=document))
         return answer
 

@@ -80,16 +80,13 @@ class ServiceSource:
     timeout_s: float = 60.0
 
     def document(self, path: str, parameters: Filters) -> object:
-        """See `Source.document`."""
         return _document(self.body(path, parameters), self.url)
 
     def body(self, path: str, parameters: Filters) -> bytes:
-        """See `Source.body`."""
         query = f"?{urlencode(parameters)}" if parameters else ""
         return self._answer("GET", f"{path}{query}")
 
     def send(self, method: str, path: str, document: object) -> object:
-        """See `Api.send`."""
         return _document(self._answer(method, path, json.dumps(document).encode()), self.url)
 
     def _answer(self, method: str, path: str, body: bytes | None = None) -> bytes:

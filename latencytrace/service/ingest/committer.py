@@ -59,9 +59,7 @@ class Waiting:
 class BlockTaker(Protocol):
     """The part of a `Store` that a committer needs."""
 
-    def insert(self, blocks: Sequence[SpanBlock]) -> None:
-        """See `Store.insert`."""
-        ...
+    def insert(self, blocks: Sequence[SpanBlock]) -> None: ...
 
 
 def _due_ns(waiting: Waiting) -> int:

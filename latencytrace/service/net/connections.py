@@ -104,20 +104,17 @@ class BoundedProtocol(HttpToolsProtocol):
         self._goes_on_with_headers = True  # all that came last belongs to headers not ended yet
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """See `asyncio.Protocol`."""
         super().connection_made(cast(asyncio.Transport, transport))
         self._wait_for_headers()
         self._all.opened(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """See `asyncio.Protocol`."""
         self._go_on()
         self.resume_writing()
         self._all.lost(self)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """See `asyncio.Protocol`."""
         if self.transport.is_closing():
             return
         self._goes_on_with_headers = self._reads_headers
@@ -144,7 +141,6 @@ class BoundedProtocol(HttpToolsProtocol):
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
-        """See `HttpToolsProtocol`."""
         self._reads_headers = True
         self._goes_on_with_headers = False
         super().on_message_complete()
@@ -156,13 +152,11 @@ class BoundedProtocol(HttpToolsProtocol):
             self._all.waits(self)
 
     def pause_writing(self) -> None:
-        """See `asyncio.Protocol`."""
         super().pause_writing()
         if self._reader_due is None:
             self._reader_due = self.loop.call_later(READER_S, self._give_up_reader)
 
     def resume_writing(self) -> None:
-        """See `asyncio.Protocol`."""
         if self._reader_due is not None:
             self._reader_due.cancel()
             self._reader_due = None

@@ -266,7 +266,6 @@ class SliceRings(CountRings):
         self._closed_ns: int | None = None  # the start of the latest that is
 
     def add(self, at_ns: int, tally: Tally) -> bool:
-        """See `CountRings.add`."""
         if at_ns < self._oldest_ns(at_ns):
             return False
         return self._judged([self._start_ns(at_ns)], lambda: self.requests.add(at_ns, tally))
@@ -274,7 +273,6 @@ class SliceRings(CountRings):
     def add_all(
         self, at_ns: NDArray[np.int64], is_bad: NDArray[np.bool_], weights: Weights = None
     ) -> int:
-        """See `CountRings.add_all`."""
         if not len(at_ns):
             return 0
         in_time = at_ns >= self._oldest_ns(int(at_ns.max()))
@@ -289,7 +287,6 @@ class SliceRings(CountRings):
         )
 
     def close(self, now_ns: int) -> int | None:
-        """See `CountRings.close`."""
         for start_ns in sorted(self._open):
             if start_ns + self.delay_ns <= now_ns:
                 self.since_start += self._open.pop(start_ns)
@@ -299,7 +296,6 @@ class SliceRings(CountRings):
     def restore(
         self, slots: Iterable[tuple[int, int, Tally]], closed_ns: int | None = None
     ) -> None:
-        """See `CountRings.restore`."""
         super().restore(slots)
         last_ns = self.requests.last_ns()
         if last_ns is None:

@@ -36,7 +36,6 @@ class AlertmanagerSink:
 
     @classmethod
     def open(cls, address: str) -> Self:
-        """See `Sink.open`."""
         base, _, asked = checked_address(address, _FORM).partition("?")
         named = _EVALUATOR.fullmatch(asked)
         if "#" in address or bool(asked) != bool(named) or address.endswith("?"):
@@ -51,7 +50,6 @@ class AlertmanagerSink:
         return cls(base.rstrip("/"), None if named is None else named[1])
 
     def send(self, notice: Notification, now_ns: int) -> None:
-        """See `Sink.send`."""
         alert = notice.alert
         # Without a start it would take the end for one, which lies in the future. Where the
         # clock was set back, moments of before must not lie there, either.

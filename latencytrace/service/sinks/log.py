@@ -18,13 +18,11 @@ class LogSink:
 
     @classmethod
     def open(cls, address: str) -> Self:
-        """See `Sink.open`."""
         if address:
             raise SettingsError("it has no address: write `log` alone")
         return cls()
 
     def send(self, notice: Notification, now_ns: int) -> None:
-        """See `Sink.send`."""
         del now_ns
         alert = notice.alert
         level = logging.INFO if notice.transition is Transition.ENDED else logging.WARNING

@@ -30,11 +30,9 @@ class SlackSink:
 
     @classmethod
     def open(cls, address: str) -> Self:
-        """See `Sink.open`."""
         return cls(checked_address(address, "slack=https://hooks.slack.com/services/…"))
 
     def send(self, notice: Notification, now_ns: int) -> None:
-        """See `Sink.send`."""
         del now_ns
         text = _whole_lines(_message(notice.transition, notice.alert))
         block = {"type": "section", "text": {"type": "mrkdwn", "text": text}}

@@ -23,11 +23,9 @@ class WebhookSink:
 
     @classmethod
     def open(cls, address: str) -> Self:
-        """See `Sink.open`."""
         return cls(checked_address(address, "webhook=https://HOST/PATH"))
 
     def send(self, notice: Notification, now_ns: int) -> None:
-        """See `Sink.send`."""
         del now_ns
         document = {"version": 1, "transition": notice.transition, "alert": notice.alert}
         post_json(self._url, document, {"Idempotency-Key": notice.key})

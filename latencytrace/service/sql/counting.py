@@ -52,19 +52,15 @@ class ByRow:
     number = "toUInt64(1)"
 
     def count(self, condition: str = "") -> str:
-        """See `Counting.count`."""
         return f"countIf({condition})" if condition else "count()"
 
     def known(self, value: str) -> str:
-        """See `Counting.known`."""
         return f"count({value})"
 
     def total(self, value: str, condition: str = "") -> str:
-        """See `Counting.total`."""
         return f"sumIf({value}, {condition})" if condition else f"sum({value})"
 
     def mean(self, value: str, condition: str) -> str:
-        """See `Counting.mean`."""
         return f"avgIf({value}, {condition})"
 
     def quantiles(self, levels: Sequence[float], value: str, condition: str = "") -> str:
@@ -75,7 +71,6 @@ class ByRow:
         return f"quantilesExactInclusiveIf({listed})({value}, {condition})"
 
     def median(self, value: str) -> str:
-        """See `Counting.median`."""
         return f"quantileExactInclusiveOrNull(0.5)({value})"
 
 
@@ -88,20 +83,16 @@ class ByWeight:
     number = "toUInt64(Weight)"
 
     def count(self, condition: str = "") -> str:
-        """See `Counting.count`."""
         return f"sumIf(Weight, {condition})" if condition else "sum(Weight)"
 
     def known(self, value: str) -> str:
-        """See `Counting.known`."""
         return f"sumIf(Weight, isNotNull({value}))"
 
     def total(self, value: str, condition: str = "") -> str:
-        """See `Counting.total`."""
         weighted = f"toFloat64({value}) * Weight"  # 64 bits do not hold every sum
         return f"sumIf({weighted}, {condition})" if condition else f"sum({weighted})"
 
     def mean(self, value: str, condition: str) -> str:
-        """See `Counting.mean`."""
         having = f"{condition} AND isNotNull({value})"
         weighted = f"sumIf(toFloat64({value}) * Weight, {having}) / sumIf(Weight, {having})"
         return f"if(maxIf(Weight, {having}) > 1, {weighted}, {BY_ROW.mean(value, condition)})"
@@ -120,7 +111,6 @@ class ByWeight:
         )
 
     def median(self, value: str) -> str:
-        """See `Counting.median`."""
         weighted = f"toFloat64(quantileExactWeightedOrNull(0.5)({value}, Weight))"
         return f"if(maxIf(Weight, isNotNull({value})) > 1, {weighted}, {BY_ROW.median(value)})"
 

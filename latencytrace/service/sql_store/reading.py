@@ -55,27 +55,22 @@ class SqlQuestions(Store):
         self._rollups = rollups
 
     def of_service(self, service: str | None) -> Iterable[Request]:
-        """See `Store.of_service`."""
         question = questions.service_question(request_rows.COLUMNS)
         return request_rows.requests_from(
             self._readers.query(question, OBJECTS, {"service": service})
         )
 
     def services(self) -> Sequence[str]:
-        """See `Store.services`."""
         return firsts(self._readers.query(questions.SERVICES, LISTS))
 
     def instances(self) -> Sequence[tuple[str, str]]:
-        """See `Store.instances`."""
         found = rows(self._readers.query(questions.INSTANCES, LISTS))
         return [(cast(str, service), cast(str, instance)) for service, instance in found]
 
     def routes(self, service: str | None) -> Sequence[str]:
-        """See `Store.routes`."""
         return firsts(self._readers.query(questions.ROUTES, LISTS, {"service": service}))
 
     def breakdown(self, cohort: Cohort) -> Breakdown:
-        """See `Store.breakdown`."""
         by_labels, ask = rollups.is_by_labels(cohort), self._readers.query
 
         def answer(plan: Plan) -> Breakdown:
@@ -85,22 +80,18 @@ class SqlQuestions(Store):
         return self._over(cohort, answer)
 
     def overview(self, cohort: Cohort, column_ns: int, limit: int) -> Overview:
-        """See `Store.overview`."""
         ask = partial(overview.overview, self._readers.query, cohort, column_ns, limit)
         return self._over(cohort, lambda plan: ask(plan.standing))
 
     def heat_map(self, cohort: Cohort, column_ns: int) -> Sequence[HeatCell]:
-        """See `Store.heat_map`."""
         ask = partial(overview.heat_map, self._readers.query, cohort, column_ns)
         return self._over(cohort, lambda plan: ask(plan.standing))
 
     def stages_over_time(self, cohort: Cohort, column_ns: int) -> Sequence[StageColumn]:
-        """See `Store.stages_over_time`."""
         ask = partial(overview.stages_over_time, self._readers.query, cohort, column_ns)
         return self._over(cohort, lambda plan: ask(plan.standing))
 
     def requests(self, cohort: Cohort, order: Order, limit: int) -> Sequence[Request]:
-        """See `Store.requests`."""
         ask, limited = self._readers.query, {"limit": limit}
 
         def answer(plan: Plan) -> bytes:
@@ -117,26 +108,21 @@ class SqlQuestions(Store):
         return sorted(found, key=lambda one: questions.place(one, order))
 
     def trace_ids(self, cohort: Cohort, beginning: str, limit: int) -> Sequence[str]:
-        """See `Store.trace_ids`."""
         question = partial(questions.trace_ids_question, cohort, beginning, limit)
         return firsts(self._asked(cohort, question, LISTS))
 
     def count(self, cohort: Cohort) -> int:
-        """See `Store.count`."""
         return int(self._asked(cohort, partial(ledger_table.count_question, cohort), "TSV"))
 
     def ledgers(self, cohort: Cohort, table_format: TableFormat) -> bytes:
-        """See `Store.ledgers`."""
         question = partial(ledger_table.table_question, cohort, table_format)
         return self._asked(cohort, question, ledger_table.ENGINE_FORMATS[table_format])
 
     def durations(self, cohort: Cohort) -> Durations:
-        """See `Store.durations`."""
         ask = partial(cohort_columns.durations, self._readers.query, cohort)
         return self._over(cohort, lambda plan: ask(plan.standing))
 
     def times(self, cohort: Cohort) -> RequestTimes:
-        """See `Store.times`."""
         question = partial(cohort_columns.times_question, cohort)
         answer = self._asked(cohort, question, "RowBinary")
         return RequestTimes.of(np.frombuffer(answer, np.int64).reshape(-1, 4))
@@ -148,7 +134,6 @@ class SqlQuestions(Store):
         *,
         attributes: bool = False,
     ) -> RequestColumns:
-        """See `Store.cohort_columns`."""
         part_ratio = max((band.share_ratio for band in bands), default=1.0)
 
         def ask(plan: Plan) -> bytes:
@@ -172,7 +157,6 @@ class SqlQuestions(Store):
         return cohort_columns.is_spread(answer, part_ratio)
 
     def request(self, trace_id: str, span_id: str | None) -> Request | None:
-        """See `Store.request`."""
         lines = self._readers.query(
             questions.request_question(request_rows.COLUMNS, outermost=span_id is None),
             OBJECTS,
@@ -181,21 +165,17 @@ class SqlQuestions(Store):
         return next(request_rows.requests_from(lines), None)
 
     def requests_of(self, trace_ids: Collection[str]) -> Sequence[Request]:
-        """See `Store.requests_of`."""
         question = questions.written_question(request_rows.COLUMNS)
         lines = self._readers.query(question, OBJECTS, {"trace_ids": trace_ids})
         return list(request_rows.requests_from(lines))
 
     def kept_spans(self, trace_id: str) -> tuple[Span, ...]:
-        """See `Store.kept_spans`."""
         return self._spans(span_rows.spans_of, trace_ids=[trace_id])
 
     def spans_of(self, trace_ids: Collection[str]) -> Mapping[str, tuple[Span, ...]]:
-        """See `Store.spans_of`."""
         return by_trace(self._spans(span_rows.spans_of, trace_ids=set(trace_ids)))
 
     def spans_at(self, places: Collection[tuple[str, str]]) -> tuple[Span, ...]:
-        """See `Store.spans_at`."""
         wanted = set(places)
         found = self._spans(
             span_rows.spans_at,
@@ -205,11 +185,9 @@ class SqlQuestions(Store):
         return tuple(span for span in found if (span.trace_id, span.span_id) in wanted)
 
     def spans_of_id(self, span_id: str) -> tuple[Span, ...]:
-        """See `Store.spans_of_id`."""
         return self._spans(span_rows.spans_of_id, span_id=span_id)
 
     def linking_to(self, span: Span) -> tuple[Span, ...]:
-        """See `Store.linking_to`."""
         since, until = _in_column(
             max(span.start_ns - LINKED_WITHIN_NS, 0), max(span.end_ns, span.start_ns)
         )

@@ -267,7 +267,6 @@ class NoRollups(Rollups):
 
     @contextmanager
     def changing(self, windows: Collection[int]) -> Iterator[None]:  # noqa: ARG002 - none is known
-        """See `Rollups.changing`."""
         yield
 
     def over(
@@ -276,7 +275,6 @@ class NoRollups(Rollups):
         until_ns: int | None,  # noqa: ARG002 - likewise
         ask: Callable[[Plan], T],
     ) -> T:
-        """See `Rollups.over`."""
         return ask(self._unplanned())
 
     def step(self) -> None:

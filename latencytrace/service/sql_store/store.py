@@ -89,14 +89,12 @@ class SqlStore(SqlTables):
         self._written_ns = int(self._assembler.query(questions.last_written(mine), "TSV"))
 
     def insert(self, blocks: Sequence[SpanBlock], age_ns: int | None = None) -> None:
-        """See `Store.insert`."""
         with _made_rows():
             block = blocks[0] if len(blocks) == 1 else joined(blocks)
             written = native.native(block) if block.count else b""
         self._inserter.insert(native.ARRIVED, written, block.count, _arrived_ms(age_ns))
 
     def arrived(self, trace_ids: Collection[str]) -> Mapping[str, tuple[Span, ...]]:
-        """See `Store.arrived`."""
         lines = [
             self._assembler.query(question, LISTS, {"trace_ids": trace_ids})
             for question in map(span_rows.spans_of, (ARRIVALS, SPANS))
@@ -104,11 +102,9 @@ class SqlStore(SqlTables):
         return by_trace(span_rows.once(*lines))
 
     def arrived_counts(self, trace_ids: Collection[str]) -> Mapping[str, int]:
-        """See `Store.arrived_counts`."""
         return self._counts(questions.ARRIVED_COUNTS, trace_ids)
 
     def revisions(self, trace_ids: Collection[str]) -> Revisions:
-        """See `Store.revisions`."""
         lines = self._assembler.query(questions.REVISIONS, LISTS, {"trace_ids": trace_ids})
         found = cast(list[tuple[str, str, int]], rows(lines))
         highest: dict[tuple[str, str], int] = {}
@@ -117,19 +113,16 @@ class SqlStore(SqlTables):
         return highest
 
     def written(self, trace_ids: Collection[str]) -> Sequence[Request]:
-        """See `Store.written`."""
         question = questions.written_question(request_rows.COLUMNS)
         lines = self._assembler.query(question, OBJECTS, {"trace_ids": trace_ids})
         return list(request_rows.requests_from(lines))
 
     def kept_counts(self, trace_ids: Collection[str]) -> Mapping[str, int]:
-        """See `Store.kept_counts`."""
         if not self._to_keep.ids.isdisjoint(trace_ids):
             self.keep_noted()
         return self._counts(questions.KEPT_COUNTS, trace_ids)
 
     def unassembled(self) -> Sequence[str]:
-        """See `Store.unassembled`."""
         # Where ledgers are lost, spans may be kept whose arrivals were never written.
         question = questions.unassembled(self._mine)
         if self._engine.damaged_parts():
@@ -137,17 +130,14 @@ class SqlStore(SqlTables):
         return firsts(self._assembler.query(question, LISTS))
 
     def without_ledger(self, since_ns: int, until_ns: int) -> Sequence[str]:
-        """See `Store.without_ledger`."""
         stretch = {"since": since_ns, "until": until_ns}
         question = questions.without_ledger(self._mine)
         return firsts(self._assembler.query(question, LISTS, stretch))
 
     def last_written_ns(self) -> int:
-        """See `Store.last_written_ns`."""
         return self._written_ns
 
     def uncounted(self, until_ns: int) -> Sequence[tuple[int, Request]]:
-        """See `Store.uncounted`."""
         bound = {"until": until_ns}
         keys = self._assembler.query(questions.written_since(self._mine), LISTS, bound)
         question = questions.uncounted_question(request_rows.COLUMNS, self._mine)
@@ -166,7 +156,6 @@ class SqlStore(SqlTables):
         age_ns: int = 0,
         counted: Collection[tuple[str, str]] = (),
     ) -> Written:
-        """See `Store.write`."""
         # Written in milliseconds, and never twice in one.
         read_ns = max(now_ns() - age_ns, self._written_ns + _MS) // _MS * _MS
         # The spans first: after a crash between the two, all of the trace is written again.
@@ -206,14 +195,12 @@ class SqlStore(SqlTables):
     def keep(
         self, parts: Sequence[tuple[SpanBlock, NDArray[np.int64]]], age_ns: int | None = None
     ) -> None:
-        """See `Store.keep`."""
         with _made_rows():
             written = b"".join(native.native(block, rows) for block, rows in parts)
         count = sum(len(rows) for _, rows in parts)
         self._assembler.insert(native.KEPT, written, count, _arrived_ms(age_ns))
 
     def keep_noted(self) -> None:
-        """See `Store.keep_noted`."""
         with self._keeping:
             if self._to_keep.ids:
                 bound = {"trace_ids": self._to_keep.ids, "arrived": now_ns() // _MS}
@@ -221,15 +208,12 @@ class SqlStore(SqlTables):
                 self._to_keep.clear()
 
     def roll_up(self) -> None:
-        """See `Store.roll_up`."""
         self._rollups.step()
 
     def hurry(self) -> None:
-        """See `Store.hurry`."""
         self._engine.hurry()
 
     def close(self) -> None:
-        """See `Store.close`."""
         try:
             self.keep_noted()
         except StoreError as error:

@@ -20,36 +20,29 @@ class SqlTables(SqlQuestions):
 
     @property
     def is_shared(self) -> bool:
-        """See `Store.is_shared`."""
         return bool(self._engine.writer)
 
     def rootless_lately(self) -> Collection[str]:
-        """See `Store.rootless_lately`."""
         if not self.is_shared:
             return ()
         return firsts(self._assembler.query(questions.rootless_lately(self._mine), LISTS))
 
     def elsewhere(self, trace_ids: Collection[str]) -> Collection[str]:
-        """See `Store.elsewhere`."""
         if not (self.is_shared and trace_ids):
             return ()
         question = questions.elsewhere(self._mine)
         return firsts(self._assembler.query(question, LISTS, {"trace_ids": trace_ids}))
 
     def damaged_parts(self) -> Sequence[DamagedPart]:
-        """See `Store.damaged_parts`."""
         return self._engine.damaged_parts()
 
     def partitions(self) -> Sequence[Partition]:
-        """See `Store.partitions`."""
         return partitions_from(rows(self._assembler.query(PARTITIONS, LISTS)))
 
     def pieces(self) -> Sequence[Piece]:
-        """See `Store.pieces`."""
         return list(copying.pieces(self._readers.query))
 
     def rows_of(self, piece: Piece) -> bytes:
-        """See `Store.rows_of`."""
         try:
             found = self._readers.query(copying.rows_question(piece), "Native")
         except StoreError as error:
@@ -62,22 +55,18 @@ class SqlTables(SqlQuestions):
         return found if copying.rows_in(found) else b""
 
     def count_of(self, piece: Piece) -> int:
-        """See `Store.count_of`."""
         return int(self._readers.query(copying.count_question(piece, self._mine), "TSV"))
 
     def take(self, piece: Piece, rows: bytes) -> int:
-        """See `Store.take`."""
         count = copying.rows_in(rows)
         token = copying.token_of(piece, self._engine.writer)
         self._assembler.insert(copying.TARGETS[piece.table], rows, count, token=token)
         return count
 
     def all_taken(self) -> None:
-        """See `Store.all_taken`."""
         self._assembler.query(copying.TWICE, "Null")
         self._assembler.query(copying.LEFT, "Null")
 
     def drop(self, partition: Partition) -> None:
-        """See `Store.drop`."""
         for statement in drop_statements(partition):
             self._assembler.query(statement, "Null")

@@ -89,13 +89,9 @@ def expired(
 class Partitioned(Protocol):
     """What is needed of a `Store`."""
 
-    def partitions(self) -> Sequence[Partition]:
-        """See `Store.partitions`."""
-        ...
+    def partitions(self) -> Sequence[Partition]: ...
 
-    def drop(self, partition: Partition) -> None:
-        """See `Store.drop`."""
-        ...
+    def drop(self, partition: Partition) -> None: ...
 
 
 class Retention:

@@ -55,7 +55,6 @@ class KnownQuery(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def refuse_unknown(cls, given: object) -> object:
-        """See `refuse_misspelt`."""
         refuse_misspelt(given if isinstance(given, Mapping) else (), cls.model_fields)
         return given
 

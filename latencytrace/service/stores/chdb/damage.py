@@ -48,9 +48,7 @@ _COUNTED: Final = frozenset({*DERIVED, REQUESTS})
 class Asking(Protocol):
     """A connection, as far as it is used here."""
 
-    def query(self, sql: str, answer_format: str) -> bytes:
-        """See `engine.Connection.query`."""
-        ...
+    def query(self, sql: str, answer_format: str) -> bytes: ...
 
 
 class Damage:

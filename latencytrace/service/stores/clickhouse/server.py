@@ -167,7 +167,6 @@ class Server:
         return server
 
     def connect(self, **settings: int) -> "ServerConnection":
-        """See `StoreEngine.connect`."""
         # Whoever only reads hears at once that there is no answer.
         only_reads = "readonly" in settings
         return ServerConnection(
@@ -192,7 +191,6 @@ class Server:
         return ()
 
     def lost_parts(self) -> int:
-        """See `StoreEngine.lost_parts`."""
         return 0
 
     def hurry(self) -> None:
@@ -200,7 +198,6 @@ class Server:
         self._ending.began.set()
 
     def close(self) -> None:
-        """See `StoreEngine.close`."""
         self.hurry()
         self._client.close()
         self._lock.close()
@@ -292,7 +289,6 @@ class ServerConnection:
     def query(
         self, sql: str, answer_format: str, parameters: Mapping[str, object] | None = None
     ) -> bytes:
-        """See `EngineConnection.query`."""
         text, bound = _spelled_out(self._named(sql), parameters or {})
         also = {"default_format": answer_format, **bound}
         return self._answer(text.encode, also).content
@@ -305,7 +301,6 @@ class ServerConnection:
         arrived_ms: int | None = None,
         token: str = "",
     ) -> None:
-        """See `EngineConnection.insert`."""
         if not block:
             return
         # One token for all attempts, so that the server keeps one of them.

@@ -32,12 +32,10 @@ class ClickHouseStore(SqlStore):
 
     @classmethod
     def open_at(cls, url: str, folder: Path) -> Self:
-        """See `store.open_store`."""
         return cls._on(Server.open(ServerAddress.parse(url), folder), folder)
 
     @classmethod
     def open_beside(cls, url: str, folder: Path) -> Self:
-        """See `store.open_beside`."""
         return cls._on(Server.open(ServerAddress.parse(url), folder, lock=StringIO()), folder)
 
     @classmethod

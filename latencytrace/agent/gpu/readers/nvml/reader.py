@@ -36,12 +36,10 @@ class NvmlReader:
 
     @property
     def errors(self) -> Mapping[tuple[str, str], int]:
-        """See `GpuReader.errors`."""
         now = self._calls.errors if self._calls else Counter()
         return self._errors + now
 
     def open(self) -> Sequence[GpuDevice]:
-        """See `GpuReader.open`."""
         self.close()  # of an opening that failed half-way
         calls = self._calls = opened(self._library)
         driver = calls.ask(_DRIVER, "nvmlSystemGetDriverVersion")
@@ -55,7 +53,6 @@ class NvmlReader:
         return [device.device for device in self._devices.values()]
 
     def read(self, detail: Detail) -> Sequence[GpuSample]:
-        """See `GpuReader.read`."""
         samples = []
         if detail >= Detail.SLOW:
             self._hear_xids()
@@ -69,7 +66,6 @@ class NvmlReader:
         return samples
 
     def close(self) -> None:
-        """See `GpuReader.close`."""
         calls, self._calls = self._calls, None
         devices, self._devices = self._devices, {}
         events, self._events = self._events, None
@@ -86,7 +82,6 @@ class NvmlReader:
         self._errors += calls.errors
 
     def reset_after_fork(self) -> None:
-        """See `GpuReader.reset_after_fork`."""
         self._calls = None
         self._devices = {}
         self._events = None
