@@ -24,6 +24,7 @@ class Load:
     services: int = 1  # in a trace; each has its own posts
     spans_a_post: int = 512
     is_new_each_round: bool = False  # all names of pods, routes, models and tenants
+    has_bad_texts: bool = False  # tenants that are not UTF-8
 
 
 _PLAIN: Final = Load()
@@ -44,6 +45,7 @@ LOADS: Final[Mapping[str, Load]] = {
     "50 % errors": replace(_PLAIN, errors_ratio=0.5),
     "two services": replace(_PLAIN, services=2),
     "five services": replace(_PLAIN, services=5),
+    "bad texts": replace(_PLAIN, has_bad_texts=True),
     "posts of 1": replace(_PLAIN, spans_a_post=1),
     "posts of 8 192": replace(_PLAIN, spans_a_post=8_192),
     "all new each round": replace(_PLAIN, pods=20, is_new_each_round=True),

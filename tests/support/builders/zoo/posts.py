@@ -80,7 +80,8 @@ class Posts:
                 scoped = resource.scope_spans.add()
                 scoped.scope.name = scope
                 scoped.spans.extend(one.span for one in of_scope)
-        return request.SerializeToString()
+        body = request.SerializeToString()
+        return body.replace(b"tenant", b"te\xff\xfent") if self.load.has_bad_texts else body
 
     def _resource(self, service: int, pod: int) -> Iterator[KeyValue]:
         host = self._name("node", pod // 4)
