@@ -28,7 +28,7 @@ from latencytrace.analysis.reported.proxy_queue import with_proxy_queue
 from latencytrace.analysis.trace.asgi_messages import awaits_hang_up, with_messages
 from latencytrace.analysis.trace.is_request import is_request
 from latencytrace.analysis.trace.known_engines import engine_of, have_engines
-from latencytrace.analysis.trace.purposes import with_purposes
+from latencytrace.analysis.trace.purposes import with_purposes, within_calls
 from latencytrace.analysis.trace.stage_of import stage_of
 from latencytrace.model import Interval, Repair, Span, Stage, Trace
 
@@ -213,7 +213,7 @@ def _tree(forest: _Forest, root: Span, *, outermost: bool) -> Trace:
         spans=spans,
         unclipped=unclipped,
         children=children,
-        stages=stages,
+        stages=within_calls(spans, stages),
         intervals=reported,
         repairs=_listed((*repairs, *unlikely), root),
     )

@@ -59,6 +59,10 @@ def _run(arguments: Sequence[str]) -> int:
     try:
         from latencytrace.cli.app import app  # noqa: PLC0415 - an extra, and slow to import
     except ImportError as missing:
+        if arguments[:1] == ["doctor"]:
+            from latencytrace.cli.doctor_checks.without_extra import doctor  # noqa: PLC0415 - seldom needed
+
+            return doctor(arguments[1:])
         from latencytrace.cli.processes.without_extra import answer  # noqa: PLC0415 - seldom needed
 
         return answer(arguments, missing)

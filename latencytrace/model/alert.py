@@ -76,7 +76,7 @@ class Evidence:
 
     guilty: GuiltyStage | None  # None: nothing to compare with, or most were not slow
     failed_ratio: float | None  # of the bad ones; the others were slow; None: no bad one
-    version: str | None  # that all bad ones have
+    version: str | None  # that sets the bad ones apart
     distinctions: tuple[Distinction, ...]  # the strongest first
     slowest: tuple[BadRequest, ...]  # three; where most failed, the newest that did
     failing: FailingCall | None = None  # None: most did not fail, or it is not known

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from latencytrace.analysis import build_trace
 from latencytrace.analysis.build_trace import MAX_NESTED_REQUESTS, build_traces
 from latencytrace.analysis.trace.is_request import ENTRY_KINDS
+from latencytrace.analysis.trace.purposes import CALLS, PLACED_NOWHERE
 from latencytrace.model import (
     Interval,
     RepairKind,
@@ -413,6 +414,48 @@ def test_what_a_service_was_called_for_says_nothing_of_its_own_calls() -> None:
     )
 
     assert trace.stages["GET"] is Stage.NETWORK
+
+
+@pytest.mark.parametrize("stage", sorted(CALLS))
+def test_a_called_service_without_stages_has_that_of_the_call(stage: Stage) -> None:
+    search = span("search", 10, 90, kind=CLIENT, stage=stage)
+    served = span("served", 20, 80, parent="search", kind=SERVER, service="database")
+    score = span("score", 30, 40, parent="served", service="database")
+
+    outer, inner = build_traces([root(), search, served, score])
+
+    assert (outer.stages["served"], outer.stages["score"]) == (stage, stage)
+    assert (inner.stages["served"], inner.stages["score"]) == (Stage.UNATTRIBUTED, Stage.OTHER)
+
+
+def test_the_nearest_call_counts_and_the_network_within_it_stays() -> None:
+    trace = request(
+        span("ask", 5, 95, stage=Stage.TOOL),
+        span("search", 10, 90, parent="ask", stage=Stage.RETRIEVE),
+        span("POST", 15, 85, parent="search", kind=CLIENT, attributes=HTTP),
+        span("served", 20, 80, parent="POST", kind=SERVER, service="database"),
+        span("parse", 91, 94, parent="ask"),
+    )
+
+    assert trace.stages["POST"] is Stage.NETWORK
+    assert trace.stages["served"] is Stage.RETRIEVE
+    assert trace.stages["parse"] is Stage.TOOL
+
+
+def test_work_that_is_no_call_gives_its_stage_to_nothing_below() -> None:
+    trace = request(
+        span("generate", 10, 90, stage=Stage.DECODE), span("log", 20, 30, parent="generate")
+    )
+
+    assert trace.stages["log"] is Stage.OTHER
+
+
+@given(heaps())
+def test_no_span_in_a_call_is_without_a_stage(heap: list[Span]) -> None:
+    for trace in build_traces(heap):
+        for found in trace.spans.values():
+            above = found is not trace.root and trace.stages[found.parent_id or ""] in CALLS
+            assert not (above and trace.stages[found.span_id] in PLACED_NOWHERE)
 
 
 def test_waiting_for_the_body_of_a_request_is_network_in_any_stage() -> None:

@@ -84,7 +84,7 @@ def test_another_command_says_in_one_line_which_extra_it_needs(command: str, bar
 
 
 def test_every_command_but_run_is_listed_with_its_extra() -> None:
-    assert {"run", *LISTED} == set(get_group(app).commands)
+    assert {"run", "doctor", *LISTED} == set(get_group(app).commands)
 
 
 def test_help_without_any_extra_is_that_of_run_and_what_the_others_need(bare: Path) -> None:
@@ -128,9 +128,27 @@ def test_a_command_of_the_service_says_so_without_it(
     assert ended.stderr.count("\n") == 1
 
 
-def test_the_doctor_says_which_extra_another_interpreter_lacks(bare: Path, asking: Path) -> None:
-    ended = latencytrace(asking, "doctor", "--json", "--", bare, "app.py")
+def test_the_doctor_runs_where_only_the_agent_is_installed(bare: Path) -> None:
+    with Receiver() as receiver:
+        fine = latencytrace(bare, "doctor", OTEL_EXPORTER_OTLP_ENDPOINT=receiver.endpoint)
+        off = latencytrace(
+            bare, "doctor",
+            OTEL_EXPORTER_OTLP_ENDPOINT=receiver.endpoint, OTEL_TRACES_SAMPLER="always_off",
+        )  # fmt: skip
 
-    [found] = json.loads(ended.stdout)["findings"]
-    assert "doctor needs more than is installed" in found["what"]
-    assert found["fix"] == f"{bare} -m pip install --upgrade 'latencytrace[cli]'"
+    assert (fine.returncode, fine.stderr) == (0, "")
+    assert fine.stdout.endswith("\nNo problems found.\n")
+    assert off.returncode == 1
+    assert "✗ nothing is recorded: OTEL_TRACES_SAMPLER=always_off" in off.stdout
+
+
+def test_the_doctor_judges_an_interpreter_with_the_agent_alone(bare: Path, asking: Path) -> None:
+    with Receiver() as receiver:
+        ended = latencytrace(
+            asking, "doctor", "--json", "--", bare, "app.py",
+            OTEL_EXPORTER_OTLP_ENDPOINT=receiver.endpoint,
+        )  # fmt: skip
+
+    document = json.loads(ended.stdout)
+    assert document["wrong"] == 0
+    assert "service" in {one["about"] for one in document["findings"]}

@@ -2,6 +2,7 @@
 
 from itertools import product
 
+import numpy as np
 import pytest
 
 from latencytrace.analysis.slo.burn_rate import (
@@ -15,7 +16,7 @@ from latencytrace.model.objective import DAY_NS, MINUTE_NS, length_text
 from latencytrace.service.objectives.counts import ObjectiveCounts
 from latencytrace.service.objectives.state import TierState, TierStates
 from tests.support.builders.made_objectives import SECOND_NS, made_objective
-from tests.support.simulation.incidents import START_NS, pages, score, simulated
+from tests.support.simulation.incidents import START_NS, decided, pages, score, simulated
 
 MONTH, WEEK = made_objective(), made_objective(period_ns=7 * DAY_NS)
 STEP_NS = 10 * SECOND_NS
@@ -99,3 +100,21 @@ def test_pages_tell_incidents_that_matter_from_others_in_a_simulated_month() -> 
     # Of a dozen incidents; `tests/benchmarks/bench_alerts.py` judges hundreds.
     assert found.recall >= 0.65
     assert found.precision >= 0.8
+
+
+@pytest.mark.parametrize("period_days", [1, 7, 30])
+@pytest.mark.parametrize(("per_s", "bad_ratio"), [(4.0, 0.2), (1.0, 0.3), (0.2, 0.3), (0.02, 0.6)])
+def test_one_continuous_incident_is_one_page(
+    period_days: int, per_s: float, bad_ratio: float
+) -> None:
+    objective = made_objective(period_ns=period_days * DAY_NS)
+    before, lasts = 720, 720  # steps of a half minute: six hours each
+    for seed in (1, 2):
+        chance = np.random.default_rng(seed)
+        total = chance.poisson(per_s * 30, before + lasts)
+        share = np.where(np.arange(len(total)) < before, 0.002, bad_ratio)
+        steps = zip(chance.binomial(total, share).tolist(), total.tolist(), strict=True)
+
+        found = decided(steps, objective, burn_rules(objective), 30 * 10**9)
+
+        assert [ended for _, ended in found] == [-1]

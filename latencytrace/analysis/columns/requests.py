@@ -27,6 +27,7 @@ from latencytrace.analysis.tokens.counts import (
     in_ns,
 )
 from latencytrace.analysis.tokens.gaps import times_of
+from latencytrace.analysis.trace.purposes import CALLS
 from latencytrace.model import AttributeValue, Repair, semconv
 from latencytrace.model.packed.runtime_gap import RuntimeGap, title_of_gap
 from latencytrace.model.span_batch import SpanBatch
@@ -40,6 +41,7 @@ GAPS: Final = tuple(sorted(RuntimeGap))
 TITLES: Final = tuple(title_of_gap(gap) for gap in GAPS)
 _COLLECTION = TITLES.index(COLLECTION)
 _EXPLAINS = np.array([stage.explains for stage in STAGES], np.bool_)
+_IS_CALL = np.array([stage in CALLS for stage in STAGES], np.bool_)
 _MOST_NS = 1 << 62
 _MOST_CHOICES = 1_000
 _MOST_LEFT_NS = 1 << 52  # times the most choices it still fits; 52 days
@@ -122,7 +124,7 @@ def attributed(batch: SpanBatch, facts: Facts) -> tuple[RequestColumns, _Column]
     laid = Trees(
         *trees.lay_out_trees(
             requests, start_ns, end_ns, known.kind, known.table, resource, known.resources,
-            stage, child, following, *intervals,
+            stage, child, following, _IS_CALL, *intervals,
         )
     )  # fmt: skip
     segments, segment_first, ledger = paths.fill_pauses(

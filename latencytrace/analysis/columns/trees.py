@@ -45,6 +45,7 @@ bind(
         "CLIENT": CLIENT, "CLOCK": CLOCK, "IS_STEP": IS_STEP,
         "KNOWN_PROCESS": KNOWN_PROCESS, "LEAF_ONLY": LEAF_ONLY, "MESSAGE": MESSAGE, "ODD": ODD,
         "SERVER": SERVER, "SERVICE": SERVICE, "STAGE": STAGE, "HANG_UP": HANG_UP, "SENT": SENT,
+        "STAGES": len(STAGES),
         "NETWORK": STAGES.index(Stage.NETWORK), "OTHER": STAGES.index(Stage.OTHER),
         "RESPOND": STAGES.index(Stage.RESPOND), "UNATTRIBUTED": STAGES.index(Stage.UNATTRIBUTED),
         "NO_PARENT": NO_PARENT, "MAX_NESTED_REQUESTS": MAX_NESTED_REQUESTS,
@@ -118,6 +119,7 @@ def lay_out_trees(  # noqa: PLR0913, PLR0917 - columns
     stage: _Column,
     child: _Column,
     following: _Column,
+    is_call: _Flags,
     packed: _Column,
     packed_times: _Column,
 ) -> tuple[
@@ -137,6 +139,7 @@ def lay_out_trees(  # noqa: PLR0913, PLR0917 - columns
         stage: By span, from `link_spans`, as the next two.
         child: Its first child.
         following: The next child of its parent.
+        is_call: By stage, whether it is a call's (see `trace.purposes`).
         packed: Where the intervals packed on each span begin (n + 1,).
         packed_times: Their starts and ends from the start of their span, and stages.
 
@@ -154,7 +157,8 @@ def lay_out_trees(  # noqa: PLR0913, PLR0917 - columns
     outlives, clipped = np.empty(spans, np.bool_), np.empty(spans, np.bool_)
     most = core.lay_out_trees(
         requests, start_ns, end_ns, kind, facts, resource, resources, stage, child, following,
-        packed, first, rows, above, begin_ns, finish_ns, stages, children, outlives, clipped,
+        is_call, packed, first, rows, above, begin_ns, finish_ns, stages, children, outlives,
+        clipped,
     )  # fmt: skip
     intervals = np.empty(spans + 1, np.int64)
     times = np.empty(most, np.int64), np.empty(most, np.int64), np.empty(most, np.int64)

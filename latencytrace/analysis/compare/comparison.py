@@ -3,7 +3,6 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import NormalDist
 from typing import Final
 
 import numpy as np
@@ -13,11 +12,13 @@ from latencytrace.analysis.compare.blocks import LEAST_BLOCKS, Blocks, blocks
 from latencytrace.analysis.compare.matching import Matching, matching
 from latencytrace.analysis.compare.shifts import (
     LEAST_BEYOND,
+    WRONG_AT_MOST,
     Drawn,
     Shift,
     Side,
     Values,
     are_testable,
+    half_width,
     is_testable,
     p_values,
 )
@@ -30,7 +31,6 @@ DECILES: Final = tuple(tenth / 10 for tenth in range(1, 10))
 TESTED: Final = (0.5, 0.95, 0.99)
 LEVELS: Final = (*DECILES, 0.95, 0.99)
 LEAST_SHARE: Final = 0.01  # of the time: a stage below it is not tested
-WRONG_AT_MOST: Final = 0.05  # how often any test of a comparison may be wrong
 LEAST_REQUESTS: Final = 50
 _SEED: Final = 20_240_601  # the same answer each time
 _DIGITS: Final = 2
@@ -47,7 +47,7 @@ class StageComparison:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """Two sides side by side; p values are corrected for all tests that were made."""
+    """Two sides side by side; p values and intervals are corrected for all tests made."""
 
     verdict: Verdict
     needed_requests: int | None  # of each side; None: there are enough, or no number would do
@@ -150,7 +150,7 @@ def _tested(
     for place, (in_a, in_b) in enumerate(measures):
         levels = TESTED if place else LEVELS
         values = [corrected.get((place, level)) for level in levels]
-        shifts.append(drawn.shifts(in_a, in_b, levels, values))
+        shifts.append(drawn.shifts(in_a, in_b, levels, values, len(places)))
     return shifts, len(places)
 
 
@@ -165,7 +165,7 @@ def _judged(  # noqa: PLR0913, PLR0917 - what a verdict rests on
 ) -> Comparison:
     whole = shifts[0]
     counts_from = {shift.level: at_least_ratio * shift.a_ns for shift in whole}
-    half = NormalDist().inv_cdf(1 - WRONG_AT_MOST / (2 * max(tests, 1)))
+    half = half_width(tests)
     compared = [
         StageComparison(
             stage=stage, verdict=_verdict(of_stage, counts_from, half), shifts=of_stage

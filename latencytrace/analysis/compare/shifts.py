@@ -14,6 +14,7 @@ samples", Annals of Mathematical Statistics 1966.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import Final
 
 import numpy as np
@@ -26,6 +27,7 @@ Floats = NDArray[np.float64]
 DRAWS: Final = 1_000  # of blocks, for intervals
 DEALS: Final = 4_999  # of blocks to the sides, for p values
 LEAST_BEYOND: Final = 10  # requests of each side beyond a quantile that is tested
+WRONG_AT_MOST: Final = 0.05  # how often any test of a comparison may be wrong
 _TOLD: Final = (0.025, 0.975)  # a 95 % interval
 _HALVINGS: Final = 60
 _ROUNDING: Final = 1e-9  # of shares
@@ -48,6 +50,8 @@ class Side:
 class Shift:
     """How far a quantile of B lies from that of A; the interval holds at 95 %.
 
+    Where it was tested, the p value and the interval are those of all tests together.
+
     It is unknown where the quantile cannot be tested: few values beyond a quantile are seldom
     as far apart as they may be, and draws of them no further.
     """
@@ -58,7 +62,7 @@ class Shift:
     low_ns: float | None  # None: unknown
     high_ns: float | None
     error_ns: float  # the standard error of the shift
-    p_value: float | None  # of this test alone; None: it was not tested
+    p_value: float | None  # None: it was not tested
 
     @property
     def shift_ns(self) -> float:
@@ -118,15 +122,31 @@ class Drawn:
         return counts, counts @ side.blocks.sums(side.weight)
 
     def shifts(
-        self, a: Values, b: Values, levels: Sequence[float], p_values: Sequence[float | None]
+        self,
+        a: Values,
+        b: Values,
+        levels: Sequence[float],
+        p_values: Sequence[float | None],
+        tests: int,
     ) -> tuple[Shift, ...]:
-        """The shifts of a measure at these levels, with their intervals."""
+        """The shifts of a measure at these levels, with their intervals.
+
+        Args:
+            a: One side.
+            b: The other.
+            levels: Those of the quantiles.
+            p_values: Of each, corrected for all tests; None: it was not tested.
+            tests: How many there were: the intervals of shifts that were tested hold together.
+        """
+        wider = half_width(tests) / half_width(1)
         return tuple(
-            self._shift(a, b, level, p_value)
+            self._shift(a, b, level, p_value, 1.0 if p_value is None else wider)
             for level, p_value in zip(levels, p_values, strict=True)
         )
 
-    def _shift(self, a: Values, b: Values, level: float, p_value: float | None) -> Shift:
+    def _shift(
+        self, a: Values, b: Values, level: float, p_value: float | None, wider: float
+    ) -> Shift:
         drawn = []
         at = []
         for values, (counts, weights) in zip((a, b), self._sides, strict=True):
@@ -136,8 +156,12 @@ class Drawn:
             drawn.append(values.quantile(level - (share - values.share_up_to(quantile))))
             at.append(quantile)
         differences = drawn[1] - drawn[0]
-        ends: list[float] = np.quantile(differences, _TOLD).tolist()
-        low_ns, high_ns = ends if is_testable(a, b, level) else (None, None)
+        low_ns, high_ns = None, None
+        if is_testable(a, b, level):
+            low, high = np.quantile(differences, _TOLD).tolist()
+            shift = at[1] - at[0]
+            low_ns = min(low, shift - wider * (shift - low))
+            high_ns = max(high, shift + wider * (high - shift))
         return Shift(
             level=level,
             a_ns=at[0],
@@ -147,6 +171,11 @@ class Drawn:
             error_ns=float(differences.std()),
             p_value=p_value,
         )
+
+
+def half_width(tests: int) -> float:
+    """How many standard errors an interval reaches, so that all of so many hold at 95 %."""
+    return NormalDist().inv_cdf(1 - WRONG_AT_MOST / (2 * max(tests, 1)))
 
 
 def are_testable(a: Side, b: Side, level: float) -> bool:

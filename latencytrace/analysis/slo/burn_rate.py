@@ -17,6 +17,7 @@ REFERENCE_PERIOD_NS = 30 * DAY_NS
 SHORTEST_WINDOW_NS = 10 * 10**9  # what counts are kept in
 CALM_SHARE = 0.9  # of the factor: an alert that fires at 6 is over below 5.4
 _KEEP_FIRING_NS = {Severity.PAGE: 5 * MINUTE_NS, Severity.TICKET: 30 * MINUTE_NS}
+LEAST_KEEP_FIRING_NS = 2 * MINUTE_NS  # of a short period: people read what begins and ends
 LEAST_BAD = {Severity.PAGE: 10, Severity.TICKET: 20}  # requests in the long window
 LEAST_BAD_SLICES = 2  # of time, each of which is many requests
 FAINT_RATIO = 0.15  # of the usual traffic, and less: the outage may have taken the rest
@@ -182,9 +183,31 @@ def is_calm(
     return long_rate * coverage_ratio < calm or short_rate < calm
 
 
+def has_calmed(objective: Objective, rule: BurnRule, since: Tally, calm_ns: int) -> bool:
+    """Return whether a tier that is calm has been so for long enough for its alert to be over.
+
+    Short windows are calm by chance as well, the fewer requests they hold the more often: so a
+    burn at the tier's factor must have had time to show, and have shown nothing.
+
+    Args:
+        objective: Whose budget it is.
+        rule: The tier.
+        since: Counts of the time since it is calm.
+        calm_ns: How long that is; beyond the tier's long window it need not hold more requests.
+    """
+    if calm_ns < min(keep_firing_ns(objective, rule.severity), rule.long_ns):
+        return False
+    would_be_bad = since.came.total * rule.factor * objective.budget_ratio
+    shows = would_be_bad >= least_bad(objective, rule.severity)
+    rate = burn_rate(objective, since)
+    is_calm_since = rate is None or rate < CALM_SHARE * rule.factor
+    return is_calm_since and (shows or calm_ns >= rule.long_ns)
+
+
 def keep_firing_ns(objective: Objective, severity: Severity) -> int:
     """Return how long a tier must be calm before its alert is over; scaled as its windows are."""
-    return round(_KEEP_FIRING_NS[severity] * objective.period_ns / REFERENCE_PERIOD_NS)
+    scaled_ns = round(_KEEP_FIRING_NS[severity] * objective.period_ns / REFERENCE_PERIOD_NS)
+    return max(scaled_ns, LEAST_KEEP_FIRING_NS)
 
 
 def budget_left_ratio(objective: Objective, period: Tally, coverage_ratio: float) -> float | None:

@@ -178,6 +178,17 @@ class Groups:
         """Group the rows that `Split.bands` asked for."""
         return cls._of_bands(columns, split.places(columns.duration_ns), split.counts)
 
+    @classmethod
+    def of_tail(cls, columns: RequestColumns, tail: Mask) -> "Groups":
+        """Group rows of which some are the tail, and all others the reference."""
+        return cls._of_bands(
+            columns,
+            np.where(tail, TAIL, USUAL),
+            np.bincount(np.where(tail, TAIL, USUAL), columns.weight, minlength=4)
+            .astype(int)
+            .tolist(),
+        )
+
     def mean(self, values: NDArray[np.int64] | NDArray[np.float64], which: Mask) -> float:
         """The mean of a number of each row, over some rows."""
         return float(weighted.mean(values[which], weighted.of(which, self.columns.weight)))

@@ -1,11 +1,41 @@
-"""Calls of servers that are in the trace, and the purposes of those that are not."""
+"""What calls were made for, whether their servers are in the trace or not."""
 
 from collections.abc import Mapping
 
 from latencytrace.analysis.trace.is_request import is_entry
 from latencytrace.model import Span, SpanKind, Stage
 
-_PLACED_NOWHERE = frozenset({Stage.OTHER, Stage.UNATTRIBUTED})
+PLACED_NOWHERE = frozenset({Stage.OTHER, Stage.UNATTRIBUTED})
+# Whoever makes such a call waits for all that is done for it.
+CALLS = frozenset(
+    {
+        Stage.CACHE, Stage.DATABASE, Stage.EMBED, Stage.GUARDRAIL, Stage.REMOTE_MODEL,
+        Stage.RERANK, Stage.RETRIEVE, Stage.TOOL,
+    }
+)  # fmt: skip
+
+
+def within_calls(spans: Mapping[str, Span], stages: Mapping[str, Stage]) -> dict[str, Stage]:
+    """Give spans without a stage of their own that of the call around them.
+
+    A vector database that traces itself says of its server span only that it is one; to the
+    request that called it, that time is `retrieve`. The nearest call above counts, of any
+    service. In the request of the database itself there is no call above.
+
+    Args:
+        spans: One request's, by span id, each parent before its children.
+        stages: By span id.
+
+    Returns:
+        Stages by span id.
+    """
+    resolved: dict[str, Stage] = {}
+    calls: dict[str, Stage | None] = {}
+    for span_id, span in spans.items():
+        stage, call = stages[span_id], calls.get(span.parent_id or "")
+        resolved[span_id] = call if call is not None and stage in PLACED_NOWHERE else stage
+        calls[span_id] = stage if stage in CALLS else call
+    return resolved
 
 
 def with_purposes(spans: Mapping[str, Span], stages: Mapping[str, Stage]) -> dict[str, Stage]:
@@ -24,7 +54,7 @@ def with_purposes(spans: Mapping[str, Span], stages: Mapping[str, Stage]) -> dic
     resolved = dict(stages)
     for span in spans.values():
         caller = _caller(span, spans)
-        if caller is not None and stages[caller] in _PLACED_NOWHERE:
+        if caller is not None and stages[caller] in PLACED_NOWHERE:
             resolved[caller] = Stage.NETWORK
     if Stage.NETWORK not in resolved.values():
         return resolved

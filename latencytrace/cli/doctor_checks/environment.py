@@ -37,9 +37,28 @@ def environment_findings(
             f"tracing is switched off: {', '.join(f'{n}={environ[n]}' for n in switches)}",
             f"unset {' '.join(switches)}",
         )
+    yield from _sampler(agent)
     yield from _endpoint(environ, agent)
     yield from _protocol(environ, agent)
     yield from _other_providers(environ)
+
+
+def _sampler(agent: AgentSettings) -> Iterator[Finding]:
+    """Judge whether the sampler records anything of the requests that begin here."""
+    ratio = agent.sampler.endswith(("ratio", "probability"))
+    try:
+        is_none = agent.sampler.endswith("always_off") or (
+            ratio and bool(agent.sampler_argument) and float(agent.sampler_argument) == 0
+        )
+    except ValueError:  # it is refused when the agent starts
+        return
+    if is_none:
+        argument = f" and OTEL_TRACES_SAMPLER_ARG={agent.sampler_argument}" if ratio else ""
+        of = "of traces that begin here " if agent.sampler.startswith("parentbased") else ""
+        yield _wrong(
+            f"nothing {of}is recorded: OTEL_TRACES_SAMPLER={agent.sampler}{argument}",
+            "unset OTEL_TRACES_SAMPLER, or export OTEL_TRACES_SAMPLER=parentbased_always_on",
+        )
 
 
 def _endpoint(environ: Mapping[str, str], agent: AgentSettings) -> Iterator[Finding]:

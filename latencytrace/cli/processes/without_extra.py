@@ -9,7 +9,6 @@ COMMANDS = {  # by the extra that they come with
     "cli": (
         *("breakdown", "requests", "trace", "tail", "compare", "whatif"),
         *("capacity", "gpu", "profile", "objectives", "acknowledge", "maintenance", "export"),
-        "doctor",
     ),
     "service": (
         "serve",
@@ -29,7 +28,8 @@ Usage: latencytrace run [--service NAME] [--endpoint URL] [--data DIR] -- COMMAN
 
 Where did the milliseconds go? Latency observability for machine-learning inference.
 
-Only the agent is installed here: `run` traces a Python program, see `latencytrace run --help`.
+Only the agent is installed here: `run` traces a Python program, see `latencytrace run --help`,
+and `doctor` says what is wrong with that.
 Other commands come with extras:"""
 
 

@@ -94,8 +94,6 @@ def _causes(evidence: Evidence) -> Iterator[str]:
             f"Apart from good requests: {trait_text(one.trait, one.value)}, "
             f"{_percent(one.bad_ratio)} of the bad, {_percent(one.good_ratio)} of the good."
         )
-    if evidence.version is not None:
-        yield f"Version: {evidence.version}."
 
 
 def _traffic(alert: Alert) -> str:

@@ -1,8 +1,6 @@
 """Counts of one objective: its requests over time, and the latest of them."""
 
-from collections import deque
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from hashlib import sha256
 
 import numpy as np
@@ -10,47 +8,22 @@ from numpy.typing import NDArray
 
 from latencytrace.analysis.columns.verdicts import GOOD, NOT_JUDGED, verdicts
 from latencytrace.analysis.slo.burn_rate import usual_requests
-from latencytrace.analysis.slo.guilty_stage import guilty_stage, measured_ledger
 from latencytrace.analysis.slo.onset import burning_since
 from latencytrace.analysis.slo.over_time import Slots
 from latencytrace.analysis.slo.traffic import LOOK_NS, LULL_DAYS
-from latencytrace.analysis.slo.verdict import measured_ns
-from latencytrace.analysis.tail.distinctions import Traits, distinctions, traits_of
 from latencytrace.model import (
-    BadRequest,
     BurnRule,
     Evidence,
-    Ledger,
     Objective,
-    Request,
-    RequestStatus,
     Tally,
 )
-from latencytrace.model.alert import MOSTLY
 from latencytrace.model.objective import DAY_NS, HOUR_NS
 from latencytrace.service.ledger_table import LedgerTable
+from latencytrace.service.objectives.latest import LatestRequests
 from latencytrace.service.objectives.tally_ring import rings_of
 
-LATEST_BAD, LATEST_GOOD = 200, 300
-GOOD_EVERY_NS = 10**8  # one of each so long is enough to know what is usual
-EVIDENCE = 50  # bad requests, the newest: what is true by now, were it something else before
-SLOWEST = 3
 _FASTEST_IN_PERIOD = 34_560  # short windows of the fastest tier
-_BOTH = (True, False)
-
 _STEPS = 500  # of what is covered of a window: how exactly that is known
-
-
-@dataclass(frozen=True, slots=True)
-class _Seen:
-    """A request as an alert may have to describe it."""
-
-    at_ns: int
-    failed: bool
-    value_ns: int | None
-    ledger: Ledger  # of the part that is measured
-    traits: Traits
-    request: BadRequest
 
 
 def series_of(objective: Objective) -> str:
@@ -74,9 +47,7 @@ class ObjectiveCounts:
         self.objective = objective
         self._coverages: dict[tuple[int, int], tuple[int, float]] = {}  # when each was found
         self._rings = rings_of(objective)
-        self._bad: deque[_Seen] = deque(maxlen=LATEST_BAD)
-        self._good: deque[_Seen] = deque(maxlen=LATEST_GOOD)
-        self._good_ns = 0  # when the latest of them ended
+        self._latest = LatestRequests()
 
     def change(self, objective: Objective) -> None:
         """Count the same requests for an objective whose target or tiers are others now."""
@@ -182,24 +153,7 @@ class ObjectiveCounts:
 
     def evidence(self, since_ns: int) -> Evidence:
         """Gather what is known of the newest bad requests since a moment."""
-        burning = [seen for seen in self._bad if seen.at_ns >= since_ns]
-        bad = sorted(burning, key=lambda seen: seen.at_ns, reverse=True)[:EVIDENCE]
-        failed, slow = ([seen for seen in bad if seen.failed is is_failed] for is_failed in _BOTH)
-        mostly_failed = bool(bad) and len(failed) >= MOSTLY * len(bad)
-        versions = {seen.traits.get("version") for seen in bad}
-        version = versions.pop() if len(versions) == 1 else None
-        by_length = sorted(slow, key=lambda seen: seen.value_ns or 0, reverse=True)
-        shown = failed if mostly_failed else by_length
-        usual = [seen.ledger for seen in self._good]
-        return Evidence(
-            guilty=None if mostly_failed else guilty_stage([one.ledger for one in slow], usual),
-            failed_ratio=len(failed) / len(bad) if bad else None,
-            version=str(version) if version is not None else None,
-            distinctions=distinctions(
-                [seen.traits for seen in bad], [seen.traits for seen in self._good]
-            ),
-            slowest=tuple(seen.request for seen in shown[:SLOWEST]),
-        )
+        return self._latest.evidence(since_ns)
 
     def changes(self) -> Iterator[tuple[int, int, Tally]]:
         """Slots that changed since this was asked last: their length, start and counts."""
@@ -212,7 +166,7 @@ class ObjectiveCounts:
     def _note(
         self, table: LedgerTable, places: NDArray[np.int64], at_ns: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
-        """Note what there is to say of requests, which only the latest are made objects for.
+        """Note what there is to say of requests.
 
         Returns:
             Those that are judged: their places and moments, and whether each is good.
@@ -220,41 +174,5 @@ class ObjectiveCounts:
         found = verdicts(self.objective, table)[places]
         judged = found != NOT_JUDGED
         places, at_ns, is_good = places[judged], at_ns[judged], found[judged] == GOOD
-        good: list[int] = []
-        for number in np.flatnonzero(is_good).tolist():
-            ended_ns = int(at_ns[number])
-            if abs(ended_ns - self._good_ns) >= GOOD_EVERY_NS:
-                good.append(number)
-                self._good_ns = ended_ns
-        bad = np.flatnonzero(~is_good)[-LATEST_BAD:]
-        for noted, numbers in ((self._bad, bad), (self._good, np.array(good[-LATEST_GOOD:], int))):
-            requests = table.taken(places[numbers]).requests()
-            for request, ended_ns in zip(requests, at_ns[numbers].tolist(), strict=True):
-                noted.append(self._seen(request, ended_ns))
+        self._latest.note(self.objective, table, places, at_ns, is_good)
         return places, at_ns, is_good
-
-    def _seen(self, request: Request, at_ns: int) -> _Seen:
-        value_ns = measured_ns(self.objective, request)
-        slow = value_ns is not None and value_ns > self.objective.threshold_ns
-        return _Seen(
-            at_ns=at_ns,
-            failed=request.status not in {RequestStatus.OK, RequestStatus.CANCELLED} and not slow,
-            value_ns=value_ns,
-            ledger=measured_ledger(self.objective, request),
-            traits=_traits(request, slow=slow),
-            request=BadRequest(
-                trace_id=request.trace_id,
-                span_id=request.span_id,
-                status=request.status,
-                duration_ns=request.duration_ns,
-                ledger=request.ledger,
-            ),
-        )
-
-
-def _traits(request: Request, *, slow: bool) -> Traits:
-    """The traits of a request, without the error that makes it bad: no good one has it."""
-    traits = traits_of(request)
-    if request.status is RequestStatus.ERROR and not slow:
-        return {name: value for name, value in traits.items() if name != "status"}
-    return traits

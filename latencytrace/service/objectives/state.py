@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Self
 
 from latencytrace.analysis.slo import traffic
-from latencytrace.analysis.slo.burn_rate import burn_rate, burns, is_calm, keep_firing_ns
+from latencytrace.analysis.slo.burn_rate import burn_rate, burns, has_calmed, is_calm
 from latencytrace.model import Acknowledgement, BurnRates, BurnRule, Objective, Severity, Tally
 from latencytrace.model.objective import DAY_NS, HOUR_NS
 from latencytrace.service.objectives.counts import ObjectiveCounts
@@ -72,10 +72,15 @@ class TierState:
         elif calm and self.calm_ns is None:
             self.calm_ns = now_ns
         silent_ns = now_ns - (counts.last_ns() or self.firing_ns)
-        keep_ns = keep_firing_ns(counts.objective, rule.severity)
-        over = self.calm_ns is not None and now_ns - self.calm_ns >= keep_ns
-        if over or silent_ns > LONGEST_SILENCE_NS:
+        if self._has_calmed(rule, counts, now_ns) or silent_ns > LONGEST_SILENCE_NS:
             self.firing_ns = self.calm_ns = None
+
+    def _has_calmed(self, rule: BurnRule, counts: ObjectiveCounts, now_ns: int) -> bool:
+        if self.calm_ns is None:
+            return False
+        calm_ns = now_ns - self.calm_ns
+        since = counts.tally(now_ns, max(calm_ns, 1))
+        return has_calmed(counts.objective, rule, since, calm_ns)
 
 
 @dataclass(slots=True, kw_only=True)

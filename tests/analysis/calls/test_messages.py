@@ -48,7 +48,7 @@ def test_the_nearest_span_that_still_ran_is_what_awaited_it() -> None:
     )
 
     assert outer.ledger[Stage.DECODE] == 250
-    assert outer.ledger[Stage.TOOL] == 380 - 5 - 350 - 6 + 2  # less publishing, and the task
+    assert outer.ledger[Stage.TOOL] == 380 - 5 - 350 - 2  # less sending, and the task
     assert outer.ledger[Stage.UNATTRIBUTED] == 25
 
 

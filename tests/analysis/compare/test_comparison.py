@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from latencytrace.analysis.compare.comparison import TESTED, Comparison, compare
+from latencytrace.analysis.compare.shifts import WRONG_AT_MOST
 from latencytrace.analysis.compare.verdict import Verdict
 from latencytrace.model import Stage
 from latencytrace.model.cohorts.request_columns import RequestColumns
@@ -169,6 +170,16 @@ def test_an_interval_is_told_of_quantiles_that_can_be_tested_alone() -> None:
         assert (shift.low_ns is None) == (shift.high_ns is None)
         is_tested = shift.p_value is not None or shift.level not in TESTED
         assert is_tested == (shift.low_ns is not None)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_no_interval_excludes_zero_beside_a_shift_that_is_not_proven(seed: int) -> None:
+    found = compared(USUAL, USUAL, 1_500, seed=seed)
+
+    shifts = [one for stage in found.stages for one in stage.shifts] + [*found.shifts]
+    unproven = [one for one in shifts if (one.p_value or 0) > WRONG_AT_MOST]
+    assert len(unproven) > 5
+    assert all((one.low_ns or 0) <= 0 <= (one.high_ns or 0) for one in unproven)
 
 
 @pytest.mark.parametrize("requests", [0, 1, 49, 120])

@@ -51,10 +51,10 @@ def found(*arguments: str | Path, **env: str) -> dict[str, str | None]:
 
 
 def test_where_nothing_is_wrong_it_says_so_and_ends_with_0(service: RunningService) -> None:
-    said = latencytrace("doctor", env=environment(**at(service)))
+    said = latencytrace("doctor", "--all", env=environment(**at(service)))
 
     assert said.returncode == 0, said.stdout
-    assert said.stdout.endswith("\nNothing is wrong.\n")
+    assert said.stdout.endswith("\nNo problems found.\n")
     assert f"answers at {service.url} and is ready" in said.stdout
     assert f"spans are taken at {service.otlp}/v1/traces" in said.stdout
     (hooks,) = re.findall("✓ each applies once the program imports its library: (.*)", said.stdout)
@@ -68,9 +68,27 @@ def test_what_is_about_one_thing_stands_together() -> None:
     ]
     console = Console(width=80, color_system=None)
     with console.capture() as captured:
-        show_findings(found, 0, console)
+        show_findings(found, console, everything=True)
 
     assert captured.get().startswith("service\n  ✓ answers\n  ✓ takes\nagents\n  ✓ send\n")
+
+
+def test_what_is_wrong_comes_first_each_once_and_nothing_else_unless_asked() -> None:
+    old = Finding(about="hooks", verdict=Verdict.WRONG, what="too old", fix="pip install it")
+    fine = replace(old, verdict=Verdict.FINE, what="applies", fix=None)
+    note = replace(old, about="service", verdict=Verdict.NOTE, what="none runs", fix=None)
+    console = Console(width=80, color_system=None)
+    with console.capture() as captured:
+        show_findings([fine, note, old, fine, old], console, everything=False)
+
+    assert captured.get().splitlines() == [
+        "hooks",
+        "  ✗ too old",
+        "    → pip install it",
+        "1 note, 1 check passed; all of it: latencytrace doctor --all",
+        "",
+        "1 problem found.",
+    ]
 
 
 def test_hooks_of_which_nothing_is_wrong_are_one_line_and_absent_libraries_none(
@@ -93,7 +111,7 @@ def test_hooks_of_which_nothing_is_wrong_are_one_line_and_absent_libraries_none(
 
 def test_hooks_that_the_settings_leave_out_are_one_line() -> None:
     said = latencytrace(
-        "doctor", env=environment(**NO_RECEIVER, LATENCYTRACE_HOOKS="httpx")
+        "doctor", "--all", env=environment(**NO_RECEIVER, LATENCYTRACE_HOOKS="httpx")
     ).stdout
 
     assert re.search(r"✓ each applies once the program imports its library: httpx [^,]*", said)
@@ -104,7 +122,7 @@ def test_an_instrumentor_that_a_hook_leaves_its_calls_to_doubles_nothing(tmp_pat
     theirs = "[opentelemetry_instrumentor]\nopenai = somewhere:Instrumentor\n"
     path = installed(tmp_path, "opentelemetry-instrumentation-openai", "9.70", theirs)
 
-    said = latencytrace("doctor", env=environment(**NO_RECEIVER, PYTHONPATH=path)).stdout
+    said = latencytrace("doctor", "--all", env=environment(**NO_RECEIVER, PYTHONPATH=path)).stdout
 
     assert (
         "opentelemetry-instrumentation-openai 9.70: where the program starts it, its span is used"
@@ -170,6 +188,7 @@ def test_spans_that_go_to_another_receiver_than_the_services_are_noted(
     with Receiver() as other:
         said = latencytrace(
             "doctor",
+            "--all",
             env=environment(
                 LATENCYTRACE_URL=service.url, OTEL_EXPORTER_OTLP_ENDPOINT=other.endpoint
             ),
@@ -193,7 +212,7 @@ def test_a_receiver_that_takes_no_traces_is_told_by_its_answer(service: RunningS
 def test_a_receiver_over_grpc_is_asked_as_the_agent_would(service: RunningService) -> None:
     spoken = {**at(service), "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}
     right = {**spoken, "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://{service.otlp_grpc}"}
-    said = latencytrace("doctor", env=environment(**right))
+    said = latencytrace("doctor", "--all", env=environment(**right))
     wrong = found(**spoken)
 
     assert f"spans are taken at http://{service.otlp_grpc}, over gRPC" in said.stdout
@@ -320,6 +339,18 @@ def test_an_agent_that_dropped_spans_is_named_with_its_process(tmp_path: Path) -
         ("LATENCYTRACE_DISABLED", "1", "tracing is switched off", "unset LATENCYTRACE_DISABLED"),
         ("OTEL_SDK_DISABLED", "true", "tracing is switched off", "unset OTEL_SDK_DISABLED"),
         (
+            "OTEL_TRACES_SAMPLER",
+            "always_off",
+            "nothing is recorded: OTEL_TRACES_SAMPLER=always_off",
+            "unset OTEL_TRACES_SAMPLER",
+        ),
+        (
+            "OTEL_TRACES_SAMPLER",
+            "parentbased_always_off",
+            "nothing of traces that begin here is recorded: OTEL_TRACES_SAMPLER=parentbased_al",
+            "unset OTEL_TRACES_SAMPLER",
+        ),
+        (
             "OTEL_EXPORTER_OTLP_ENDPOINT",
             "localhost:4318",
             "the agent stays off: endpoint 'localhost:4318' must begin with http://",
@@ -410,7 +441,7 @@ def test_instrumentors_and_providers_of_others_are_noted(tmp_path: Path) -> None
     path = installed(tmp_path, "opentelemetry-instrumentation-httpx", "0.70", contrib)
     installed(tmp_path, "logfire", "5.2")
 
-    said = latencytrace("doctor", env=environment(**NO_RECEIVER, PYTHONPATH=path)).stdout
+    said = latencytrace("doctor", "--all", env=environment(**NO_RECEIVER, PYTHONPATH=path)).stdout
 
     assert (
         "· opentelemetry-instrumentation-httpx 0.70: where the program starts it, its span is "
@@ -544,13 +575,13 @@ def test_a_command_of_another_interpreter_with_latencytrace_is_judged_by_it(
     (tmp_path / "app.py").write_text(f"{many}import httpx\nraise SystemExit('never run')\n")
 
     said = latencytrace(
-        *("doctor", "--", bare, "app.py"),
+        *("doctor", "--all", "--", bare, "app.py"),
         env=environment(**at(service), PYTHONPATH=packages),
         cwd=tmp_path,
     )
 
     assert said.returncode == 0, said.stdout
-    assert said.stdout.splitlines()[1].endswith(f", {bare}")
+    assert any(line.endswith(f", {bare}") for line in said.stdout.splitlines())
     (hooks,) = re.findall("applies once the program imports its library: (.*)", said.stdout)
     assert "httpx " in hooks
     assert "qdrant" not in hooks

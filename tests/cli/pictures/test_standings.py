@@ -36,7 +36,7 @@ def test_it_shows_how_objectives_stand_and_what_fires(recording_api: RecordingAp
         "  Budget left: 80 % of 30 d, gone in 1 h at this rate.",
         "  Guilty stage: retrieve, 1 s more than in good requests, 90 % of the excess.",
         "  Apart from good requests: instance rag-2, 90 % of the bad, 30 % of the good.",
-        "  Version: 1.0 <beta>.",
+        "  Apart from good requests: version 1.0 <beta>, 80 % of the bad, 30 % of the good.",
         f"  latencytrace acknowledge {made_alert().fingerprint[:8]}",
         *["  latencytrace trace 0af7651916cd43dd8448eb211c80319c  3 s (ok), retrieve 2 s"] * 3,
         (

@@ -66,6 +66,7 @@ def made_alert(
             version="1.0 <beta>",
             distinctions=(
                 Distinction(trait="instance", value="rag-2", bad_ratio=0.9, good_ratio=0.3),
+                Distinction(trait="version", value="1.0 <beta>", bad_ratio=0.8, good_ratio=0.3),
             ),
             slowest=(worst,) * 3,
         ),

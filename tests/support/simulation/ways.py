@@ -135,6 +135,31 @@ def failing_beside_work(
     return last.answered_ns
 
 
+def traced_database(request: SimulatedRequest, server: Span, at_ns: int, random: Random) -> int:
+    """A search of a database that traces itself, and says of no span what it is for.
+
+    The way there is the network's, and all else the search's.
+    """
+    one = attempt(at_ns, random)
+    search = request.span(
+        GPU, "query_points", one.sent_ns, one.answered_ns, server, stage=Stage.RETRIEVE
+    )
+    client = request.span(
+        GPU, "POST", one.sent_ns, one.answered_ns, search,
+        kind=SpanKind.CLIENT, attributes={semconv.HTTP_REQUEST_METHOD: "POST"},
+    )  # fmt: skip
+    begin_ns = one.sent_ns + one.there_ns
+    end_ns = begin_ns + one.work_ns
+    served = request.span(
+        VECTORS, "POST /collections/{name}/points/query", begin_ns, end_ns, client,
+        kind=SpanKind.SERVER,
+    )  # fmt: skip
+    scored_ns = random.randint(begin_ns, end_ns)
+    request.span(VECTORS, "score segments", begin_ns, scored_ns, served)
+    spend(request, *one.until(one.answered_ns))
+    return one.answered_ns
+
+
 def consumer(
     request: SimulatedRequest,
     server: Span,
@@ -294,6 +319,7 @@ WAYS = {
     "overlapping streams": Aside(before=streams),
     "a search that fails up to three times before it answers": Aside(before=failing),
     "a failed search beside whose wait other work runs": Aside(before=failing_beside_work),
+    "a vector database that traces itself": Aside(before=traced_database),
     "a consumer below a short producer": Aside(before=consumer),
     "a consumer joined to its producer by a link alone": Aside(before=linked_consumer),
     "a consumer that nobody waits for": Aside(beside=unawaited_consumer),

@@ -8,7 +8,7 @@
     ONE(OF_RESOURCES) /* likewise that of resources */                                                      \
     ONE(CLOCK) ONE(KNOWN_PROCESS) ONE(PROCESS) ONE(SERVICE)                                                 \
     ONE(HANG_UP) ONE(SENT) /* messages */                                                                   \
-    ONE(NETWORK) ONE(OTHER) ONE(RESPOND) ONE(UNATTRIBUTED) /* stages */                                     \
+    ONE(STAGES) ONE(NETWORK) ONE(OTHER) ONE(RESPOND) ONE(UNATTRIBUTED) /* how many stages, and some */      \
     ONE(NO_PARENT) ONE(MAX_NESTED_REQUESTS) ONE(MAX_NESTED_SPANS) ONE(MOST_REQUESTS) ONE(MOST_TRIED)
 
 CORE_NAMES(trees_names, TREES_NAMES)
@@ -357,10 +357,12 @@ static PyObject *link_spans(PyObject *Py_UNUSED(module), PyObject *const *args, 
 typedef struct {
     const int64_t *start_ns, *end_ns, *kind, *facts, *resource, *resources, *packed; /* by span */
     const int64_t *stage, *child, *following;                 /* likewise, by `link_spans` */
+    const uint8_t *is_call;                                   /* by stage */
     const int64_t *packed_times;
     int64_t *rows, *above, *begin_ns, *finish_ns, *stages, *children;
     uint8_t *outlives, *clipped;
     int64_t *intervals, *interval_start_ns, *interval_end_ns, *interval_stage;
+    int64_t *call; /* by place: the stage of the call that it is, or lies in; below 0: of none */
     int64_t *room;
 } Trees;
 
@@ -406,6 +408,15 @@ static inline void compare_children(Trees *trees, int64_t at, int64_t one, int64
     }
 }
 
+/* Note the stage of a span in this tree: without one of its own, that of the call around it. */
+static inline void place_stage(Trees *trees, int64_t at) {
+    const int64_t other = OTHER, unattributed = UNATTRIBUTED;
+    int64_t stage = trees->stage[trees->rows[at]], above = trees->above[at];
+    int64_t call = above < 0 ? -1 : trees->call[above];
+    trees->stages[at] = call >= 0 && (stage == other || stage == unattributed) ? call : stage;
+    trees->call[at] = trees->is_call[stage] ? stage : call;
+}
+
 /* Lay a request's tree out, its spans clipped from the top down. Returns how many intervals it may have. */
 static int64_t lay_out_tree(Trees *trees, int64_t root, int64_t base) {
     int64_t fill = base + 1, most = 0;
@@ -416,7 +427,7 @@ static int64_t lay_out_tree(Trees *trees, int64_t root, int64_t base) {
     trees->outlives[base] = trees->clipped[base] = 0;
     for (int64_t at = base; at < fill; at++) {
         int64_t row = trees->rows[at], one = fill;
-        trees->stages[at] = trees->stage[row];
+        place_stage(trees, at);
         most += trees->packed[row + 1] - trees->packed[row] + 1;
         fill = add_children(trees, at, fill);
         trees->children[2 * at] = one;
@@ -426,21 +437,21 @@ static int64_t lay_out_tree(Trees *trees, int64_t root, int64_t base) {
     return most;
 }
 
-/* `lay_out_trees(requests, start_ns, end_ns, kind, facts, resource, resources, stage, child, following, packed, first, rows, above,
- * begin_ns, finish_ns, stages, children, outlives, clipped)`: how many intervals there may be */
+/* `lay_out_trees(requests, start_ns, end_ns, kind, facts, resource, resources, stage, child, following, is_call, packed, first, rows,
+ * above, begin_ns, finish_ns, stages, children, outlives, clipped)`: how many intervals there may be */
 static PyObject *lay_out_trees(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t given) {
     Held held;
-    Array requests, start_ns, end_ns, kind, facts, resource, resources, stage, child, following, packed, first;
+    Array requests, start_ns, end_ns, kind, facts, resource, resources, stage, child, following, is_call, packed, first;
     Array rows, above, begin_ns, finish_ns, stages, children, outlives, clipped;
     if (!core_are_bound(trees_names) ||
-        !arrays_take(&held, args, given, "qqqqqqqqqqqqQQQQQQBB", &requests, &start_ns, &end_ns, &kind, &facts, &resource, &resources, &stage,
-                     &child, &following, &packed, &first, &rows, &above, &begin_ns, &finish_ns, &stages, &children,
+        !arrays_take(&held, args, given, "qqqqqqqqqqbqqQQQQQQBB", &requests, &start_ns, &end_ns, &kind, &facts, &resource, &resources, &stage,
+                     &child, &following, &is_call, &packed, &first, &rows, &above, &begin_ns, &finish_ns, &stages, &children,
                      &outlives, &clipped))
         return NULL;
     int64_t count = first.count - 1, spans = count < 0 ? 0 : first.q[count], all = start_ns.count, most = 0;
     if (count < 0 || requests.count != 4 * count || end_ns.count != all || kind.count != all || resource.count != all || stage.count != all ||
-        child.count != all || following.count != all || packed.count != all + 1 || rows.count != spans ||
-        above.count != spans || begin_ns.count != spans || finish_ns.count != spans || stages.count != spans ||
+        child.count != all || following.count != all || is_call.count != STAGES || packed.count != all + 1 ||
+        rows.count != spans || above.count != spans || begin_ns.count != spans || finish_ns.count != spans || stages.count != spans ||
         children.count != 2 * spans || outlives.count != spans || clipped.count != spans)
         return core_misfit(&held);
     Trees trees = {.start_ns = start_ns.q,
@@ -452,6 +463,7 @@ static PyObject *lay_out_trees(PyObject *Py_UNUSED(module), PyObject *const *arg
                    .stage = stage.q,
                    .child = child.q,
                    .following = following.q,
+                   .is_call = is_call.b,
                    .packed = packed.q,
                    .rows = rows.q,
                    .above = above.q,
@@ -460,15 +472,17 @@ static PyObject *lay_out_trees(PyObject *Py_UNUSED(module), PyObject *const *arg
                    .stages = stages.q,
                    .children = children.q,
                    .outlives = outlives.b,
-                   .clipped = clipped.b,
-                   .room = core_scratch(&held, 2 * spans)};
-    if (!trees.room)
+                   .clipped = clipped.b};
+    int64_t *scratch = core_scratch(&held, 3 * spans), *left = scratch;
+    if (!scratch)
         return NULL;
+    trees.room = taken(&left, 2 * spans);
+    trees.call = taken(&left, spans);
     Py_BEGIN_ALLOW_THREADS
     const Request *one = requests.any;
     for (int64_t request = 0; request < count; request++)
         most += lay_out_tree(&trees, one[request].row, first.q[request]);
-    free(trees.room);
+    free(scratch);
     Py_END_ALLOW_THREADS
     arrays_drop(&held);
     return PyLong_FromLongLong(most);

@@ -1,12 +1,14 @@
 """Reports of the agents that run on themselves, as the service has them."""
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from latencytrace.service.answers.findings.finding import Finding, Verdict
 from latencytrace.service.answers.findings.metrics_text import Sample
 
 ABOUT = "agents that run"
 SHORT_INSTANCE = 8
+MOST_NAMED = 3  # agents of one cause
 PREFIX = "latencytrace_agent_"
 OVERDUE_S = 75  # an agent reports once a minute at least
 REDUCTIONS = {
@@ -16,46 +18,87 @@ REDUCTIONS = {
 }
 
 
+class _Cause(NamedTuple):
+    """One thing that is so of agents, but for its number."""
+
+    verdict: Verdict
+    what: str  # with `{number}`, of all these agents, where it counts
+    fix: str | None = None
+
+
+_Found = tuple[_Cause, int]
+
+
 def agent_findings(metrics: Sequence[Sample]) -> Iterator[Finding]:
-    """Judge every agent that reported within the last minutes."""
+    """Judge the agents that reported within the last minutes: each cause once, with its agents."""
+    causes: dict[_Cause, dict[str, int]] = {}
     for sample in metrics:
         if sample.name == "latencytrace_agent_info":
-            yield from _agent(sample, [other for other in metrics if _of_same(other, sample)])
+            name, of_agent = _name(sample), [one for one in metrics if _of_same(one, sample)]
+            for cause, number in _agent(sample, of_agent):
+                causes.setdefault(cause, {})[name] = number
+    for cause, agents in causes.items():
+        what = cause.what.format(number=f"{sum(agents.values()):,}")
+        yield Finding(
+            about=ABOUT,
+            verdict=cause.verdict,
+            what=f"{_named(tuple(agents))}: {what}",
+            fix=cause.fix,
+        )
 
 
-def _agent(info: Sample, metrics: Sequence[Sample]) -> Iterator[Finding]:
+def _named(agents: tuple[str, ...]) -> str:
+    more = len(agents) - MOST_NAMED
+    return ", ".join(agents[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+def _name(info: Sample) -> str:
     labels = info.labels
-    name = f"{labels['service']} (instance {labels['agent'][:SHORT_INSTANCE]}"
-    name += f", process {labels['pid']})" if labels["pid"] else ")"
+    process = f", process {labels['pid']}" if labels["pid"] else ""
+    return f"{labels['service']} (instance {labels['agent'][:SHORT_INSTANCE]}{process})"
+
+
+def _agent(info: Sample, metrics: Sequence[Sample]) -> Iterator[_Found]:
     counts = {sample.name: round(sample.value) for sample in metrics}
+    age = _age(counts.get("latencytrace_agent_report_age_seconds"))
     sent = counts.get("latencytrace_agent_spans_sent_total", 0)
-    what = f"{name}: latencytrace {labels['version']}, spans sent: {sent:,}"
-    yield _finding(Verdict.FINE, what + _age(counts.get("latencytrace_agent_report_age_seconds")))
-    if labels["provider"] != "ours":
-        yield _finding(
-            Verdict.NOTE,
-            f"{name}: its own tracer provider makes the spans, at about eight times the price",
-            "leave out what sets it, if latencytrace is to make them",
+    version = _literal(info.labels["version"])
+    yield _Cause(Verdict.FINE, f"latencytrace {version}, spans sent: {{number}}{age}"), sent
+    if info.labels["provider"] != "ours":
+        yield (
+            _Cause(
+                Verdict.NOTE,
+                "its own tracer provider makes the spans, at about eight times the price",
+                "leave out what sets it, if latencytrace is to make them",
+            ),
+            0,
         )
-    dropped = counts.get("latencytrace_agent_spans_dropped_total", 0)
-    if dropped:
-        yield _finding(
-            Verdict.WRONG,
-            f"{name}: spans dropped: {dropped:,}",
-            "see its log for why; where the service was away or slow, raise "
-            "OTEL_BSP_MAX_QUEUE_SIZE (65536)",
+    if dropped := counts.get("latencytrace_agent_spans_dropped_total", 0):
+        yield (
+            _Cause(
+                Verdict.WRONG,
+                "spans dropped: {number}",
+                "see its log for why; where the service was away or slow, raise "
+                "OTEL_BSP_MAX_QUEUE_SIZE (65536)",
+            ),
+            dropped,
         )
-    faults = counts.get("latencytrace_agent_faults_total", 0)
-    if faults:
-        yield _finding(
-            Verdict.WRONG,
-            f"{name}: errors of ours that the program did not see: {faults:,}",
-            "please report them; its log names the first of each kind",
+    if faults := counts.get("latencytrace_agent_faults_total", 0):
+        yield (
+            _Cause(
+                Verdict.WRONG,
+                "errors of ours that the program did not see: {number}",
+                "please report them; its log names the first of each kind",
+            ),
+            faults,
         )
-    yield from _overhead(name, metrics)
-    for sample in metrics:
-        if sample.name == "latencytrace_agent_hook":
-            yield from _hook(name, sample)
+    for cause in (*_overhead(metrics), *_hooks(metrics)):
+        yield cause, 0
+
+
+def _literal(text: str) -> str:
+    """A text as it stands, where causes are formatted."""
+    return text.replace("{", "{{").replace("}", "}}")
 
 
 def _age(age_s: int | None) -> str:
@@ -67,7 +110,7 @@ def _age(age_s: int | None) -> str:
     return f"; no report for {age_s} s: the process has ended, or does not reach the service"
 
 
-def _overhead(name: str, metrics: Sequence[Sample]) -> Iterator[Finding]:
+def _overhead(metrics: Sequence[Sample]) -> Iterator[_Cause]:
     """Judge what an agent leaves out to keep its budget."""
     values = {sample.name.removeprefix(PREFIX): sample.value for sample in metrics}
     reduction = next((one for one in metrics if one.name == f"{PREFIX}reduction_steps"), None)
@@ -78,33 +121,35 @@ def _overhead(name: str, metrics: Sequence[Sample]) -> Iterator[Finding]:
     left_out = REDUCTIONS.get(reduction.labels["detail"], "less detail is recorded")
     if sampled < 1:
         left_out = f"one of {round(1 / sampled)} traces that begin there is recorded"
-    yield _finding(
+    yield _Cause(
         Verdict.NOTE,
-        f"{name}: to keep to {100 * budget:.3g} % of CPU time, {left_out}; "
+        f"to keep to {100 * budget:.3g} % of CPU time, {left_out}; "
         f"it took {100 * took:.2g} % of late",
         "export LATENCYTRACE_OVERHEAD=0.05 there to allow it more, or off for all detail",
     )
 
 
-def _hook(name: str, sample: Sample) -> Iterator[Finding]:
-    """Judge one hook: that it is applied is no news, that it is not may be."""
-    hook, state, reason = (sample.labels[label] for label in ("hook", "state", "reason"))
-    if state == "applied" and not reason:
-        yield _finding(Verdict.FINE, f"{name}: hook {hook} is applied")
-    elif state in {"applied", "refused"}:
-        whole = "is not applied" if state == "refused" else "is applied in part"
-        yield _finding(
-            Verdict.WRONG,
-            f"{name}: hook {hook} {whole}: {reason}",
-            "install a version of the library that the hook knows, and report this one",
-        )
+def _hooks(metrics: Sequence[Sample]) -> Iterator[_Cause]:
+    """Judge hooks: those that are applied are one line, each of the others is one."""
+    applied = []
+    for sample in metrics:
+        if sample.name != "latencytrace_agent_hook":
+            continue
+        hook, state, reason = (sample.labels[label] for label in ("hook", "state", "reason"))
+        if state == "applied" and not reason:
+            applied.append(hook)
+        elif state in {"applied", "refused"}:
+            whole = "is not applied" if state == "refused" else "is applied in part"
+            yield _Cause(
+                Verdict.WRONG,
+                _literal(f"hook {hook} {whole}: {reason}"),
+                "install a version of the library that the hook knows, and report this one",
+            )
+    if applied:
+        yield _Cause(Verdict.FINE, _literal(f"hooks applied: {', '.join(sorted(applied))}"))
 
 
 def _of_same(sample: Sample, info: Sample) -> bool:
     return sample.name.startswith(PREFIX) and all(
         sample.labels.get(label) == info.labels.get(label) for label in ("service", "agent")
     )
-
-
-def _finding(verdict: Verdict, what: str, fix: str | None = None) -> Finding:
-    return Finding(about=ABOUT, verdict=verdict, what=what, fix=fix)

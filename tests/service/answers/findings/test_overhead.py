@@ -160,3 +160,31 @@ def test_requests_that_a_traced_caller_made_have_their_control_group_too() -> No
 
     assert (found["requests"], found["control_requests"]) == (400, 200)
     assert found["sentence"].endswith("by 200 requests of the control group.")
+
+
+def test_what_is_so_of_many_agents_is_one_line() -> None:
+    found = []
+    for number in range(4):
+        one = {"service": "rag", "agent": f"rag-{number}"}
+        about = {**one, "version": "1.0", "pid": "", "provider": "ours"}
+        found.append(Sample(name="latencytrace_agent_info", labels=about, value=1))
+        found.append(Sample(name="latencytrace_agent_spans_dropped_total", labels=one, value=5))
+        for hook, state in (("httpx", "applied"), ("asgi", "applied"), ("redis", "refused")):
+            labels = {
+                **one,
+                "hook": hook,
+                "state": state,
+                "reason": "too {old}" * (state == "refused"),
+            }
+            found.append(Sample(name="latencytrace_agent_hook", labels=labels, value=1))
+
+    said = [finding.what.partition(": ") for finding in agent_findings(found)]
+
+    four = "rag (instance rag-0), rag (instance rag-1), rag (instance rag-2) and 1 more"
+    assert [(who, what) for who, _, what in said if who == four] == [
+        (four, "latencytrace 1.0, spans sent: 0"),
+        (four, "spans dropped: 20"),
+        (four, "hook redis is not applied: too {old}"),
+        (four, "hooks applied: asgi, httpx"),
+    ]
+    assert len(said) == 4
