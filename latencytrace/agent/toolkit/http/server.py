@@ -35,6 +35,7 @@ from latencytrace.agent.timing.server_timing import ServerTiming
 from latencytrace.agent.toolkit.answer_events import AnswerEvents
 from latencytrace.agent.toolkit.http.arrival import answered
 from latencytrace.agent.toolkit.http.caller import carried_beside
+from latencytrace.agent.toolkit.http.path_shapes import SHAPES
 from latencytrace.agent.toolkit.http.proxy_queue import queued_ns
 from latencytrace.agent.toolkit.streaming import ANSWER, Answering, AnswerStream
 from latencytrace.agent.toolkit.token_times import TokenRecorder
@@ -143,6 +144,26 @@ class ServedRequest:
         """Return the template of its route; None: none matched, or that is not known yet."""
         return None
 
+    def prefix(self, root_path: str = "") -> str:
+        """Return the template of the mount that an application within is called for.
+
+        Args:
+            root_path: The prefix of its paths, as it was asked for.
+        """
+        return SHAPES.of(root_path)
+
+    def guessed_route(self) -> str | None:
+        """Return the template of a path that no framework explains; None: one does, or could."""
+        return None
+
+    def shape(self) -> str | None:
+        """Return the template of its path by the look of it; None: it may be anybody's guess."""
+        path = (getattr(self.timing.span, "attributes", None) or {}).get(semconv.URL_PATH)
+        status = self._noted.get(semconv.HTTP_RESPONSE_STATUS_CODE)
+        if isinstance(path, str) and isinstance(status, int):
+            return SHAPES.route(path, status)
+        return None
+
     def activate(self) -> None:
         """Make the request's span current, and its answer known to the models that make it."""
         try:
@@ -222,7 +243,8 @@ class ServedRequest:
 
     def describe(self) -> None:
         """Note what is known of it only now, at its end."""
-        self.note_route(self.route())
+        if semconv.HTTP_ROUTE not in self._noted:  # by what an application within found
+            self.note_route(self.route() or self.guessed_route())
         timing, detail = self.timing, self.recorder.detail
         if self._gaps is None:
             return
