@@ -27,14 +27,7 @@ from latencytrace.agent.timing.server_timing import ServerTiming, ServerTimings
 from latencytrace.agent.toolkit.answer_events import events_of
 from latencytrace.agent.toolkit.http import propagation
 from latencytrace.agent.toolkit.http.arrival import ARRIVED
-from latencytrace.agent.toolkit.http.asgi_routes import (
-    MOUNTED,
-    is_routed,
-    mounted,
-    note_mount,
-    note_scope,
-    route_of,
-)
+from latencytrace.agent.toolkit.http.asgi_routes import MOUNTED, ScopeRouted, note_mount, route_of
 from latencytrace.agent.toolkit.http.caller import caller_of, reads_w3c_alone
 from latencytrace.agent.toolkit.http.proxy_queue import HEADERS as QUEUE_HEADERS
 from latencytrace.agent.toolkit.http.server import (
@@ -93,7 +86,7 @@ class _ScopeHeaders(Getter[Scope]):
 _SCOPE_HEADERS = _ScopeHeaders()
 
 
-class RequestTiming(ServedRequest, Answering):
+class RequestTiming(ScopeRouted, ServedRequest, Answering):
     """One request from the first byte of its headers to the last byte of its answer.
 
     There is no span for a chunk: the time blocked in sends travels as intervals of
@@ -287,23 +280,6 @@ class RequestTiming(ServedRequest, Answering):
                 self.answer.chunk_sent(message.get("body", b""), known, sent_ns)
             if not more:
                 self.has_left()
-
-    def route(self) -> str | None:
-        """Return its template with the prefix of its mounts."""
-        return route_of(self._scope)
-
-    def prefix(self, root_path: str = "") -> str:
-        """Return the template of the mount that an application within is called for."""
-        mount = mounted(self._scope)
-        return "" if mount is None else mount.prefix(root_path or mount.root_path)
-
-    def goes_on_with(self, scope: Scope) -> None:
-        """Note the scope of an application within, which may be a copy that a middleware made."""
-        note_scope(self._scope, scope)
-
-    def guessed_route(self) -> str | None:
-        """Return the template of a path that no framework explains."""
-        return None if is_routed(self._scope) else self.shape()
 
 
 def _carried(scope: Scope) -> list[Header]:

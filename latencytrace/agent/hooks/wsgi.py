@@ -126,9 +126,9 @@ class RequestTiming(ServedRequest):
         """Return the template of Flask's, while it is known."""
         return _route(self, self._environ)
 
-    def guessed_route(self) -> str | None:
-        """Return the template of a path that no framework explains."""
-        return None if _FLASKS in self._environ else self.shape()
+    def is_explained(self) -> bool:
+        """Tell whether a framework that notes its routes has seen it."""
+        return _FLASKS in self._environ
 
     def handed_out(self, part: bytes | None = None) -> None:
         """The server has a part, and sends it; None: it has the control, and closes soon."""

@@ -8,10 +8,12 @@ from collections.abc import Iterable, MutableMapping
 from typing import Any, Final, NamedTuple
 
 from latencytrace.agent.toolkit.http.path_shapes import SHAPES
+from latencytrace.agent.toolkit.http.routed import RoutedRequest
 
 Scope = MutableMapping[str, Any]
 
 MOUNTED: Final = "latencytrace.mounted"  # in a scope: the mount that it was handed on by
+_NOTED: Final = frozenset({"app", "router", "path_template"})  # by frameworks, in a scope
 _WITHIN: Final = "latencytrace.within"  # in a request's scope: the one that a mount has instead
 
 
@@ -41,32 +43,40 @@ def note_mount(scope: Scope, mount: Any) -> None:  # noqa: ANN401 - Starlette's
     scope[MOUNTED] = Mounted(template, str(scope.get("root_path", "")), mount.app)
 
 
-def note_scope(request_scope: Scope, scope: Scope) -> None:
-    """Note the scope that a request goes on with.
+class ScopeRouted(RoutedRequest):
+    """Finds the route of a request in its scope."""
 
-    Args:
-        request_scope: With which it began.
-        scope: The same, or a copy that a middleware made.
-    """
-    if scope is not request_scope:
-        request_scope[_WITHIN] = scope
+    __slots__ = ()
+    _scope: Scope  # with which it began
+
+    def route(self) -> str | None:
+        """Return its template with the prefix of its mounts."""
+        return route_of(self._scope)
+
+    def prefix(self, root_path: str = "") -> str:
+        """Return the template of the mount that an application within is called for."""
+        mount: Mounted | None = _latest(self._scope).get(MOUNTED)
+        return "" if mount is None else mount.prefix(root_path or mount.root_path)
+
+    def is_explained(self) -> bool:
+        """Tell whether a framework that notes its routes has seen it."""
+        return not _NOTED.isdisjoint(self._scope)
+
+    def goes_on_with(self, scope: Scope) -> None:
+        """Note the scope of an application within, which may be a copy that a middleware made."""
+        if scope is not self._scope:
+            self._scope[_WITHIN] = scope
 
 
-def mounted(request_scope: Scope) -> Mounted | None:
-    """Return the innermost mount that a request has passed; None: none."""
-    scope = request_scope.get(_WITHIN, request_scope)
-    found: Mounted | None = scope.get(MOUNTED)
+def _latest(request_scope: Scope) -> Scope:
+    """Return the scope that a request went on with."""
+    found: Scope = request_scope.get(_WITHIN, request_scope)
     return found
-
-
-def is_routed(scope: Scope) -> bool:
-    """Tell whether a framework that notes its routes has seen a request."""
-    return "app" in scope or "router" in scope or "path_template" in scope
 
 
 def route_of(request_scope: Scope) -> str | None:
     """Return the template with the prefix of its mounts; None: no route matched."""
-    scope = request_scope.get(_WITHIN, request_scope)
+    scope = _latest(request_scope)
     mount: Mounted | None = scope.get(MOUNTED)
     found = _leaf(scope, mount)
     if mount is None:
