@@ -46,7 +46,7 @@ static PyObject *known[KNOWN];
 
 static PyObject *zero, *name_acquire, *name_release, *name_stack, *name_describe, *name_describe_answer, *name_end,
     *name_add, *name_headers, *name_type, *name_method, *name_scheme, *name_path, *name_version, *name_server, *name_status,
-    *name_route, *name_fastapi, *name_effective, *name_original_route, *name_path_format, *name_app_root, *name_root,
+    *name_route, *name_fastapi, *name_effective, *name_original_route, *name_path_format, *name_app_root,
     *name_remote, *name_state, *name_random, *name_note;
 
 enum { HELD = 2048, TIME_BYTES = 40, MOST_DEFERRED = 8, SERVER_KIND = 1, FIRST_SERVER_ERROR = 500, NOTICED_NS = 1000000 };
@@ -506,16 +506,12 @@ int core_answer_begins(PyObject *request, PyObject *message) {
 
 /* --- its end */
 
-/* The template of the route that matched, as a new reference; None: none did. NULL without an exception: the
- * scope has it in no usual form. */
+/* The template of the route that matched, as a new reference. NULL, perhaps with an exception: there is none in its
+ * usual form, or a mount was passed. */
 static PyObject *route_in(PyObject *scope) {
     PyObject *route = PyDict_GetItemWithError(scope, name_route), *fastapi = PyDict_GetItemWithError(scope, name_fastapi);
-    PyObject *outer = PyDict_GetItemWithError(scope, name_app_root), *root = PyDict_GetItemWithError(scope, name_root);
-    if (PyErr_Occurred() || !route || route == Py_None) return NULL;
-    if (outer && root && outer != root) { /* a mount's prefix */
-        int same = PyUnicode_CheckExact(outer) && PyUnicode_CheckExact(root) ? PyUnicode_Compare(outer, root) == 0 : 0;
-        if (!same || PyErr_Occurred()) return NULL;
-    }
+    int is_mounted = PyDict_Contains(scope, name_app_root);
+    if (PyErr_Occurred() || is_mounted || !route || route == Py_None) return NULL;
     Py_INCREF(route);
     PyObject *effective = fastapi && PyDict_CheckExact(fastapi) ? PyDict_GetItemWithError(fastapi, name_effective) : NULL;
     if (effective && effective != Py_None) { /* of a route that an included router brought */
@@ -577,7 +573,8 @@ static int described(PyObject *request) {
     PyObject *own = SLOT(gaps, of_gaps[OWN_GAPS]), *more = SLOT(gaps, of_gaps[NOTED_GAPS]),
              *concurrency = SLOT(gaps, of_gaps[CONCURRENCY]), *depth = SLOT(gaps, of_gaps[QUEUE_DEPTH]);
     if (!own || !more || !concurrency || !depth || PyList_GET_SIZE(own) || PyDict_GET_SIZE(more)) return 0;
-    PyObject *route = route_in(scope);
+    int is_known = PyDict_Contains(noted, known[ROUTE_KEY]); /* by what an application within found */
+    PyObject *route = is_known ? NULL : route_in(scope);
     if (!route) {
         PyErr_Clear();
         return 0;
@@ -688,7 +685,7 @@ int requests_ready(PyObject *module) {
         {&name_type, "type"}, {&name_method, "method"}, {&name_scheme, "scheme"}, {&name_path, "path"}, {&name_version, "http_version"},
         {&name_server, "server"}, {&name_status, "status"}, {&name_route, "route"}, {&name_fastapi, "fastapi"},
         {&name_effective, "effective_route_context"}, {&name_original_route, "original_route"}, {&name_path_format, "path_format"},
-        {&name_app_root, "app_root_path"}, {&name_root, "root_path"}, {&name_remote, "remote_parent"}, {&name_state, "trace_state"},
+        {&name_app_root, "app_root_path"}, {&name_remote, "remote_parent"}, {&name_state, "trace_state"},
         {&name_random, "random_id"}, {&name_note, "note"}};
     for (size_t at = 0; at < sizeof texts / sizeof *texts; at++)
         if (!(*texts[at].place = PyUnicode_InternFromString(texts[at].text))) return -1;

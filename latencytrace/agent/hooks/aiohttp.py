@@ -1,8 +1,9 @@
 """Requests made with `aiohttp`, to the last byte of the body, and requests that it serves."""
 
 from contextvars import Token
-from functools import wraps
+from functools import cache, wraps
 from typing import Any, Final, Self
+from weakref import WeakValueDictionary
 
 from opentelemetry.context import Context
 from opentelemetry.trace import get_current_span
@@ -23,6 +24,7 @@ from latencytrace.agent.toolkit.http.proxy_queue import HEADERS as QUEUE_HEADERS
 from latencytrace.agent.toolkit.http.server import ServedRequest, is_served, queue_attributes
 from latencytrace.model import semconv
 
+_followed: Final[WeakValueDictionary[int, "_Call"]] = WeakValueDictionary()  # by their bodies
 _CONTRIBS: Final = "_is_instrumented_by_opentelemetry"  # on what contrib has a session call
 
 
@@ -39,7 +41,8 @@ class _Call(ClientCall):
             return None
         method = str(arguments["method"])
         url = session._build_url(arguments["str_or_url"])  # noqa: SLF001 - its base and the rest
-        call = cls(recorder, method, request_attributes(method, str(url)))
+        body = arguments.get("json") or arguments.get("data")
+        call = cls(recorder, method, request_attributes(method, str(url)), body)
         own = arguments["headers"]
         added = call.added_to(own) and call.added_to(session.headers)
         call.headers = with_headers(own, added)
@@ -47,9 +50,34 @@ class _Call(ClientCall):
 
     def returned(self, answer: Any) -> None:  # noqa: ANN401 - aiohttp's
         """End with the body: read, closed early, or dropped."""
-        self.note_status(answer.status)
+        self.note_status(answer.status, answer.headers)
         self.end_with(answer)
+        _follow(answer.content, self)
         answer.content.on_eof(self.end)
+
+
+def _follow(content: Any, call: _Call) -> None:  # noqa: ANN401 - aiohttp's
+    """Have the call of a model know what comes of its body, and has come already."""
+    if call.model is None or type(content).__name__ != "StreamReader":  # else it is empty
+        return
+    for part in content._buffer:  # noqa: SLF001 - there is no other way
+        call.model.part(part)
+    _followed[id(content)] = call  # which the body holds until its end
+    content.__class__ = _following(content.__class__)
+
+
+@cache
+def _following(kind: type) -> type:
+    """Return a kind of body that tells its call what comes."""
+    feed: Timed = vars(kind)["feed_data"]
+
+    def feed_data(self: object, data: bytes, *args: Any) -> Any:  # noqa: ANN401
+        call = _followed.get(id(self))
+        if call is not None and call.model is not None:
+            call.model.part(data)
+        return feed(self, data, *args)
+
+    return type(kind.__name__, (kind,), {"__slots__": (), "feed_data": feed_data})
 
 
 class _Request(ServedRequest):

@@ -19,7 +19,7 @@ from latencytrace.agent.context import enter, leave
 from latencytrace.agent.guard import FAULTS, guarded
 from latencytrace.agent.program.fastapi_telemetry import TIMED
 from latencytrace.agent.spans.sdk_view import EMPTY_STATE
-from latencytrace.agent.spans.span import Details
+from latencytrace.agent.spans.span import Details, RecordedSpan
 from latencytrace.agent.timing.hook import Hook, HookAttributes, Replacement, Timed
 from latencytrace.agent.timing.recorder import SUPPRESSED, Recorder
 from latencytrace.agent.timing.runtime_gaps import GAPS, REQUEST, OpenRequests, RuntimeGaps
@@ -27,6 +27,7 @@ from latencytrace.agent.timing.server_timing import ServerTiming, ServerTimings
 from latencytrace.agent.toolkit.answer_events import events_of
 from latencytrace.agent.toolkit.http import propagation
 from latencytrace.agent.toolkit.http.arrival import ARRIVED
+from latencytrace.agent.toolkit.http.asgi_routes import MOUNTED, ScopeRouted, note_mount, route_of
 from latencytrace.agent.toolkit.http.caller import caller_of, reads_w3c_alone
 from latencytrace.agent.toolkit.http.proxy_queue import HEADERS as QUEUE_HEADERS
 from latencytrace.agent.toolkit.http.server import (
@@ -56,6 +57,7 @@ Send = Callable[[Message], Awaitable[None]]
 Header = tuple[bytes, bytes]
 
 _CONTRIB = "opentelemetry.instrumentation.asgi"
+_PASSES = "noting a mount"
 _STARTS = "noting that a server starts"
 _QUEUE_HEADERS = frozenset(name.encode() for name in QUEUE_HEADERS)
 _PARENT = b"traceparent"
@@ -84,7 +86,7 @@ class _ScopeHeaders(Getter[Scope]):
 _SCOPE_HEADERS = _ScopeHeaders()
 
 
-class RequestTiming(ServedRequest, Answering):
+class RequestTiming(ScopeRouted, ServedRequest, Answering):
     """One request from the first byte of its headers to the last byte of its answer.
 
     There is no span for a chunk: the time blocked in sends travels as intervals of
@@ -279,10 +281,6 @@ class RequestTiming(ServedRequest, Answering):
             if not more:
                 self.has_left()
 
-    def route(self) -> str | None:
-        """Return its template with the prefix of its mounts."""
-        return _route(self._scope)
-
 
 def _carried(scope: Scope) -> list[Header]:
     return [header for header in scope.get("headers", ()) if header[0] in _READ]
@@ -317,21 +315,6 @@ def _request_attributes(scope: Scope, carried: Sequence[Header]) -> HookAttribut
         queued = (value.decode("latin-1") for name, value in carried if name in _QUEUE_HEADERS)
         attributes |= queue_attributes(queued)
     return attributes
-
-
-def _route(scope: Scope) -> str | None:
-    """The route's template with the prefix of its mounts; None: no route matched."""
-    route = scope.get("route")
-    # Of a route that an included router brought, only FastAPI's own note has the prefix.
-    included = scope.get("fastapi", {}).get("effective_route_context")
-    if included is not None and included.original_route is route:
-        route = included
-    path = getattr(route, "path_format", None) or getattr(route, "path", None)
-    if path is None:
-        path = scope.get("path_template")  # as Litestar notes it, with the prefix
-        return None if path is None else str(path)
-    outer = str(scope.get("app_root_path", scope.get("root_path", "")))
-    return str(scope.get("root_path", "")).removeprefix(outer) + str(path)
 
 
 def _layers(application: object) -> Iterable[object]:
@@ -433,6 +416,9 @@ def time_application(recorder: Recorder, original: Timed) -> Timed:
         self: object, scope: Scope, receive: Receive, send: Send
     ) -> None:
         if TIMED in scope:  # by an application around this one, or by a class above its own
+            if MOUNTED in scope:
+                with guarded(_PASSES, recorder.on_fault):
+                    _passes(scope)
             await original(self, scope, receive, send)
             return
         request = _begun(recorder, self, scope, layers)
@@ -515,6 +501,49 @@ def end_before(recorder: Recorder, original: Timed) -> Timed:
     return run
 
 
+def _passes(scope: Scope) -> None:
+    """Have a request know the scope that it goes on with."""
+    request = request_served()
+    if isinstance(request, RequestTiming):
+        request.goes_on_with(scope)
+
+
+def note_passing(recorder: Recorder, original: Timed) -> Timed:
+    """Note each mount, and each host, that a request passes."""
+
+    async def handle(self: object, scope: Scope, receive: Receive, send: Send) -> None:
+        with guarded(_PASSES, recorder.on_fault):
+            note_mount(scope, self)
+            _passes(scope)
+        await original(self, scope, receive, send)
+
+    return handle
+
+
+def note_contribs_route(recorder: Recorder, original: Timed) -> Timed:
+    """Note the route on the span that contrib's middleware made of a request through us."""
+
+    def _get_otel_send(  # stands in its place
+        self: object, span: object, name: str, scope: Scope, send: Send, *more: object
+    ) -> object:
+        if type(span) is not RecordedSpan or scope["type"] != "http":
+            return original(self, span, name, scope, send, *more)
+        noted: RecordedSpan = span
+
+        async def noting_send(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                with guarded("noting a route", recorder.on_fault):
+                    route = None if semconv.HTTP_ROUTE in noted.attributes else route_of(scope)
+                    if route is not None:
+                        noted.set_attribute(semconv.HTTP_ROUTE, route)
+                        noted.update_name(f"{scope['method']} {route}")
+            await send(message)
+
+        return original(self, span, name, scope, noting_send, *more)
+
+    return _get_otel_send
+
+
 class _TimedApplication:
     """An application of no framework that we know, as uvicorn calls it."""
 
@@ -575,6 +604,11 @@ class AsgiHook(Hook):
     patches = (
         Replacement("starlette.applications", "Starlette.__call__", time_application),
         Replacement("fastapi.applications", "FastAPI.__call__", time_application),
+        Replacement("starlette.routing", "Mount.handle", note_passing),
+        Replacement("starlette.routing", "Host.handle", note_passing),
+        Replacement(
+            _CONTRIB, "OpenTelemetryMiddleware._get_otel_send", note_contribs_route, optional=True
+        ),
         Replacement("uvicorn.config", "Config.load", time_loaded_application),
         Replacement("hypercorn.app_wrappers", "ASGIWrapper.__init__", time_given_application),
         Replacement("starlette.background", "BackgroundTask.__call__", end_before),

@@ -84,11 +84,13 @@ class ProviderWhereOff(wrapt.ObjectProxy):  # type: ignore[type-arg] # wrapt 1 t
     """
 
     def get(self) -> Any:  # noqa: ANN401 - a tracer provider
-        """BentoML's own where its tracing is on."""
+        """BentoML's own where its tracing is on.
+
+        It is made in any case: that names the service in BentoML's log.
+        """
+        own = self.__wrapped__.get()
         container = sys.modules[_CONTAINERS].BentoMLContainer
-        if container.tracing.sample_rate.get():
-            return self.__wrapped__.get()
-        return get_tracer_provider()
+        return own if container.tracing.sample_rate.get() else get_tracer_provider()
 
 
 def provider_where_off(_recorder: Recorder, original: Any) -> Any:  # noqa: ANN401

@@ -26,7 +26,8 @@ class _Call(ClientCall):
     covers = False  # in the place of a server an application may be called
 
     def __init__(self, recorder: Recorder, request: Any) -> None:  # noqa: ANN401 - httpx's
-        super().__init__(recorder, request.method, _request_attributes(request))
+        body = getattr(request, "_content", None)  # of one that is not streamed
+        super().__init__(recorder, request.method, _request_attributes(request), body)
         self._request = request
         self._extensions: dict[str, Any] = request.extensions
         self._phases = NetworkPhases(self._extensions.get("trace"))
@@ -48,7 +49,7 @@ class _Call(ClientCall):
 
     def returned(self, answer: Any) -> None:  # noqa: ANN401
         """End with the body, unless it is there already: of a cache, say."""
-        self.note_status(answer.status_code)
+        self.note_status(answer.status_code, answer.headers)
         if answer.is_closed:
             self.end()
         else:
@@ -62,7 +63,7 @@ class _Call(ClientCall):
                 phases = self._phases.packed(self.timing.started_ns, monotonic_ns())
                 if phases:
                     self.timing.note({semconv.NETWORK_PHASES: phases})
-                self.timing.end()
+                super().end()
 
 
 class _AsyncCall(_Call):
@@ -98,16 +99,23 @@ class _TimedStream:
         self._call = call
 
     def __iter__(self) -> Iterator[bytes]:
+        model = self._call.model
         try:
-            yield from self._stream
+            if model is None:
+                yield from self._stream
+            else:
+                yield from model.each_part(self._stream)
         except BaseException as error:
             self._call.fail(error)
             raise
         self._call.end()
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
+        model = self._call.model
         try:
             async for part in self._stream:
+                if model is not None:
+                    model.part(part)
                 yield part
         except BaseException as error:
             self._call.fail(error)

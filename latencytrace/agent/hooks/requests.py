@@ -22,13 +22,16 @@ class _Call(ClientCall):
         request: Any = arguments["request"]
         if _is_redirect(recorder, request):
             return None
-        call = cls(recorder, request.method, request_attributes(request.method, request.url))
+        attributes = request_attributes(request.method, request.url)
+        call = cls(recorder, request.method, attributes, request.body)
         request.headers.update(call.added_to(request.headers))
         return call
 
     def returned(self, answer: Any) -> None:  # noqa: ANN401 - requests'
         """End with the body, unless it was read already."""
-        self.note_status(answer.status_code)
+        self.note_status(answer.status_code, answer.headers)
+        if self.model is not None and answer._content_consumed:  # noqa: SLF001
+            self.model.part(answer.content)
         if answer._content_consumed or not hasattr(answer.raw, "release_conn"):  # noqa: SLF001 - whether `send` read it
             self.end()
         else:

@@ -28,7 +28,7 @@ class _Call(ClientCall):
         method, url = str(arguments["method"]), str(arguments["url"])
         port = f":{pool.port}" if pool.port else ""  # a pool may leave it to the scheme
         address = f"{pool.scheme}://{pool.host}{port}{url}" if url[:1] == "/" else url
-        call = cls(recorder, method, request_attributes(method, address))
+        call = cls(recorder, method, request_attributes(method, address), arguments["body"])
         own: Any = arguments["headers"]
         own = pool.headers if own is None else own
         call.headers = _sent(own, call.added_to(own))
@@ -36,8 +36,10 @@ class _Call(ClientCall):
 
     def returned(self, answer: Any) -> None:  # noqa: ANN401 - urllib3's
         """End with the body, unless it was read already."""
-        self.note_status(answer.status)
+        self.note_status(answer.status, answer.headers)
         if answer.isclosed():
+            if self.model is not None:
+                self.model.part(answer.data)
             self.end()
         else:
             self.end_with_connection(answer)

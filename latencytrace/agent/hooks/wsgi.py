@@ -28,6 +28,7 @@ from latencytrace.model.stage import Stage
 Environ = MutableMapping[str, Any]
 
 _QUEUE_HEADERS = frozenset(f"HTTP_{name.upper().replace('-', '_')}" for name in QUEUE_HEADERS)
+_FLASKS = "werkzeug.request"  # in an environ: Flask has it
 _RESPOND = Stage.RESPOND  # which takes longer to look up than to use
 _STARTS = "noting that a server starts"
 _TIMED = "latencytrace.timed"  # in an environ: the request has its span already
@@ -123,7 +124,11 @@ class RequestTiming(ServedRequest):
 
     def route(self) -> str | None:
         """Return the template of Flask's, while it is known."""
-        return _route(self._environ)
+        return _route(self, self._environ)
+
+    def is_explained(self) -> bool:
+        """Tell whether a framework that notes its routes has seen it."""
+        return _FLASKS in self._environ
 
     def handed_out(self, part: bytes | None = None) -> None:
         """The server has a part, and sends it; None: it has the control, and closes soon."""
@@ -249,10 +254,27 @@ def _connection(environ: Environ) -> object:
     )
 
 
-def _route(environ: Environ) -> str | None:
+def _route(request: ServedRequest, environ: Environ) -> str | None:
     """The template of Flask's route with the prefix of its mount; None: no route matched."""
-    rule = getattr(environ.get("werkzeug.request"), "url_rule", None)
-    return None if rule is None else f"{environ.get('SCRIPT_NAME', '')}{rule.rule}"
+    rule = getattr(environ.get(_FLASKS), "url_rule", None)
+    if rule is None:
+        return None
+    mount = str(environ.get("SCRIPT_NAME", "")).encode("latin-1", "replace")
+    return f"{request.prefix(mount.decode('utf-8', 'replace'))}{rule.rule}"
+
+
+def _noting_route(recorder: Recorder, environ: Environ, start_response: Timed) -> Timed:
+    """Note the route that an application within another one finds."""
+    request = request_served()
+    if request is None:
+        return start_response
+
+    def noting_start_response(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        with guarded("noting a route", recorder.on_fault):
+            request.note_route(_route(request, environ))
+        return start_response(*args, **kwargs)
+
+    return noting_start_response
 
 
 def _begun(recorder: Recorder, application: object, environ: Environ) -> RequestTiming | None:
@@ -272,6 +294,8 @@ def time_application(recorder: Recorder, original: Timed) -> Timed:
     def __call__(self: object, environ: Environ, start_response: Timed) -> Any:  # noqa: ANN401, N807
         request = _begun(recorder, self, environ)
         if request is None:
+            with guarded("noting a route", recorder.on_fault):
+                start_response = _noting_route(recorder, environ, start_response)
             return original(self, environ, start_response)
         request.activate()
         try:

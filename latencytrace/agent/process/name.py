@@ -1,26 +1,92 @@
-"""Names a program that nobody named: after its command line."""
+"""Names a program that nobody named: after what its command line serves.
+
+The rule in words: of the application that is named on the command line, else of the module or the
+script, the first and the last part that tell something: `shop.main:app` is `shop`,
+`shop.worker:app` is `shop.worker`. Where no part does (`app:app`, `main.py`), the folder's name. A
+server's own name is taken where there is nothing else.
+"""
 
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Final, NamedTuple
 
-_APPLICATION = re.compile(r"([A-Za-z_][\w.]*):[A-Za-z_][\w.()]*")  # uvicorn's and gunicorn's
+from latencytrace.agent.guard import attempted
+
+# A module and what it has, as servers take it: `shop.main:app`, `shop/main.py:app`.
+_APPLICATION = re.compile(r"((?:[\w./-]*/)?[A-Za-z_][\w.]*):[A-Za-z_][\w.]*(?:\([^()]*\))?")
+_MODULE = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
 _MULTIPROCESSING = "from multiprocessing."  # how its helpers and children are started
 _PROC = Path("/proc")
 _GENERATIONS = 8  # of processes that start processes
 
+# Names of modules and folders that every project has.
+_GENERIC: Final = frozenset(
+    {
+        "__main__", "api", "api_server", "app", "app1", "application", "apps", "asgi",
+        "backend", "bin", "build", "code", "config", "core", "create_app", "current",
+        "deploy", "dist", "docker", "entrypoint", "entrypoints", "home", "html", "index",
+        "launch", "launch_server", "launcher", "lib", "main", "manage", "opt", "program",
+        "project", "python", "releases", "root", "run", "run_server", "runserver", "script",
+        "scripts", "serve", "server", "service", "services", "site", "source", "src", "srv",
+        "start", "tmp", "usr", "var", "web", "work", "workdir", "workspace", "wsgi", "www",
+    }
+)  # fmt: skip
+# Programs that serve the application of another.
+_SERVERS: Final = frozenset(
+    {
+        "accelerate", "arq", "bentoml", "celery", "chainlit", "daphne", "dramatiq", "fastapi",
+        "faststream", "flask", "gradio", "granian", "gunicorn", "huey_consumer", "hypercorn",
+        "litestar", "marimo", "mlserver", "panel", "pyuwsgi", "quart", "sanic", "serve",
+        "streamlit", "taskiq", "torchrun", "uvicorn", "uwsgi", "waitress", "waitress-serve",
+    }
+)  # fmt: skip
+_APPLICATION_IN: Final = frozenset(  # options
+    {"-A", "-w", "--app", "--application", "--call", "--module", "--wsgi-file"}
+)
+_FOLDER_IN: Final = frozenset({"--app-dir", "--chdir", "--working-dir", "--workdir"})
+_FLAGS: Final = frozenset(
+    {  # options without a value, before the name of an application
+        "--access-log", "--call", "--capture-output", "--daemon", "--factory",
+        "--enable-stdio-inheritance", "--interactive", "--lifespan", "--no-access-log",
+        "--no-reload", "--preload", "--proxy-headers", "--reload", "--reuse-port",
+        "--use-colors", "-D", "-R",
+    }
+)  # fmt: skip
+_WITH_COMMANDS: Final = frozenset({"celery", "manage"})  # `worker`, `beat`: parts of the name
+_SERVING: Final = frozenset(
+    {"run", "dev", "serve", "start", "launch", "runserver", "worker-process"}
+)
+
+
+class Command(NamedTuple):
+    """What an interpreter runs.
+
+    Args:
+        program: A path, or a module's name; empty: text (`-c`), or nothing.
+        is_module: It was named by `-m`.
+        arguments: The rest of the line.
+    """
+
+    program: str
+    is_module: bool
+    arguments: tuple[str, ...]
+
 
 def this_program() -> str:
     """The name of this program; what multiprocessing started is called as who asked for it."""
-    line = tuple(sys.orig_argv)
+    line = tuple(sys.orig_argv) or ("", *_command_line(os.getpid()))  # within another program
     process = os.getppid()
     for _ in range(_GENERATIONS):
         if not is_multiprocessings(line):
             break
         line, process = _command_line(process) or line, _parent(process)
-    return program_name(arguments_of(line) or sys.argv)
+    command = command_of(line)
+    if not command.program and sys.argv:
+        command = Command(sys.argv[0], is_module=False, arguments=tuple(sys.argv[1:]))
+    return program_name(command, attempted(Path.cwd, otherwise=Path("/")))
 
 
 def is_multiprocessings(line: Sequence[str]) -> bool:
@@ -28,30 +94,119 @@ def is_multiprocessings(line: Sequence[str]) -> bool:
     return any(argument.startswith(_MULTIPROCESSING) for argument in line)
 
 
-def arguments_of(line: Sequence[str]) -> list[str]:
-    """The `sys.argv` of an interpreter's command line, with a module's name for its path."""
+def command_of(line: Sequence[str]) -> Command:
+    """Return what the command line of an interpreter runs."""
     rest = list(line[1:])
     while rest:
         argument = rest.pop(0)
         if argument in {"-W", "-X", "--check-hash-based-pycs"}:
             rest = rest[1:]
-        elif argument == "-m":
-            return [rest[0].split(".")[0], *rest[1:]] if rest else []
+        elif argument == "-m" and rest:
+            return Command(rest[0], is_module=True, arguments=tuple(rest[1:]))
         elif argument == "-c":
-            return ["-c", *rest[1:]]
+            break
         elif not argument.startswith("-"):
-            return [argument, *rest]
-    return []
+            return Command(argument, is_module=False, arguments=tuple(rest))
+    return Command("", is_module=False, arguments=())
 
 
-def program_name(argv: Sequence[str]) -> str:
-    """The name after arguments: `app` of `uvicorn app:main`, else its script's."""
-    for argument in argv[1:]:
-        application = _APPLICATION.fullmatch(argument)
-        if application:
-            return application.group(1).rpartition(".")[2]
-    script = Path(argv[0]) if argv and argv[0] not in {"", "-c", "-m"} else Path("python")
-    return script.parent.name if script.stem == "__main__" else script.stem
+def program_name(command: Command, folder: Path) -> str:
+    """Return what a program is called.
+
+    Args:
+        command: That runs it.
+        folder: In which it does.
+    """
+    arguments = command.arguments
+    folder = _folder(arguments, folder)
+    program = command.program if command.is_module else Path(command.program).stem
+    is_server = program in _SERVERS
+    target = next(_targets(program, arguments, is_server=is_server), None)
+    if target is not None:
+        name = _of_target(target, folder)
+    elif is_server:
+        name = _of_folder(folder) or program
+    elif command.is_module:
+        name = _of_parts(program.split("."), folder)
+    else:
+        name = _of_path(Path(command.program), folder) if program else "python"
+    role = _role(arguments) if program in _WITH_COMMANDS else None
+    return name if role is None else f"{name}.{role}"
+
+
+def _targets(program: str, arguments: Sequence[str], *, is_server: bool) -> Iterator[str]:
+    """Find what may be the application, the surest first."""
+    positional = [
+        argument
+        for before, argument in zip(("", *arguments), arguments, strict=False)
+        if argument[:1] != "-" and (before[:1] != "-" or "=" in before or before in _FLAGS)
+    ]
+    yield from (each for each in positional if _APPLICATION.fullmatch(each))
+    if not is_server:
+        return
+    yield from _values(arguments, _APPLICATION_IN)
+    yield from (each for each in positional if each.endswith(".py"))
+    if program not in {"celery", "flask", "quart"}:  # whose commands look like modules
+        yield from (
+            each for each in positional if _MODULE.fullmatch(each) and each not in _SERVING
+        )
+    yield from (each for each in positional if "/" in each)
+
+
+def _values(arguments: Sequence[str], options: frozenset[str]) -> Iterator[str]:
+    """Return the values that some options have."""
+    for argument, value in zip(arguments, (*arguments[1:], ""), strict=False):
+        option, separator, rest = argument.partition("=")
+        if option in options and (rest or value):
+            yield rest if separator else value
+
+
+def _of_target(target: str, folder: Path) -> str:
+    application = _APPLICATION.fullmatch(target)
+    target = application[1] if application else target
+    if "/" in target or target.endswith(".py"):
+        return _of_path(Path(target), folder)
+    parts = target.split(".")
+    if len(parts) > 1 and parts[-1][:1].isupper():  # a class in a module
+        parts.pop()
+    return _of_parts(parts, folder)
+
+
+def _of_path(path: Path, folder: Path) -> str:
+    """Return the name of a script, or of the folder that has it."""
+    if path.stem.lower() not in _GENERIC and path.stem:
+        return path.stem
+    return _of_folder(folder / path.parent) or path.stem or "python"
+
+
+def _of_parts(parts: Sequence[str], folder: Path) -> str:
+    """Return the first and the last part of a module's path that tell something."""
+    telling = [part for part in parts if part.lower() not in _GENERIC]
+    if not telling:
+        return _of_folder(folder) or parts[0]
+    return telling[0] if telling[0] == telling[-1] else f"{telling[0]}.{telling[-1]}"
+
+
+def _of_folder(folder: Path) -> str | None:
+    """Return the innermost of a path's folders that tells something; None: none does."""
+    path = Path(os.path.normpath(folder))
+    home = attempted(Path.home, otherwise=Path("/"))
+    own = path.relative_to(home) if path.is_relative_to(home) else path
+    return next(
+        (each for each in reversed(own.parts) if each.lower() not in _GENERIC | {"/"}), None
+    )
+
+
+def _folder(arguments: Sequence[str], folder: Path) -> Path:
+    """Return the folder that a server changes to."""
+    return folder / next(_values(arguments, _FOLDER_IN), "")
+
+
+def _role(arguments: Sequence[str]) -> str | None:
+    """Return the command of a program that has several, but not the one that serves."""
+    commands = (each for each in arguments if each.isidentifier() and each not in _SERVING)
+    named = set(_values(arguments, _APPLICATION_IN))
+    return next((each for each in commands if each not in named), None)
 
 
 def _command_line(process: int) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from typing import Any, Final
 from latencytrace.agent.guard import contained
 from latencytrace.agent.process import background
 from latencytrace.agent.process.forks import notice_fork
-from latencytrace.agent.process.name import arguments_of
+from latencytrace.agent.process.name import command_of
 
 NO_THREADS: Final = (
     "uWSGI runs Python without threads, so that no span would ever be sent: start it with "
@@ -37,8 +37,7 @@ def is_uwsgi() -> bool:
             return _OWN_PROCESS.readlink().name.startswith("uwsgi")
         except OSError:
             return False
-    script = arguments_of(sys.orig_argv)[:1]
-    return bool(script) and Path(script[0]).name in {"uwsgi", "pyuwsgi"}
+    return Path(command_of(sys.orig_argv).program).name in {"uwsgi", "pyuwsgi"}
 
 
 class UwsgiWorkers:

@@ -77,18 +77,30 @@ def _stacked(args: tuple[Any, ...]) -> list[tuple[Any, ...]]:
     return [each[0] for each in args[0].command_stack]
 
 
+def _stacked_for_cluster(args: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+    """Return the commands of a pipeline, which each version keeps elsewhere."""
+    pipeline = args[0]
+    keeper = getattr(pipeline, "_execution_strategy", pipeline)
+    names = ("_command_queue", "_command_stack", "command_stack")
+    return [each.args for each in next(getattr(keeper, n) for n in names if hasattr(keeper, n))]
+
+
 def redis_commands(system: str, client: str) -> tuple[Replacement, ...]:
-    """Patch the client of a server: single commands and pipelines, sync and async.
+    """Patch the clients of a server and of a cluster: commands and pipelines, sync and async.
 
     Args:
         system: The value of `db.system.name`, as which the library is imported.
         client: The class.
     """
     return tuple(
-        Replacement(module, target, _timed_commands(system, commands_of))
-        for module in (f"{system}.client", f"{system}.asyncio.client")
+        Replacement(f"{system}.{module}", target, _timed_commands(system, commands_of))
+        for kind, single, pipeline, stacked in (
+            ("client", client, "Pipeline", _stacked),
+            ("cluster", f"{client}Cluster", "ClusterPipeline", _stacked_for_cluster),
+        )
+        for module in (kind, f"asyncio.{kind}")
         for target, commands_of in (
-            (f"{client}.execute_command", _sent),
-            ("Pipeline.execute", _stacked),
+            (f"{single}.execute_command", _sent),
+            (f"{pipeline}.execute", stacked),
         )
     )

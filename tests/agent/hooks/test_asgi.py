@@ -11,10 +11,12 @@ import fastapi
 import httpx
 import pytest
 from fastapi.responses import StreamingResponse
+from opentelemetry.instrumentation.asgi import OpenTelemetryMiddleware
 from opentelemetry.instrumentation.fastapi import FastAPIInstrumentor
 from opentelemetry.trace import SpanKind, StatusCode, get_current_span
 from starlette.applications import Starlette
 from starlette.background import BackgroundTask
+from starlette.middleware import Middleware
 from starlette.middleware.base import BaseHTTPMiddleware, RequestResponseEndpoint
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
@@ -470,12 +472,12 @@ async def plain_application(scope: Message, receive: object, send: Any) -> None:
 
 def test_uvicorn_times_an_application_of_no_framework(agent: TracedProgram) -> None:
     with serving(plain_application) as url:
-        answer = get(f"{url}/anything")
+        answer = get(f"{url}/anything/17")
 
     (request,) = request_spans(agent)
     assert answer.text == "plain"
-    assert request.name == "GET"
-    assert request.attributes[semconv.URL_PATH] == "/anything"
+    assert request.name == "GET /anything/{id}"
+    assert request.attributes[semconv.URL_PATH] == "/anything/17"
 
 
 def test_an_application_of_no_framework_around_fastapi_doubles_nothing(
@@ -576,3 +578,21 @@ def test_a_malformed_message_is_left_to_the_server(agent: TracedProgram) -> None
         asyncio.run(main())
 
     assert len(request_spans(agent)) == 1
+
+
+def test_a_request_that_contribs_middleware_times_through_us_has_its_route(
+    agent: TracedProgram,
+) -> None:
+    async def item(_: Request) -> Response:
+        return PlainTextResponse("ok")
+
+    routes = [Mount("/shops/{shop}", routes=[Route("/items/{item:int}", item)])]
+    with serving(
+        Starlette(routes=routes, middleware=[Middleware(OpenTelemetryMiddleware)])
+    ) as url:
+        get(f"{url}/shops/one/items/7")
+
+    (request,) = request_spans(agent)
+    assert request.scope == "opentelemetry.instrumentation.asgi"
+    assert request.name == "GET /shops/{shop}/items/{item}"
+    assert request.attributes[semconv.HTTP_ROUTE] == "/shops/{shop}/items/{item}"

@@ -60,3 +60,7 @@ def test_requests_are_served_together_in_their_own_traces_and_halves_as_one(
     first, second = halves
     assert first.request == second.request
     assert first.step != second.step
+    assert {one.request.attributes[semconv.HTTP_ROUTE] for one in found} == {ROUTE}
+    log = (tmp_path / "server.log").read_text()
+    assert "service.name=Doubles" in log
+    assert "service.name=None" not in log

@@ -10,7 +10,7 @@ import redis.asyncio
 from latencytrace.agent.hooks.redis import RedisHook
 from latencytrace.model import Stage, semconv
 from tests.support.agent.hooked import Spans, attribute_text, in_request
-from tests.support.databases.caches import redis_server
+from tests.support.databases.caches import redis_cluster, redis_server
 
 HOOKS = (RedisHook,)
 
@@ -116,3 +116,55 @@ def test_a_command_in_one_text_is_named_by_its_first_word(
 
     assert spans.names == ["SET", "request"]
     assert "s3cret" not in attribute_text(spans)
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    """The port of a cluster."""
+    with redis_cluster(tmp_path_factory.mktemp("cluster")) as port:
+        yield port
+
+
+def test_commands_and_pipelines_of_a_cluster_are_spans_of_a_request(
+    spans: Spans, cluster: int
+) -> None:
+    def work() -> None:
+        client.set("a secret", "another secret")
+        assert client.get("a secret") == b"another secret"
+        with client.pipeline() as pipeline:
+            pipeline.set("one secret", "1")
+            pipeline.get("other secret")
+            assert pipeline.execute() == [True, None]
+            assert pipeline.execute() == []
+
+    with redis.RedisCluster(host="127.0.0.1", port=cluster) as client:
+        in_request(spans, work)
+
+    assert spans.names == ["SET", "GET", "PIPELINE", "request"]
+    assert spans.stages[:3] == [Stage.CACHE] * 3
+    assert spans.all[2].attributes[semconv.DB_OPERATION_BATCH_SIZE] == 2
+    assert "secret" not in attribute_text(spans)
+
+
+def test_those_of_its_asynchronous_client_are_too(spans: Spans, cluster: int) -> None:
+    async def work() -> None:
+        async with redis.asyncio.RedisCluster(host="127.0.0.1", port=cluster) as client:
+            await client.ping()
+            timing = spans.recorder.start("request")
+            timing.activate()
+            await client.set("a secret", "another secret")
+            assert await client.get("a secret") == b"another secret"
+            pipeline = client.pipeline()
+            assert await pipeline.set("one secret", "1").zscore("a set", "x").execute() == [
+                True,
+                None,
+            ]
+            timing.deactivate()
+            timing.end()
+
+    asyncio.run(work())
+
+    assert spans.names == ["SET", "GET", "PIPELINE", "request"]
+    assert spans.stages[:3] == [Stage.CACHE, Stage.CACHE, Stage.DATABASE]
+    assert spans.all[2].attributes[semconv.DB_OPERATION_BATCH_SIZE] == 2
+    assert "secret" not in attribute_text(spans)

@@ -124,6 +124,21 @@ def test_the_route_of_a_mounted_application_has_its_mount(spans: Spans) -> None:
     assert spans.only.name == "GET /shop/items/<int:item>"
 
 
+def test_the_mount_of_a_middleware_that_takes_an_id_off_a_path_is_a_template(spans: Spans) -> None:
+    inner = application()
+
+    def outer(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:  # noqa: ANN401
+        _, tenant, rest = environ["PATH_INFO"].split("/", 2)
+        return inner(
+            {**environ, "SCRIPT_NAME": f"/{tenant}", "PATH_INFO": f"/{rest}"}, start_response
+        )
+
+    answered(outer, "/4711/items/7")
+
+    spans.wait_for(1)
+    assert spans.only.name == "GET /{id}/items/<int:item>"
+
+
 def test_a_streamed_body_is_part_of_the_span_and_its_close_too(spans: Spans) -> None:
     app = application()
     body = begun_by_hand(app, "/parts")
@@ -269,11 +284,11 @@ def test_contribs_instrumentation_of_flask_doubles_nothing(spans: Spans) -> None
 def test_gunicorn_times_an_application_of_no_framework(spans: Spans) -> None:
     worker = loaded(SyncWorker, plain_application)
 
-    body = worker.wsgi({"REQUEST_METHOD": "GET", "PATH_INFO": "/"}, lambda *_: None)
+    body = worker.wsgi({"REQUEST_METHOD": "GET", "PATH_INFO": "/users/17"}, lambda *_: None)
 
     assert b"".join(body) == b"plain"
     body.close()
-    assert spans.only.name == "GET"
+    assert spans.only.name == "GET /users/{id}"
 
 
 def test_gunicorn_leaves_flask_as_it_is(spans: Spans) -> None:

@@ -6,6 +6,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
+import redis
+
+from tests.support.servers.ports import free_port
 from tests.support.servers.prometheus_programs import program
 from tests.support.waiting import until
 
@@ -15,6 +18,18 @@ def redis_server(folder: Path) -> AbstractContextManager[str]:
     path = folder / "socket"
     told = ("--port", "0", "--unixsocket", str(path), "--save", "", "--dir", str(folder))
     return _serving([program("redis-server"), *told], path)
+
+
+@contextmanager
+def redis_cluster(folder: Path) -> Iterator[int]:
+    """Run a cluster of one node; yields its port."""
+    port, path = free_port(), folder / "socket"
+    told = ("--port", str(port), "--unixsocket", str(path), "--save", "", "--dir", str(folder))
+    with _serving([program("redis-server"), *told, "--cluster-enabled", "yes"], path):
+        with redis.Redis(port=port) as node:
+            node.execute_command("CLUSTER ADDSLOTSRANGE", 0, 16383)
+            until(lambda: node.execute_command("CLUSTER INFO")["cluster_state"] == "ok")
+        yield port
 
 
 def memcached(folder: Path) -> AbstractContextManager[str]:

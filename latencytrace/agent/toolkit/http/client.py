@@ -29,6 +29,7 @@ from latencytrace.agent.timing.wrapping import (
     timed_function,
 )
 from latencytrace.agent.toolkit.http import propagation
+from latencytrace.agent.toolkit.models.plain_http import model_asked
 from latencytrace.agent.toolkit.other_tracers import is_theirs
 from latencytrace.model import semconv
 from latencytrace.model.stage import Stage
@@ -49,14 +50,24 @@ class ClientCall:
         recorder: Where its span goes.
         name: Of the span: HTTP's method.
         attributes: What is known before it is sent.
+        body: Of the request, as the program gave it; None: unknown.
     """
 
     headers_argument: ClassVar[str | None] = None  # takes `headers`; None: `begin` sends them
     covers: ClassVar[bool] = True  # one call, one span: what the library is built on adds none
 
-    def __init__(self, recorder: Recorder, name: str, attributes: HookAttributes) -> None:
+    def __init__(
+        self, recorder: Recorder, name: str, attributes: HookAttributes, body: object = None
+    ) -> None:
         self.recorder = recorder
-        self.timing: Timing = recorder.start(name, Stage.NETWORK, attributes, kind=SpanKind.CLIENT)
+        self.model = model_asked(recorder, attributes, body)  # None: none
+        self.timing: Timing = recorder.start(
+            name,
+            Stage.NETWORK,
+            attributes,
+            kind=SpanKind.CLIENT,
+            context=None if self.model is None else self.model.context(),
+        )
         self.context: Context | None = self.timing.context()
         if self.covers:
             self.cover()
@@ -118,15 +129,26 @@ class ClientCall:
         """Note what the call or the reading of its body raised, and end it."""
         with guarded("noting an exception", self.recorder.on_fault):
             self.timing.fail(error)
+            if self.model is not None:
+                self.model.failed(error)
         self.end()
 
     def end(self) -> None:
         """End the span; a second time changes nothing."""
         with guarded("ending a call", self.recorder.on_fault):
             self.timing.end()
+        if self.model is not None:
+            self.model.end()
 
-    def note_status(self, status: int) -> None:
-        """Note HTTP's status; the body may be still to come."""
+    def note_status(self, status: int, headers: Mapping[str, str] | None = None) -> None:
+        """Note HTTP's status; the body may be still to come.
+
+        Args:
+            status: Of the answer.
+            headers: Likewise, for what it says of a model.
+        """
+        if self.model is not None:
+            self.model.answers(status, headers or {})
         self.timing.note({semconv.HTTP_RESPONSE_STATUS_CODE: status})
         if status >= _FIRST_ERROR:
             self.timing.note({semconv.ERROR_TYPE: str(status)})
@@ -152,6 +174,8 @@ class ClientCall:
 
         body.release_conn = release_conn
         self.end_with(body)
+        if self.model is not None:
+            self.model.reads(body)
 
 
 def timed_calls(kind: type[ClientCall]) -> Callable[[Recorder, Timed], Timed]:

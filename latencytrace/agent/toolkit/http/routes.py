@@ -26,7 +26,7 @@ def noted_routes(template: Callable[[Arguments, Any], object]) -> Build:
             return
         route = f"/{str(found).removeprefix('/')}"
         if request is not None:
-            request.note_route(route)
+            request.note_route(request.prefix() + route)
             return
         span: Any = get_current_span()  # of another library
         span.set_attribute(semconv.HTTP_ROUTE, route)

@@ -36,6 +36,7 @@ from latencytrace.agent.toolkit.answer_events import AnswerEvents
 from latencytrace.agent.toolkit.http.arrival import answered
 from latencytrace.agent.toolkit.http.caller import carried_beside
 from latencytrace.agent.toolkit.http.proxy_queue import queued_ns
+from latencytrace.agent.toolkit.http.routed import RoutedRequest
 from latencytrace.agent.toolkit.streaming import ANSWER, Answering, AnswerStream
 from latencytrace.agent.toolkit.token_times import TokenRecorder
 from latencytrace.model import semconv
@@ -47,7 +48,7 @@ _FIRST_SERVER_ERROR = 500
 _SERVER = SpanKind.SERVER
 
 
-class ServedRequest:
+class ServedRequest(RoutedRequest):
     """A request from its arrival to the end of its answer.
 
     Args:
@@ -133,16 +134,6 @@ class ServedRequest:
         """Return the answer, as far as anything is known of it."""
         return self.answer
 
-    @property
-    def title(self) -> str:
-        """Return what its span is called in the end, as far as that is known: `GET /chat`."""
-        route = self.route()
-        return self.name if route is None else f"{self.name} {route}"
-
-    def route(self) -> str | None:
-        """Return the template of its route; None: none matched, or that is not known yet."""
-        return None
-
     def activate(self) -> None:
         """Make the request's span current, and its answer known to the models that make it."""
         try:
@@ -183,12 +174,6 @@ class ServedRequest:
     def answers_failure(self) -> None:
         """Prepare for what may be raised behind an answer that says that the server failed."""
 
-    def note_route(self, route: str | None) -> None:
-        """Note the template of its route, if one matched."""
-        if route is not None:
-            self._noted[semconv.HTTP_ROUTE] = route
-            self.timing.span.update_name(f"{self.name} {route}")
-
     def fail(self, error: BaseException) -> None:
         """Note what the application raised, or that the caller is gone."""
         try:
@@ -222,7 +207,7 @@ class ServedRequest:
 
     def describe(self) -> None:
         """Note what is known of it only now, at its end."""
-        self.note_route(self.route())
+        self.settle_route()
         timing, detail = self.timing, self.recorder.detail
         if self._gaps is None:
             return
