@@ -105,7 +105,7 @@ LARGE := anthropic bedrock catboost cohere ctranslate2 diffusers duckdb faster_w
 	lightgbm llama_index mcp mistral_common mistralai openai_agents opencv openvino pillow pinecone pydantic_ai soundfile spacy transformers_processors txtai \
 	typesense usearch vespa xgboost
 OLDER := aio_pika arq fastembed mcp opensearch pika valkey weaviate
-HANDLERS := aws_lambda crewai gptcache gradio guardrails_ai llm_guard nemoguardrails runpod streamlit
+HANDLERS := aiobotocore aws_lambda crewai gptcache gradio guardrails_ai llm_guard nemoguardrails runpod streamlit
 RABBITMQ := aio_pika pika
 
 test-large: $(VENV)/.large ## the tests with clients of models' APIs and databases in the process that are large
@@ -127,7 +127,7 @@ test-every-hook: test-llama-cpp test-batchers test-rabbitmq test-large ## every 
 
 test-tracers: $(VENV)/.tracers ## beside Sentry, ddtrace, New Relic, Langfuse and OpenTelemetry's own, in both orders
 	@$(VENV)/tracers/bin/python -m pytest -m 'long or not long' tests/agent/test_other_tracers.py \
-		tests/agent/toolkit/test_other_tracers.py tests/agent/timing/test_pickling.py $(call report,tracers)
+		tests/agent/toolkit/test_other_tracers.py tests/agent/timing/test_pickling.py tests/agent/test_own_time_and_connections.py $(call report,tracers)
 
 test-fresh: ## `make test` on this machine as it was before anything was installed for us (Linux, root)
 	@tests/repository/fresh_machine.sh

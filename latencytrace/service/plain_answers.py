@@ -30,12 +30,14 @@ from latencytrace.model import (
     TokenRange,
 )
 from latencytrace.model.cohorts.overview import (
+    FINE_ROWS,
     ROWS_PER_DOUBLING,
     HeatCell,
     Overview,
     RouteSummary,
     StageColumn,
     TimeColumn,
+    p99_of_rows_ns,
 )
 from latencytrace.model.cohorts.request_columns import DurationBand
 from latencytrace.model.detail import TraceDetail
@@ -246,10 +248,23 @@ def _summary(
                 column=column,
                 requests=_number(found),
                 mean_ns=_total(found, "duration_ns") / _number(found),
+                p99_ns=p99_of_rows_ns(_fine_rows(found)),
             )
             for column, found in sorted(columns.items())
         ),
+        versions={
+            version: min(one.start_ns for one in requests if one.version == version)
+            for version in {one.version for one in requests}
+            if version
+        },
     )
+
+
+def _fine_rows(requests: Iterable[Request]) -> Counter[int]:
+    rows: Counter[int] = Counter()
+    for one in requests:
+        rows[floor(log2(max(one.duration_ns, 1)) * FINE_ROWS)] += one.weight
+    return rows
 
 
 def _of_model(requests: Iterable[Request]) -> int:

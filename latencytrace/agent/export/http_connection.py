@@ -1,9 +1,13 @@
-"""Connections over HTTP; loaded with the first post, for a program may end without one."""
+"""Connections over HTTP; loaded with the first post, for a program may end without one.
+
+They are of an `http.client` of their own: what others put in the place of its classes, such as
+vcrpy for the cassettes of a program's tests, is for the program's calls.
+"""
 
 import encodings.idna  # noqa: F401 - which each connection looks up: whole before any fork
-import http.client
 import io
 import socket
+from importlib.util import find_spec, module_from_spec
 from typing import TYPE_CHECKING
 
 from latencytrace.agent.clock import monotonic_ns
@@ -12,7 +16,13 @@ from latencytrace.agent.export.transport import TransportOptions
 from latencytrace.model.texts.retry_after import retry_after_s
 
 if TYPE_CHECKING:
+    from http import client
+
     from _typeshed import WriteableBuffer
+else:
+    _spec = find_spec("http.client")
+    client = module_from_spec(_spec)
+    _spec.loader.exec_module(client)
 
 __all__ = (
     "HTTPConnection",
@@ -21,8 +31,8 @@ __all__ = (
     "partial_success",
     "retry_after_s",
 )
-HTTPException = http.client.HTTPException
-HTTPConnection = http.client.HTTPConnection
+HTTPException = client.HTTPException
+HTTPConnection = client.HTTPConnection
 
 
 class _ReadInTime(io.RawIOBase):
@@ -57,7 +67,7 @@ class _ReadInTime(io.RawIOBase):
         super().close()
 
 
-class _TimedResponse(http.client.HTTPResponse):
+class _TimedResponse(client.HTTPResponse):
     """A response that is given up after the time limit, even where its bytes come one by one."""
 
     def __init__(
@@ -85,7 +95,7 @@ def connection_to(
     connection = (
         HTTPConnection(host, port, timeout=timeout_s)
         if tls is None
-        else http.client.HTTPSConnection(host, port, timeout=timeout_s, context=tls.tls())
+        else client.HTTPSConnection(host, port, timeout=timeout_s, context=tls.tls())
     )
     connection.response_class = _TimedResponse
     connection.connect()

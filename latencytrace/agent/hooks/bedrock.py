@@ -1,7 +1,9 @@
-"""Calls of Amazon Bedrock with `botocore`, and so with `boto3`."""
+"""Calls of Amazon Bedrock with `botocore`, and so with `boto3`; and with `aiobotocore`."""
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import aclosing
 from functools import wraps
+from inspect import iscoroutinefunction
 from typing import Any, Final
 
 from opentelemetry.trace import get_current_span
@@ -88,20 +90,42 @@ def time_events(_: Recorder, original: Timed) -> Timed:
     return events
 
 
+def time_awaited_events(_: Recorder, original: Timed) -> Timed:
+    """Note those of aiobotocore's stream."""
+
+    @wraps(original)
+    async def events(self: Any) -> AsyncIterator[Any]:  # noqa: ANN401 - aiobotocore's
+        call, chunks = open_call(self), original(self)
+        async with aclosing(chunks if call is None else call.each_awaited(chunks)) as each:
+            async for event in each:
+                yield event
+
+    return events
+
+
 def time_back_off(recorder: Recorder, original: Timed) -> Timed:
     """Note the wait before a request is made again, which lies in the question whether it is."""
+
+    def note(again: object, asked_ns: int) -> None:
+        with guarded("noting a wait", recorder.on_fault):
+            if again and get_current_span().is_recording():
+                recorder.start("back_off", Stage.RETRY, started_ns=asked_ns).end()
 
     @wraps(original)
     def needs_retry(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
         asked_ns = monotonic_ns()
         again = original(*args, **kwargs)
-        if again:
-            with guarded("noting a wait", recorder.on_fault):
-                if get_current_span().is_recording():
-                    recorder.start("back_off", Stage.RETRY, started_ns=asked_ns).end()
+        note(again, asked_ns)
         return again
 
-    return needs_retry
+    @wraps(original)
+    async def aio_needs_retry(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        asked_ns = monotonic_ns()
+        again = await original(*args, **kwargs)
+        note(again, asked_ns)
+        return again
+
+    return aio_needs_retry if iscoroutinefunction(original) else needs_retry
 
 
 class BedrockHook(Hook):
@@ -113,4 +137,9 @@ class BedrockHook(Hook):
         Replacement(_STREAMS, "EventStream.__iter__", time_events),
         Replacement(_STREAMS, "EventStream.close", after("closing a stream", note_closed)),
         Replacement("botocore.endpoint", "Endpoint._needs_retry", time_back_off),
+        Replacement(
+            "aiobotocore.client", "AioBaseClient._make_api_call", timed_model_calls(_begin)
+        ),
+        Replacement("aiobotocore.eventstream", "AioEventStream.__anext__", time_awaited_events),
+        Replacement("aiobotocore.endpoint", "AioEndpoint._needs_retry", time_back_off),
     )

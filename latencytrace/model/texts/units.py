@@ -7,6 +7,7 @@ UNKNOWN = "-"
 UNITS = (("s", 1e9), ("ms", 1e6), ("µs", 1e3))
 MINUTE_NS = 60e9
 LEAST_CHANCE = 0.001
+MANY_TIMES = 2  # from which on times are read more easily than percent
 LITTLE = "<0.1 %"  # a share that is not nothing
 
 
@@ -67,6 +68,30 @@ def moment(at: int | str | None) -> str:
     return f"{datetime.fromtimestamp(int(at) // 10**9, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
+def clock(at_ns: int, now_ns: int) -> str:
+    """A moment of late, as UTC: `09:04 UTC`; of another day `28 Nov 09:04 UTC`."""
+    at, now = (datetime.fromtimestamp(one // 10**9, UTC) for one in (at_ns, now_ns))
+    day = "" if at.date() == now.date() else f"{at.day} {at:%b} "
+    return f"{day}{at:%H:%M} UTC"
+
+
+def rate(number: float, length_ns: int) -> str:
+    """How many a second in three digits: `3.90`, `1,204`."""
+    per_s = number * 1e9 / max(length_ns, 1)
+    return _grouped(per_s)
+
+
+def change(now: float, before: float | None) -> str | None:
+    """A change in percent: `+34 %`, `-8 %`, or so many times; None: it cannot be compared."""
+    if not before:
+        return None
+    ratio = now / before
+    if ratio >= MANY_TIMES:
+        return f"\N{MULTIPLICATION SIGN}{_grouped(ratio)}"
+    percent = round(100 * (ratio - 1))
+    return f"{percent:+d} %" if percent else "±0 %"
+
+
 def exact(value_ns: int) -> str:
     """Every nanosecond, in groups of three: `8,310,042 ns`."""
     return f"{value_ns:,} ns"
@@ -112,6 +137,11 @@ def _long_duration(seconds: int) -> str:
     if minutes < 24 * 60:
         return f"{minutes // 60} h {minutes % 60:02d} min"
     return f"{hours // 24:,} d {hours % 24:02d} h"
+
+
+def _grouped(value: float) -> str:
+    """Three digits, or a whole number in groups: `3.90`, `1,204`."""
+    return f"{value:,.0f}" if value >= 99.95 else _three_digits(value)  # noqa: PLR2004 - where rounding carries
 
 
 def _three_digits(value: float) -> str:

@@ -19,6 +19,7 @@ class TimeColumnDocument(TypedDict):
     column: int
     requests: int
     mean_ns: int
+    p99_ns: int  # right within 2.2 %
 
 
 class RouteDocument(TypedDict):
@@ -35,6 +36,7 @@ class RouteDocument(TypedDict):
     first_tokens_of_model: int
     mean_ns: dict[Stage, int]
     timeline: list[TimeColumnDocument]
+    versions: dict[str, str]  # by version, the start of its first request in this time
 
 
 class OverviewDocument(TypedDict):
@@ -97,9 +99,11 @@ def overview(store: Store, cohort: Cohort, now_ns: int, limit: int = ROUTES) -> 
                         "column": column.column,
                         "requests": column.requests,
                         "mean_ns": round(column.mean_ns),
+                        "p99_ns": round(column.p99_ns),
                     }
                     for column in one.timeline
                 ],
+                "versions": {version: str(at_ns) for version, at_ns in one.versions.items()},
             }
             for one in found.routes
         ],

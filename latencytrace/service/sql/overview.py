@@ -1,17 +1,20 @@
 """The questions of pages at a glance: routes side by side, durations over time."""
 
+from collections import defaultdict
 from typing import Final, cast
 
 import orjson
 
 from latencytrace.model import Stage
 from latencytrace.model.cohorts.overview import (
+    FINE_ROWS,
     ROWS_PER_DOUBLING,
     HeatCell,
     Overview,
     RouteSummary,
     StageColumn,
     TimeColumn,
+    p99_of_rows_ns,
 )
 from latencytrace.service.cohort import Cohort
 from latencytrace.service.sql.questions import (
@@ -27,6 +30,10 @@ from latencytrace.service.sql.tables import stage_column
 
 _LINES: Final = "JSONEachRow"
 _COLUMN: Final = "intDiv(toUnixTimestamp64Nano(Start) - {since:Int64}, {column_ns:Int64})"
+_CELLS: Final = 4_096  # more than there are fine rows
+_FINE_CELL: Final = (
+    f"{_COLUMN} * {_CELLS} + toInt64(floor(log2(greatest(DurationNs, 1)) * {FINE_ROWS}))"
+)
 _FAILED: Final = "Status != 'ok'"
 _LEVELS: Final = (0.5, 0.95, 0.99)
 
@@ -77,6 +84,8 @@ def overview_question(cohort: Cohort, standing: Standing = WITH_FINAL) -> tuple[
             f"{by.count(OF_MODEL)} AS of_model, "
             f"[{stages}] AS stages, "
             f"sumMap([{_COLUMN}], [{by.number}]) AS counts, "
+            f"sumMap([{_FINE_CELL}], [{by.number}]) AS cells, "
+            "minMap([ifNull(ServiceVersion, '')], [toUnixTimestamp64Nano(Start)]) AS versions, "
             f"sumMap([{_COLUMN}], [{times.format('DurationNs')}]) AS times "
             f"FROM {standing.rows(f'{condition} AND {explained(cohort)}')} "
             f"GROUP BY service, route ORDER BY {longest} DESC, service, route "
@@ -154,6 +163,11 @@ def _summary(row: dict[str, object]) -> RouteSummary:
     sums = zip(Stage, cast(list[int], row["stages"]), strict=True)
     columns, counts = cast("tuple[list[int], list[int]]", row["counts"])
     times = dict(zip(*cast("tuple[list[int], list[int]]", row["times"]), strict=True))
+    rows: dict[int, dict[int, int]] = defaultdict(dict)
+    for cell, count in zip(*cast("tuple[list[int], list[int]]", row["cells"]), strict=True):
+        column, fine_row = divmod(cell, _CELLS)
+        rows[column][fine_row] = count
+    versions = zip(*cast("tuple[list[str], list[int]]", row["versions"]), strict=True)
     return RouteSummary(
         service=cast(str, row["service"]),
         route=cast(str, row["route"]),
@@ -166,7 +180,13 @@ def _summary(row: dict[str, object]) -> RouteSummary:
         first_tokens_of_model=cast(int, row["of_model"]),
         mean_ns={stage: total / requests for stage, total in sums if total},
         timeline=tuple(
-            TimeColumn(column=column, requests=count, mean_ns=times.get(column, 0) / count)
+            TimeColumn(
+                column=column,
+                requests=count,
+                mean_ns=times.get(column, 0) / count,
+                p99_ns=p99_of_rows_ns(rows[column]),
+            )
             for column, count in zip(columns, counts, strict=True)
         ),
+        versions={version: first for version, first in versions if version},
     )

@@ -10,7 +10,7 @@ from markupsafe import Markup
 from latencytrace.errors import QuestionError
 from latencytrace.model import Stage
 from latencytrace.model.stage_colours import STAGE_COLOURS
-from latencytrace.service.web.drawing.bars import stacked_bar
+from latencytrace.service.web.drawing.bars import segment_bar
 from latencytrace.service.web.drawing.heat_map import heat_map
 from latencytrace.service.web.drawing.stages_over_time import stages_over_time
 from latencytrace.service.web.pages.exports import Export, answer, csv_table, standalone
@@ -51,7 +51,7 @@ def drawn(svg: Markup) -> ET.Element:
 
 
 def test_a_picture_brings_its_colours_and_names_them() -> None:
-    root = drawn(stacked_bar({Stage.RETRIEVE: 10, Stage.DECODE: 30}))
+    root = drawn(segment_bar([(Stage.RETRIEVE, 0, 10, ""), (Stage.DECODE, 10, 40, "")], 40))
 
     styles = root.findtext(f"{NAMESPACE}style") or ""
     assert f".s-retrieve{{fill:{STAGE_COLOURS[Stage.RETRIEVE].light}}}" in styles

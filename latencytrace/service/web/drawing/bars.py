@@ -12,7 +12,9 @@ from latencytrace.model.texts.units import duration, share
 
 WIDTH, HEIGHT = 1000, 20  # of a bar, which is stretched to its place
 MOST_SEGMENTS = 400  # that a bar shows one by one
-SPARK_WIDTH, SPARK_HEIGHT = 120, 24
+SPARK_WIDTH, SPARK_HEIGHT = 150, 30
+LABELLED: Final = 0.08  # of a bar, from which on a segment has room for its name
+_ROOMY: Final = 2.9  # percent that a letter takes of a narrow bar
 _ORDER: Final = {str(stage): place for place, stage in enumerate(Stage)}
 
 
@@ -27,21 +29,37 @@ def in_order(stages: Mapping[Stage, int]) -> list[tuple[Stage, int]]:
 
 
 def stacked_bar(stages: Mapping[Stage, int], longest_ns: int | None = None) -> Markup:
-    """All stages in one bar.
+    """All stages in one bar, the large ones by name.
 
     Args:
         stages: Each with its time.
         longest_ns: What the whole width stands for; None: the sum of the stages.
     """
     whole = sum(stages.values())
-    scale = WIDTH / (longest_ns or whole or 1)
+    scale = 100 / (longest_ns or whole or 1)
     parts, at = [], 0.0
     for stage, length_ns in in_order(stages):
         if length_ns:
             text = f"{stage} {duration(length_ns)}, {share(length_ns / whole)}"
-            parts.append(_part(stage, at, length_ns * scale, text))
+            parts.append(_labelled(stage, at, length_ns * scale, text))
             at += length_ns * scale
-    return _bar(parts, "; ".join(_largest(stages)) or "no time")
+    label = "; ".join(_largest(stages)) or "no time"
+    return Markup(  # noqa: S704 - numbers and escaped text
+        f'<svg class="bar" role="img" aria-label="{escape(label)}">{"".join(parts)}</svg>'
+    )
+
+
+def _labelled(stage: str, at: float, width: float, text: str) -> str:
+    """A segment in percent of the bar: its name is not stretched, but cut off at its end."""
+    name = ""
+    if width >= 100 * LABELLED:
+        kind = "" if width >= _ROOMY * len(stage) else ' class="long"'
+        name = f'<text{kind} x="4" y="50%" dy="0.35em">{stage}</text>'
+    return (
+        f'<svg class="s-{stage}" x="{number(at)}%" width="{number(max(width, 0.1))}%" '
+        f'height="100%"><rect width="100%" height="100%">'
+        f"<title>{escape(escaped(text))}</title></rect>{name}</svg>"
+    )
 
 
 def segment_bar(segments: Sequence[tuple[Stage, int, int, str]], whole_ns: int) -> Markup:
@@ -64,19 +82,34 @@ def segment_bar(segments: Sequence[tuple[Stage, int, int, str]], whole_ns: int) 
     return _bar(parts, "The critical path over time", "bar many" if many else "bar")
 
 
-def sparkline(columns: Sequence[tuple[int, float]], count: int) -> Markup:
-    """Values over time as columns; where nothing is known, there is a gap."""
+def trend(
+    columns: Sequence[tuple[int, float]], count: int, versions: Mapping[str, float]
+) -> Markup:
+    """Values over time as columns; where nothing is known, there is a gap.
+
+    Args:
+        columns: Place from 0, and value.
+        count: How many columns the time has.
+        versions: The place at which each that began in this time did: a dotted line.
+    """
     highest = max((value for _, value in columns), default=0.0) or 1.0
     width = SPARK_WIDTH / max(count, 1)
     path = "".join(
-        f"M{number(column * width)} {SPARK_HEIGHT}v-{number(max(value / highest, 0.04) * 22)}"
+        f"M{number(column * width)} {SPARK_HEIGHT}v-{number(max(value / highest, 0.04) * 26)}"
         f"h{number(width * 0.8)}V{SPARK_HEIGHT}z"
         for column, value in columns
     )
-    label = f"Mean duration over time, at most {duration(highest)}"
+    releases = "".join(
+        f'<path class="release" d="M{number(min(at, count) * width)} 0V{SPARK_HEIGHT}">'
+        f"<title>version {escape(escaped(version))} began</title></path>"
+        for version, at in versions.items()
+    )
+    named = f"; new: version {', '.join(versions)}" if versions else ""
+    label = escaped(f"p99 over time, at most {duration(highest)}{named}")
     return Markup(  # noqa: S704 - numbers and escaped text
-        f'<svg class="spark" viewBox="0 0 {SPARK_WIDTH} {SPARK_HEIGHT}" role="img" '
-        f'aria-label="{escape(label)}"><path d="{path}"/></svg>'
+        f'<svg class="spark" viewBox="0 0 {SPARK_WIDTH} {SPARK_HEIGHT}" '
+        f'preserveAspectRatio="none" role="img" aria-label="{escape(label)}">'
+        f'<path d="{path}"/>{releases}</svg>'
     )
 
 

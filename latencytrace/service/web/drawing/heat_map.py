@@ -1,7 +1,7 @@
 """Durations over time: how many requests took about as long."""
 
 from collections import defaultdict
-from math import log
+from math import log, log2
 
 import orjson
 from markupsafe import Markup, escape
@@ -13,6 +13,7 @@ from latencytrace.service.web.drawing.bars import number
 from latencytrace.service.web.drawing.nothing import nothing
 
 LEVELS = 9
+SMALL_WIDTH, SMALL_HEIGHT = 360, 72
 
 
 def heat_map(document: HeatMapDocument) -> Markup:
@@ -45,6 +46,47 @@ def heat_map(document: HeatMapDocument) -> Markup:
         f'<svg class="chart heat" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
         f'aria-label="{escape(label)}" data-scale="{escape(_scale(axes, document))}">'
         f'{axes.drawn()}{paths}<rect class="brush" width="0" height="0"/></svg>'
+    )
+
+
+def small_heat_map(document: HeatMapDocument, since_ns: int, at_least_ns: int | None) -> Markup:
+    """A picture of an incident: cells without axes, and a frame around what is bad.
+
+    Args:
+        document: The cells.
+        since_ns: When it began.
+        at_least_ns: The shortest bad duration; None: all that came then is bad.
+    """
+    cells = document["cells"]
+    if not cells:
+        return nothing()
+    first_ns, until_ns = int(document["since"]), int(document["until"])
+    low = min(cell["row"] for cell in cells)
+    high = max(cell["row"] for cell in cells) + 1
+    height = SMALL_HEIGHT / (high - low)
+    most = max(cell["requests"] for cell in cells)
+    levels: dict[int, list[str]] = defaultdict(list)
+
+    def x(at_ns: int) -> float:
+        return max(0.0, min(1.0, (at_ns - first_ns) / max(until_ns - first_ns, 1))) * SMALL_WIDTH
+
+    def y(row: float) -> float:
+        return (high - row) * height
+
+    for cell in cells:
+        left, right = (x(int(cell[edge])) for edge in ("since", "until"))
+        top, bottom = y(cell["row"] + 1), y(cell["row"])
+        levels[level(cell["requests"], most)].append(
+            f"M{number(left)} {number(top)}H{number(right)}V{number(bottom)}H{number(left)}z"
+        )
+    paths = "".join(f'<path class="h{step}" d="{"".join(d)}"/>' for step, d in levels.items())
+    row = log2(max(at_least_ns, 1)) * ROWS_PER_DOUBLING if at_least_ns else low
+    edge = y(min(max(row, low), high))
+    return Markup(  # noqa: S704 - numbers
+        f'<svg class="small heat" viewBox="0 0 {SMALL_WIDTH} {SMALL_HEIGHT}" '
+        f'preserveAspectRatio="none" role="img" aria-label="Requests by start and duration; '
+        f'framed: since it began">{paths}<rect class="patch" x="{number(x(since_ns))}" '
+        f'width="{number(SMALL_WIDTH - x(since_ns))}" height="{number(edge)}"/></svg>'
     )
 
 

@@ -1,12 +1,16 @@
-"""The page that one sees first: what is wrong now, and every route with its numbers."""
+"""The page that one sees first: is anything wrong, where, since when; then a row a route."""
 
-from collections.abc import Callable, Mapping
-from functools import cache, partial
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Final
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
+from prometheus_client import CollectorRegistry
 
-from latencytrace.service.answers.documents import ObjectiveDocument, ObjectivesDocument
+from latencytrace.model.texts.units import change, duration, rate
+from latencytrace.service.answers.documents import ObjectiveDocument
 from latencytrace.service.answers.overview_documents import (
     MOST_ROUTES,
     ROUTES,
@@ -15,16 +19,79 @@ from latencytrace.service.answers.overview_documents import (
     RouteDocument,
     overview,
 )
-from latencytrace.service.web.drawing.bars import sparkline
+from latencytrace.service.web.drawing.bars import trend
+from latencytrace.service.web.drawing.heat_map import small_heat_map
 from latencytrace.service.web.pages.cohort_bar import Asked, nearest
 from latencytrace.service.web.pages.exports import Export
+from latencytrace.service.web.pages.incidents import Incident, headline, incidents
 from latencytrace.service.web.pages.objectives import anchor
+from latencytrace.service.web.pages.pace import Pace
 from latencytrace.service.web.pages.parts import Parts
 
+FAILING: Final = 0.05  # of a route's requests
+SLOWER: Final = 1.25  # times the p99 of before
+ENOUGH: Final = 100  # requests, for a p99 to be compared
+_ALIKE: Final = 0.1  # by which a p99 may differ and still be as before
+_STATES: Final = ("incident", "budget spent", "failing", "slower", "ok")
 
-def overview_pages(parts: Parts) -> APIRouter:
-    """Answer at `/`."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """A route: how it is, and how it was in as long a time before."""
+
+    route: RouteDocument
+    before: RouteDocument | None
+    state: str
+    objectives: Sequence[ObjectiveDocument]
+    length_ns: int
+    since_ns: int
+
+    @property
+    def is_bad(self) -> bool:
+        """Tell whether it is a case for red."""
+        return self.state in _STATES[:3]
+
+    @property
+    def is_failing(self) -> bool:
+        """Tell whether so many failed that it is a case for red."""
+        return self.failed_ratio >= FAILING
+
+    @property
+    def per_s(self) -> str:
+        """Requests a second."""
+        return rate(self.route["requests"], self.length_ns)
+
+    @property
+    def failed_ratio(self) -> float:
+        """The share that failed."""
+        return self.route["failed"] / self.route["requests"]
+
+    def changed(self, name: str) -> str | None:
+        """The change of one of its numbers."""
+        before = None if self.before is None else self.before[name]  # type: ignore[literal-required] # a number's
+        return change(self.route[name], before)  # type: ignore[literal-required] # likewise
+
+    @property
+    def trend(self) -> str:
+        """Its p99 over time, with the beginnings of versions."""
+        columns = [(one["column"], float(one["p99_ns"])) for one in self.route["timeline"]]
+        width_ns = max(self.length_ns // TIMELINE_COLUMNS, 1)
+        began = {
+            version: (int(at) - self.since_ns) / width_ns
+            for version, at in self.route["versions"].items()
+        }
+        return trend(columns, TIMELINE_COLUMNS, {v: at for v, at in began.items() if at >= 1})
+
+
+def overview_pages(parts: Parts, metrics: CollectorRegistry) -> APIRouter:
+    """Answer at `/`.
+
+    Args:
+        parts: What draws it.
+        metrics: Those of the service.
+    """
     router = APIRouter(include_in_schema=False)
+    pace = Pace(metrics, parts.now_ns)
 
     def context(question: Asked) -> Mapping[str, object]:
         given = "limit" in question.query.model_fields_set
@@ -34,6 +101,18 @@ def overview_pages(parts: Parts) -> APIRouter:
         def found(limit: int = limit) -> OverviewDocument:
             return overview(parts.store, question.cohort, question.now_ns, limit)
 
+        @cache
+        def objectives() -> Sequence[ObjectiveDocument]:
+            return parts.objectives()["objectives"]
+
+        @cache
+        def wrong() -> list[Incident]:
+            return incidents(parts.alerts()["alerts"], objectives())
+
+        @cache
+        def rows() -> list[Row]:
+            return rows_of(parts, question, found(), objectives(), wrong())
+
         return {
             "overview": found,
             "files": [
@@ -42,10 +121,14 @@ def overview_pages(parts: Parts) -> APIRouter:
             "more": question.link("/", limit=str(MOST_ROUTES)),
             "most": MOST_ROUTES,
             "export": question.link("/api/v1/overview", limit=str(limit) if given else None),
-            "alerts": lambda: parts.alerts()["alerts"],
-            "objectives_of": partial(objectives_of, cache(parts.objectives)),
+            "incidents": wrong,
+            "headline": lambda: headline(wrong(), objectives(), traffic(rows()), question.now_ns),
+            "heat": lambda one: small_heat_map(
+                one.heat_map(parts.store, question.now_ns), one.since_ns, one.threshold_ns
+            ),
+            "rows": rows,
             "anchor": anchor,
-            "spark": spark,
+            "pace": pace,
             "nearest": lambda: list(nearest(parts.store, question)),
         }
 
@@ -56,23 +139,82 @@ def overview_pages(parts: Parts) -> APIRouter:
     return router
 
 
-def objectives_of(
-    standing: Callable[[], ObjectivesDocument], route: RouteDocument
-) -> list[ObjectiveDocument]:
-    """The objectives that a route's requests count for."""
-    return [
-        one
-        for one in standing()["objectives"]
-        if one["service"] == route["service"] and one["route"] in {None, route["route"]}
-    ]
+def rows_of(
+    parts: Parts,
+    question: Asked,
+    found: OverviewDocument,
+    objectives: Sequence[ObjectiveDocument],
+    wrong: Sequence[Incident],
+) -> list[Row]:
+    """The routes of an overview, the worst first, beside as long a time before."""
+    since_ns, until_ns = int(found["since"]), int(found["until"])
+    length_ns = until_ns - since_ns
+    earlier = question.cohort.model_copy(
+        update={"since_ns": max(since_ns - length_ns, 0), "until_ns": since_ns}
+    )
+    former = overview(parts.store, earlier, since_ns, MOST_ROUTES)["routes"] if since_ns else []
+    before = {(one["service"], one["route"]): one for one in former}
+    rows = []
+    for route in found["routes"]:
+        of_route = [
+            one
+            for one in objectives
+            if one["service"] == route["service"] and one["route"] in {None, route["route"]}
+        ]
+        was = before.get((route["service"], route["route"]))
+        rows.append(
+            Row(
+                route=route,
+                before=was,
+                state=state_of(route, was, of_route, wrong),
+                objectives=of_route,
+                length_ns=length_ns,
+                since_ns=since_ns,
+            )
+        )
+    return sorted(rows, key=lambda row: _STATES.index(row.state))  # else as they were
+
+
+def state_of(
+    route: RouteDocument,
+    before: RouteDocument | None,
+    objectives: Sequence[ObjectiveDocument],
+    wrong: Sequence[Incident],
+) -> str:
+    """How a route is, in a word or two."""
+    if any(
+        one.service == route["service"] and one.route in {None, route["route"]} for one in wrong
+    ):
+        return "incident"
+    left = [one["budget_left_ratio"] for one in objectives]
+    if any(one is not None and one <= 0 for one in left):
+        return "budget spent"
+    if route["failed"] >= FAILING * route["requests"]:
+        return "failing"
+    compared = before is not None and min(route["requests"], before["requests"]) >= ENOUGH
+    if compared and before is not None and route["p99_ns"] >= SLOWER * before["p99_ns"]:
+        return "slower"
+    return "ok"
+
+
+def traffic(rows: Sequence[Row]) -> Mapping[str, object]:
+    """What the headline says of requests: those of the route that took most time."""
+    if not rows:
+        return {}
+    most = max(rows, key=lambda row: sum(row.route["mean_ns"].values()) * row.route["requests"])
+    was = most.before["p99_ns"] if most.before is not None else None
+    said = ""
+    if was and most.before is not None and most.before["requests"] >= ENOUGH:
+        alike = abs(most.route["p99_ns"] / was - 1) <= _ALIKE
+        said = ", as before" if alike else f" ({duration(was)} before)"
+    return {
+        "per_s": rate(sum(row.route["requests"] for row in rows), most.length_ns),
+        "name": most.route["route"],
+        "p99_ns": most.route["p99_ns"],
+        "change": said,
+    }
 
 
 def route_row(route: RouteDocument) -> Mapping[str, object]:
     """A route as a row of a table: without what it took over time."""
-    return {name: value for name, value in route.items() if name != "timeline"}
-
-
-def spark(route: RouteDocument) -> str:
-    """Its mean durations over time."""
-    columns = [(column["column"], float(column["mean_ns"])) for column in route["timeline"]]
-    return sparkline(columns, TIMELINE_COLUMNS)
+    return {name: value for name, value in route.items() if name not in {"timeline", "versions"}}

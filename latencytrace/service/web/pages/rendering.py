@@ -50,12 +50,12 @@ class PageLink(NamedTuple):
 NAVIGATION: Final = (
     PageLink("/", "Overview", "o"),
     PageLink("/breakdown", "Breakdown", "b"),
-    PageLink("/tail", "Tail", "t"),
+    PageLink("/tail", "Why slow", "t"),
     PageLink("/requests", "Requests", "r"),
     PageLink("/compare", "Compare", "c"),
-    PageLink("/whatif", "What if", "w"),
+    PageLink("/whatif", "What-if", "w"),
     PageLink("/capacity", "Capacity", "p"),
-    PageLink("/objectives", "Objectives", "s"),
+    PageLink("/objectives", "SLOs", "s"),
     PageLink("/gpu", "GPU", "u"),
     PageLink("/health", "Health", "h"),
 )
@@ -79,6 +79,7 @@ class Renderer:
             share=units.share,
             signed=units.signed,
             chance=units.chance,
+            clock=units.clock,
             count=units.count,
             period=length_text,
             moment=units.moment,

@@ -39,7 +39,7 @@ def add_pages(
         unready: The reason why it is not ready; None: it is.
     """
     for router in (
-        overview_pages(parts),
+        overview_pages(parts, metrics),
         breakdown_pages(parts),
         tail_pages(parts),
         requests_pages(parts),

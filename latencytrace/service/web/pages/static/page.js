@@ -33,6 +33,24 @@ document.addEventListener('keydown', (event) => {
   }
 });
 
+// Acknowledge an incident: all of its alerts. Without scripts there is no such button.
+const showButtons = () => { for (const one of document.querySelectorAll('[data-acknowledge]')) one.hidden = false; };
+document.addEventListener('swapped', showButtons);
+showButtons();
+document.addEventListener('click', (event) => {
+  const button = event.target.closest('[data-acknowledge]');
+  if (!button) return;
+  button.disabled = true;
+  const api = document.querySelector('nav a').getAttribute('href').split('?')[0];
+  const asked = button.dataset.acknowledge.trim().split(' ').map((one) => fetch(`${api}api/v1/alerts/${one}/acknowledge`, {
+    method: 'POST', headers: { 'content-type': 'application/json' }, body: '{}',
+  }));
+  Promise.all(asked).then((answers) => {
+    if (answers.every((one) => one.ok)) location.reload();
+    else { button.disabled = false; say('▲ The service did not take the acknowledgement.'); }
+  }, () => { button.disabled = false; say('▲ The service does not answer.'); });
+});
+
 // An empty field is no filter: it stays out of the address.
 for (const form of document.querySelectorAll('form.cohort')) {
   form.addEventListener('formdata', ({ formData }) => {

@@ -1,0 +1,180 @@
+"""What is wrong now, one incident a route, and the sentence that says it."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import urlencode
+
+from latencytrace.model import AlertKind, Measure
+from latencytrace.model.alert import MOSTLY
+from latencytrace.model.texts.traits import trait_text
+from latencytrace.model.texts.units import clock, count, duration
+from latencytrace.service.answers.documents import AlertDocument, ObjectiveDocument
+from latencytrace.service.answers.overview_documents import HeatMapDocument, heat_map
+from latencytrace.service.cohort import Cohort
+from latencytrace.service.store import Store
+from latencytrace.service.web.pages.cohort_bar import rfc3339
+from latencytrace.service.web.pages.rendering import Address
+
+BEFORE_NS: Final = 30 * 60 * 10**9  # of an incident that its picture shows, at least
+_SEVERITY: Final = ("page", "ticket")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Incident:
+    """The alerts that fire for one route: a page and a ticket are one incident.
+
+    Args:
+        service: The service.
+        route: Its route; None: all of its requests.
+        alerts: At least one, the page first.
+        threshold_ns: The longest duration that is good; None: none is promised.
+    """
+
+    service: str
+    route: str | None
+    alerts: Sequence[AlertDocument]
+    threshold_ns: int | None
+
+    @property
+    def name(self) -> str:
+        """The route, or the service."""
+        return self.route or self.service
+
+    @property
+    def since_ns(self) -> int:
+        """Since when requests are bad, as far as it is known."""
+        return min(int(one["onset"] or one["started"]) for one in self.alerts)
+
+    @property
+    def what(self) -> str:
+        """What is wrong, in a word."""
+        first = self.alerts[0]
+        if first["labels"]["alertname"] == AlertKind.NO_DATA:
+            return "silent"
+        return "failing" if (first["failed_ratio"] or 0) >= MOSTLY else "slow"
+
+    @property
+    def where(self) -> str | None:
+        """The slow stage, or the call that fails; None: it is not known."""
+        first = self.alerts[0]
+        if first["failing_call"] is not None:
+            return first["failing_call"]["name"]
+        guilty = first["guilty"]
+        return str(guilty["stage"]) if guilty and guilty["share_ratio"] >= MOSTLY else None
+
+    @property
+    def who(self) -> str | None:
+        """What separates the bad requests from good ones; None: nothing does."""
+        apart = self.alerts[0]["distinctions"]
+        return trait_text(apart[0]["trait"], apart[0]["value"]) if apart else None
+
+    @property
+    def acknowledged(self) -> str | None:
+        """Who looks after it; None: it is not acknowledged."""
+        said = [one["acknowledged"] for one in self.alerts if one["acknowledged"]]
+        return (said[0]["by"] or "somebody") if said else None
+
+    def sentence(self, now_ns: int) -> str:
+        """`POST /chat slow since 09:04 UTC, retrieve, tenant globex`."""
+        parts = (f"{self.name} {self.what} since {clock(self.since_ns, now_ns)}",)
+        return ", ".join((*parts, *filter(None, (self.where, self.who))))
+
+    @property
+    def why(self) -> Address:
+        """The page that says why its requests are slow."""
+        if self.what != "slow" or self.threshold_ns is None:
+            return self._link("/breakdown")
+        selected = {
+            "selected": f"{self.threshold_ns + 1}ns..",
+            "selected_since": rfc3339(self.since_ns),
+        }
+        return self._link("/tail", **selected)
+
+    @property
+    def requests(self) -> Address:
+        """Its bad requests."""
+        if self.what == "failing":
+            return self._link("/requests", status="failed")
+        if self.what == "silent" or self.threshold_ns is None:
+            return self._link("/requests")
+        return self._link("/requests", duration=f"{self.threshold_ns + 1}ns..", order="slowest")
+
+    def heat_map(self, store: Store, now_ns: int) -> HeatMapDocument:
+        """Its requests over time: of as long before as it lasts, half an hour at least."""
+        lasted_ns = max(now_ns - self.since_ns, BEFORE_NS)
+        return heat_map(
+            store,
+            Cohort(service=self.service, route=self.route, since_ns=self.since_ns - lasted_ns),
+            now_ns,
+        )
+
+    def _link(self, path: str, **more: str) -> Address:
+        named = {"service": self.service, "route": self.route}
+        since = {"since": rfc3339(self.since_ns - BEFORE_NS)}
+        query = {name: value for name, value in (named | since | more).items() if value}
+        return Address(f"{path}?{urlencode(query)}")
+
+
+def incidents(
+    alerts: Iterable[AlertDocument], objectives: Iterable[ObjectiveDocument]
+) -> list[Incident]:
+    """Return what is wrong now, the oldest page first."""
+    thresholds = {
+        (one["name"], one["route"]): one["threshold_ns"]
+        for one in objectives
+        if one["measure"] == Measure.DURATION
+    }
+    by_route: dict[tuple[str, str | None], list[AlertDocument]] = {}
+    ranked = sorted(
+        alerts, key=lambda one: (_SEVERITY.index(one["labels"]["severity"]), int(one["started"]))
+    )
+    for one in ranked:
+        labels = one["labels"]
+        by_route.setdefault((labels["service"], labels.get("route")), []).append(one)
+    return [
+        Incident(
+            service=service,
+            route=route,
+            alerts=of_route,
+            threshold_ns=thresholds.get((of_route[0]["labels"]["slo"], route)),
+        )
+        for (service, route), of_route in by_route.items()
+    ]
+
+
+def headline(
+    found: Sequence[Incident],
+    objectives: Sequence[ObjectiveDocument],
+    traffic: Mapping[str, object],
+    now_ns: int,
+) -> str:
+    """The one sentence: is anything wrong, where, since when; or that nothing is.
+
+    Args:
+        found: The incidents.
+        objectives: All of them.
+        traffic: Of the route that took most time: its `name`, `p99_ns` and `change`; and
+            `per_s` of all. Empty: no request came.
+        now_ns: The time.
+    """
+    if found:
+        said = found[0].sentence(now_ns)
+        more = f"; {'; '.join(one.sentence(now_ns) for one in found[1:3])}" if found[1:] else ""
+        rest = f" and {len(found) - 3} more" if len(found) > 3 else ""  # noqa: PLR2004 - three are said
+        return f"{count(len(found), 'incident')}: {said}{more}{rest}"
+    spent = [one["name"] for one in objectives if (one["budget_left_ratio"] or 1) <= 0]
+    if not objectives:
+        state = "No incident; no objective is set"
+    elif spent:
+        state = f"No incident now; budget spent: {', '.join(sorted(set(spent)))}"
+    elif len(objectives) == 1:
+        state = "The objective is met"
+    else:
+        state = f"All {len(objectives)} objectives met"
+    if not traffic:
+        return f"{state}; no requests"
+    return (
+        f"{state}; {traffic['per_s']} req/s; {traffic['name']} p99 "
+        f"{duration(float(str(traffic['p99_ns'])))}{traffic['change']}"
+    )
