@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from latencytrace.model import Segment, Span, Stage, Trace
 
-_WORK = frozenset(  # what a span may have done itself between two calls
+WORK = frozenset(  # what a span may have done itself between two calls
     {
         Stage.PREPROCESS, Stage.TOKENIZE, Stage.TRANSFER, Stage.PREFILL, Stage.DECODE,
         Stage.FORWARD, Stage.DETOKENIZE, Stage.POSTPROCESS, Stage.RESPOND, Stage.LOAD,
@@ -26,7 +26,7 @@ class _Wait(NamedTuple):
 
 def works_itself(trace: Trace, span_id: str | None) -> bool:
     """Return whether a span may have worked itself while it seems to wait."""
-    return span_id is not None and trace.stages[span_id] in _WORK
+    return span_id is not None and trace.stages[span_id] in WORK
 
 
 def with_all_below(

@@ -38,7 +38,7 @@ from latencytrace.model.stage import STAGES
     IS_ENTRY,  # marked as that of a service
     FAILED,  # it is a call that failed
     WORTH_ANOTHER,  # in a way that clients make it again for
-    RESENT,  # it is such another one, as its client counts
+    RESENT,  # which attempt after the first it is, as its client counts; 0: none
     USES_DEVICE,
     STARTS_UP,  # it says that it is of a process that starts up
 ) = range(20)
@@ -54,6 +54,7 @@ _STAGE_NUMBERS = {stage: number for number, stage in enumerate(STAGES)}
 _READ_AS_TEXT = (semconv.INTERVALS, semconv.RUNTIME_GAPS)
 _SMALLEST_PLAIN, _LARGEST_PLAIN = 1e-4, 1e16  # between them nobody writes an exponent
 _SECOND_NS = 1_000_000_000
+_MOST_RESENT = 1_000  # attempts; shapes do not tell more apart
 
 _Numbers = NDArray[np.int64]
 
@@ -142,7 +143,7 @@ def facts_of(span: Span) -> list[int]:
         IS_ENTRY: span.kind in ENTRY_KINDS,
         FAILED: is_failed_call(span),
         WORTH_ANOTHER: is_failed_call(span) and is_worth_another(span),
-        RESENT: span.kind is SpanKind.CLIENT and resends(span) > 0,
+        RESENT: min(resends(span), _MOST_RESENT) if span.kind is SpanKind.CLIENT else 0,
         USES_DEVICE: semconv.DEVICE_ID in span.attributes,
         STARTS_UP: span.attributes.get(semconv.STARTUP) is True,
     }
@@ -160,6 +161,7 @@ def _is_odd(span: Span) -> bool:
         or (semconv.QUEUED_NS in attributes and _counts_from_start(span))
         or any(not _is_packed(attributes.get(key)) for key in _READ_AS_TEXT)
         or (batch_size is not None and type(batch_size) is not int)
+        or resends(span) >= _MOST_RESENT
     )
 
 

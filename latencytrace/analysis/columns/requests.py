@@ -11,10 +11,12 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from latencytrace.analysis.calls.waits import WORK
 from latencytrace.analysis.columns import critical_paths, packed, paths, reported, trees
 from latencytrace.analysis.columns.clocks import shifts
 from latencytrace.analysis.columns.engine_words import MOST_COUNTED, add_engines, begun_earlier
 from latencytrace.analysis.columns.facts import Facts, FactsOfBatch
+from latencytrace.analysis.columns.waits import with_waits
 from latencytrace.analysis.ledger.runtime_gaps import COLLECTION
 from latencytrace.analysis.repairs.implausible import LONGEST_NS
 from latencytrace.analysis.tokens.counts import (
@@ -35,12 +37,13 @@ from latencytrace.model.stage import STAGES
 
 _Column = NDArray[np.int64]
 _Flags = NDArray[np.bool_]
-_Linked = tuple[_Flags, _Flags, _Column, _Column, _Column, _Column, _Column]
+_Linked = tuple[_Flags, _Flags, _Column, _Column, _Column, _Column, _Column, _Column]
 
 GAPS: Final = tuple(sorted(RuntimeGap))
 TITLES: Final = tuple(title_of_gap(gap) for gap in GAPS)
 _COLLECTION = TITLES.index(COLLECTION)
 _EXPLAINS = np.array([stage.explains for stage in STAGES], np.bool_)
+_IS_WORK = np.array([stage in WORK for stage in STAGES], np.bool_)
 _IS_CALL = np.array([stage in CALLS for stage in STAGES], np.bool_)
 _MOST_NS = 1 << 62
 _MOST_CHOICES = 1_000
@@ -62,6 +65,9 @@ class Trees(NamedTuple):
     end_ns: _Column
     stage: _Column
     children: _Column  # where they begin and end
+    awaited: (
+        _Column  # until when the parent of a failed attempt waits for the next; -1: it does not
+    )
     outlives: _Flags
     clipped: _Flags  # it stuck out of its parent
     intervals: _Column  # where its intervals begin; one more
@@ -120,15 +126,16 @@ def attributed(batch: SpanBatch, facts: Facts) -> tuple[RequestColumns, _Column]
     odd_row |= end_ns - sent_ns > LONGEST_NS
     times = sent_ns, start_ns, end_ns
     linked, (_, start_ns, end_ns), skewed = _link(batch, known, said, odd_row, times)
-    odd, _, child, following, stage, by_start, requests = linked
+    odd, _, child, following, stage, by_start, retried, requests = linked
     laid = Trees(
         *trees.lay_out_trees(
             requests, start_ns, end_ns, known.kind, known.table, resource, known.resources,
-            stage, child, following, _IS_CALL, *intervals,
+            stage, child, following, retried, _IS_CALL, _IS_WORK, *intervals,
         )
     )  # fmt: skip
     segments, segment_first, ledger = paths.fill_pauses(
-        _critical_paths(laid), laid.first, laid.rows, laid.above, laid.stage, start_ns,
+        with_waits(_critical_paths(laid), laid, span_id), laid.first, laid.rows, laid.above,
+        laid.stage, start_ns,
         span_id, known.kind, known.table, resource, known.resources, tells,
         *packed.put_apart(*gaps), _COLLECTION,
     )  # fmt: skip

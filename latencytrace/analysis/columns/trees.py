@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latencytrace.analysis.build_trace import MAX_NESTED_REQUESTS, MAX_NESTED_SPANS
+from latencytrace.analysis.calls.retries import MAX_SIDE_BY_SIDE
 from latencytrace.analysis.columns.compiled.core import bind, needed
 from latencytrace.analysis.columns.facts import (
     CLIENT,
@@ -47,11 +48,12 @@ bind(
         "SERVER": SERVER, "SERVICE": SERVICE, "STAGE": STAGE, "HANG_UP": HANG_UP, "SENT": SENT,
         "STAGES": len(STAGES),
         "NETWORK": STAGES.index(Stage.NETWORK), "OTHER": STAGES.index(Stage.OTHER),
-        "RESPOND": STAGES.index(Stage.RESPOND), "UNATTRIBUTED": STAGES.index(Stage.UNATTRIBUTED),
+        "RESPOND": STAGES.index(Stage.RESPOND), "RETRY": STAGES.index(Stage.RETRY),
+        "UNATTRIBUTED": STAGES.index(Stage.UNATTRIBUTED),
         "NO_PARENT": NO_PARENT, "MAX_NESTED_REQUESTS": MAX_NESTED_REQUESTS,
         "MAX_NESTED_SPANS": MAX_NESTED_SPANS,
         "MOST_REQUESTS": 256,  # of one trace; of more, objects take care
-        "MOST_TRIED": 4_096,  # calls beside failed ones, likewise
+        "MOST_TRIED": MAX_SIDE_BY_SIDE,  # calls of one span, likewise
     }
 )  # fmt: skip
 
@@ -71,7 +73,7 @@ def link_spans(  # noqa: PLR0913, PLR0917 - columns
     explains: _Flags,
     odd_row: _Flags,
     aligned: _Flags,
-) -> tuple[_Flags, _Flags, _Column, _Column, _Column, _Column, _Column]:
+) -> tuple[_Flags, _Flags, _Column, _Column, _Column, _Column, _Column, _Column]:
     """Find each span's parent, the requests, and the traces that objects must take.
 
     Args:
@@ -93,19 +95,20 @@ def link_spans(  # noqa: PLR0913, PLR0917 - columns
     Returns:
         Which traces are odd; which are so for their clocks alone; of each span its first child,
         the next child of its parent, by id; its stage; the rows of each trace in order of start;
-        the requests (r, 4): their row, trace, whether they are outermost, how many spans.
+        of each failed call the row of the next attempt (-1: none); the requests (r, 4): their
+        row, trace, whether they are outermost, how many spans.
     """
     rows, traces = len(span_id), len(first) - 1
     odd, skewed = np.empty(traces, np.bool_), np.empty(traces, np.bool_)
     child, following = np.empty(rows, np.int64), np.empty(rows, np.int64)
     stage, by_start = np.empty(rows, np.int64), np.empty(rows, np.int64)
-    requests = np.empty((rows, 4), np.int64)
+    retried, requests = np.empty(rows, np.int64), np.empty((rows, 4), np.int64)
     made = needed().link_spans(
         first, span_id, parent_id, sent_ns, start_ns, end_ns, kind, facts, resource, resources,
         target, explains, odd_row, aligned, odd, skewed, child, following, stage, by_start,
-        requests,
+        retried, requests,
     )  # fmt: skip
-    return odd, skewed, child, following, stage, by_start, requests[:made]
+    return odd, skewed, child, following, stage, by_start, retried, requests[:made]
 
 
 def lay_out_trees(  # noqa: PLR0913, PLR0917 - columns
@@ -119,11 +122,13 @@ def lay_out_trees(  # noqa: PLR0913, PLR0917 - columns
     stage: _Column,
     child: _Column,
     following: _Column,
+    retried: _Column,
     is_call: _Flags,
+    is_work: _Flags,
     packed: _Column,
     packed_times: _Column,
 ) -> tuple[
-    _Column, _Column, _Column, _Column, _Column, _Column, _Column, _Flags, _Flags,
+    _Column, _Column, _Column, _Column, _Column, _Column, _Column, _Column, _Flags, _Flags,
     _Column, _Column, _Column, _Column,
 ]:  # fmt: skip
     """Lay each request's tree out as columns, its spans clipped from the top down.
@@ -136,38 +141,41 @@ def lay_out_trees(  # noqa: PLR0913, PLR0917 - columns
         facts: See `analysis.columns.facts`.
         resource: Of each span its row of the next.
         resources: See there.
-        stage: By span, from `link_spans`, as the next two.
-        child: Its first child.
-        following: The next child of its parent.
+        stage: Stage of each span, from `link_spans` as the next three.
+        child: First child of each span.
+        following: Next child of each span's parent.
+        retried: Next attempt of each failed call.
         is_call: By stage, whether it is a call's (see `trace.purposes`).
+        is_work: By stage, whether its spans work themselves (see `calls.waits`).
         packed: Where the intervals packed on each span begin (n + 1,).
         packed_times: Their starts and ends from the start of their span, and stages.
 
     Returns:
         Where each tree begins; of each of its spans the row, the parent's place (-1: none),
-        start, end, stage, children, whether it outlives its parent, whether it was clipped;
-        where its intervals begin, their start, end and stage.
+        start, end, stage, children, until when its parent waits for the next attempt (-1: it does
+        not), whether it outlives its parent, whether it was clipped; where its intervals begin,
+        their start, end and stage.
     """
     core = needed()
     first = np.zeros(len(requests) + 1, np.int64)
     np.cumsum(requests[:, 3], out=first[1:])
     spans = int(first[-1])
     rows, above, begin_ns, finish_ns, stages = (np.empty(spans, np.int64) for _ in range(5))
-    children = np.empty((spans, 2), np.int64)
+    children, awaited = np.empty((spans, 2), np.int64), np.empty(spans, np.int64)
     outlives, clipped = np.empty(spans, np.bool_), np.empty(spans, np.bool_)
     most = core.lay_out_trees(
         requests, start_ns, end_ns, kind, facts, resource, resources, stage, child, following,
-        is_call, packed, first, rows, above, begin_ns, finish_ns, stages, children, outlives,
-        clipped,
+        retried, is_call, is_work, packed, first, rows, above, begin_ns, finish_ns, stages,
+        children, awaited, outlives, clipped,
     )  # fmt: skip
     intervals = np.empty(spans + 1, np.int64)
     times = np.empty(most, np.int64), np.empty(most, np.int64), np.empty(most, np.int64)
     made = core.lay_out_intervals(
-        start_ns, kind, facts, packed, packed_times, rows, above, begin_ns, finish_ns, children,
-        intervals, *times,
+        start_ns, kind, facts, retried, packed, packed_times, rows, above, begin_ns, finish_ns,
+        children, intervals, *times,
     )  # fmt: skip
     interval_start_ns, interval_end_ns, interval_stage = (one[:made] for one in times)
     return (
-        first, rows, above, begin_ns, finish_ns, stages, children, outlives, clipped,
+        first, rows, above, begin_ns, finish_ns, stages, children, awaited, outlives, clipped,
         intervals, interval_start_ns, interval_end_ns, interval_stage,
     )  # fmt: skip

@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from operator import attrgetter
+from random import Random
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from latencytrace.analysis.build_trace import build_traces
@@ -14,10 +15,12 @@ from latencytrace.analysis.ledger.requests import requests_of
 from latencytrace.model import AttributeValue, Request, Span, SpanKind, Stage, StatusCode, semconv
 from latencytrace.model.trace import Trace
 from latencytrace.service.answers.requests import request_document
+from tests.support.builders.spans.numbered import TRACE_ID
 from tests.support.builders.spans.span_columns import SpanColumns, critical_paths
 from tests.support.builders.spans.strategies import LAST_NS
 from tests.support.builders.spans.trees import ROOT, root, span
 from tests.support.compiled import COMPILED
+from tests.support.simulation.by_columns import ByColumns, differences
 
 CLIENT = SpanKind.CLIENT
 CODE = semconv.HTTP_RESPONSE_STATUS_CODE
@@ -340,6 +343,49 @@ def test_attempts_are_found_again_in_what_they_made_of_a_trace(spans: list[Span]
     twice = build_traces(once.spans.values())[0]
 
     assert ordered(twice) == ordered(replace(once, unclipped=once.spans, repairs=()))
+
+
+def calls_within_each_other(random: Random) -> list[Span]:
+    """Calls as `many_calls` makes them, none beyond its parent, with attempts that are counted."""
+    found = [root(LAST_NS)]
+    for number in range(random.randint(1, 10)):
+        above = random.choice(found)
+        start_ns = random.randint(above.start_ns, above.end_ns)
+        times = start_ns, random.randint(start_ns, above.end_ns)
+        if random.random() < 0.7:
+            code, path = (
+                random.choice([200, 404, 429, 503, 503]),
+                random.choice(["/a", "/a", "/b"]),
+            )
+            counted = {semconv.HTTP_REQUEST_RESEND_COUNT: random.randint(1, 3)}
+            more = counted if random.random() < 0.25 else {}
+            one = call(f"{number}", *times, code, path=path, parent=above.span_id, more=more)
+        else:
+            stage = random.choice([Stage.CACHE, Stage.DECODE, Stage.RETRY, None])
+            one = span(f"{number}", *times, parent=above.span_id, stage=stage)
+        found.append(replace(one, service="other") if random.random() < 0.1 else one)
+    return found
+
+
+@COMPILED
+@settings(max_examples=300)
+@given(st.integers(0, 1 << 32))
+def test_columns_charge_retries_as_objects_do(seed: int) -> None:
+    random = Random(seed)  # noqa: S311 - the same every time
+    spans = calls_within_each_other(random)
+    numbers = random.sample(range(1, 100), len(spans))
+    ids = {one.span_id: f"{number:016x}" for one, number in zip(spans, numbers, strict=True)}
+    traces = {
+        TRACE_ID: [
+            replace(one, trace_id=TRACE_ID, span_id=ids[one.span_id], parent_id=parent)
+            for one in spans
+            for parent in [ids.get(one.parent_id or "")]
+        ]
+    }
+
+    found, _ = ByColumns()(traces)
+
+    assert differences(found, traces) == []
 
 
 @COMPILED

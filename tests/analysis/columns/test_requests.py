@@ -434,8 +434,9 @@ def test_many_spans_below_one_give_the_same() -> None:
                 root(),
                 span(2, 1, 2, attributes=CALLED, kind=SpanKind.CLIENT, status=StatusCode.ERROR),
                 replace(span(3, 3, 4, attributes=CALLED, kind=SpanKind.CLIENT), name="span 2"),
+                span(4, 1, 2, 2),
             ],
-            id="a call that failed and was made again",
+            id="work below a call that failed and was made again",
         ),
         pytest.param(
             [root(), span(2, 1, 2, attributes={semconv.INTERVALS: "x"})], id="unreadable intervals"
@@ -464,6 +465,20 @@ def test_a_call_that_failed_and_was_not_made_again_goes_by_columns(others: list[
     (request,) = divided(root(), failed, *others)
 
     assert Stage.RETRY not in request.ledger
+
+
+def test_a_call_that_failed_and_was_made_again_goes_by_columns() -> None:
+    first, second = (
+        replace(
+            span(one, 10 * one, 10 * one + 5, kind=SpanKind.CLIENT, attributes=CALLED), name="a"
+        )
+        for one in (2, 3)
+    )
+    other = span(4, 26, 28)
+
+    (request,) = divided(root(), replace(first, status=StatusCode.ERROR), second, other)
+
+    assert request.ledger[Stage.RETRY] == 8  # all from its start to the next, but other work
 
 
 def test_weights_are_read_alike() -> None:

@@ -8,7 +8,7 @@
     ONE(OF_RESOURCES) /* likewise that of resources */                                                      \
     ONE(CLOCK) ONE(KNOWN_PROCESS) ONE(PROCESS) ONE(SERVICE)                                                 \
     ONE(HANG_UP) ONE(SENT) /* messages */                                                                   \
-    ONE(STAGES) ONE(NETWORK) ONE(OTHER) ONE(RESPOND) ONE(UNATTRIBUTED) /* how many stages, and some */      \
+    ONE(STAGES) ONE(NETWORK) ONE(OTHER) ONE(RESPOND) ONE(RETRY) ONE(UNATTRIBUTED) /* how many stages, and some */      \
     ONE(NO_PARENT) ONE(MAX_NESTED_REQUESTS) ONE(MAX_NESTED_SPANS) ONE(MOST_REQUESTS) ONE(MOST_TRIED)
 
 CORE_NAMES(trees_names, TREES_NAMES)
@@ -26,6 +26,7 @@ typedef struct {
     /* Found */
     uint8_t *odd, *skewed;
     int64_t *child, *following, *stage, *by_start;
+    int64_t *retried; /* the next attempt of a failed call; below 0: none */
     Request *requests;
     int64_t made;
     /* By row, for now */
@@ -37,6 +38,7 @@ typedef struct {
     int64_t *room;
     uint8_t *answered; /* by another service */
     uint8_t *calls;    /* it is the parent of a server span */
+    uint8_t *is_counted; /* another attempt of a call, by its client's count */
 } Links;
 
 static inline const int64_t *facts_of(const Links *links, int64_t row) {
@@ -160,36 +162,126 @@ static inline int sticks_out(const Links *links, int64_t row) {
     return links->start_ns[row] < links->start_ns[above] || links->end_ns[row] > links->end_ns[above];
 }
 
-/* Whether a call may be the next attempt of one that failed (see `calls.retries`). */
-static inline int may_be_another(const Links *links, int64_t failed, int64_t call, int are_clipped) {
-    if (call == failed || !facts_of(links, call)[CLIENT] ||
-        resource_of(links, call)[PROCESS] != resource_of(links, failed)[PROCESS])
-        return 0;
-    int is_same = links->target[failed] && links->target[call] == links->target[failed];
-    if (!facts_of(links, call)[RESENT] && !(is_same && facts_of(links, failed)[WORTH_ANOTHER]))
-        return 0;
-    return are_clipped || links->end_ns[failed] <= links->start_ns[call];
+/* The order of calls: by start, end and id. */
+static inline int comes_later(const Links *links, int64_t one, int64_t other) {
+    if (links->start_ns[one] != links->start_ns[other])
+        return links->start_ns[one] > links->start_ns[other];
+    if (links->end_ns[one] != links->end_ns[other])
+        return links->end_ns[one] > links->end_ns[other];
+    return links->span_id[one] > links->span_id[other];
 }
 
-/* Whether calls of a trace that failed may have been made again. */
-static inline int are_tried_again(const Links *links, int64_t begin, int64_t beyond) {
-    const int64_t is_failed = FAILED;
-    int64_t left = MOST_TRIED;
-    int are_clipped = -1; /* not looked for yet */
-    for (int64_t row = begin; row < beyond; row++) {
-        int64_t above = links->parent[row];
-        if (above < 0 || !facts_of(links, row)[is_failed])
+static inline int is_clipped_somewhere(const Links *links, int64_t begin, int64_t beyond) {
+    for (int64_t row = begin; row < beyond; row++)
+        if (links->parent[row] >= 0 && sticks_out(links, row))
+            return 1;
+    return 0;
+}
+
+/* Put the calls below a span in order. Returns how many; below 0: more than objects compare, or too many. */
+static inline int64_t calls_below(Links *links, int64_t above) {
+    int64_t *calls = links->room, count = 0;
+    for (int64_t one = links->child[above]; one >= 0; one = links->following[one]) {
+        if (!facts_of(links, one)[CLIENT])
             continue;
-        if (are_clipped < 0) {
-            are_clipped = 0;
-            for (int64_t one = begin; one < beyond && !are_clipped; one++)
-                are_clipped = links->parent[one] >= 0 && sticks_out(links, one);
+        if (count == MOST_TRIED)
+            return -1;
+        int64_t place = count++;
+        for (; place && comes_later(links, calls[place - 1], one); place--)
+            calls[place] = calls[place - 1];
+        calls[place] = one;
+    }
+    return count;
+}
+
+static inline int is_of_process(const Links *links, int64_t one, int64_t other) {
+    return resource_of(links, one)[PROCESS] == resource_of(links, other)[PROCESS];
+}
+
+/* Find attempts as their clients count them: each follows the last one before that failed and had ended. */
+static inline void find_counted(Links *links, int64_t count) {
+    const int64_t resent = RESENT, failed = FAILED, *calls = links->room;
+    for (int64_t at = 1; at < count; at++) {
+        int64_t call = calls[at], attempt = facts_of(links, call)[resent];
+        for (int64_t before = at - 1; attempt && before >= 0; before--) {
+            int64_t one = calls[before];
+            if (facts_of(links, one)[failed] && facts_of(links, one)[resent] == attempt - 1 && links->retried[one] < 0 &&
+                is_of_process(links, one, call) && links->end_ns[one] <= links->start_ns[call]) {
+                links->retried[one] = call;
+                links->is_counted[call] = 1;
+                break;
+            }
         }
-        for (int64_t call = links->child[above]; call >= 0; call = links->following[call])
-            if (!left-- || may_be_another(links, row, call, are_clipped))
+    }
+}
+
+/* Find attempts by their target: a failed call was made again by the next one to it. */
+static inline void find_by_target(Links *links, int64_t count) {
+    const int64_t worth_another = WORTH_ANOTHER, *calls = links->room, *target = links->target;
+    for (int64_t at = 0; at + 1 < count; at++) {
+        int64_t call = calls[at], after = at + 1;
+        if (!target[call] || !facts_of(links, call)[worth_another] || links->retried[call] >= 0)
+            continue;
+        while (after < count && (target[calls[after]] != target[call] || !is_of_process(links, calls[after], call)))
+            after++;
+        if (after < count && !links->is_counted[calls[after]] && links->end_ns[call] <= links->start_ns[calls[after]])
+            links->retried[call] = calls[after];
+    }
+}
+
+/* Whether calls may be attempts, whatever their times are once they are clipped. */
+static inline int may_be_attempts(const Links *links, int64_t count) {
+    const int64_t failed = FAILED, worth_another = WORTH_ANOTHER, resent = RESENT, *calls = links->room;
+    for (int64_t one = 0; one < count; one++) {
+        const int64_t *facts = facts_of(links, calls[one]), target = links->target[calls[one]];
+        if (!facts[failed])
+            continue;
+        for (int64_t other = 0; other < count; other++)
+            if (other != one && is_of_process(links, calls[one], calls[other]) &&
+                (facts_of(links, calls[other])[resent] ||
+                 (facts[worth_another] && target && links->target[calls[other]] == target)))
                 return 1;
     }
     return 0;
+}
+
+/* Find the calls below a span that failed and were made again (see `calls.retries`). 0: objects must take its trace. */
+static inline int find_attempts(Links *links, int64_t above, int are_clipped) {
+    int64_t count = calls_below(links, above);
+    if (count < 0 || are_clipped)
+        return count >= 0 && !may_be_attempts(links, count);
+    find_counted(links, count);
+    find_by_target(links, count);
+    for (int64_t at = 0; at < count; at++) {
+        int64_t call = links->room[at];
+        if (links->retried[call] >= 0 && links->child[call] >= 0)
+            return 0; /* what lies below it would be charged to it */
+    }
+    return 1;
+}
+
+/* Whether a failed call is the first one below its parent, in the order of ids. */
+static inline int is_first_failed(const Links *links, int64_t failed) {
+    const int64_t is_failed = FAILED;
+    int64_t one = links->child[links->parent[failed]];
+    while (!facts_of(links, one)[is_failed])
+        one = links->following[one];
+    return one == failed;
+}
+
+/* Find the calls of a trace that failed and were made again. 0: objects must take it. */
+static inline int find_retries(Links *links, int64_t begin, int64_t beyond) {
+    const int64_t is_failed = FAILED;
+    int are_clipped = -1; /* not looked for yet */
+    for (int64_t row = begin; row < beyond; row++) {
+        if (!facts_of(links, row)[is_failed] || links->parent[row] < 0 || !is_first_failed(links, row))
+            continue;
+        if (are_clipped < 0)
+            are_clipped = is_clipped_somewhere(links, begin, beyond);
+        if (!find_attempts(links, links->parent[row], are_clipped))
+            return 0;
+    }
+    return 1;
 }
 
 /* Count what lies below each span, and note who was answered by another service. */
@@ -269,7 +361,7 @@ static int link_trace(Links *links, int64_t trace) {
     int64_t fill = find_parents(links, begin, beyond);
     if (fill < 0 || !put_parents_first(links, begin, beyond, fill))
         return 1;
-    int usual = find_requests(links, trace, begin, beyond) && !are_tried_again(links, begin, beyond);
+    int usual = find_requests(links, trace, begin, beyond) && find_retries(links, begin, beyond);
     add_up(links, begin, beyond);
     int64_t nested = measure_requests(links, before);
     if (!usual || nested > MAX_NESTED_SPANS || links->made - before > MOST_REQUESTS)
@@ -285,7 +377,7 @@ static int link_trace(Links *links, int64_t trace) {
 
 static void link_traces(Links *links, int64_t traces, int64_t rows) {
     for (int64_t row = 0; row < rows; row++)
-        links->child[row] = links->following[row] = -1;
+        links->child[row] = links->following[row] = links->retried[row] = -1, links->is_counted[row] = 0;
     for (int64_t trace = 0; trace < traces; trace++) {
         links->skewed[trace] = 0;
         links->odd[trace] = (uint8_t)link_trace(links, trace);
@@ -293,24 +385,24 @@ static void link_traces(Links *links, int64_t traces, int64_t rows) {
 }
 
 /* `link_spans(first, span_id, parent_id, sent_ns, start_ns, end_ns, kind, facts, resource, resources, target, explains,
- * odd_row, aligned, odd, skewed, child, following, stage, by_start, requests)`: how many requests there are */
+ * odd_row, aligned, odd, skewed, child, following, stage, by_start, retried, requests)`: how many requests there are */
 static PyObject *link_spans(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t given) {
     Held held;
     Array first, span_id, parent_id, sent_ns, start_ns, end_ns, kind, facts, resource, resources, target, explains,
         odd_row, aligned;
-    Array odd, skewed, child, following, stage, by_start, requests;
+    Array odd, skewed, child, following, stage, by_start, retried, requests;
     if (!core_are_bound(trees_names) ||
-        !arrays_take(&held, args, given, "qqqqqqqqqqqbbbBBQQQQQ", &first, &span_id, &parent_id, &sent_ns, &start_ns,
+        !arrays_take(&held, args, given, "qqqqqqqqqqqbbbBBQQQQQQ", &first, &span_id, &parent_id, &sent_ns, &start_ns,
                      &end_ns, &kind, &facts, &resource, &resources, &target, &explains, &odd_row, &aligned, &odd,
-                     &skewed, &child, &following, &stage, &by_start, &requests))
+                     &skewed, &child, &following, &stage, &by_start, &retried, &requests))
         return NULL;
     int64_t rows = span_id.count, traces = first.count - 1;
     if (traces < 0 || parent_id.count != rows || sent_ns.count != rows || start_ns.count != rows ||
         end_ns.count != rows || kind.count != rows || resource.count != rows || target.count != rows || odd_row.count != rows || aligned.count != traces ||
         odd.count != traces || skewed.count != traces || child.count != rows || following.count != rows ||
-        stage.count != rows || by_start.count != rows || requests.count != 4 * rows)
+        stage.count != rows || by_start.count != rows || retried.count != rows || requests.count != 4 * rows)
         return core_misfit(&held);
-    int64_t *scratch = core_scratch(&held, 10 * rows), *left = scratch;
+    int64_t *scratch = core_scratch(&held, 11 * rows), *left = scratch;
     if (!scratch)
         return NULL;
     Links links = {.first = first.q,
@@ -333,6 +425,7 @@ static PyObject *link_spans(PyObject *Py_UNUSED(module), PyObject *const *args, 
                    .following = following.q,
                    .stage = stage.q,
                    .by_start = by_start.q,
+                   .retried = retried.q,
                    .requests = requests.any};
     Py_BEGIN_ALLOW_THREADS
     links.parent = taken(&left, rows);
@@ -345,6 +438,7 @@ static PyObject *link_spans(PyObject *Py_UNUSED(module), PyObject *const *args, 
     links.room = taken(&left, rows);
     links.answered = (uint8_t *)taken(&left, rows);
     links.calls = (uint8_t *)taken(&left, rows);
+    links.is_counted = (uint8_t *)taken(&left, rows);
     link_traces(&links, traces, rows);
     free(scratch);
     Py_END_ALLOW_THREADS
@@ -356,10 +450,10 @@ static PyObject *link_spans(PyObject *Py_UNUSED(module), PyObject *const *args, 
 
 typedef struct {
     const int64_t *start_ns, *end_ns, *kind, *facts, *resource, *resources, *packed; /* by span */
-    const int64_t *stage, *child, *following;                 /* likewise, by `link_spans` */
-    const uint8_t *is_call;                                   /* by stage */
+    const int64_t *stage, *child, *following, *retried;       /* likewise, by `link_spans` */
+    const uint8_t *is_call, *is_work;                         /* by stage */
     const int64_t *packed_times;
-    int64_t *rows, *above, *begin_ns, *finish_ns, *stages, *children;
+    int64_t *rows, *above, *begin_ns, *finish_ns, *stages, *children, *awaited;
     uint8_t *outlives, *clipped;
     int64_t *intervals, *interval_start_ns, *interval_end_ns, *interval_stage;
     int64_t *call; /* by place: the stage of the call that it is, or lies in; below 0: of none */
@@ -417,6 +511,36 @@ static inline void place_stage(Trees *trees, int64_t at) {
     trees->call[at] = trees->is_call[stage] ? stage : call;
 }
 
+/* When work other than a pause begins among the children at some places, from a time on; else a later time. */
+static inline int64_t other_work_ns(const Trees *trees, int64_t one, int64_t beyond, int64_t from_ns, int64_t until_ns) {
+    const int64_t retry = RETRY;
+    for (int64_t place = one; place < beyond && trees->begin_ns[place] < until_ns; place++) {
+        int64_t row = trees->rows[place]; /* as it was: it may be an attempt that lasts longer by now */
+        if (trees->begin_ns[place] >= from_ns && trees->start_ns[row] < trees->end_ns[row] && trees->stage[row] != retry)
+            return trees->begin_ns[place];
+    }
+    return until_ns;
+}
+
+/* A failed attempt lasts until the next one or other work begins, unless its parent may have worked in between. What
+ * is left until the next one is a wait for it. */
+static inline void place_retry(Trees *trees, int64_t at) {
+    int64_t next = trees->retried[trees->rows[at]], above = trees->above[at];
+    trees->awaited[at] = -1;
+    if (next < 0 || above < 0)
+        return;
+    int64_t one = trees->children[2 * above], beyond = trees->children[2 * above + 1], place = one;
+    trees->stages[at] = RETRY;
+    while (trees->rows[place] != next)
+        place++;
+    if (trees->is_work[trees->stages[above]])
+        return;
+    int64_t until_ns = other_work_ns(trees, one, beyond, trees->finish_ns[at], trees->begin_ns[place]);
+    trees->finish_ns[at] = until_ns;
+    if (until_ns < trees->begin_ns[place])
+        trees->awaited[at] = trees->begin_ns[place];
+}
+
 /* Lay a request's tree out, its spans clipped from the top down. Returns how many intervals it may have. */
 static int64_t lay_out_tree(Trees *trees, int64_t root, int64_t base) {
     int64_t fill = base + 1, most = 0;
@@ -434,25 +558,28 @@ static int64_t lay_out_tree(Trees *trees, int64_t root, int64_t base) {
         trees->children[2 * at + 1] = fill;
         compare_children(trees, at, one, fill);
     }
+    for (int64_t at = base; at < fill; at++)
+        place_retry(trees, at);
     return most;
 }
 
-/* `lay_out_trees(requests, start_ns, end_ns, kind, facts, resource, resources, stage, child, following, is_call, packed, first, rows,
- * above, begin_ns, finish_ns, stages, children, outlives, clipped)`: how many intervals there may be */
+/* `lay_out_trees(requests, start_ns, end_ns, kind, facts, resource, resources, stage, child, following, retried, is_call, is_work, packed,
+ * first, rows, above, begin_ns, finish_ns, stages, children, awaited, outlives, clipped)`: how many intervals there may be */
 static PyObject *lay_out_trees(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t given) {
     Held held;
-    Array requests, start_ns, end_ns, kind, facts, resource, resources, stage, child, following, is_call, packed, first;
-    Array rows, above, begin_ns, finish_ns, stages, children, outlives, clipped;
+    Array requests, start_ns, end_ns, kind, facts, resource, resources, stage, child, following, retried;
+    Array is_call, is_work, packed, first;
+    Array rows, above, begin_ns, finish_ns, stages, children, awaited, outlives, clipped;
     if (!core_are_bound(trees_names) ||
-        !arrays_take(&held, args, given, "qqqqqqqqqqbqqQQQQQQBB", &requests, &start_ns, &end_ns, &kind, &facts, &resource, &resources, &stage,
-                     &child, &following, &is_call, &packed, &first, &rows, &above, &begin_ns, &finish_ns, &stages, &children,
-                     &outlives, &clipped))
+        !arrays_take(&held, args, given, "qqqqqqqqqqqbbqqQQQQQQQBB", &requests, &start_ns, &end_ns, &kind, &facts, &resource, &resources, &stage,
+                     &child, &following, &retried, &is_call, &is_work, &packed, &first, &rows, &above, &begin_ns, &finish_ns, &stages, &children,
+                     &awaited, &outlives, &clipped))
         return NULL;
     int64_t count = first.count - 1, spans = count < 0 ? 0 : first.q[count], all = start_ns.count, most = 0;
     if (count < 0 || requests.count != 4 * count || end_ns.count != all || kind.count != all || resource.count != all || stage.count != all ||
-        child.count != all || following.count != all || is_call.count != STAGES || packed.count != all + 1 ||
+        child.count != all || following.count != all || retried.count != all || is_call.count != STAGES || is_work.count != STAGES || packed.count != all + 1 ||
         rows.count != spans || above.count != spans || begin_ns.count != spans || finish_ns.count != spans || stages.count != spans ||
-        children.count != 2 * spans || outlives.count != spans || clipped.count != spans)
+        children.count != 2 * spans || awaited.count != spans || outlives.count != spans || clipped.count != spans)
         return core_misfit(&held);
     Trees trees = {.start_ns = start_ns.q,
                    .end_ns = end_ns.q,
@@ -463,7 +590,9 @@ static PyObject *lay_out_trees(PyObject *Py_UNUSED(module), PyObject *const *arg
                    .stage = stage.q,
                    .child = child.q,
                    .following = following.q,
+                   .retried = retried.q,
                    .is_call = is_call.b,
+                   .is_work = is_work.b,
                    .packed = packed.q,
                    .rows = rows.q,
                    .above = above.q,
@@ -471,6 +600,7 @@ static PyObject *lay_out_trees(PyObject *Py_UNUSED(module), PyObject *const *arg
                    .finish_ns = finish_ns.q,
                    .stages = stages.q,
                    .children = children.q,
+                   .awaited = awaited.q,
                    .outlives = outlives.b,
                    .clipped = clipped.b};
     int64_t *scratch = core_scratch(&held, 3 * spans), *left = scratch;
@@ -505,6 +635,8 @@ static inline int64_t add_intervals(Trees *trees, int64_t at, int64_t made) {
     int64_t row = trees->rows[at], start_ns = trees->start_ns[row], one = made;
     int64_t begin_ns = trees->begin_ns[at], finish_ns = trees->finish_ns[at];
     const int64_t *packed = trees->packed_times + 3 * trees->packed[row];
+    if (trees->retried[row] >= 0) /* that it failed says more */
+        return made;
     for (const int64_t *beyond = trees->packed_times + 3 * trees->packed[row + 1]; packed < beyond; packed += 3)
         made = add_interval(trees, made, larger(plus(start_ns, packed[0]), begin_ns),
                             smaller(plus(start_ns, packed[1]), finish_ns), packed[2]);
@@ -529,26 +661,27 @@ static int64_t add_all_intervals(Trees *trees, int64_t spans) {
     return made;
 }
 
-/* `lay_out_intervals(start_ns, kind, facts, packed, packed_times, rows, above, begin_ns, finish_ns, children,
+/* `lay_out_intervals(start_ns, kind, facts, retried, packed, packed_times, rows, above, begin_ns, finish_ns, children,
  * intervals, interval_start_ns, interval_end_ns, interval_stage)`: how many intervals there are */
 static PyObject *lay_out_intervals(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t given) {
     Held held;
-    Array start_ns, kind, facts, packed, packed_times, rows, above, begin_ns, finish_ns, children;
+    Array start_ns, kind, facts, retried, packed, packed_times, rows, above, begin_ns, finish_ns, children;
     Array intervals, interval_start_ns, interval_end_ns, interval_stage;
     int64_t made;
     if (!core_are_bound(trees_names) ||
-        !arrays_take(&held, args, given, "qqqqqqqqQqQQQQ", &start_ns, &kind, &facts, &packed, &packed_times, &rows,
+        !arrays_take(&held, args, given, "qqqqqqqqqQqQQQQ", &start_ns, &kind, &facts, &retried, &packed, &packed_times, &rows,
                      &above, &begin_ns, &finish_ns, &children, &intervals, &interval_start_ns, &interval_end_ns,
                      &interval_stage))
         return NULL;
     int64_t spans = rows.count, all = start_ns.count, most = interval_start_ns.count;
-    if (kind.count != all || packed.count != all + 1 || above.count != spans || begin_ns.count != spans ||
+    if (kind.count != all || retried.count != all || packed.count != all + 1 || above.count != spans || begin_ns.count != spans ||
         finish_ns.count != spans || children.count != 2 * spans || intervals.count != spans + 1 ||
         interval_end_ns.count != most || interval_stage.count != most)
         return core_misfit(&held);
     Trees trees = {.start_ns = start_ns.q,
                    .kind = kind.q,
                    .facts = facts.q,
+                   .retried = retried.q,
                    .packed = packed.q,
                    .packed_times = packed_times.q,
                    .rows = rows.q,
