@@ -19,6 +19,9 @@ from latencytrace.service.metrics.span_account import Account, Without
 
 SECOND_NS = 1_000_000_000
 QUIET_NS = SECOND_NS  # after the last span of a trace whose root has arrived
+BUSY_NS = 10 * SECOND_NS  # after its root a trace is attributed that is never quiet
+AT_ONCE = 4  # attributions of a trace before each waits twice as long as the one before
+MOST_DOUBLED = 6
 ROOTLESS_QUIET_NS = 30 * SECOND_NS  # after the last span of one whose root has not
 AGE_NS = 300 * SECOND_NS  # after its first span a trace is attributed, and revised as more come
 LATE_NS = 600 * SECOND_NS  # a span that comes later than this is counted, and left
@@ -53,12 +56,18 @@ class _Open:
     from_store: bool = False  # nothing of it can be claimed
     late: int = 0  # of the spans, those that are only stored
     missed_ns: int | None = None  # when spans of it were first missed in the store
+    rooted_ns: int = 0  # when its root came, or more spans of one that was attributed
+    doubled: int = 0  # how often the wait for quiet was, for it was attributed often
     left: bool = False  # an earlier process stored spans of it and did not attribute them
 
     @property
     def due_ns(self) -> int:
-        quiet_ns = self.last_ns + (QUIET_NS if self.rooted else ROOTLESS_QUIET_NS)
-        old_ns = self.first_ns + AGE_NS
+        if self.rooted:
+            quiet_ns = self.last_ns + (QUIET_NS << self.doubled)
+            old_ns = self.rooted_ns + (BUSY_NS << self.doubled)
+        else:
+            quiet_ns = self.last_ns + ROOTLESS_QUIET_NS
+            old_ns = self.first_ns + AGE_NS
         return quiet_ns if quiet_ns < old_ns else old_ns  # noqa: FURB136 - `min` takes 5 times as long
 
     def join(self, taken: "_Open") -> None:
@@ -80,6 +89,7 @@ class _Closed:
 
     due_ns: int  # for the first time
     spans: int  # that were attributed
+    times: int = 0  # how often it was
     old_ns: int | None = None  # when a rootless one has been quiet for so long that it is old
 
 
@@ -102,17 +112,20 @@ class AssemblerCounts:
         if not trace.rooted:
             self.awaiting_root += spans
 
-    def has_root(self, trace: _Open) -> None:
+    def has_root(self, trace: _Open, now_ns: int) -> None:
         """Take note that the root of an open trace is there, or is not waited for."""
         self.add(trace, -trace.spans)
-        trace.rooted = True
+        if not trace.rooted:
+            trace.rooted, trace.rooted_ns = True, now_ns
 
 
 class Assembler:
     """Open traces, by the time when each is due.
 
-    A trace is due when it has been quiet for a second and its root has arrived, or
-    when it has grown old. A span that comes later makes its trace due again.
+    A trace is due when it has been quiet for a second and its root has arrived, ten seconds after
+    its root where it never is quiet, or when it has grown old without one. A span that comes
+    later makes its trace due again. What a request has started may send spans for ever, and each
+    attribution is of the whole trace: from the fifth on each waits twice as long.
 
     Args:
         now_ns: The clock; one that is never set back.
@@ -183,7 +196,7 @@ class Assembler:
             if trace is None:
                 trace = self._opened(trace_id, now_ns, rooted=trace_id in rooted)
             elif trace_id in rooted and not trace.rooted:
-                self.counts.has_root(trace)
+                self.counts.has_root(trace, now_ns)
                 heappush(self._due, (trace.due_ns, trace_id))
             trace.last_ns = now_ns
             trace.spans += count
@@ -221,7 +234,7 @@ class Assembler:
         """Open traces whose spans an earlier process stored and did not attribute."""
         for trace_id in (one for one in trace_ids if one not in self._attributing):
             trace = self._open.get(trace_id) or self._opened(trace_id, self._now_ns(), rooted=True)
-            self.counts.has_root(trace)
+            self.counts.has_root(trace, self._now_ns())
             trace.left = True
             heappush(self._due, (trace.due_ns, trace_id))
 
@@ -356,7 +369,9 @@ class Assembler:
     def _opened(self, trace_id: str, now_ns: int, *, rooted: bool) -> _Open:
         taken = self._attributing.get(trace_id)  # what is or was attributed has had its root
         rooted |= trace_id in self._closed or (taken is not None and taken.rooted)
-        trace = self._open[trace_id] = _Open(now_ns, now_ns, rooted)
+        trace = self._open[trace_id] = _Open(now_ns, now_ns, rooted, rooted_ns=now_ns)
+        if closed := self._closed.get(trace_id):
+            trace.doubled = min(max(closed.times - AT_ONCE, 0), MOST_DOUBLED)
         heappush(self._due, (trace.due_ns, trace_id))
         if (known := self._rootless.get(trace_id)) and not self.is_old(trace_id):
             known.old_ns = None  # it is quiet no more
@@ -394,7 +409,7 @@ class Assembler:
     def _reopened(self, trace_id: str) -> _Open:
         taken = self._attributing.pop(trace_id)
         trace = self._open.get(trace_id) or self._opened(trace_id, self._now_ns(), rooted=True)
-        self.counts.has_root(trace)
+        self.counts.has_root(trace, self._now_ns())
         trace.join(taken)
         heappush(self._due, (trace.due_ns, trace_id))
         return trace
@@ -443,6 +458,7 @@ class Assembler:
         self.account.open -= trace.spans
         closed = self._closed.setdefault(trace_id, _Closed(self._now_ns(), 0))
         closed.spans += trace.spans
+        closed.times += 1
         while len(self._closed) > self._max_closed:
             self._closed.popitem(last=False)
         return trace.spans
