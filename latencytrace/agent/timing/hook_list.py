@@ -94,6 +94,7 @@ LISTED: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     "latencytrace.agent.hooks.haystack:HaystackHook": (("haystack-ai >= 3.0",),
         ("haystack.core.pipeline.base", "haystack.tools.tool")),
     "latencytrace.agent.hooks.hnswlib:HnswlibHook": (("hnswlib >= 0.7",), ("hnswlib",)),
+    "latencytrace.agent.hooks.http_client:HttpClientHook": ((), ("http.client",)),
     "latencytrace.agent.hooks.httpx:HttpxHook": (("httpx >= 0.24", "httpx2 >= 2.0"), ("httpx",
         "httpx2")),
     "latencytrace.agent.hooks.huggingface_hub:HuggingfaceHubHook": (("huggingface_hub >= 0.28",),

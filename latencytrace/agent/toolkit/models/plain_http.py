@@ -208,7 +208,7 @@ class PlainModelCall(ModelCall):
 
     def reads(self, body: Any) -> None:  # noqa: ANN401 - an answer of urllib3's
         """Note what the program reads of a body."""
-        for name in ("read", "read1", "read_chunked"):
+        for name in ("read", "read1", "readline", "read_chunked"):
             if hasattr(body, name):
                 setattr(body, name, self._noting(weakref.ref(body), getattr(type(body), name)))
 
@@ -217,6 +217,8 @@ class PlainModelCall(ModelCall):
 
         @wraps(read)
         def noting(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+            if self._is_read:  # by another of its own methods
+                return read(body(), *args, **kwargs)
             self._is_read = True  # the exchange may end within, before it is known what came
             try:
                 found = read(body(), *args, **kwargs)
