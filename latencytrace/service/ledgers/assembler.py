@@ -50,14 +50,14 @@ class _Open:
     first_ns: int
     last_ns: int
     rooted: bool
+    rooted_ns: int = 0  # when its root came, or more spans of one that was attributed
+    doubled: int = 0  # how often the wait for quiet was, for it was attributed often
     spans: int = 0  # since it was opened
     waiting: int = 0  # of the spans, those that a commit has to store
     claimed: int = 0  # of the spans, those that its attribution has to store
     from_store: bool = False  # nothing of it can be claimed
     late: int = 0  # of the spans, those that are only stored
     missed_ns: int | None = None  # when spans of it were first missed in the store
-    rooted_ns: int = 0  # when its root came, or more spans of one that was attributed
-    doubled: int = 0  # how often the wait for quiet was, for it was attributed often
     left: bool = False  # an earlier process stored spans of it and did not attribute them
 
     @property
@@ -123,9 +123,7 @@ class Assembler:
     """Open traces, by the time when each is due.
 
     A trace is due when it has been quiet for a second and its root has arrived, ten seconds after
-    its root where it never is quiet, or when it has grown old without one. A span that comes
-    later makes its trace due again. What a request has started may send spans for ever, and each
-    attribution is of the whole trace: from the fifth on each waits twice as long.
+    that at the latest, or when it has grown old. A span that comes later makes it due again.
 
     Args:
         now_ns: The clock; one that is never set back.
@@ -369,9 +367,8 @@ class Assembler:
     def _opened(self, trace_id: str, now_ns: int, *, rooted: bool) -> _Open:
         taken = self._attributing.get(trace_id)  # what is or was attributed has had its root
         rooted |= trace_id in self._closed or (taken is not None and taken.rooted)
-        trace = self._open[trace_id] = _Open(now_ns, now_ns, rooted, rooted_ns=now_ns)
-        if closed := self._closed.get(trace_id):
-            trace.doubled = min(max(closed.times - AT_ONCE, 0), MOST_DOUBLED)
+        doubled = _doubled(self._closed.get(trace_id))
+        trace = self._open[trace_id] = _Open(now_ns, now_ns, rooted, now_ns, doubled)
         heappush(self._due, (trace.due_ns, trace_id))
         if (known := self._rootless.get(trace_id)) and not self.is_old(trace_id):
             known.old_ns = None  # it is quiet no more
@@ -462,6 +459,14 @@ class Assembler:
         while len(self._closed) > self._max_closed:
             self._closed.popitem(last=False)
         return trace.spans
+
+
+def _doubled(closed: _Closed | None) -> int:
+    """Return how often the wait of a trace is doubled: each attribution is of all of it.
+
+    What a request has started, such as a poller, may send spans for ever.
+    """
+    return 0 if closed is None else min(max(closed.times - AT_ONCE, 0), MOST_DOUBLED)
 
 
 def _spans_since(since_ns: int, known: Iterable[_Closed]) -> int:

@@ -105,7 +105,7 @@ def model_asked(
 
 
 def _found(path: str, last: str) -> tuple[Stage, str, str | None] | None:
-    """Return stage, operation and model that a path tells."""
+    """Return stage, operation and model that a path names."""
     if last in _PATHS:
         pattern, stage, operation = _PATHS[last]
         match = pattern.fullmatch(path)
@@ -190,9 +190,9 @@ class PlainModelCall(ModelCall):
             self._timing.note({semconv.ERROR_TYPE: str(status)})
             self._timing.span.set_status(StatusCode.ERROR)
             return
-        told = {name.lower(): str(value) for name, value in headers.items()}
-        content_type = told.get("content-type", "")
-        if told.get("content-encoding", "identity").lower() != "identity":
+        given = {name.lower(): str(value) for name, value in headers.items()}
+        content_type = given.get("content-type", "")
+        if given.get("content-encoding", "identity").lower() != "identity":
             return
         events = AnswerEvents(content_type.encode("latin-1", "replace"))
         if not events.plain:
@@ -200,7 +200,7 @@ class PlainModelCall(ModelCall):
         elif "json" in content_type:
             self._head = b""
         else:
-            self._is_text = "content-length" not in told
+            self._is_text = "content-length" not in given
 
     def failed(self, error: BaseException) -> None:
         """Note what the call or the reading of its body raised."""
