@@ -15,7 +15,7 @@ from opentelemetry.trace import get_current_span
 
 from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.compiled.core import core, quicker
-from latencytrace.agent.context import enter, leave
+from latencytrace.agent.context import current, enter, leave
 from latencytrace.agent.guard import FAULTS, guarded
 from latencytrace.agent.program.fastapi_telemetry import TIMED
 from latencytrace.agent.spans.sdk_view import EMPTY_STATE
@@ -158,6 +158,12 @@ class RequestTiming(ScopeRouted, ServedRequest, Answering):
         """Hold the span until the application has returned or raised."""
         if type(self.timing) is not HeldTiming:
             self.timing = HeldTiming(self.timing)
+
+    def goes_to_background(self) -> None:
+        """End an answer that was broken off, and let go of the span."""
+        self.is_over()
+        if self.has_ended and type(self.timing) is HeldTiming:
+            self.timing.let_go()
 
     def received(self, receive: Receive) -> Receive:
         """Time the wait for the request's body, and see the caller leave."""
@@ -493,12 +499,32 @@ def end_before(recorder: Recorder, original: Timed) -> Timed:
     @wraps(original)
     async def run(task: object) -> None:
         with guarded("ending a request", recorder.on_fault):
-            request = request_served()
+            request = current().get(REQUEST)
             if isinstance(request, RequestTiming):
-                request.is_over()
+                request.goes_to_background()
         await original(task)
 
     return run
+
+
+def hold_until_returned(recorder: Recorder, original: Timed) -> Timed:
+    """Let a request fail with what is raised behind its answer.
+
+    This middleware sends an end of its own for a body that broke off, and raises after it what
+    the application raised.
+    """
+
+    @wraps(original)
+    async def __call__(  # noqa: N807 - stands in its place
+        self: object, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        with guarded("holding a request", recorder.on_fault):
+            request = request_served()
+            if isinstance(request, RequestTiming):
+                request.answers_failure()
+        await original(self, scope, receive, send)
+
+    return __call__
 
 
 def _passes(scope: Scope) -> None:
@@ -611,6 +637,9 @@ class AsgiHook(Hook):
         ),
         Replacement("uvicorn.config", "Config.load", time_loaded_application),
         Replacement("hypercorn.app_wrappers", "ASGIWrapper.__init__", time_given_application),
+        Replacement(
+            "starlette.middleware.base", "BaseHTTPMiddleware.__call__", hold_until_returned
+        ),
         Replacement("starlette.background", "BackgroundTask.__call__", end_before),
         Replacement("starlette.background", "BackgroundTasks.__call__", end_before),
         Replacement("litestar.background_tasks", "BackgroundTask.__call__", end_before),

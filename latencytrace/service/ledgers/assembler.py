@@ -19,8 +19,11 @@ from latencytrace.service.metrics.span_account import Account, Without
 
 SECOND_NS = 1_000_000_000
 QUIET_NS = SECOND_NS  # without a span, before a trace with its root is due
-ROOTLESS_QUIET_NS = 30 * SECOND_NS  # the same without its root
-AGE_NS = 300 * SECOND_NS  # after its first span a trace is due; later spans revise it
+BUSY_NS = 10 * SECOND_NS  # after its root a trace is due, though spans still arrive
+AT_ONCE = 4  # revisions of a trace, before each waits twice as long as the one before
+MOST_DOUBLED = 6
+ROOTLESS_QUIET_NS = 30 * SECOND_NS  # without a span, before a trace without its root is due
+AGE_NS = 300 * SECOND_NS  # after its first span a trace without its root is due
 LATE_NS = 600 * SECOND_NS  # after its trace was due a span is stored, and not attributed
 STORED_NS = 6000 * SECOND_NS  # the store keeps arrivals for longer than this
 MISSED_NS = 60 * SECOND_NS  # spans that the store does not show for so long are lost
@@ -47,6 +50,8 @@ class _Open:
     first_ns: int
     last_ns: int
     rooted: bool
+    rooted_ns: int = 0  # when its root arrived, or the first span of its next revision
+    doubled: int = 0  # how often its times to wait are doubled
     spans: int = 0
     waiting: int = 0  # to be stored by a commit
     claimed: int = 0  # to be stored by its attribution
@@ -57,8 +62,12 @@ class _Open:
 
     @property
     def due_ns(self) -> int:
-        quiet_ns = self.last_ns + (QUIET_NS if self.rooted else ROOTLESS_QUIET_NS)
-        old_ns = self.first_ns + AGE_NS
+        if self.rooted:
+            quiet_ns = self.last_ns + (QUIET_NS << self.doubled)
+            old_ns = self.rooted_ns + (BUSY_NS << self.doubled)
+        else:
+            quiet_ns = self.last_ns + ROOTLESS_QUIET_NS
+            old_ns = self.first_ns + AGE_NS
         return quiet_ns if quiet_ns < old_ns else old_ns  # noqa: FURB136 - `min` takes 5 times as long
 
     def join(self, taken: "_Open") -> None:
@@ -80,6 +89,7 @@ class _Closed:
 
     due_ns: int  # the first time
     spans: int  # attributed
+    times: int = 0  # how often it was attributed
     old_ns: int | None = None  # when a trace without its root counts as complete
 
 
@@ -102,17 +112,19 @@ class AssemblerCounts:
         if not trace.rooted:
             self.awaiting_root += spans
 
-    def has_root(self, trace: _Open) -> None:
+    def has_root(self, trace: _Open, now_ns: int) -> None:
         """Note that an open trace no longer waits for its root."""
         self.add(trace, -trace.spans)
-        trace.rooted = True
+        if not trace.rooted:
+            trace.rooted, trace.rooted_ns = True, now_ns
 
 
 class Assembler:
     """Open traces, in the order in which they are due.
 
-    A trace is due a second after its last span if its root has arrived, or `AGE_NS` after its
-    first span. A later span makes it due again.
+    A trace with its root is due a second after its last span, at the latest `BUSY_NS` after its
+    root; one without it after `ROOTLESS_QUIET_NS`, at the latest `AGE_NS` after its first span.
+    A later span makes it due again.
 
     Args:
         now_ns: A monotonic clock.
@@ -187,7 +199,7 @@ class Assembler:
             if trace is None:
                 trace = self._opened(trace_id, now_ns, rooted=trace_id in rooted)
             elif trace_id in rooted and not trace.rooted:
-                self.counts.has_root(trace)
+                self.counts.has_root(trace, now_ns)
                 heappush(self._due, (trace.due_ns, trace_id))
             trace.last_ns = now_ns
             trace.spans += count
@@ -225,7 +237,7 @@ class Assembler:
         """Open traces whose spans an earlier process stored without attributing them."""
         for trace_id in (one for one in trace_ids if one not in self._attributing):
             trace = self._open.get(trace_id) or self._opened(trace_id, self._now_ns(), rooted=True)
-            self.counts.has_root(trace)
+            self.counts.has_root(trace, self._now_ns())
             trace.left = True
             heappush(self._due, (trace.due_ns, trace_id))
 
@@ -360,7 +372,8 @@ class Assembler:
     def _opened(self, trace_id: str, now_ns: int, *, rooted: bool) -> _Open:
         taken = self._attributing.get(trace_id)  # a trace that was attributed has had its root
         rooted |= trace_id in self._closed or (taken is not None and taken.rooted)
-        trace = self._open[trace_id] = _Open(now_ns, now_ns, rooted)
+        doubled = _doubled(self._closed.get(trace_id))
+        trace = self._open[trace_id] = _Open(now_ns, now_ns, rooted, now_ns, doubled)
         heappush(self._due, (trace.due_ns, trace_id))
         if (known := self._rootless.get(trace_id)) and not self.is_old(trace_id):
             known.old_ns = None  # the quiet time begins anew
@@ -398,7 +411,7 @@ class Assembler:
     def _reopened(self, trace_id: str) -> _Open:
         taken = self._attributing.pop(trace_id)
         trace = self._open.get(trace_id) or self._opened(trace_id, self._now_ns(), rooted=True)
-        self.counts.has_root(trace)
+        self.counts.has_root(trace, self._now_ns())
         trace.join(taken)
         heappush(self._due, (trace.due_ns, trace_id))
         return trace
@@ -447,9 +460,18 @@ class Assembler:
         self.account.open -= trace.spans
         closed = self._closed.setdefault(trace_id, _Closed(self._now_ns(), 0))
         closed.spans += trace.spans
+        closed.times += 1
         while len(self._closed) > self._max_closed:
             self._closed.popitem(last=False)
         return trace.spans
+
+
+def _doubled(closed: _Closed | None) -> int:
+    """Return how often the times to wait are doubled, because each attribution is of all spans.
+
+    A background task that a request started may send spans for ever.
+    """
+    return 0 if closed is None else min(max(closed.times - AT_ONCE, 0), MOST_DOUBLED)
 
 
 def _spans_since(since_ns: int, known: Iterable[_Closed]) -> int:

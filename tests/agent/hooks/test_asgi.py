@@ -596,3 +596,45 @@ def test_a_request_that_contribs_middleware_times_through_us_has_its_route(
     assert request.scope == "opentelemetry.instrumentation.asgi"
     assert request.name == "GET /shops/{shop}/items/{item}"
     assert request.attributes[semconv.HTTP_ROUTE] == "/shops/{shop}/items/{item}"
+
+
+async def passing(request: Request, call_next: RequestResponseEndpoint) -> Response:
+    return await call_next(request)
+
+
+def test_a_stream_that_breaks_behind_base_http_middleware_has_failed(agent: TracedProgram) -> None:
+    async def body() -> AsyncIterator[bytes]:
+        yield b"one"
+        raise LookupError("a secret")
+
+    app = fastapi.FastAPI()
+    app.add_api_route("/", lambda: StreamingResponse(body()))
+    app.add_middleware(BaseHTTPMiddleware, dispatch=passing)
+    with serving(app) as url:
+        get(url)
+
+    (request,) = request_spans(agent)
+    assert request.status is StatusCode.ERROR
+    assert request.attributes[semconv.ERROR_TYPE] == "LookupError"
+
+
+def test_what_runs_behind_base_http_middleware_after_an_answer_is_no_part_of_it(
+    agent: TracedProgram,
+) -> None:
+    sent_before = threading.Event()
+
+    async def after() -> None:
+        sent_before.set()
+        until(lambda: latencytrace.flush(PATIENCE_S) and _servers(agent.receiver.spans))
+        raise LookupError("a secret")
+
+    app = fastapi.FastAPI()
+    app.add_api_route("/", lambda: PlainTextResponse("done", background=BackgroundTask(after)))
+    app.add_middleware(BaseHTTPMiddleware, dispatch=passing)
+    with serving(app) as url:
+        get(url)
+        assert sent_before.wait(PATIENCE_S)
+
+    (request,) = request_spans(agent)
+    assert request.status is StatusCode.UNSET
+    assert semconv.ERROR_TYPE not in request.attributes

@@ -1,6 +1,7 @@
 """When a trace is divided."""
 
 from collections.abc import Iterable
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -8,6 +9,7 @@ from hypothesis import strategies as st
 
 from latencytrace.service.ledgers.assembler import (
     AGE_NS,
+    AT_ONCE,
     LATE_NS,
     MISSED_NS,
     SECOND_NS,
@@ -107,11 +109,25 @@ def test_a_root_that_comes_last_ends_the_wait(rig: Rig) -> None:
     assert rig.due_after_s(1) == ["a"]
 
 
-def test_an_endless_trace_is_due_when_it_is_old(rig: Rig) -> None:
+@pytest.mark.parametrize("every_s", [0.5, 1, 2, 5, 20])
+def test_an_endless_trace_is_due_soon_and_then_ever_more_seldom(rig: Rig, every_s: float) -> None:
+    due_s: list[float] = []
+    for number in range(int(600 / every_s)):
+        rig.arrive_rooted("a")
+        due = rig.due_after_s(every_s)
+        due_s += [every_s * (number + 1)] * len(due)
+
+    gaps_s = [after - before for before, after in pairwise([0.0, *due_s])]
+    assert due_s[0] <= max(10, every_s)
+    assert gaps_s[AT_ONCE:] == sorted(gaps_s[AT_ONCE:])
+    assert len(due_s) <= max(AT_ONCE + 10, 600 / 20)
+
+
+def test_a_trace_that_never_gets_its_root_is_due_when_it_is_old(rig: Rig) -> None:
     spans_s = AGE_NS // SECOND_NS * 2
 
     def second() -> list[str]:
-        rig.arrive_rooted("a")
+        rig.arrive("a")
         return rig.due_after_s(0.5)
 
     assert [due for due in (second() for _ in range(spans_s)) if due] == [["a"]]

@@ -105,7 +105,7 @@ def model_asked(
 
 
 def _found(path: str, last: str) -> tuple[Stage, str, str | None] | None:
-    """Return stage, operation and model that a path tells."""
+    """Return stage, operation and model that a path names."""
     if last in _PATHS:
         pattern, stage, operation = _PATHS[last]
         match = pattern.fullmatch(path)
@@ -190,9 +190,9 @@ class PlainModelCall(ModelCall):
             self._timing.note({semconv.ERROR_TYPE: str(status)})
             self._timing.span.set_status(StatusCode.ERROR)
             return
-        told = {name.lower(): str(value) for name, value in headers.items()}
-        content_type = told.get("content-type", "")
-        if told.get("content-encoding", "identity").lower() != "identity":
+        given = {name.lower(): str(value) for name, value in headers.items()}
+        content_type = given.get("content-type", "")
+        if given.get("content-encoding", "identity").lower() != "identity":
             return
         events = AnswerEvents(content_type.encode("latin-1", "replace"))
         if not events.plain:
@@ -200,7 +200,7 @@ class PlainModelCall(ModelCall):
         elif "json" in content_type:
             self._head = b""
         else:
-            self._is_text = "content-length" not in told
+            self._is_text = "content-length" not in given
 
     def failed(self, error: BaseException) -> None:
         """Note what the call or the reading of its body raised."""
@@ -208,7 +208,7 @@ class PlainModelCall(ModelCall):
 
     def reads(self, body: Any) -> None:  # noqa: ANN401 - an answer of urllib3's
         """Note what the program reads of a body."""
-        for name in ("read", "read1", "read_chunked"):
+        for name in ("read", "read1", "readline", "read_chunked"):
             if hasattr(body, name):
                 setattr(body, name, self._noting(weakref.ref(body), getattr(type(body), name)))
 
@@ -217,6 +217,8 @@ class PlainModelCall(ModelCall):
 
         @wraps(read)
         def noting(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+            if self._is_read:  # by another of its own methods
+                return read(body(), *args, **kwargs)
             self._is_read = True  # the exchange may end within, before it is known what came
             try:
                 found = read(body(), *args, **kwargs)

@@ -1,0 +1,135 @@
+"""Requests made with Python's own `http.client`, and so with `urllib.request`."""
+
+from functools import wraps
+from typing import Any, Final, Self
+from weakref import WeakKeyDictionary, ref
+
+from latencytrace.agent.guard import guarded
+from latencytrace.agent.timing.hook import Arguments, Hook, HookAttributes, Replacement, Timed
+from latencytrace.agent.timing.recorder import Recorder
+from latencytrace.agent.timing.wrapping import named_arguments
+from latencytrace.agent.toolkit.http.client import (
+    ClientCall,
+    is_within_call,
+    request_attributes,
+    with_headers,
+)
+from latencytrace.agent.toolkit.other_tracers import is_theirs
+from latencytrace.model import semconv
+
+_HTTPS: Final = 443
+
+
+class _Call(ClientCall):
+    """One request of a connection, until the body of its answer is read, closed or dropped."""
+
+    @classmethod
+    def begin(cls, recorder: Recorder, arguments: Arguments) -> Self | None:
+        """Begin, unless a library that is built on this one has."""
+        if is_within_call():
+            return None
+        method = str(arguments["method"])
+        attributes = _attributes(arguments["self"], method, str(arguments["url"]))
+        call = cls(recorder, method, attributes, arguments["body"])
+        own: Any = arguments["headers"]
+        call.headers = dict(with_headers(own, call.added_to(own)))
+        return call
+
+    def returned(self, answer: Any) -> None:  # noqa: ANN401 - of http.client
+        """End with the body, unless there is none."""
+        self.note_status(answer.status, answer.headers)
+        if answer.isclosed():
+            self.end()
+            return
+        reference, close = ref(answer), type(answer)._close_conn  # noqa: SLF001 - at its end, however it is read
+
+        def _close_conn() -> None:
+            answer = reference()
+            if answer is not None:
+                close(answer)
+            self.end()
+
+        answer._close_conn = _close_conn  # noqa: SLF001
+        self.end_with(answer)
+        if self.model is not None:
+            self.model.reads(answer)
+
+
+_sent: Final[WeakKeyDictionary[Any, _Call]] = WeakKeyDictionary()  # whose answer is awaited
+
+
+def _attributes(connection: Any, method: str, url: str) -> HookAttributes:  # noqa: ANN401
+    """Describe a request; through a proxy its address is a part of the URL, or of the tunnel."""
+    if url[:1] == "/":
+        tunnel = getattr(connection, "_tunnel_host", None)
+        host = tunnel or connection.host
+        port = connection._tunnel_port if tunnel else connection.port  # noqa: SLF001
+        scheme = "https" if connection.default_port == _HTTPS else "http"
+        shown = f"[{host}]" if ":" in host else host
+        url = f"{scheme}://{shown}:{port or connection.default_port}{url}"
+    attributes = request_attributes(method, url)
+    if not attributes[semconv.SERVER_ADDRESS]:
+        attributes[semconv.SERVER_ADDRESS] = str(connection.host)
+    return attributes
+
+
+def time_request(recorder: Recorder, original: Timed) -> Timed:
+    """Begin a call with its request."""
+    if is_theirs(original):
+        return original
+    arguments_of = named_arguments(original)
+
+    @wraps(original)
+    def request(self: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        call: _Call | None = None
+        own: dict[str, Any] = {}
+        with guarded("starting a call", recorder.on_fault):
+            if not recorder.suppressed():
+                arguments = arguments_of((self, *args), kwargs)
+                own = {name: value for name, value in arguments.items() if name != "self"}
+                call = _Call.begin(recorder, arguments)
+        if call is None:
+            return original(self, *args, **kwargs)
+        call.activate()
+        try:
+            result = original(self, **{**own, "headers": call.headers})
+        except BaseException as error:
+            call.deactivate()
+            call.fail(error)
+            raise
+        call.deactivate()
+        _sent[self] = call
+        return result
+
+    return request
+
+
+def time_answer(_: Recorder, original: Timed) -> Timed:
+    """Go on with its answer."""
+
+    @wraps(original)
+    def getresponse(self: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        call = _sent.pop(self, None)
+        if call is None:
+            return original(self, *args, **kwargs)
+        call.activate()
+        try:
+            answer = original(self, *args, **kwargs)
+        except BaseException as error:
+            call.deactivate()
+            call.fail(error)
+            raise
+        call.deactivate()
+        call.finish(answer)
+        return answer
+
+    return getresponse
+
+
+class HttpClientHook(Hook):
+    """Times requests that no library above this one has timed."""
+
+    patches = (
+        Replacement("http.client", "HTTPConnection.request", time_request),
+        Replacement("http.client", "HTTPConnection.getresponse", time_answer),
+    )
