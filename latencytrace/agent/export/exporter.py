@@ -16,7 +16,7 @@ from latencytrace.agent.export.otlp_traces import OtlpEncoder
 from latencytrace.agent.export.queue import SpanQueue
 from latencytrace.agent.export.transport import Sender
 from latencytrace.agent.guard import OnFault, guarded
-from latencytrace.agent.process.background import background_thread, join
+from latencytrace.agent.process.background import BackgroundThread, background_thread, join
 from latencytrace.agent.process.late import Late
 from latencytrace.agent.process.wake import Wake
 
@@ -77,7 +77,9 @@ class Exporter:
         self._now_ns = now_ns
         self._gil = Late(lambda: GilYield(yielding()))
         self._delivery = Delivery(sender, self._pause, queue.most_spans)
+        self._thread: BackgroundThread | None = None  # None: a child in which no span has ended
         self._begin(encoder)
+        self._start()
 
     @property
     def counts(self) -> ExportCounts:
@@ -103,7 +105,7 @@ class Exporter:
         Returns:
             Whether everything that had ended before the call was sent in time.
         """
-        if not self._thread.is_alive():
+        if self._thread is None or not self._thread.is_alive():
             return not self._queue and self._batch is None
         flush = _Flush()
         self._flushes.append(flush)
@@ -120,8 +122,12 @@ class Exporter:
         return sent
 
     def reset_after_fork(self, encoder: OtlpEncoder) -> None:
-        """In a forked child: keep none of the parent's spans, and start a thread anew."""
-        self._queue.reset()
+        """In a forked child: keep none of the parent's spans, and begin a thread at the first.
+
+        Many children run another program at once, and in some no thread can begin yet.
+        """
+        self._thread = None
+        self._queue.reset(self._start)
         self._delivery.reset_after_fork()
         self._begin(encoder)
 
@@ -132,7 +138,10 @@ class Exporter:
         self._wake = Wake()
         self._flushes: deque[_Flush] = deque()
         self._stopping = False
-        self._thread = background_thread(self._run, "latencytrace-export")
+
+    def _start(self) -> None:
+        with guarded("beginning to export", self._on_fault):
+            self._thread = background_thread(self._run, "latencytrace-export")
 
     def _run(self) -> None:
         afterwards = (

@@ -4,11 +4,12 @@ import encodings.idna  # noqa: F401 - which each connection looks up: whole befo
 import http.client
 import io
 import socket
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.export.partial_success import partial_success
 from latencytrace.agent.export.transport import TransportOptions
+from latencytrace.agent.native import native
 from latencytrace.model.texts.retry_after import retry_after_s
 
 if TYPE_CHECKING:
@@ -23,6 +24,10 @@ __all__ = (
 )
 HTTPException = http.client.HTTPException
 HTTPConnection = http.client.HTTPConnection
+
+
+_socket: Final[type[socket.socket]] = native("socket", "socket")
+_addresses: Final = native("socket", "getaddrinfo")
 
 
 class _ReadInTime(io.RawIOBase):
@@ -68,6 +73,24 @@ class _TimedResponse(http.client.HTTPResponse):
         self.fp = io.BufferedReader(_ReadInTime(sock))
 
 
+def _connected(
+    address: tuple[str, int], timeout_s: float, _source: object = None
+) -> socket.socket:
+    """Connect as `socket.create_connection` does, without greenlets where those are patched in."""
+    error: OSError = OSError(f"{address[0]} has no address")
+    for family, kind, protocol, _, at in _addresses(*address, 0, socket.SOCK_STREAM):
+        made = _socket(family, kind, protocol)
+        try:
+            made.settimeout(timeout_s)
+            made.connect(at)
+        except OSError as one:
+            made.close()
+            error = one
+        else:
+            return made
+    raise error
+
+
 def connection_to(
     host: str, port: int, timeout_s: float, tls: TransportOptions | None
 ) -> HTTPConnection:
@@ -88,5 +111,6 @@ def connection_to(
         else http.client.HTTPSConnection(host, port, timeout=timeout_s, context=tls.tls())
     )
     connection.response_class = _TimedResponse
+    connection._create_connection = _connected  # type: ignore[attr-defined]  # noqa: SLF001 - it has no other name
     connection.connect()
     return connection
