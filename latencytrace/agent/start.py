@@ -134,6 +134,10 @@ class _Reports:
 
             report.send(Report.of(status()))
 
+    def gpu_watch(self, exporter: Exporter) -> "GpuWatch | None":
+        """Return what watches GPUs; where somebody waits for the exporter, only if it is made."""
+        return self.gpu.made if exporter.is_hurried else self.gpu()
+
     def stop(self) -> None:
         """End; what was read of GPUs last is sent."""
         if self.gpu.made is not None:
@@ -258,7 +262,7 @@ class Agent:
         counts: ExportCounts = self._exporter.counts
         dropped = counts.dropped + self.losses.spans
         queued = self._exporter.queued
-        own, gpu = self._reports.own(), self._reports.gpu()
+        own, gpu = self._reports.own(), self._reports.gpu_watch(self._exporter)
         return AgentStatus(
             running=True,
             provider="the program's" if self._global.program else "ours",
@@ -352,23 +356,21 @@ class Agent:
 
     def _report_changes(self) -> None:
         """Report to the receiver how we do, if that changed; on the background thread."""
-        began_ns = self._began_ns
-        if began_ns is None:  # its first round may come before there is anything to report on
+        if self._began_ns is None:  # its first round may come before that
             return
         counts, queued = self._exporter.counts, self._exporter.queued
-        is_new = monotonic_ns() - began_ns < self.settings.interval_s * 1e9
+        is_new = monotonic_ns() - self._began_ns < self.settings.interval_s * 1e9
         is_used = counts.sent or counts.dropped or queued or self._global.program is not None
-        if (
-            is_new and not is_used and self._reports.gpu.made is None
-        ):  # nor may ever be any: the program may end at once
+        if is_new and not is_used and self._reports.gpu.made is None:  # it may end at once
             return
         may_sample = self.settings.may_sample and self._sampling is None
         may_sample = may_sample and self._global.program is None
-        self._reports.own().update(counts, queued, may_sample=may_sample)
+        may_measure = not self._exporter.is_hurried
+        self._reports.own().update(counts, queued, may_sample=may_sample, may_measure=may_measure)
         if counts.sent or self._global.program:
             self._reports.send(self.status)
         self.recorder.devices.pending.give_up(monotonic_ns())
-        gpu = self._reports.gpu()
+        gpu = self._reports.gpu_watch(self._exporter)
         if gpu is not None:
             gpu.report()
 

@@ -99,6 +99,11 @@ class Exporter:
         """Count the spans that wait to be sent."""
         return len(self._queue)
 
+    @property
+    def is_hurried(self) -> bool:
+        """Tell whether somebody waits for the background thread."""
+        return bool(self._flushes) or self._stopping
+
     def flush(self, timeout_s: float) -> bool:
         """Send what waits now.
 
@@ -149,7 +154,7 @@ class Exporter:
             ("reporting on the export", self._after_round),
         )
         while not self._stopping:
-            if not self._is_hurried():  # a flush may have cut a pause short
+            if not self.is_hurried:  # a flush may have cut a pause short
                 self._wait(self._wake, self._interval_s)
             # A flush may be the program's last call: what is to be reported is reported first.
             may_end = bool(self._flushes)
@@ -217,19 +222,16 @@ class Exporter:
         """Let other threads run."""
         self._gil()()
 
-    def _is_hurried(self) -> bool:
-        return bool(self._flushes) or self._stopping
-
     def _pause(self, pause_s: float) -> bool:
         """Wait before a batch is sent again, and keep what waits within its bound meanwhile.
 
         Returns:
             False, without waiting: a flush or the end cannot wait.
         """
-        if self._is_hurried():
+        if self.is_hurried:
             return False
         until_ns = self._now_ns() + int(pause_s * 1e9)
-        while not self._is_hurried():
+        while not self.is_hurried:
             left_s = (until_ns - self._now_ns()) / 1e9
             if left_s <= 0:
                 break
