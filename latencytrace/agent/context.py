@@ -48,6 +48,15 @@ def context_in(variables: VariableContext) -> Context | None:
     return found if isinstance(found, Context) else Context()
 
 
+def variables_with(context: Context) -> VariableContext | None:
+    """Return variables for code that begins with none, this context set; None: we cannot."""
+    if not isinstance(_variable, ContextVar):
+        return None
+    variables = VariableContext()
+    variables.run(_variable.set, context)
+    return variables
+
+
 def leave(token: Token[Context]) -> None:
     """Make the context before an `enter` current again.
 

@@ -2,9 +2,10 @@
 
 import atexit
 import os
-import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from opentelemetry import trace
@@ -20,9 +21,11 @@ from latencytrace.agent.export.queue import SpanQueue
 from latencytrace.agent.export.transport import METRICS, TRACES, Sender, TransportOptions
 from latencytrace.agent.export.transports import Senders
 from latencytrace.agent.guard import FaultCounter, OnFault, contained, edge_faults, guarded, logger
+from latencytrace.agent.native import RLock
 from latencytrace.agent.process import background
 from latencytrace.agent.process.child_exit import at_end_of_children
-from latencytrace.agent.process.forks import LONGEST_WAIT_S, in_child, whole_imports
+from latencytrace.agent.process.forks import LONGEST_WAIT_S, in_child, renew, whole_imports
+from latencytrace.agent.process.imports import after_import, forget
 from latencytrace.agent.process.interpreters import is_main_interpreter
 from latencytrace.agent.process.late import Late
 from latencytrace.agent.process.losses import ChildLosses
@@ -54,6 +57,18 @@ if TYPE_CHECKING:  # what a start does without
 SCOPE = "latencytrace"
 REPORT_TIMEOUT_S = 2.0  # spans wait meanwhile
 EXIT_FLUSH_S = SHUTDOWN_S
+# What patches in greenlets; and what our threads import later, while greenlets may do so, too:
+# those that wait for the lock of an import do not expect that a thread holds it.
+_GREENLETS = ("gevent.monkey", "eventlet.patcher")
+_LATER = (
+    "ctypes",
+    "latencytrace.agent.export.http_connection",
+    "latencytrace.agent.gpu.visible",
+    "latencytrace.agent.gpu.watch",
+    "latencytrace.agent.profiling.orders",
+    "latencytrace.agent.reporting.own_budget",
+    "latencytrace.agent.reporting.self_report",
+)
 _REQUESTS = "starlette.applications"  # whose patch times requests, by which they are priced
 _FASTAPI = ListedHook(
     Plugin("FastAPI's telemetry", "latencytrace.agent.program.fastapi_telemetry:FastApiTelemetry"),
@@ -120,6 +135,10 @@ class _Reports:
 
             report.send(Report.of(status()))
 
+    def gpu_watch(self, exporter: Exporter) -> "GpuWatch | None":
+        """Return what watches GPUs; where somebody waits for the exporter, only if it is made."""
+        return self.gpu.made if exporter.is_hurried else self.gpu()
+
     def stop(self) -> None:
         """End; what was read of GPUs last is sent."""
         if self.gpu.made is not None:
@@ -167,7 +186,7 @@ class Agent:
 
     def __init__(self, settings: AgentSettings, on_fault: OnFault) -> None:
         self.settings = settings
-        self._on_fault = on_fault
+        self.on_fault = on_fault
         self._resource = resource_of(
             settings.service_name,
             settings.resource_attributes,
@@ -222,13 +241,14 @@ class Agent:
             flush=self.flush,
         )
         self._global.install()
+        _expect_greenlets()
         if self.settings.gpu is not False:
             self.recorder.devices = DeviceTimers(
                 torch_events, ranges_of=torch_ranges if self.settings.nvtx else no_ranges
             )
         options = HookOptions.of(settings)
-        for name, hook in installed_hooks(settings.hooks, self._on_fault, options):
-            with guarded(f"applying the hook {name}", self._on_fault):
+        for name, hook in installed_hooks(settings.hooks, self.on_fault, options):
+            with guarded(f"applying the hook {name}", self.on_fault):
                 self._hooks.append(AppliedHook(name, hook, self.recorder, options))
         self._fastapi = AppliedHook(_FASTAPI.plugin.name, _FASTAPI, self.recorder)
         self._reports.begin()
@@ -243,7 +263,7 @@ class Agent:
         counts: ExportCounts = self._exporter.counts
         dropped = counts.dropped + self.losses.spans
         queued = self._exporter.queued
-        own, gpu = self._reports.own(), self._reports.gpu()
+        own, gpu = self._reports.own(), self._reports.gpu_watch(self._exporter)
         return AgentStatus(
             running=True,
             provider="the program's" if self._global.program else "ours",
@@ -255,7 +275,7 @@ class Agent:
             spans_queued=queued + counts.in_flight,
             export_cpu_ns=counts.export_cpu_ns,
             faults=edge_faults.faults
-            + (self._on_fault.faults if isinstance(self._on_fault, FaultCounter) else 0),
+            + (self.on_fault.faults if isinstance(self.on_fault, FaultCounter) else 0),
             last_error=counts.last_error,
             hooks=tuple(hook.status for hook in self._hooks),
             gpu=None if gpu is None else gpu.status(),
@@ -275,6 +295,7 @@ class Agent:
             contained("restoring a hook's patches")(hook.restore)()
         if self._fastapi is not None:
             contained("restoring FastAPI's telemetry")(self._fastapi.restore)()
+        _forget_greenlets()
         contained("ending a profile")(self.end_profiles)()
         contained("ending pending spans")(self.recorder.devices.pending.give_up)(None)
         contained("leaving SIGTERM")(_termination.forget)()
@@ -319,7 +340,7 @@ class Agent:
             self.recorder,
             partial(self._senders.of_profile, self.settings.traces_url),
             is_on=self._takes_profiles,
-            on_fault=self._on_fault,
+            on_fault=self.on_fault,
         )
 
     def _new_own_budget(self) -> "OwnBudget":
@@ -336,28 +357,26 @@ class Agent:
 
     def _report_changes(self) -> None:
         """Report to the receiver how we do, if that changed; on the background thread."""
-        began_ns = self._began_ns
-        if began_ns is None:  # its first round may come before there is anything to report on
+        if self._began_ns is None:  # its first round may come before that
             return
         counts, queued = self._exporter.counts, self._exporter.queued
-        is_new = monotonic_ns() - began_ns < self.settings.interval_s * 1e9
+        is_new = monotonic_ns() - self._began_ns < self.settings.interval_s * 1e9
         is_used = counts.sent or counts.dropped or queued or self._global.program is not None
-        if (
-            is_new and not is_used and self._reports.gpu.made is None
-        ):  # nor may ever be any: the program may end at once
+        if is_new and not is_used and self._reports.gpu.made is None:  # it may end at once
             return
         may_sample = self.settings.may_sample and self._sampling is None
         may_sample = may_sample and self._global.program is None
-        self._reports.own().update(counts, queued, may_sample=may_sample)
+        may_measure = not self._exporter.is_hurried
+        self._reports.own().update(counts, queued, may_sample=may_sample, may_measure=may_measure)
         if counts.sent or self._global.program:
             self._reports.send(self.status)
         self.recorder.devices.pending.give_up(monotonic_ns())
-        gpu = self._reports.gpu()
+        gpu = self._reports.gpu_watch(self._exporter)
         if gpu is not None:
             gpu.report()
 
 
-_lock = threading.RLock()  # for uWSGI may refuse us in the midst of our start
+_lock = RLock()  # for uWSGI may refuse us in the midst of our start
 _running: Agent | None = None
 _obstacle: str | None = None  # why none can run in this process
 
@@ -435,6 +454,19 @@ def uninstrument() -> None:
             contained("stopping")(agent.stop)(EXIT_FLUSH_S)
 
 
+@contextmanager
+def paused() -> Iterator[None]:
+    """End the agent for the time of a block that replaces locks, and start it anew."""
+    agent = _running
+    uninstrument()
+    try:
+        yield
+    finally:
+        contained("making locks anew")(renew)()
+        if agent is not None:
+            contained("starting anew")(start)(agent.settings, agent.on_fault)
+
+
 def flush(timeout_s: float = 5.0) -> bool:
     """Send every span that has ended by now.
 
@@ -453,6 +485,25 @@ def agent_status() -> "AgentStatus":
     if agent is None:
         return not_running(_obstacle)
     return contained("describing the agent")(agent.status)() or not_running()
+
+
+def _expect_greenlets() -> None:
+    for name in _GREENLETS:
+        after_import(name, _load_all)
+
+
+@contained("leaving imports alone")
+def _forget_greenlets() -> None:
+    for name in _GREENLETS:
+        forget(name, _load_all)
+
+
+@contained("importing before greenlets are there")
+def _load_all(_module: object) -> None:
+    """Import what our threads would."""
+    with whole_imports.lock:
+        for name in _LATER:
+            import_module(name)
 
 
 def _refuse(obstacle: str) -> None:
@@ -490,7 +541,7 @@ def _before_fork() -> None:
 @contained("going on after a fork")
 def _after_fork() -> None:
     global _lock  # noqa: PLW0603 - the parent may have held it
-    _lock = threading.RLock()
+    _lock = RLock()
     if _running is not None:
         _running.reset_after_fork()
 

@@ -10,10 +10,10 @@ reached; the tightest bounds of all of them hold it. An idle device makes the lo
 tight, a host that has just waited for the device the upper one.
 """
 
-import threading
 from typing import Final
 
 from latencytrace.agent.device.events import DeviceEvent, DeviceEvents
+from latencytrace.agent.native import Lock
 
 # CUDA's differences are float32 milliseconds: after 10 s their steps are 1 us, after an hour 250.
 ANCHOR_NS: Final = 10_000_000_000
@@ -59,7 +59,7 @@ class DeviceClock:
 
     def __init__(self, events: DeviceEvents) -> None:
         self._events = events
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._anchor: Anchor | None = None
 
     def anchor(self, now_ns: int) -> Anchor:

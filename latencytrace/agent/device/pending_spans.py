@@ -5,13 +5,13 @@ that had it compute: when it hands over more, when another of its spans ends, or
 latest after a second, unmeasured. No other thread ever asks a device.
 """
 
-import threading
 from collections import deque
 from collections.abc import Mapping
 from threading import get_ident
 from typing import Final, Protocol
 
 from latencytrace.agent.device.timer import DevicePasses
+from latencytrace.agent.native import RLock
 from latencytrace.model.attributes import AttributeValue
 
 LONGEST_NS: Final = 1_000_000_000
@@ -44,7 +44,7 @@ class PendingDeviceSpans:
 
     def __init__(self) -> None:
         # Reentrant: the garbage collector may end a span in the middle of any of this.
-        self._lock = threading.RLock()
+        self._lock = RLock()
         self._parents: list[object] = []
         self._count = 0
         self.waiting: dict[int, deque[Pending]] = {}  # the oldest first; no thread without one
@@ -80,7 +80,7 @@ class PendingDeviceSpans:
     def reset_after_fork(self) -> None:
         """In a forked child: they are the parent's; kept as their events are."""
         # Reentrant: the garbage collector may end a span in the middle of any of this.
-        self._lock = threading.RLock()
+        self._lock = RLock()
         self._parents.append(self.waiting)
         self.waiting = {}
         self._count = 0

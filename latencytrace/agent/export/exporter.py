@@ -16,7 +16,7 @@ from latencytrace.agent.export.otlp_traces import OtlpEncoder
 from latencytrace.agent.export.queue import SpanQueue
 from latencytrace.agent.export.transport import Sender
 from latencytrace.agent.guard import OnFault, guarded
-from latencytrace.agent.process.background import background_thread, join
+from latencytrace.agent.process.background import BackgroundThread, background_thread, join
 from latencytrace.agent.process.late import Late
 from latencytrace.agent.process.wake import Wake
 
@@ -77,7 +77,9 @@ class Exporter:
         self._now_ns = now_ns
         self._gil = Late(lambda: GilYield(yielding()))
         self._delivery = Delivery(sender, self._pause, queue.most_spans)
+        self._thread: BackgroundThread | None = None  # None: a child in which no span has ended
         self._begin(encoder)
+        self._start()
 
     @property
     def counts(self) -> ExportCounts:
@@ -97,13 +99,18 @@ class Exporter:
         """Count the spans that wait to be sent."""
         return len(self._queue)
 
+    @property
+    def is_hurried(self) -> bool:
+        """Tell whether somebody waits for the background thread."""
+        return bool(self._flushes) or self._stopping
+
     def flush(self, timeout_s: float) -> bool:
         """Send what waits now.
 
         Returns:
             Whether everything that had ended before the call was sent in time.
         """
-        if not self._thread.is_alive():
+        if self._thread is None or not self._thread.is_alive():
             return not self._queue and self._batch is None
         flush = _Flush()
         self._flushes.append(flush)
@@ -120,8 +127,12 @@ class Exporter:
         return sent
 
     def reset_after_fork(self, encoder: OtlpEncoder) -> None:
-        """In a forked child: keep none of the parent's spans, and start a thread anew."""
-        self._queue.reset()
+        """In a forked child: keep none of the parent's spans, and begin a thread at the first.
+
+        Many children run another program at once, and in some no thread can begin yet.
+        """
+        self._thread = None
+        self._queue.reset(self._start)
         self._delivery.reset_after_fork()
         self._begin(encoder)
 
@@ -132,7 +143,10 @@ class Exporter:
         self._wake = Wake()
         self._flushes: deque[_Flush] = deque()
         self._stopping = False
-        self._thread = background_thread(self._run, "latencytrace-export")
+
+    def _start(self) -> None:
+        with guarded("beginning to export", self._on_fault):
+            self._thread = background_thread(self._run, "latencytrace-export")
 
     def _run(self) -> None:
         afterwards = (
@@ -140,7 +154,7 @@ class Exporter:
             ("reporting on the export", self._after_round),
         )
         while not self._stopping:
-            if not self._is_hurried():  # a flush may have cut a pause short
+            if not self.is_hurried:  # a flush may have cut a pause short
                 self._wait(self._wake, self._interval_s)
             # A flush may be the program's last call: what is to be reported is reported first.
             may_end = bool(self._flushes)
@@ -208,19 +222,16 @@ class Exporter:
         """Let other threads run."""
         self._gil()()
 
-    def _is_hurried(self) -> bool:
-        return bool(self._flushes) or self._stopping
-
     def _pause(self, pause_s: float) -> bool:
         """Wait before a batch is sent again, and keep what waits within its bound meanwhile.
 
         Returns:
             False, without waiting: a flush or the end cannot wait.
         """
-        if self._is_hurried():
+        if self.is_hurried:
             return False
         until_ns = self._now_ns() + int(pause_s * 1e9)
-        while not self._is_hurried():
+        while not self.is_hurried:
             left_s = (until_ns - self._now_ns()) / 1e9
             if left_s <= 0:
                 break

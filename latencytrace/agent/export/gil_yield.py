@@ -8,10 +8,10 @@ then the call takes longer, for it wakes him, and only then a sleep is worth its
 twenty times as much.
 """
 
-import time
 from collections.abc import Callable
 
 from latencytrace.agent.clock import monotonic_ns
+from latencytrace.agent.native import sleep as native_sleep
 
 SLEEP_S = 20e-6
 _LONG = 2.5  # times the shortest call: it woke somebody
@@ -47,7 +47,7 @@ class GilYield:
     def __init__(
         self,
         yield_: Callable[[], object] | None,
-        sleep: Callable[[float], None] = time.sleep,
+        sleep: Callable[[float], None] = native_sleep,
         now_ns: Callable[[], int] = monotonic_ns,
     ) -> None:
         self._yield = yield_

@@ -8,11 +8,12 @@ import encodings.idna  # noqa: F401 - which each connection looks up: whole befo
 import io
 import socket
 from importlib.util import find_spec, module_from_spec
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.export.partial_success import partial_success
 from latencytrace.agent.export.transport import TransportOptions
+from latencytrace.agent.native import native
 from latencytrace.model.texts.retry_after import retry_after_s
 
 if TYPE_CHECKING:
@@ -33,6 +34,10 @@ __all__ = (
 )
 HTTPException = client.HTTPException
 HTTPConnection = client.HTTPConnection
+
+
+_socket: Final[type[socket.socket]] = native("socket", "socket")
+_addresses: Final = native("socket", "getaddrinfo")
 
 
 class _ReadInTime(io.RawIOBase):
@@ -78,6 +83,24 @@ class _TimedResponse(client.HTTPResponse):
         self.fp = io.BufferedReader(_ReadInTime(sock))
 
 
+def _connected(
+    address: tuple[str, int], timeout_s: float, _source: object = None
+) -> socket.socket:
+    """Connect as `socket.create_connection` does, without greenlets where those are patched in."""
+    error: OSError = OSError(f"{address[0]} has no address")
+    for family, kind, protocol, _, at in _addresses(*address, 0, socket.SOCK_STREAM):
+        made = _socket(family, kind, protocol)
+        try:
+            made.settimeout(timeout_s)
+            made.connect(at)
+        except OSError as one:
+            made.close()
+            error = one
+        else:
+            return made
+    raise error
+
+
 def connection_to(
     host: str, port: int, timeout_s: float, tls: TransportOptions | None
 ) -> HTTPConnection:
@@ -98,5 +121,6 @@ def connection_to(
         else client.HTTPSConnection(host, port, timeout=timeout_s, context=tls.tls())
     )
     connection.response_class = _TimedResponse
+    connection._create_connection = _connected  # type: ignore[attr-defined]  # noqa: SLF001 - it has no other name
     connection.connect()
     return connection

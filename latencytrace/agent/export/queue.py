@@ -5,13 +5,13 @@ wait, their bytes are counted by the background thread, whenever it looks; beyon
 weighed where it ends.
 """
 
-import threading
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 from typing import Final
 
 from latencytrace.agent.compiled.core import core, quicker
+from latencytrace.agent.native import RLock
 from latencytrace.agent.spans.attributes import Deferred
 from latencytrace.agent.spans.span import RecordedSpan
 
@@ -31,6 +31,7 @@ class SpanQueue:
     __slots__ = (
         "_bytes",
         "_drops",
+        "_first",
         "_free",
         "_lock",
         "_most_bytes",
@@ -48,9 +49,10 @@ class SpanQueue:
         self._bytes = 0  # of those that were weighed
         self._weights: dict[int, int] = {}  # by the span's identity
         # Reentrant: a signal or the garbage collector may end a span in the middle of any of this.
-        self._lock = threading.RLock()
+        self._lock = RLock()
         self._drops = count()
         self._reads = 0  # of the number of drops, each of which draws one, too
+        self._first: Callable[[], object] | None = None  # None: called already, or nobody asked
 
     def __len__(self) -> int:
         return len(self._spans)
@@ -103,11 +105,18 @@ class SpanQueue:
         full = self._bytes >= self._most_bytes
         self._free = 0 if full else min(UNWEIGHED_SPANS, self.most_spans)
 
-    def reset(self) -> None:
-        """In a forked child: nothing waits, and nothing was dropped."""
+    def reset(self, first: Callable[[], object]) -> None:
+        """In a forked child: nothing waits, and nothing was dropped.
+
+        Args:
+            first: Called where the first span ends.
+        """
         self.__init__(self.most_spans, self._most_bytes)  # type: ignore[misc]  # as it was made
+        self._first, self._free = first, 0
 
     def _put_weighed(self, span: RecordedSpan) -> None:
+        if self._first is not None:
+            self._call_first()
         weight = weight_of(span)
         fits = len(self._spans) < self.most_spans and self._bytes + weight <= self._most_bytes
         if not fits:
@@ -115,6 +124,13 @@ class SpanQueue:
             return
         self._count(span, weight)
         self._spans.append(span)
+
+    def _call_first(self) -> None:
+        with self._lock:
+            first, self._first = self._first, None
+            if first is not None:
+                self._free = min(UNWEIGHED_SPANS, self.most_spans)
+                first()
 
     def _count(self, span: RecordedSpan, weight: int) -> None:
         with self._lock:

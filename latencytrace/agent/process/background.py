@@ -1,5 +1,8 @@
 """Threads of ours: each a daemon, and outside of whatever request is under way where it begins.
 
+Where the program's threads are greenlets, ours are the interpreter's still: they run whatever
+the program's do, and no fork's child has to switch between greenlets to begin one.
+
 A server that forks without telling Python, as uWSGI does, must not meet any: the child would
 inherit whatever they hold, the interpreter's lock at worst. Until it has forked they wait.
 """
@@ -10,14 +13,60 @@ from collections.abc import Callable
 from opentelemetry.context import Context, attach
 
 from latencytrace.agent.context import leave
+from latencytrace.agent.native import Lock, has_greenlets, start_thread
 from latencytrace.agent.process.forks import in_child
 
-_held: list[threading.Thread] | None = None  # those that wait; None: none has to
+_held: list["BackgroundThread"] | None = None  # those that wait; None: none has to
 
 
-def background_thread(target: Callable[[], object], name: str) -> threading.Thread:
+class _NativeThread:
+    """A thread of the interpreter's own, that `threading` knows nothing of."""
+
+    def __init__(self, target: Callable[[], object]) -> None:
+        self._target = target
+        self._running = Lock()
+
+    def start(self) -> None:
+        """Begin."""
+        self._running.acquire()
+        start_thread(self._run, ())
+
+    def is_alive(self) -> bool:
+        """Tell whether it runs."""
+        return self._running.locked()
+
+    def join(self, timeout: float) -> None:
+        """Wait for its end, for so many seconds."""
+        if self._running.acquire(timeout=timeout):
+            self._running.release()
+
+    def _run(self) -> None:
+        try:
+            self._target()
+        finally:
+            self._running.release()
+
+
+class _Thread(threading.Thread):
+    """A thread that may end after gevent has patched what counts threads."""
+
+    def _delete(self) -> None:
+        try:
+            super()._delete()  # type: ignore[misc]  # which is what ends it
+        except KeyError:
+            threading._active.pop(self.ident, None)  # type: ignore[attr-defined]  # noqa: SLF001 - likewise
+
+
+BackgroundThread = threading.Thread | _NativeThread
+
+
+def background_thread(target: Callable[[], object], name: str) -> BackgroundThread:
     """A thread that runs, or will once threads may."""
-    thread = threading.Thread(target=target, name=name, daemon=True)
+    thread: BackgroundThread
+    if has_greenlets():
+        thread = _NativeThread(target)
+    else:
+        thread = _Thread(target=target, name=name, daemon=True)
     if _held is None:
         _begin(thread)
     else:
@@ -25,7 +74,7 @@ def background_thread(target: Callable[[], object], name: str) -> threading.Thre
     return thread
 
 
-def join(thread: threading.Thread | None, timeout_s: float) -> None:
+def join(thread: BackgroundThread | None, timeout_s: float) -> None:
     """Wait for a thread to end, if it ever began."""
     if thread is not None and thread.is_alive():
         thread.join(timeout_s)
@@ -58,7 +107,7 @@ def _forget() -> None:
         _held = []
 
 
-def _begin(thread: threading.Thread) -> None:
+def _begin(thread: BackgroundThread) -> None:
     token = attach(Context())  # a hook carries the starter's request into threads: not here
     try:
         thread.start()

@@ -5,8 +5,9 @@ for ever, so that whoever needs the module there meets a "partially initialized"
 """
 
 import os
-import threading
 from collections.abc import Callable
+
+from latencytrace.agent.native import RLock, get_ident
 
 LONGEST_WAIT_S = 2.0  # of a fork: who imports may itself wait for what the forking thread holds
 
@@ -18,17 +19,17 @@ class WholeImports:
     """Have what a background thread imports under the lock imported whole before a fork."""
 
     def __init__(self) -> None:
-        self.lock = threading.RLock()
+        self.lock = RLock()
         self._forking: set[int] = set()  # threads that hold the lock for a fork
 
     def before_fork(self) -> None:
         """Wait for an import that is under way, but not for ever."""
         if self.lock.acquire(timeout=LONGEST_WAIT_S):
-            self._forking.add(threading.get_ident())
+            self._forking.add(get_ident())
 
     def after_fork(self) -> bool:
         """Let imports go on; whether they had been waited for."""
-        thread = threading.get_ident()
+        thread = get_ident()
         if thread not in self._forking:
             return False
         self._forking.discard(thread)
@@ -38,7 +39,7 @@ class WholeImports:
     def after_fork_in_child(self) -> None:
         """Let imports go on, also where the thread that was at one did not come along."""
         if not self.after_fork():
-            self.lock = threading.RLock()
+            self.lock = RLock()
         self._forking.clear()
 
 
@@ -60,6 +61,12 @@ def notice_fork() -> bool:
         return False
     _begin_anew()
     return True
+
+
+def renew() -> None:
+    """Have every lock of ours made anew, as in a child: something else may stand in its place."""
+    whole_imports.after_fork_in_child()
+    _begin_anew()
 
 
 def _begin_anew() -> None:

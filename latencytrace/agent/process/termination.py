@@ -1,17 +1,16 @@
 """Sends the last spans of a process that SIGTERM ends."""
 
-import _thread
 import os
 import signal
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Final
 
 from latencytrace.agent.compiled.core import core
 from latencytrace.agent.guard import contained
+from latencytrace.agent.native import get_ident, sleep, start_thread
 from latencytrace.agent.process.name import is_multiprocessings
 from latencytrace.agent.process.wake import Wake
 
@@ -50,7 +49,7 @@ class Termination:
         self._begin()
 
     def _begin(self) -> None:
-        self._pid = os.getpid()
+        self._pid, self._main = os.getpid(), get_ident()
         self._sent = Wake()
         self._waits: Iterator[float] | None = None  # None: no signal has come
         self._is_waiting = False
@@ -59,6 +58,7 @@ class Termination:
         """Take the signal, if nobody has and this is the main thread."""
         main = threading.current_thread() is threading.main_thread()
         if main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+            self._main = get_ident()
             signal.signal(signal.SIGTERM, self._handler)
             if not self._watch() and is_multiprocessings(sys.orig_argv):
                 self.forget()
@@ -82,11 +82,11 @@ class Termination:
         """
         if self._is_expected():
             mask = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGTERM)
-            self._masks[threading.get_ident()] = mask
+            self._masks[get_ident()] = mask
 
     def after_fork(self) -> None:
         """Let the signal come again, in the thread that forked."""
-        mask = self._masks.pop(threading.get_ident(), None)
+        mask = self._masks.pop(get_ident(), None)
         if mask is not None:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
@@ -95,7 +95,7 @@ class Termination:
         self._begin()
         if self._is_expected() and not self._watch():
             self.forget()
-        mask = self._masks.get(threading.get_ident())
+        mask = self._masks.get(get_ident())
         self._masks = {}
         if mask is not None:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
@@ -126,23 +126,20 @@ class Termination:
         if self._waits is None:
             self._waits = iter(_WAITS_S)
             if core is None or not core.has_sigterm_come():
-                _thread.start_new_thread(self._send, ())
+                start_thread(self._send, ())
         wait_s = next(self._waits, None)
         if wait_s is None:
             self._sent.wait(self._longest_s - sum(_WAITS_S))
             return False
         if self._sent.wait(wait_s):
             return False
-        _thread.start_new_thread(self._come_again, ())
+        start_thread(self._come_again, ())
         return True
 
     def _send(self) -> None:
         self._flush()
         self._sent.set()
 
-    @staticmethod
-    def _come_again() -> None:
-        time.sleep(_GOES_ON_S)
-        main = threading.main_thread().ident
-        if main is not None:
-            signal.pthread_kill(main, signal.SIGTERM)
+    def _come_again(self) -> None:
+        sleep(_GOES_ON_S)
+        signal.pthread_kill(self._main, signal.SIGTERM)

@@ -1,7 +1,8 @@
 """Wakes one thread from another, or from a signal's handler that interrupted either."""
 
-import threading
 from contextlib import suppress
+
+from latencytrace.agent.native import Lock
 
 
 class Wake:
@@ -15,7 +16,7 @@ class Wake:
     __slots__ = ("_lock",)
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._lock.acquire()
 
     def set(self) -> None:

@@ -19,7 +19,7 @@ class OwnBudget:
         detail: What hooks ask, which it sets.
         budget_ratio: Of the process's CPU time; None: there is no budget.
         some_spans: Shows so many spans that have just ended.
-        hooks: Those that may time requests.
+        hooks: Loads those that may time requests, once one was served.
     """
 
     def __init__(
@@ -31,7 +31,10 @@ class OwnBudget:
     ) -> None:
         self._some_spans = some_spans
         self._meter = CostMeter(
-            monotonic_ns, detail, lambda: measured_prices(times_requests(hooks())), cpu_ns
+            monotonic_ns,
+            detail,
+            lambda served: measured_prices(times_requests(hooks()) if served else None),
+            cpu_ns,
         )
         self._keeper = BudgetKeeper(detail, budget_ratio, monotonic_ns, process_cpu_ns)
 
@@ -45,9 +48,11 @@ class OwnBudget:
         """Return the budget, and what is left out."""
         return self._keeper.read()
 
-    def update(self, counts: ExportCounts, queued: int, *, may_sample: bool) -> None:
+    def update(
+        self, counts: ExportCounts, queued: int, *, may_sample: bool, may_measure: bool
+    ) -> None:
         """Take the counts so far, and act on what they cost."""
-        self._meter.update(counts, queued)
+        self._meter.update(counts, queued, may_measure=may_measure)
         cost = self._meter.read()
         self._keeper.update(
             cost.cpu_ns,

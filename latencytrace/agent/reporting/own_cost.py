@@ -45,7 +45,7 @@ class CostMeter:
     Args:
         now_ns: A monotonic clock.
         detail: Counts requests and chunks.
-        prices: Measures what hooks cost.
+        prices: Measures what hooks cost; told whether requests were served.
         thread_ns: CPU time of the background thread; called on it.
     """
 
@@ -53,7 +53,7 @@ class CostMeter:
         self,
         now_ns: Callable[[], int],
         detail: Detail,
-        prices: Callable[[], Prices],
+        prices: Callable[[bool], Prices],
         thread_ns: Callable[[], int],
     ) -> None:
         self._now_ns = now_ns
@@ -61,6 +61,7 @@ class CostMeter:
         self._measure = prices
         self._thread_ns = thread_ns
         self._priced_ns: int | None = None
+        self._priced_requests = False
         self._prices = Prices()
         self._hooks_ns = 0
         self._dropped_ns = 0  # of these
@@ -73,10 +74,16 @@ class CostMeter:
         """Return the cost as of the last update."""
         return self._cost
 
-    def update(self, counts: ExportCounts, queued: int) -> None:
-        """Take the counts so far; now and then look up what hooks cost."""
-        now_ns = self._now_ns()
-        self._add_hooks(now_ns, counts.sent + counts.dropped + counts.in_flight + queued)
+    def update(self, counts: ExportCounts, queued: int, *, may_measure: bool = True) -> None:
+        """Take the counts so far; now and then look up what hooks cost.
+
+        Args:
+            counts: Of the exporter.
+            queued: Spans that wait.
+            may_measure: False where somebody waits meanwhile.
+        """
+        now_ns, made = self._now_ns(), counts.sent + counts.dropped + counts.in_flight + queued
+        self._add_hooks(now_ns, made, may_measure=may_measure)
         encoder_ns, exporter_ns = counts.encode_cpu_ns, counts.export_cpu_ns
         reporting_ns = max(self._thread_ns() - exporter_ns, 0)
         totals = (self._hooks_ns, encoder_ns, exporter_ns - encoder_ns, reporting_ns)
@@ -103,7 +110,7 @@ class CostMeter:
         cost = self._cost
         return cost.hooks_ratio, cost.encoder_ratio, cost.exporter_ratio, cost.reporting_ratio
 
-    def _add_hooks(self, now_ns: int, made: int) -> None:
+    def _add_hooks(self, now_ns: int, made: int, *, may_measure: bool) -> None:
         """Add what hooks did since the last time, each at the price of now."""
         detail = self._detail
         spared = detail.least + detail.controls
@@ -111,9 +118,14 @@ class CostMeter:
             made - detail.requests - spared, self._counted[0]
         )  # its own span is a request's
         counted = (calls, detail.requests, detail.chunks, spared, detail.dropped)
+        served = detail.requests + spared + detail.dropped > 0
         due = self._priced_ns is None or now_ns - self._priced_ns >= PRICED_FOR_NS
+        due = due or served > self._priced_requests
+        if due and not may_measure:  # it is added once its price is known
+            return
         if due and counted != self._counted:  # an idle process pays nothing
-            self._priced_ns, self._prices = now_ns, self._measure()
+            self._priced_ns, self._priced_requests = now_ns, served
+            self._prices = self._measure(served)
         prices = self._prices
         each = (
             prices.call_ns, prices.request_ns, prices.chunk_ns, prices.least_ns, prices.dropped_ns,

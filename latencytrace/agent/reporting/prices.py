@@ -4,7 +4,6 @@ To time each request would cost more than the request. So a few go through the r
 into nowhere, a few at a time between rests: caches are as cold then as between two requests.
 """
 
-import time
 from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass
 from typing import Any, Final
@@ -12,6 +11,7 @@ from typing import Any, Final
 from latencytrace.agent.budget.detail import LAST, Detail
 from latencytrace.agent.clock import cpu_ns
 from latencytrace.agent.guard import raise_fault
+from latencytrace.agent.native import sleep
 from latencytrace.agent.spans.provider import RecordingProvider
 from latencytrace.agent.timing.hook import Hook, Patch, Replacement
 from latencytrace.agent.timing.recorder import Recorder
@@ -103,7 +103,7 @@ def _mean_ns(call: Callable[[], object]) -> int:
     stretches_ns = []
     call()  # what is made once is not its price
     for _ in range(_STRETCHES):
-        time.sleep(_REST_S)  # who wants the interpreter gets it
+        sleep(_REST_S)  # who wants the interpreter gets it
         began_ns = cpu_ns()
         for _ in range(_CALLS):
             call()

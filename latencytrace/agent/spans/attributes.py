@@ -1,6 +1,5 @@
 """Attributes as values that keep nothing of the program alive, within OpenTelemetry's limits."""
 
-import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
@@ -8,6 +7,7 @@ from numbers import Integral, Real
 from typing import cast
 
 from latencytrace.agent.guard import FAULTS, attempted, edge_faults, logger, text_of
+from latencytrace.agent.native import RLock
 from latencytrace.agent.process.forks import in_child
 from latencytrace.model.attributes import AttributeValue
 from latencytrace.model.span_limits import UNLIMITED
@@ -24,7 +24,7 @@ _SAID_AS_TEXT = frozenset(
 _UNUSABLE = object()
 _unusable_types: set[type] = set()
 Attributes = Callable[[], Mapping[str, AttributeValue]]
-_working = threading.RLock()  # one for all: hardly ever do two threads ask
+_working = RLock()  # one for all: hardly ever do two threads ask
 _OURS = "latencytrace."  # a ledger needs them whatever else a program notes
 
 
@@ -70,7 +70,7 @@ def worked_out(attributes: dict[str, AttributeValue]) -> dict[str, AttributeValu
 
 def _after_fork() -> None:
     global _working  # noqa: PLW0603 - the parent may have held it
-    _working = threading.RLock()
+    _working = RLock()
 
 
 in_child(_after_fork)

@@ -17,6 +17,7 @@ from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.compiled.core import core
 from latencytrace.agent.context import call_in, context_in, current
 from latencytrace.agent.guard import FAULTS, OnFault, guarded
+from latencytrace.agent.native import RLock
 from latencytrace.agent.spans.span import RecordedSpan
 from latencytrace.agent.timing.holds import NOTICED_NS, Holds, resumed_within_ns
 from latencytrace.agent.timing.intervals import IntervalRecorder, merged
@@ -151,7 +152,7 @@ class OpenRequests:
         self._detail = detail or Detail()
         self._unwatched: set[RuntimeGaps] = set()  # likewise under way, without their gaps
         # Reentrant: the garbage collector may end a request in the middle of any of this.
-        self._lock = threading.RLock()
+        self._lock = RLock()
         self.open: set[RuntimeGaps] = set()  # one for good, which hooks hold
         self.resumed_by_ns = 0  # when who waits for a loop that was held has run
         self.holds = Holds()
@@ -183,7 +184,7 @@ class OpenRequests:
 
     def reset_after_fork(self) -> None:
         """In a forked child: none of the parent's is under way here."""
-        self._lock = threading.RLock()
+        self._lock = RLock()
         self.holds.reset_after_fork()
         for gaps in (*self.open, *self._unwatched):
             self.end(gaps)

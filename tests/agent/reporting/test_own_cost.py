@@ -30,7 +30,7 @@ def spent(made: int, encoder_ns: int, exporter_ns: int) -> ExportCounts:
 def meter_of(
     clock: FakeClock, prices: Prices, detail: Detail | None = None, thread_ns: int = 0
 ) -> CostMeter:
-    return CostMeter(clock, detail or Detail(), lambda: prices, lambda: thread_ns)
+    return CostMeter(clock, detail or Detail(), lambda _: prices, lambda: thread_ns)
 
 
 def test_hooks_cost_as_many_spans_as_were_made_times_the_price_of_one() -> None:
@@ -56,7 +56,7 @@ def test_requests_and_their_chunks_cost_what_they_cost() -> None:
 def test_what_was_done_keeps_the_price_that_it_was_done_at() -> None:
     clock = FakeClock()
     prices = iter((Prices(call_ns=1_000), Prices(call_ns=2_000)))
-    meter = CostMeter(clock, Detail(), lambda: next(prices), lambda: 0)
+    meter = CostMeter(clock, Detail(), lambda _: next(prices), lambda: 0)
 
     meter.update(spent(10, 0, 0), 0)
     clock.move_s(PRICED_FOR_NS / 1e9)
@@ -93,7 +93,7 @@ def test_the_price_is_looked_up_once_a_minute_and_not_before_there_is_a_span() -
     clock = FakeClock()
     asked: list[int] = []
 
-    def prices() -> Prices:
+    def prices(_: bool) -> Prices:  # noqa: FBT001 - its signature
         asked.append(clock())
         return Prices(call_ns=1)
 
@@ -134,3 +134,32 @@ def test_the_agent_says_what_it_costs_and_reports_it(agent: TracedProgram) -> No
 @pytest.mark.parametrize("part", ["hooks_ratio", "encoder_ratio", "exporter_ratio"])
 def test_an_agent_that_does_not_run_costs_nothing(part: str) -> None:
     assert getattr(agent_status().cost, part) == 0
+
+
+def test_the_price_of_a_request_is_looked_up_once_one_was_served() -> None:
+    detail = Detail()
+    asked: list[bool] = []
+
+    def prices(served: bool) -> Prices:  # noqa: FBT001 - its signature
+        asked.append(served)
+        return Prices(call_ns=1, request_ns=100 if served else 1)
+
+    meter = CostMeter(FakeClock(), detail, prices, lambda: 0)
+    meter.update(spent(1, 0, 0), 0)
+    detail.requests = 1
+    meter.update(spent(2, 0, 0), 0)
+    detail.requests = 2
+    meter.update(spent(3, 0, 0), 0)
+
+    assert asked == [False, True]
+    assert meter.read().hooks_cpu_ns == 1 + 100 + 100
+
+
+def test_nothing_is_measured_while_somebody_waits() -> None:
+    meter = CostMeter(FakeClock(), Detail(), lambda _: Prices(call_ns=5), lambda: 0)
+
+    meter.update(spent(2, 7, 9), 0, may_measure=False)
+    assert meter.read() == OwnCost(encoder_cpu_ns=7, exporter_cpu_ns=9)
+    meter.update(spent(3, 7, 9), 0)
+
+    assert meter.read().hooks_cpu_ns == 3 * 5

@@ -1,0 +1,15 @@
+"""eventlet: greenthreads go on with the request, patched before us, after us or not at all."""
+
+import pytest
+
+from tests.support.agent.greenlets import ORDERS, check_greenlets
+from tests.support.agent.receiving import Receiver
+
+pytest.importorskip("eventlet")
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_what_a_request_hands_to_greenthreads_and_threads_is_part_of_it(
+    receiver: Receiver, order: str
+) -> None:
+    check_greenlets(receiver, "eventlet", order)  # which complains of this Python by itself

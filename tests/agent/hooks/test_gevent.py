@@ -1,0 +1,15 @@
+"""gevent: greenlets go on with the request, patched before us, after us or not at all."""
+
+import pytest
+
+from tests.support.agent.greenlets import ORDERS, check_greenlets
+from tests.support.agent.receiving import Receiver
+
+pytest.importorskip("gevent")
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_what_a_request_hands_to_greenlets_and_threads_is_part_of_it(
+    receiver: Receiver, order: str
+) -> None:
+    assert check_greenlets(receiver, "gevent", order) == ""

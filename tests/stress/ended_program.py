@@ -1,0 +1,133 @@
+"""A program that makes pools and ends them, or is short; `tests.stress.ends` runs it.
+
+`ended_program.py pools METHOD WAY COUNT`, or `ended_program.py short`
+"""
+
+import multiprocessing
+import sys
+import time
+from contextlib import nullcontext, suppress
+from typing import Any, Final
+
+NAME: Final = "request"
+LASTS_MS: Final = 40  # that a short program goes on after it has said what it did
+_REQUESTS: Final = 20
+
+
+agent: Any = sys.modules.get("latencytrace")  # None: this process is not traced
+
+
+def work(number: int) -> int:
+    """Do next to nothing, in a span where there is an agent."""
+    with agent.stage("work") if agent else nullcontext():
+        return number + 1
+
+
+def failing(_: int) -> int:
+    """Raise.
+
+    Raises:
+        ValueError: Always.
+    """
+    raise ValueError
+
+
+def waiting(_: int) -> None:
+    """Take longer than anybody waits."""
+    time.sleep(30)
+
+
+def _close(context: Any) -> None:  # noqa: ANN401 - of multiprocessing
+    pool = context.Pool(2)
+    pool.map(work, range(4))
+    pool.close()
+    pool.join()
+
+
+def _terminate(context: Any) -> None:  # noqa: ANN401
+    with context.Pool(2) as pool:
+        pool.map(work, range(4))
+
+
+def _at_once(context: Any) -> None:  # noqa: ANN401
+    pool = context.Pool(2)
+    pool.terminate()
+    pool.join()
+
+
+def _exception(context: Any) -> None:  # noqa: ANN401
+    with context.Pool(2) as pool, suppress(ValueError):
+        pool.map(failing, range(2))
+
+
+def _timeout(context: Any) -> None:  # noqa: ANN401
+    with context.Pool(2) as pool, suppress(multiprocessing.TimeoutError):
+        pool.map_async(waiting, range(2)).get(0.05)
+
+
+def _recycled(context: Any) -> None:  # noqa: ANN401
+    with context.Pool(2, maxtasksperchild=1) as pool:
+        pool.map(work, range(4), 1)
+
+
+def _kill(context: Any) -> None:  # noqa: ANN401
+    process = context.Process(target=waiting, args=(0,))
+    process.start()
+    process.kill()
+    process.join()
+
+
+def in_child(method: str) -> None:
+    """Make a pool in a child."""
+    _terminate(multiprocessing.get_context(method))
+
+
+def _nested(context: Any) -> None:  # noqa: ANN401
+    process = context.Process(target=in_child, args=(context.get_start_method(),))
+    process.start()
+    process.join()
+
+
+WAYS: Final = {
+    "close": _close,
+    "terminate": _terminate,
+    "terminate at once": _at_once,
+    "an exception": _exception,
+    "a timeout": _timeout,
+    "recycled": _recycled,
+    "kill": _kill,
+    "nested": _nested,
+}
+
+
+def pools(method: str, way: str, count: int) -> None:
+    """Print how long each took."""
+    context = multiprocessing.get_context(method)
+    for _ in range(count):
+        began = time.monotonic()
+        WAYS[way](context)
+        sys.stdout.write(f"{time.monotonic() - began}\n")
+        sys.stdout.flush()
+
+
+def short() -> None:
+    """Do a few requests, say so, and end soon."""
+    for _ in range(_REQUESTS):
+        with agent.request(NAME) if agent else nullcontext():
+            pass
+    sys.stdout.write(f"{_REQUESTS}\n")
+    sys.stdout.flush()
+    time.sleep(LASTS_MS / 2000)
+
+
+def main(what: str, *arguments: str) -> None:
+    """Do what is asked for."""
+    if what == "pools":
+        method, way, count = arguments
+        pools(method, way, int(count))
+    else:
+        short()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,133 @@
+"""Ends processes in every way that multiprocessing has, and by SIGTERM, plain and traced.
+
+    python -m tests.stress.ends [--pools 300] [--terminations 300] [--slowest-s 60] [--json]
+
+A line for each way, plain and traced: how many, the median, the slowest, and how many hung. Of
+programs that SIGTERM ends also how many of their requests never arrived. It ends with 1 where any
+hung.
+"""
+
+import argparse
+import json
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from itertools import product
+from typing import Final, NamedTuple
+
+from latencytrace.agent import autostart
+from tests.stress import ended_program
+from tests.support.agent.receiving import Receiver
+
+METHODS: Final = ("fork", "forkserver", "spawn")
+TRACED: Final = (False, True)
+
+
+class Ended(NamedTuple):
+    """What became of many programs of one kind."""
+
+    way: str
+    traced: bool
+    programs: int
+    hung: int
+    median_s: float
+    slowest_s: float
+    missing: int  # requests that were done and never arrived
+
+
+def begun(*arguments: str, receiver: str | None) -> subprocess.Popen[str]:
+    """Begin a program, traced as `latencytrace run` does it where there is a receiver."""
+    command = (sys.executable, "-W", "ignore", ended_program.__file__, *arguments)
+    environment = dict(os.environ)
+    if receiver is not None:
+        environment["PYTHONPATH"] = f"{next(iter(autostart.__path__))}/."
+        environment["OTEL_EXPORTER_OTLP_ENDPOINT"] = receiver
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+
+
+def pools(method: str, way: str, count: int, slowest_s: float, *, traced: bool) -> Ended:
+    """Make many pools in one program."""
+    with Receiver() as receiver:
+        to = receiver.url if traced else None
+        program = begun("pools", method, way, str(count), receiver=to)
+        try:
+            output, _ = program.communicate(timeout=slowest_s * count)
+        except subprocess.TimeoutExpired:
+            program.kill()
+            output, _ = program.communicate()
+    times = [float(one) for one in output.split()]
+    hung = sum(one > slowest_s for one in times) + (len(times) < count)
+    return ended(f"{method}, {way}", times, hung, 0, traced=traced)
+
+
+def terminations(count: int, slowest_s: float, *, traced: bool) -> Ended:
+    """End many short programs, each a millisecond later than the one before, over and over."""
+    times, hung, missing = [], 0, 0
+    for number in range(count):
+        with Receiver() as receiver:
+            program = begun("short", receiver=receiver.url if traced else None)
+            assert program.stdout is not None
+            done = int(program.stdout.readline())
+            time.sleep(number % ended_program.LASTS_MS / 1000)
+            began = time.monotonic()
+            program.send_signal(signal.SIGTERM)
+            try:
+                program.wait(slowest_s)
+            except subprocess.TimeoutExpired:
+                hung += 1
+                program.kill()
+                program.wait()
+            times.append(time.monotonic() - began)
+            program.stdout.close()
+            arrived = sum(span.name == ended_program.NAME for span in receiver.spans)
+            missing += done - arrived if traced else 0
+    return ended("SIGTERM", times, hung, missing, traced=traced)
+
+
+def ended(way: str, times: list[float], hung: int, missing: int, *, traced: bool) -> Ended:
+    """Put figures together."""
+    median, slowest = (statistics.median(times), max(times)) if times else (0.0, 0.0)
+    return Ended(way, traced, len(times), hung, round(median, 4), round(slowest, 4), missing)
+
+
+def all_of(told: argparse.Namespace) -> Iterator[Ended]:
+    """Run what is asked for."""
+    ways = list(product(METHODS, ended_program.WAYS))
+    each = max(told.pools // len(ways), 1) if told.pools else 0
+    for (method, way), traced in product(ways if each else [], TRACED):
+        yield pools(method, way, each, told.slowest_s, traced=traced)
+    for traced in TRACED if told.terminations else ():
+        yield terminations(told.terminations, told.slowest_s, traced=traced)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print a line for each; 1 where any hung."""
+    parser = argparse.ArgumentParser(prog="python -m tests.stress.ends")
+    parser.add_argument("--pools", type=int, default=300)
+    parser.add_argument("--terminations", type=int, default=300)
+    parser.add_argument("--slowest-s", type=float, default=60.0)
+    parser.add_argument("--json", action="store_true")
+    told = parser.parse_args(arguments)
+    hung = 0
+    for one in all_of(told):
+        hung += one.hung
+        shown = json.dumps(one._asdict()) if told.json else _line(one)
+        sys.stdout.write(f"{shown}\n")
+        sys.stdout.flush()
+    return int(hung > 0)
+
+
+def _line(one: Ended) -> str:
+    tracing = "traced" if one.traced else "plain"
+    return (
+        f"{one.way:<31}{tracing:<8}{one.programs:>6}  hung {one.hung}  median {one.median_s:.3f} s"
+        f"  slowest {one.slowest_s:.3f} s  missing {one.missing}"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
