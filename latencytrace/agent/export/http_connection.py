@@ -5,9 +5,11 @@ vcrpy for the cassettes of a program's tests, is for the program's calls.
 """
 
 import encodings.idna  # noqa: F401 - which each connection looks up: whole before any fork
+import http
 import io
 import socket
-from importlib.util import find_spec, module_from_spec
+from importlib.machinery import PathFinder
+from importlib.util import module_from_spec
 from typing import TYPE_CHECKING, Final
 
 from latencytrace.agent.clock import monotonic_ns
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 
     from _typeshed import WriteableBuffer
 else:
-    _spec = find_spec("http.client")
+    _spec = PathFinder.find_spec("http.client", http.__path__)  # past what patches modules
     client = module_from_spec(_spec)
     _spec.loader.exec_module(client)
 
