@@ -16,6 +16,8 @@ from tests.support.servers.serving import serving, serving_wsgi
 
 socketio = pytest.importorskip("socketio")
 aiohttp = pytest.importorskip("aiohttp")
+# Of its client, which closes none of its connections that a server of a poll still holds.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 
 @pytest.fixture
@@ -89,7 +91,6 @@ def _stage(spans: Spans) -> Any:  # noqa: ANN401 - a context manager of the test
     return Stages()
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # of its client
 def test_a_handler_that_raises_is_a_failed_request(spans: Spans) -> None:
     server = socketio.AsyncServer(async_mode="asgi", async_handlers=False)
     seen: list[object] = []
