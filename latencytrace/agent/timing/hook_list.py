@@ -213,6 +213,8 @@ LISTED: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
         "sklearn.linear_model._base", "sklearn.linear_model._ridge",
         "sklearn.discriminant_analysis", "sklearn.svm._base", "sklearn.utils._set_output",
         "sklearn.neighbors._base")),
+    "latencytrace.agent.hooks.socketio:SocketioHook": (("python-socketio >= 5.8",),
+        ("socketio.server", "socketio.async_server")),
     "latencytrace.agent.hooks.soundfile:SoundfileHook": (("soundfile >= 0.12",), ("soundfile",)),
     "latencytrace.agent.hooks.spacy:SpacyHook": (("spacy >= 3.4",), ("spacy.language",)),
     "latencytrace.agent.hooks.sqlalchemy:SqlalchemyHook": (("sqlalchemy >= 1.4",),

@@ -92,6 +92,11 @@ class _Closed:
     times: int = 0  # how often it was attributed
     old_ns: int | None = None  # when a trace without its root counts as complete
 
+    def add(self, spans: int) -> None:
+        """Note that more spans were attributed."""
+        self.spans += spans
+        self.times += 1
+
 
 @dataclass(slots=True)
 class AssemblerCounts:
@@ -205,8 +210,7 @@ class Assembler:
             trace.spans += count
             self.counts.add(trace, count)
             trace.waiting += count
-            closed = self._closed.get(trace_id)
-            if closed is not None and now_ns - closed.due_ns > LATE_NS:
+            if (closed := self._closed.get(trace_id)) and now_ns - closed.due_ns > LATE_NS:
                 self.counts.late += 1
                 trace.late += count
 
@@ -372,8 +376,8 @@ class Assembler:
     def _opened(self, trace_id: str, now_ns: int, *, rooted: bool) -> _Open:
         taken = self._attributing.get(trace_id)  # a trace that was attributed has had its root
         rooted |= trace_id in self._closed or (taken is not None and taken.rooted)
-        doubled = _doubled(self._closed.get(trace_id))
-        trace = self._open[trace_id] = _Open(now_ns, now_ns, rooted, now_ns, doubled)
+        trace = self._open[trace_id] = _Open(now_ns, now_ns, rooted, now_ns)
+        trace.doubled = _doubled(self._closed.get(trace_id))
         heappush(self._due, (trace.due_ns, trace_id))
         if (known := self._rootless.get(trace_id)) and not self.is_old(trace_id):
             known.old_ns = None  # the quiet time begins anew
@@ -459,8 +463,7 @@ class Assembler:
         trace = self._attributing.pop(trace_id)
         self.account.open -= trace.spans
         closed = self._closed.setdefault(trace_id, _Closed(self._now_ns(), 0))
-        closed.spans += trace.spans
-        closed.times += 1
+        closed.add(trace.spans)
         while len(self._closed) > self._max_closed:
             self._closed.popitem(last=False)
         return trace.spans

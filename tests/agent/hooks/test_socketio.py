@@ -1,0 +1,127 @@
+"""The hook of python-socketio, with its own client and server."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from opentelemetry.trace import SpanKind, get_current_span
+
+from latencytrace.agent.hooks.asgi import AsgiHook
+from latencytrace.agent.hooks.socketio import SocketioHook
+from latencytrace.model import Stage, semconv
+from tests.support.agent.hooked import Spans, hooked
+from tests.support.servers.serving import serving, serving_wsgi
+
+socketio = pytest.importorskip("socketio")
+aiohttp = pytest.importorskip("aiohttp")
+# Of its client, which closes none of its connections that a server of a poll still holds.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
+
+@pytest.fixture
+def spans() -> Iterator[Spans]:
+    with hooked(AsgiHook, SocketioHook) as spans:
+        yield spans
+
+
+def events_of(spans: Spans) -> list[Any]:
+    """The requests that are events of the program's, without connecting and leaving."""
+    return [
+        span
+        for span in spans.all
+        if span.name.startswith("socket.io") and "connect" not in span.name
+    ]
+
+
+@asynccontextmanager
+async def connected(url: str, *namespaces: str) -> AsyncIterator[Any]:
+    """A client, by polls, which needs nothing more installed."""
+    async with aiohttp.ClientSession() as session:
+        client = socketio.AsyncClient(http_session=session)
+        await client.connect(url, transports=["polling"], namespaces=[*namespaces] or None)
+        yield client
+        polls = client.eio.read_loop_task
+        await client.eio.disconnect(abort=True)  # else it may wait for its last poll
+        polls.cancel()
+        await asyncio.gather(polls, return_exceptions=True)
+
+
+async def asked(url: str, *events: str) -> list[Any]:
+    """What a server answers to events."""
+    async with connected(url) as client:
+        return [await client.call(event, "a secret") for event in events]
+
+
+def test_each_event_is_a_request_of_its_own(spans: Spans) -> None:
+    server = socketio.AsyncServer(async_mode="asgi")
+
+    async def chat(_: str, text: str) -> str:
+        with _stage(spans):
+            return text
+
+    async def others(event: str, _: str, __: str) -> str:
+        return event
+
+    server.on("chat", chat)
+    server.on("*", others)
+    with serving(socketio.ASGIApp(server), timeout_graceful_shutdown=1) as url:
+        answers = asyncio.run(asked(url, "chat", "chat", "made up by a caller"))
+
+    chats = events_of(spans)
+    assert answers == ["a secret", "a secret", "made up by a caller"]
+    assert [one.name for one in chats] == ["socket.io /chat"] * 2 + ["socket.io /*"]
+    assert {one.kind for one in chats} == {SpanKind.SERVER}
+    assert len({one.context.trace_id for one in chats}) == 3
+    assert not any(one.parent_id for one in chats)
+    parents = {stage.parent_id for stage in spans.of(Stage.RERANK)}
+    assert parents == {chats[0].span_id, chats[1].span_id}
+    assert not any("secret" in repr(dict(one.attributes)) for one in spans.all)
+
+
+def _stage(spans: Spans) -> Any:  # noqa: ANN401 - a context manager of the test's own
+    class Stages:
+        def __enter__(self) -> None:
+            self.timing = spans.recorder.start("rerank", Stage.RERANK)
+
+        def __exit__(self, *_: object) -> None:
+            self.timing.end()
+
+    return Stages()
+
+
+def test_a_handler_that_raises_is_a_failed_request(spans: Spans) -> None:
+    server = socketio.AsyncServer(async_mode="asgi", async_handlers=False)
+    seen: list[object] = []
+
+    class Rooms(socketio.AsyncNamespace):  # type: ignore[misc,name-defined] # of a library that need not be there
+        async def on_leave(self, _: str, __: str) -> None:
+            seen.append(get_current_span())
+            raise LookupError("a secret")
+
+    server.register_namespace(Rooms("/rooms"))
+
+    async def leave(url: str) -> None:
+        async with connected(url, "/rooms") as client:
+            await client.emit("leave", "a secret", namespace="/rooms")
+            while not seen:  # noqa: ASYNC110 - nobody tells
+                await asyncio.sleep(0.01)
+
+    with serving(socketio.ASGIApp(server), timeout_graceful_shutdown=1) as url:
+        asyncio.run(leave(url))
+
+    (left,) = events_of(spans)
+    assert left.name == "socket.io /rooms/leave"
+    assert left.attributes[semconv.ERROR_TYPE] == "LookupError"
+
+
+def test_the_events_of_a_server_of_threads_are_requests_too(spans: Spans) -> None:
+    server = socketio.Server(async_mode="threading")
+    server.on("chat", lambda _, text: text)
+
+    with serving_wsgi(socketio.WSGIApp(server)) as url:
+        answers = asyncio.run(asked(url, "chat"))
+
+    assert answers == ["a secret"]
+    assert [one.name for one in events_of(spans)] == ["socket.io /chat"]
