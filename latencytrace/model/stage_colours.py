@@ -1,7 +1,8 @@
 """The one colour of each stage: pages on a light and on a dark ground, terminals of 256 colours.
 
-Chosen so that stages that often touch can be distinguished, by colour-blind people as well; the
-contrast with the ground is at least 3 : 1. A test holds these properties.
+Chosen so that stages that may touch can be distinguished, by colour-blind people as well
+(CIEDE2000 of 10 at least for protan, deutan and tritan eyes); none is red, which is for what is
+bad; the contrast with the ground is at least 3 : 1. A test holds these properties.
 """
 
 from collections.abc import Mapping
@@ -23,31 +24,31 @@ class StageColour(NamedTuple):
 
 
 STAGE_COLOURS: Final[Mapping[Stage, StageColour]] = {
-    Stage.NETWORK: StageColour("#003db8", "#5387ef", 27),
-    Stage.QUEUE: StageColour("#1c98c6", "#25b9fe", 32),
-    Stage.TRANSFER: StageColour("#5d6486", "#6c7396", 60),
-    Stage.RETRY: StageColour("#4873f4", "#c5dbff", 104),
-    Stage.PREPROCESS: StageColour("#023f4b", "#277887", 24),
-    Stage.TOKENIZE: StageColour("#649690", "#25ffe8", 103),
-    Stage.EMBED: StageColour("#017488", "#86bfc6", 66),
-    Stage.GUARDRAIL: StageColour("#056250", "#0fa589", 29),
-    Stage.CACHE: StageColour("#809701", "#5c7800", 58),
-    Stage.RETRIEVE: StageColour("#536b03", "#a3be2c", 100),
-    Stage.DATABASE: StageColour("#1b4214", "#809371", 65),
-    Stage.RERANK: StageColour("#109864", "#86e09d", 34),
-    Stage.PREFILL: StageColour("#740800", "#bd4130", 160),
-    Stage.DECODE: StageColour("#db3656", "#ee8c86", 203),
-    Stage.FORWARD: StageColour("#a14a03", "#ffbe8b", 137),
-    Stage.REMOTE_MODEL: StageColour("#cc7a07", "#cd6f01", 130),
-    Stage.DETOKENIZE: StageColour("#cf5acc", "#efd3f6", 171),
-    Stage.POSTPROCESS: StageColour("#a17885", "#ff81bc", 168),
-    Stage.RESPOND: StageColour("#8e3f70", "#a25e83", 96),
-    Stage.RUNTIME: StageColour("#500677", "#8b50ba", 92),
-    Stage.LOAD: StageColour("#9c8b66", "#fec82d", 136),
-    Stage.APPLICATION: StageColour("#8749d1", "#d498ff", 134),
-    Stage.TOOL: StageColour("#765d04", "#e6dfb6", 101),
-    Stage.OTHER: StageColour("#6a6f6a", "#aeaeae", 246),
-    Stage.UNATTRIBUTED: StageColour("#3b3732", "#6f6b65", 240),
+    Stage.NETWORK: StageColour("#1529b7", "#5684ee", 27),
+    Stage.QUEUE: StageColour("#298ff5", "#3cb1f8", 32),
+    Stage.TRANSFER: StageColour("#5c528a", "#6182b1", 60),
+    Stage.RETRY: StageColour("#4d67d8", "#d0c4de", 104),
+    Stage.PREPROCESS: StageColour("#033247", "#397577", 24),
+    Stage.TOKENIZE: StageColour("#708689", "#62ffe2", 103),
+    Stage.EMBED: StageColour("#1961a9", "#a0babb", 66),
+    Stage.GUARDRAIL: StageColour("#015352", "#03a08d", 29),
+    Stage.CACHE: StageColour("#6d6f4f", "#5c7615", 58),
+    Stage.RETRIEVE: StageColour("#437208", "#a9af00", 100),
+    Stage.DATABASE: StageColour("#252900", "#92845c", 65),
+    Stage.RERANK: StageColour("#928a7d", "#91d6ad", 34),
+    Stage.PREFILL: StageColour("#623d04", "#878f20", 160),
+    Stage.DECODE: StageColour("#ad8817", "#f3b578", 203),
+    Stage.FORWARD: StageColour("#7e8954", "#b9a07e", 137),
+    Stage.REMOTE_MODEL: StageColour("#5b675f", "#e2d21c", 130),
+    Stage.DETOKENIZE: StageColour("#db5dba", "#edd3ff", 171),
+    Stage.POSTPROCESS: StageColour("#aa637b", "#fb7ecb", 168),
+    Stage.RESPOND: StageColour("#825279", "#a7649e", 96),
+    Stage.RUNTIME: StageColour("#441671", "#8d51b4", 92),
+    Stage.LOAD: StageColour("#6e939e", "#cea956", 136),
+    Stage.APPLICATION: StageColour("#83649b", "#c2cdc7", 134),
+    Stage.TOOL: StageColour("#565137", "#ecf3b3", 101),
+    Stage.OTHER: StageColour("#616168", "#a5ab99", 246),
+    Stage.UNATTRIBUTED: StageColour("#3f312c", "#736a60", 240),
 }
 
 

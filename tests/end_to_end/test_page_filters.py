@@ -72,7 +72,7 @@ def test_the_filters_are_kept_through_a_request(service: RunningService, browser
         assert dict(parse_qsl(urlsplit(page.url).query)) == asked
 
 
-@pytest.mark.parametrize("over", ["Objectives", "GPU", "Health"])
+@pytest.mark.parametrize("over", ["SLOs", "GPU", "Health"])
 def test_the_filters_are_kept_through_pages_without_a_form(
     service: RunningService, browser: Browser, over: str
 ) -> None:

@@ -300,7 +300,7 @@ def test_a_bump_of_many_requests_in_the_heat_map_asks_why_these_are_slow(
         page.mouse.move(right, low, steps=4)
         page.mouse.up()
 
-        expect(page.get_by_role("heading", level=1)).to_have_text("Tail")
+        expect(page.get_by_role("heading", level=1)).to_have_text("Why slow")
         main = page.get_by_role("main")
         expect(main).to_contain_text(re.compile(r"from [-\d]+ [:\d]+ UTC until [-\d]+ [:\d]+ UTC"))
         expect(main).to_contain_text("the 12 requests you selected")

@@ -282,7 +282,7 @@ def test_a_bump_of_the_heat_map_is_selected_with_keys(
 
         assert "from " in alone
         assert re.match(r"12 requests, .* s to .* s, from .* UTC until .* UTC: why\?$", said)
-        expect(page.get_by_role("heading", level=1)).to_have_text("Tail")
+        expect(page.get_by_role("heading", level=1)).to_have_text("Why slow")
         expect(page.get_by_role("main")).to_contain_text("the 12 requests you selected")
         assert watched.errors == []
 

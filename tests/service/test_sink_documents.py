@@ -72,7 +72,7 @@ def test_alertmanager_gets_the_cause_as_annotations() -> None:
     annotations = cast("dict[str, str]", alertmanager(Transition.CONTINUES)["annotations"])
 
     assert annotations["guilty_stage"] == "retrieve"
-    assert annotations["trace_1"].endswith(" 3 s (ok), retrieve 2 s")
+    assert annotations["trace_1"].endswith(" 3.00 s (ok), retrieve 2.00 s")
     assert set(annotations) >= {"summary", "description", "dashboard_url", "trace_3", "version"}
 
 

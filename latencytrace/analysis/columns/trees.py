@@ -151,26 +151,23 @@ def lay_out_trees(  # noqa: PLR0913, PLR0917 - columns
         packed_times: Their starts and ends from the start of their span, and stages.
 
     Returns:
-        Where each tree begins; of each of its spans the row, the parent's place (-1: none),
-        start, end, stage, children, until when its parent waits for the next attempt (-1: it does
-        not), whether it outlives its parent, whether it was clipped; where its intervals begin,
-        their start, end and stage.
+        Where each tree begins; of each span its row, its parent's place (-1: none), start, end,
+        stage, children, until when its parent waits for the next attempt (-1: it does not),
+        whether it outlives its parent, whether it was clipped, its intervals.
     """
-    core = needed()
-    first = np.zeros(len(requests) + 1, np.int64)
-    np.cumsum(requests[:, 3], out=first[1:])
+    first = np.concatenate((np.zeros(1, np.int64), np.cumsum(requests[:, 3])))
     spans = int(first[-1])
     rows, above, begin_ns, finish_ns, stages = (np.empty(spans, np.int64) for _ in range(5))
     children, awaited = np.empty((spans, 2), np.int64), np.empty(spans, np.int64)
     outlives, clipped = np.empty(spans, np.bool_), np.empty(spans, np.bool_)
-    most = core.lay_out_trees(
+    most = needed().lay_out_trees(
         requests, start_ns, end_ns, kind, facts, resource, resources, stage, child, following,
         retried, is_call, is_work, packed, first, rows, above, begin_ns, finish_ns, stages,
         children, awaited, outlives, clipped,
     )  # fmt: skip
     intervals = np.empty(spans + 1, np.int64)
     times = np.empty(most, np.int64), np.empty(most, np.int64), np.empty(most, np.int64)
-    made = core.lay_out_intervals(
+    made = needed().lay_out_intervals(
         start_ns, kind, facts, retried, packed, packed_times, rows, above, begin_ns, finish_ns,
         children, intervals, *times,
     )  # fmt: skip

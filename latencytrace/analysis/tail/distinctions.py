@@ -43,10 +43,10 @@ def distinctions(bad: Sequence[Request], good: Sequence[Request]) -> tuple[Disti
     )
     columns = RequestColumns.of([request for request, _ in rows], attributes=True)
     groups = Groups.of_tail(columns, np.array([is_bad for _, is_bad in rows], np.bool_))
-    return tuple(_told(one.apart for one in traits(groups)))[:MOST]
+    return tuple(_clear(one.apart for one in traits(groups)))[:MOST]
 
 
-def _told(found: Iterator[SetApart]) -> Iterator[Distinction]:
+def _clear(found: Iterator[SetApart]) -> Iterator[Distinction]:
     for one in found:
         is_failure = one.key in _FAILURES or (one.key, one.value) == ("status", "error")
         if not is_failure and one.tail_ratio - one.reference_ratio >= LEAST_DIFFERENCE:

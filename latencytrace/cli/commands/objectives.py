@@ -21,7 +21,7 @@ from latencytrace.cli.source import reading
 from latencytrace.errors import LatencytraceError, ObjectivesError, ServiceUnreachableError
 from latencytrace.model import Objective
 from latencytrace.model.objective import EACH_ROUTE, length_text
-from latencytrace.model.texts.units import count, objective_text, share
+from latencytrace.model.texts.units import count, objective_text, share, times
 from latencytrace.service.answers.documents import ObjectiveDocument
 from latencytrace.settings import objectives_file
 
@@ -170,7 +170,7 @@ def _tiers(objective: Objective) -> RenderableType:
     for rule in burn_rules(objective):
         drawn.add_row(
             str(rule.severity),
-            f"{rule.factor:g}x",
+            times(rule.factor),
             length_text(rule.long_ns),
             length_text(rule.short_ns),
             share(rule.factor * objective.budget_ratio),

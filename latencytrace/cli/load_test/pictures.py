@@ -17,7 +17,7 @@ from latencytrace.cli.load_test.summary import (
     shapes,
 )
 from latencytrace.cli.pictures.bars import BLOCK, table
-from latencytrace.model.texts.units import UNKNOWN, count, duration, share
+from latencytrace.model.texts.units import UNKNOWN, count, duration, figure, share
 
 COLUMN_WIDTH = 9
 PICTURE = "e2e: to the median, and on to p95"
@@ -70,7 +70,7 @@ _GROUPS: tuple[tuple[_Column, ...], ...] = (
 
 
 def _per_s(rate: float | None) -> str:
-    return UNKNOWN if rate is None else f"{rate:.3g}/s"
+    return UNKNOWN if rate is None else f"{figure(rate)}/s"
 
 
 def tables(rates: Sequence[RateSummary], width: int) -> list[RenderableType]:

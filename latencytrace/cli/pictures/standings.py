@@ -7,7 +7,7 @@ from rich.text import Text
 
 from latencytrace.cli.pictures.bars import table
 from latencytrace.model.objective import EACH_ROUTE, length_text
-from latencytrace.model.texts.units import UNKNOWN, count, moment, objective_text, share
+from latencytrace.model.texts.units import UNKNOWN, count, moment, objective_text, share, times
 from latencytrace.service.answers.documents import (
     AlertDocument,
     BurnRateDocument,
@@ -95,7 +95,7 @@ def _tiers(rates: list[BurnRateDocument]) -> RenderableType:
     for rate in rates:
         drawn.add_row(
             rate["severity"],
-            f"{rate['factor']:g}x",
+            times(rate["factor"]),
             length_text(rate["long_ns"]),
             _times(rate["long"]),
             length_text(rate["short_ns"]),
@@ -139,4 +139,4 @@ def _alert(alert: AlertDocument) -> list[RenderableType]:
 
 
 def _times(rate: float | None) -> str:
-    return UNKNOWN if rate is None else f"{rate:.3g}x"
+    return UNKNOWN if rate is None else times(rate)

@@ -7,6 +7,7 @@ UNKNOWN = "-"
 UNITS = (("s", 1e9), ("ms", 1e6), ("µs", 1e3))
 MINUTE_NS = 60e9
 LEAST_CHANCE = 0.001
+LEAST_GROUPED = 999.5
 MANY_TIMES = 2  # from which on times are read more easily than percent
 LITTLE = "<0.1 %"  # a share that is not nothing
 
@@ -92,6 +93,19 @@ def change(now: float, before: float | None) -> str | None:
     return f"{percent:+d} %" if percent else "±0 %"
 
 
+def figure(value: float) -> str:
+    """A number in three digits, or a whole one in groups; never an exponent: `14.4`, `2,870`."""
+    if abs(value) >= LEAST_GROUPED:
+        return f"{value:,.0f}"
+    text = f"{value:.3g}"
+    return "0" if "e" in text or text == "-0" else text
+
+
+def times(value: float) -> str:
+    """How many times, in three digits: `16.7` and the sign of multiplication."""
+    return f"{figure(value)}\N{MULTIPLICATION SIGN}"
+
+
 def exact(value_ns: int) -> str:
     """Every nanosecond, in groups of three: `8,310,042 ns`."""
     return f"{value_ns:,} ns"
@@ -99,7 +113,7 @@ def exact(value_ns: int) -> str:
 
 def share(ratio: float | None) -> str:
     """A ratio in percent: `71.2 %`."""
-    return UNKNOWN if ratio is None else f"{100 * ratio:.1f} %"
+    return UNKNOWN if ratio is None else f"{round(100 * ratio, 1) + 0.0:.1f} %"
 
 
 def shares(parts: Sequence[float], of: str = "100.0 %") -> list[str]:

@@ -8,6 +8,7 @@ from latencytrace.model import Acknowledgement, Alert, AlertKind, BadRequest, Ev
 from latencytrace.model.alert import MOSTLY
 from latencytrace.model.objective import length_text
 from latencytrace.model.texts.traits import trait_text
+from latencytrace.model.texts.units import duration, figure, times
 
 
 def summary(alert: Alert) -> str:
@@ -25,7 +26,7 @@ def summary(alert: Alert) -> str:
         return f"{objective.name}: {of} meets its objective again; the alert lasted {lasted}"
     rates = (rate for rate in alert.standing.rates if rate.rule.long_ns == alert.window_ns)
     firing = next(rates, None)
-    burn = f", {firing.long:.3g} times too fast" if firing and firing.long is not None else ""
+    burn = f", burning budget {times(firing.long)} too fast" if firing and firing.long else ""
     if alert.bad_ratio is None or alert.window_ns is None:
         return f"{objective.name}: {of} violates its objective{burn}"
     return (
@@ -74,7 +75,7 @@ def _budget(alert: Alert) -> Iterator[str]:
 def _causes(evidence: Evidence) -> Iterator[str]:
     guilty = evidence.guilty
     if guilty is not None:
-        excess = f"{duration_text(guilty.excess_ns)} more than in good requests"
+        excess = f"{duration(guilty.excess_ns)} more than in good requests"
         share = f"{_percent(guilty.share_ratio)} of the excess"
         if guilty.share_ratio >= MOSTLY:
             yield f"Guilty stage: {guilty.stage}, {excess}, {share}."
@@ -107,18 +108,11 @@ def _traffic(alert: Alert) -> str:
 
 def request_text(request: BadRequest) -> str:
     """A bad request in a line: how long it took, and mostly in what."""
-    text = f"{duration_text(request.duration_ns)} ({request.status})"
+    text = f"{duration(request.duration_ns)} ({request.status})"
     if not request.ledger:
         return text
     stage = max(request.ledger, key=lambda one: request.ledger[one])
-    return f"{text}, {stage} {duration_text(request.ledger[stage])}"
-
-
-def duration_text(duration_ns: int) -> str:
-    """A duration in three digits: `1.94 s`, `310 ms`."""
-    if duration_ns >= 10**9:
-        return f"{duration_ns / 1e9:.3g} s"
-    return f"{duration_ns / 1e6:.3g} ms"
+    return f"{text}, {stage} {duration(request.ledger[stage])}"
 
 
 def _judged(objective: Objective) -> str:
@@ -135,8 +129,8 @@ def _fault(objective: Objective, alert: Alert) -> str:
     if alert.evidence.failed_ratio == 1 or objective.limit_ns is None:
         return "failed"
     measured = "" if objective.measured == "duration" else f"{objective.measured} "
-    return f"took {measured}over {duration_text(objective.threshold_ns)} or failed"
+    return f"took {measured}over {duration(objective.threshold_ns)} or failed"
 
 
 def _percent(ratio: float) -> str:
-    return f"{100 * ratio:.3g} %"
+    return f"{figure(100 * ratio)} %"

@@ -12,11 +12,13 @@ from latencytrace.service.alerting.text import description
 from latencytrace.service.answers.documents import ObjectiveDocument
 from latencytrace.service.objectives.alerts import first_standing
 from tests.support.builders.made_objectives import made_objective
+from tests.support.builders.made_requests import TRACE
 from tests.support.builders.notices import made_alert
 from tests.support.servers.recording_api import RecordingApi, recording_api
 from tests.support.terminal import said
 
 __all__ = ["recording_api"]
+TIMES = "\N{MULTIPLICATION SIGN}"
 
 
 def test_it_shows_how_objectives_stand_and_what_fires(recording_api: RecordingApi) -> None:
@@ -25,20 +27,20 @@ def test_it_shows_how_objectives_stand_and_what_fires(recording_api: RecordingAp
         "99 % of rag · POST /chat: duration within 2.00 s, over 30 d",
         "100 requests, 20 bad; budget left: 80.0 %, gone in 1 h at this rate",
         "alert  burns  over  now  and over  now",
-        "page   14.4x   1 h  20x     5 min  30x  fires",
+        "page   14.4X   1 h  20X     5 min  30X  fires".replace("X", TIMES),
         "",
         "page since 2025-11-21 01:53:20 UTC",
         (
-            "  chat-e2e: 20 % of POST /chat took over 2 s or failed in the last 1 h, "
-            "20 times too fast"
+            "  chat-e2e: 20 % of POST /chat took over 2.00 s or failed in the last 1 h, "
+            "burning budget 20\N{MULTIPLICATION SIGN} too fast"
         ),
         "  Since about 2025-11-21 01:43:20 UTC.",
         "  Budget left: 80 % of 30 d, gone in 1 h at this rate.",
-        "  Guilty stage: retrieve, 1 s more than in good requests, 90 % of the excess.",
+        "  Guilty stage: retrieve, 1.00 s more than in good requests, 90 % of the excess.",
         "  Apart from good requests: instance rag-2, 90 % of the bad, 30 % of the good.",
         "  Apart from good requests: version 1.0 <beta>, 80 % of the bad, 30 % of the good.",
         f"  latencytrace acknowledge {made_alert().fingerprint[:8]}",
-        *["  latencytrace trace 0af7651916cd43dd8448eb211c80319c  3 s (ok), retrieve 2 s"] * 3,
+        *[f"  latencytrace trace {TRACE}  3.00 s (ok), retrieve 2.00 s"] * 3,
         (
             "  http://127.0.0.1:8321/breakdown?service=rag&route=POST+%2Fchat"
             "&since=2025-11-21T00%3A38%3A20Z"
@@ -60,7 +62,9 @@ def test_a_burn_that_does_not_alert_yet_says_what_it_takes() -> None:
         for rates in ({"burn_rates": quiet}, {"burn_rates": slow}, {})
     ]
 
-    assert "No alert yet: at 20x it takes 43.2 min of such requests, and enough" in said_of[0]
+    assert (
+        f"No alert yet: at 20{TIMES} it takes 43.2 min of such requests, and enough" in said_of[0]
+    )
     assert not any("No alert yet" in other for other in said_of[1:])
 
 

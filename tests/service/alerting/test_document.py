@@ -27,8 +27,8 @@ def fired(tmp_path_factory: pytest.TempPathFactory) -> tuple[Alert, Alert]:
 
 def test_it_says_what_and_how_bad_in_a_line(fired: tuple[Alert, Alert]) -> None:
     assert summary(fired[0]) == (
-        "chat-e2e: 29 % of POST /chat took over 2 s or failed in the last 15 min, "
-        "29 times too fast"
+        "chat-e2e: 29 % of POST /chat took over 2.00 s or failed in the last 15 min, "
+        "burning budget 29\N{MULTIPLICATION SIGN} too fast"
     )
 
 
@@ -39,7 +39,7 @@ def test_it_says_why_and_what_is_left(fired: tuple[Alert, Alert]) -> None:
     assert said[1].startswith("Budget left: ")
     assert said[1].endswith(" at this rate.")
     assert said[2] == (
-        "Guilty stage: retrieve, 1.9 s more than in good requests, 100 % of the excess."
+        "Guilty stage: retrieve, 1.90 s more than in good requests, 100 % of the excess."
     )
     assert not any("1.0" in line for line in said)  # of which good requests were, too
 
@@ -47,7 +47,7 @@ def test_it_says_why_and_what_is_left(fired: tuple[Alert, Alert]) -> None:
 def test_it_shows_three_slow_requests(fired: tuple[Alert, Alert]) -> None:
     document = alert_document(fired[0], HERE)
 
-    assert [one["summary"] for one in document["slowest"]] == ["3 s (ok), retrieve 2 s"] * 3
+    assert [one["summary"] for one in document["slowest"]] == ["3.00 s (ok), retrieve 2.00 s"] * 3
     assert document["slowest"][0]["url"].startswith("http://127.0.0.1:8321/requests/")
 
 

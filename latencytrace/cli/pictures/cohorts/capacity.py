@@ -7,13 +7,13 @@ from rich.text import Text
 
 from latencytrace.cli.pictures.bars import bar
 from latencytrace.cli.pictures.fitted_table import Bar, FittedTable, stage_bar
-from latencytrace.model.texts.units import count, duration, interval, share, signed
+from latencytrace.model.texts.units import count, duration, figure, interval, share, signed
 from latencytrace.service.answers.load.capacity_documents import (
     CapacityDocument,
     GrowthDocument,
     LevelDocument,
 )
-from latencytrace.service.answers.load.sentence import limit_text, per_s, range_text, three_digits
+from latencytrace.service.answers.load.sentence import limit_text, per_s, range_text
 from latencytrace.service.answers.sentences.weights import recorded_note
 
 BAR_SHORTEST, BAR_LONGEST = 6, 32
@@ -42,7 +42,7 @@ def _numbers(document: CapacityDocument) -> str:
         at_most = "" if most is None else f", at most {most}"
         facts += [
             f"{per_s(document['requests_per_second'])} over {duration(document['counted_ns'])}",
-            f"{three_digits(document['concurrency'])} at once{at_most}",
+            f"{figure(document['concurrency'])} at once{at_most}",
         ]
     return " · ".join(facts)
 

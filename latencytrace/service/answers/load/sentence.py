@@ -1,6 +1,6 @@
 """Sentence on how much a service keeps up with."""
 
-from latencytrace.model.texts.units import duration, objective_text, share
+from latencytrace.model.texts.units import duration, figure, objective_text, share
 from latencytrace.service.answers.load.capacity_documents import CapacityDocument, LimitDocument
 
 MORE = 1.25  # times what is served at the knee, as a batcher does that is pressed harder
@@ -50,12 +50,7 @@ def _first(document: CapacityDocument) -> str:
 
 def per_s(rate: float | None) -> str:
     """A rate in three digits: `12.3/s`."""
-    return "-" if rate is None else f"{three_digits(rate)}/s"
-
-
-def three_digits(value: float) -> str:
-    """A number in three digits, or all before its point: `12.3`, `2,870`."""
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"  # noqa: PLR2004 - digits
+    return "-" if rate is None else f"{figure(rate)}/s"
 
 
 def limit_text(limit: LimitDocument) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from latencytrace.analysis.compare.verdict import Verdict
-from latencytrace.model.texts.units import share
+from latencytrace.model.texts.units import figure, share
 from latencytrace.service.answers.compare_documents import (
     CompareDocument,
     ComparedStageDocument,
@@ -102,7 +102,7 @@ def circumstances(document: CompareDocument) -> Iterator[tuple[str, str, str]]:
 def _number(key: str, value: float | None) -> str:
     if value is None or key.endswith("_ratio"):
         return share(value)
-    return f"{value:,.0f}" if value >= ROUND else f"{value:.3g}"
+    return figure(value)
 
 
 def rows(document: CompareDocument) -> Iterator[tuple[str, str, ShiftDocument]]:

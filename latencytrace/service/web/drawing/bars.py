@@ -41,7 +41,8 @@ def stacked_bar(stages: Mapping[Stage, int], longest_ns: int | None = None) -> M
     for stage, length_ns in in_order(stages):
         if length_ns:
             text = f"{stage} {duration(length_ns)}, {share(length_ns / whole)}"
-            parts.append(_labelled(stage, at, length_ns * scale, text))
+            name = stage if len(stages) > 1 else ""  # else it stands beside it
+            parts.append(_labelled(stage, at, length_ns * scale, text, name))
             at += length_ns * scale
     label = "; ".join(_largest(stages)) or "no time"
     return Markup(  # noqa: S704 - numbers and escaped text
@@ -49,16 +50,16 @@ def stacked_bar(stages: Mapping[Stage, int], longest_ns: int | None = None) -> M
     )
 
 
-def _labelled(stage: str, at: float, width: float, text: str) -> str:
+def _labelled(stage: str, at: float, width: float, text: str, name: str) -> str:
     """A segment in percent of the bar: its name is not stretched, but cut off at its end."""
-    name = ""
-    if width >= 100 * LABELLED:
-        kind = "" if width >= _ROOMY * len(stage) else ' class="long"'
-        name = f'<text{kind} x="4" y="50%" dy="0.35em">{stage}</text>'
+    label = ""
+    if name and width >= 100 * LABELLED:
+        kind = "" if width >= _ROOMY * len(name) else ' class="long"'
+        label = f'<text{kind} x="4" y="50%" dy="0.35em">{name}</text>'
     return (
         f'<svg class="s-{stage}" x="{number(at)}%" width="{number(max(width, 0.1))}%" '
         f'height="100%"><rect width="100%" height="100%">'
-        f"<title>{escape(escaped(text))}</title></rect>{name}</svg>"
+        f"<title>{escape(escaped(text))}</title></rect>{label}</svg>"
     )
 
 

@@ -28,7 +28,7 @@ class Incident:
         service: The service.
         route: Its route; None: all of its requests.
         alerts: At least one, the page first.
-        threshold_ns: The longest duration that is good; None: none is promised.
+        threshold_ns: The longest duration that is good; None: none is set.
     """
 
     service: str

@@ -46,7 +46,7 @@ def objectives_pages(parts: Parts) -> APIRouter:
             return files
         context = {
             **files,
-            "title": "Objectives",
+            "title": "SLOs",
             "path": request.url.path,
             "asked": written(request),
             "objectives": found,

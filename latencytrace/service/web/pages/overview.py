@@ -76,11 +76,11 @@ class Row:
         """Its p99 over time, with the beginnings of versions."""
         columns = [(one["column"], float(one["p99_ns"])) for one in self.route["timeline"]]
         width_ns = max(self.length_ns // TIMELINE_COLUMNS, 1)
-        began = {
-            version: (int(at) - self.since_ns) / width_ns
-            for version, at in self.route["versions"].items()
+        began = sorted((int(at), version) for version, at in self.route["versions"].items())
+        releases = {  # the first is what was there
+            version: (at_ns - self.since_ns) / width_ns for at_ns, version in began[1:]
         }
-        return trend(columns, TIMELINE_COLUMNS, {v: at for v, at in began.items() if at >= 1})
+        return trend(columns, TIMELINE_COLUMNS, releases)
 
 
 def overview_pages(parts: Parts, metrics: CollectorRegistry) -> APIRouter:

@@ -78,6 +78,7 @@ class Renderer:
             exact=units.exact,
             share=units.share,
             signed=units.signed,
+            times=units.times,
             chance=units.chance,
             clock=units.clock,
             count=units.count,

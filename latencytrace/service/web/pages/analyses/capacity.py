@@ -7,13 +7,14 @@ from typing import Final
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
+from latencytrace.model.texts.units import figure
 from latencytrace.service.answers.load import capacity as answers
 from latencytrace.service.answers.load.capacity_documents import (
     CapacityDocument,
     GrowthDocument,
     LevelDocument,
 )
-from latencytrace.service.answers.load.sentence import limit_text, per_s, range_text, three_digits
+from latencytrace.service.answers.load.sentence import limit_text, per_s, range_text
 from latencytrace.service.answers.sentences.weights import recorded_note
 from latencytrace.service.web.drawing.intervals import Scale
 from latencytrace.service.web.pages.cohort_bar import Asked, nearest, read
@@ -76,7 +77,7 @@ def facts(document: CapacityDocument) -> Iterator[str]:
     """Yield the facts that the numbers rest on, and what is good."""
     yield from recorded_note(document)
     if document["concurrency"] is not None:
-        many = three_digits(document["concurrency"])
+        many = figure(document["concurrency"])
         yield f"{per_s(document['requests_per_second'])}, {many} at once"
     goodput = document["goodput"]
     if goodput is not None:

@@ -94,7 +94,8 @@ def tail_pages(parts: Parts) -> APIRouter:
 
     @router.get("/tail")
     def tail_page(request: Request) -> Response:
-        return parts.cohort_page(request, "tail.html", "Tail", context, ("quantile", *SELECTED))
+        own = ("quantile", *SELECTED)
+        return parts.cohort_page(request, "tail.html", "Why slow", context, own)
 
     return router
 

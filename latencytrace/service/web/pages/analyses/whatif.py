@@ -102,7 +102,7 @@ def whatif_pages(parts: Parts) -> APIRouter:
     @router.get("/whatif")
     def whatif_page(request: Request) -> Response:
         return parts.cohort_page(
-            request, "whatif.html", "What if", context, tuple(Wish.model_fields)
+            request, "whatif.html", "What-if", context, tuple(Wish.model_fields)
         )
 
     return router

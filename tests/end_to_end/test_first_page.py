@@ -1,0 +1,128 @@
+"""The first page in a real browser while one tenant's requests are slow, and when all is well."""
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+from latencytrace.model import Span, SpanKind, semconv
+from tests.support.builders.objectives_yaml import objectives_yaml
+from tests.support.builders.spans.otlp_messages import message, one_span
+from tests.support.servers.browser import check_sound, opened
+from tests.support.servers.running_service import RunningService
+from tests.support.waiting import until
+
+MS, SECOND_NS = 10**6, 10**9
+SCREENS: dict[str, dict[str, Any]] = {
+    "light": {"viewport": {"width": 1440, "height": 900}},
+    "dark": {"viewport": {"width": 1440, "height": 900}, "color_scheme": "dark"},
+    "narrow": {"viewport": {"width": 1024, "height": 768}},
+    "phone": {"viewport": {"width": 390, "height": 844}, "has_touch": True},
+}
+
+
+def chats(now_ns: int) -> Iterator[Span]:
+    """Forty minutes of requests; of the last eight those of one tenant search for long."""
+    random = Random(5)  # noqa: S311 - the same every time
+    for number in range(1, 1_201):
+        end_ns = now_ns - (1_201 - number) * 2 * SECOND_NS
+        tenant = random.choice(("acme", "globex", "globex", "hooli"))
+        slow = tenant == "globex" and number > 960
+        search_ns = round((2_500 if slow else 60) * random.uniform(0.9, 1.2)) * MS
+        start_ns = end_ns - search_ns - 400 * MS
+        trace_id = f"{number:032x}"
+        version = "1" if number < 600 else "2"
+        attributes = {"http.route": "/chat", "http.request.method": "POST", "tenant": tenant}
+        root = one_span(
+            trace_id, f"{number:015x}1", start_ns=start_ns, end_ns=end_ns, attributes=attributes
+        )
+        yield replace(root, version=version)
+        for place, (stage, from_ns, to_ns) in enumerate(
+            (("retrieve", 0, search_ns), ("decode", search_ns, search_ns + 400 * MS)), 2
+        ):
+            yield replace(
+                one_span(
+                    trace_id,
+                    f"{number:015x}{place}",
+                    parent_id=root.span_id,
+                    name=stage,
+                    kind=SpanKind.INTERNAL,
+                    start_ns=start_ns + from_ns,
+                    end_ns=start_ns + to_ns,
+                    attributes={semconv.STAGE: stage},
+                ),
+                version=version,
+            )
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningService]:
+    folder = tmp_path_factory.mktemp("first")
+    objectives = objectives_yaml(folder, 2.0, "1d")
+    with RunningService(folder / "data", "--objectives", str(objectives)) as running:
+        every = list(chats(time.time_ns()))
+        for at in range(0, len(every), 900):
+            body = message(every[at : at + 900]).SerializeToString()
+            until(lambda body=body: running.post(body).is_success, running.said)  # type: ignore[misc] # bound now
+        until(lambda: bool(running.ask("/alerts")["alerts"]), running.said)
+        yield running
+
+
+@pytest.mark.parametrize("screen", SCREENS)
+def test_it_is_sound_on_every_screen(
+    service: RunningService, browser: Browser, screen: str, tmp_path: Path
+) -> None:
+    check_sound(browser, service.url, "/", SCREENS[screen], tmp_path / f"{screen}.png")
+
+
+def test_at_1024_pixels_what_is_wrong_where_and_since_when_needs_no_scrolling(
+    service: RunningService, browser: Browser
+) -> None:
+    with opened(browser, f"{service.url}/", **SCREENS["narrow"]) as (page, _):
+        sentence = page.locator(".headline")
+        expect(sentence).to_contain_text("1 incident: POST /chat slow since ")
+        expect(sentence).to_contain_text(", retrieve, tenant globex")
+        card = page.locator(".incident")
+        expect(card).to_have_count(1)
+        row = page.get_by_role("row").filter(has_text="rag").first
+        expect(row).to_contain_text("▲ incident")
+        expect(row).to_contain_text("chat-e2e: ")
+        bottoms = [one.bounding_box() for one in (sentence, card, row)]
+        assert all(box is not None and box["y"] + box["height"] <= 768 for box in bottoms)
+        expect(page.locator(".release")).to_have_count(1)
+
+
+def test_its_card_leads_to_why_and_to_the_requests(
+    service: RunningService, browser: Browser
+) -> None:
+    with opened(browser, f"{service.url}/") as (page, _):
+        page.locator(".incident").get_by_role("link", name="Requests").click()
+        expect(page.locator("tbody tr").first).to_contain_text("retrieve")
+    with opened(browser, f"{service.url}/") as (page, _):
+        page.locator(".incident").get_by_role("link", name="Why slow").click()
+        expect(page.locator(".verdict")).to_contain_text("retrieve")
+        expect(page.locator(".verdict")).to_contain_text("globex")
+
+
+def test_an_incident_is_acknowledged_on_its_card(
+    service: RunningService, browser: Browser
+) -> None:
+    with opened(browser, f"{service.url}/") as (page, watched):
+        page.get_by_role("button", name="Acknowledge").click()
+
+        expect(page.locator(".incident")).to_contain_text("Acknowledged by somebody")
+        assert watched.errors == []
+    assert all(one["acknowledged"] for one in service.ask("/alerts")["alerts"])  # type: ignore[attr-defined] # a list
+
+
+def test_without_scripts_it_says_the_same_and_has_no_button(
+    service: RunningService, browser: Browser
+) -> None:
+    with opened(browser, f"{service.url}/", java_script_enabled=False) as (page, _):
+        expect(page.locator(".headline")).to_contain_text("tenant globex")
+        expect(page.get_by_role("button", name="Acknowledge")).to_have_count(0)
