@@ -21,7 +21,7 @@ unexport PYTHONDONTWRITEBYTECODE
 report = --junitxml=$(VENV)/hooks/$(1).xml
 
 .DEFAULT_GOAL := help
-.PHONY: soak stress mutants help demo demo-smollm2 test test-all test-long test-newest coverage lock freeze lint bench bench-agent bench-service bench-request bench-instructions bench-overhead bench-start hook-list bench-servers bench-tokens dashboards pictures docs changelog wheels clean \
+.PHONY: soak stress mutants help demo demo-smollm2 test test-all test-long test-newest coverage lock freeze lint bench bench-agent bench-service bench-request bench-instructions bench-routes bench-calls bench-overhead bench-start hook-list bench-servers bench-tokens dashboards pictures docs changelog wheels clean \
 	test-helm test-llama-cpp test-batchers test-large test-rabbitmq test-every-hook test-tracers test-nvml-oldest test-fresh
 
 help: ## list these commands
@@ -143,7 +143,7 @@ lint: $(VENV)/.checks ## format and lint, mending what can be mended
 bench bench-agent bench-request bench-servers bench-service bench-tokens soak stress: export LATENCYTRACE_OVERHEAD = off
 
 bench: $(VENV)/.checks ## the numbers that we promise; run it on an idle machine
-	@set -e; for file in $(filter-out %/bench_agent.py %/bench_request.py %/bench_instructions.py %/bench_overhead.py %/bench_start.py %/bench_servers.py %/bench_first_token.py,$(wildcard tests/benchmarks/bench_*.py)); do \
+	@set -e; for file in $(filter-out %/bench_agent.py %/bench_request.py %/bench_instructions.py %/bench_routes.py %/bench_calls.py %/bench_overhead.py %/bench_start.py %/bench_servers.py %/bench_first_token.py,$(wildcard tests/benchmarks/bench_*.py)); do \
 		echo "== $$file"; $(BIN)/python "$$file"; done
 
 bench-agent: $(VENV)/.checks $(PEERS:%=.peers/%/.installed) ## what a span costs beside other tracers, installed each by itself
@@ -154,6 +154,12 @@ bench-request: $(VENV)/.checks .peers/ddtrace/.installed ## what tracing adds to
 
 bench-instructions: $(VENV)/.checks ## the same in instructions, which are the same on a busy machine; needs valgrind
 	@$(BIN)/python -m tests.benchmarks.bench_instructions
+
+bench-routes: $(VENV)/.checks .peers/contrib/.installed ## what tracing adds to ordinary routes, and what the agent says that it adds (half an hour)
+	@$(BIN)/python -m tests.benchmarks.bench_routes
+
+bench-calls: $(VENV)/.checks .peers/contrib/.installed ## what it adds to one outgoing call, in instructions; needs valgrind
+	@$(BIN)/python -m tests.benchmarks.bench_calls
 
 bench-overhead: $(VENV)/.checks ## the budget of tracing's cost: the estimate against truth, and 2 000 requests a second
 	@$(BIN)/python -m tests.benchmarks.bench_overhead
@@ -297,6 +303,11 @@ $(VENV)/.tracers: $(VENV)/.checks
 $(VENV)/.llama-cpp: $(VENV)/.checks
 	@echo '== compiling llama.cpp, about 10 minutes on two cores (once)'
 	@CMAKE_ARGS=-DGGML_NATIVE=OFF $(PIP) install --quiet --group llama-cpp
+	@touch $@
+
+# Beside the packages of the checks: instrumentations of the clients that these have.
+.peers/contrib/.installed: tests/benchmarks/peers/contrib.txt
+	@$(PIP) install --quiet --no-deps --upgrade --target .peers/contrib --requirement $<
 	@touch $@
 
 .peers/%/.installed: tests/benchmarks/peers/%.txt

@@ -37,6 +37,7 @@ from latencytrace.agent.program.spans import ProgramSpans
 from latencytrace.agent.spans.provider import SHUTDOWN_S, RecordingProvider
 from latencytrace.agent.spans.span import RecordedSpan
 from latencytrace.agent.spans.tracer import RecordingTracer
+from latencytrace.agent.timing import costs
 from latencytrace.agent.timing.discovery import installed_hooks
 from latencytrace.agent.timing.hook import Hook, HookOptions, ListedHook
 from latencytrace.agent.timing.patching import AppliedHook
@@ -69,7 +70,8 @@ _LATER = (
     "latencytrace.agent.reporting.own_budget",
     "latencytrace.agent.reporting.self_report",
 )
-_REQUESTS = "starlette.applications"  # whose patch times requests, by which they are priced
+# Modules whose patches time requests and callbacks of event loops, by which these are priced.
+_PRICED = ("starlette.applications", "asyncio.events")
 _FASTAPI = ListedHook(
     Plugin("FastAPI's telemetry", "latencytrace.agent.program.fastapi_telemetry:FastApiTelemetry"),
     (),
@@ -228,6 +230,7 @@ class Agent:
 
     def begin(self) -> None:
         """Take the place of the global provider, and apply the hooks."""
+        costs.reset()
         settings = self.settings
         on_end: Callable[[RecordedSpan], None] = self._queue.on_end
         if settings.server_timing:
@@ -347,13 +350,14 @@ class Agent:
         from latencytrace.agent.reporting.own_budget import OwnBudget  # noqa: PLC0415 - see above
 
         return OwnBudget(
-            self._detail, self.settings.overhead_ratio, self._queue.some, self._request_hooks
+            self.recorder, self.settings.overhead_ratio, self._queue.some, self._priced_hooks
         )
 
-    def _request_hooks(self) -> list[type[Hook]]:
-        """Return the hooks that may time requests, by which they are priced."""
+    def _priced_hooks(self) -> list[type[Hook]]:
+        """Return the hooks that may time requests and callbacks, by which these are priced."""
         with whole_imports.lock:
-            return [hook for one in self._hooks if (hook := one.hook_of(_REQUESTS))]
+            found = (one.hook_of(name) for one in self._hooks for name in _PRICED)
+            return [hook for hook in found if hook]
 
     def _report_changes(self) -> None:
         """Report to the receiver how we do, if that changed; on the background thread."""

@@ -104,14 +104,19 @@ class Server:
         (kib,) = (line.split()[1] for line in lines if line.startswith("RssAnon"))
         return int(kib) * 1024 / 1e6
 
-    def get(self, path: str) -> None:
-        """Send one request and wait for its answer, which is as long as the first one was.
+    def get(self, path: str, body: bytes = b"") -> None:
+        """Send one request, a post if it has a body, and wait for its answer.
+
+        That is as long as the first one was.
 
         The kernel wakes whoever waits once all of it is there: a reader that is woken for some of
         the chunks, and is busy with the one before at others, makes a send cost now one thing
         and now another.
         """
-        self.connection.sendall(f"GET {path} HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n".encode())
+        head = f"{'POST' if body else 'GET'} {path} HTTP/1.1\r\nhost: 127.0.0.1\r\n"
+        if body:
+            head += f"content-type: application/json\r\ncontent-length: {len(body)}\r\n"
+        self.connection.sendall(f"{head}\r\n".encode() + body)
         first = self.answers.get(path)
         if first is None:
             answer = self.answers[path] = self._first_answer()
@@ -180,13 +185,15 @@ def take_turns(servers: Servers, path: str, count: int) -> dict[tuple[str, int],
 
 
 @contextmanager
-def serving(
+def serving(  # noqa: PLR0913 - what a server may have
     name: str,
     receiver: Discarding,
     model: str,
     beside: Path | None,
     *,
     under: Sequence[str] = (),
+    program: Path = HERE / "request_server.py",
+    also: Path | None = None,
     **environ: str,
 ) -> Iterator[Server]:
     """Start a server, and end it with the block.
@@ -197,6 +204,8 @@ def serving(
         model: Where a model is served.
         beside: Another checkout.
         under: A program that runs it, such as valgrind, and its arguments.
+        program: The server, whose arguments are a port, what traces it and the model.
+        also: Where it finds packages besides.
         environ: More of its environment.
     """
     port = free_port()
@@ -213,8 +222,16 @@ def serving(
         "DD_TRACE_AGENT_URL": f"http://127.0.0.1:{receiver.port}",
         **environ,
     }
-    program = os.fspath(HERE / "request_server.py")
-    command = [*under, sys.executable, program, str(port), HOW.get(name, "untraced"), model]
+    if also is not None:
+        environment["PYTHONPATH"] += f"{os.pathsep}{also}"
+    command = [
+        *under,
+        sys.executable,
+        os.fspath(program),
+        str(port),
+        HOW.get(name, "untraced"),
+        model,
+    ]
     if name == DDTRACE:  # as its documentation starts a program
         (packages,) = PEER.glob("lib/python*/site-packages")
         environment["PYTHONPATH"] += f"{os.pathsep}{packages}"

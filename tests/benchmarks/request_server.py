@@ -9,8 +9,9 @@ Args:
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from functools import cache
+from importlib.metadata import entry_points
 
 import uvicorn
 from fastapi import FastAPI
@@ -74,6 +75,7 @@ async def agent() -> dict[str, float | str | None]:
         "hooks_ns": cost.hooks_cpu_ns,
         "share_ratio": overhead.share_ratio,
         "step": overhead.step,
+        "is_held": overhead.is_held,
         "sampling_ratio": overhead.sampling_ratio,
         "requests": overhead.requests,
         "dropped": overhead.dropped_requests,
@@ -95,8 +97,8 @@ def client() -> AsyncOpenAI:
     return AsyncOpenAI(api_key="none", base_url=f"{sys.argv[3]}/v1", max_retries=0)
 
 
-def trace(how: str) -> None:
-    """Trace this process as asked for."""
+def trace(how: str, app: FastAPI, clients: Collection[str]) -> None:
+    """Trace this process, an application in it and, by contrib, some clients, as asked for."""
     if how == "latencytrace":
         import latencytrace  # noqa: PLC0415 - only where it is measured
 
@@ -107,7 +109,6 @@ def trace(how: str) -> None:
             OTLPSpanExporter,
         )
         from opentelemetry.instrumentation.fastapi import FastAPIInstrumentor  # noqa: PLC0415
-        from opentelemetry.instrumentation.openai import OpenAIInstrumentor  # noqa: PLC0415
         from opentelemetry.sdk.trace import TracerProvider  # noqa: PLC0415
         from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415
 
@@ -117,11 +118,13 @@ def trace(how: str) -> None:
         excluded = ["receive", "send"] if how == "contrib-without-send" else None
         FastAPIInstrumentor.instrument_app(app, exclude_spans=excluded)
         os.environ["TRACELOOP_TRACE_CONTENT"] = "false"  # as ours, and as ddtrace
-        OpenAIInstrumentor().instrument()
+        for each in entry_points(group="opentelemetry_instrumentor"):
+            if each.name in clients and each.value.startswith("opentelemetry."):
+                each.load()().instrument()
 
 
-if __name__ == "__main__":
-    trace(sys.argv[2])
+def serve(app: FastAPI) -> None:
+    """Serve an application until this process is told to end."""
     uvicorn.run(
         app,
         port=int(sys.argv[1]),
@@ -130,3 +133,8 @@ if __name__ == "__main__":
         log_level="error",
         timeout_keep_alive=3600,  # longer than the turns of the others
     )
+
+
+if __name__ == "__main__":
+    trace(sys.argv[2], app, {"openai"})
+    serve(app)

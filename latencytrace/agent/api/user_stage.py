@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from functools import lru_cache
 from types import TracebackType
-from typing import Any, ParamSpec, Protocol, Self, TypeVar, cast
+from typing import Any, Final, ParamSpec, Protocol, Self, TypeVar, cast
 
 from opentelemetry.trace import Span
 from opentelemetry.trace.propagation import (
@@ -12,6 +12,7 @@ from opentelemetry.trace.propagation import (
 
 from latencytrace.agent.context import current
 from latencytrace.agent.guard import FAULTS, edge_faults
+from latencytrace.agent.timing.costs import HookCost
 from latencytrace.agent.timing.named_stage import named_stage
 from latencytrace.agent.timing.recorder import Recorder, Timing
 from latencytrace.agent.timing.wrapping import Call, timed
@@ -22,6 +23,7 @@ from latencytrace.model.stage import Stage
 P = ParamSpec("P")
 R = TypeVar("R")
 _new = object.__new__
+_blocks: Final = HookCost()
 
 
 @lru_cache(maxsize=1024)
@@ -77,7 +79,8 @@ class UserStage:
 
     def __enter__(self) -> Self:
         try:
-            timing = self._begun()
+            left = _blocks.left = _blocks.left - 1
+            timing: Begun = self._begun() if left > 0 else _blocks.sample(self._begun)
             timing.activate()
             self._timings.append(timing)
         except FAULTS as fault:

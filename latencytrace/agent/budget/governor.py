@@ -14,6 +14,8 @@ STEEP: Final = 2.0  # times the budget: leaving details out will not do
 PATIENCE: Final = 3  # such windows in a row
 MOST_PATIENCE: Final = 120
 _SETTLED: Final = 12  # windows after which a raise is no mistake
+TRIED: Final = 3  # windows at the last step, after which it has shown what it saves
+SAVES_RATIO: Final = 0.2  # of what recording takes in full detail; less is worth no detail
 SPREAD: Final = 12  # windows over which reporting counts: the dearest of it is once a minute
 
 
@@ -21,7 +23,8 @@ class Governor:
     """Decides how much detail the budget allows; used by one thread.
 
     A raise that had to be taken back makes it twice as patient, one that lasted half as much:
-    a load at the edge of the budget does not swing.
+    a load at the edge of the budget does not swing. Where somebody else samples, and leaving out
+    every detail neither keeps the budget nor saves a fifth of the cost, all of it is given back.
 
     Args:
         budget_ratio: Of the process's CPU time; of one that does not fill a core, of a core's.
@@ -43,6 +46,9 @@ class Governor:
         self._patience = PATIENCE
         self._quiet = 0  # windows in a row in which little was spent
         self._since_raise = _SETTLED
+        self._full_ratio = 0.0  # that recording took when detail was lowered first
+        self._tried = 0  # windows at the last step
+        self._given_back = 0  # windows for which detail stays, as it saves nothing to lower it
 
     def update(
         self,
@@ -89,16 +95,31 @@ class Governor:
         self.share_ratio = (recording + fixed) / whole
         excess = recording / max(allowed - fixed, LEAST_RATIO * allowed)
         is_within = recording + fixed <= allowed
-        self.is_held = is_within or (excess > 1 and self.step < most)
+        self._given_back = max(self._given_back - 1, 0) if most < SAMPLED else 0
+        can_lower = self.step < most
+        if self.step == FULL:
+            self._full_ratio, self._tried = recording / whole, 0
         if excess > 1:
-            self._lower(excess, most)
+            self._exceed(excess, recording / whole, most)
         elif self.step > most:  # somebody else samples now
             self.step = most
         else:
             self._quiet = self._quiet + 1 if excess <= RETURN_RATIO else 0
             if self._quiet >= self._patience and self.step > FULL:
                 self._raise()
+        self.is_held = is_within or (excess > 1 and can_lower and not self._given_back)
         return True
+
+    def _exceed(self, excess: float, recording_ratio: float, most: int) -> None:
+        """Lower detail, unless to leave all of it out for a while has saved next to nothing."""
+        if self._given_back:
+            return
+        if self.step == most < SAMPLED:
+            self._tried += 1
+            if self._tried >= TRIED and recording_ratio > (1 - SAVES_RATIO) * self._full_ratio:
+                self.step, self._given_back, self._quiet = FULL, MOST_PATIENCE, 0
+                return
+        self._lower(excess, most)
 
     def _lower(self, excess: float, most: int) -> None:
         if self._since_raise < _SETTLED:

@@ -6,7 +6,7 @@ enum { OPEN, RESUMED_BY, SERVES, OPEN_SLOTS };
 static const char *const open_names[] = {"open", "resumed_by_ns", "serves", NULL};
 static Py_ssize_t of_open[OPEN_SLOTS];
 static PyObject *open_type, *self_context_name;
-static int64_t noticed_ns;
+static int64_t noticed_ns, callbacks; /* those that were timed so far */
 
 /* Runs one callback; a call of it is what the loop is given. `requests` are those under way. */
 typedef struct {
@@ -45,6 +45,7 @@ static PyObject *run_call(PyObject *callable, PyObject *const *args, size_t coun
         PyErr_SetString(PyExc_TypeError, "a callback is wanted, and its arguments by place");
         return NULL;
     }
+    callbacks++;
     int64_t started_ns = core_monotonic_ns();
     if (started_ns < resumed_by(self->requests) && note(self->note_wait, NULL, started_ns, started_ns, args[0]) < 0) return NULL;
     PyObject *result = PyObject_Vectorcall(args[0], args + 1, (size_t)(by_place - 1), NULL);
@@ -123,6 +124,7 @@ static PyObject *call_soon(PyObject *callable, PyObject *const *args, size_t cou
 static PyObject *handle_run(PyObject *callable, PyObject *const *args, size_t count, PyObject *names) {
     Run *of = (Run *)((CoreMethod *)callable)->state;
     if (PyVectorcall_NARGS(count) != 1 || names || !are_timed(of->requests)) return core_original(callable, args, count, names);
+    callbacks++;
     int64_t started_ns = core_monotonic_ns();
     if (started_ns < resumed_by(of->requests)) {
         PyObject *variables = PyObject_GetAttr(args[0], self_context_name);
@@ -160,8 +162,11 @@ static PyObject *bind_loop(PyObject *Py_UNUSED(module), PyObject *args) {
     Py_RETURN_NONE;
 }
 
+static PyObject *count_callbacks(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none)) { return PyLong_FromLongLong(callbacks); }
+
 static PyMethodDef functions[] = {
     {"bind_loop", bind_loop, METH_VARARGS, "Take the class of requests under way, and how long a hold must be to be noted."},
+    {"callbacks", count_callbacks, METH_NOARGS, "Return how many callbacks were timed so far."},
     {"timed_run", run_for, METH_VARARGS, "Return what runs a callback, timed, for requests under way and two that note."},
     {"call_soon", call_soon_for, METH_VARARGS, "Return what stands in the place of `call_soon`, and has callbacks run timed."},
     {"handle_run", handle_run_for, METH_VARARGS, "Likewise, of `Handle._run`."},

@@ -9,6 +9,7 @@ from weakref import ref
 
 from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.guard import FAULTS, guarded
+from latencytrace.agent.timing.costs import HookCost
 from latencytrace.agent.timing.hook import Hook, Replacement, Timed
 from latencytrace.agent.timing.recorder import Recorder
 from latencytrace.agent.timing.runtime_gaps import begun_as
@@ -40,12 +41,16 @@ def _waiting(limiter: Any) -> int:  # noqa: ANN401 - anyio's CapacityLimiter, or
 
 def time_wait(recorder: Recorder, original: Timed) -> Timed:
     """Note how long work of a request waited for its thread."""
+    cost = HookCost()
+    waited = (recorder.on_fault, _waiting)
 
     @wraps(original)
     async def run_sync(func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
         begun: tuple[Any, ...] = ()
         try:
-            begun = begun_as(recorder.on_fault, _waiting, kwargs.get("limiter"))
+            pool = kwargs.get("limiter")
+            left = cost.left = cost.left - 1
+            begun = begun_as(*waited, pool) if left > 0 else cost.sampled(begun_as, *waited, pool)
         except FAULTS as fault:
             recorder.on_fault("handing work to a thread", fault)
         return await original(*begun, func, *args, **kwargs)
@@ -82,7 +87,7 @@ class AnyioHook(Hook):
 
     requires = ("anyio >= 3.0",)
     patches = (
-        Replacement("anyio.to_thread", "run_sync", time_wait),
+        Replacement("anyio.to_thread", "run_sync", time_wait, bare=True),  # once a chunk
         Replacement(
             "anyio._backends._asyncio", "Lock.acquire", time_acquire, optional=True, bare=True
         ),

@@ -20,6 +20,7 @@ from latencytrace.agent.guard import FAULTS, guarded
 from latencytrace.agent.program.fastapi_telemetry import TIMED
 from latencytrace.agent.spans.sdk_view import EMPTY_STATE
 from latencytrace.agent.spans.span import Details, RecordedSpan
+from latencytrace.agent.timing.costs import RequestCost
 from latencytrace.agent.timing.hook import Hook, HookAttributes, Replacement, Timed
 from latencytrace.agent.timing.recorder import SUPPRESSED, Recorder
 from latencytrace.agent.timing.runtime_gaps import GAPS, REQUEST, OpenRequests, RuntimeGaps
@@ -28,7 +29,7 @@ from latencytrace.agent.toolkit.answer_events import events_of
 from latencytrace.agent.toolkit.http import propagation
 from latencytrace.agent.toolkit.http.arrival import ARRIVED
 from latencytrace.agent.toolkit.http.asgi_routes import MOUNTED, ScopeRouted, note_mount, route_of
-from latencytrace.agent.toolkit.http.caller import caller_of, reads_w3c_alone
+from latencytrace.agent.toolkit.http.caller import caller_of
 from latencytrace.agent.toolkit.http.proxy_queue import HEADERS as QUEUE_HEADERS
 from latencytrace.agent.toolkit.http.server import (
     HeldTiming,
@@ -414,9 +415,9 @@ async def _start_up(
                 started()
 
 
-def time_application(recorder: Recorder, original: Timed) -> Timed:
+def time_application(recorder: Recorder, original: Timed) -> Timed:  # noqa: C901 - each request goes through it
     """Time each request of an application's `__call__`."""
-    layers = _Layers()
+    layers, cost = _Layers(), RequestCost()
 
     async def __call__(  # noqa: N807 - stands in its place
         self: object, scope: Scope, receive: Receive, send: Send
@@ -427,7 +428,11 @@ def time_application(recorder: Recorder, original: Timed) -> Timed:
                     _passes(scope)
             await original(self, scope, receive, send)
             return
-        request = _begun(recorder, self, scope, layers)
+        left = cost.left = cost.left - 1
+        if left > 0:
+            request = _begun(recorder, self, scope, layers)
+        else:
+            request = cost.sampled(_begun, recorder, self, scope, layers)
         if request is None:
             if scope["type"] == "lifespan":
                 await _start_up(recorder, partial(original, self, scope, receive), send)
@@ -463,7 +468,7 @@ if core is not None:
             "details_type": Details,
             "full": TraceDetail.FULL,
             "empty_state": EMPTY_STATE,
-            "reads_w3c_alone": reads_w3c_alone,
+            "reads_w3c_alone": propagation.is_w3c_alone,
             "callbacks": gc.callbacks,
             "respond": _RESPOND,
             "gaps": GAPS,

@@ -8,6 +8,7 @@ from typing import Any
 from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.compiled.core import core
 from latencytrace.agent.guard import guarded
+from latencytrace.agent.timing.costs import HookCost
 from latencytrace.agent.timing.holds import NOTICED_NS
 from latencytrace.agent.timing.hook import Hook, Replacement, Timed
 from latencytrace.agent.timing.recorder import Recorder
@@ -18,20 +19,20 @@ _WAITED, _HELD = "noting a wait for the event loop", "noting a held event loop"
 def time_callback(recorder: Recorder, original: Timed) -> Timed:
     """Time each callback of asyncio's loop, once a server or a request runs on one."""
     requests = recorder.open_requests
+    waited, held = _noting(recorder)
 
     def _run(self: Any) -> None:  # noqa: ANN401 - asyncio's Handle
         if not (requests.open or requests.serves):
             original(self)
             return
+        requests.callbacks += 1
         started_ns = monotonic_ns()
         if started_ns < requests.resumed_by_ns:
-            with guarded(_WAITED, recorder.on_fault):
-                requests.resumed(self._context, started_ns)
+            waited(self._context, started_ns)
         original(self)
         ended_ns = monotonic_ns()
         if ended_ns - started_ns >= NOTICED_NS:
-            with guarded(_HELD, recorder.on_fault):
-                requests.loop_held(self._context, started_ns, ended_ns, self)
+            held(self._context, started_ns, ended_ns, self)
 
     if core is None:
         return _run
@@ -58,31 +59,46 @@ def time_scheduled(recorder: Recorder, original: Timed) -> Timed:
     return update_wrapper(core.call_soon(original, _run_in_c(recorder)), original)
 
 
-def _run_in_c(recorder: Recorder) -> Any:  # noqa: ANN401 - of the core
-    """Return what calls a callback in C, and notes here what is to be noted."""
+def _noting(recorder: Recorder) -> tuple[Callable[..., None], Callable[..., None]]:
+    """Return what notes that a callback was waited for, and that one held its loop."""
     requests = recorder.open_requests
+    cost_of_wait, cost_of_hold = HookCost(), HookCost()
 
-    def waited(variables: Context, at_ns: int, _: int, __: object) -> None:
+    def waited(variables: Context, at_ns: int, *_: object) -> None:
         with guarded(_WAITED, recorder.on_fault):
-            requests.resumed(variables, at_ns)
+            left = cost_of_wait.left = cost_of_wait.left - 1
+            if left > 0:
+                requests.resumed(variables, at_ns)
+            else:
+                cost_of_wait.sampled(requests.resumed, variables, at_ns)
 
     def held(variables: Context, started_ns: int, ended_ns: int, callback: object) -> None:
         with guarded(_HELD, recorder.on_fault):
-            requests.loop_held(variables, started_ns, ended_ns, callback)
+            left = cost_of_hold.left = cost_of_hold.left - 1
+            if left > 0:
+                requests.loop_held(variables, started_ns, ended_ns, callback)
+            else:
+                cost_of_hold.sampled(requests.loop_held, variables, started_ns, ended_ns, callback)
 
-    return core.timed_run(requests, waited, held)
+    return waited, held
+
+
+def _run_in_c(recorder: Recorder) -> Any:  # noqa: ANN401 - of the core
+    """Return what calls a callback in C, and notes here what is to be noted."""
+    return core.timed_run(recorder.open_requests, *_noting(recorder))
 
 
 def _timed_run(recorder: Recorder) -> Callable[..., None]:
     """Return what calls a callback and notes how long it took."""
     requests, now_ns, noticed_ns = recorder.open_requests, monotonic_ns, NOTICED_NS
+    waited, held = _noting(recorder)
 
     def run(callback: Timed, *args: object) -> None:
         """Call it, in the context that it was given."""
+        requests.callbacks += 1
         started_ns = now_ns()
         if started_ns < requests.resumed_by_ns:
-            with guarded(_WAITED, recorder.on_fault):
-                requests.resumed(copy_context(), started_ns)
+            waited(copy_context(), started_ns)
         try:
             if args:
                 callback(*args)
@@ -91,8 +107,7 @@ def _timed_run(recorder: Recorder) -> Callable[..., None]:
         finally:
             ended_ns = now_ns()
             if ended_ns - started_ns >= noticed_ns:
-                with guarded(_HELD, recorder.on_fault):
-                    requests.loop_held(copy_context(), started_ns, ended_ns, callback)
+                held(copy_context(), started_ns, ended_ns, callback)
 
     return run
 

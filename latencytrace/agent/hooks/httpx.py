@@ -4,19 +4,27 @@ import importlib
 import sys
 from collections.abc import AsyncIterator, Iterator
 from functools import cache
-from typing import Any, Final, Self
+from typing import Any, ClassVar, Final, Self
 
 from latencytrace.agent.clock import monotonic_ns
-from latencytrace.agent.guard import guarded
 from latencytrace.agent.timing.hook import Arguments, Hook, HookAttributes, Replacement
 from latencytrace.agent.timing.recorder import Recorder
 from latencytrace.agent.toolkit.http.client import ClientCall, timed_calls
-from latencytrace.agent.toolkit.http.network_phases import NetworkPhases
+from latencytrace.agent.toolkit.http.network_phases import (
+    AsyncNetworkPhases,
+    NetworkPhases,
+    begin_async_step,
+    begin_step,
+    end_async_step,
+    end_step,
+)
+from latencytrace.agent.toolkit.http.propagation import CALLER
 from latencytrace.agent.toolkit.other_tracers import is_theirs
 from latencytrace.model import semconv
 
 _CONTRIB: Final = "opentelemetry.instrumentation.httpx"
 _LIBRARIES: Final = ("httpx", "httpx2")
+_TRANSPORTS: Final = ("httpcore._trace", "httpcore2._trace")
 _HANDLERS: Final = ("handle_request", "handle_async_request")
 
 
@@ -24,13 +32,14 @@ class _Call(ClientCall):
     """One request and its answer, retries and redirects each by itself."""
 
     covers = False  # in the place of a server an application may be called
+    _listener: ClassVar[type[NetworkPhases]] = NetworkPhases
 
     def __init__(self, recorder: Recorder, request: Any) -> None:  # noqa: ANN401 - httpx's
         body = getattr(request, "_content", None)  # of one that is not streamed
         super().__init__(recorder, request.method, _request_attributes(request), body)
         self._request = request
         self._extensions: dict[str, Any] = request.extensions
-        self._phases = NetworkPhases(self._extensions.get("trace"))
+        self._phases = self._listener(self._extensions.get("trace"))
 
     @classmethod
     def begin(cls, recorder: Recorder, arguments: Arguments) -> Self | None:
@@ -39,13 +48,12 @@ class _Call(ClientCall):
         if _CONTRIB in sys.modules and _is_traced(arguments["self"], request):
             return None
         call = cls(recorder, request)
-        request.headers.update(call.added_to(request.headers))
-        request.extensions = {**request.extensions, "trace": call._listener(call._phases)}
+        headers = request.headers
+        added = call.added_to(headers) if CALLER in headers else call.headers
+        for key, value in added.items():
+            headers[key] = value
+        request.extensions = {**call._extensions, "trace": call._phases}
         return call
-
-    @staticmethod
-    def _listener(phases: NetworkPhases) -> object:
-        return phases.listen
 
     def returned(self, answer: Any) -> None:  # noqa: ANN401
         """End with the body, unless it is there already: of a cache, say."""
@@ -55,23 +63,18 @@ class _Call(ClientCall):
         else:
             answer.stream = _timed_kind(answer.stream.__class__)(answer.stream, self)
 
-    def end(self) -> None:
-        """Note what was done when, and end the span; once."""
-        with guarded("ending a call", self.recorder.on_fault):
-            if self.timing.span.is_recording():
-                self._request.extensions = self._extensions
-                phases = self._phases.packed(self.timing.started_ns, monotonic_ns())
-                if phases:
-                    self.timing.note({semconv.NETWORK_PHASES: phases})
-                super().end()
+    def ended(self) -> None:
+        """Note what was done when, and end the span."""
+        self._request.extensions = self._extensions
+        noted = self._phases.taken(self.timing.started_ns, monotonic_ns())
+        self.timing.defer(semconv.NETWORK_PHASES, noted)
+        super().ended()
 
 
 class _AsyncCall(_Call):
     """The same of an `AsyncClient`."""
 
-    @staticmethod
-    def _listener(phases: NetworkPhases) -> object:
-        return phases.alisten
+    _listener = AsyncNetworkPhases
 
 
 def _is_traced(client: Any, request: Any) -> bool:  # noqa: ANN401 - httpx's
@@ -155,4 +158,13 @@ class HttpxHook(Hook):
         Replacement(module, f"{client}._send_single_request", timed_calls(kind))
         for module in _LIBRARIES
         for client, kind in (("Client", _Call), ("AsyncClient", _AsyncCall))
+    ) + tuple(
+        Replacement(module, f"Trace.{method}", build, optional=True, bare=True)
+        for module in _TRANSPORTS
+        for method, build in (
+            ("__enter__", begin_step),
+            ("__exit__", end_step),
+            ("__aenter__", begin_async_step),
+            ("__aexit__", end_async_step),
+        )
     )

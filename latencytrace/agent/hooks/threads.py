@@ -10,6 +10,7 @@ from opentelemetry.context import get_current
 
 from latencytrace.agent.context import call_in
 from latencytrace.agent.guard import guarded
+from latencytrace.agent.timing.costs import HookCost
 from latencytrace.agent.timing.hook import Hook, Replacement, Timed
 from latencytrace.agent.timing.recorder import Recorder
 from latencytrace.agent.timing.runtime_gaps import begun_as
@@ -51,12 +52,15 @@ def _carry_into(thread: Thread) -> None:
 
 def carry_into_pool(recorder: Recorder, original: Timed) -> Timed:
     """Let each task of a pool go on with the span of who submitted it; note its wait."""
+    cost = HookCost()
+    waited = (recorder.on_fault, _queued)
 
     @wraps(original)
     def submit(self: Any, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
         begun: tuple[Any, ...] = ()
         with guarded("handing work to a pool", recorder.on_fault):
-            begun = begun_as(recorder.on_fault, _queued, self)
+            left = cost.left = cost.left - 1
+            begun = begun_as(*waited, self) if left > 0 else cost.sampled(begun_as, *waited, self)
         return original(self, *begun, fn, *args, **kwargs)
 
     return submit
@@ -82,6 +86,10 @@ class ThreadsHook(Hook):
 
     patches = (
         Replacement("threading", "Thread.start", carry_into_thread),
-        Replacement("concurrent.futures.thread", "ThreadPoolExecutor.submit", carry_into_pool),
-        Replacement("concurrent.futures._base", "Future.add_done_callback", carry_into_callback),
+        Replacement(
+            "concurrent.futures.thread", "ThreadPoolExecutor.submit", carry_into_pool, bare=True
+        ),
+        Replacement(
+            "concurrent.futures._base", "Future.add_done_callback", carry_into_callback, bare=True
+        ),
     )

@@ -17,7 +17,8 @@ def note_arrival(recorder: Recorder, original: Timed) -> Timed:
 
     @wraps(original)
     def read(self: Any) -> None:  # noqa: ANN401 - a connection of uvicorn's
-        before, requests.serves = self.cycle, True
+        before = getattr(self, "cycle", None)
+        requests.serves = True
         original(self)
         try:
             cycle = self.cycle
@@ -38,10 +39,16 @@ class UvicornHook(Hook):
 
     requires = ("uvicorn >= 0.20",)
     patches = (
-        Replacement("uvicorn.protocols.http.h11_impl", "H11Protocol.handle_events", note_arrival),
+        Replacement(
+            "uvicorn.protocols.http.h11_impl",
+            "H11Protocol.handle_events",
+            note_arrival,
+            bare=True,
+        ),
         Replacement(
             "uvicorn.protocols.http.httptools_impl",
             "HttpToolsProtocol.on_headers_complete",
             note_arrival,
+            bare=True,
         ),
     )

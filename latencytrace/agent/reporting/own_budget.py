@@ -2,39 +2,41 @@
 
 from collections.abc import Callable, Iterable, Sequence
 
-from latencytrace.agent.budget.detail import Detail
 from latencytrace.agent.budget.keeper import BudgetKeeper, Overhead
 from latencytrace.agent.clock import cpu_ns, monotonic_ns, process_cpu_ns
 from latencytrace.agent.export.exporter import ExportCounts
 from latencytrace.agent.reporting.own_cost import CostMeter, OwnCost
-from latencytrace.agent.reporting.prices import measured_prices, times_requests
+from latencytrace.agent.reporting.prices import measured_prices
 from latencytrace.agent.spans.span import RecordedSpan
 from latencytrace.agent.timing.hook import Hook
+from latencytrace.agent.timing.recorder import Recorder
 
 
 class OwnBudget:
     """Updated by the background thread after each round; read by any.
 
     Args:
-        detail: What hooks ask, which it sets.
+        recorder: What hooks have in common, whose detail it sets.
         budget_ratio: Of the process's CPU time; None: there is no budget.
         some_spans: Shows so many spans that have just ended.
-        hooks: Loads those that may time requests, once one was served.
+        hooks: Loads those that may time requests and callbacks, once a request was served.
     """
 
     def __init__(
         self,
-        detail: Detail,
+        recorder: Recorder,
         budget_ratio: float | None,
         some_spans: Callable[[int], Sequence[RecordedSpan]],
         hooks: Callable[[], Iterable[type[Hook]]],
     ) -> None:
         self._some_spans = some_spans
+        detail = recorder.detail
         self._meter = CostMeter(
             monotonic_ns,
             detail,
-            lambda served: measured_prices(times_requests(hooks()) if served else None),
+            lambda served: measured_prices(hooks() if served else ()),
             cpu_ns,
+            callbacks=recorder.open_requests.timed_callbacks,
         )
         self._keeper = BudgetKeeper(detail, budget_ratio, monotonic_ns, process_cpu_ns)
 

@@ -1,13 +1,13 @@
 """Costs of the agent in its program: CPU time in hooks and on its background thread."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from itertools import starmap
-from operator import mul
+from weakref import WeakKeyDictionary
 
 from latencytrace.agent.budget.detail import Detail
 from latencytrace.agent.export.exporter import ExportCounts
 from latencytrace.agent.reporting.prices import Prices
+from latencytrace.agent.timing.costs import HookCost, RequestCost, all_costs
 
 WINDOW_NS = 10_000_000_000  # of a rate
 PRICED_FOR_NS = 60_000_000_000  # then the price of a span is measured again
@@ -17,8 +17,9 @@ PRICED_FOR_NS = 60_000_000_000  # then the price of a span is measured again
 class OwnCost:
     """CPU time since the agent started, and seconds of it a second of late.
 
-    That of hooks is an estimate: requests, chunks of streams and timed calls, each times its
-    price in this process (see `prices`). The background thread's is read off its clock.
+    That of hooks is an estimate: requests, chunks of streams, timed calls and callbacks of event
+    loops, each times its price in this process (see `prices` and `timing/costs`). The background
+    thread's is read off its clock.
     """
 
     hooks_cpu_ns: int = 0
@@ -45,16 +46,21 @@ class CostMeter:
     Args:
         now_ns: A monotonic clock.
         detail: Counts requests and chunks.
-        prices: Measures what hooks cost; told whether requests were served.
+        prices: Measures what hooks cost, given whether requests were served.
         thread_ns: CPU time of the background thread; called on it.
+        callbacks: Counts callbacks of event loops that were timed.
+        costs: Of functions that stand in the place of others, by their samples.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what it counts
         self,
         now_ns: Callable[[], int],
         detail: Detail,
         prices: Callable[[bool], Prices],
         thread_ns: Callable[[], int],
+        *,
+        callbacks: Callable[[], int] = lambda: 0,
+        costs: Callable[[], Iterable[HookCost]] = all_costs,
     ) -> None:
         self._now_ns = now_ns
         self._detail = detail
@@ -65,7 +71,11 @@ class CostMeter:
         self._prices = Prices()
         self._hooks_ns = 0
         self._dropped_ns = 0  # of these
-        self._counted = (0, 0, 0, 0, 0)
+        self._callbacks = callbacks
+        self._costs = costs
+        self._step = detail.step
+        self._calls: WeakKeyDictionary[HookCost, int] = WeakKeyDictionary()
+        self._counted = (0, 0, 0, 0, 0, 0)
         self._window_ns = now_ns()
         self._before = (0, 0, 0, 0)
         self._cost = OwnCost()
@@ -114,24 +124,55 @@ class CostMeter:
         """Add what hooks did since the last time, each at the price of now."""
         detail = self._detail
         spared = detail.least + detail.controls
-        calls = max(
-            made - detail.requests - spared, self._counted[0]
-        )  # its own span is a request's
-        counted = (calls, detail.requests, detail.chunks, spared, detail.dropped)
+        # Its own span is a request's.
+        spans = max(made - detail.requests - spared, self._counted[0])
+        callbacks = self._callbacks()
+        counted = (
+            spans, detail.requests, detail.chunks, callbacks, spared, detail.dropped,
+        )  # fmt: skip
         served = detail.requests + spared + detail.dropped > 0
         due = self._priced_ns is None or now_ns - self._priced_ns >= PRICED_FOR_NS
         due = due or served > self._priced_requests
         if due and not may_measure:  # it is added once its price is known
             return
-        if due and counted != self._counted:  # an idle process pays nothing
+        calls = self._new_calls()
+        if due and (calls or counted != self._counted):  # an idle process pays nothing
             self._priced_ns, self._priced_requests = now_ns, served
             self._prices = self._measure(served)
-        prices = self._prices
+        prices, colder = self._prices, self._colder()
         each = (
-            prices.call_ns, prices.request_ns, prices.chunk_ns, prices.least_ns, prices.dropped_ns,
+            prices.span_ns, prices.request_ns * colder, prices.chunk_ns, prices.callback_ns,
+            prices.least_ns * colder, prices.dropped_ns * colder,
         )  # fmt: skip
-        new = (now - was for now, was in zip(counted, self._counted, strict=True))
-        costs_ns = list(starmap(mul, zip(new, each, strict=True)))
-        self._hooks_ns += sum(costs_ns)
+        new = [now - was for now, was in zip(counted, self._counted, strict=True)]
+        made_by_calls = sum(count * cost.spans_ratio for cost, count in calls.items())
+        new[0] = max(new[0] - round(made_by_calls), 0)  # those that the program makes itself
+        costs_ns = [round(count * price) for count, price in zip(new, each, strict=True)]
+        calls_ns = sum(
+            count * (prices.wrapper_ns + (prices.call_ns if cost.ns is None else cost.ns))
+            for cost, count in calls.items()
+        )
+        self._hooks_ns += sum(costs_ns) + round(calls_ns)
         self._dropped_ns += costs_ns[-1]
+        if detail.step != self._step:  # what was done before it has the price of then
+            self._step = detail.step
+            for cost in self._costs():
+                cost.forget()
         self._counted = counted
+
+    def _new_calls(self) -> dict[HookCost, int]:
+        """Return how many calls of each function there were since the last time, if any."""
+        found = {}
+        for cost in self._costs():
+            before, now = self._calls.get(cost, 0), cost.calls
+            self._calls[cost] = now
+            if now > before and not isinstance(cost, RequestCost):
+                found[cost] = now - before
+        return found
+
+    def _colder(self) -> float:
+        """Return how many times as much a request takes among the program's as by itself."""
+        sampled = [cost.ns for cost in self._costs() if isinstance(cost, RequestCost) and cost.ns]
+        if not sampled or not self._prices.sections_ns:
+            return 1.0
+        return sum(sampled) / len(sampled) / self._prices.sections_ns

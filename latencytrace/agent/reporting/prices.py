@@ -1,11 +1,13 @@
 """Prices of what hooks do on serving threads, measured in this process on the background thread.
 
 To time each request would cost more than the request. So a few go through the real hooks here,
-into nowhere, a few at a time between rests: caches are as cold then as between two requests.
+into nowhere, a few at a time between rests. That finds what a request takes with caches as cold as
+such a rest leaves them; how much colder they are between two requests of the program, its own
+sampled requests tell (`timing/costs.py`), as they do what each kind of call takes.
 """
 
 from collections.abc import Callable, Coroutine, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from latencytrace.agent.budget.detail import LAST, Detail
@@ -13,50 +15,95 @@ from latencytrace.agent.clock import cpu_ns
 from latencytrace.agent.guard import raise_fault
 from latencytrace.agent.native import sleep
 from latencytrace.agent.spans.provider import RecordingProvider
+from latencytrace.agent.timing.costs import HookCost, apart, learn_clock
 from latencytrace.agent.timing.hook import Hook, Patch, Replacement
 from latencytrace.agent.timing.recorder import Recorder
-from latencytrace.agent.timing.wrapping import beginning, timed
+from latencytrace.agent.timing.wrapping import beginning, never, timed
 from latencytrace.model.stage import Stage
 
-ASKS_REQUESTS: Final = "Starlette.__call__"  # that a replacement is known by which times requests
+TIMES_REQUESTS: Final = "Starlette.__call__"  # that replacements are known by
+TIMES_CALLBACKS: Final = "Handle._run"
 Build = Callable[[Recorder, Callable[..., Any]], Callable[..., Any]]
 _STRETCHES: Final = 16
 _CALLS: Final = 2  # at a stretch
+_SMALL_CALLS: Final = 16  # likewise, of what comes often and is over soon
+_FEW_STRETCHES: Final = 6  # of streams, whose chunks come one after another
 _LEFT_OUT: Final = 2  # of the dearest stretches: garbage may have been collected within
 _REST_S: Final = 1e-3
-_CHUNKS: Final = 64
-_CHUNK: Final = b"data: {}\n\n"
+_CHUNKS: Final = 200
+# As models' servers send them: its output is found in the first, which tells how to read the rest.
+_CHUNK: Final = b'data: {"choices":[{"index":0,"delta":{"content":" word"}}]}\n\n'
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prices:
     """CPU time on the serving thread, in nanoseconds."""
 
-    call_ns: int = 0  # a timed call
+    call_ns: int = 0  # a timed call that has no price of its own yet, and a stage
+    wrapper_ns: int = 0  # of a timed call, the function in its place
+    span_ns: int = 0  # that the program makes by OpenTelemetry's interface
+    callback_ns: int = 0  # of an event loop
+    sections_ns: int = 0  # of a request, what samples of the program's have too
     request_ns: int = 0  # a request that is served, without what it calls
     chunk_ns: int = 0  # of a stream
     least_ns: int = 0  # a request of which only its own span is recorded
     dropped_ns: int = 0  # a request of which nothing is
 
 
-def times_requests(hooks: Iterable[type[Hook]]) -> Build | None:
-    """Return what times the requests of an application; None: no hook does."""
+def built_by(hooks: Iterable[type[Hook]], target: str) -> Build | None:
+    """Return what builds the function in the place of another; None: no hook does."""
     for hook in hooks:
         for patch in hook.patches:
-            if isinstance(patch, Replacement) and patch.target == ASKS_REQUESTS:
+            if isinstance(patch, Replacement) and patch.target == target:
                 return patch.build
     return None
 
 
-def measured_prices(build: Build | None) -> Prices:
+def measured_prices(hooks: Iterable[type[Hook]]) -> Prices:
     """Measure what hooks cost here and now.
 
     Args:
-        build: Times requests; None: nothing does, so that each is priced as a call.
+        hooks: Those that may time requests and callbacks of event loops. Without one for requests
+            each is priced as a call.
     """
-    call_ns = _call_ns()
-    if build is None:
-        return Prices(call_ns=call_ns, request_ns=call_ns)
+    given = tuple(hooks)
+    with apart() as made:
+        learn_clock()
+        prices = _prices_of_calls(built_by(given, TIMES_CALLBACKS))
+        build = built_by(given, TIMES_REQUESTS)
+        if build is None:
+            return replace(prices, request_ns=prices.call_ns)
+        return _with_requests(prices, build, made)
+
+
+def _prices_of_calls(build: Build | None) -> Prices:
+    """Measure what is no request."""
+    recorder = _recorder(Detail())
+    nothing = Patch("latencytrace", "nothing", Stage.OTHER)
+    call_ns = _mean_ns(timed(_nothing, beginning(_nothing, nothing, recorder)))
+    never_timed = timed(_nothing_async, never)
+    wrapper_ns = _small_ns(lambda: _run(never_timed())) - _small_ns(lambda: _run(_nothing_async()))
+    tracer = recorder.tracer
+
+    def span() -> None:
+        with tracer.start_as_current_span("span"):
+            pass
+
+    callback_ns = 0
+    if build is not None:
+        recorder.open_requests.serves = True
+        run = build(recorder, _takes_one)
+        callback_ns = _small_ns(lambda: run(None)) - _small_ns(lambda: _takes_one(None))
+    return Prices(
+        call_ns=call_ns,
+        wrapper_ns=max(wrapper_ns, 0),
+        span_ns=_small_ns(span),
+        callback_ns=max(callback_ns, 0),
+    )
+
+
+def _with_requests(prices: Prices, build: Build, made: list[HookCost]) -> Prices:
+    """Return prices with those of requests."""
     untimed = _request_ns(_application, chunks=0)
     plain = _request_ns(build(_recorder(Detail()), _application), chunks=0)
     stream = _request_ns(build(_recorder(Detail()), _application), chunks=_CHUNKS)
@@ -66,13 +113,27 @@ def measured_prices(build: Build | None) -> Prices:
     sampled.set_step(LAST)
     dropped = _request_ns(build(_recorder(sampled), _application), chunks=0)
     chunks_ns = stream - untimed_stream - (plain - untimed)
-    return Prices(
-        call_ns=call_ns,
+    return replace(
+        prices,
         request_ns=max(plain - untimed, 0),
         chunk_ns=max(chunks_ns // _CHUNKS, 0),
         least_ns=max(least - untimed, 0),
         dropped_ns=max(dropped - untimed, 0),
+        sections_ns=_sections_ns(build, made),
     )
+
+
+def _sections_ns(build: Build, made: list[HookCost]) -> int:
+    """Return what the sections take of a request here that samples of the program's have, too."""
+    application = build(_recorder(Detail()), _application)
+    cost = made[-1]
+
+    def serve() -> None:
+        cost.left = 1  # each of them is a sample
+        _serve(application, 0)
+
+    _mean_ns(serve)
+    return round(cost.ns or 0)
 
 
 def _recorder(detail: Detail) -> Recorder:
@@ -82,34 +143,35 @@ def _recorder(detail: Detail) -> Recorder:
     return recorder
 
 
-def _call_ns() -> int:
-    recorder = _recorder(Detail())
-    call = timed(
-        _nothing, beginning(_nothing, Patch("latencytrace", "nothing", Stage.OTHER), recorder)
-    )
-    return _mean_ns(call)
-
-
 def _request_ns(application: Callable[..., Any], *, chunks: int) -> int:
-    def serve() -> None:
-        scope = {"type": "http", "method": "GET", "path": "/", "headers": [], "chunks": chunks}
-        _run(application(None, scope, _receive, _send))
-
-    return _mean_ns(serve)
+    if chunks:
+        return _mean_ns(lambda: _serve(application, chunks), calls=1, stretches=_FEW_STRETCHES)
+    return _mean_ns(lambda: _serve(application, 0))
 
 
-def _mean_ns(call: Callable[[], object]) -> int:
+def _serve(application: Callable[..., Any], chunks: int) -> None:
+    scope = {"type": "http", "method": "GET", "path": "/", "headers": [], "chunks": chunks}
+    _run(application(None, scope, _receive, _send))
+
+
+def _small_ns(call: Callable[[], object]) -> int:
+    return _mean_ns(call, calls=_SMALL_CALLS)
+
+
+def _mean_ns(
+    call: Callable[[], object], *, calls: int = _CALLS, stretches: int = _STRETCHES
+) -> int:
     """Return what a call costs on average, a few at a time."""
     stretches_ns = []
     call()  # what is made once is not its price
-    for _ in range(_STRETCHES):
+    for _ in range(stretches):
         sleep(_REST_S)  # who wants the interpreter gets it
         began_ns = cpu_ns()
-        for _ in range(_CALLS):
+        for _ in range(calls):
             call()
         stretches_ns.append(cpu_ns() - began_ns)
-    usual_ns = sorted(stretches_ns)[: _STRETCHES - _LEFT_OUT]
-    return sum(usual_ns) // (len(usual_ns) * _CALLS)
+    usual_ns = sorted(stretches_ns)[: stretches - _LEFT_OUT]
+    return sum(usual_ns) // (len(usual_ns) * calls)
 
 
 def _run(coroutine: Coroutine[Any, Any, None]) -> None:
@@ -142,3 +204,11 @@ async def _send(_message: object) -> None:
 
 def _nothing() -> None:
     """Stand for what a hook times."""
+
+
+async def _nothing_async() -> None:
+    """Stand for what is awaited."""
+
+
+def _takes_one(_handle: object) -> None:
+    """Stand for what runs a callback."""

@@ -100,7 +100,7 @@ LISTED: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     "latencytrace.agent.hooks.hnswlib:HnswlibHook": (("hnswlib >= 0.7",), ("hnswlib",)),
     "latencytrace.agent.hooks.http_client:HttpClientHook": ((), ("http.client",)),
     "latencytrace.agent.hooks.httpx:HttpxHook": (("httpx >= 0.24", "httpx2 >= 2.0"), ("httpx",
-        "httpx2")),
+        "httpx2", "httpcore._trace", "httpcore2._trace")),
     "latencytrace.agent.hooks.huggingface_hub:HuggingfaceHubHook": (("huggingface_hub >= 0.28",),
         ("huggingface_hub.inference._client",
         "huggingface_hub.inference._generated._async_client")),

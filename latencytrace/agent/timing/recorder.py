@@ -114,19 +114,26 @@ class Recorder:
             context: Where its parent is; None: the current one.
             started_ns: A monotonic time; None: now.
         """
-        began_ns = monotonic_ns() if started_ns is None else started_ns
-        detail = self.detail
+        detail, pending = self.detail, self.devices.pending
         if detail.spares and kind is not _SERVER:
             here = current() if context is None else context
             if SPARED in here:
                 spared = NonRecordingSpan(get_current_span(here).get_span_context())
-                return Timing(spared, began_ns, self.devices.pending)
+                at_ns = monotonic_ns() if started_ns is None else started_ns
+                return Timing(spared, at_ns, pending)
         noted = attributes
         if stage is not None or detail.lacks is not None or self.starting.under_way:
             noted = self._noted(stage, attributes or {}, kind, context)
+        tracer = self.tracer
+        if started_ns is None and type(tracer) is RecordingTracer and tracer.delegate is None:
+            span = tracer.start_span(name, context, kind, noted, None, None, False, False)  # noqa: FBT003 - by place: CPython calls so the fastest
+            # If not ours, it was decided on: to start it again would be to draw again.
+            began_ns = span.started_ns if type(span) is RecordedSpan else monotonic_ns()
+            return Timing(span, began_ns, pending)
+        began_ns = monotonic_ns() if started_ns is None else started_ns
         at_ns = began_ns + ANCHOR_NS
-        span = self.tracer.start_span(name, context, kind, noted, None, at_ns, False, False)  # noqa: FBT003 - by place: CPython calls so the fastest
-        return Timing(span, began_ns, self.devices.pending)
+        span = tracer.start_span(name, context, kind, noted, None, at_ns, False, False)  # noqa: FBT003 - likewise
+        return Timing(span, began_ns, pending)
 
     def _noted(
         self,

@@ -134,12 +134,14 @@ class OpenRequests:
 
     __slots__ = (
         "_collecting_since_ns",
+        "_core_before",
         "_detail",
         "_lock",
         "_on_fault",
         "_unwatched",
         "_waiting",
         "_watch",
+        "callbacks",
         "holds",
         "last_served",
         "open",
@@ -156,6 +158,8 @@ class OpenRequests:
         self.open: set[RuntimeGaps] = set()  # one for good, which hooks hold
         self.resumed_by_ns = 0  # when who waits for a loop that was held has run
         self.holds = Holds()
+        self.callbacks = 0  # of event loops that were timed here
+        self._core_before = _callbacks_of_core()  # that the core timed before
         self.serves = False  # a server reads requests, which wait for a loop before they are open
         self.last_served: object = None  # the span of the request that ended last
         self._waiting: dict[RuntimeGaps, tuple[int, int]] = {}  # since when, and by when it runs
@@ -182,9 +186,14 @@ class OpenRequests:
             if not self.open and self._watch in gc.callbacks:
                 gc.callbacks.remove(self._watch)
 
+    def timed_callbacks(self) -> int:
+        """Return how many callbacks of event loops were timed in this process."""
+        return self.callbacks + _callbacks_of_core() - self._core_before
+
     def reset_after_fork(self) -> None:
         """In a forked child: none of the parent's is under way here."""
         self._lock = RLock()
+        self.callbacks, self._core_before = 0, _callbacks_of_core()
         self.holds.reset_after_fork()
         for gaps in (*self.open, *self._unwatched):
             self.end(gaps)
@@ -248,6 +257,10 @@ class OpenRequests:
             own = current().get(GAPS)
             for gaps in tuple(self.open):
                 gaps.collected(since_ns, now_ns, own=gaps is own)
+
+
+def _callbacks_of_core() -> int:
+    return 0 if core is None else int(core.callbacks())
 
 
 def _callback_name(callback: Any) -> str:  # noqa: ANN401 - whatever a loop is given

@@ -28,6 +28,7 @@ from latencytrace.agent.device.timer import DevicePasses
 from latencytrace.agent.device.timers import DeviceTimers
 from latencytrace.agent.guard import FAULTS, OnFault, edge_faults, raise_fault
 from latencytrace.agent.spans.span import RecordedSpan
+from latencytrace.agent.timing.costs import HookCost
 from latencytrace.agent.timing.defence import DEFENDED, give_up, quieted_by
 from latencytrace.agent.timing.hook import Arguments, HookAttributes, Patch, Timed
 from latencytrace.agent.timing.intervals import IntervalRecorder
@@ -338,11 +339,13 @@ def beginning(original: Timed, patch: Patch, recorder: Recorder) -> Begin:  # no
 
 def timed_function(original: Timed, begin: BeginTimed) -> Timed:
     """Return the same function, timed; `begin` may change the keywords of its call."""
+    cost = HookCost()
 
     @wraps(original)
     def traced(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - somebody else's signature
         try:
-            call = begin(args, kwargs)
+            left = cost.left = cost.left - 1
+            call = begin(args, kwargs) if left > 0 else cost.sample(begin, args, kwargs)
             if call is not None:
                 call.activate()
         except FAULTS as fault:
@@ -371,11 +374,13 @@ def timed_function(original: Timed, begin: BeginTimed) -> Timed:
 
 def timed_coroutine(original: Timed, begin: BeginTimed) -> Timed:
     """Return the same coroutine function, timed while it is awaited."""
+    cost = HookCost()
 
     @wraps(original)
     async def traced(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
         try:
-            call = begin(args, kwargs)
+            left = cost.left = cost.left - 1
+            call = begin(args, kwargs) if left > 0 else cost.sample(begin, args, kwargs)
             if call is not None:
                 call.activate()
         except FAULTS as fault:
@@ -447,21 +452,25 @@ class _Within:
             edge_faults("leaving a generator", fault)
 
 
-def _begun(traced: Timed, begin: Any, args: Any, kwargs: Any) -> Any:  # noqa: ANN401 - as `begin` has them
+def _begun(traced: Timed, cost: HookCost, begin: Any, args: Any, kwargs: Any) -> Any:  # noqa: ANN401 - as `begin` has them
     """Begin to time what a generator yields."""
     try:
-        return begin(args, kwargs) or _UNTIMED
+        left = cost.left = cost.left - 1
+        call = begin(args, kwargs) if left > 0 else cost.sample(begin, args, kwargs)
     except FAULTS as fault:
         give_up(traced, fault)
         return _UNTIMED
+    return _UNTIMED if call is None else call
 
 
 def _timed_generator(original: Timed, begin: Begin) -> Timed:
+    cost = HookCost()
+
     # A generator function itself, for frameworks ask `inspect` what a function is.
     @wraps(original)
     def traced(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
         generator: Generator[Any, Any, Any] = original(*args, **kwargs)
-        call = _begun(traced, begin, args, kwargs)
+        call = _begun(traced, cost, begin, args, kwargs)
         within = _Within(call)
         advance: Callable[[Any], Any] = generator.send
         value: Any = None
@@ -499,11 +508,12 @@ def _timed_generator(original: Timed, begin: Begin) -> Timed:
 
 
 def _timed_async_generator(original: Timed, begin: Begin) -> Timed:
+    cost = HookCost()
 
     @wraps(original)
     async def traced(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
         generator: AsyncGenerator[Any, Any] = original(*args, **kwargs)
-        call = _begun(traced, begin, args, kwargs)
+        call = _begun(traced, cost, begin, args, kwargs)
         within = _Within(call)
         advance: Callable[[Any], Any] = generator.asend
         value: Any = None

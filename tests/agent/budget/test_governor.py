@@ -10,6 +10,7 @@ from latencytrace.agent.budget.governor import (
     MOST_PATIENCE,
     PATIENCE,
     SPREAD,
+    TRIED,
     WINDOW_NS,
     Governor,
 )
@@ -114,6 +115,41 @@ def test_it_does_not_sample_where_somebody_else_does() -> None:
 
     assert max(steps) == WITHOUT_CHEAP_CALLS
     assert not load.governor.is_held
+
+
+def test_details_that_save_next_to_nothing_come_back_where_nobody_may_sample() -> None:
+    load = Load()
+
+    steps = [load.window(0.06, most=WITHOUT_CHEAP_CALLS) for _ in range(TRIED + 2)]
+
+    assert steps == [WITHOUT_CHEAP_CALLS] * TRIED + [FULL] * 2
+    assert not load.governor.is_held
+
+
+def test_details_that_save_much_stay_left_out_though_the_budget_is_not_held() -> None:
+    load = Load()
+    load.window(0.06, most=WITHOUT_CHEAP_CALLS)
+
+    steps = [load.window(0.04, most=WITHOUT_CHEAP_CALLS) for _ in range(MOST_PATIENCE)]
+
+    assert set(steps) == {WITHOUT_CHEAP_CALLS}
+    assert not load.governor.is_held
+
+
+def test_what_saved_nothing_is_tried_again_after_ten_minutes() -> None:
+    load = Load()
+
+    steps = [load.window(0.06, most=WITHOUT_CHEAP_CALLS) for _ in range(2 * MOST_PATIENCE)]
+
+    assert steps.count(WITHOUT_CHEAP_CALLS) == 2 * TRIED
+
+
+def test_it_samples_at_once_where_it_may_again() -> None:
+    load = Load()
+    for _ in range(2 * TRIED):
+        load.window(0.06, most=WITHOUT_CHEAP_CALLS)
+
+    assert load.window(0.06) >= SAMPLED
 
 
 def test_it_stops_to_sample_once_somebody_else_does() -> None:

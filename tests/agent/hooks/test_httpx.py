@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import inspect
+import logging
 import sys
 import types
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -17,6 +18,7 @@ from opentelemetry.trace import INVALID_SPAN, SpanKind, StatusCode, get_current_
 
 from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.hooks.httpx import HttpxHook
+from latencytrace.agent.spans.span import RecordedSpan
 from latencytrace.model import Stage, semconv
 from latencytrace.model.packed.interval import unpack_named
 from tests.support.agent.hooked import Spans, attribute_text
@@ -127,6 +129,41 @@ def test_a_listener_of_the_programs_own_hears_what_it_heard_before(url: str) -> 
 
     assert "http11.send_request_headers.started" in heard
     assert request.extensions["trace"] is extensions["trace"]
+
+
+def phases_of(span: RecordedSpan) -> list[str]:
+    packed = str(span.attributes[semconv.NETWORK_PHASES])
+    return [phase for phase, _, _ in unpack_named(packed, span.started_ns)]
+
+
+@both
+def test_phases_are_noted_and_logged_where_a_program_logs_what_httpcore_does(
+    spans: Spans, url: str, fetch: Fetch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.DEBUG, "httpcore"):
+        fetch(url)
+
+    assert phases_of(spans.only) == ["connect", "send", "wait", "receive"]
+    assert "receive_response_headers.started" in caplog.text
+    assert "send_request_headers.complete" in caplog.text
+
+
+def test_phases_are_noted_beside_a_listener_of_the_programs_own(spans: Spans, url: str) -> None:
+    with httpx.Client(trust_env=False) as client:
+        client.get(url, extensions={"trace": lambda *_: None})
+
+    assert phases_of(spans.only) == ["connect", "send", "wait", "receive"]
+
+
+def test_a_kept_connection_is_not_connected_again(spans: Spans, url: str) -> None:
+    with httpx.Client(trust_env=False) as client:
+        client.get(url)
+        client.get(url)
+
+    assert [phases_of(span) for span in spans.all] == [
+        ["connect", "send", "wait", "receive"],
+        ["send", "wait", "receive"],
+    ]
 
 
 @pytest.mark.usefixtures("spans")

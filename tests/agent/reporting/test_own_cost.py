@@ -5,7 +5,7 @@ import time
 import pytest
 
 from latencytrace.agent.api.stages import stage
-from latencytrace.agent.budget.detail import Detail
+from latencytrace.agent.budget.detail import LAST, Detail
 from latencytrace.agent.export.exporter import ExportCounts
 from latencytrace.agent.reporting.own_cost import (
     PRICED_FOR_NS,
@@ -15,6 +15,7 @@ from latencytrace.agent.reporting.own_cost import (
 )
 from latencytrace.agent.reporting.prices import Prices
 from latencytrace.agent.start import agent_status
+from latencytrace.agent.timing.costs import HookCost, RequestCost, apart
 from latencytrace.model import semconv
 from tests.support.agent.receiving import TracedProgram, attributes_of
 from tests.support.fakes.contracts import FakeClock
@@ -30,11 +31,26 @@ def spent(made: int, encoder_ns: int, exporter_ns: int) -> ExportCounts:
 def meter_of(
     clock: FakeClock, prices: Prices, detail: Detail | None = None, thread_ns: int = 0
 ) -> CostMeter:
-    return CostMeter(clock, detail or Detail(), lambda _: prices, lambda: thread_ns)
+    return CostMeter(clock, detail or Detail(), lambda _: prices, lambda: thread_ns, costs=list)
+
+
+class Taken:
+    """A call that is recorded."""
+
+    is_spared = False
+
+
+def taking(cost: HookCost, *, calls: int, ns: int) -> None:
+    """Call so often, each time sampled, and have each take so long."""
+    for _ in range(calls):
+        cost.left = cost._stride = 1  # noqa: SLF001 - each of them is a sample
+        cost.left -= 1
+        cost.sampled(Taken) if isinstance(cost, RequestCost) else cost.sample(Taken)
+    cost._taken_ns = calls * ns  # noqa: SLF001 - as a clock would have it that we set
 
 
 def test_hooks_cost_as_many_spans_as_were_made_times_the_price_of_one() -> None:
-    meter = meter_of(FakeClock(), Prices(call_ns=5_000))
+    meter = meter_of(FakeClock(), Prices(span_ns=5_000))
 
     meter.update(spent(100, 7, 9), 0)
 
@@ -43,7 +59,7 @@ def test_hooks_cost_as_many_spans_as_were_made_times_the_price_of_one() -> None:
 
 def test_requests_and_their_chunks_cost_what_they_cost() -> None:
     detail = Detail()
-    prices = Prices(call_ns=1, request_ns=100, chunk_ns=10_000, least_ns=10**6, dropped_ns=10**8)
+    prices = Prices(span_ns=1, request_ns=100, chunk_ns=10_000, least_ns=10**6, dropped_ns=10**8)
     meter = meter_of(FakeClock(), prices, detail)
 
     detail.requests, detail.chunks, detail.least, detail.controls, detail.dropped = 2, 3, 4, 1, 6
@@ -53,10 +69,86 @@ def test_requests_and_their_chunks_cost_what_they_cost() -> None:
     assert meter.read().dropped_cpu_ns == 6_00_00_00_00
 
 
+def test_calls_cost_what_their_samples_took_and_their_wrappers() -> None:
+    with apart() as made:
+        cost = HookCost()
+        meter = CostMeter(
+            FakeClock(), Detail(), lambda _: Prices(wrapper_ns=10, span_ns=10**6), lambda: 0,
+            costs=lambda: made,
+        )  # fmt: skip
+    taking(cost, calls=5, ns=700)
+
+    meter.update(spent(5, 0, 0), 0)  # a span each, so that none is left without a price
+
+    assert meter.read().hooks_cpu_ns == 5 * (700 + 10)
+
+
+def test_a_call_that_was_never_sampled_has_the_price_of_one_that_is_known() -> None:
+    with apart() as made:
+        cost = HookCost()
+    meter = CostMeter(
+        FakeClock(), Detail(), lambda _: Prices(call_ns=900), lambda: 0, costs=lambda: made
+    )
+
+    cost.left -= 1
+    meter.update(spent(1, 0, 0), 0)
+
+    assert meter.read().hooks_cpu_ns == 900
+
+
+def test_requests_are_as_much_dearer_as_those_of_the_program_are_colder() -> None:
+    with apart() as made:
+        cost = RequestCost()
+    detail = Detail()
+    prices = Prices(request_ns=10_000, least_ns=4_000, sections_ns=100)
+    meter = CostMeter(FakeClock(), detail, lambda _: prices, lambda: 0, costs=lambda: made)
+    taking(cost, calls=1, ns=250)
+
+    detail.requests, detail.least = 1, 1
+    meter.update(spent(2, 0, 0), 0)
+
+    assert meter.read().hooks_cpu_ns == 2.5 * (10_000 + 4_000)
+
+
+def test_calls_in_less_detail_are_priced_anew() -> None:
+    with apart() as made:
+        cost = HookCost()
+    detail = Detail()
+    meter = CostMeter(
+        FakeClock(), detail, lambda _: Prices(call_ns=1), lambda: 0, costs=lambda: made
+    )
+    taking(cost, calls=4, ns=700)
+
+    detail.set_step(LAST)
+    meter.update(spent(4, 0, 0), 0)
+    before_ns = meter.read().hooks_cpu_ns
+    taking(cost, calls=2, ns=30)
+    meter.update(spent(4, 0, 0), 0)
+
+    assert before_ns == 4 * 700
+    assert meter.read().hooks_cpu_ns - before_ns == 2 * 30
+
+
+def test_callbacks_of_event_loops_have_a_price() -> None:
+    prices = Prices(callback_ns=30)
+    meter = CostMeter(
+        FakeClock(),
+        Detail(),
+        lambda _: prices,
+        lambda: 0,
+        callbacks=lambda: 4,
+        costs=list,
+    )
+
+    meter.update(spent(0, 0, 0), 0)
+
+    assert meter.read().hooks_cpu_ns == 4 * 30
+
+
 def test_what_was_done_keeps_the_price_that_it_was_done_at() -> None:
     clock = FakeClock()
-    prices = iter((Prices(call_ns=1_000), Prices(call_ns=2_000)))
-    meter = CostMeter(clock, Detail(), lambda _: next(prices), lambda: 0)
+    prices = iter((Prices(span_ns=1_000), Prices(span_ns=2_000)))
+    meter = CostMeter(clock, Detail(), lambda _: next(prices), lambda: 0, costs=list)
 
     meter.update(spent(10, 0, 0), 0)
     clock.move_s(PRICED_FOR_NS / 1e9)
@@ -77,7 +169,7 @@ def test_the_rest_of_the_background_thread_is_counted_too() -> None:
 
 def test_a_rate_is_that_of_the_last_window() -> None:
     clock = FakeClock()
-    meter = meter_of(clock, Prices(call_ns=1_000))
+    meter = meter_of(clock, Prices(span_ns=1_000))
 
     clock.move_s(WINDOW_NS / 1e9)
     meter.update(spent(1_000_000, WINDOW_NS // 4, 0), 0)
@@ -97,7 +189,7 @@ def test_the_price_is_looked_up_once_a_minute_and_not_before_there_is_a_span() -
         asked.append(clock())
         return Prices(call_ns=1)
 
-    meter = CostMeter(clock, Detail(), prices, lambda: 0)
+    meter = CostMeter(clock, Detail(), prices, lambda: 0, costs=list)
     for made in (0, 1, 2):
         meter.update(spent(made, 0, 0), 0)
     clock.move_s(PRICED_FOR_NS / 1e9)

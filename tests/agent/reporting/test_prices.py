@@ -5,18 +5,21 @@ from itertools import count
 import pytest
 
 from latencytrace.agent.hooks.asgi import AsgiHook
+from latencytrace.agent.hooks.event_loop import EventLoopHook
 from latencytrace.agent.hooks.tokenizers import TokenizersHook
 from latencytrace.agent.reporting import prices as pricing
-from latencytrace.agent.reporting.prices import Prices, measured_prices, times_requests
+from latencytrace.agent.reporting.prices import measured_prices
 from latencytrace.agent.start import agent_status
 from tests.support.agent.receiving import TracedProgram
 
 
 def test_a_request_and_a_call_have_a_price() -> None:
-    prices = measured_prices(times_requests([TokenizersHook, AsgiHook]))
+    prices = measured_prices([TokenizersHook, AsgiHook, EventLoopHook])
 
     assert prices.call_ns > 0
     assert prices.request_ns > 0
+    assert prices.sections_ns > 0
+    assert prices.span_ns > 0
 
 
 def test_a_collection_of_garbage_is_no_part_of_a_price(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -30,17 +33,18 @@ def test_a_collection_of_garbage_is_no_part_of_a_price(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(pricing, "cpu_ns", cpu_ns)
 
-    assert measured_prices(None).call_ns == 500
+    assert measured_prices([]).call_ns == 500
 
 
 def test_without_a_hook_for_requests_calls_have_a_price() -> None:
-    prices = measured_prices(times_requests([TokenizersHook]))
+    prices = measured_prices([TokenizersHook])
 
-    assert prices == Prices(call_ns=prices.call_ns, request_ns=prices.call_ns)
+    assert prices.request_ns == prices.call_ns > 0
+    assert prices.sections_ns == prices.chunk_ns == prices.callback_ns == 0
 
 
 def test_to_measure_them_leaves_no_span_and_counts_as_no_request(agent: TracedProgram) -> None:
-    measured_prices(times_requests([AsgiHook]))
+    measured_prices([AsgiHook])
 
     assert agent.spans() == []
     assert agent_status().overhead.requests == 0

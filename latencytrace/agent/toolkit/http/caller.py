@@ -8,25 +8,20 @@ too (`tests/agent/toolkit/http/test_caller.py`).
 from collections.abc import Callable
 from typing import Final
 
-from opentelemetry.baggage.propagation import W3CBaggagePropagator
 from opentelemetry.context import Context
-from opentelemetry.propagators.composite import CompositePropagator
 from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags
 from opentelemetry.trace.propagation import (
     _SPAN_KEY,  # what set_span_in_context sets, four calls deep
 )
-from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from latencytrace.agent.spans.tracer import TRACE_ID
-from latencytrace.agent.toolkit.http.propagation import propagator
+from latencytrace.agent.toolkit.http.propagation import is_w3c_alone
 
 NO_CALLER: Final = Context()
 _DASH: Final = ord("-")
 _HEX: Final = b"0123456789abcdef"
 _LENGTH: Final = 55  # of `00-`, 32 digits, `-`, 16 digits, `-`, 2 digits
-_W3C: Final = frozenset((TraceContextTextMapPropagator, W3CBaggagePropagator))
 _ALONE: Final = frozenset((_SPAN_KEY, TRACE_ID))  # what most callers send, and we decide on
-_last_seen: tuple[object, bool] = (None, False)  # propagators, and whether they are W3C's alone
 
 
 def caller_of(
@@ -39,7 +34,7 @@ def caller_of(
         extract: Asks OpenTelemetry's propagators.
         has_more: There is a `tracestate` or `baggage`, or more than one `traceparent`.
     """
-    if not has_more and reads_w3c_alone():
+    if not has_more and is_w3c_alone():
         if traceparent is None:
             return NO_CALLER
         found = remote_parent(traceparent)
@@ -75,18 +70,3 @@ def remote_parent(traceparent: bytes) -> Context | None:
         trace_flags=TraceFlags(int(traceparent[53:], 16)),
     )
     return Context({_SPAN_KEY: NonRecordingSpan(parent)})
-
-
-def reads_w3c_alone() -> bool:
-    """Tell whether a request without W3C's headers carries nothing for the propagators."""
-    global _last_seen  # noqa: PLW0603 - a cache of one
-    chosen = propagator()
-    if chosen is not _last_seen[0]:
-        _last_seen = (chosen, _is_w3c(chosen))
-    return _last_seen[1]
-
-
-def _is_w3c(propagator: object) -> bool:
-    inner = propagator._propagators if type(propagator) is CompositePropagator else (propagator,)  # noqa: SLF001 - it has no other name
-    kinds = set(map(type, inner))
-    return TraceContextTextMapPropagator in kinds and kinds <= _W3C

@@ -14,14 +14,17 @@ from opentelemetry.context import (
     _SUPPRESS_HTTP_INSTRUMENTATION_KEY,  # by which contrib's HTTP clients know of each other
     Context,
     get_value,
-    set_value,
 )
 from opentelemetry.trace import SpanKind, StatusCode
+from opentelemetry.trace.propagation import (
+    _SPAN_KEY,  # what set_span_in_context sets, four calls deep
+)
 
-from latencytrace.agent.context import enter, leave
-from latencytrace.agent.guard import guarded
+from latencytrace.agent.context import current, enter, leave
+from latencytrace.agent.guard import FAULTS, guarded
+from latencytrace.agent.timing.costs import SampledCall
 from latencytrace.agent.timing.hook import Arguments, HookAttributes, Timed
-from latencytrace.agent.timing.recorder import Recorder, Timing
+from latencytrace.agent.timing.recorder import Recorder, Timing, is_suppressed
 from latencytrace.agent.timing.wrapping import (
     BeginTimed,
     named_arguments,
@@ -29,15 +32,17 @@ from latencytrace.agent.timing.wrapping import (
     timed_function,
 )
 from latencytrace.agent.toolkit.http import propagation
+from latencytrace.agent.toolkit.http.propagation import CALLER
 from latencytrace.agent.toolkit.models.plain_http import model_asked
 from latencytrace.agent.toolkit.other_tracers import is_theirs
 from latencytrace.model import semconv
 from latencytrace.model.stage import Stage
 
 _FIRST_ERROR = 400
+_CLIENT: Final = SpanKind.CLIENT  # which takes longer to look up than to use
+_NETWORK: Final = Stage.NETWORK.value
 _PORTS = {"https": 443, "wss": 443}
 _OUR_HEADERS = "latencytrace's headers"  # a keyword that no call has
-_CALLER: Final = "traceparent"
 _sent: Final[deque[str]] = deque(maxlen=1024)  # what we wrote: a request may be sent again
 
 
@@ -54,6 +59,8 @@ class ClientCall:
     """
 
     headers_argument: ClassVar[str | None] = None  # takes `headers`; None: `begin` sends them
+    has_ended = False
+    sampled: SampledCall | None = None  # None: nobody wants to know what it costs
     covers: ClassVar[bool] = True  # one call, one span: what the library is built on adds none
 
     def __init__(
@@ -61,29 +68,20 @@ class ClientCall:
     ) -> None:
         self.recorder = recorder
         self.model = model_asked(recorder, attributes, body)  # None: none
-        self.timing: Timing = recorder.start(
-            name,
-            Stage.NETWORK,
-            attributes,
-            kind=SpanKind.CLIENT,
-            context=None if self.model is None else self.model.context(),
-        )
-        self.context: Context | None = self.timing.context()
-        if self.covers:
-            self.cover()
-        self.headers: Any = {}  # W3C's, to be sent
+        here = current() if self.model is None else self.model.context()
+        attributes[semconv.STAGE] = _NETWORK  # else it is copied for that
+        self.timing: Timing = recorder.start(name, None, attributes, kind=_CLIENT, context=here)
+        entries = {**here, _SPAN_KEY: self.timing.span}
+        if self.covers:  # neither what the library is built on nor contrib adds a span of it
+            entries[_SUPPRESS_HTTP_INSTRUMENTATION_KEY] = True
+        self.context: Context | None = Context(entries)
+        self.headers: Any = {}  # to be sent
         patterns = recorder.propagate_to
         if not patterns or propagation.goes_to(_host_of(attributes), patterns):
             propagation.inject(self.headers, self.context)
-        if _CALLER in self.headers:
-            _sent.append(self.headers[_CALLER])
+        if CALLER in self.headers:
+            _sent.append(self.headers[CALLER])
         self._token: Token[Context] | None = None
-
-    def cover(self) -> None:
-        """Let neither what the library is built on nor contrib add a span of the same call."""
-        self.context = set_value(
-            _SUPPRESS_HTTP_INSTRUMENTATION_KEY, value=True, context=self.context
-        )
 
     def added_to(self, own: object) -> Mapping[str, str]:
         """Return the headers to be sent beside a request's own: none if it names a caller itself.
@@ -91,10 +89,12 @@ class ClientCall:
         Args:
             own: A mapping, or pairs; None: it has none.
         """
-        pairs: Any = own.items() if hasattr(own, "items") else own or ()
-        named = {str(value) for name, value in pairs if str(name).lower() == _CALLER}
-        own_headers: Mapping[str, str] = self.headers if named <= {*_sent} else {}
-        return own_headers
+        headers: Mapping[str, str] = self.headers
+        if not own:
+            return headers
+        pairs: Any = own.items() if hasattr(own, "items") else own
+        named = [str(value) for name, value in pairs if str(name).lower() == CALLER]
+        return headers if all(one in _sent for one in named) else {}
 
     @classmethod
     def begin(cls, recorder: Recorder, arguments: Arguments) -> Self | None:
@@ -107,23 +107,28 @@ class ClientCall:
 
     def activate(self) -> None:
         """Make the call's span current."""
-        with guarded("making a call current", self.recorder.on_fault):
+        try:
             if self.context is not None:
                 self._token = enter(self.context)
+        except FAULTS as fault:
+            self.recorder.on_fault("making a call current", fault)
 
     def deactivate(self) -> None:
         """Make the span before it current again."""
-        with guarded("leaving a call", self.recorder.on_fault):
-            token, self._token = self._token, None
+        token, self._token = self._token, None
+        try:
             if token is not None:
                 leave(token)
+        except FAULTS as fault:
+            self.recorder.on_fault("leaving a call", fault)
 
     def finish(self, answer: object) -> None:
         """Note that the call returned."""
-        with guarded("timing an answer", self.recorder.on_fault):
+        try:
             self.returned(answer)
-            return
-        self.end()
+        except FAULTS as fault:
+            self.recorder.on_fault("timing an answer", fault)
+            self.end()
 
     def fail(self, error: BaseException) -> None:
         """Note what the call or the reading of its body raised, and end it."""
@@ -135,8 +140,20 @@ class ClientCall:
 
     def end(self) -> None:
         """End the span; a second time changes nothing."""
-        with guarded("ending a call", self.recorder.on_fault):
-            self.timing.end()
+        if self.has_ended:
+            return
+        self.has_ended = True
+        try:
+            if self.sampled is None:
+                self.ended()
+            else:
+                self.sampled.timed(self.ended)
+        except FAULTS as fault:
+            self.recorder.on_fault("ending a call", fault)
+
+    def ended(self) -> None:
+        """Note what is known of a call only now, and end its span."""
+        self.timing.end()
         if self.model is not None:
             self.model.end()
 
@@ -144,12 +161,12 @@ class ClientCall:
         """Note HTTP's status; the body may be still to come.
 
         Args:
-            status: Of the answer.
-            headers: Likewise, for what it says of a model.
+            status: Status of the answer.
+            headers: Headers of the answer, for what they say of a model.
         """
         if self.model is not None:
             self.model.answers(status, headers or {})
-        self.timing.note({semconv.HTTP_RESPONSE_STATUS_CODE: status})
+        self.timing.span.set_attribute(semconv.HTTP_RESPONSE_STATUS_CODE, status)
         if status >= _FIRST_ERROR:
             self.timing.note({semconv.ERROR_TYPE: str(status)})
             self.timing.span.set_status(StatusCode.ERROR)
@@ -196,14 +213,16 @@ def _beginning(kind: type[ClientCall], recorder: Recorder, original: Timed) -> B
     adds_headers = kind.headers_argument is not None
 
     def begin(args: tuple[Any, ...], kwargs: dict[str, Any]) -> ClientCall | None:
-        with guarded("starting a call", recorder.on_fault):
-            if recorder.suppressed():
+        try:
+            if is_suppressed(current()):
                 return None
             call = kind.begin(recorder, arguments_of(args, kwargs))
             if call is not None and adds_headers:
                 kwargs[_OUR_HEADERS] = call.headers
-            return call
-        return None
+        except FAULTS as fault:
+            recorder.on_fault("starting a call", fault)
+            return None
+        return call
 
     return begin
 

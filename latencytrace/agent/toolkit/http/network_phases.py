@@ -1,9 +1,22 @@
-"""Phases of one HTTP call: connected, encrypted, sent, waited, received."""
+"""Phases of one HTTP call: connected, encrypted, sent, waited, received.
+
+Speed is the point here: httpcore reports some ten events a call (`bench_routes.py`).
+Where nobody else listens its steps are noted as they begin and end, without the texts and calls of
+a report, and they are put together once the span is sent.
+"""
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from functools import wraps
+from typing import Any, Final
 
 from latencytrace.agent.clock import monotonic_ns
+from latencytrace.agent.guard import FAULTS
+from latencytrace.agent.spans.attributes import Deferred
+from latencytrace.agent.timing.costs import HookCost
+from latencytrace.agent.timing.hook import Timed
+from latencytrace.agent.timing.recorder import Recorder
+from latencytrace.model import semconv
+from latencytrace.model.attributes import AttributeValue
 
 Trace = Callable[[str, Any], object]
 
@@ -16,6 +29,8 @@ _STEPS: Mapping[str, str] = {
     "send_request_body": "send",
     "receive_response_headers": "wait",
 }
+_NOTING: Final = "noting a step of a connection"
+_WEIGHT: Final = 1000  # bytes that a call's phases keep
 
 
 class NetworkPhases:
@@ -25,50 +40,166 @@ class NetworkPhases:
         other: The program's own listener, which is still called with everything.
     """
 
-    __slots__ = ("_ends", "_other", "_starts")
+    __slots__ = ("ends", "is_alone", "other", "starts")
 
     def __init__(self, other: Trace | None) -> None:
-        self._other = other
-        self._starts: dict[str, int] = {}
-        self._ends: dict[str, int] = {}
+        self.other = other
+        self.is_alone = other is None
+        self.starts: dict[str, int] = {}
+        self.ends: dict[str, int] = {}
 
-    def listen(self, event: str, details: Mapping[str, object]) -> object:
+    def __call__(self, event: str, details: Mapping[str, object]) -> object:
         """Note one step of a blocking exchange."""
         self._note(event)
-        return self._other(event, details) if self._other is not None else None
+        return self.other(event, details) if self.other is not None else None
 
-    async def alisten(self, event: str, details: Mapping[str, object]) -> None:
-        """Note one step of an asynchronous exchange."""
-        self._note(event)
-        if self._other is not None:
-            answer = self._other(event, details)
-            if isinstance(answer, Awaitable):
-                await answer
+    def begun(self, phase: str) -> None:
+        """Note that a step of a phase begins now."""
+        self.starts.setdefault(phase, monotonic_ns())
 
-    def packed(self, started_ns: int, ended_ns: int) -> str:
-        """The value of `latencytrace.network.phases`, empty if nothing was reported.
+    def over(self, phase: str) -> None:
+        """Note that one is over, or failed."""
+        self.ends[phase] = monotonic_ns()
+
+    def taken(self, started_ns: int, ended_ns: int) -> Deferred | None:
+        """Return the attribute `latencytrace.network.phases`; None: nothing was reported.
 
         Args:
             started_ns: The monotonic start of the exchange's span.
             ended_ns: When the last byte had come.
         """
-        ends_ns = dict(self._ends)
-        starts_ns = dict(self._starts)
+        if not self.ends:
+            return None
+        return Deferred(lambda: self._attributes(started_ns, ended_ns), _WEIGHT)
+
+    def _attributes(self, started_ns: int, ended_ns: int) -> Mapping[str, AttributeValue]:
+        ends_ns = dict(self.ends)
+        starts_ns = dict(self.starts)
         if "wait" in ends_ns:
             starts_ns["receive"], ends_ns["receive"] = ends_ns["wait"], ended_ns
-        return ";".join(
+        packed = ";".join(
             f"{phase}:{starts_ns[phase] - started_ns}+{end_ns - starts_ns[phase]}"
             for phase, end_ns in ends_ns.items()
             if started_ns <= starts_ns[phase] <= end_ns
         )
+        return {semconv.NETWORK_PHASES: packed} if packed else {}
 
     def _note(self, event: str) -> None:
         step, _, state = event.partition(".")[2].partition(".")
         phase = _STEPS.get(step)
         if phase is None:
             return
-        now_ns = monotonic_ns()
         if state == "started":
-            self._starts.setdefault(phase, now_ns)
-        else:  # complete, or failed
-            self._ends[phase] = now_ns
+            self.begun(phase)
+        else:
+            self.over(phase)
+
+
+class AsyncNetworkPhases(NetworkPhases):
+    """The same of an asynchronous exchange."""
+
+    __slots__ = ()
+
+    async def __call__(self, event: str, details: Mapping[str, object]) -> None:
+        """Note one step, and let the program's own listener hear of it."""
+        self._note(event)
+        if self.other is not None:
+            answer = self.other(event, details)
+            if isinstance(answer, Awaitable):
+                await answer
+
+
+def begin_step(recorder: Recorder, original: Timed) -> Timed:
+    """Note the beginning of each step of a blocking exchange, where ours alone listens to it."""
+    cost = HookCost()
+
+    @wraps(original)
+    def __enter__(self: Any) -> Any:  # noqa: ANN401, N807 - httpcore's
+        try:
+            phases = self.trace_extension
+            if type(phases) is NetworkPhases and phases.is_alone and not self.debug:
+                phase = _STEPS.get(self.name)
+                if phase is not None:
+                    left = cost.left = cost.left - 1
+                    if left > 0:
+                        phases.starts.setdefault(phase, monotonic_ns())
+                    else:
+                        cost.sampled(phases.begun, phase)
+                return self
+        except FAULTS as fault:
+            recorder.on_fault(_NOTING, fault)
+        return original(self)
+
+    return __enter__
+
+
+def end_step(recorder: Recorder, original: Timed) -> Timed:
+    """Note its end."""
+    cost = HookCost()
+
+    @wraps(original)
+    def __exit__(self: Any, *error: Any) -> Any:  # noqa: ANN401, N807 - httpcore's
+        try:
+            phases = self.trace_extension
+            if type(phases) is NetworkPhases and phases.is_alone and not self.debug:
+                phase = _STEPS.get(self.name)
+                if phase is not None:
+                    left = cost.left = cost.left - 1
+                    if left > 0:
+                        phases.ends[phase] = monotonic_ns()
+                    else:
+                        cost.sampled(phases.over, phase)
+                return None
+        except FAULTS as fault:
+            recorder.on_fault(_NOTING, fault)
+        return original(self, *error)
+
+    return __exit__
+
+
+def begin_async_step(recorder: Recorder, original: Timed) -> Timed:
+    """Note the beginning of each step of an asynchronous exchange."""
+    cost = HookCost()
+
+    @wraps(original)
+    async def __aenter__(self: Any) -> Any:  # noqa: ANN401, N807 - httpcore's
+        try:
+            phases = self.trace_extension
+            if type(phases) is AsyncNetworkPhases and phases.is_alone and not self.debug:
+                phase = _STEPS.get(self.name)
+                if phase is not None:
+                    left = cost.left = cost.left - 1
+                    if left > 0:
+                        phases.starts.setdefault(phase, monotonic_ns())
+                    else:
+                        cost.sampled(phases.begun, phase)
+                return self
+        except FAULTS as fault:
+            recorder.on_fault(_NOTING, fault)
+        return await original(self)
+
+    return __aenter__
+
+
+def end_async_step(recorder: Recorder, original: Timed) -> Timed:
+    """Note its end."""
+    cost = HookCost()
+
+    @wraps(original)
+    async def __aexit__(self: Any, *error: Any) -> Any:  # noqa: ANN401, N807 - httpcore's
+        try:
+            phases = self.trace_extension
+            if type(phases) is AsyncNetworkPhases and phases.is_alone and not self.debug:
+                phase = _STEPS.get(self.name)
+                if phase is not None:
+                    left = cost.left = cost.left - 1
+                    if left > 0:
+                        phases.ends[phase] = monotonic_ns()
+                    else:
+                        cost.sampled(phases.over, phase)
+                return None
+        except FAULTS as fault:
+            recorder.on_fault(_NOTING, fault)
+        return await original(self, *error)
+
+    return __aexit__

@@ -29,6 +29,7 @@ class DroppedRequest:
     """
 
     __slots__ = ("_token", "_within")
+    is_spared = True
 
     def __init__(self, within: Context) -> None:
         self._within = within

@@ -12,6 +12,7 @@ from opentelemetry.trace import SpanKind, get_current_span
 
 from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.guard import FAULTS, guarded
+from latencytrace.agent.timing.costs import HookCost
 from latencytrace.agent.timing.hook import Arguments, HookAttributes, Timed
 from latencytrace.agent.timing.recorder import Recorder, Timing
 from latencytrace.agent.timing.wrapping import named_arguments
@@ -354,14 +355,23 @@ def timed_model_calls(
     """
 
     def build(recorder: Recorder, original: Timed) -> Timed:
-        arguments_of = named_arguments(original)
+        arguments_of, cost = named_arguments(original), HookCost()
+
+        def begun(args: tuple[Any, ...], kwargs: dict[str, Any]) -> ModelCall | None:
+            if recorder.suppressed():
+                return None
+            arguments = arguments_of(args, kwargs)
+            if is_traced(original, below and below(arguments)):
+                return None
+            return begin(recorder, arguments)
 
         def began(args: tuple[Any, ...], kwargs: dict[str, Any]) -> ModelCall | None:
             with guarded("starting a model call", recorder.on_fault):
-                if not recorder.suppressed():
-                    arguments = arguments_of(args, kwargs)
-                    if not is_traced(original, below and below(arguments)):
-                        return begin(recorder, arguments)
+                left = cost.left = cost.left - 1
+                call: ModelCall | None = (
+                    begun(args, kwargs) if left > 0 else cost.sampled(begun, args, kwargs)
+                )
+                return call
             return None
 
         if isgeneratorfunction(original) or isasyncgenfunction(original):

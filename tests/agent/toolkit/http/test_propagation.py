@@ -6,11 +6,17 @@ import sys
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from opentelemetry import propagate
+from opentelemetry.baggage import set_baggage
 from opentelemetry.context import Context
 from opentelemetry.propagators.composite import CompositePropagator
+from opentelemetry.trace import TraceState, set_span_in_context
 
-from latencytrace.agent.toolkit.http.propagation import extract, goes_to, inject
+from latencytrace.agent.spans.provider import RecordingProvider
+from latencytrace.agent.spans.span import Details, RecordedSpan
+from latencytrace.agent.toolkit.http.propagation import extract, goes_to, inject, propagator
 from tests.support.agent.receiving import Receiver
 
 PROGRAM = """
@@ -56,6 +62,43 @@ def test_without_a_propagator_a_call_carries_nothing_and_has_a_context() -> None
 
     assert carried == {}
     assert extract({"traceparent": f"00-{'1' * 32}-{'2' * 16}-01"}) == Context()
+
+
+_ID = st.integers(1, 2**64 - 1)
+
+
+@given(
+    trace_id=st.integers(1, 2**128 - 1),
+    span_id=_ID,
+    details=st.sampled_from(["none", "random", "not random", "a trace state", "remote"]),
+    has_baggage=st.booleans(),
+    is_ended=st.booleans(),
+)
+def test_a_span_of_ours_is_written_as_the_propagators_write_it(
+    trace_id: int, span_id: int, details: str, *, has_baggage: bool, is_ended: bool
+) -> None:
+    provider = RecordingProvider()
+    span = provider.get_tracer("test").start_span("call")
+    assert isinstance(span, RecordedSpan)
+    span.trace_id, span.span_id = trace_id, span_id
+    if details != "none":
+        span.details = Details()
+        span.details.random_id = details == "random"
+        span.details.trace_state = TraceState([("ot", "th:8")]) if "state" in details else None
+        span.details.remote_parent = details == "remote"
+    context = set_span_in_context(span, Context())
+    if has_baggage:
+        context = set_baggage("tenant", "a b", context)
+    if is_ended:
+        span.end()
+    written: dict[str, str] = {}
+    expected: dict[str, str] = {}
+
+    inject(written, context)
+    propagator().inject(expected, context)
+
+    assert written == expected
+    assert len(written) == 1 + has_baggage + (details == "a trace state")
 
 
 @pytest.mark.parametrize("named", ["none", "b3", "xray", "tracecontext", "tracecontext,no-such"])
