@@ -87,7 +87,7 @@ def model_asked(
         attributes: Of the HTTP request.
         body: Of the request, as the program gave it: bytes, text, or a document.
     """
-    path: Any = attributes[semconv.URL_PATH]
+    path: Any = attributes.get(semconv.URL_PATH, "")  # there is none of gRPC
     last = path[path.rfind("/") + 1 :]
     if last not in _PATHS and path[:13] != "/predictions/":
         return None
