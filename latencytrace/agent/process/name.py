@@ -84,7 +84,7 @@ def this_program() -> str:
             break
         line, process = _command_line(process) or line, _parent(process)
     command = command_of(line)
-    if not command.program and sys.argv:
+    if not command.program and sys.argv and sys.argv[0] not in {"-c", "-m"}:
         command = Command(sys.argv[0], is_module=False, arguments=tuple(sys.argv[1:]))
     return program_name(command, attempted(Path.cwd, otherwise=Path("/")))
 
