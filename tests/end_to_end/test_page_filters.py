@@ -72,15 +72,17 @@ def test_the_filters_are_kept_through_a_request(service: RunningService, browser
         assert dict(parse_qsl(urlsplit(page.url).query)) == asked
 
 
-@pytest.mark.parametrize("over", ["SLOs", "GPU", "Health"])
+@pytest.mark.parametrize(
+    ("over", "path"), [("SLOs", "objectives"), ("GPU", "gpu"), ("Health", "health")]
+)
 def test_the_filters_are_kept_through_pages_without_a_form(
-    service: RunningService, browser: Browser, over: str
+    service: RunningService, browser: Browser, over: str, path: str
 ) -> None:
     asked = {"service": SERVICE, "since": "24h"}
     with opened(browser, f"{service.url}/requests?{urlencode(asked)}") as (page, _):
         links = page.get_by_role("navigation")
         links.get_by_role("link", name=over).click()
-        page.wait_for_url(f"**/{over.lower()}?**")
+        page.wait_for_url(f"**/{path}?**")
         links.get_by_role("link", name="Breakdown").click()
         page.wait_for_url("**/breakdown?**")
 
