@@ -45,7 +45,7 @@ class CostMeter:
     Args:
         now_ns: A monotonic clock.
         detail: Counts requests and chunks.
-        prices: Measures what hooks cost; told whether requests were served.
+        prices: Measures what hooks cost, those that time requests where any were served.
         thread_ns: CPU time of the background thread; called on it.
     """
 
