@@ -153,7 +153,7 @@ def test_a_provider_that_takes_its_own_processor_away_for_another_keeps_it_for_o
         """As Phoenix's is."""
 
         def add_span_processor(self, span_processor: SpanProcessor) -> None:
-            self._active_span_processor = SynchronousMultiSpanProcessor()
+            self._active_span_processor = SynchronousMultiSpanProcessor()  # type: ignore[no-untyped-call]
             super().add_span_processor(span_processor)
 
     memory, taken = InMemorySpanExporter(), list[RecordedSpan]()

@@ -127,7 +127,9 @@ class ModelCall:
             self._seen_ns = None  # the program may read the body itself
             _held_by(answer, self.drop if is_stream else self.end)
             return True
-        if len(response.content) <= _LONGEST and "json" in response.headers["content-type"]:
+        if len(response.content) <= _LONGEST and "json" in response.headers.get(
+            "content-type", ""
+        ):
             self._describe(response.json())
         return False
 
