@@ -165,4 +165,4 @@ def test_a_receiver_of_the_programs_own_gets_what_it_gets_without_us(
 
     assert sorted(map(str, (alone[setup] - seen).items())) == []
     assert sorted(map(str, (seen - alone[setup]).items())) == []
-    assert written == "faults 0\n"
+    assert written.endswith("faults 0\n")

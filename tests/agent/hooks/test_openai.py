@@ -319,7 +319,9 @@ def test_a_raw_answer_is_what_it_was_and_its_tokens_are_known(
 def test_a_raw_answer_without_a_content_type_is_what_it_was(spans: Spans) -> None:
     transport = httpx.MockTransport(lambda _: httpx.Response(200, content=b"{}"))
     with openai.OpenAI(
-        api_key="none", base_url="http://model/v1", http_client=httpx.Client(transport=transport)
+        api_key="none",
+        base_url="http://model/v1",
+        http_client=httpx.Client(transport=transport),  # type: ignore[arg-type]  # or httpx2
     ) as client:
         raw = client.chat.completions.with_raw_response.create(model="tiny", messages=ASKED)
 
