@@ -393,9 +393,7 @@ def _taken_up(recorder: Recorder, scope: Scope) -> Token[Context] | None:
     return None
 
 
-async def _start_up(
-    recorder: Recorder, run: Callable[[Send], Awaitable[None]], send: Send
-) -> None:
+async def _start_up(recorder: Recorder, run: Callable[[Send], Awaitable[Any]], send: Send) -> Any:  # noqa: ANN401 - what it returns
     """Run an application's lifespan; it starts until it says that it has started."""
     started: Callable[[], None] | None = None
     with guarded(_STARTS, recorder.on_fault):
@@ -408,7 +406,7 @@ async def _start_up(
         await send(message)
 
     try:
-        await run(hearing_send)
+        return await run(hearing_send)
     finally:
         with guarded(_STARTS, recorder.on_fault):
             if started is not None:
@@ -421,13 +419,12 @@ def time_application(recorder: Recorder, original: Timed) -> Timed:  # noqa: C90
 
     async def __call__(  # noqa: N807 - stands in its place
         self: object, scope: Scope, receive: Receive, send: Send
-    ) -> None:
+    ) -> Any:  # noqa: ANN401 - None, but where the application is wrong, which servers say
         if TIMED in scope:  # by an application around this one, or by a class above its own
             if MOUNTED in scope:
                 with guarded(_PASSES, recorder.on_fault):
                     _passes(scope)
-            await original(self, scope, receive, send)
-            return
+            return await original(self, scope, receive, send)
         left = cost.left = cost.left - 1
         if left > 0:
             request = _begun(recorder, self, scope, layers)
@@ -435,18 +432,16 @@ def time_application(recorder: Recorder, original: Timed) -> Timed:  # noqa: C90
             request = cost.sampled(_begun, recorder, self, scope, layers)
         if request is None:
             if scope["type"] == "lifespan":
-                await _start_up(recorder, partial(original, self, scope, receive), send)
-                return
+                return await _start_up(recorder, partial(original, self, scope, receive), send)
             connection = _taken_up(recorder, scope)
             try:
-                await original(self, scope, receive, send)
+                return await original(self, scope, receive, send)
             finally:
                 if connection is not None:
                     leave(connection)
-            return
         request.activate()
         try:
-            await original(self, scope, request.received(receive), request.sent(send))
+            return await original(self, scope, request.received(receive), request.sent(send))
         except BaseException as error:
             request.fail(error)
             raise
@@ -582,11 +577,11 @@ class _TimedApplication:
         self.app = application
         self._call = time_application(recorder, _TimedApplication._original)
 
-    async def _original(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self.app(scope, receive, send)
+    async def _original(self, scope: Scope, receive: Receive, send: Send) -> Any:  # noqa: ANN401 - see above
+        return await self.app(scope, receive, send)
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._call(self, scope, receive, send)
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> Any:  # noqa: ANN401
+        return await self._call(self, scope, receive, send)
 
 
 def time_loaded_application(recorder: Recorder, original: Timed) -> Timed:

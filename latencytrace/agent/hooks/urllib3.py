@@ -37,7 +37,8 @@ class _Call(ClientCall):
     def returned(self, answer: Any) -> None:  # noqa: ANN401 - urllib3's
         """End with the body, unless it was read already."""
         self.note_status(answer.status, answer.headers)
-        if answer.isclosed():
+        is_closed = getattr(answer, "isclosed", None)  # HTTP/2's has none, and is whole
+        if is_closed is None or is_closed():
             if self.model is not None:
                 self.model.part(answer.data)
             self.end()

@@ -4,13 +4,14 @@ from collections.abc import Callable, Mapping
 from typing import Final, cast
 
 from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
+from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import StatusCode
 
 from latencytrace.agent.clock import ANCHOR_NS
 from latencytrace.agent.export.otlp_traces import encoded_resource
 from latencytrace.agent.guard import OnFault, guarded
+from latencytrace.agent.program.provider import TakesProcessors
 from latencytrace.agent.spans.span import Details, RecordedSpan, SpanMaker
 from latencytrace.agent.spans.tracer import take_over
 from latencytrace.model.attributes import AttributeValue
@@ -111,6 +112,17 @@ class ProgramProcessor(SpanProcessor):
                 self._tracers.clear()
             tracer = self._tracers.setdefault(key, ProgramTracer(scope, resource))
         return tracer
+
+
+def add_to(program: TakesProcessors, processor: SpanProcessor) -> None:
+    """Add a processor to those of a provider, of which none goes away for it.
+
+    Phoenix's provider takes its own away where another is added by its method.
+    """
+    if isinstance(program, TracerProvider):
+        TracerProvider.add_span_processor(program, processor)
+    else:
+        program.add_span_processor(processor)
 
 
 def plain(attributes: Mapping[str, object] | None) -> dict[str, AttributeValue]:

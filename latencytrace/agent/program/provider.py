@@ -1,7 +1,7 @@
 """OpenTelemetry's global tracer provider: ours until the program sets its own, then its."""
 
 from collections.abc import Callable
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from opentelemetry import trace
 from opentelemetry.trace import TracerProvider
@@ -13,7 +13,7 @@ from latencytrace.agent.spans.provider import RecordingProvider
 class TakesProcessors(Protocol):
     """A provider like the SDK's, to which a span processor can be added."""
 
-    def add_span_processor(self, span_processor: object) -> None:
+    def add_span_processor(self, span_processor: Any) -> None:  # noqa: ANN401 - the SDK's
         """Hand every span of the provider to one more processor."""
 
 

@@ -25,7 +25,9 @@ from starlette.testclient import TestClient
 
 import latencytrace
 from latencytrace.agent.clock import wall_ns
+from latencytrace.agent.hooks.asgi import time_application
 from latencytrace.model import Stage, semconv
+from tests.support.agent.hooked import Spans
 from tests.support.agent.receiving import ReceivedSpan, TracedProgram
 from tests.support.servers.serving import drain, get, raw_get, raw_socket, serving
 from tests.support.waiting import PATIENCE_S, until
@@ -638,3 +640,17 @@ def test_what_runs_behind_base_http_middleware_after_an_answer_is_no_part_of_it(
     (request,) = request_spans(agent)
     assert request.status is StatusCode.UNSET
     assert semconv.ERROR_TYPE not in request.attributes
+
+
+@pytest.mark.parametrize("kind", ["http", "websocket", "lifespan"])
+def test_a_server_sees_what_an_application_returns(kind: str) -> None:
+    async def application(_self: object, _scope: object, _receive: object, _send: object) -> str:
+        return "which is wrong, and uvicorn says so"
+
+    async def nothing(*_: object) -> dict[str, Any]:
+        return {}
+
+    timed = time_application(Spans().recorder, application)
+    scope = {"type": kind, "method": "GET", "path": "/", "headers": []}
+
+    assert asyncio.run(timed(None, scope, nothing, nothing)) is not None

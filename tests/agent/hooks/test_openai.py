@@ -6,6 +6,7 @@ import importlib
 from collections.abc import Iterator
 from typing import Any
 
+import httpx
 import openai
 import pytest
 from openai.types.chat import ChatCompletionUserMessageParam
@@ -312,6 +313,19 @@ def test_a_raw_answer_is_what_it_was_and_its_tokens_are_known(
 
     expect_chat(model_call(spans), server)
     assert raw.parse().choices[0].message.content == " ".join(WORDS)
+    assert len(spans.of(Stage.REMOTE_MODEL)) == 1
+
+
+def test_a_raw_answer_without_a_content_type_is_what_it_was(spans: Spans) -> None:
+    transport = httpx.MockTransport(lambda _: httpx.Response(200, content=b"{}"))
+    with openai.OpenAI(
+        api_key="none",
+        base_url="http://model/v1",
+        http_client=httpx.Client(transport=transport),  # type: ignore[arg-type]  # or httpx2
+    ) as client:
+        raw = client.chat.completions.with_raw_response.create(model="tiny", messages=ASKED)
+
+    assert raw.http_response.content == b"{}"
     assert len(spans.of(Stage.REMOTE_MODEL)) == 1
 
 

@@ -2,6 +2,7 @@
 
 import gc
 from contextlib import suppress
+from typing import Any
 
 import pytest
 import requests
@@ -39,6 +40,19 @@ def test_a_body_that_is_still_to_be_read_keeps_the_span_open(spans: Spans) -> No
         answer.release_conn()
 
     assert (before, len(spans.all)) == (0, 1)
+
+
+def test_an_answer_over_http_2_which_cannot_be_asked_ends_its_span(spans: Spans) -> None:
+    http2 = pytest.importorskip("urllib3.http2.connection")
+
+    class Pool(urllib3.HTTPConnectionPool):
+        def _make_request(self, *_: object, **__: object) -> Any:  # noqa: ANN401 - urllib3's
+            return http2.HTTP2Response(200, urllib3.HTTPHeaderDict(), "/", b"whole")
+
+    answer = Pool("127.0.0.1").request("GET", "/")
+
+    assert answer.data == b"whole"
+    assert len(spans.all) == 1
 
 
 def test_an_answer_that_is_dropped_ends_its_span(spans: Spans) -> None:

@@ -7,7 +7,13 @@ from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span as OtlpSpan
 from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import ReadableSpan, SpanLimits, TracerProvider
+from opentelemetry.sdk.trace import (
+    ReadableSpan,
+    SpanLimits,
+    SpanProcessor,
+    SynchronousMultiSpanProcessor,
+    TracerProvider,
+)
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
@@ -24,7 +30,7 @@ from opentelemetry.trace import (
 
 from latencytrace.agent.export.otlp_traces import OtlpEncoder
 from latencytrace.agent.guard import raise_fault
-from latencytrace.agent.program.processor import ProgramProcessor
+from latencytrace.agent.program.processor import ProgramProcessor, add_to
 from latencytrace.agent.spans.processors import ProgramProcessors
 from latencytrace.agent.spans.span import RecordedSpan
 from latencytrace.agent.spans.tracer import RecordingTracer, Scope
@@ -140,3 +146,22 @@ def test_a_provider_that_was_left_is_listened_to_no_more(program: Program) -> No
     program.make()
 
     assert program.taken == []
+
+
+def test_a_provider_that_takes_its_own_processor_away_for_another_keeps_it_for_ours() -> None:
+    class Replacing(TracerProvider):
+        """As Phoenix's is."""
+
+        def add_span_processor(self, span_processor: SpanProcessor) -> None:
+            self._active_span_processor = SynchronousMultiSpanProcessor()  # type: ignore[no-untyped-call]
+            super().add_span_processor(span_processor)
+
+    memory, taken = InMemorySpanExporter(), list[RecordedSpan]()
+    provider = Replacing()
+    provider.add_span_processor(SimpleSpanProcessor(memory))
+
+    add_to(provider, ProgramProcessor(taken.append, lambda _: None, raise_fault))
+    provider.get_tracer("scope").start_span("both").end()
+
+    assert [span.name for span in memory.get_finished_spans()] == ["both"]
+    assert [span.name for span in taken] == ["both"]

@@ -234,9 +234,9 @@ def test_the_price_of_a_request_is_looked_up_once_one_was_served() -> None:
 
     def prices(served: bool) -> Prices:  # noqa: FBT001 - its signature
         asked.append(served)
-        return Prices(call_ns=1, request_ns=100 if served else 1)
+        return Prices(span_ns=1, request_ns=100 if served else 1)
 
-    meter = CostMeter(FakeClock(), detail, prices, lambda: 0)
+    meter = CostMeter(FakeClock(), detail, prices, lambda: 0, costs=list)
     meter.update(spent(1, 0, 0), 0)
     detail.requests = 1
     meter.update(spent(2, 0, 0), 0)
@@ -248,7 +248,7 @@ def test_the_price_of_a_request_is_looked_up_once_one_was_served() -> None:
 
 
 def test_nothing_is_measured_while_somebody_waits() -> None:
-    meter = CostMeter(FakeClock(), Detail(), lambda _: Prices(call_ns=5), lambda: 0)
+    meter = CostMeter(FakeClock(), Detail(), lambda _: Prices(span_ns=5), lambda: 0, costs=list)
 
     meter.update(spent(2, 7, 9), 0, may_measure=False)
     assert meter.read() == OwnCost(encoder_cpu_ns=7, exporter_cpu_ns=9)

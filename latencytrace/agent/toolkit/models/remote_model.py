@@ -128,7 +128,7 @@ class ModelCall:
             self._seen_ns = None  # the program may read the body itself
             _held_by(answer, self.drop if is_stream else self.end)
             return True
-        if len(response.content) <= _LONGEST and "json" in response.headers["content-type"]:
+        if _is_short_json(response):
             self._describe(response.json())
         return False
 
@@ -310,6 +310,11 @@ class _AwaitedReader(_Followed):
 
 
 _open: weakref.WeakKeyDictionary[Any, ModelCall] = weakref.WeakKeyDictionary()
+
+
+def _is_short_json(response: Any) -> bool:  # noqa: ANN401 - httpx's
+    kind = response.headers.get("content-type", "")
+    return len(response.content) <= _LONGEST and "json" in kind
 
 
 def _held_by(stream: Any, end: Callable[[], None]) -> Any:  # noqa: ANN401
