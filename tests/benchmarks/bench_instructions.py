@@ -42,7 +42,7 @@ def instructions(name: str, path: str, count: int, receiver: Discarding, model: 
     with TemporaryDirectory() as folder:
         file = Path(folder) / "counted"
         under = ("valgrind", "-q", "--tool=callgrind", f"--callgrind-out-file={file}")
-        with serving(name, receiver, model, None, under=under, **AT_THE_END) as server:
+        with serving(name, receiver, model, None, under=under, environ=AT_THE_END) as server:
             for _ in range(count):
                 server.get(path)
         (counted,) = re.findall(r"^(?:totals|summary): (\d+)", file.read_text(), re.MULTILINE)[:1]

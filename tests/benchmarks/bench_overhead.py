@@ -83,7 +83,7 @@ def estimates(rounds: int) -> Iterator[str]:
     found: dict[str, dict[str, list[Spent]]] = {path: {UNTRACED: [], OURS: []} for path in PATHS}
     with receive(get_context("spawn")) as receiver, ExitStack() as stack:
         servers = {
-            name: stack.enter_context(serving(name, receiver, NO_MODEL, None, **OFTEN))
+            name: stack.enter_context(serving(name, receiver, NO_MODEL, None, environ=OFTEN))
             for name in (UNTRACED, OURS)
         }
         for number in range(rounds + 1):
@@ -170,13 +170,13 @@ def budgets(seconds: float, told: Callable[[str], None]) -> Iterator[str]:
     )
     yield "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
     with receive(get_context("spawn")) as receiver, ExitStack() as stack:
-        untraced = stack.enter_context(serving(UNTRACED, receiver, NO_MODEL, None, **OFTEN))
+        untraced = stack.enter_context(serving(UNTRACED, receiver, NO_MODEL, None, environ=OFTEN))
         plain = Pipelines(untraced.port)
         plain.load(3)
         before = loaded(untraced, plain, seconds, traced=False)
         for budget in ("off", *BUDGETS):
             with serving(
-                OURS, receiver, NO_MODEL, None, **OFTEN, LATENCYTRACE_OVERHEAD=budget
+                OURS, receiver, NO_MODEL, None, environ={**OFTEN, "LATENCYTRACE_OVERHEAD": budget}
             ) as server:
                 pipelines = Pipelines(server.port)
                 steps = [

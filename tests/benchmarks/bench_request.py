@@ -29,7 +29,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -37,6 +37,7 @@ from itertools import chain
 from multiprocessing import get_context
 from pathlib import Path
 from select import select
+from types import MappingProxyType
 from typing import NamedTuple
 
 from tests.benchmarks.bench_agent import QUIET
@@ -194,7 +195,7 @@ def serving(  # noqa: PLR0913 - what a server may have
     under: Sequence[str] = (),
     program: Path = HERE / "request_server.py",
     also: Path | None = None,
-    **environ: str,
+    environ: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[Server]:
     """Start a server, and end it with the block.
 

@@ -135,7 +135,7 @@ def measured(
                             serving(
                                 name, receiver, service, beside, program=PROGRAM,
                                 also=PEER if name in {CONTRIB, NO_SEND} else None,
-                                LATENCYTRACE_HOOKS=off if name == OFF else "",
+                                environ={"LATENCYTRACE_HOOKS": off if name == OFF else ""},
                             )
                         )
                         for name in names
@@ -167,7 +167,12 @@ def budgets(path: str, seconds: float) -> Iterator[str]:
         before, _ = asked_for(untraced, path, seconds)
         for name, budget in BUDGETS.items():
             traced = serving(
-                OURS, receiver, service, None, program=PROGRAM, LATENCYTRACE_OVERHEAD=budget
+                OURS,
+                receiver,
+                service,
+                None,
+                program=PROGRAM,
+                environ={"LATENCYTRACE_OVERHEAD": budget},
             )
             with traced as server:
                 for number in range(WINDOWS):

@@ -9,7 +9,7 @@ from typing import Final, Protocol
 from latencytrace.agent.gpu.reader import Detail, GpuReader
 from latencytrace.agent.gpu.sampling_grid import SamplingGrid
 from latencytrace.agent.guard import OnFault, guarded
-from latencytrace.agent.process.background import background_thread, join
+from latencytrace.agent.process.background import BackgroundThread, background_thread, join
 from latencytrace.errors import GpuUnavailableError
 from latencytrace.model.gpu.sample import GpuDevice, GpuSample
 
@@ -84,7 +84,7 @@ class GpuSampler:
         self._interval_ns = interval_ns
         self._now_ns = now_ns
         self._on_fault = on_fault
-        self._thread: threading.Thread | None = None
+        self._thread: BackgroundThread | None = None
         self._open: list[GpuReader]
         self._stopping: threading.Event
         self._begin_anew()

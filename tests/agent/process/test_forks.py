@@ -97,6 +97,7 @@ def test_threads_that_are_held_begin_once_they_may() -> None:
 def test_a_child_leaves_the_threads_to_its_parent_that_were_held() -> None:
     background.hold()
     thread = background.background_thread(lambda: None, "held")
+    assert isinstance(thread, threading.Thread)
     child = os.fork()
     if not child:
         background.let_go()
