@@ -53,7 +53,7 @@ def test_a_request_is_shown_with_its_stages_and_its_waterfall() -> None:
         assert wanted in text
         assert wanted in html
     assert "\x1b" not in text
-    assert html.count("<svg") == 3 + 1 + 3  # stages, the critical path, rows
+    assert html.count("<svg") == 3 + 1 + 3 + 3  # stages, the critical path, its names, rows
 
 
 def test_nothing_is_said_to_be_nothing() -> None:

@@ -1,11 +1,14 @@
 """eventlet: greenthreads go on with the request, patched before us, after us or not at all."""
 
+from importlib.util import find_spec
+
 import pytest
 
 from tests.support.agent.greenlets import ORDERS, check_greenlets
 from tests.support.agent.receiving import Receiver
 
-pytest.importorskip("eventlet")
+# Not imported: it would look after forks of all tests.
+pytestmark = pytest.mark.skipif(find_spec("eventlet") is None, reason="eventlet is not installed")
 
 
 @pytest.mark.parametrize("order", ORDERS)

@@ -1,11 +1,14 @@
 """gevent: greenlets go on with the request, patched before us, after us or not at all."""
 
+from importlib.util import find_spec
+
 import pytest
 
 from tests.support.agent.greenlets import ORDERS, check_greenlets
 from tests.support.agent.receiving import Receiver
 
-pytest.importorskip("gevent")
+# Not imported: it would look after forks of all tests.
+pytestmark = pytest.mark.skipif(find_spec("gevent") is None, reason="gevent is not installed")
 
 
 @pytest.mark.parametrize("order", ORDERS)
