@@ -31,7 +31,7 @@ class Plugin(NamedTuple):
     name: str
     value: str  # `module:attribute`
 
-    def load(self) -> Any:  # noqa: ANN401 - whatever it names
+    def load(self) -> Any:
         """Import it."""
         module, _, attribute = self.value.partition("[")[0].partition(":")
         found: Any = import_module(module.strip())

@@ -87,8 +87,8 @@ def background_tasks_are_restored() -> Iterator[None]:
     yield
     tasks = getattr(sys.modules.get("starlette.background"), "BackgroundTask", None)
     if tasks is not None and hasattr(tasks, "_otel_original_call"):
-        tasks.__call__ = tasks._otel_original_call  # noqa: SLF001
-        del tasks._otel_original_call  # noqa: SLF001
+        tasks.__call__ = tasks._otel_original_call
+        del tasks._otel_original_call
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -71,7 +71,7 @@ def leave(token: Token[Context]) -> None:
         return
 
 
-def call_in(context: Context, call: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - whatever it returns
+def call_in(context: Context, call: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     """Call with another context current, such as that of who asked for the call."""
     token: Token[Context] | None = None
     try:

@@ -22,7 +22,7 @@ OnFault = Callable[[str, Exception], None]
 class _Unfailing(logging.LoggerAdapter[logging.Logger]):
     """Loses what the program's logging cannot take, for a handler raises or a stream is closed."""
 
-    def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:  # noqa: ANN401 - as its base has it
+    def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
         """Log, or do nothing."""
         try:
             super().log(level, msg, *args, stacklevel=kwargs.pop("stacklevel", 1) + 1, **kwargs)

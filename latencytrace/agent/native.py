@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import Any, Final
 
 
-def native(module: str, name: str) -> Any:  # noqa: ANN401 - whatever the module has
+def native(module: str, name: str) -> Any:
     """Return what a module of the standard library has by itself."""
     gevent, eventlet = map(sys.modules.get, ("gevent.monkey", "eventlet.patcher"))
     if gevent is not None:

@@ -199,7 +199,7 @@ def serve(
             )
 
 
-def api(  # noqa: PLR0913, PLR0917 - what it shows
+def api(  # noqa: PLR0913 - what it shows
     store: Store,
     pipeline: Pipeline,
     telemetry: Telemetry,
@@ -257,7 +257,7 @@ def _links(settings: ServiceSettings, listened: Address, profiles: Profiles) -> 
     )
 
 
-def _with_pages(  # noqa: PLR0913, PLR0917 - what they show
+def _with_pages(  # noqa: PLR0913 - what they show
     app: FastAPI,
     store: Store,
     folder: Path,

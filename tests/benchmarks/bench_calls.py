@@ -57,7 +57,7 @@ class Connection(httpcore.AsyncNetworkStream):
     async def aclose(self) -> None:
         """Do nothing."""
 
-    def get_extra_info(self, info: str) -> Any:  # noqa: ANN401, ARG002
+    def get_extra_info(self, info: str) -> Any:  # noqa: ARG002
         """Know nothing."""
         return None
 
@@ -81,7 +81,7 @@ class Nothing(SpanExporter):
 def client() -> httpx.AsyncClient:
     """Return a client of the service."""
     transport: Any = httpx.AsyncHTTPTransport()
-    transport._pool = httpcore.AsyncConnectionPool(network_backend=Network())  # noqa: SLF001 - there is no other way
+    transport._pool = httpcore.AsyncConnectionPool(network_backend=Network())
     return httpx.AsyncClient(transport=transport)
 
 

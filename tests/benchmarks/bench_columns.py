@@ -132,7 +132,7 @@ def made_trace(random: Random, number: int) -> list[Span]:
     length_ns = random.randint(2, 10) * 10**8
     spans: list[Span] = []
 
-    def add(  # noqa: PLR0913, PLR0917 - a span has that many parts
+    def add(  # noqa: PLR0913 - a span has that many parts
         name: str, scope: str, kind: SpanKind, start_ns: int, end_ns: int, attributes: Attributes
     ) -> None:
         spans.append(
@@ -167,7 +167,7 @@ def made_trace(random: Random, number: int) -> list[Span]:
 
 
 def main() -> None:
-    random = Random(1)  # noqa: S311 - the same traces every time
+    random = Random(1)
     made = [made_trace(random, number) for number in range(TRACES)]
     traces = {spans[0].trace_id: spans for spans in made}
     count = sum(map(len, made))

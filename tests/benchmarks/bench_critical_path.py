@@ -73,7 +73,7 @@ def times_us(steps: dict[str, Callable[[], object]], spans: int) -> dict[str, fl
 
 def measure(shape: str, spans_each: int) -> dict[str, object]:
     """One line of the table."""
-    random = Random(1)  # noqa: S311 - the same traces every time
+    random = Random(1)
     traces = [trace(number, spans_each, random) for number in range(SPANS // spans_each)]
     spans = sum(len(one.spans) for one in traces)
     columns = SpanColumns.of(traces)

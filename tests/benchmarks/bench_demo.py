@@ -112,7 +112,7 @@ def send(
 ) -> None:
     """Send requests in turn until there are enough for a verdict about the search."""
     before_us = cast("int", service.ask("/breakdown")["requests"])
-    chance = random.Random(20 + before_us)  # noqa: S311 - the same questions every time
+    chance = random.Random(20 + before_us)
     for client in (before, slower):  # the first one loads what is loaded late
         ask(client, QUESTIONS[0], 1)
     for look in range(1, told.looks + 1):

@@ -143,7 +143,7 @@ def batched(blocks: list[SpanBlock]) -> None:
 
 def main() -> None:
     """Run all contestants in turns and write a table."""
-    chance = random.Random(1)  # noqa: S311 - the same requests every time
+    chance = random.Random(1)
     requests = [request_bytes(chance) for _ in range(REQUESTS)]
     all_spans = SPANS * REQUESTS
     columns = scanned_all(requests, content=False)

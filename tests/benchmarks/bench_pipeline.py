@@ -50,7 +50,7 @@ STEPS: Final[Sequence[tuple[str, object, Sequence[str]]]] = (
     ("attribution over columns", column_attribution, ("attributed",)),
     ("the table of requests", column_attribution.ColumnAttribution, ("table",)),
     ("attribution, the rest", attribution.Attribution, ("attributed",)),
-    ("blocks of posts joined", attributor._Writer, ("write",)),  # noqa: SLF001 - where that is done
+    ("blocks of posts joined", attributor._Writer, ("write",)),
     ("spans as ready blocks", native, ("native",)),
     ("requests as ready blocks", request_blocks, ("block_of",)),
     ("ready blocks joined and handed over", SqlStore, ("keep", "write")),
@@ -125,7 +125,7 @@ def send(
                 else:
                     break
         spans += pattern.spans
-    while pipeline._traces.count:  # noqa: SLF001 - as /metrics shows it
+    while pipeline._traces.count:
         time.sleep(0.1)
     return spans, made_s
 
@@ -138,7 +138,7 @@ def main() -> None:
     asked = parser.parse_args()
     account = Account() if asked.steps else None
     patterns = [Pattern(seed, SPANS_A_POST) for seed in range(2)]
-    chance = random.Random(5)  # noqa: S311 - ids that differ are enough
+    chance = random.Random(5)
     with tempfile.TemporaryDirectory() as folder:
         store = ChdbStore.open(Path(folder) / "data")
         journal = Journal(Path(folder) / "journal")

@@ -60,12 +60,12 @@ def callback_ns() -> float:
 
 def hooked_callback_ns(requests: Recorder) -> float:
     """The same with the hook."""
-    original = Handle._run  # noqa: SLF001 - what the hook patches
-    Handle._run = time_callback(requests, original)  # type: ignore[method-assign] # noqa: SLF001 - as the hook does
+    original = Handle._run
+    Handle._run = time_callback(requests, original)  # type: ignore[method-assign]
     try:
         return callback_ns()
     finally:
-        Handle._run = original  # type: ignore[method-assign] # noqa: SLF001 - the very same
+        Handle._run = original  # type: ignore[method-assign]
 
 
 def collection_ns() -> float:

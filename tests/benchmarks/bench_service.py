@@ -95,7 +95,7 @@ class Pattern:
     """Posts as bytes, of which ids and times are changed in place."""
 
     def __init__(self, seed: int, spans_a_post: int) -> None:
-        chance = random.Random(seed)  # noqa: S311 - the same posts each time
+        chance = random.Random(seed)
         spans: list[bytes] = []
         self.requests = 0
         while len(spans) < POSTS * spans_a_post:
@@ -207,7 +207,7 @@ def _places(body: bytes, *tags: bytes) -> np.ndarray:
     return np.array(found)
 
 
-def send(  # noqa: PLR0913, PLR0917 - what a process is told
+def send(  # noqa: PLR0913 - what a process is told
     address: str,
     seed: int,
     spans_a_post: int,
@@ -218,7 +218,7 @@ def send(  # noqa: PLR0913, PLR0917 - what a process is told
 ) -> None:
     """Send groups of posts until the time is over; a refused post is sent again."""
     pattern = Pattern(seed, spans_a_post)
-    chance = random.Random(seed + 1000)  # noqa: S311 - ids that differ are enough
+    chance = random.Random(seed + 1000)
     connection = http.client.HTTPConnection(urlsplit(address).netloc, timeout=60)
     sent: list[Sent] = []
     refused = 0

@@ -60,7 +60,7 @@ class Pattern:
     """Requests with their spans, of which ids and times are changed."""
 
     def __init__(self, seed: int) -> None:
-        chance = random.Random(seed)  # noqa: S311 - the same each time
+        chance = random.Random(seed)
         self._requests = [_request(chance, number) for number in range(CHUNK)]
         spans = [span for one in self._requests for span in _spans(chance, one)]
         self._block = columns(otlp(*spans))
@@ -163,9 +163,9 @@ def fill(folder: Path, requests: int, days: float, kept: float) -> None:
     for copy in range(1, copies):
         bound = {"until": began_ns + length_ns, "by": copy * length_ns, "copy": copy}
         copied = _copy(REQUESTS, "Start", "Written", also=_longer())
-        store._assembler.query(copied, "Null", bound)  # noqa: SLF001 - the contract has no such thing
+        store._assembler.query(copied, "Null", bound)
         if copy < copies * kept:
-            store._assembler.query(_copy(SPANS, "Timestamp"), "Null", bound)  # noqa: SLF001 - likewise
+            store._assembler.query(_copy(SPANS, "Timestamp"), "Null", bound)
     last_ns = began_ns + (copies - 1) * length_ns
     for number in range(FIRST // CHUNK):  # the last are among the arrivals, with other ids
         store.insert([pattern.block(-number - 1, last_ns + number * CHUNK * step_ns, step_ns)])

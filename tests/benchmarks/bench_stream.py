@@ -37,7 +37,7 @@ EVENT = (
     b'"model":"llama","choices":[{"index":0,"delta":{"content":" word"},"logprobs":null,'
     b'"finish_reason":null}]}\n\n'
 )
-_random = random.Random(1)  # noqa: S311 - no secret
+_random = random.Random(1)
 TIMES_NS = list(  # of tokens about 20 ms apart
     accumulate(round(_random.lognormvariate(16.8, 0.3)) for _ in range(max(LENGTHS)))
 )

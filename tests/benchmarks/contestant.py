@@ -35,7 +35,7 @@ class Contestant:
     flush: Callable[[], object]
 
 
-def through(tracer: Any) -> Callable[[], None]:  # noqa: ANN401 - several kinds have the method
+def through(tracer: Any) -> Callable[[], None]:
     """A pair as any instrumentation of OpenTelemetry makes it."""
 
     def pair() -> None:
@@ -55,7 +55,7 @@ def untraced(_: str) -> Contestant:
 
 def sdk_to_nobody(_: str) -> Contestant:
     """The SDK with the processor that everybody uses, and an exporter that does nothing."""
-    from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult  # noqa: PLC0415
+    from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
     class Null(SpanExporter):
         def export(self, _: object) -> SpanExportResult:
@@ -69,15 +69,15 @@ def sdk(address: str) -> Contestant:
     return _sdk(_otlp(address))
 
 
-def _otlp(address: str) -> Any:  # noqa: ANN401 - a type of each environment's own
-    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter  # noqa: PLC0415
+def _otlp(address: str) -> Any:
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 
     return OTLPSpanExporter(address + "/v1/traces")
 
 
-def _sdk(exporter: Any) -> Contestant:  # noqa: ANN401
-    from opentelemetry.sdk.trace import TracerProvider  # noqa: PLC0415
-    from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415
+def _sdk(exporter: Any) -> Contestant:
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
     provider = TracerProvider()
     provider.add_span_processor(BatchSpanProcessor(exporter))
@@ -86,9 +86,9 @@ def _sdk(exporter: Any) -> Contestant:  # noqa: ANN401
 
 def latencytrace_spans(address: str) -> Contestant:
     """Ours, through OpenTelemetry's interface."""
-    from opentelemetry import trace  # noqa: PLC0415
+    from opentelemetry import trace
 
-    import latencytrace  # noqa: PLC0415
+    import latencytrace
 
     os.environ["LATENCYTRACE_OVERHEAD"] = "off"  # every span is measured
     latencytrace.instrument("bench", endpoint=address, hooks=[])
@@ -97,7 +97,7 @@ def latencytrace_spans(address: str) -> Contestant:
 
 def latencytrace_stages(address: str) -> Contestant:
     """Ours, as the user's own stages."""
-    import latencytrace  # noqa: PLC0415
+    import latencytrace
 
     def pair() -> None:
         with (
@@ -113,8 +113,8 @@ def latencytrace_stages(address: str) -> Contestant:
 
 def fastotel(address: str) -> Contestant:
     """The SDK's spans, exported by a thread in Rust."""
-    from fastotel import OTLPSpanProcessor  # noqa: PLC0415
-    from opentelemetry.sdk.trace import TracerProvider  # noqa: PLC0415
+    from fastotel import OTLPSpanProcessor
+    from opentelemetry.sdk.trace import TracerProvider
 
     provider = TracerProvider()
     provider.add_span_processor(OTLPSpanProcessor(endpoint=address + "/v1/traces"))
@@ -123,7 +123,7 @@ def fastotel(address: str) -> Contestant:
 
 def ddtrace(_: str) -> Contestant:
     """Datadog's tracer by its own interface; its address comes from the environment."""
-    from ddtrace.trace import tracer  # noqa: PLC0415
+    from ddtrace.trace import tracer
 
     def pair() -> None:
         with tracer.trace("outer") as outer:
@@ -136,8 +136,8 @@ def ddtrace(_: str) -> Contestant:
 
 def openlit(address: str) -> Contestant:
     """OpenLIT's `start_trace`."""
-    import openlit as library  # noqa: PLC0415
-    from opentelemetry import trace  # noqa: PLC0415
+    import openlit as library
+    from opentelemetry import trace
 
     library.init(otlp_endpoint=address, disable_metrics=True, disable_events=True)
 
@@ -152,8 +152,8 @@ def openlit(address: str) -> Contestant:
 
 def openllmetry(address: str) -> Contestant:
     """Traceloop's provider, with its span processor, through OpenTelemetry's interface."""
-    from opentelemetry import trace  # noqa: PLC0415
-    from traceloop.sdk import Traceloop  # noqa: PLC0415
+    from opentelemetry import trace
+    from traceloop.sdk import Traceloop
 
     Traceloop.init("bench", api_endpoint=address, telemetry_enabled=False, api_key="none")
     return Contestant(through(trace.get_tracer("bench")), _provider_flush(trace))
@@ -161,8 +161,8 @@ def openllmetry(address: str) -> Contestant:
 
 def openinference(address: str) -> Contestant:
     """OpenInference's tracer around the SDK's, as its instrumentations use it."""
-    from openinference.instrumentation import TraceConfig, TracerProvider  # noqa: PLC0415
-    from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415
+    from openinference.instrumentation import TraceConfig, TracerProvider
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
     provider = TracerProvider(config=TraceConfig())
     provider.add_span_processor(BatchSpanProcessor(_otlp(address)))
@@ -171,8 +171,8 @@ def openinference(address: str) -> Contestant:
 
 def logfire(address: str) -> Contestant:
     """Logfire's `span`, sent to an OTLP receiver."""
-    import logfire as library  # noqa: PLC0415
-    from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415
+    import logfire as library
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
     library.configure(
         send_to_logfire=False,
@@ -190,9 +190,9 @@ def logfire(address: str) -> Contestant:
 
 def langfuse(address: str) -> Contestant:
     """Langfuse's context manager, the attributes as metadata."""
-    from langfuse import Langfuse  # noqa: PLC0415
+    from langfuse import Langfuse
 
-    client = Langfuse(public_key="pk-lf-none", secret_key="sk-lf-none", base_url=address)  # noqa: S106 - no secret
+    client = Langfuse(public_key="pk-lf-none", secret_key="sk-lf-none", base_url=address)
 
     def pair() -> None:
         with (
@@ -204,7 +204,7 @@ def langfuse(address: str) -> Contestant:
     return Contestant(pair, client.flush)
 
 
-def _provider_flush(trace: Any) -> Callable[[], object]:  # noqa: ANN401 - a module
+def _provider_flush(trace: Any) -> Callable[[], object]:
     flush: Callable[[], object] = trace.get_tracer_provider().force_flush
     return flush
 

@@ -21,11 +21,11 @@ class Embeddings(litserve.LitAPI):  # type: ignore[misc] # the library has no ty
         """The text of a request."""
         return request["text"]
 
-    def predict(self, texts: list[str]) -> Any:  # noqa: ANN401 - an array
+    def predict(self, texts: list[str]) -> Any:
         """The embeddings of a batch."""
         return self.model.encode(texts)
 
-    def encode_response(self, output: Any) -> dict[str, int]:  # noqa: ANN401
+    def encode_response(self, output: Any) -> dict[str, int]:
         """What is answered."""
         return {"length": len(output)}
 

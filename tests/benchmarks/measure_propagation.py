@@ -54,9 +54,9 @@ def main() -> None:
     trace.set_tracer_provider(provider)
     for instrumentor in INSTRUMENTORS:
         instrumentor().instrument()  # before the libraries are used: they patch classes
-    from tests.propagation.between_rows import ROWS as BETWEEN  # noqa: PLC0415
-    from tests.propagation.inside_rows import ROWS as INSIDE  # noqa: PLC0415
-    from tests.propagation.tracing import Tracing  # noqa: PLC0415
+    from tests.propagation.between_rows import ROWS as BETWEEN
+    from tests.propagation.inside_rows import ROWS as INSIDE
+    from tests.propagation.tracing import Tracing
 
     for row in INSIDE + BETWEEN:
         tracing = Tracing(provider)

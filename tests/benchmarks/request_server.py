@@ -66,7 +66,7 @@ def threaded() -> StreamingResponse:
 @app.get("/agent")
 async def agent() -> dict[str, float | str | None]:
     """Say what the agent says of itself."""
-    import latencytrace  # noqa: PLC0415 - only where it is measured
+    import latencytrace
 
     status = latencytrace.agent_status()
     cost, overhead = status.cost, status.overhead
@@ -100,17 +100,17 @@ def client() -> AsyncOpenAI:
 def trace(how: str, app: FastAPI, clients: Collection[str]) -> None:
     """Trace this process, an application in it and, by contrib, some clients, as asked for."""
     if how == "latencytrace":
-        import latencytrace  # noqa: PLC0415 - only where it is measured
+        import latencytrace
 
         latencytrace.instrument("bench")
     elif how.startswith("contrib"):
-        from opentelemetry import trace  # noqa: PLC0415 - likewise
-        from opentelemetry.exporter.otlp.proto.http.trace_exporter import (  # noqa: PLC0415
+        from opentelemetry import trace
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import (
             OTLPSpanExporter,
         )
-        from opentelemetry.instrumentation.fastapi import FastAPIInstrumentor  # noqa: PLC0415
-        from opentelemetry.sdk.trace import TracerProvider  # noqa: PLC0415
-        from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415
+        from opentelemetry.instrumentation.fastapi import FastAPIInstrumentor
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
         provider = TracerProvider()
         provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))

@@ -36,7 +36,7 @@ def interval_of(
     rounds: list[_Round], statistic: Callable[[list[_Round]], float]
 ) -> tuple[float, float]:
     """The same for rounds of which each is more than a number."""
-    draw = random.Random(0)  # noqa: S311 - no secret
+    draw = random.Random(0)
     drawn = [statistic(draw.choices(rounds, k=len(rounds))) for _ in range(RESAMPLES)]
     return middle(drawn)
 

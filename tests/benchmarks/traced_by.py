@@ -5,8 +5,6 @@
 Each tracer is started as its documentation says, with all instrumentations that are installed.
 """
 
-# ruff: noqa: PLC0415 - each has libraries of its own
-
 import os
 import sys
 from importlib.metadata import entry_points

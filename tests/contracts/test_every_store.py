@@ -861,7 +861,7 @@ def test_a_share_of_requests_is_the_same_each_time_and_grows_into_the_whole(stor
 def test_each_band_has_its_own_share_whatever_trace_ids_begin_with(
     store: Store, begin: str
 ) -> None:
-    chance = random.Random(7)  # noqa: S311 - as ids are made
+    chance = random.Random(7)
     service = f"shares {begin}"
     write(
         store,
@@ -892,7 +892,7 @@ def test_each_band_has_its_own_share_whatever_trace_ids_begin_with(
 def test_each_sender_has_its_share_where_trace_ids_of_few_do_not_spread(
     store: Store, begin: str
 ) -> None:
-    chance = random.Random(7)  # noqa: S311 - as ids are made
+    chance = random.Random(7)
     service = f"senders {begin}"
     write(
         store,
@@ -1207,7 +1207,7 @@ COHORTS = [
 
 
 def test_a_faster_way_answers_as_going_over_the_requests_does(store: Store) -> None:
-    chance = random.Random(3)  # noqa: S311 - the same each time
+    chance = random.Random(3)
     first = list(many_requests(chance, 300))
     write(store, first, [])
     # Of a third there is a second revision, some elsewhere; some are withdrawn, some come again.
@@ -1239,7 +1239,7 @@ def test_a_faster_way_answers_as_going_over_the_requests_does(store: Store) -> N
 
 
 def test_requests_count_as_many_as_they_stand_for(store: Store) -> None:
-    chance = random.Random(4)  # noqa: S311 - the same each time
+    chance = random.Random(4)
     made = [
         replace(
             one,
@@ -1324,7 +1324,7 @@ def test_times_by_weight_are_more_than_64_bits_hold(store: Store) -> None:
 
 
 def test_weights_elsewhere_change_no_digit_of_others(store: Store) -> None:
-    chance = random.Random(8)  # noqa: S311 - the same each time
+    chance = random.Random(8)
     start_ns = START_NS + 2 * 10**15
     made = [
         replace(

@@ -69,7 +69,7 @@ def application(endpoint: str, log: Path) -> Iterator[httpx.Client]:
 def shuffled(*kinds: Sequence[Asked]) -> list[Asked]:
     """Requests of some kinds in any order, so that all meet the same machine."""
     found = [asked for kind in kinds for asked in kind]
-    random.Random(22).shuffle(found)  # noqa: S311 - the same order every time
+    random.Random(22).shuffle(found)
     return found
 
 
@@ -79,7 +79,7 @@ def searches() -> list[Asked]:
 
 def questions() -> list[Asked]:
     """As many with short prompts as with longer ones."""
-    chance = random.Random(23)  # noqa: S311 - the same questions every time
+    chance = random.Random(23)
     few, many = (chance.choices(PASSAGES, often, k=QUESTIONS) for often in (SHORT, LONG))
     return shuffled(
         [Asked("/ask", passages) for passages in few],

@@ -28,7 +28,7 @@ SCREENS: dict[str, dict[str, Any]] = {
 
 def chats(now_ns: int) -> Iterator[Span]:
     """Forty minutes of requests; of the last eight those of one tenant search for long."""
-    random = Random(5)  # noqa: S311 - the same every time
+    random = Random(5)
     for number in range(1, 1_201):
         end_ns = now_ns - (1_201 - number) * 2 * SECOND_NS
         tenant = random.choice(("acme", "globex", "globex", "hooli"))

@@ -29,7 +29,7 @@ from tests.support.builders.spans.otlp_messages import message, one_span
 from tests.support.servers.running_service import RunningService
 from tests.support.waiting import PATIENCE_S
 
-TOKEN = "correct horse"  # noqa: S105 - a test's
+TOKEN = "correct horse"
 LONG = (("grpc.max_send_message_length", -1),)
 
 

@@ -25,8 +25,8 @@ GENERATION = "00000000000000a2"
 LATE = "00000000000000a3"
 HTTP = "http.server.request.duration"
 GEN_AI = "gen_ai.server.request.duration"
-FIRST_TOKEN = "gen_ai.server.time_to_first_token"  # noqa: S105 - a metric
-TOKEN = "gen_ai.server.time_per_output_token"  # noqa: S105 - likewise
+FIRST_TOKEN = "gen_ai.server.time_to_first_token"
+TOKEN = "gen_ai.server.time_per_output_token"
 STAGE = "latencytrace.request.stage.duration"
 
 

@@ -86,7 +86,7 @@ def test_what_prometheus_hands_on_has_the_same_counts_and_exemplars(tmp_path: Pa
         handed_on["remote_write"][0]["url"] = f"{kept.url}/api/v1/write"
         scraping = {**config(service), **handed_on}
 
-        def shown() -> Any:  # noqa: ANN401 - JSON
+        def shown() -> Any:
             # What was scraped before it begins to hand on stays where it is.
             service.post(otlp(request_of(100)))
             return kept.ask("query_exemplars", query=HISTOGRAM, start=now_s - 600, end=now_s + 600)

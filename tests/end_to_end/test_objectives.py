@@ -153,7 +153,7 @@ def counted_over_kills(folder: Path) -> tuple[int, Mapping[str, object]]:
     """How many requests were acknowledged by a service that is killed, and what it counted."""
     promised = objectives_yaml(folder, threshold_s=0.2, period="1d")
     flags = ("--objectives", str(promised))
-    chance = random.Random(14)  # noqa: S311 - the same moments every time
+    chance = random.Random(14)
     settling = {"LATENCYTRACE_SETTLE": "0.5"}
     acknowledged = 0
 

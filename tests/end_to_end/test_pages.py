@@ -43,7 +43,7 @@ from tests.support.servers.ports import free_port
 from tests.support.servers.running_service import RunningService
 from tests.support.waiting import until
 
-TOKEN = "the pages' token"  # noqa: S105 - a test's
+TOKEN = "the pages' token"
 HUGE = 12_000
 PAUSED_TRACE = f"{11:032x}"
 BUMP_ROWS = 4  # of the heat map, which the slow stretch covers
@@ -100,7 +100,7 @@ def is_counted(service: RunningService) -> bool:
     return bool(objectives[0]["requests"])
 
 
-def row(page: Page, text: str) -> Any:  # noqa: ANN401 - a locator
+def row(page: Page, text: str) -> Any:
     return page.locator(".grid-row", has_text=text).first
 
 

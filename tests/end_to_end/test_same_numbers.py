@@ -53,7 +53,7 @@ class _Writer:
     def start_ns(self) -> int:
         return START_NS + self.number * 1_000 * MS
 
-    def span(  # noqa: PLR0913, PLR0917 - a table of spans reads best without names
+    def span(  # noqa: PLR0913 - a table of spans reads best without names
         self,
         span_id: int,
         parent: int | None,

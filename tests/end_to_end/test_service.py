@@ -37,7 +37,7 @@ MS = 1_000_000
 ROOT = "00000000000000a1"
 CHILD = "00000000000000a2"
 LATE_CHILD = "00000000000000a3"
-TOKEN = "correct horse"  # noqa: S105 - a test's
+TOKEN = "correct horse"
 
 
 @pytest.fixture(scope="module")

@@ -63,7 +63,7 @@ def test_the_doctor_names_who_sends_bad_texts(service: RunningService, tmp_path:
     assert service.post(bad("f" * 32)).status_code == 200
 
     done = subprocess.run(
-        [*COMMAND, "doctor", "--url", service.url],
+        [*COMMAND, "doctor", "--all", "--url", service.url],
         check=False,
         cwd=tmp_path,
         capture_output=True,

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from latencytrace.model.texts.secrets import Secrets, parted, shown, text_shown, with_path
 
-SECRET = "hunter2secret"  # noqa: S105 - of nothing
+SECRET = "hunter2secret"
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,7 @@ class Ran:
         return "".join(one["text"] for one in streams)
 
 
-def run(notebook: Any, folder: Path, **variables: str) -> Ran:  # noqa: ANN401 - nbformat has no types
+def run(notebook: Any, folder: Path, **variables: str) -> Ran:
     """Run a notebook on a kernel of its own."""
     client = nbclient.NotebookClient(
         notebook,
@@ -70,7 +70,7 @@ def run(notebook: Any, folder: Path, **variables: str) -> Ran:  # noqa: ANN401 -
     return Ran(notebook["cells"])
 
 
-def cells(*sources: str) -> Any:  # noqa: ANN401 - likewise
+def cells(*sources: str) -> Any:
     """A notebook of these cells, the first of which loads the extension."""
     notebook = nbformat.v4.new_notebook()
     notebook["cells"] = [

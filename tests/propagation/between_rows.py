@@ -149,7 +149,7 @@ def _answer(tracing: Tracing) -> grpc.GenericRpcHandler:
 
 def over_grpc(tracing: Tracing) -> bool:
     """Calls of gRPC, both ends."""
-    from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - after it is patched
+    from concurrent.futures import ThreadPoolExecutor
 
     server = grpc.server(ThreadPoolExecutor(1))
     server.add_generic_rpc_handlers((_answer(tracing),))
@@ -255,8 +255,8 @@ def redis_running() -> Iterator[int]:
             server.wait()
 
 
-def _backing_off() -> Any:  # noqa: ANN401 - redis-py's
-    from redis.backoff import ConstantBackoff  # noqa: PLC0415 - where it is used
+def _backing_off() -> Any:
+    from redis.backoff import ConstantBackoff
 
     return ConstantBackoff(0.02)
 

@@ -17,7 +17,7 @@ WORK = "work"
 class TakesProcessors(Protocol):
     """The SDK's provider, or ours."""
 
-    def add_span_processor(self, span_processor: Any) -> None:  # noqa: ANN401
+    def add_span_processor(self, span_processor: Any) -> None:
         """Show spans to one more processor."""
 
     def force_flush(self) -> bool:
@@ -57,7 +57,7 @@ class Tracing:
             pass
 
     @contextmanager
-    def serving(self, marked: Any) -> Iterator[None]:  # noqa: ANN401 - a ticket, or nothing
+    def serving(self, marked: Any) -> Iterator[None]:
         """What is done for an item of a queue."""
         if self.batch is None or marked is None:
             self.work()

@@ -81,7 +81,7 @@ class Rig:
             counted_until_ns=counted_until_ns,
             traces=OpenTraces(self.clock, Bounds(held_bytes=max_held_bytes)),
         )
-        self.pipeline._committer.start()  # noqa: SLF001 - the other thread would divide by itself
+        self.pipeline._committer.start()
 
     def send(self, *spans: Span) -> None:
         """Send spans, and wait until they are acknowledged."""
@@ -89,7 +89,7 @@ class Rig:
 
     def stored(self) -> None:
         """Wait until all of them are stored."""
-        self.pipeline._committer.flush()  # noqa: SLF001 - as the pipeline does
+        self.pipeline._committer.flush()
 
     def step_after_s(self, seconds: float) -> int:
         """Let time pass, and divide what is due then."""
@@ -315,7 +315,7 @@ def test_a_root_that_the_store_has_and_no_ledger_is_found_and_attributed(
     rig: Rig, trace_id: str
 ) -> None:
     rig.store.insert([columns(encoded(root_lately(trace_id)))])  # and the pipeline was never told
-    rig.pipeline._missing = MissingLedgers(  # noqa: SLF001 - a clock that runs ahead
+    rig.pipeline._missing = MissingLedgers(
         rig.store, rig.clock, lambda: time.time_ns() - 10**9 + rig.clock.now_ns
     )
     rig.clock.move_s(AFTER_S + 2)
@@ -413,7 +413,7 @@ def test_after_a_kill_the_next_process_counts_what_was_not_counted(
 
     after = Rig(rig.store, tmp_path / "after", counted_until_ns=counted_until_ns)
     for written_ns, request in rig.store.uncounted(counted_until_ns or 0):
-        after.pipeline._settling.add(tables_of([request]), written_ns)  # noqa: SLF001 - as `start` does
+        after.pipeline._settling.add(tables_of([request]), written_ns)
     after.step_after_s(SETTLE_S)
     after.pipeline.close()
     until_ns = after.settled[-1].until_ns

@@ -131,7 +131,7 @@ class Rig:
 
     def commit(self) -> "Rig":
         """Have the committer run."""
-        committer = self.pipeline._committer  # noqa: SLF001 - as `start` does
+        committer = self.pipeline._committer
         committer.set_interval(10**9, round(HOLD_S * 1e9))
         committer.start()
         return self
@@ -147,7 +147,7 @@ class Rig:
         """Commit what waits, if the engine takes it."""
         self.clock.move_s(2)
         try:
-            self.pipeline._committer.flush()  # noqa: SLF001 - what its interval does
+            self.pipeline._committer.flush()
         except StoreError:
             assert self.metric("store_failing") == 1
 
@@ -264,9 +264,9 @@ def test_what_failed_is_tried_again_with_a_pause(running: Rig) -> None:
     running.engine.failed = lambda: running.clock.move_s(5)  # so long it takes
     running.send()
     pauses = Pauses(running.clock)
-    running.pipeline._stopping = pauses  # type: ignore[assignment]  # noqa: SLF001 - no time passes
+    running.pipeline._stopping = pauses  # type: ignore[assignment]
 
-    running.pipeline._run()  # noqa: SLF001 - its thread does that
+    running.pipeline._run()
 
     assert running.engine.count > 0
     assert min(pauses.asked_s[-3:]) >= PACE_S

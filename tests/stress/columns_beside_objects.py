@@ -28,7 +28,7 @@ def main() -> None:
     done = by_objects = 0
     for number in range(-(-asked.traces // BATCH)):
         seed = asked.seed * 1_000_003 + number
-        random = Random(seed)  # noqa: S311 - the same traces every time
+        random = Random(seed)
         made = (made_trace, made_calls)[number % 2]
         traces = {f"{one:032x}": made(random, one) for one in range(1, BATCH + 1)}
         if number % 20 == 0:

@@ -37,40 +37,40 @@ def waiting(_: int) -> None:
     time.sleep(30)
 
 
-def _close(context: Any) -> None:  # noqa: ANN401 - of multiprocessing
+def _close(context: Any) -> None:
     pool = context.Pool(2)
     pool.map(work, range(4))
     pool.close()
     pool.join()
 
 
-def _terminate(context: Any) -> None:  # noqa: ANN401
+def _terminate(context: Any) -> None:
     with context.Pool(2) as pool:
         pool.map(work, range(4))
 
 
-def _at_once(context: Any) -> None:  # noqa: ANN401
+def _at_once(context: Any) -> None:
     pool = context.Pool(2)
     pool.terminate()
     pool.join()
 
 
-def _exception(context: Any) -> None:  # noqa: ANN401
+def _exception(context: Any) -> None:
     with context.Pool(2) as pool, suppress(ValueError):
         pool.map(failing, range(2))
 
 
-def _timeout(context: Any) -> None:  # noqa: ANN401
+def _timeout(context: Any) -> None:
     with context.Pool(2) as pool, suppress(multiprocessing.TimeoutError):
         pool.map_async(waiting, range(2)).get(0.05)
 
 
-def _recycled(context: Any) -> None:  # noqa: ANN401
+def _recycled(context: Any) -> None:
     with context.Pool(2, maxtasksperchild=1) as pool:
         pool.map(work, range(4), 1)
 
 
-def _kill(context: Any) -> None:  # noqa: ANN401
+def _kill(context: Any) -> None:
     process = context.Process(target=waiting, args=(0,))
     process.start()
     process.kill()
@@ -82,7 +82,7 @@ def in_child(method: str) -> None:
     _terminate(multiprocessing.get_context(method))
 
 
-def _nested(context: Any) -> None:  # noqa: ANN401
+def _nested(context: Any) -> None:
     process = context.Process(target=in_child, args=(context.get_start_method(),))
     process.start()
     process.join()

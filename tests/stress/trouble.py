@@ -85,7 +85,7 @@ def kill_again_and_again(
     Returns:
         The bit that was changed; None: no kill has left anything in the journal.
     """
-    chance = random.Random(seed)  # noqa: S311 - the same moments every time
+    chance = random.Random(seed)
     moments = sorted(chance.sample(range(1, len(workload.posts)), kills))
     changed: ChangedBit | None = None
     for moment in (*moments, *[0] * MORE_KILLS):

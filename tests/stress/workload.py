@@ -128,7 +128,7 @@ class _Traces:
         ledger.update(inner)
         ledger[NETWORK] += served[0] - asking[0] + asking[1] - served[1]
 
-    def _children(  # noqa: PLR0913, PLR0917 - a tree's branch
+    def _children(  # noqa: PLR0913 - a tree's branch
         self,
         service: str,
         trace_id: bytes,
@@ -237,7 +237,7 @@ def workload(
         seed: Of all chance in it.
         batch_spans: The most spans of a post.
     """
-    traces = _Traces(random.Random(seed))  # noqa: S311 - the same traces every time
+    traces = _Traces(random.Random(seed))
     begin_ns, at_s = time.time_ns(), 0.0
     for number in range(requests):
         at_s += traces.chance.expovariate(rate)

@@ -10,7 +10,7 @@ def lines_run(work: Callable[[], object]) -> int:
     """Count the lines of Python that `work` runs in this thread."""
     count = 0
 
-    def on_event(_: FrameType, event: str, __: object) -> Any:  # noqa: ANN401 - itself
+    def on_event(_: FrameType, event: str, __: object) -> Any:
         nonlocal count
         count += event == "line"
         return on_event

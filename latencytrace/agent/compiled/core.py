@@ -18,7 +18,7 @@ from latencytrace.extensions.loading import extension
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def _bound() -> Any:  # noqa: ANN401 - a module in C
+def _bound() -> Any:
     """Return the core with OpenTelemetry's context bound; None: there is none to be used."""
     variable = getattr(_RUNTIME_CONTEXT, "_current_context", None)
     if not isinstance(variable, ContextVar):

@@ -28,11 +28,11 @@ class DeviceEvents(Protocol):
         """Return the device: a UUID where there is one."""
         ...
 
-    def event(self) -> Any:  # noqa: ANN401 - a `DeviceEvent` of the library's own type
+    def event(self) -> Any:
         """A new event that takes the time."""
         ...
 
-    def record(self, event: Any) -> None:  # noqa: ANN401 - likewise
+    def record(self, event: Any) -> None:
         """Put it behind all work that the current stream has now."""
         ...
 

@@ -48,7 +48,7 @@ class DeviceTimer:
         """Return what will measure the passes of one span."""
         return DevicePasses(self, stage)
 
-    def take(self) -> Any:  # noqa: ANN401 - the library's event
+    def take(self) -> Any:
         """An event that nobody uses."""
         try:
             return self._pool.pop()

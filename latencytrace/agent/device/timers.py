@@ -36,7 +36,7 @@ class DeviceTimers:
         self._parents: list[object] = []
         self.pending = PendingDeviceSpans()
 
-    def passes_on(self, device: Any, stage: Stage) -> DevicePasses | None:  # noqa: ANN401 - torch's
+    def passes_on(self, device: Any, stage: Stage) -> DevicePasses | None:
         """Return what will measure a span's passes on a device; None: nothing can there."""
         if device not in self._timers:
             self._timers[device] = self._new_timer(device)
@@ -64,7 +64,7 @@ def no_events(_: object) -> DeviceEvents | None:
     return None
 
 
-def torch_events(device: Any) -> DeviceEvents | None:  # noqa: ANN401 - torch's
+def torch_events(device: Any) -> DeviceEvents | None:
     """Return the events of a device of torch's: of NVIDIA's, for no other was tried."""
     torch = sys.modules.get("torch")
     if torch is None or getattr(device, "type", None) != "cuda" or torch.version.hip is not None:

@@ -15,17 +15,17 @@ class TorchEvents:
         index: Of the device, as torch counts.
     """
 
-    def __init__(self, cuda: Any, index: int) -> None:  # noqa: ANN401 - a module
+    def __init__(self, cuda: Any, index: int) -> None:
         self._cuda = cuda
         self._index = index
         uuid = getattr(cuda.get_device_properties(index), "uuid", None)
         self.device_id = f"cuda:{index}" if uuid is None else f"GPU-{uuid}"
         self._library = _driver()
 
-    def event(self) -> Any:  # noqa: ANN401 - torch's
+    def event(self) -> Any:
         return self._cuda.Event(enable_timing=True)
 
-    def record(self, event: Any) -> None:  # noqa: ANN401 - torch's
+    def record(self, event: Any) -> None:
         event.record(self._cuda.current_stream(self._index))
 
     def is_capturing(self) -> bool:

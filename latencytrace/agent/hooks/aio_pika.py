@@ -17,7 +17,7 @@ from latencytrace.agent.toolkit.queues.polling import Polling, Taken
 _SYSTEM: Final = "rabbitmq"
 
 
-def _with_headers(message: Any, headers: dict[str, Any]) -> Any:  # noqa: ANN401 - of aio-pika
+def _with_headers(message: Any, headers: dict[str, Any]) -> Any:
     """Copy a message, which the program may send again, and which may be locked."""
     make, arguments, (others, slots), *_ = message.__reduce_ex__(4)
     copied = make(*arguments)
@@ -33,7 +33,7 @@ def _sent(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sent:
     return Sent(name, headers, attributes=described(_SYSTEM, name))
 
 
-def _taken(message: Any) -> Taken:  # noqa: ANN401 - of aio-pika
+def _taken(message: Any) -> Taken:
     name = destination_of(message.exchange, message.routing_key)
     return Taken(f"process {name}", message.headers or {}, described(_SYSTEM, name))
 

@@ -48,7 +48,7 @@ class _Call(ClientCall):
         call.headers = with_headers(own, added)
         return call
 
-    def returned(self, answer: Any) -> None:  # noqa: ANN401 - aiohttp's
+    def returned(self, answer: Any) -> None:
         """End with the body: read, closed early, or dropped."""
         self.note_status(answer.status, answer.headers)
         self.end_with(answer)
@@ -56,7 +56,7 @@ class _Call(ClientCall):
         answer.content.on_eof(self.end)
 
 
-def _follow(content: Any, call: _Call) -> None:  # noqa: ANN401 - aiohttp's
+def _follow(content: Any, call: _Call) -> None:
     """Have the call of a model know what comes of its body, and has come already."""
     if call.model is None or type(content).__name__ != "StreamReader":  # else it is empty
         return
@@ -71,7 +71,7 @@ def _following(kind: type) -> type:
     """Return a kind of body that tells its call what comes."""
     feed: Timed = vars(kind)["feed_data"]
 
-    def feed_data(self: object, data: bytes, *args: Any) -> Any:  # noqa: ANN401
+    def feed_data(self: object, data: bytes, *args: Any) -> Any:
         call = _followed.get(id(self))
         if call is not None and call.model is not None:
             call.model.part(data)
@@ -83,7 +83,7 @@ def _following(kind: type) -> type:
 class _Request(ServedRequest):
     """One request that an application serves, until its answer is sent."""
 
-    def __init__(self, recorder: Recorder, request: Any) -> None:  # noqa: ANN401
+    def __init__(self, recorder: Recorder, request: Any) -> None:
         caller = propagation.extract(request.headers)
         attributes = _served_attributes(request)
         self.connection = request.transport  # which the request forgets once it is closed
@@ -118,7 +118,7 @@ class _Request(ServedRequest):
         return getattr(resource, "canonical", None)
 
 
-def _served_attributes(request: Any) -> HookAttributes:  # noqa: ANN401
+def _served_attributes(request: Any) -> HookAttributes:
     return {
         semconv.HTTP_REQUEST_METHOD: request.method,
         semconv.URL_SCHEME: request.scheme,
@@ -128,14 +128,14 @@ def _served_attributes(request: Any) -> HookAttributes:  # noqa: ANN401
     }
 
 
-def _begun(recorder: Recorder, request: Any) -> _Request | None:  # noqa: ANN401
+def _begun(recorder: Recorder, request: Any) -> _Request | None:
     with guarded("starting a request", recorder.on_fault):
         if not (is_served() or recorder.suppressed()):
             return _Request(recorder, request)
     return None
 
 
-def _joined(recorder: Recorder, request: Any) -> Token[Context] | None:  # noqa: ANN401
+def _joined(recorder: Recorder, request: Any) -> Token[Context] | None:
     """Make who opened a WebSocket current: a connection may live for hours, and is no request."""
     with guarded("joining who connected", recorder.on_fault):
         if not (get_current_span().get_span_context().is_valid or recorder.suppressed()):
@@ -147,7 +147,7 @@ def time_handler(recorder: Recorder, original: Timed) -> Timed:
     """Time each request of an `Application`; of one within another, the outer one's."""
 
     @wraps(original)
-    async def _handle(self: Any, request: Any) -> Any:  # noqa: ANN401
+    async def _handle(self: Any, request: Any) -> Any:
         if request.headers.get("Upgrade", "").lower() == "websocket":
             connection = _joined(recorder, request)
             try:

@@ -11,7 +11,7 @@ _PARAMETERS: Final = ("topic", "value", "key", "partition", "timestamp_ms", "hea
 _CONSUMER: Final = "aiokafka.consumer.consumer"
 
 
-def _taken(result: Any) -> Taken | None:  # noqa: ANN401 - the library's
+def _taken(result: Any) -> Taken | None:
     """Read a record; of several that are taken at once nobody knows which is worked on."""
     if isinstance(result, dict):
         records = [record for each in result.values() for record in each]

@@ -21,7 +21,7 @@ _WAITS = "noting a wait"
 _last_seen: tuple[Callable[[], object], Any] = (lambda: None, None)
 
 
-def _default_limiter() -> Any:  # noqa: ANN401 - anyio's CapacityLimiter
+def _default_limiter() -> Any:
     """Return the one of this event loop, which anyio takes a while to find."""
     global _last_seen  # noqa: PLW0603 - a cache of one
     loop = asyncio._get_running_loop()  # noqa: SLF001 - None in trio's, where the other raises
@@ -33,7 +33,7 @@ def _default_limiter() -> Any:  # noqa: ANN401 - anyio's CapacityLimiter
     return limiter
 
 
-def _waiting(limiter: Any) -> int:  # noqa: ANN401 - anyio's CapacityLimiter, or None
+def _waiting(limiter: Any) -> int:
     """Count those that wait for a thread; none while one is free."""
     asked = _default_limiter() if limiter is None else limiter
     return 0 if asked.available_tokens > 0 else int(asked.statistics().tasks_waiting)
@@ -45,7 +45,7 @@ def time_wait(recorder: Recorder, original: Timed) -> Timed:
     waited = (recorder.on_fault, _waiting)
 
     @wraps(original)
-    async def run_sync(func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+    async def run_sync(func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         begun: tuple[Any, ...] = ()
         try:
             pool = kwargs.get("limiter")
@@ -62,7 +62,7 @@ def time_acquire(recorder: Recorder, original: Timed) -> Timed:
     """Time the waits for a lock or a semaphore, which do not go through asyncio's own."""
 
     @wraps(original)
-    async def acquire(self: Any) -> Any:  # noqa: ANN401 - a lock or a semaphore
+    async def acquire(self: Any) -> Any:
         if not self._waiters and getattr(self, "_owner_task", None) is None and _is_free(self):
             return await original(self)
         wait = None
@@ -78,7 +78,7 @@ def time_acquire(recorder: Recorder, original: Timed) -> Timed:
     return acquire
 
 
-def _is_free(semaphore: Any) -> bool:  # noqa: ANN401
+def _is_free(semaphore: Any) -> bool:
     return bool(getattr(semaphore, "_value", 1))
 
 

@@ -27,7 +27,7 @@ def carry(recorder: Recorder, original: Timed) -> Timed:
     """Put the caller's context into a message, where no worker without this hook looks."""
 
     @wraps(original)
-    def serialize_job(*args: Any, serializer: Any = None, **kwargs: Any) -> Any:  # noqa: ANN401 - arq's
+    def serialize_job(*args: Any, serializer: Any = None, **kwargs: Any) -> Any:
         carried: dict[str, str] = {}
         with guarded("sending a message", recorder.on_fault):
             if not recorder.suppressed():
@@ -42,7 +42,7 @@ def read_message(recorder: Recorder, original: Timed) -> Timed:
     """Begin the work once its message has been read, in the trace of who sent it."""
 
     @wraps(original)
-    def deserialize_job_raw(r: bytes, *, deserializer: Any = None) -> Any:  # noqa: ANN401
+    def deserialize_job_raw(r: bytes, *, deserializer: Any = None) -> Any:
         loads: Callable[[bytes], Mapping[str, Any]] = deserializer or pickle.loads
 
         def read(message: bytes) -> Mapping[str, Any]:
@@ -63,7 +63,7 @@ def time_jobs(recorder: Recorder, original: Timed) -> Timed:
     """End the work of a job once its result is written."""
 
     @wraps(original)
-    async def run_job(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+    async def run_job(*args: Any, **kwargs: Any) -> Any:
         under_way: list[Timing] = []
         token = _under_way.set(under_way)
         try:

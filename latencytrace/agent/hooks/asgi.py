@@ -334,7 +334,7 @@ def _layers(application: object) -> Iterable[object]:
         application = stack if stack is not None else getattr(application, "app", None)
 
 
-def _already_timed(application: Any, layers_of: "_Layers") -> bool:  # noqa: ANN401 - somebody else's
+def _already_timed(application: Any, layers_of: "_Layers") -> bool:
     """Return whether the request has a server span, or will get one from contrib's middleware."""
     if is_served():
         return True
@@ -393,7 +393,7 @@ def _taken_up(recorder: Recorder, scope: Scope) -> Token[Context] | None:
     return None
 
 
-async def _start_up(recorder: Recorder, run: Callable[[Send], Awaitable[Any]], send: Send) -> Any:  # noqa: ANN401 - what it returns
+async def _start_up(recorder: Recorder, run: Callable[[Send], Awaitable[Any]], send: Send) -> Any:
     """Run an application's lifespan; it starts until it says that it has started."""
     started: Callable[[], None] | None = None
     with guarded(_STARTS, recorder.on_fault):
@@ -419,7 +419,7 @@ def time_application(recorder: Recorder, original: Timed) -> Timed:  # noqa: C90
 
     async def __call__(  # noqa: N807 - stands in its place
         self: object, scope: Scope, receive: Receive, send: Send
-    ) -> Any:  # noqa: ANN401 - None, but where the application is wrong, which servers say
+    ) -> Any:
         if TIMED in scope:  # by an application around this one, or by a class above its own
             if MOUNTED in scope:
                 with guarded(_PASSES, recorder.on_fault):
@@ -577,17 +577,17 @@ class _TimedApplication:
         self.app = application
         self._call = time_application(recorder, _TimedApplication._original)
 
-    async def _original(self, scope: Scope, receive: Receive, send: Send) -> Any:  # noqa: ANN401 - see above
+    async def _original(self, scope: Scope, receive: Receive, send: Send) -> Any:
         return await self.app(scope, receive, send)
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> Any:  # noqa: ANN401
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> Any:
         return await self._call(self, scope, receive, send)
 
 
 def time_loaded_application(recorder: Recorder, original: Timed) -> Timed:
     """Wrap what uvicorn loads, unless a framework that times itself is in it."""
 
-    def load(self: Any) -> None:  # noqa: ANN401 - uvicorn's Config
+    def load(self: Any) -> None:
         started: Callable[[], None] | None = None
         with guarded(_STARTS, recorder.on_fault):
             started = recorder.starting.begin()
@@ -602,7 +602,7 @@ def time_loaded_application(recorder: Recorder, original: Timed) -> Timed:
     return load
 
 
-def _with_timing(application: Any, recorder: Recorder) -> Any:  # noqa: ANN401 - somebody else's
+def _with_timing(application: Any, recorder: Recorder) -> Any:
     """Return what a server calls, unless a framework that times itself is in it."""
     with guarded("wrapping a server's application", recorder.on_fault):
         if not any(hasattr(layer, "middleware_stack") for layer in _layers(application)):

@@ -19,11 +19,11 @@ class _NotingLoop:
 
     __slots__ = ("_loop", "_wait")
 
-    def __init__(self, loop: Any, wait: Wait) -> None:  # noqa: ANN401 - any event loop
+    def __init__(self, loop: Any, wait: Wait) -> None:
         self._loop = loop
         self._wait = wait
 
-    def create_future(self) -> Any:  # noqa: ANN401 - the loop's own
+    def create_future(self) -> Any:
         """Make the future that the wait is for."""
         future = self._loop.create_future()
         future.add_done_callback(self._done)
@@ -32,7 +32,7 @@ class _NotingLoop:
     def _done(self, _: object) -> None:
         self._wait.end(monotonic_ns())
 
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401
+    def __getattr__(self, name: str) -> Any:
         return getattr(self._loop, name)
 
 
@@ -40,7 +40,7 @@ def time_waits(recorder: Recorder, original: Callable[[Any], Any]) -> Timed:
     """Time the waits of whatever is bound to a loop: it asks for the loop only to wait."""
 
     @wraps(original)
-    def _get_loop(self: object) -> Any:  # noqa: ANN401 - any event loop
+    def _get_loop(self: object) -> Any:
         loop = original(self)
         if current().get(GAPS) is None:
             return loop

@@ -33,7 +33,7 @@ class _Sending:
         self._recorder = recorder
         self._resumes_ns = 0
 
-    def send(self, context: Any) -> None:  # noqa: ANN401 - Lambda's
+    def send(self, context: Any) -> None:
         """Wait for it, never longer than half of the time that the invocation has left."""
         with guarded("flushing", self._recorder.on_fault):
             if monotonic_ns() < self._resumes_ns:
@@ -48,7 +48,7 @@ def _timed(recorder: Recorder, handler: Timed, sending: _Sending) -> Timed:
     timed_handler = _time_work(recorder, handler)
 
     @wraps(handler)
-    def call(event: Any, context: Any) -> Any:  # noqa: ANN401 - the program's
+    def call(event: Any, context: Any) -> Any:
         try:
             return timed_handler(event, context)
         finally:
@@ -62,7 +62,7 @@ def time_invocations(recorder: Recorder, original: Timed) -> Timed:
     sending = _Sending(recorder)
 
     @wraps(original)
-    def handle_event_request(client: Any, request_handler: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+    def handle_event_request(client: Any, request_handler: Any, *args: Any, **kwargs: Any) -> Any:
         handler = request_handler
         with guarded("timing a handler", recorder.on_fault):
             handler = _timed(recorder, request_handler, sending)

@@ -36,7 +36,7 @@ _CALLS: Final = {  # `gen_ai.operation.name` and stage, by service and operation
 _EMBEDS: Final = "embed"  # in the name of a model, for it is invoked like any other
 
 
-def _stream_in(answer: Any) -> Any:  # noqa: ANN401 - of an operation
+def _stream_in(answer: Any) -> Any:
     """Find the events in an answer; a body in one piece is the program's to read."""
     found = (answer.get(name) for name in ("stream", "body"))
     return next((each for each in found if hasattr(each, "get_initial_response")), None)
@@ -83,7 +83,7 @@ def time_events(_: Recorder, original: Timed) -> Timed:
     """Note the events of a stream as the program reads them."""
 
     @wraps(original)
-    def events(self: Any) -> Iterator[Any]:  # noqa: ANN401 - botocore's
+    def events(self: Any) -> Iterator[Any]:
         call, chunks = open_call(self), original(self)
         yield from chunks if call is None else call.each(chunks)
 
@@ -94,7 +94,7 @@ def time_awaited_events(_: Recorder, original: Timed) -> Timed:
     """Note those of aiobotocore's stream."""
 
     @wraps(original)
-    async def events(self: Any) -> AsyncIterator[Any]:  # noqa: ANN401 - aiobotocore's
+    async def events(self: Any) -> AsyncIterator[Any]:
         call, chunks = open_call(self), original(self)
         async with aclosing(chunks if call is None else call.each_awaited(chunks)) as each:
             async for event in each:
@@ -112,14 +112,14 @@ def time_back_off(recorder: Recorder, original: Timed) -> Timed:
                 recorder.start("back_off", Stage.RETRY, started_ns=asked_ns).end()
 
     @wraps(original)
-    def needs_retry(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+    def needs_retry(*args: Any, **kwargs: Any) -> Any:
         asked_ns = monotonic_ns()
         again = original(*args, **kwargs)
         note(again, asked_ns)
         return again
 
     @wraps(original)
-    async def aio_needs_retry(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+    async def aio_needs_retry(*args: Any, **kwargs: Any) -> Any:
         asked_ns = monotonic_ns()
         again = await original(*args, **kwargs)
         note(again, asked_ns)

@@ -32,7 +32,7 @@ def share_ticket(recorder: Recorder, original: Timed) -> Timed:
     """Let both halves of a job that is too large for one batch have its ticket."""
 
     @wraps(original)
-    def split_job(self: object, job: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+    def split_job(self: object, job: Any, *args: Any, **kwargs: Any) -> Any:
         splitting = _splitting.set(True)
         try:
             halves = original(self, job, *args, **kwargs)
@@ -50,7 +50,7 @@ def time_batch(recorder: Recorder, original: Timed) -> Timed:
     """Time one call of a batchable API, for all whom it serves."""
 
     @wraps(original)
-    async def outbound_call(self: object, inputs_info: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+    async def outbound_call(self: object, inputs_info: Any, *args: Any, **kwargs: Any) -> Any:
         batch = batch_of(recorder, _tickets.of(job.future for job in inputs_info))
         if batch is None:
             return await original(self, inputs_info, *args, **kwargs)
@@ -68,7 +68,7 @@ def time_batch(recorder: Recorder, original: Timed) -> Timed:
     return outbound_call
 
 
-def _error(future: Any) -> BaseException | None:  # noqa: ANN401
+def _error(future: Any) -> BaseException | None:
     """Return what the batch raised, which BentoML returns as a result."""
     if not future.done() or future.cancelled() or future.exception() is not None:
         return None
@@ -83,7 +83,7 @@ class ProviderWhereOff(wrapt.ObjectProxy):  # type: ignore[type-arg] # wrapt 1 t
     by default records nothing: no request would be seen.
     """
 
-    def get(self) -> Any:  # noqa: ANN401 - a tracer provider
+    def get(self) -> Any:
         """BentoML's own where its tracing is on.
 
         It is made in any case: that names the service in BentoML's log.
@@ -93,7 +93,7 @@ class ProviderWhereOff(wrapt.ObjectProxy):  # type: ignore[type-arg] # wrapt 1 t
         return own if container.tracing.sample_rate.get() else get_tracer_provider()
 
 
-def provider_where_off(_recorder: Recorder, original: Any) -> Any:  # noqa: ANN401
+def provider_where_off(_recorder: Recorder, original: Any) -> Any:
     """The same provider of a provider."""
     return ProviderWhereOff(original)
 

@@ -20,7 +20,7 @@ def _sent(args: tuple[Any, ...], options: dict[str, Any]) -> Sent:
     return Sent(str(options["name"] if len(args) < 2 else args[1]), headers, is_due)  # noqa: PLR2004 - self, name
 
 
-def _failure(_: tuple[Any, ...], outcome: Any) -> BaseException | None:  # noqa: ANN401 - Celery's
+def _failure(_: tuple[Any, ...], outcome: Any) -> BaseException | None:
     """Find what a task raised, which Celery keeps and reports beside the result."""
     info = getattr(outcome, "info", None)
     error = getattr(info, "retval", None)
@@ -32,7 +32,7 @@ def time_tasks(recorder: Recorder, original: Timed) -> Timed:
     """Time each task that a worker runs, in the trace of who sent it."""
 
     @wraps(original)
-    def build_tracer(name: str, task: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+    def build_tracer(name: str, task: Any, *args: Any, **kwargs: Any) -> Any:
         def read(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Work:
             message = kwargs.get("request", args[3] if len(args) > 3 else None) or {}  # noqa: PLR2004 - of `trace_task`
             retries = message.get("retries")
@@ -50,7 +50,7 @@ def send_first(_: Recorder, original: Timed) -> Timed:
     """Send what a worker's process has recorded: it ends without what Python does at an exit."""
 
     @wraps(original)
-    def _do_exit(self: object, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - billiard's
+    def _do_exit(self: object, *args: Any, **kwargs: Any) -> Any:
         child_ends()
         return original(self, *args, **kwargs)
 

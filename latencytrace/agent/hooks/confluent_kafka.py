@@ -14,7 +14,7 @@ _PARAMETERS: Final = (
 )  # fmt: skip
 
 
-def _taken(result: Any) -> Taken | None:  # noqa: ANN401 - the library's
+def _taken(result: Any) -> Taken | None:
     """Read a message; of several that are taken at once nobody knows which is worked on."""
     messages = result if isinstance(result, list) else [result]
     if len(messages) != 1 or messages[0] is None or messages[0].error() is not None:
@@ -39,7 +39,7 @@ def _subclassed(**methods: Build) -> Build:
         methods: What is in their place; not every supported version has each.
     """
 
-    def build(recorder: Recorder, original: Timed) -> Any:  # noqa: ANN401 - a class
+    def build(recorder: Recorder, original: Timed) -> Any:
         kind: Any = original
         timed = {
             name: each(recorder, getattr(kind, name))

@@ -21,7 +21,7 @@ def time_callback(recorder: Recorder, original: Timed) -> Timed:
     requests = recorder.open_requests
     waited, held = _noting(recorder)
 
-    def _run(self: Any) -> None:  # noqa: ANN401 - asyncio's Handle
+    def _run(self: Any) -> None:
         if not (requests.open or requests.serves):
             original(self)
             return
@@ -45,7 +45,7 @@ def time_scheduled(recorder: Recorder, original: Timed) -> Timed:
     are_open = requests.open
 
     @wraps(original)
-    def call_soon(self: object, callback: Any, *args: Any, context: Any = None) -> Any:  # noqa: ANN401
+    def call_soon(self: object, callback: Any, *args: Any, context: Any = None) -> Any:
         if args or context is None:
             if (are_open or requests.serves) and callable(callback):
                 return original(self, run, callback, *args, context=context)
@@ -83,7 +83,7 @@ def _noting(recorder: Recorder) -> tuple[Callable[..., None], Callable[..., None
     return waited, held
 
 
-def _run_in_c(recorder: Recorder) -> Any:  # noqa: ANN401 - of the core
+def _run_in_c(recorder: Recorder) -> Any:
     """Return what calls a callback in C, and notes here what is to be noted."""
     return core.timed_run(recorder.open_requests, *_noting(recorder))
 

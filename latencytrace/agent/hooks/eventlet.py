@@ -17,7 +17,7 @@ def carry_into_made(recorder: Recorder, original: Timed) -> Timed:
     """Let a greenthread go on with the span of who makes it."""
 
     @wraps(original)
-    def __init__(self: object, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401, N807
+    def __init__(self: object, *args: Any, **kwargs: Any) -> None:  # noqa: N807
         original(self, *args, **kwargs)
         carry_into_greenlet(recorder, self)
 
@@ -28,7 +28,7 @@ def carry_into_raw(recorder: Recorder, original: Timed) -> Timed:
     """Let a greenlet that returns nothing go on with the span, too."""
 
     @wraps(original)
-    def _spawn_n(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+    def _spawn_n(*args: Any, **kwargs: Any) -> Any:
         spawned = original(*args, **kwargs)
         carry_into_greenlet(recorder, spawned[1])
         return spawned
@@ -40,7 +40,7 @@ def carry_into_pool(_recorder: Recorder, original: Timed) -> Timed:
     """Let a call in a thread go on with the span of the greenthread that waits for it."""
 
     @wraps(original)
-    def execute(meth: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+    def execute(meth: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         context = get_current()
         carried = (call_in, context) if context else ()
         return original(*carried, meth, *args, **kwargs)
@@ -52,7 +52,7 @@ def restart_around(_recorder: Recorder, original: Timed) -> Timed:
     """Have no thread of ours run while locks are replaced, which it may hold or wait for."""
 
     @wraps(original)
-    def monkey_patch(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+    def monkey_patch(*args: Any, **kwargs: Any) -> Any:
         with paused():
             return original(*args, **kwargs)
 

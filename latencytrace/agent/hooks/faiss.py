@@ -29,7 +29,7 @@ def describe_knn(arguments: Arguments) -> HookAttributes:
     return _noted(attributes, len(queries), arguments.get("k"))
 
 
-def _noted(attributes: HookAttributes, queries: Any, wanted: Any) -> HookAttributes:  # noqa: ANN401 - any integer
+def _noted(attributes: HookAttributes, queries: Any, wanted: Any) -> HookAttributes:
     attributes[semconv.DB_OPERATION_BATCH_SIZE] = int(queries)
     if wanted is not None:
         attributes[semconv.GEN_AI_RETRIEVAL_TOP_K] = int(wanted)

@@ -12,7 +12,7 @@ _PROGRAMS: Final = frozenset({"ffmpeg", "ffprobe"})
 _counted: Final = CountWithin()
 
 
-def _is_one(process: Any, *_: object, **__: object) -> bool:  # noqa: ANN401 - a `Popen`
+def _is_one(process: Any, *_: object, **__: object) -> bool:
     """Tell whether a process that is waited for is one of these programs, and runs."""
     if process.returncode is not None:
         return False

@@ -13,7 +13,7 @@ def carry_into_raw(recorder: Recorder, original: Timed) -> Timed:
     """Let a raw greenlet go on with the span of who spawns it."""
 
     @wraps(original)
-    def spawn_raw(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+    def spawn_raw(*args: Any, **kwargs: Any) -> Any:
         greenlet = original(*args, **kwargs)
         carry_into_greenlet(recorder, greenlet)
         return greenlet

@@ -23,7 +23,7 @@ def time_errors(recorder: Recorder, original: Timed) -> Timed:
     """Note what a step of an event raised, which the queue tells its client."""
 
     @wraps(original)
-    async def process_api(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - Gradio's
+    async def process_api(*args: Any, **kwargs: Any) -> Any:
         try:
             return await original(*args, **kwargs)
         except Exception as error:

@@ -42,7 +42,7 @@ class _Call(ClientCall):
         call.headers = pairs if is_set else (*pairs, *call.headers.items())
         return call
 
-    def returned(self, answer: Any) -> None:  # noqa: ANN401, ARG002 - grpc's
+    def returned(self, answer: Any) -> None:  # noqa: ARG002 - grpc's
         """End: the answer is there."""
         self.end_as("OK")
 
@@ -71,7 +71,7 @@ class _Call(ClientCall):
 class _StreamedCall(_Call):
     """One call that returns at once, with an answer that is still to come."""
 
-    def returned(self, answer: Any) -> None:  # noqa: ANN401
+    def returned(self, answer: Any) -> None:
         """End when the answer's last message was read, or it failed, or was dropped.
 
         Nothing here holds a reference to the answer, or makes it part of a cycle: one
@@ -87,7 +87,7 @@ class _StreamedCall(_Call):
         elif not (hasattr(answer, "add_callback") and answer.add_callback(end)):
             end()
 
-    def _returned_later(self, made: Any) -> None:  # noqa: ANN401 - a task
+    def _returned_later(self, made: Any) -> None:
         if made.cancelled():
             self.end_as("CANCELLED")
         elif made.exception() is not None:
@@ -126,14 +126,14 @@ def _name(code: object) -> str | None:
     return name if isinstance(name, str) else None
 
 
-def _code_of(answer: Any) -> str | None:  # noqa: ANN401 - a call that is over
+def _code_of(answer: Any) -> str | None:
     status = getattr(getattr(answer, "_cython_call", None), "_status", None)
     if status is not None:  # asyncio's: its own `code` is a coroutine function
         return _name(status.code())
     return None if iscoroutinefunction(answer.code) else _name(answer.code())
 
 
-def _is_traced(callee: Any) -> bool:  # noqa: ANN401 - grpc's multi-callable
+def _is_traced(callee: Any) -> bool:
     """Say whether contrib's interceptor times its calls, outside of it or within."""
     current = get_current_span()
     attributes = getattr(current, "attributes", None) or {}

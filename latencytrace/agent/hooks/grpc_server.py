@@ -42,7 +42,7 @@ class _Arrival:
     more of the caller's messages (`network`).
     """
 
-    def __init__(self, recorder: Recorder, details: Any) -> None:  # noqa: ANN401 - grpc's
+    def __init__(self, recorder: Recorder, details: Any) -> None:
         self.recorder = recorder
         self.method = str(details.method).lstrip("/")
         metadata = details.invocation_metadata or ()
@@ -66,7 +66,7 @@ class _Arrival:
     def taking_up(self, deserialize: Timed | None) -> Timed:
         """Return the reader of the one request: the first thing that a worker does."""
 
-        def noting_deserialize(serialized: bytes) -> Any:  # noqa: ANN401
+        def noting_deserialize(serialized: bytes) -> Any:
             self.taken_ns = monotonic_ns()
             return serialized if deserialize is None else deserialize(serialized)
 
@@ -76,7 +76,7 @@ class _Arrival:
         """The handler's function, reading a stream of requests whose waits are noted."""
 
         @wraps(behavior)
-        def reading_behavior(requests: Any, context: Any) -> Any:  # noqa: ANN401
+        def reading_behavior(requests: Any, context: Any) -> Any:
             return behavior(_Requests(requests, self.intervals), context)
 
         return reading_behavior
@@ -97,7 +97,7 @@ class ServedCall(Call):
 
     __slots__ = ("_arrival", "_context", "_handed_out_ns", "_served")
 
-    def __init__(self, arrival: _Arrival, context: Any) -> None:  # noqa: ANN401 - grpc's
+    def __init__(self, arrival: _Arrival, context: Any) -> None:
         self._arrival = arrival
         self._context = context
         self._handed_out_ns: int | None = None  # when a message was handed to grpc
@@ -147,7 +147,7 @@ class ServedCall(Call):
         self._served.end()
 
 
-def _code_of(context: Any, error: BaseException | None) -> str:  # noqa: ANN401 - grpc's
+def _code_of(context: Any, error: BaseException | None) -> str:
     """The status by its name: what the handler has set, or what became of the call."""
     code = context.code() if hasattr(context, "code") else None  # a plain function's, in asyncio
     if isinstance(code, int):  # asyncio's
@@ -167,14 +167,14 @@ def _code_of(context: Any, error: BaseException | None) -> str:  # noqa: ANN401 
 class _Requests:
     """The caller's messages; waiting for the next one is time of the network."""
 
-    def __init__(self, requests: Any, intervals: IntervalRecorder) -> None:  # noqa: ANN401
+    def __init__(self, requests: Any, intervals: IntervalRecorder) -> None:
         self._requests = requests
         self._intervals = intervals
 
     def __iter__(self) -> Iterator[Any]:
         return self
 
-    def __next__(self) -> Any:  # noqa: ANN401
+    def __next__(self) -> Any:
         started_ns = monotonic_ns()
         try:
             return next(self._requests)
@@ -184,14 +184,14 @@ class _Requests:
     def __aiter__(self) -> AsyncIterator[Any]:
         return self
 
-    async def __anext__(self) -> Any:  # noqa: ANN401
+    async def __anext__(self) -> Any:
         started_ns = monotonic_ns()
         try:
             return await anext(self._requests)
         finally:
             self._intervals.add(Stage.NETWORK, started_ns)
 
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401
+    def __getattr__(self, name: str) -> Any:
         return getattr(self._requests, name)
 
 
@@ -201,7 +201,7 @@ class _Interceptor:
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
 
-    def intercept_service(self, continuation: Callable[[Any], Any], details: Any) -> Any:  # noqa: ANN401
+    def intercept_service(self, continuation: Callable[[Any], Any], details: Any) -> Any:
         """Grpc asks which handler a call has."""
         arrival = self._arrived(details)
         if arrival is None:
@@ -213,12 +213,12 @@ class _Interceptor:
             arrival.leave(token)
         return self._timed(handler, arrival)
 
-    def _arrived(self, details: Any) -> _Arrival | None:  # noqa: ANN401
+    def _arrived(self, details: Any) -> _Arrival | None:
         with guarded("noting an arrival", self._recorder.on_fault):
             return None if self._recorder.suppressed() else _Arrival(self._recorder, details)
         return None
 
-    def _timed(self, handler: Any, arrival: _Arrival) -> Any:  # noqa: ANN401
+    def _timed(self, handler: Any, arrival: _Arrival) -> Any:
         """The same handler, timed; a method that nobody implements has none."""
         with guarded("timing a handler", self._recorder.on_fault):
             kind = next((kind for kind in _BEHAVIORS if getattr(handler, kind, None)), None)
@@ -242,8 +242,8 @@ class _AsyncInterceptor(_Interceptor):
     async def intercept_service(
         self,
         continuation: Callable[[Any], Awaitable[Any]],
-        details: Any,  # noqa: ANN401
-    ) -> Any:  # noqa: ANN401
+        details: Any,
+    ) -> Any:
         """Grpc asks which handler a call has."""
         arrival = self._arrived(details)
         if arrival is None:
@@ -256,7 +256,7 @@ class _AsyncInterceptor(_Interceptor):
         return self._timed(handler, arrival)
 
 
-def _timed_behavior(handler: Any, kind: str, arrival: _Arrival) -> Timed:  # noqa: ANN401
+def _timed_behavior(handler: Any, kind: str, arrival: _Arrival) -> Timed:
     """The handler's own function, timed, and of its own kind: grpc looks at that."""
     behavior: Timed = getattr(handler, kind)
     function = arrival.reading(behavior) if handler.request_streaming else behavior
@@ -265,7 +265,7 @@ def _timed_behavior(handler: Any, kind: str, arrival: _Arrival) -> Timed:  # noq
         return timed(function, arrival.begin, kind_of=behavior)
 
     @wraps(behavior)
-    def stream(request: Any, context: Any) -> Iterator[Any]:  # noqa: ANN401 - of an iterator
+    def stream(request: Any, context: Any) -> Iterator[Any]:
         yield from function(request, context)
 
     return timed(stream, arrival.begin)
@@ -287,9 +287,9 @@ def add_interceptor(recorder: Recorder, original: Timed) -> Timed:
         thread_pool: object,
         generic_rpc_handlers: object,
         interceptors: Iterable[object] | None,
-        *args: Any,  # noqa: ANN401
-        **kwargs: Any,  # noqa: ANN401
-    ) -> Any:  # noqa: ANN401
+        *args: Any,
+        **kwargs: Any,
+    ) -> Any:
         interceptors = _with_ours(interceptors, _Interceptor(recorder))
         return original(thread_pool, generic_rpc_handlers, interceptors, *args, **kwargs)
 
@@ -307,8 +307,8 @@ def add_async_interceptor(recorder: Recorder, original: Timed) -> Timed:
         thread_pool: object,
         generic_handlers: object,
         interceptors: Iterable[object] | None,
-        *args: Any,  # noqa: ANN401
-        **kwargs: Any,  # noqa: ANN401
+        *args: Any,
+        **kwargs: Any,
     ) -> None:
         interceptors = _with_ours(interceptors, ours)
         original(self, thread_pool, generic_handlers, interceptors, *args, **kwargs)

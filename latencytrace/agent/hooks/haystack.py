@@ -42,7 +42,7 @@ class _Within:
         self._span = span
         self._call = call
 
-    def __enter__(self) -> Any:  # noqa: ANN401 - Haystack's span
+    def __enter__(self) -> Any:
         self._call.activate()
         return self._span.__enter__()
 
@@ -71,7 +71,7 @@ def time_components(recorder: Recorder, original: Timed) -> Timed:
     """Time each component that a pipeline runs and whose kind has a stage."""
 
     @wraps(original)
-    def create_span(component_name: str, instance: object, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+    def create_span(component_name: str, instance: object, *args: Any, **kwargs: Any) -> Any:
         span = original(component_name, instance, *args, **kwargs)
         with guarded("timing a component", recorder.on_fault):
             stage = _stage_of(instance)

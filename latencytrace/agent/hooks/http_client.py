@@ -35,7 +35,7 @@ class _Call(ClientCall):
         call.headers = dict(with_headers(own, call.added_to(own)))
         return call
 
-    def returned(self, answer: Any) -> None:  # noqa: ANN401 - of http.client
+    def returned(self, answer: Any) -> None:
         """End with the body, unless there is none."""
         self.note_status(answer.status, answer.headers)
         if answer.isclosed():
@@ -58,7 +58,7 @@ class _Call(ClientCall):
 _sent: Final[WeakKeyDictionary[Any, _Call]] = WeakKeyDictionary()  # whose answer is awaited
 
 
-def _attributes(connection: Any, method: str, url: str) -> HookAttributes:  # noqa: ANN401
+def _attributes(connection: Any, method: str, url: str) -> HookAttributes:
     """Describe a request; through a proxy its address is a part of the URL, or of the tunnel."""
     if url[:1] == "/":
         tunnel = getattr(connection, "_tunnel_host", None)
@@ -80,7 +80,7 @@ def time_request(recorder: Recorder, original: Timed) -> Timed:
     arguments_of = named_arguments(original)
 
     @wraps(original)
-    def request(self: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+    def request(self: Any, *args: Any, **kwargs: Any) -> Any:
         call: _Call | None = None
         own: dict[str, Any] = {}
         with guarded("starting a call", recorder.on_fault):
@@ -108,7 +108,7 @@ def time_answer(_: Recorder, original: Timed) -> Timed:
     """Go on with its answer."""
 
     @wraps(original)
-    def getresponse(self: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+    def getresponse(self: Any, *args: Any, **kwargs: Any) -> Any:
         call = _sent.pop(self, None)
         if call is None:
             return original(self, *args, **kwargs)

@@ -34,7 +34,7 @@ class _Call(ClientCall):
     covers = False  # in the place of a server an application may be called
     _listener: ClassVar[type[NetworkPhases]] = NetworkPhases
 
-    def __init__(self, recorder: Recorder, request: Any) -> None:  # noqa: ANN401 - httpx's
+    def __init__(self, recorder: Recorder, request: Any) -> None:
         body = getattr(request, "_content", None)  # of one that is not streamed
         super().__init__(recorder, request.method, _request_attributes(request), body)
         self._request = request
@@ -55,7 +55,7 @@ class _Call(ClientCall):
         request.extensions = {**call._extensions, "trace": call._phases}
         return call
 
-    def returned(self, answer: Any) -> None:  # noqa: ANN401
+    def returned(self, answer: Any) -> None:
         """End with the body, unless it is there already: of a cache, say."""
         self.note_status(answer.status_code, answer.headers)
         if answer.is_closed:
@@ -77,13 +77,13 @@ class _AsyncCall(_Call):
     _listener = AsyncNetworkPhases
 
 
-def _is_traced(client: Any, request: Any) -> bool:  # noqa: ANN401 - httpx's
+def _is_traced(client: Any, request: Any) -> bool:
     """Tell whether contrib times what the transport of a request does."""
     transport = client._transport_for_url(request.url)  # noqa: SLF001 - there is no other way
     return any(is_theirs(getattr(transport, name, None)) for name in _HANDLERS)
 
 
-def _request_attributes(request: Any) -> HookAttributes:  # noqa: ANN401
+def _request_attributes(request: Any) -> HookAttributes:
     url = request.url
     return {
         semconv.HTTP_REQUEST_METHOD: request.method,
@@ -97,7 +97,7 @@ def _request_attributes(request: Any) -> HookAttributes:  # noqa: ANN401
 class _TimedStream:
     """The same body; the call ends when it is exhausted, closed or dropped."""
 
-    def __init__(self, stream: Any, call: ClientCall) -> None:  # noqa: ANN401
+    def __init__(self, stream: Any, call: ClientCall) -> None:
         self._stream = stream
         self._call = call
 

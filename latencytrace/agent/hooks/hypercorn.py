@@ -21,7 +21,7 @@ def note_connection(recorder: Recorder, original: Timed) -> Timed:
     """Note over which connection requests come in a task."""
 
     @wraps(original)
-    async def run(self: Any) -> None:  # noqa: ANN401 - a server of one connection
+    async def run(self: Any) -> None:
         with guarded(_NOTES, recorder.on_fault):
             recorder.open_requests.serves = True
             _transport.set(self.writer.transport)

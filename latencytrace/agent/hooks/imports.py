@@ -25,7 +25,7 @@ def time_imports(recorder: Recorder, original: Timed) -> Timed:
     imports = _Imports(recorder)
 
     @wraps(original)
-    def find_and_load(name: str, import_: Any) -> Any:  # noqa: ANN401 - Python's
+    def find_and_load(name: str, import_: Any) -> Any:
         call = imports.begin(name)
         if call is None:
             return original(name, import_)
@@ -89,7 +89,7 @@ def _is_wanted(recorder: Recorder, counts: CountWithin) -> bool:
     return counts.next_of(around) <= _MOST
 
 
-def _as_pythons_own(function: Any, original: Timed) -> Timed:  # noqa: ANN401
+def _as_pythons_own(function: Any, original: Timed) -> Timed:
     """Have tracebacks and warnings pass over a function as they do over the one that imports.
 
     A warning in a module is said to come from whoever imports it, and filters go by that.

@@ -35,7 +35,7 @@ class Pipeline:
         self.recorder = recorder
         self._batches: dict[int, tuple[Batch, int]] = {}  # with when a thread last passed them on
 
-    def begun(self, items: Any) -> None:  # noqa: ANN401 - a list of what waited
+    def begun(self, items: Any) -> None:
         """The first thread begins a batch."""
         stage = _STAGES.get(type(items[0].content).__name__, Stage.EMBED)
         batch = batch_of(self.recorder, _tickets.of(item.future for item in items), stage)
@@ -45,7 +45,7 @@ class Pipeline:
         batch.activate()
         self._batches[id(items)] = (batch, monotonic_ns())
 
-    def taken(self, items: Any) -> None:  # noqa: ANN401
+    def taken(self, items: Any) -> None:
         """The next thread goes on with it."""
         batch, since_ns = self._batches.get(id(items), (None, 0))
         if batch is not None:
@@ -53,7 +53,7 @@ class Pipeline:
             batch.activate()
             self._batches[id(items)] = (batch, monotonic_ns())
 
-    def passed_on(self, items: Any, part: Stage | None, *, last: bool) -> None:  # noqa: ANN401
+    def passed_on(self, items: Any, part: Stage | None, *, last: bool) -> None:
         """A thread has done its part, of this stage or of the batch's own."""
         batch, since_ns = self._batches.pop(id(items), (None, 0))
         if batch is None:
@@ -70,13 +70,13 @@ class Pipeline:
 class SeenQueue:
     """One of the four queues of a worker: before, between and behind its threads."""
 
-    def __init__(self, pipeline: Pipeline, queue: Any, position: int) -> None:  # noqa: ANN401
+    def __init__(self, pipeline: Pipeline, queue: Any, position: int) -> None:
         self._pipeline = pipeline
         self._queue = queue
         self._position = position
         self._put: object = None  # what is put again and again while the queue is full
 
-    def get(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+    def get(self, *args: Any, **kwargs: Any) -> Any:
         """A batch, alone or with what the thread before made of it."""
         got = self._queue.get(*args, **kwargs)
         with guarded("taking a batch on", self._pipeline.recorder.on_fault):
@@ -86,7 +86,7 @@ class SeenQueue:
                 self._pipeline.taken(got[1])
         return got
 
-    def put(self, item: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+    def put(self, item: Any, *args: Any, **kwargs: Any) -> Any:
         """Pass a batch on."""
         with guarded("passing a batch on", self._pipeline.recorder.on_fault):
             if item[1] is not self._put:
@@ -96,7 +96,7 @@ class SeenQueue:
         self._queue.put(item, *args, **kwargs)
         self._put = None
 
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401
+    def __getattr__(self, name: str) -> Any:
         return getattr(self._queue, name)
 
 

@@ -24,7 +24,7 @@ def _provider(arguments: Arguments) -> str:
     return str(named or (prefix if slash else "litellm"))
 
 
-def _stream_in(answer: Any) -> Any:  # noqa: ANN401 - LiteLLM's
+def _stream_in(answer: Any) -> Any:
     return answer if type(answer).__name__ == _STREAM else None
 
 
@@ -40,7 +40,7 @@ def time_steps(_: Recorder, original: Timed) -> Timed:
     """Note each chunk that a program takes from a stream, and its end."""
 
     @wraps(original)
-    def step(self: Any) -> Any:  # noqa: ANN401
+    def step(self: Any) -> Any:
         call = open_call(self)
         try:
             chunk = original(self)
@@ -50,7 +50,7 @@ def time_steps(_: Recorder, original: Timed) -> Timed:
         return _noted(call, chunk)
 
     @wraps(original)
-    async def awaited_step(self: Any) -> Any:  # noqa: ANN401
+    async def awaited_step(self: Any) -> Any:
         call = open_call(self)
         try:
             chunk = await original(self)
@@ -62,7 +62,7 @@ def time_steps(_: Recorder, original: Timed) -> Timed:
     return awaited_step if iscoroutinefunction(original) else step
 
 
-def _noted(call: ModelCall | None, chunk: Any) -> Any:  # noqa: ANN401
+def _noted(call: ModelCall | None, chunk: Any) -> Any:
     if call is not None:
         call.note(chunk)
     return chunk

@@ -77,19 +77,19 @@ _asked: OrderedDict[str, Context] = OrderedDict()
 class TicketedQueue:
     """LitServe's queue as its servers see it; sent to a worker it is LitServe's own again."""
 
-    def __init__(self, recorder: Recorder, queue: Any) -> None:  # noqa: ANN401 - a manager's proxy
+    def __init__(self, recorder: Recorder, queue: Any) -> None:
         self._recorder = recorder
         self._queue = queue
 
-    def put(self, item: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+    def put(self, item: Any, *args: Any, **kwargs: Any) -> Any:
         """Put a request there, with its ticket if it is traced."""
         return self._queue.put(self._ticketed(item), *args, **kwargs)
 
-    def put_nowait(self, item: Any) -> Any:  # noqa: ANN401
+    def put_nowait(self, item: Any) -> Any:
         """Likewise."""
         return self._queue.put_nowait(self._ticketed(item))
 
-    def _ticketed(self, item: Any) -> Any:  # noqa: ANN401
+    def _ticketed(self, item: Any) -> Any:
         with guarded("joining a queue", self._recorder.on_fault):
             ticket = new_ticket(self._recorder, None)
             if ticket.sampled is not None:
@@ -101,7 +101,7 @@ class TicketedQueue:
                 return (response_queue_id, TicketedId(uid, ticket), *rest)
         return item
 
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401
+    def __getattr__(self, name: str) -> Any:
         return getattr(self._queue, name)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -112,7 +112,7 @@ def ticketed_queue(recorder: Recorder, original: Timed) -> Timed:
     """Give LitServe's servers a queue that takes tickets."""
 
     @wraps(original)
-    def _get_request_queue(self: object, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+    def _get_request_queue(self: object, *args: Any, **kwargs: Any) -> Any:
         return TicketedQueue(recorder, original(self, *args, **kwargs))
 
     return _get_request_queue
@@ -173,7 +173,7 @@ def time_batch(recorder: Recorder, original: Timed) -> Timed:
     """Begin a batch once its requests are collected."""
 
     @wraps(original)
-    def collect(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+    def collect(*args: Any, **kwargs: Any) -> Any:
         collecting = _collecting.set(True)
         try:
             found = original(*args, **kwargs)
@@ -192,7 +192,7 @@ def time_single(recorder: Recorder, original: Timed) -> Timed:
     """Serve a request alone that an asyncio loop took from the queue, in a task of its own."""
 
     @wraps(original)
-    async def _process_request(self: object, request: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+    async def _process_request(self: object, request: Any, *args: Any, **kwargs: Any) -> Any:
         serving = None
         with guarded("serving a request", recorder.on_fault):
             serving = begin_single(recorder, request[1])
@@ -240,7 +240,7 @@ def _note_event(_: Recorder, arguments: Arguments) -> None:
         serving.event(name)
 
 
-def _note_answer(recorder: Recorder, _: Arguments, received: Any) -> None:  # noqa: ANN401
+def _note_answer(recorder: Recorder, _: Arguments, received: Any) -> None:
     """Time an answer's way back, from the end of its work to its server."""
     uid = received[0] if isinstance(received, tuple) else None
     if isinstance(uid, TicketedId) and uid.served_ns:

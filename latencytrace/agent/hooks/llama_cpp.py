@@ -29,17 +29,17 @@ _LLAMA = "llama_cpp.llama"
 class Completion:
     """One completion, prepared, generated and detokenized, streamed or in one piece."""
 
-    def __init__(self, recorder: Recorder, llama: Any, *, streamed: bool) -> None:  # noqa: ANN401
+    def __init__(self, recorder: Recorder, llama: Any, *, streamed: bool) -> None:
         self._recorder = recorder
         self._streamed = streamed
         self.timing: Timing = recorder.start("completion", Stage.PREPROCESS, _describe(llama))
         self.timing.collect_intervals()
 
-    def next_of(self, chunks: Iterator[Any]) -> Any:  # noqa: ANN401 - a chunk of the answer
+    def next_of(self, chunks: Iterator[Any]) -> Any:
         """The next chunk, made with this completion current."""
         return call_in(set_value(_COMPLETION, self, self.timing.context()), next, chunks)
 
-    def note(self, chunk: Any) -> None:  # noqa: ANN401
+    def note(self, chunk: Any) -> None:
         """Note why an answer ended, if this chunk says so."""
         with guarded("describing a completion", self._recorder.on_fault):
             choices = chunk.get("choices") if isinstance(chunk, dict) else None
@@ -100,7 +100,7 @@ class Generation:
                 )
 
 
-def _describe(llama: Any) -> HookAttributes:  # noqa: ANN401 - a `Llama`
+def _describe(llama: Any) -> HookAttributes:
     path = str(getattr(llama, "model_path", "")).removesuffix(".gguf")
     return {**generation_attributes("llama_cpp"), **model_attributes(path)}
 
@@ -117,7 +117,7 @@ def time_completion(recorder: Recorder, original: Timed) -> Timed:
         return None
 
     @wraps(original)
-    def _create_completion(*args: Any, **kwargs: Any) -> Iterator[Any]:  # noqa: ANN401
+    def _create_completion(*args: Any, **kwargs: Any) -> Iterator[Any]:
         chunks: Generator[Any, None, None] = original(*args, **kwargs)
         completion = begin(args, kwargs)
         if completion is None:
@@ -150,7 +150,7 @@ def time_generate(recorder: Recorder, original: Timed) -> Timed:
         return None
 
     @wraps(original)
-    def generate(self: object, tokens: Sequence[int], *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+    def generate(self: object, tokens: Sequence[int], *args: Any, **kwargs: Any) -> Any:
         made: Generator[int, Any, None] = original(self, tokens, *args, **kwargs)
         generation = begin(tokens)
         if generation is None:
@@ -183,7 +183,7 @@ def time_eval(recorder: Recorder, original: Timed) -> Timed:
     as_prefill = timed(original, beginning(original, patch, recorder))
 
     @wraps(original)
-    def evaluate(self: object, tokens: Sequence[int]) -> Any:  # noqa: ANN401
+    def evaluate(self: object, tokens: Sequence[int]) -> Any:
         generation = get_value(_GENERATION)
         if isinstance(generation, Generation):
             generation.evaluates(tokens)

@@ -14,7 +14,7 @@ _SERVER = "llama_cpp.server.app"
 class TimedLock:
     """A lock of the server's, whose waits are queue time."""
 
-    def __init__(self, recorder: Recorder, lock: Any) -> None:  # noqa: ANN401 - anyio's
+    def __init__(self, recorder: Recorder, lock: Any) -> None:
         self._lock = lock
         self.__doc__ = lock.__doc__  # it looks like the lock that it stands for
         patch = Patch(_SERVER, "lock.acquire", Stage.QUEUE, name="queue", within=True)
@@ -24,7 +24,7 @@ class TimedLock:
 
         self.acquire = timed(acquire, beginning(acquire, patch, recorder))
 
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401
+    def __getattr__(self, name: str) -> Any:
         return getattr(self._lock, name)
 
     async def __aenter__(self) -> None:
@@ -39,7 +39,7 @@ class TimedLock:
         self._lock.release()
 
 
-def timed_lock(recorder: Recorder, lock: Any) -> Any:  # noqa: ANN401 - in place of one, another
+def timed_lock(recorder: Recorder, lock: Any) -> Any:
     """The same lock, timed."""
     return TimedLock(recorder, lock)
 

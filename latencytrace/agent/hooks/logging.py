@@ -21,7 +21,7 @@ def note_span(recorder: Recorder, original: Timed) -> Timed:
     """Put the current span's ids on a record, by the names of OpenTelemetry's instrumentation."""
 
     @wraps(original)
-    def makeRecord(self: object, *args: Any, **kwargs: Any) -> LogRecord:  # noqa: ANN401, N802
+    def makeRecord(self: object, *args: Any, **kwargs: Any) -> LogRecord:  # noqa: N802
         record: LogRecord = original(self, *args, **kwargs)
         with guarded("noting a span on a log record", recorder.on_fault):
             context = get_current_span().get_span_context()

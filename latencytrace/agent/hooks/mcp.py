@@ -16,7 +16,7 @@ def _name(_: object, name: str, *__: object, **___: object) -> object:
     return name
 
 
-def _failed(result: Any) -> HookAttributes:  # noqa: ANN401 - of the library
+def _failed(result: Any) -> HookAttributes:
     return {semconv.ERROR_TYPE: "tool_error"} if getattr(result, "isError", False) else {}
 
 
@@ -28,7 +28,7 @@ def time_asked_tools(recorder: Recorder, original: Timed) -> Timed:
     timed = _time_tools(recorder, original)
 
     @wraps(original)
-    async def call_tool(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+    async def call_tool(*args: Any, **kwargs: Any) -> Any:
         call = original if _TRACES_ITSELF in sys.modules else timed
         return await call(*args, **kwargs)
 

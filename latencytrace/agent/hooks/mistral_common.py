@@ -12,7 +12,7 @@ _TEKKEN: Final = "mistral_common.tokens.tokenizers.tekken"
 _counted: Final = CountWithin()
 
 
-def _describe(encoded: Any) -> HookAttributes:  # noqa: ANN401 - of the library, or a list
+def _describe(encoded: Any) -> HookAttributes:
     return {semconv.GEN_AI_USAGE_INPUT_TOKENS: len(getattr(encoded, "tokens", encoded))}
 
 

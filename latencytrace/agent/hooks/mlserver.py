@@ -30,7 +30,7 @@ def _timed(
     recorder: Recorder, predict: Callable[..., Any], taken: dict[int, list[Ticket | None]]
 ) -> Callable[..., Any]:
     @wraps(predict)
-    async def _predict_fn(merged: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+    async def _predict_fn(merged: Any, *args: Any, **kwargs: Any) -> Any:
         with batch_of(recorder, taken.pop(id(merged), ())) or nullcontext():
             return await predict(merged, *args, **kwargs)
 
@@ -41,7 +41,7 @@ def take_ticket(recorder: Recorder, original: Timed) -> Timed:
     """Take a ticket for what joins the queue, or waits for room in it."""
 
     @wraps(original)
-    async def _queue_request(self: object, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+    async def _queue_request(self: object, *args: Any, **kwargs: Any) -> Any:
         ticket = new_ticket(recorder, None)
         queued = await original(self, *args, **kwargs)
         with guarded("joining a queue", recorder.on_fault):
@@ -55,7 +55,7 @@ def forget_ticket(recorder: Recorder, original: Timed) -> Timed:
     """Let the ticket go of who waits no longer."""
 
     @wraps(original)
-    async def _wait_response(self: object, internal_id: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+    async def _wait_response(self: object, internal_id: Any, *args: Any, **kwargs: Any) -> Any:
         try:
             return await original(self, internal_id, *args, **kwargs)
         finally:

@@ -30,7 +30,7 @@ def carry_one(recorder: Recorder, original: Timed) -> Timed:
     """Carry the span into one call."""
 
     @wraps(original)
-    def apply_async(self: object, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+    def apply_async(self: object, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         return original(self, _carrying(recorder, self, func), *args, **kwargs)
 
     return apply_async
@@ -42,7 +42,7 @@ def carry_all(recorder: Recorder, original: Timed) -> Timed:
     @wraps(original)
     def _guarded_task_generation(
         self: object, result_job: object, func: Callable[..., Any], iterable: object
-    ) -> Any:  # noqa: ANN401
+    ) -> Any:
         return original(self, result_job, _carrying(recorder, self, func), iterable)
 
     return _guarded_task_generation

@@ -61,7 +61,7 @@ def describe_bound_run(arguments: Arguments) -> HookAttributes:
     return _describe_session(arguments["self"])
 
 
-def _describe_session(session: Any) -> HookAttributes:  # noqa: ANN401 - onnxruntime's
+def _describe_session(session: Any) -> HookAttributes:
     path = session._model_path  # noqa: SLF001 - it is nowhere else
     name = _name_of(path) if path else session.get_modelmeta().graph_name
     return {semconv.GEN_AI_REQUEST_MODEL: name}
@@ -92,7 +92,7 @@ def time_run_async(recorder: Recorder, original: Timed) -> Timed:
         return None
 
     @wraps(original)
-    def run_async(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+    def run_async(*args: Any, **kwargs: Any) -> Any:
         arguments = arguments_of(args, kwargs)
         timing = begun(arguments)
         if timing is None:

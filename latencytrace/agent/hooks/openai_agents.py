@@ -9,7 +9,7 @@ from latencytrace.model.stage import Stage
 _RUN: Final = "agents.run_internal.tool_execution"
 
 
-def _name(*, function_tool: Any, **_: object) -> object:  # noqa: ANN401 - of the library
+def _name(*, function_tool: Any, **_: object) -> object:
     return function_tool.name
 
 

@@ -33,7 +33,7 @@ def _sent(_: tuple[Any, ...], kwargs: dict[str, Any]) -> Sent:
     return Sent(name, properties.headers, attributes=described(_SYSTEM, name))
 
 
-def _taken(method: Any, properties: Any) -> Taken:  # noqa: ANN401 - of pika
+def _taken(method: Any, properties: Any) -> Taken:
     name = destination_of(method.exchange, method.routing_key)
     return Taken(f"process {name}", properties.headers or {}, described(_SYSTEM, name))
 
@@ -50,7 +50,7 @@ _time_work: Final = timed_work(_delivered)
 
 def _with_timed_callback(recorder: Recorder, original: Timed) -> Timed:
     @wraps(original)
-    def basic_consume(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+    def basic_consume(*args: Any, **kwargs: Any) -> Any:
         with guarded("timing a consumer", recorder.on_fault):
             callback = kwargs["on_message_callback"]
             if callable(callback) and getattr(callback, "__name__", None) != _INNER:
@@ -71,7 +71,7 @@ def time_iteration(recorder: Recorder, original: Timed) -> Timed:
     """Time the work on each message between two that a generator gives."""
 
     @wraps(original)
-    def consume(*args: Any, **kwargs: Any) -> Iterator[Any]:  # noqa: ANN401
+    def consume(*args: Any, **kwargs: Any) -> Iterator[Any]:
         under_way, messages = UnderWay(recorder), original(*args, **kwargs)
         end_latest(recorder)
         try:

@@ -9,7 +9,7 @@ from latencytrace.model.stage import Stage
 _IMAGE: Final = "PIL.Image"
 
 
-def _is_read(image: Any, *_: object, **__: object) -> bool:  # noqa: ANN401 - of the library
+def _is_read(image: Any, *_: object, **__: object) -> bool:
     """Tell whether an opened image is decoded now: whatever is done with it asks for that."""
     return bool(image.tile)
 

@@ -26,7 +26,7 @@ def carry_into_pool(recorder: Recorder, original: Timed) -> Timed:
     """Let each task of a pool of processes go on with the span of who submitted it."""
 
     @wraps(original)
-    def submit(self: Any, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+    def submit(self: Any, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         carrying: tuple[Any, ...] = ()
         with guarded("handing work to a pool", recorder.on_fault):
             carried = carried_headers(recorder.on_fault)

@@ -21,11 +21,11 @@ def time_connections(recorder: Recorder, original: Timed) -> Timed:
 
     @wraps(original)
     def connect(
-        dsn: Any = None,  # noqa: ANN401
-        connection_factory: Any = None,  # noqa: ANN401
-        cursor_factory: Any = None,  # noqa: ANN401
-        **kwargs: Any,  # noqa: ANN401
-    ) -> Any:  # noqa: ANN401
+        dsn: Any = None,
+        connection_factory: Any = None,
+        cursor_factory: Any = None,
+        **kwargs: Any,
+    ) -> Any:
         if connection_factory is None:  # one of the program's own may choose another cursor
             connection_factory, cursor_factory = types.connection, cursor_factory or types.cursor
         if isinstance(cursor_factory, type):
@@ -37,10 +37,10 @@ def time_connections(recorder: Recorder, original: Timed) -> Timed:
     return connect
 
 
-def _timed_connection(kind_of: Callable[[Any], Any], kind: Any) -> Any:  # noqa: ANN401
+def _timed_connection(kind_of: Callable[[Any], Any], kind: Any) -> Any:
     """Make a subclass of a kind of connections whose cursors are timed, whatever their factory."""
 
-    def cursor(self: object, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+    def cursor(self: object, *args: Any, **kwargs: Any) -> Any:
         if isinstance(kwargs.get("cursor_factory"), type):
             kwargs["cursor_factory"] = kind_of(kwargs["cursor_factory"])
         elif len(args) > 1 and isinstance(args[1], type):

@@ -6,7 +6,7 @@ from latencytrace.agent.timing.hook import Hook, Replacement
 from latencytrace.agent.toolkit.agent_tools import timed_tools
 
 
-def _name(_: object, validated: Any, **__: object) -> object:  # noqa: ANN401 - of the library
+def _name(_: object, validated: Any, **__: object) -> object:
     return validated.call.tool_name
 
 

@@ -64,7 +64,7 @@ def time_replica(recorder: Recorder, original: Timed) -> Timed:
 
     @wraps(original)
     @contextmanager
-    def _tracing_context(self: Any, request_metadata: Any) -> Iterator[None]:  # noqa: ANN401
+    def _tracing_context(self: Any, request_metadata: Any) -> Iterator[None]:
         timing = None
         with guarded("taking a request in a replica", recorder.on_fault):
             timing = _arrived(recorder, self, vars(request_metadata).get(_SENT))
@@ -85,7 +85,7 @@ def time_replica(recorder: Recorder, original: Timed) -> Timed:
     return _tracing_context
 
 
-def _arrived(recorder: Recorder, replica: Any, sent: Any) -> Timing | None:  # noqa: ANN401
+def _arrived(recorder: Recorder, replica: Any, sent: Any) -> Timing | None:
     if not isinstance(sent, dict):
         return None
     now_ns = monotonic_ns()
@@ -111,7 +111,7 @@ def time_batch(recorder: Recorder, original: Timed) -> Timed:
     """Time one call of a `@serve.batch` function, for all whom it serves."""
 
     @wraps(original)
-    async def _process_batch_inner(self: object, func: Any, batch: Any) -> Any:  # noqa: ANN401
+    async def _process_batch_inner(self: object, func: Any, batch: Any) -> Any:
         waiting = [one for one in batch if not one.future.cancelled()]
         tickets = [vars(one).get(_TICKET) for one in waiting]
         return await original(self, _timed(recorder, func, tickets), batch)
@@ -119,7 +119,7 @@ def time_batch(recorder: Recorder, original: Timed) -> Timed:
     return _process_batch_inner
 
 
-def _timed(recorder: Recorder, func: Any, tickets: list[Ticket | None]) -> Any:  # noqa: ANN401
+def _timed(recorder: Recorder, func: Any, tickets: list[Ticket | None]) -> Any:
     """The function of a batch, which Ray calls once for it."""
 
     def batch() -> AbstractContextManager[object]:
@@ -128,7 +128,7 @@ def _timed(recorder: Recorder, func: Any, tickets: list[Ticket | None]) -> Any: 
     if isasyncgenfunction(func):
 
         @wraps(func)
-        async def stream(*args: Any, **kwargs: Any) -> AsyncIterator[Any]:  # noqa: ANN401
+        async def stream(*args: Any, **kwargs: Any) -> AsyncIterator[Any]:
             with batch():
                 async for results in func(*args, **kwargs):
                     yield results
@@ -138,7 +138,7 @@ def _timed(recorder: Recorder, func: Any, tickets: list[Ticket | None]) -> Any: 
     if iscoroutinefunction(func):
 
         @wraps(func)
-        async def call(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        async def call(*args: Any, **kwargs: Any) -> Any:
             with batch():
                 return await func(*args, **kwargs)
 

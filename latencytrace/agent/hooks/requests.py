@@ -27,7 +27,7 @@ class _Call(ClientCall):
         request.headers.update(call.added_to(request.headers))
         return call
 
-    def returned(self, answer: Any) -> None:  # noqa: ANN401 - requests'
+    def returned(self, answer: Any) -> None:
         """End with the body, unless it was read already."""
         self.note_status(answer.status_code, answer.headers)
         if self.model is not None and answer._content_consumed:  # noqa: SLF001
@@ -38,7 +38,7 @@ class _Call(ClientCall):
             self.end_with_connection(answer.raw)
 
 
-def _is_redirect(recorder: Recorder, request: Any) -> bool:  # noqa: ANN401
+def _is_redirect(recorder: Recorder, request: Any) -> bool:
     """Look for the first request's headers, which a request of the program's own hook has not."""
     if not is_within_call():
         return False

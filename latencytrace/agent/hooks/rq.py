@@ -27,7 +27,7 @@ def _flush(recorder: Recorder, arguments: Arguments, _: object) -> None:
         flush(recorder, SHUTDOWN_S)
 
 
-def _carry(recorder: Recorder, _: Arguments, job: Any) -> None:  # noqa: ANN401 - of the library
+def _carry(recorder: Recorder, _: Arguments, job: Any) -> None:
     """Put the context into a job as it is made, which another process may queue later."""
     if not recorder.suppressed():
         job.meta = {**job.meta}  # the caller may give the same to other jobs

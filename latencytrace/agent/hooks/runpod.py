@@ -15,7 +15,7 @@ class JobError(Exception):
     """A job that RunPod's worker answers with an error."""
 
 
-def _failure(_: tuple[Any, ...], answer: Any) -> Exception | None:  # noqa: ANN401 - RunPod's
+def _failure(_: tuple[Any, ...], answer: Any) -> Exception | None:
     return JobError() if isinstance(answer, Mapping) and answer.get("error") else None
 
 

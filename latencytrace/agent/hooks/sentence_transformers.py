@@ -35,7 +35,7 @@ def time_encoding(target: str, stage: Stage) -> Callable[[Recorder, Timed], Time
         timed_encoding = timed(original, begin_encoding)
 
         @wraps(original)
-        def encoding(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        def encoding(*args: Any, **kwargs: Any) -> Any:
             outer = getattr(_under_way, "call", None)
             try:
                 return timed_encoding(*args, **kwargs)
@@ -54,7 +54,7 @@ def time_pass(name: str) -> Callable[[Recorder, Timed], Timed]:
         is_compiling = importlib.import_module("torch.compiler").is_compiling
         named: Any = getattr(importlib.import_module(_MODULE), name)
 
-        def __call__(self: object, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401, N807
+        def __call__(self: object, *args: Any, **kwargs: Any) -> Any:  # noqa: N807
             passes = None if is_compiling() else _begun(recorder, args)
             try:
                 return super(named, self).__call__(*args, **kwargs)

@@ -14,7 +14,7 @@ from latencytrace.agent.toolkit.own_request import OwnRequest
 _ANY: Final = "*"  # of an event that only a handler for all of them takes: callers name it
 
 
-def _name(server: Any, event: str, namespace: str, args: Any) -> str | None:  # noqa: ANN401 - socketio's
+def _name(server: Any, event: str, namespace: str, args: Any) -> str | None:
     """Return what a request is called: an event by its name, where the program knows it.
 
     None: the program handles no such event.
@@ -46,7 +46,7 @@ def time_events(recorder: Recorder, original: Timed) -> Timed:
     """Time each event that a server handles."""
 
     @wraps(original)
-    def trigger(self: Any, event: Any, namespace: Any, *args: Any) -> Any:  # noqa: ANN401
+    def trigger(self: Any, event: Any, namespace: Any, *args: Any) -> Any:
         request = _begun(recorder, self, event, namespace, args)
         if request is None:
             return original(self, event, namespace, *args)
@@ -61,7 +61,7 @@ def time_events(recorder: Recorder, original: Timed) -> Timed:
             request.end()
 
     @wraps(original)
-    async def aio_trigger(self: Any, event: Any, namespace: Any, *args: Any) -> Any:  # noqa: ANN401
+    async def aio_trigger(self: Any, event: Any, namespace: Any, *args: Any) -> Any:
         request = _begun(recorder, self, event, namespace, args)
         if request is None:
             return await original(self, event, namespace, *args)

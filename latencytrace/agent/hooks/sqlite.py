@@ -21,10 +21,10 @@ def time_connections(recorder: Recorder, original: Timed) -> Timed:
     kind_of = cache(lambda kind: timed_subclass(_time, recorder, kind, _METHODS))
 
     @cache
-    def connection_of(kind: Any) -> Any:  # noqa: ANN401
+    def connection_of(kind: Any) -> Any:
         made = kind_of(kind)
 
-        def cursor(self: object, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        def cursor(self: object, *args: Any, **kwargs: Any) -> Any:
             if args and isinstance(args[0], type):
                 args = (kind_of(args[0]), *args[1:])
             elif isinstance(kwargs.get("factory"), type):
@@ -37,7 +37,7 @@ def time_connections(recorder: Recorder, original: Timed) -> Timed:
         return made
 
     @wraps(original)
-    def connect(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+    def connect(*args: Any, **kwargs: Any) -> Any:
         kind = kwargs.get("factory", library.Connection)
         with guarded("timing a connection", recorder.on_fault):
             if len(args) <= _FACTORY and isinstance(kind, type):
@@ -51,7 +51,7 @@ def carry_context(recorder: Recorder, original: Timed) -> Timed:
     """Have a thread of aiosqlite's, which serves all requests, work for the one that asks."""
 
     @wraps(original)
-    async def execute(self: Any, function: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+    async def execute(self: Any, function: Any, *args: Any, **kwargs: Any) -> Any:
         with guarded("carrying a context", recorder.on_fault):
             function = partial(call_in, current(), function)
         return await original(self, function, *args, **kwargs)

@@ -6,7 +6,7 @@ from latencytrace.agent.timing.hook import Hook, Replacement
 from latencytrace.agent.toolkit.models.model_api import announced_waits
 
 
-def _seconds(step: Any) -> float | None:  # noqa: ANN401 - tenacity's
+def _seconds(step: Any) -> float | None:
     """Read the wait that a step asks for; others are attempts and results."""
     return float(step) if type(step).__name__ == "DoSleep" else None
 

@@ -23,7 +23,7 @@ def time_waits(recorder: Recorder, original: Timed) -> Timed:
     """Time the waits of whatever has a condition: it waits for that only where it has to."""
 
     @wraps(original)
-    def wait(self: object, timeout: float | None = None) -> Any:  # noqa: ANN401
+    def wait(self: object, timeout: float | None = None) -> Any:
         if current().get(GAPS) is None:
             return original(self, timeout)
         noted = None

@@ -56,7 +56,7 @@ def carry_into_pool(recorder: Recorder, original: Timed) -> Timed:
     waited = (recorder.on_fault, _queued)
 
     @wraps(original)
-    def submit(self: Any, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+    def submit(self: Any, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         begun: tuple[Any, ...] = ()
         with guarded("handing work to a pool", recorder.on_fault):
             left = cost.left = cost.left - 1
@@ -66,7 +66,7 @@ def carry_into_pool(recorder: Recorder, original: Timed) -> Timed:
     return submit
 
 
-def _queued(pool: Any) -> int:  # noqa: ANN401 - a ThreadPoolExecutor
+def _queued(pool: Any) -> int:
     return int(pool._work_queue.qsize())  # noqa: SLF001 - it has no other name
 
 
@@ -74,7 +74,7 @@ def carry_into_callback(_recorder: Recorder, original: Timed) -> Timed:
     """Let what is done when a pool's task is done go on with the span of who asked for it."""
 
     @wraps(original)
-    def add_done_callback(self: object, fn: Callable[..., Any]) -> Any:  # noqa: ANN401
+    def add_done_callback(self: object, fn: Callable[..., Any]) -> Any:
         context = get_current()
         return original(self, partial(call_in, context, fn) if context else fn)
 

@@ -8,12 +8,12 @@ from latencytrace.model import semconv
 from latencytrace.model.stage import Stage
 
 
-def describe_encoding(encoding: Any) -> HookAttributes:  # noqa: ANN401 - the library's own type
+def describe_encoding(encoding: Any) -> HookAttributes:
     """Note how many tokens one text has."""
     return {semconv.GEN_AI_USAGE_INPUT_TOKENS: len(encoding)} if _sized(encoding) else {}
 
 
-def describe_encodings(encodings: Any) -> HookAttributes:  # noqa: ANN401
+def describe_encodings(encodings: Any) -> HookAttributes:
     """Note how many texts there were."""
     return {semconv.BATCH_SIZE: len(encodings)} if _sized(encodings) else {}
 

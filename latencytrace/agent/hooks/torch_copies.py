@@ -31,7 +31,7 @@ class _Copied:
         self._device = torch.device
         self._cuda = torch.cuda
 
-    def to(self, tensor: Any, *args: Any, **kwargs: Any) -> tuple[Any, str, Any] | None:  # noqa: ANN401
+    def to(self, tensor: Any, *args: Any, **kwargs: Any) -> tuple[Any, str, Any] | None:
         """Of `to`."""
         to = kwargs.get("device", kwargs.get("other", args[0] if args else None))
         if isinstance(to, self._tensor):
@@ -40,15 +40,15 @@ class _Copied:
             return None
         return self._between(tensor, self._placed(to))
 
-    def cuda(self, tensor: Any, device: Any = None, *_: Any, **__: Any) -> Any:  # noqa: ANN401
+    def cuda(self, tensor: Any, device: Any = None, *_: Any, **__: Any) -> Any:
         """Of `cuda`."""
         return self._between(tensor, self._placed("cuda" if device is None else device))
 
-    def cpu(self, tensor: Any, *_: Any, **__: Any) -> Any:  # noqa: ANN401
+    def cpu(self, tensor: Any, *_: Any, **__: Any) -> Any:
         """Of `cpu`."""
         return self._between(tensor, self._device("cpu"))
 
-    def copy_(self, tensor: Any, src: Any = None, *_: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+    def copy_(self, tensor: Any, src: Any = None, *_: Any, **kwargs: Any) -> Any:
         """Of `copy_`, which copies the other way round."""
         other = kwargs.get("other", src)
         return self._between(other, tensor.device) if isinstance(other, self._kinds) else None
@@ -69,14 +69,14 @@ class _Copied:
             return bool(to.is_cpu is args[0].is_cpu)
         return bool(args[0].is_cpu is (to == "cpu"))
 
-    def _placed(self, device: Any) -> Any:  # noqa: ANN401
+    def _placed(self, device: Any) -> Any:
         """A device by its number, for the current one may be another soon."""
         found = self._device(device)
         if found.type == "cuda" and found.index is None:
             return self._device("cuda", self._cuda.current_device())
         return found
 
-    def _between(self, tensor: Any, to: Any) -> tuple[Any, str, Any] | None:  # noqa: ANN401
+    def _between(self, tensor: Any, to: Any) -> tuple[Any, str, Any] | None:
         if type(tensor) not in self._kinds or tensor.is_cpu == (to.type == "cpu"):
             return None
         if tensor.is_cpu:
@@ -93,7 +93,7 @@ def time_copy(method: str) -> Callable[[Recorder, Timed], Timed]:
         copied, copies = _Copied(), DeviceCopies(recorder)
         is_none, copy_of = copied.is_none, getattr(copied, method)
 
-        def copying(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        def copying(*args: Any, **kwargs: Any) -> Any:
             if is_compiling() or not cuda_runs() or is_none(method, args):
                 return original(*args, **kwargs)
             copy = _begun(recorder, copies, copy_of, args, kwargs)

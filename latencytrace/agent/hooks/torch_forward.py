@@ -28,7 +28,7 @@ class _Roots:
         self._begin: Begin | None = None
         self._timed: weakref.WeakSet[type] = weakref.WeakSet()
 
-    def add(self, module: Any) -> None:  # noqa: ANN401 - torch's
+    def add(self, module: Any) -> None:
         """Time the calls of a model's class, unless another hook or the class itself does."""
         within = vars(module).get("_modules", ())
         is_compiled = "_orig_mod" in within  # what TorchScript has there has no `get`
@@ -61,7 +61,7 @@ def time_evaluated(recorder: Recorder, original: Timed) -> Timed:
     roots = _Roots(recorder)
 
     @wraps(original)
-    def evaluate(self: Any) -> Any:  # noqa: ANN401
+    def evaluate(self: Any) -> Any:
         with guarded("looking at a model", recorder.on_fault):
             roots.add(self)
         return original(self)
@@ -75,7 +75,7 @@ def time_compiled(recorder: Recorder, original: Timed) -> Timed:
     timed_call = outside_graphs(original, timed(original, beginning_pass(recorder)))
 
     @wraps(original)
-    def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401, N807
+    def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N807
         is_root = getattr(type(self._orig_mod).__call__, _ROOT, False)
         return (timed_call if is_root else original)(self, *args, **kwargs)
 
@@ -89,7 +89,7 @@ def time_scripted(module: str, name: str, recorder: Recorder, original: Timed) -
     made: list[Timed] = []  # with the first call, for torch is being imported now
 
     @wraps(original)
-    def __call__(self: object, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401, N807
+    def __call__(self: object, *args: Any, **kwargs: Any) -> Any:  # noqa: N807
         if not made:
             made.append(outside_graphs(call, timed(call, beginning_pass(recorder))))
         return made[0](self, *args, **kwargs)

@@ -29,7 +29,7 @@ _NS_PER_S = 1_000_000_000
 class _Request(ServedRequest):
     """One request, from its headers until its handler is done."""
 
-    def __init__(self, recorder: Recorder, handler: Any) -> None:  # noqa: ANN401 - of Tornado
+    def __init__(self, recorder: Recorder, handler: Any) -> None:
         request = handler.request
         now_ns = monotonic_ns()
         began_ns = now_ns - max(0, round(request.request_time() * _NS_PER_S))
@@ -73,7 +73,7 @@ class _Request(ServedRequest):
         return _route(self._handler)
 
 
-def _attributes(request: Any) -> HookAttributes:  # noqa: ANN401
+def _attributes(request: Any) -> HookAttributes:
     return {
         semconv.HTTP_REQUEST_METHOD: str(request.method),
         semconv.URL_SCHEME: request.protocol,
@@ -85,12 +85,12 @@ def _attributes(request: Any) -> HookAttributes:  # noqa: ANN401
     }
 
 
-def _connection(handler: Any) -> object:  # noqa: ANN401
+def _connection(handler: Any) -> object:
     stream = getattr(handler.request.connection, "stream", None)
     return getattr(stream, "socket", None)
 
 
-def _route(handler: Any) -> str | None:  # noqa: ANN401
+def _route(handler: Any) -> str | None:
     """Return the pattern of the route that leads to a handler; None: none does."""
     rules = [*getattr(handler.application.default_router, "rules", ())]
     while rules:
@@ -106,7 +106,7 @@ def _route(handler: Any) -> str | None:  # noqa: ANN401
 _requests: dict[Any, _Request] = {}  # by handler, until they end
 
 
-def _begun(recorder: Recorder, handler: Any) -> _Request | None:  # noqa: ANN401
+def _begun(recorder: Recorder, handler: Any) -> _Request | None:
     with guarded("starting a request", recorder.on_fault):
         if not (is_served() or recorder.suppressed()):
             request = _requests[handler] = _Request(recorder, handler)
@@ -114,7 +114,7 @@ def _begun(recorder: Recorder, handler: Any) -> _Request | None:  # noqa: ANN401
     return None
 
 
-def _is_handshake(handler: Any) -> bool:  # noqa: ANN401
+def _is_handshake(handler: Any) -> bool:
     """Tell whether a WebSocket begins; a header that asks for one makes no other page one."""
     kind = getattr(sys.modules.get("tornado.websocket"), "WebSocketHandler", ())
     return (
@@ -123,7 +123,7 @@ def _is_handshake(handler: Any) -> bool:  # noqa: ANN401
     )
 
 
-def _joined(recorder: Recorder, handler: Any) -> Token[Context] | None:  # noqa: ANN401
+def _joined(recorder: Recorder, handler: Any) -> Token[Context] | None:
     """Make who opened a WebSocket current: a connection may live for hours, and is no request."""
     with guarded("joining who connected", recorder.on_fault):
         if not (get_current_span().get_span_context().is_valid or recorder.suppressed()):
@@ -135,7 +135,7 @@ def time_handlers(recorder: Recorder, original: Timed) -> Timed:
     """Time what a handler does with its request."""
 
     @wraps(original)
-    async def _execute(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401
+    async def _execute(self: Any, *args: Any, **kwargs: Any) -> None:
         if _is_handshake(self):
             connection = _joined(recorder, self)
             try:
@@ -167,7 +167,7 @@ def time_errors(recorder: Recorder, original: Timed) -> Timed:
     """Note what a handler raised, which Tornado answers with a page."""
 
     @wraps(original)
-    def _handle_request_exception(self: Any, error: BaseException) -> Any:  # noqa: ANN401
+    def _handle_request_exception(self: Any, error: BaseException) -> Any:
         with guarded("noting an exception", recorder.on_fault):
             request = _requests.get(self)
             finish = importlib.import_module("tornado.web").Finish  # no error: it has answered
@@ -185,7 +185,7 @@ def time_chunks(recorder: Recorder, original: Timed) -> Timed:
     """Note when parts of an answer leave."""
 
     @wraps(original)
-    def flush(self: Any, include_footers: bool = False) -> Any:  # noqa: ANN401, FBT001, FBT002 - Tornado's
+    def flush(self: Any, include_footers: bool = False) -> Any:  # noqa: FBT001, FBT002 - Tornado's
         request, known = None, 0
         pieces: tuple[bytes, ...] = ()
         with guarded("noting a chunk", recorder.on_fault):

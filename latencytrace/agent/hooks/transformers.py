@@ -40,7 +40,7 @@ class Generation:
     each token; and the question whether to go on, before which the host waits for it.
     """
 
-    def __init__(self, recorder: Recorder, model: Any, arguments: Mapping[str, Any]) -> None:  # noqa: ANN401
+    def __init__(self, recorder: Recorder, model: Any, arguments: Mapping[str, Any]) -> None:
         self._recorder = recorder
         self._model = model
         self._name = _name_of(model)
@@ -65,7 +65,7 @@ class Generation:
         self._limit: int | None = None  # the longest that `_length` may become
         self._ends: frozenset[int] = frozenset()  # tokens that end a sequence
 
-    def prefill(self, input_ids: Any) -> None:  # noqa: ANN401 - a tensor, of which only the shape is read
+    def prefill(self, input_ids: Any) -> None:
         """Begin the prefill."""
         self._recorder.steps.begin()
         self._prompt_length = input_ids.shape[-1]
@@ -77,7 +77,7 @@ class Generation:
         if self._passes is not None:
             self._passes.begin()
 
-    def token(self, criteria: Any, input_ids: Any) -> None:  # noqa: ANN401
+    def token(self, criteria: Any, input_ids: Any) -> None:
         """Note that each sequence has one more token, which a device may still compute."""
         if not self._length:
             self._limit = getattr(criteria, "max_length", None)
@@ -157,7 +157,7 @@ class Generation:
         flops = size.pass_flops(*shape) if shape is not None else None
         return described if flops is None else {**described, semconv.MODEL_FLOPS: flops}
 
-    def finish(self, result: Any) -> None:  # noqa: ANN401 - a tensor, or an output that has one
+    def finish(self, result: Any) -> None:
         """Note what the generation made."""
         with guarded("describing a generation", self._recorder.on_fault):
             sequences = getattr(result, "sequences", result)
@@ -209,7 +209,7 @@ class Generation:
                 }
             )
 
-    def _made(self, sequences: Any) -> int:  # noqa: ANN401
+    def _made(self, sequences: Any) -> int:
         """Tokens made, without what pads the shorter sequences of a batch."""
         start = self._prompt_length or 0
         length = sequences.shape[1] - start
@@ -221,7 +221,7 @@ class Generation:
         )
 
 
-def _ending_tokens(criteria: Any) -> frozenset[int]:  # noqa: ANN401 - a list of criteria
+def _ending_tokens(criteria: Any) -> frozenset[int]:
     known = (getattr(criterion, "eos_token_id", None) for criterion in criteria)
     return frozenset(token for tokens in known if tokens is not None for token in tokens.tolist())
 
@@ -233,7 +233,7 @@ def _shape_of(arguments: Mapping[str, Any]) -> tuple[int, int] | None:
     return (int(shape[0]), int(shape[1])) if len(shape) == 2 else None  # noqa: PLR2004 - batch and length
 
 
-def _name_of(model: Any) -> str:  # noqa: ANN401
+def _name_of(model: Any) -> str:
     return PurePath(str(getattr(model, "name_or_path", "") or type(model).__name__)).name
 
 
@@ -264,7 +264,7 @@ def time_generate(recorder: Recorder, original: Timed) -> Timed:
         return None
 
     @wraps(original)  # transformers reads its signature
-    def generate(self: object, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+    def generate(self: object, *args: Any, **kwargs: Any) -> Any:
         if get_value(_GENERATION) is not None:
             token = attach(set_value(_GENERATION, _INNER))
             try:
@@ -302,7 +302,7 @@ def _note_prefill(_: Recorder, arguments: Arguments) -> None:
 def time_token(recorder: Recorder, original: Timed) -> Timed:
     """Note each token when the stopping criteria are asked about it."""
 
-    def __call__(self: object, input_ids: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401, N807
+    def __call__(self: object, input_ids: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N807
         generation = _under_way()
         if generation is not None:
             with guarded("noting a token", recorder.on_fault):
@@ -315,7 +315,7 @@ def time_token(recorder: Recorder, original: Timed) -> Timed:
 def time_step(recorder: Recorder, original: Timed) -> Timed:
     """Note when the loop over tokens goes on: the host has seen the one before."""
 
-    def _has_unfinished_sequences(self: object, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+    def _has_unfinished_sequences(self: object, *args: Any, **kwargs: Any) -> Any:
         generation = _under_way()
         if generation is not None:
             with guarded("noting a step", recorder.on_fault):

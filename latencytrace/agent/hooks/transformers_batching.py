@@ -40,7 +40,7 @@ class Member:
     def __init__(
         self,
         recorder: Recorder,
-        model: Any,  # noqa: ANN401
+        model: Any,
         prompt_tokens: int,
         depth: int | None = None,
     ) -> None:
@@ -103,7 +103,7 @@ def _member_of(state: object) -> Member | None:
     return member if isinstance(member, Member) else None
 
 
-def _waiting(manager: Any) -> int | None:  # noqa: ANN401 - a ContinuousBatchingManager
+def _waiting(manager: Any) -> int | None:
     """Count who waits for the prefill; None: unknown."""
     queue = getattr(manager, "input_queue", None)
     processor = getattr(manager, "batch_processor", None)
@@ -116,7 +116,7 @@ def time_added(recorder: Recorder, original: Timed) -> Timed:
     """Time what is added, for the request that adds it."""
 
     @wraps(original)
-    def add_request(self: Any, input_ids: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+    def add_request(self: Any, input_ids: Any, *args: Any, **kwargs: Any) -> Any:
         member = None
         with guarded("adding to a batch", recorder.on_fault):
             if get_current_span().is_recording() and not recorder.suppressed():
@@ -145,10 +145,10 @@ def _keep_member(_: Recorder, arguments: Arguments, state: object) -> None:
     setattr(state, _MEMBER, _member_of(arguments["self"]))
 
 
-def time_status(recorder: Recorder, original: Any) -> Any:  # noqa: ANN401 - one property for another
+def time_status(recorder: Recorder, original: Any) -> Any:
     """Time by the changes of a state's status: there its stages begin and end."""
 
-    def set_status(state: Any, value: Any) -> None:  # noqa: ANN401
+    def set_status(state: Any, value: Any) -> None:
         original.fset(state, value)
         member = _member_of(state)
         if member is not None and value > _PENDING:
@@ -160,7 +160,7 @@ def time_status(recorder: Recorder, original: Any) -> Any:  # noqa: ANN401 - one
     return property(original.fget, set_status, original.fdel, original.__doc__)
 
 
-def _outcome(state: Any, *, failed: bool) -> HookAttributes:  # noqa: ANN401
+def _outcome(state: Any, *, failed: bool) -> HookAttributes:
     """Return why it ended."""
     if failed:
         return {semconv.ERROR_TYPE: "GenerationFailed"}
@@ -183,7 +183,7 @@ def _count_wait(_: Recorder, arguments: Arguments) -> None:
         member.waits()
 
 
-def _end_cancelled(_: Recorder, __: Arguments, states: Any) -> None:  # noqa: ANN401
+def _end_cancelled(_: Recorder, __: Arguments, states: Any) -> None:
     """End what was cancelled, which leaves the batch without a change of its status."""
     for member in filter(None, map(_member_of, states or ())):
         member.end({semconv.CANCELLED: True})

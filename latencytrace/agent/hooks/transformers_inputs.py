@@ -15,7 +15,7 @@ def time_move(recorder: Recorder, original: Timed) -> Timed:
     """Time the move of all tensors of a batch as one copy."""
     copies = DeviceCopies(recorder)
 
-    def begun(batch: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> DeviceCopy | None:  # noqa: ANN401
+    def begun(batch: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> DeviceCopy | None:
         torch = sys.modules.get("torch")
         if torch is None or torch.compiler.is_compiling():
             return None
@@ -27,7 +27,7 @@ def time_move(recorder: Recorder, original: Timed) -> Timed:
         return None
 
     @wraps(original)
-    def to(self: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+    def to(self: Any, *args: Any, **kwargs: Any) -> Any:
         copy = begun(self, args, kwargs)
         if copy is None:
             return original(self, *args, **kwargs)
@@ -42,7 +42,7 @@ def time_move(recorder: Recorder, original: Timed) -> Timed:
     return to
 
 
-def _device(torch: Any, named: object) -> Any:  # noqa: ANN401 - torch's
+def _device(torch: Any, named: object) -> Any:
     """The device that is meant; None: the host, or something else is meant."""
     if not isinstance(named, str | int | torch.device):
         return None
@@ -55,7 +55,7 @@ def _device(torch: Any, named: object) -> Any:  # noqa: ANN401 - torch's
     return None if device.type == "cpu" else device
 
 
-def _host_bytes(batch: Any) -> int:  # noqa: ANN401
+def _host_bytes(batch: Any) -> int:
     """Count the bytes of it that lie on the host."""
     data = getattr(batch, "data", None)
     tensors = data.values() if isinstance(data, Mapping) else ()

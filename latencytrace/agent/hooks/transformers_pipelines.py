@@ -42,7 +42,7 @@ _MAX_FORWARD_SPANS = 32  # of one call
 class Run:
     """One call of a pipeline, over one input or many."""
 
-    def __init__(self, recorder: Recorder, pipeline: Any) -> None:  # noqa: ANN401 - of any task
+    def __init__(self, recorder: Recorder, pipeline: Any) -> None:
         self.recorder = recorder
         attributes = model_attributes(getattr(pipeline, "model", None))
         self.timing = recorder.start(f"pipeline {pipeline.task or ''}".strip(), None, attributes)
@@ -60,14 +60,14 @@ class Run:
         """The current context with this call in it."""
         return set_value(_RUN, self, self.timing.context())
 
-    def call(self, work: Callable[[], Any]) -> Any:  # noqa: ANN401 - what the work returns
+    def call(self, work: Callable[[], Any]) -> Any:
         """Do a part of the call's work in its context."""
         try:
             return call_in(self.context(), work)
         finally:
             self._last_ns = monotonic_ns()
 
-    def interleaved(self, stage: Stage, work: Callable[[], Any]) -> Any:  # noqa: ANN401
+    def interleaved(self, stage: Stage, work: Callable[[], Any]) -> Any:
         """Do work for one of many inputs."""
         intervals = self.timing.intervals
         if intervals is None or not intervals.begin(stage):  # the inner half of what has begun
@@ -113,7 +113,7 @@ def time_call(recorder: Recorder, original: Timed) -> Timed:
         return None
 
     @wraps(original)
-    def __call__(self: object, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401, N807
+    def __call__(self: object, *args: Any, **kwargs: Any) -> Any:  # noqa: N807
         run = begin(self)
         if run is None:
             return original(self, *args, **kwargs)
@@ -136,7 +136,7 @@ def time_next(_recorder: Recorder, original: Timed) -> Timed:
     """Time each step of an iterator that a pipeline returned as part of its call."""
 
     @wraps(original)
-    def __next__(self: object) -> Any:  # noqa: ANN401, N807
+    def __next__(self: object) -> Any:  # noqa: N807
         run = vars(self).get(_ITERATOR)
         if not isinstance(run, Run):
             return original(self)
@@ -170,7 +170,7 @@ def time_part(stage: Stage) -> Callable[[Recorder, Timed], Timed]:
         as_span = timed(original, beginning(original, patch, recorder))
 
         @wraps(original)
-        def part(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        def part(*args: Any, **kwargs: Any) -> Any:
             run = _current_run()
             if run is None:
                 return original(*args, **kwargs)
@@ -197,7 +197,7 @@ def time_forward(recorder: Recorder, original: Timed) -> Timed:
     as_span = timed(original, beginning(original, patch, recorder))
 
     @wraps(original)
-    def forward(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+    def forward(*args: Any, **kwargs: Any) -> Any:
         run = _current_run()
         if run is None:
             return original(*args, **kwargs)

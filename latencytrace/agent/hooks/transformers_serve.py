@@ -22,7 +22,7 @@ def carry_into_queue(recorder: Recorder, original: Timed) -> Timed:
     """Let the inference thread work for the request that asked, and time its wait until then."""
 
     def dequeued(waiting: Timing | None, context: Context, work: Callable[..., Any]) -> Timed:
-        def run(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        def run(*args: Any, **kwargs: Any) -> Any:
             if waiting is not None:
                 with guarded("ending a wait", recorder.on_fault):
                     waiting.end()
@@ -31,7 +31,7 @@ def carry_into_queue(recorder: Recorder, original: Timed) -> Timed:
         return run
 
     @wraps(original)
-    def submit(self: object, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+    def submit(self: object, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         waiting = None
         with guarded("starting a wait", recorder.on_fault):
             if get_current_span().is_recording() and not recorder.suppressed():

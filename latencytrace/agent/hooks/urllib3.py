@@ -34,7 +34,7 @@ class _Call(ClientCall):
         call.headers = _sent(own, call.added_to(own))
         return call
 
-    def returned(self, answer: Any) -> None:  # noqa: ANN401 - urllib3's
+    def returned(self, answer: Any) -> None:
         """End with the body, unless it was read already."""
         self.note_status(answer.status, answer.headers)
         is_closed = getattr(answer, "isclosed", None)  # HTTP/2's has none, and is whole
@@ -46,7 +46,7 @@ class _Call(ClientCall):
             self.end_with_connection(answer)
 
 
-def _sent(own: Any, added: Mapping[str, str]) -> Any:  # noqa: ANN401 - urllib3's, or a mapping
+def _sent(own: Any, added: Mapping[str, str]) -> Any:
     """Add headers to those of a request; urllib3's own kind may have several of one name."""
     if not hasattr(own, "getlist"):
         return dict(with_headers(own, added))

@@ -16,7 +16,7 @@ def note_arrival(recorder: Recorder, original: Timed) -> Timed:
     holds = requests.holds
 
     @wraps(original)
-    def read(self: Any) -> None:  # noqa: ANN401 - a connection of uvicorn's
+    def read(self: Any) -> None:
         before = getattr(self, "cycle", None)
         requests.serves = True
         original(self)

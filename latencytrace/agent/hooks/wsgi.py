@@ -87,7 +87,7 @@ class RequestTiming(ServedRequest):
     def started(self, start_response: Timed) -> Timed:
         """Note the status, and the route while the application still knows it."""
 
-        def noting_start_response(status: str, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        def noting_start_response(status: str, *args: Any, **kwargs: Any) -> Any:
             try:
                 self.note_status(int(status[:3]))
                 self.note_route(self.route())
@@ -108,7 +108,7 @@ class RequestTiming(ServedRequest):
 
         return noting_start_response
 
-    def answered(self, body: Any) -> Any:  # noqa: ANN401 - whatever the application returned
+    def answered(self, body: Any) -> Any:
         """The body that the server gets in place of the application's."""
         try:
             wrapper = self._environ.get("wsgi.file_wrapper")
@@ -269,7 +269,7 @@ def _noting_route(recorder: Recorder, environ: Environ, start_response: Timed) -
     if request is None:
         return start_response
 
-    def noting_start_response(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+    def noting_start_response(*args: Any, **kwargs: Any) -> Any:
         with guarded("noting a route", recorder.on_fault):
             request.note_route(_route(request, environ))
         return start_response(*args, **kwargs)
@@ -291,7 +291,7 @@ def _begun(recorder: Recorder, application: object, environ: Environ) -> Request
 def time_application(recorder: Recorder, original: Timed) -> Timed:
     """Time each request of an application's `__call__`."""
 
-    def __call__(self: object, environ: Environ, start_response: Timed) -> Any:  # noqa: ANN401, N807
+    def __call__(self: object, environ: Environ, start_response: Timed) -> Any:  # noqa: N807
         request = _begun(recorder, self, environ)
         if request is None:
             with guarded("noting a route", recorder.on_fault):
@@ -314,7 +314,7 @@ def time_application(recorder: Recorder, original: Timed) -> Timed:
 def time_loaded_application(recorder: Recorder, original: Timed) -> Timed:
     """Wrap what a worker of gunicorn loads, unless the worker speaks ASGI."""
 
-    def load_wsgi(self: Any) -> None:  # noqa: ANN401 - gunicorn's Worker
+    def load_wsgi(self: Any) -> None:
         started: Callable[[], None] | None = None
         with guarded(_STARTS, recorder.on_fault):
             started = recorder.starting.begin()
@@ -335,7 +335,7 @@ def time_loaded_application(recorder: Recorder, original: Timed) -> Timed:
 def time_given_application(recorder: Recorder, original: Timed) -> Timed:
     """Wrap what waitress serves."""
 
-    def __init__(self: object, application: Any, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401, N807
+    def __init__(self: object, application: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
         with guarded("wrapping waitress's application", recorder.on_fault):
             if not hasattr(application, "wsgi_app"):
                 application = _TimedApplication(application, recorder)
@@ -351,10 +351,10 @@ class _TimedApplication:
         self._application = application
         self._call = time_application(recorder, _TimedApplication._original)
 
-    def _original(self, environ: Environ, start_response: Timed) -> Any:  # noqa: ANN401
+    def _original(self, environ: Environ, start_response: Timed) -> Any:
         return self._application(environ, start_response)
 
-    def __call__(self, environ: Environ, start_response: Timed) -> Any:  # noqa: ANN401
+    def __call__(self, environ: Environ, start_response: Timed) -> Any:
         return self._call(self, environ, start_response)
 
 

@@ -13,7 +13,7 @@ def at_end_of_children(flush: Callable[[], None]) -> None:
     """Call `flush` last in each child, should the program ever import multiprocessing."""
     _calls.append(flush)
 
-    def on_import(multiprocessing_util: Any) -> None:  # noqa: ANN401 - a module
+    def on_import(multiprocessing_util: Any) -> None:
         def in_child(flush: Callable[[], None]) -> None:
             multiprocessing_util.Finalize(None, flush, exitpriority=_LAST)
 

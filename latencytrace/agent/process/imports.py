@@ -52,7 +52,7 @@ def _tell(name: str, module: ModuleType) -> None:
 class _Loader:
     """Stands in the place of a module's loader until the module is made, then steps aside."""
 
-    def __init__(self, loader: Any, name: str) -> None:  # noqa: ANN401 - whatever loads modules
+    def __init__(self, loader: Any, name: str) -> None:
         self._loader = loader
         self._name = name
 
@@ -60,7 +60,7 @@ class _Loader:
     def __class__(self) -> type:
         return type(self._loader)
 
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever it has
+    def __getattr__(self, name: str) -> Any:
         return getattr(self._loader, name)
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:

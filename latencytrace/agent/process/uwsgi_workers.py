@@ -115,17 +115,17 @@ def _module() -> ModuleType | None:
     return found if isinstance(found, ModuleType) and hasattr(found, "worker_id") else None
 
 
-def _has_threads(uwsgi: Any) -> bool:  # noqa: ANN401 - a module without types
+def _has_threads(uwsgi: Any) -> bool:
     return bool(getattr(uwsgi, "has_threads", True))
 
 
-def _has_begun(uwsgi: Any) -> bool:  # noqa: ANN401 - a module without types
+def _has_begun(uwsgi: Any) -> bool:
     """Tell whether this process works already: an application may be loaded before the fork."""
     master = uwsgi.masterpid()
     return bool(uwsgi.worker_id() or (master and master != os.getpid()))
 
 
-def _with_work(theirs: Any) -> Callable[[], None]:  # noqa: ANN401 - whatever the program set
+def _with_work(theirs: Any) -> Callable[[], None]:
     def begin_and_call() -> None:
         _work()
         if theirs is not None:

@@ -104,7 +104,7 @@ class TorchProfiler:
         """Torch's."""
         return str(self._torch.__version__)
 
-    def _new_run(self, *, cuda: bool) -> Any:  # noqa: ANN401 - torch's
+    def _new_run(self, *, cuda: bool) -> Any:
         with whole_imports.lock:
             bindings = importlib.import_module("torch._C._profiler")
         try:
@@ -117,7 +117,7 @@ class TorchProfiler:
         activities = [kinds.CPU, kinds.CUDA] if cuda else [kinds.CPU]
         return self._module.profile(activities=activities, experimental_config=all_threads)
 
-    def _begin(self, run: Any) -> None:  # noqa: ANN401 - torch's
+    def _begin(self, run: Any) -> None:
         self._beginning = threading.get_ident()
         try:
             run.start()
@@ -141,7 +141,7 @@ class TorchProfiler:
         """Have whatever prepares another run end ours first."""
         original = inspect.getattr_static(self._base.profile, "_prepare_trace")
 
-        def _prepare_trace(run: Any) -> None:  # noqa: ANN401 - torch's
+        def _prepare_trace(run: Any) -> None:
             if self._beginning != threading.get_ident():
                 self.interrupted()
             original(run)
@@ -150,7 +150,7 @@ class TorchProfiler:
         self._base.profile._prepare_trace = _prepare_trace  # noqa: SLF001 - restored by `let_go`
 
 
-def _has_cuda(torch: Any) -> bool:  # noqa: ANN401 - a module
+def _has_cuda(torch: Any) -> bool:
     """Tell whether the program works on a GPU that can be profiled."""
     version = str(getattr(torch.version, "cuda", None) or "")
     major = version.partition(".")[0]

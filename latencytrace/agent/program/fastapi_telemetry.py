@@ -22,7 +22,7 @@ TIMED: Final = "latencytrace.timed"  # in an ASGI scope: the request has its spa
 def without_ours(_recorder: Recorder, original: Timed) -> Timed:
     """Call our provider unconfigured, as the one is that OpenTelemetry begins with."""
 
-    def _unconfigured(provider: object) -> Any:  # noqa: ANN401 - whatever FastAPI says of the others
+    def _unconfigured(provider: object) -> Any:
         return type(provider) is RecordingProvider or original(provider)
 
     return _unconfigured
@@ -32,7 +32,7 @@ def quiet_request(recorder: Recorder, original: Timed) -> Timed:
     """Make no span of a request that has one."""
     silenced: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 
-    def quiet(telemetry: Any) -> Any:  # noqa: ANN401 - FastAPI's NativeTelemetry
+    def quiet(telemetry: Any) -> Any:
         try:
             named = telemetry.config["tracer_provider"] or get_tracer_provider()
             if type(named) is not RecordingProvider:
@@ -46,7 +46,7 @@ def quiet_request(recorder: Recorder, original: Timed) -> Timed:
             return telemetry
         return found
 
-    async def __call__(self: Any, **request: Any) -> None:  # noqa: ANN401, N807 - stands in its place
+    async def __call__(self: Any, **request: Any) -> None:  # noqa: N807 - stands in its place
         await original(quiet(self) if TIMED in request["scope"] else self, **request)
 
     return __call__

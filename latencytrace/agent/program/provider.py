@@ -13,7 +13,7 @@ from latencytrace.agent.spans.provider import RecordingProvider
 class TakesProcessors(Protocol):
     """A provider like the SDK's, to which a span processor can be added."""
 
-    def add_span_processor(self, span_processor: Any) -> None:  # noqa: ANN401 - the SDK's
+    def add_span_processor(self, span_processor: Any) -> None:
         """Hand every span of the provider to one more processor."""
 
 

@@ -183,7 +183,7 @@ def _run(coroutine: Coroutine[Any, Any, None]) -> None:
     coroutine.close()
 
 
-async def _application(_self: object, scope: dict[str, Any], receive: Any, send: Any) -> None:  # noqa: ANN401 - ASGI's
+async def _application(_self: object, scope: dict[str, Any], receive: Any, send: Any) -> None:
     """Answer at once, in one piece or as a stream."""
     await receive()
     kind = b"text/event-stream" if scope["chunks"] else b"application/json"

@@ -61,7 +61,7 @@ class ConsistentProbability(Sampler):
         self._threshold = threshold_of(probability)
         self._probability = probability
 
-    def should_sample(  # noqa: PLR0913, PLR0917 - the SDK's signature
+    def should_sample(  # noqa: PLR0913 - the SDK's signature
         self,
         parent_context: Context | None,
         trace_id: int,
@@ -174,7 +174,7 @@ class SamplingTracer(Tracer):
         """Return what this process is."""
         return self._processors.resource
 
-    def start_span(  # noqa: PLR0913, PLR0917 - OpenTelemetry's signature
+    def start_span(  # noqa: PLR0913 - OpenTelemetry's signature
         self,
         name: str,
         context: Context | None = None,
@@ -211,7 +211,7 @@ class SamplingTracer(Tracer):
             return INVALID_SPAN
         return span
 
-    def start_as_current_span(  # type: ignore[override] # noqa: PLR0913, PLR0917 - OpenTelemetry's signature; ours is its own context manager
+    def start_as_current_span(  # type: ignore[override]  # noqa: PLR0913 - OpenTelemetry's signature; ours is its own context manager
         self,
         name: str,
         context: Context | None = None,
@@ -260,7 +260,7 @@ class SamplingTracer(Tracer):
         else:
             self._on_end(span)
 
-    def _decided(  # noqa: PLR0913, PLR0917 - what a sampler is asked
+    def _decided(  # noqa: PLR0913 - what a sampler is asked
         self,
         context: Context | None,
         trace_id: int,

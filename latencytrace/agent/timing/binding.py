@@ -41,7 +41,7 @@ class Attribute(NamedTuple):
     in_place: Callable[[Any], Any]
 
 
-def raw_attribute(owner: Any, name: str) -> Any:  # noqa: ANN401 - whatever it has
+def raw_attribute(owner: Any, name: str) -> Any:
     """Return what a class or one of its bases has, or what a module gives; else `MISSING`.
 
     A class's `__call__` is never that of its metaclass.
@@ -51,7 +51,7 @@ def raw_attribute(owner: Any, name: str) -> Any:  # noqa: ANN401 - whatever it h
     return next((vars(kind)[name] for kind in owner.__mro__ if name in vars(kind)), MISSING)
 
 
-def attribute(owner: Any, name: str, raw: Any) -> Attribute:  # noqa: ANN401 - a table of kinds
+def attribute(owner: Any, name: str, raw: Any) -> Attribute:
     """Return how an attribute is called, and replaced.
 
     Args:
@@ -89,7 +89,7 @@ class _Inherited:
         self._owner = owner
         self._name = name
 
-    def __get__(self, instance: object, owner: type | None = None) -> Any:  # noqa: ANN401
+    def __get__(self, instance: object, owner: type | None = None) -> Any:
         """Return what a class or its instance inherits."""
         return getattr(super(self._owner, owner if instance is None else instance), self._name)
 
@@ -99,7 +99,7 @@ def is_called(raw: object) -> bool:
     return callable(raw) or not hasattr(type(raw), "__set__")
 
 
-def _of_module(raw: Any) -> Attribute:  # noqa: ANN401
+def _of_module(raw: Any) -> Attribute:
     if type(raw) is MethodType:
         return Attribute(raw.__func__, partial(_method_of, raw.__self__))
     if hasattr(type(raw), "__get__") or isinstance(raw, type):
@@ -114,28 +114,28 @@ def _can_be_patched(owner: type, name: str) -> bool:
     return bool(flags & _MAY_CHANGE) and not flags & _IMMUTABLE
 
 
-def _bound(raw: Any) -> Timed:  # noqa: ANN401
-    def call(self: Any, /, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+def _bound(raw: Any) -> Timed:
+    def call(self: Any, /, *args: Any, **kwargs: Any) -> Any:
         return raw.__get__(self, type(self))(*args, **kwargs)
 
     return call
 
 
-def _free(raw: Any, owner: type) -> Timed:  # noqa: ANN401
-    def call(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+def _free(raw: Any, owner: type) -> Timed:
+    def call(*args: Any, **kwargs: Any) -> Any:
         return raw.__get__(None, owner)(*args, **kwargs)
 
     return call
 
 
-def _bound_to_class(raw: Any) -> Timed:  # noqa: ANN401
-    def call(cls: type, /, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+def _bound_to_class(raw: Any) -> Timed:
+    def call(cls: type, /, *args: Any, **kwargs: Any) -> Any:
         return raw.__get__(None, cls)(*args, **kwargs)
 
     return call
 
 
-def _looks_like(owner: type, name: str, raw: Any, call: Timed) -> Timed:  # noqa: ANN401
+def _looks_like(owner: type, name: str, raw: Any, call: Timed) -> Timed:
     """Return a call of the kind of what a class shows, with its name and signature."""
     from latencytrace.agent.timing.wrapping import as_kind_of  # noqa: PLC0415 - only where it is used
 
@@ -144,14 +144,14 @@ def _looks_like(owner: type, name: str, raw: Any, call: Timed) -> Timed:  # noqa
     return as_kind_of(shown, call)
 
 
-def _as_it_is(built: Any) -> Any:  # noqa: ANN401
+def _as_it_is(built: Any) -> Any:
     return built
 
 
 def _of_kind(kind: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """Return what makes a function one of another kind; a class or a property stays one."""
 
-    def in_place(built: Any) -> Any:  # noqa: ANN401
+    def in_place(built: Any) -> Any:
         return built if isinstance(built, (type, property)) else kind(built)
 
     return in_place
@@ -169,22 +169,22 @@ class _Method:
         built: What times a call of it by an instance.
     """
 
-    def __init__(self, raw: Any, built: Timed) -> None:  # noqa: ANN401
+    def __init__(self, raw: Any, built: Timed) -> None:
         update_wrapper(self, raw)
         self._raw = raw
         self._built = built
 
-    def __get__(self, instance: object, owner: type | None = None) -> Any:  # noqa: ANN401
+    def __get__(self, instance: object, owner: type | None = None) -> Any:
         """Return what the descriptor gives; a call by an instance is timed."""
         given = self._raw.__get__(instance, owner)
         is_timed = instance is not None and callable(given) and not isinstance(given, type)
         return MethodType(self._built, instance) if is_timed else given
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the descriptor, if it can be called."""
         return self._raw(*args, **kwargs)
 
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401
+    def __getattr__(self, name: str) -> Any:
         """Return what the descriptor has."""
         return getattr(self.__wrapped__, name)
 
@@ -199,11 +199,11 @@ class Unbound:
         update_wrapper(self, built)
         self.built = built
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call it."""
         return self.built(*args, **kwargs)
 
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401
+    def __getattr__(self, name: str) -> Any:
         """Return what the original has."""
         return getattr(self.__wrapped__, name)
 

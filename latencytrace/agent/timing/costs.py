@@ -72,7 +72,7 @@ class HookCost:
         """Return the share of its calls that make a span: those within another one do not."""
         return self._spans / self._samples if self._samples else 1.0
 
-    def sampled(self, section: Callable[..., Any], *args: Any) -> Any:  # noqa: ANN401 - of a hook's
+    def sampled(self, section: Callable[..., Any], *args: Any) -> Any:
         """Call what is due to be sampled, the only or the first section of a call."""
         self._before += self._stride
         mean = SOON if self._samples < _ENOUGH else APART
@@ -84,7 +84,7 @@ class HookCost:
         self._samples += 1
         return self.timed(section, *args)
 
-    def sample(self, begin: Callable[..., Any], *args: Any) -> Any:  # noqa: ANN401 - a call of a hook's
+    def sample(self, begin: Callable[..., Any], *args: Any) -> Any:
         """Begin a call that is due to be sampled.
 
         Args:
@@ -103,7 +103,7 @@ class HookCost:
             call.sampled = sampled
         return sampled
 
-    def timed(self, section: Callable[..., Any], *args: Any) -> Any:  # noqa: ANN401 - of a hook's
+    def timed(self, section: Callable[..., Any], *args: Any) -> Any:
         """Call a section of a sampled call, and add what it takes, unless it raises."""
         began_ns = _read()
         result = section(*args)
@@ -125,7 +125,7 @@ class RequestCost(HookCost):
     def forget(self) -> None:
         """Remember: a request in full detail takes what it took."""
 
-    def sampled(self, section: Callable[..., Any], *args: Any) -> Any:  # noqa: ANN401 - as its base has it
+    def sampled(self, section: Callable[..., Any], *args: Any) -> Any:
         """Begin a request that is due to be sampled."""
         before = self._samples, self._taken_ns
         request = super().sampled(section, *args)
@@ -144,21 +144,21 @@ class SampledCall:
 
     __slots__ = ("_cost", "_is_timed", "call")
 
-    def __init__(self, call: Any, cost: HookCost) -> None:  # noqa: ANN401 - of any kind
+    def __init__(self, call: Any, cost: HookCost) -> None:
         self.call = call
         self._cost = cost
         self._is_timed = False
 
     @property
-    def span(self) -> Any:  # noqa: ANN401 - of any tracer; it may be callable
+    def span(self) -> Any:
         """Return its span."""
         return self.call.span
 
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - of the call
+    def __getattr__(self, name: str) -> Any:
         found = getattr(self.call, name)
         return partial(self.timed, found) if callable(found) else found
 
-    def timed(self, section: Callable[..., Any], *args: Any) -> Any:  # noqa: ANN401 - of a hook's
+    def timed(self, section: Callable[..., Any], *args: Any) -> Any:
         """Call a section, and add what it takes, unless that is within one."""
         if self._is_timed:
             return section(*args)

@@ -110,7 +110,7 @@ def _noting(original: Timed, reach: _Reach) -> Timed:
     if iscoroutinefunction(original):
 
         @wraps(original)
-        async def awaited(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - somebody else's signature
+        async def awaited(*args: Any, **kwargs: Any) -> Any:
             reach.latest = reach.number()
             return await original(*args, **kwargs)
 
@@ -118,14 +118,14 @@ def _noting(original: Timed, reach: _Reach) -> Timed:
     if isgeneratorfunction(original):
 
         @wraps(original)
-        def each(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        def each(*args: Any, **kwargs: Any) -> Any:
             reach.latest = reach.number()
             return (yield from original(*args, **kwargs))
 
         return each
 
     @wraps(original)
-    def called(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+    def called(*args: Any, **kwargs: Any) -> Any:
         reach.latest = reach.number()
         return original(*args, **kwargs)
 
@@ -136,7 +136,7 @@ def _defended_function(built: Timed, original: Timed, reach: _Reach) -> Timed:
     call = built
 
     @wraps(built)
-    def function(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+    def function(*args: Any, **kwargs: Any) -> Any:
         before = reach.latest
         try:
             return call(*args, **kwargs)
@@ -160,7 +160,7 @@ def _defended_coroutine(built: Timed, original: Timed, reach: _Reach) -> Timed:
     call = built
 
     @wraps(built)
-    async def function(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+    async def function(*args: Any, **kwargs: Any) -> Any:
         before = reach.latest
         try:
             return await call(*args, **kwargs)
@@ -184,7 +184,7 @@ def _defended_generator(built: Timed, original: Timed, reach: _Reach) -> Timed:
     call = built
 
     @wraps(built)
-    def function(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:  # noqa: ANN401
+    def function(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
         before = reach.latest
         try:
             return (yield from call(*args, **kwargs))

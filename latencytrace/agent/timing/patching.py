@@ -236,12 +236,12 @@ class AppliedHook:
         if patch.later:
             self._watch(patch, owner, name)
 
-    def _watch(self, patch: Patch | Replacement, owner: Any, name: str) -> None:  # noqa: ANN401 - a class
+    def _watch(self, patch: Patch | Replacement, owner: Any, name: str) -> None:
         """Patch subclasses as they are made, behind whatever else looks at them then."""
         before = vars(owner).get("__init_subclass__", MISSING)
         doing = f"patching a subclass of {patch.module}.{patch.target}"
 
-        def __init_subclass__(cls: Any, /, **kwargs: Any) -> None:  # noqa: ANN401, N807
+        def __init_subclass__(cls: Any, /, **kwargs: Any) -> None:  # noqa: N807
             if before is MISSING:
                 super(owner, cls).__init_subclass__(**kwargs)
             else:
@@ -263,7 +263,7 @@ class AppliedHook:
         else:
             self._late.add(subclass, name, lambda: own)
 
-    def _replace(self, patch: Patch | Replacement, owner: Any, name: str, raw: Any) -> None:  # noqa: ANN401 - a class or module
+    def _replace(self, patch: Patch | Replacement, owner: Any, name: str, raw: Any) -> None:
         before = vars(owner).get(name, MISSING)
         known = None if before is MISSING else self._timed_already(raw, owner, name)
         if known is not None:
@@ -283,7 +283,7 @@ class AppliedHook:
         if isinstance(built, Unbound):
             update_wrapper(built, function)
 
-    def _built(self, patch: Patch | Replacement, owner: Any, name: str, raw: Any) -> Any:  # noqa: ANN401
+    def _built(self, patch: Patch | Replacement, owner: Any, name: str, raw: Any) -> Any:
         """Return what an owner is to have in the place of an attribute."""
         found = attribute(owner, name, raw)
         function = found.function
@@ -299,7 +299,7 @@ class AppliedHook:
             _complete(replaced, _function_of(raw))
         return found.in_place(replaced)
 
-    def _timed_already(self, raw: object, owner: Any, name: str) -> _Place | None:  # noqa: ANN401
+    def _timed_already(self, raw: object, owner: Any, name: str) -> _Place | None:
         """Return where a function of ours was put that a library has since copied elsewhere."""
         function = _function_of(raw)
         for place in self._places:
@@ -309,7 +309,7 @@ class AppliedHook:
         return None
 
 
-def _complete(built: FunctionType, original: Any) -> None:  # noqa: ANN401 - what a class or module had
+def _complete(built: FunctionType, original: Any) -> None:
     """Give what stands in a function's place what `wraps` leaves out."""
     built.__wrapped__ = original  # type: ignore[attr-defined]  # as `wraps` has it
     for part, count in (
@@ -320,7 +320,7 @@ def _complete(built: FunctionType, original: Any) -> None:  # noqa: ANN401 - wha
             setattr(built, part, getattr(original, part, None))
 
 
-def _found_by_name(built: FunctionType, owner: Any, name: str) -> None:  # noqa: ANN401
+def _found_by_name(built: FunctionType, owner: Any, name: str) -> None:
     """Have a function pickled as that of the class or module that it was put into.
 
     Its original may be another module's, which still has that by its name, or be in C.
@@ -336,14 +336,14 @@ def _found_by_name(built: FunctionType, owner: Any, name: str) -> None:  # noqa:
         built.__qualname__ = f"{within}.{name}" if within else name
 
 
-def _function_of(own: Any) -> Any:  # noqa: ANN401 - whatever a class has
+def _function_of(own: Any) -> Any:
     """Return the function in what a class or module has; what only looks like one is itself."""
     if isinstance(own, Unbound):
         return own.built
     return own.__func__ if type(own) in {staticmethod, classmethod, MethodType} else own
 
 
-def _as_kind(own: object, function: Timed) -> Any:  # noqa: ANN401
+def _as_kind(own: object, function: Timed) -> Any:
     """Return a function as the kind of method that a class has in its place."""
     if type(own) is MethodType:
         return MethodType(_function_of(function), own.__self__)

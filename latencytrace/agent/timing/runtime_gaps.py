@@ -263,7 +263,7 @@ def _callbacks_of_core() -> int:
     return 0 if core is None else int(core.callbacks())
 
 
-def _callback_name(callback: Any) -> str:  # noqa: ANN401 - whatever a loop is given
+def _callback_name(callback: Any) -> str:
     called = getattr(callback, "_callback", callback)
     task = getattr(called, "__self__", None)
     get_coro = getattr(task, "get_coro", None)
@@ -278,7 +278,7 @@ if core is not None:
 def begun_as(
     on_fault: OnFault,
     depth_of: Callable[[Any], int],
-    pool: Any,  # noqa: ANN401 - somebody else's
+    pool: Any,
 ) -> tuple[Any, ...]:
     """Return what a thread is given before the work that this code hands to it, and its arguments.
 
@@ -309,9 +309,9 @@ def _call_pooled(
     context: Context,
     call: Callable[..., Any],
     /,
-    *args: Any,  # noqa: ANN401 - whatever it takes
-    **kwargs: Any,  # noqa: ANN401
-) -> Any:  # noqa: ANN401 - whatever it returns
+    *args: Any,
+    **kwargs: Any,
+) -> Any:
     """Do a request's work on a thread that it waited for, in its context."""
     try:
         started_ns = monotonic_ns()

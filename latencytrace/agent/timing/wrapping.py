@@ -167,7 +167,7 @@ class TimedCall(Protocol):
     def deactivate(self) -> None:
         """Make the span before it current again."""
 
-    def finish(self, result: Any, /) -> None:  # noqa: ANN401 - the library's
+    def finish(self, result: Any, /) -> None:
         """Note that it returned."""
 
     def fail(self, error: BaseException, /) -> None:
@@ -211,7 +211,7 @@ def _of_kind(
 class _Held(partial[Any]):
     """Begins to time calls, here; where a function is pickled by value to, nothing does."""
 
-    def __reduce__(self) -> Any:  # noqa: ANN401 - as its base has it
+    def __reduce__(self) -> Any:
         """Be pickled as what times nothing: a recorder belongs to its process."""
         return _never, ()
 
@@ -220,7 +220,7 @@ def _never() -> Begin:
     return never
 
 
-def _reduced(method: Any) -> Any:  # noqa: ANN401 - of the core
+def _reduced(method: Any) -> Any:
     """Return how a method in C is pickled: by the name of what it stands for, if it has one."""
     return vars(method).get("__qualname__") or (_never, ())
 
@@ -342,7 +342,7 @@ def timed_function(original: Timed, begin: BeginTimed) -> Timed:
     cost = HookCost()
 
     @wraps(original)
-    def traced(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - somebody else's signature
+    def traced(*args: Any, **kwargs: Any) -> Any:
         try:
             left = cost.left = cost.left - 1
             call = begin(args, kwargs) if left > 0 else cost.sample(begin, args, kwargs)
@@ -377,7 +377,7 @@ def timed_coroutine(original: Timed, begin: BeginTimed) -> Timed:
     cost = HookCost()
 
     @wraps(original)
-    async def traced(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+    async def traced(*args: Any, **kwargs: Any) -> Any:
         try:
             left = cost.left = cost.left - 1
             call = begin(args, kwargs) if left > 0 else cost.sample(begin, args, kwargs)
@@ -407,7 +407,7 @@ def timed_coroutine(original: Timed, begin: BeginTimed) -> Timed:
     return _defends_itself(traced, quiet)
 
 
-def _defends_itself(traced: Any, quiet: Callable[[], None]) -> Timed:  # noqa: ANN401 - a function
+def _defends_itself(traced: Any, quiet: Callable[[], None]) -> Timed:
     DEFENDED.add(traced.__code__)
     quieted_by(traced, quiet)
     function: Timed = traced
@@ -452,7 +452,7 @@ class _Within:
             edge_faults("leaving a generator", fault)
 
 
-def _begun(traced: Timed, cost: HookCost, begin: Any, args: Any, kwargs: Any) -> Any:  # noqa: ANN401 - as `begin` has them
+def _begun(traced: Timed, cost: HookCost, begin: Any, args: Any, kwargs: Any) -> Any:
     """Begin to time what a generator yields."""
     try:
         left = cost.left = cost.left - 1
@@ -468,7 +468,7 @@ def _timed_generator(original: Timed, begin: Begin) -> Timed:
 
     # A generator function itself, for frameworks ask `inspect` what a function is.
     @wraps(original)
-    def traced(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+    def traced(*args: Any, **kwargs: Any) -> Any:
         generator: Generator[Any, Any, Any] = original(*args, **kwargs)
         call = _begun(traced, cost, begin, args, kwargs)
         within = _Within(call)
@@ -511,7 +511,7 @@ def _timed_async_generator(original: Timed, begin: Begin) -> Timed:
     cost = HookCost()
 
     @wraps(original)
-    async def traced(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+    async def traced(*args: Any, **kwargs: Any) -> Any:
         generator: AsyncGenerator[Any, Any] = original(*args, **kwargs)
         call = _begun(traced, cost, begin, args, kwargs)
         within = _Within(call)

@@ -48,7 +48,7 @@ def before(doing: str, note: Callable[[Recorder, Arguments], object]) -> Build:
         arguments_of = named_arguments(original)
 
         @wraps(original)
-        def call(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - somebody else's signature
+        def call(*args: Any, **kwargs: Any) -> Any:
             try:
                 note(recorder, arguments_of(args, kwargs))
             except FAULTS as fault:
@@ -78,13 +78,13 @@ def after(doing: str, note: Callable[[Recorder, Arguments, Any], object]) -> Bui
                 recorder.on_fault(doing, fault)
 
         @wraps(original)
-        def call(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        def call(*args: Any, **kwargs: Any) -> Any:
             result = original(*args, **kwargs)
             returned(result, args, kwargs)
             return result
 
         @wraps(original)
-        async def awaited(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        async def awaited(*args: Any, **kwargs: Any) -> Any:
             result = await original(*args, **kwargs)
             returned(result, args, kwargs)
             return result
@@ -133,7 +133,7 @@ def outside_requests(_recorder: Recorder, original: Timed) -> Timed:
     """Build a thread's work for all requests, so that it is not part of the one that starts it."""
 
     @wraps(original)
-    def call(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+    def call(*args: Any, **kwargs: Any) -> Any:
         return call_in(Context(), original, *args, **kwargs)
 
     return call

@@ -12,7 +12,7 @@ from latencytrace.agent.timing.hook import Timed
 from latencytrace.agent.timing.recorder import Recorder
 
 
-def carry_into_greenlet(recorder: Recorder, greenlet: Any) -> None:  # noqa: ANN401 - a greenlet
+def carry_into_greenlet(recorder: Recorder, greenlet: Any) -> None:
     """Have a greenlet that has not begun yet begin with the current span, and nothing else."""
     with guarded("carrying a span into a greenlet", recorder.on_fault):
         context = get_current()
@@ -24,7 +24,7 @@ def carry_into_thread(_recorder: Recorder, original: Timed) -> Timed:
     """Let a function that a method hands to a thread go on with the span of who handed it in."""
 
     @wraps(original)
-    def hand_in(self: object, call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+    def hand_in(self: object, call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         context = get_current()
         carried = (call_in, context) if context else ()
         return original(self, *carried, call, *args, **kwargs)

@@ -34,9 +34,9 @@ def call_carried(
     carried: Mapping[str, str],
     call: Callable[..., Any],
     /,
-    *args: Any,  # noqa: ANN401 - the call's
-    **kwargs: Any,  # noqa: ANN401
-) -> Any:  # noqa: ANN401
+    *args: Any,
+    **kwargs: Any,
+) -> Any:
     """Call below the span that W3C headers name."""
     return call_in(propagation.extract(carried, Context()), call, *args, **kwargs)
 
@@ -49,10 +49,10 @@ class CarriedRun:
         process: Of `multiprocessing`.
     """
 
-    def __init__(self, carried: Mapping[str, str], process: Any) -> None:  # noqa: ANN401
+    def __init__(self, carried: Mapping[str, str], process: Any) -> None:
         self._carried = carried
         self._process = process
 
-    def __call__(self) -> Any:  # noqa: ANN401
+    def __call__(self) -> Any:
         """Run, in that process."""
         return call_carried(self._carried, type(self._process).run, self._process)

@@ -17,7 +17,7 @@ _INSTRUMENTORS: Final = (
 _SYSTEMS: Final = (semconv.DB_SYSTEM_NAME, "db.system")  # the latter is the older name
 
 
-def is_theirs(function: Any) -> bool:  # noqa: ANN401 - what a library has in a function's place
+def is_theirs(function: Any) -> bool:
     """Say whether an instrumentation has put a function in the place of a library's."""
     while function is not None:
         wrapper = getattr(function, "_self_wrapper", None)  # of wrapt

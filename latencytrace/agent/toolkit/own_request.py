@@ -70,6 +70,6 @@ class OwnRequest(ServedRequest):
         super().fail(error)
         self.end()
 
-    def finish(self, _: Any) -> None:  # noqa: ANN401 - whatever a function returned
+    def finish(self, _: Any) -> None:
         """End with the function that it is."""
         self.end()

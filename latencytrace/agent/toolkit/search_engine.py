@@ -35,7 +35,7 @@ def described(system: str, arguments: Arguments, path: str) -> DatabaseCall:
     return DatabaseCall(name, Stage.RETRIEVE, noted)
 
 
-def _wanted(body: Any) -> int | None:  # noqa: ANN401 - the program's
+def _wanted(body: Any) -> int | None:
     for path in _ASKED_FOR:
         found = body
         for part in path:

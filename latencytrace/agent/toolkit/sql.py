@@ -84,7 +84,7 @@ def timed_statements(
     return timed_database_calls(reading)
 
 
-def timed_subclass(build: Build, recorder: Recorder, kind: Any, methods: Iterable[str]) -> Any:  # noqa: ANN401
+def timed_subclass(build: Build, recorder: Recorder, kind: Any, methods: Iterable[str]) -> Any:
     """Make a subclass whose statements are timed, of a type in C that cannot be patched.
 
     Args:
@@ -95,7 +95,7 @@ def timed_subclass(build: Build, recorder: Recorder, kind: Any, methods: Iterabl
     """
 
     def method(name: str) -> Timed:
-        def original(self: object, *args: object, **kwargs: object) -> Any:  # noqa: ANN401
+        def original(self: object, *args: object, **kwargs: object) -> Any:
             return getattr(super(made, self), name)(*args, **kwargs)
 
         original.__name__, original.__doc__ = name, getattr(kind, name).__doc__
@@ -111,7 +111,7 @@ def _first_argument(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
     return {_FIRST: args[1] if len(args) > 1 else next(iter(kwargs.values()))}
 
 
-def _text_of(statement: Any, cursor: object) -> str:  # noqa: ANN401 - a text, or put together by psycopg
+def _text_of(statement: Any, cursor: object) -> str:
     if isinstance(statement, bytes):
         return statement.decode("utf-8", "replace")
     composed = getattr(statement, "as_string", None)

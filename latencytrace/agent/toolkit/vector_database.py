@@ -78,7 +78,7 @@ def _is_many(vectors: object) -> TypeGuard[Sized]:
     return int(getattr(vectors, "ndim", 2)) > 1
 
 
-def _found(arguments: Arguments, path: str) -> Any:  # noqa: ANN401 - the library's
+def _found(arguments: Arguments, path: str) -> Any:
     """Return an argument, or what lies in it."""
     name, *parts = path.split(".")
     found = arguments.get(name)

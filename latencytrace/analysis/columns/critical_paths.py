@@ -43,7 +43,7 @@ def win(
     return winners[:made], won
 
 
-def descend(  # noqa: PLR0913, PLR0917 - columns
+def descend(  # noqa: PLR0913 - columns
     first: _Column,
     start_ns: _Column,
     end_ns: _Column,

@@ -33,7 +33,7 @@ bind(
 )  # fmt: skip
 
 
-def fill_pauses(  # noqa: PLR0913, PLR0917 - columns
+def fill_pauses(  # noqa: PLR0913 - columns
     segments: _Column,
     tree_first: _Column,
     tree_rows: _Column,

@@ -80,7 +80,7 @@ bind(
 )  # fmt: skip
 
 
-def add_pieces(  # noqa: PLR0913, PLR0917 - columns
+def add_pieces(  # noqa: PLR0913 - columns
     first: _Column,
     rows: _Column,
     above: _Column,
@@ -105,7 +105,7 @@ def add_pieces(  # noqa: PLR0913, PLR0917 - columns
     needed().add_pieces(first, rows, above, start_ns, end_ns, kind, facts, said)
 
 
-def read_reporters(  # noqa: PLR0913, PLR0917 - columns
+def read_reporters(  # noqa: PLR0913 - columns
     first: _Column,
     rows: _Column,
     above: _Column,
@@ -154,7 +154,7 @@ def read_reporters(  # noqa: PLR0913, PLR0917 - columns
     return known
 
 
-def tell_attributes(  # noqa: PLR0913, PLR0917 - columns
+def tell_attributes(  # noqa: PLR0913 - columns
     requests: _Column,
     tree_first: _Column,
     tree_rows: _Column,

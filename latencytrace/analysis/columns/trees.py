@@ -58,7 +58,7 @@ bind(
 )  # fmt: skip
 
 
-def link_spans(  # noqa: PLR0913, PLR0917 - columns
+def link_spans(  # noqa: PLR0913 - columns
     first: _Column,
     span_id: _Column,
     parent_id: _Column,
@@ -111,7 +111,7 @@ def link_spans(  # noqa: PLR0913, PLR0917 - columns
     return odd, skewed, child, following, stage, by_start, retried, requests[:made]
 
 
-def lay_out_trees(  # noqa: PLR0913, PLR0917 - columns
+def lay_out_trees(  # noqa: PLR0913 - columns
     requests: _Column,
     start_ns: _Column,
     end_ns: _Column,

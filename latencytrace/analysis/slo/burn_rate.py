@@ -124,7 +124,7 @@ def usual_requests(
     return period.total * window_ns / observed_ns if observed_ns > 0 else 0.0
 
 
-def burns(  # noqa: PLR0913, PLR0917 - what is counted, and how much of it can be believed
+def burns(  # noqa: PLR0913 - what is counted, and how much of it can be believed
     objective: Objective,
     rule: BurnRule,
     long: Tally,

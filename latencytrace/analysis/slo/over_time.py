@@ -18,7 +18,7 @@ class Slots:
     total: Counts
 
     @classmethod
-    def of(  # noqa: PLR0913, PLR0917 - what a ring knows, and for which time
+    def of(  # noqa: PLR0913 - what a ring knows, and for which time
         cls,
         slot_ns: int,
         first_ns: int,

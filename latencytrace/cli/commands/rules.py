@@ -31,7 +31,7 @@ class RuleFormat(StrEnum):
     GRAFANA = "grafana"
 
 
-def rules(  # noqa: PLR0913, PLR0917 - one argument a flag
+def rules(  # noqa: PLR0913 - one argument a flag
     file: File = None,
     named: Annotated[
         Path | None,

@@ -24,7 +24,7 @@ from latencytrace.settings import (
 )
 
 
-def serve(  # noqa: PLR0913, PLR0917 - one argument a flag
+def serve(  # noqa: PLR0913 - one argument a flag
     data: Annotated[
         Path | None, typer.Option(help="Folder of the embedded store.", show_default=False)
     ] = None,

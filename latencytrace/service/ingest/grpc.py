@@ -101,7 +101,7 @@ class GrpcReceiver:
         await self._server.wait_for_termination()
 
     def _answering(self, take: Take) -> Answering:
-        async def answered(body: bytes, context: Any) -> bytes:  # noqa: ANN401 - grpc's
+        async def answered(body: bytes, context: Any) -> bytes:
             status, why = HTTPStatus.UNAUTHORIZED, SHOW_TOKEN
             try:
                 if shows_token(_headers(context), self._token):
@@ -129,11 +129,11 @@ class GrpcReceiver:
             message = await self._intake.beside(metrics_request, body, otlp.PROTOBUF, None)
         return metrics_answer(self._reports.take(message), otlp.PROTOBUF).body
 
-    async def _elsewhere(self, _body: bytes, context: Any) -> bytes:  # noqa: ANN401 - grpc's
+    async def _elsewhere(self, _body: bytes, context: Any) -> bytes:
         why = f"this is not taken here: traces are, by {EXPORT}, and metrics"
         return await self._refuse(context, HTTPStatus.NOT_FOUND, why)
 
-    async def _refuse(self, context: Any, status: HTTPStatus, why: str) -> bytes:  # noqa: ANN401 - grpc's
+    async def _refuse(self, context: Any, status: HTTPStatus, why: str) -> bytes:
         """End a call with the reason, and when to try again."""
         self._intake.refused(status)
         code = _CODES[status]
@@ -158,12 +158,12 @@ class _Methods(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc has no type
         }
         self._elsewhere = grpc.unary_unary_rpc_method_handler(elsewhere)
 
-    def service(self, handler_call_details: Any) -> object:  # noqa: ANN401 - grpc's
+    def service(self, handler_call_details: Any) -> object:
         """The one asked for, else one that says what is taken."""
         return self._handlers.get(handler_call_details.method, self._elsewhere)
 
 
-def _headers(context: Any) -> dict[bytes, bytes]:  # noqa: ANN401 - grpc's
+def _headers(context: Any) -> dict[bytes, bytes]:
     return {
         key.encode(): value if isinstance(value, bytes) else value.encode()
         for key, value in context.invocation_metadata() or ()

@@ -46,7 +46,7 @@ class Attributor:
             services share the store.
     """
 
-    def __init__(  # noqa: PLR0913, PLR0917 - what it is made of
+    def __init__(  # noqa: PLR0913 - what it is made of
         self,
         store: Store,
         traces: OpenTraces,

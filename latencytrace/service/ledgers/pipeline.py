@@ -75,7 +75,7 @@ class Pipeline:
         max_weight: A larger weight of a request counts as 1.
     """
 
-    def __init__(  # noqa: PLR0913, PLR0917 - what it is made of
+    def __init__(  # noqa: PLR0913 - what it is made of
         self,
         store: Store,
         telemetry: Telemetry,

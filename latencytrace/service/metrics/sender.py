@@ -103,7 +103,7 @@ class PerServiceExporter(MetricExporter):
         self,
         metrics_data: MetricsData,
         timeout_millis: float = 10_000,
-        **kwargs: Any,  # noqa: ANN401 - the SDK's contract
+        **kwargs: Any,
     ) -> MetricExportResult:
         """Send them; called by the SDK's own thread."""
         parted = MetricsData(
@@ -126,7 +126,7 @@ class PerServiceExporter(MetricExporter):
         """Nothing waits here."""
         return self._exporter.force_flush(timeout_millis)
 
-    def shutdown(self, timeout_millis: float = 30_000, **kwargs: Any) -> None:  # noqa: ANN401 - likewise
+    def shutdown(self, timeout_millis: float = 30_000, **kwargs: Any) -> None:
         """Send no more, and try nothing again."""
         self._exporter.shutdown(timeout_millis, **kwargs)
 

@@ -43,7 +43,7 @@ class Connections:
         self._sending: dict[BoundedProtocol, None] = {}  # a body; likewise
         self._is_crowded = False
 
-    def protocol(self, **settings: Any) -> asyncio.Protocol:  # noqa: ANN401 - uvicorn's
+    def protocol(self, **settings: Any) -> asyncio.Protocol:
         """One more, made as uvicorn makes them."""
         return BoundedProtocol(self, **settings)
 
@@ -94,7 +94,7 @@ class BoundedProtocol(HttpToolsProtocol):
         settings: uvicorn's.
     """
 
-    def __init__(self, connections: Connections, **settings: Any) -> None:  # noqa: ANN401 - uvicorn's
+    def __init__(self, connections: Connections, **settings: Any) -> None:
         super().__init__(**settings)
         self._all = connections
         self._headers_due: asyncio.TimerHandle | None = None

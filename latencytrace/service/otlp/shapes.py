@@ -77,7 +77,7 @@ def key_code(key: bytes) -> int:
     return _CODES.get(key, 0)
 
 
-def _asked() -> Any:  # noqa: ANN401 - of compiled code
+def _asked() -> Any:
     """What rules ask for, as compiled code takes it."""
     lists: Sequence[Sequence[str]] = (
         sorted(ASKED.words), STARTS, ENDS, ASKED.parts, PUT_BACK, sorted(FIRST_TOKEN_EVENTS),

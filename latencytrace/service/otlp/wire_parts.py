@@ -50,7 +50,7 @@ def has_more_parts(body: bytes, kind: type[Message], most: int) -> bool:
         return False
 
 
-def _fields_of(message: Any, known: dict[str, _Fields]) -> _Fields:  # noqa: ANN401 - two kinds of descriptor
+def _fields_of(message: Any, known: dict[str, _Fields]) -> _Fields:
     fields = known.get(message.full_name)
     if fields is None:
         fields = known[message.full_name] = {}

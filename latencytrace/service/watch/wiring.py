@@ -32,7 +32,7 @@ MAINTENANCE = "maintenance"  # the windows asked for, as the memory knows them
 _RECALLED = 1000  # requests, for an alert that fires at the start
 
 
-def watching(  # noqa: PLR0913, PLR0917 - what it is made of
+def watching(  # noqa: PLR0913 - what it is made of
     folder: Path,
     reload: ObjectivesReload,
     sinks: Sequence[tuple[str, str]],

@@ -66,7 +66,7 @@ class _Answer:
             message = {**message, "body": self._body(message)}
         await self._send(message)
 
-    def _headers(self, sent: Any) -> list[tuple[bytes, bytes]]:  # noqa: ANN401 - pairs, as ASGI has them
+    def _headers(self, sent: Any) -> list[tuple[bytes, bytes]]:
         headers = [(name.lower(), value) for name, value in sent]
         self._is_page = dict(headers).get(b"content-type", b"").startswith(b"text/html")
         return [

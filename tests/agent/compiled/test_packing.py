@@ -20,7 +20,7 @@ times = st.lists(st.integers(0, 5_000), max_size=300)
 stages = st.dictionaries(st.sampled_from((Stage.RESPOND, Stage.NETWORK, Stage.RUNTIME)), times)
 
 
-def in_python(function: Any) -> Any:  # noqa: ANN401 - what it stands in the place of
+def in_python(function: Any) -> Any:
     """The form in Python of a function that the core has a quicker one of."""
     return function.__wrapped__
 
@@ -55,11 +55,11 @@ def test_the_longest_gaps_are_those_of_python(lengths: list[int], merged: list[i
         passed.append(passed[-1] + length)
     ours, theirs = TokenRecorder(), TokenRecorder()
 
-    found = ours._longest(lengths, together, passed)  # noqa: SLF001 - what is replaced
-    wanted = in_python(TokenRecorder._longest)(theirs, lengths, together, passed)  # noqa: SLF001
+    found = ours._longest(lengths, together, passed)
+    wanted = in_python(TokenRecorder._longest)(theirs, lengths, together, passed)
 
     assert found == wanted
-    assert ours._buckets == theirs._buckets  # noqa: SLF001
+    assert ours._buckets == theirs._buckets
 
 
 @given(st.lists(st.integers(0, 1 << 30), max_size=400), st.lists(st.integers(1, 1 << 30)))

@@ -17,7 +17,7 @@ from tests.support.agent.hooked import Spans
 from tests.support.programs import asgi_scopes
 
 
-def told(compiled: str) -> Any:  # noqa: ANN401 - JSON
+def told(compiled: str) -> Any:
     command = [sys.executable, "-m", "tests.support.programs.asgi_scopes"]
     environment = {**os.environ, "LATENCYTRACE_COMPILED": compiled}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
@@ -35,9 +35,9 @@ def test_requests_of_every_kind_are_the_same_spans_as_in_python() -> None:
 
 def test_the_usual_requests_are_begun_by_the_core(monkeypatch: pytest.MonkeyPatch) -> None:
     left: list[Any] = []
-    begun: Any = asgi._begun  # noqa: SLF001 - what the core stands in the place of
+    begun: Any = asgi._begun
 
-    def in_python(recorder: Any, application: Any, scope: Any, layers: Any) -> Any:  # noqa: ANN401
+    def in_python(recorder: Any, application: Any, scope: Any, layers: Any) -> Any:
         left.append(scope)
         return begun.__wrapped__(recorder, application, scope, layers)
 

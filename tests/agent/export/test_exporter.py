@@ -136,7 +136,7 @@ def test_after_stopping_a_flush_is_quick_and_says_what_is_left(receiver: Receive
 
 def test_a_span_of_long_ago_is_sent_like_any_other(receiver: Receiver) -> None:
     with sending(receiver.endpoint) as program:
-        tracer = program._provider.get_tracer("scope")  # noqa: SLF001 - a program that replays
+        tracer = program._provider.get_tracer("scope")
         tracer.start_span("replayed", start_time=1).end(2)
         assert program.exporter.flush(PATIENCE_S)
 
@@ -346,7 +346,7 @@ def test_a_span_that_cannot_be_encoded_costs_only_itself(receiver: Receiver) -> 
     faults: list[str] = []
     with sending(receiver.endpoint, on_fault=lambda doing, _: faults.append(doing)) as program:
         program.make(2)
-        tracer = program._provider.get_tracer("scope")  # noqa: SLF001 - as a program might
+        tracer = program._provider.get_tracer("scope")
         tracer.start_span("broken", start_time=0.5).end()  # type: ignore[arg-type]  # wrong on purpose
         program.make(2)
         program.exporter.flush(PATIENCE_S)
@@ -443,7 +443,7 @@ def test_the_sending_thread_belongs_to_no_request(
 ) -> None:
     caplog.set_level(logging.DEBUG, "latencytrace")
     with sending(receiver.endpoint) as outer:
-        tracer = outer._provider.get_tracer("scope")  # noqa: SLF001
+        tracer = outer._provider.get_tracer("scope")
         with tracer.start_as_current_span("request"), sending(receiver.endpoint) as inner:
             inner.make(1)
             assert inner.exporter.flush(PATIENCE_S)

@@ -31,7 +31,7 @@ class Taken:
         self.metadata: list[dict[str, str]] = []
         self.peers: set[str] = set()
 
-    def __call__(self, body: bytes, context: Any) -> bytes:  # noqa: ANN401 - grpc's
+    def __call__(self, body: bytes, context: Any) -> bytes:
         """Take one call."""
         self.bodies.append(body)
         self.metadata.append(dict(context.invocation_metadata()))
@@ -165,7 +165,7 @@ def test_a_receiver_that_was_started_anew_is_found_again() -> None:
     ],
 )
 def test_a_refusal_has_its_reason(code: grpc.StatusCode, status: int) -> None:
-    def refuse(_: bytes, context: Any) -> bytes:  # noqa: ANN401 - grpc's
+    def refuse(_: bytes, context: Any) -> bytes:
         context.abort(code, "größer als 5 %")
         return b""
 
@@ -177,7 +177,7 @@ def test_a_refusal_has_its_reason(code: grpc.StatusCode, status: int) -> None:
 
 
 def test_a_time_to_send_again_is_read() -> None:
-    def put_off(_: bytes, context: Any) -> bytes:  # noqa: ANN401 - grpc's
+    def put_off(_: bytes, context: Any) -> bytes:
         retry = RetryInfo()
         retry.retry_delay.FromMilliseconds(1500)
         told = Status(code=8, message="later")

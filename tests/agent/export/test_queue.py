@@ -81,7 +81,7 @@ def test_drops_of_many_threads_are_all_counted() -> None:
 
 def test_a_batch_that_is_too_large_for_one_post_goes_in_several(receiver: Receiver) -> None:
     with sending(receiver.endpoint) as program:
-        tracer = program._provider.get_tracer("scope")  # noqa: SLF001 - a program of large spans
+        tracer = program._provider.get_tracer("scope")
         for number in range(40):
             tracer.start_span(str(number), attributes={"text": HEAVY * 4}).end()
         assert program.exporter.flush(PATIENCE_S)

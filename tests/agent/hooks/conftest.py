@@ -42,7 +42,7 @@ def tiny_chat() -> model.TinyChat:
 @pytest.fixture(scope="session")
 def gguf(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A file with a model for llama.cpp."""
-    from tests.support.models.tiny_gguf import write_tiny_gguf  # noqa: PLC0415 - only where it is there
+    from tests.support.models.tiny_gguf import write_tiny_gguf
 
     return write_tiny_gguf(tmp_path_factory.mktemp("model") / "tiny.gguf")
 

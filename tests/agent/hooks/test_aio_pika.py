@@ -36,10 +36,10 @@ def test_from_its_sending_to_its_start_a_message_that_is_awaited_was_queued(
     name = "orders-called-back"
     got: list[Any] = []
 
-    async def use(exchange: Any, queue: Queue) -> None:  # noqa: ANN401
+    async def use(exchange: Any, queue: Queue) -> None:
         done = asyncio.Event()
 
-        async def work(message: Any) -> None:  # noqa: ANN401
+        async def work(message: Any) -> None:
             async with message.process():
                 got.append((message.body, message.headers["x-own"]))
             done.set()
@@ -59,7 +59,7 @@ def test_from_its_sending_to_its_start_a_message_that_is_awaited_was_queued(
     assert message.headers == {"x-own": "kept"}
 
 
-def delivered(name: str) -> Any:  # noqa: ANN401
+def delivered(name: str) -> Any:
     """A message as it comes from the server, made without one."""
     return aiormq.abc.DeliveredMessage(
         delivery=commands.Basic.Deliver("tag", 1, exchange="", routing_key=name),
@@ -72,7 +72,7 @@ def delivered(name: str) -> Any:  # noqa: ANN401
 def test_a_callback_may_have_the_name_of_an_iterators_own(spans: Spans) -> None:
     bodies: list[bytes] = []
 
-    async def on_message(message: Any) -> None:  # noqa: ANN401
+    async def on_message(message: Any) -> None:
         bodies.append(message.body)
 
     asyncio.run(aio_pika.queue.consumer(on_message, delivered("orders"), no_ack=True))
@@ -97,7 +97,7 @@ def test_the_work_on_a_message_of_an_iteration_lasts_until_the_next(
     tracer = spans.provider.get_tracer("program")
     name = "orders-iterated"
 
-    async def use(exchange: Any, queue: Queue) -> None:  # noqa: ANN401
+    async def use(exchange: Any, queue: Queue) -> None:
         for body in (b"first", b"second"):
             await exchange.publish(aio_pika.Message(body), routing_key=name)
         async with queue.iterator() as messages:
@@ -119,7 +119,7 @@ def test_a_message_that_is_handed_on_carries_the_context_anew(spans: Spans, rabb
     """A message that was taken is locked, and belongs to its queue."""
     name = "orders-handed-on"
 
-    async def use(exchange: Any, queue: Queue) -> None:  # noqa: ANN401
+    async def use(exchange: Any, queue: Queue) -> None:
         await exchange.publish(aio_pika.Message(b"a secret"), name)
         taken = await queue.get()
         await taken.ack()

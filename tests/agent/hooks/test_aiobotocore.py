@@ -22,22 +22,22 @@ ASKED = {"modelId": "tiny", "messages": [{"role": "user", "content": [{"text": "
 
 @pytest.fixture
 def spans() -> Iterator[Spans]:
-    import aiobotocore.eventstream  # noqa: F401, PLC0415 - the hook patches what is imported
+    import aiobotocore.eventstream  # noqa: F401 - the hook patches what is imported
 
     with hooked(AiohttpHook, BedrockHook) as spans:
         yield spans
 
 
-def asked(server: ModelApi, ask: Callable[[Client], Awaitable[Any]]) -> Any:  # noqa: ANN401
+def asked(server: ModelApi, ask: Callable[[Client], Awaitable[Any]]) -> Any:
     """What a client was answered."""
 
-    async def work() -> Any:  # noqa: ANN401
+    async def work() -> Any:
         async with session.get_session().create_client(
             "bedrock-runtime",
             region_name="eu-west-1",
             endpoint_url=server.address,
             aws_access_key_id="none",
-            aws_secret_access_key="none",  # noqa: S106 - none
+            aws_secret_access_key="none",
         ) as client:
             return await ask(client)
 

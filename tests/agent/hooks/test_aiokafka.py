@@ -47,7 +47,7 @@ def test_from_its_sending_to_its_start_a_message_that_is_awaited_was_queued(
 ) -> None:
     got: list[Any] = []
 
-    async def work(consumer: Any) -> None:  # noqa: ANN401 - aiokafka's
+    async def work(consumer: Any) -> None:
         got.append(await anext(consumer))
 
     async def ask() -> None:
@@ -66,7 +66,7 @@ def test_the_work_on_a_message_lasts_until_the_next_is_asked_for(
 ) -> None:
     tracer = spans.provider.get_tracer("program")
 
-    async def work(consumer: Any) -> None:  # noqa: ANN401
+    async def work(consumer: Any) -> None:
         async for message in consumer:
             with tracer.start_as_current_span(message.value.decode()):
                 await asyncio.sleep(0)
@@ -92,7 +92,7 @@ def test_a_batch_of_one_is_a_message_and_one_of_several_is_none(
 ) -> None:
     sizes: list[int] = []
 
-    async def work(consumer: Any) -> None:  # noqa: ANN401
+    async def work(consumer: Any) -> None:
         for most in (1, 2):
             taken = 0
             while taken < most:

@@ -28,11 +28,11 @@ HELD_S = 0.2
 HELD_NS = round(HELD_S * 1e9)
 
 
-async def by_anyio(call: Callable[[], None], limiter: Any) -> None:  # noqa: ANN401
+async def by_anyio(call: Callable[[], None], limiter: Any) -> None:
     await anyio.to_thread.run_sync(call, limiter=limiter)
 
 
-async def by_executor(call: Callable[[], None], pool: Any) -> None:  # noqa: ANN401
+async def by_executor(call: Callable[[], None], pool: Any) -> None:
     await asyncio.get_running_loop().run_in_executor(pool, call)
 
 

@@ -37,17 +37,17 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield socket
 
 
-def ran(server: str, send: Callable[[Any], Awaitable[Any]]) -> Any:  # noqa: ANN401 - the job
+def ran(server: str, send: Callable[[Any], Awaitable[Any]]) -> Any:
     """Send a job, then let a worker do all that is queued."""
 
-    async def run() -> Any:  # noqa: ANN401
+    async def run() -> Any:
         pool = await arq.create_pool(arq.connections.RedisSettings(unix_socket_path=server))
         job = await send(pool)
         # It belongs to no request, as in a process of its own.
         await asyncio.create_task(work(pool), context=Context())
         return job
 
-    async def work(pool: Any) -> None:  # noqa: ANN401
+    async def work(pool: Any) -> None:
         worker = arq_worker.Worker(
             [add, fail], redis_pool=pool, burst=True, poll_delay=0.01, handle_signals=False
         )
@@ -76,7 +76,7 @@ def test_a_job_that_fails_is_an_error_of_its_span(spans: Spans, server: str) -> 
 
 
 def test_a_worker_without_the_hook_does_the_job_all_the_same(server: str) -> None:
-    async def send(pool: Any) -> Any:  # noqa: ANN401
+    async def send(pool: Any) -> Any:
         with hooked(ArqHook) as spans:
             timing = spans.recorder.start("request")
             timing.activate()
@@ -85,12 +85,10 @@ def test_a_worker_without_the_hook_does_the_job_all_the_same(server: str) -> Non
             timing.end()
         return job
 
-    async def result(job: Any) -> Any:  # noqa: ANN401
-        job._redis = await arq.create_pool(  # noqa: SLF001 - the worker has closed its own
-            arq.connections.RedisSettings(unix_socket_path=server)
-        )
+    async def result(job: Any) -> Any:
+        job._redis = await arq.create_pool(arq.connections.RedisSettings(unix_socket_path=server))
         found = await job.result(timeout=PATIENCE_S)
-        await job._redis.aclose()  # noqa: SLF001
+        await job._redis.aclose()
         return found
 
     assert asyncio.run(result(ran(server, send))) == 3

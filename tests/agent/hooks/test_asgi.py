@@ -301,7 +301,7 @@ def test_an_answer_that_says_that_the_server_failed_ends_its_request(agent: Trac
 def test_work_that_is_cancelled_behind_a_failed_answer_cancels_no_request(
     agent: TracedProgram,
 ) -> None:
-    async def application(scope: Message, receive: object, send: Any) -> None:  # noqa: ANN401, ARG001
+    async def application(scope: Message, receive: object, send: Any) -> None:  # noqa: ARG001
         await send({"type": "http.response.start", "status": 503, "headers": []})
         await send({"type": "http.response.body", "body": b"no"})
         raise asyncio.CancelledError
@@ -403,7 +403,7 @@ def test_contribs_instrumentation_of_every_application_doubles_nothing(
     assert request.scope == "opentelemetry.instrumentation.fastapi"
 
 
-def application_made_after_contrib() -> Any:  # noqa: ANN401 - a class that contrib made
+def application_made_after_contrib() -> Any:
     app = fastapi.FastAPI()
     app.add_api_route("/", lambda: "ok")
     return app
@@ -466,7 +466,7 @@ def test_base_http_middleware_hides_neither_the_route_nor_the_end(agent: TracedP
     assert semconv.CANCELLED not in request.attributes
 
 
-async def plain_application(scope: Message, receive: object, send: Any) -> None:  # noqa: ANN401, ARG001
+async def plain_application(scope: Message, receive: object, send: Any) -> None:  # noqa: ARG001
     if scope["type"] == "http":
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": b"plain"})
@@ -487,7 +487,7 @@ def test_an_application_of_no_framework_around_fastapi_doubles_nothing(
 ) -> None:
     inner = application()
 
-    async def outer(scope: Message, receive: Any, send: Any) -> None:  # noqa: ANN401
+    async def outer(scope: Message, receive: Any, send: Any) -> None:
         await inner(scope, receive, send)
 
     with serving(outer) as url:
@@ -503,7 +503,7 @@ def test_the_lifespan_of_an_application_is_no_request(agent: TracedProgram) -> N
     async def app(
         scope: Message,
         receive: Callable[[], Awaitable[Message]],
-        send: Any,  # noqa: ANN401
+        send: Any,
     ) -> None:
         assert scope["type"] == "lifespan"
         for done in ("startup", "shutdown"):
@@ -568,7 +568,7 @@ def test_an_application_that_never_answers_ends_its_request(agent: TracedProgram
 
 
 def test_a_malformed_message_is_left_to_the_server(agent: TracedProgram) -> None:
-    async def odd(scope: Message, receive: object, send: Any) -> None:  # noqa: ANN401, ARG001
+    async def odd(scope: Message, receive: object, send: Any) -> None:  # noqa: ARG001
         await send({"type": "http.response.start"})
 
     async def main() -> None:

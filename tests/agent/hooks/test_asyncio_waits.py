@@ -63,7 +63,7 @@ def condition() -> tuple[Wait, Callable[[], object]]:
             await made.wait()
 
     def notify() -> None:
-        for waiter in made._waiters:  # noqa: SLF001 - as `notify` does, which wants the lock
+        for waiter in made._waiters:
             waiter.set_result(None)
 
     return wait, notify
@@ -175,7 +175,7 @@ def test_a_stream_that_waits_for_its_next_part_waits_for_a_result() -> None:
     async def body() -> AsyncIterator[bytes]:
         yield await parts.get()
 
-    async def application(scope: Any, receive: Any, send: Any) -> None:  # noqa: ANN401
+    async def application(scope: Any, receive: Any, send: Any) -> None:
         await StreamingResponse(body())(scope, receive, send)
 
     async def receive() -> dict[str, object]:

@@ -37,8 +37,8 @@ class Client:
 
 
 def invoked(
-    handler: Any,  # noqa: ANN401
-    event: Any,  # noqa: ANN401
+    handler: Any,
+    event: Any,
     monkeypatch: pytest.MonkeyPatch,
     left_s: float = 900,
 ) -> Client:

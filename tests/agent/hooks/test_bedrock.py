@@ -21,7 +21,7 @@ ASKED = {"modelId": "tiny", "messages": [{"role": "user", "content": [{"text": "
 
 @pytest.fixture
 def spans() -> Iterator[Spans]:
-    import botocore.eventstream  # noqa: F401, PLC0415 - the hook patches what is imported
+    import botocore.eventstream  # noqa: F401 - the hook patches what is imported
 
     with hooked(Urllib3Hook, BedrockHook) as spans:
         yield spans
@@ -34,7 +34,7 @@ def client(server: ModelApi) -> Client:
         region_name="eu-west-1",
         endpoint_url=server.address,
         aws_access_key_id="none",
-        aws_secret_access_key="none",  # noqa: S106 - none
+        aws_secret_access_key="none",
     )
 
 

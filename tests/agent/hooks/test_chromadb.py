@@ -97,7 +97,7 @@ def remote(port: int) -> Iterator[chromadb.Collection]:
     collection = client.get_or_create_collection("passages", embedding_function=None)
     collection.upsert(ids=IDS, embeddings=VECTORS)
     yield collection
-    client._server._session.close()  # noqa: SLF001 - chromadb leaves it open
+    client._server._session.close()
 
 
 def listens(port: int) -> bool:
@@ -202,7 +202,7 @@ def test_the_async_client_is_timed_while_it_is_awaited(spans: Spans, port: int) 
         await collection.upsert(ids=IDS, embeddings=VECTORS)
         spans.all.clear()
         found = await collection.query(query_texts=["text"], n_results=1)
-        await client._server.__aexit__(None, None, None)  # noqa: SLF001 - it has no other end
+        await client._server.__aexit__(None, None, None)
         ids: list[list[str]] = found["ids"]
         return ids
 

@@ -54,7 +54,7 @@ def send(broker: str, topic: str, *values: bytes) -> None:
     assert producer.flush(PATIENCE_S) == 0
 
 
-def polled(consumer: Any) -> Message:  # noqa: ANN401 - of either kind
+def polled(consumer: Any) -> Message:
     return until(lambda: consumer.poll(0.05))
 
 

@@ -30,7 +30,7 @@ class Fail(tools.BaseTool):  # type: ignore[misc,name-defined]  # it need not be
     name: str = "fail"
     description: str = "Fail, whatever it is given."
 
-    def _run(self, text: str) -> Any:  # noqa: ANN401
+    def _run(self, text: str) -> Any:
         raise LookupError(text)
 
 

@@ -17,9 +17,9 @@ HOOKS = (Ctranslate2Hook,)
 
 
 @pytest.fixture(scope="module")
-def generator(tmp_path_factory: pytest.TempPathFactory) -> Any:  # noqa: ANN401 - the library's
-    import torch  # noqa: PLC0415 - seconds, at each collection
-    from transformers import GPT2Config, GPT2LMHeadModel  # noqa: PLC0415
+def generator(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    import torch
+    from transformers import GPT2Config, GPT2LMHeadModel
 
     folder = tmp_path_factory.mktemp("model")
     torch.manual_seed(0)
@@ -38,7 +38,7 @@ def generator(tmp_path_factory: pytest.TempPathFactory) -> Any:  # noqa: ANN401 
 
 def test_a_generation_is_decoding_and_a_score_a_forward_pass(
     spans: Spans,
-    generator: Any,  # noqa: ANN401
+    generator: Any,
 ) -> None:
     found: list[Any] = []
 
@@ -54,7 +54,7 @@ def test_a_generation_is_decoding_and_a_score_a_forward_pass(
     assert spans.stages[:2] == [Stage.DECODE, Stage.FORWARD]
 
 
-def test_tokens_that_are_taken_one_by_one_are_one_span(spans: Spans, generator: Any) -> None:  # noqa: ANN401
+def test_tokens_that_are_taken_one_by_one_are_one_span(spans: Spans, generator: Any) -> None:
     in_request(spans, lambda: list(generator.generate_tokens(["where"], max_length=3)))
 
     assert "generate_tokens" in spans.names

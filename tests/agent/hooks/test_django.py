@@ -19,7 +19,7 @@ urls = pytest.importorskip("django.urls")
 wsgi = pytest.importorskip("django.core.wsgi")
 
 
-def shown(_: object, item: int) -> Any:  # noqa: ANN401 - Django's
+def shown(_: object, item: int) -> Any:
     return http.HttpResponse(f"item {item}")
 
 
@@ -31,11 +31,11 @@ def application() -> Iterator[Any]:
     conf.settings.configure(
         ROOT_URLCONF=tuple(urlpatterns),
         ALLOWED_HOSTS=["*"],
-        SECRET_KEY="of a test",  # noqa: S106 - it keeps no secret
+        SECRET_KEY="of a test",
         LOGGING_CONFIG=None,
     )
     yield wsgi.get_wsgi_application()
-    conf.settings._wrapped = conf.empty  # noqa: SLF001 - as if nothing had been configured
+    conf.settings._wrapped = conf.empty
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def spans() -> Iterator[Spans]:
         yield spans
 
 
-def test_a_request_is_named_after_its_route(spans: Spans, application: Any) -> None:  # noqa: ANN401
+def test_a_request_is_named_after_its_route(spans: Spans, application: Any) -> None:
     with serving_waitress(application) as url:
         assert get(f"{url}/items/7/").text == "item 7"
 
@@ -54,7 +54,7 @@ def test_a_request_is_named_after_its_route(spans: Spans, application: Any) -> N
     assert spans.only.attributes[semconv.HTTP_RESPONSE_STATUS_CODE] == 200
 
 
-def test_one_that_matches_no_route_has_none(spans: Spans, application: Any) -> None:  # noqa: ANN401
+def test_one_that_matches_no_route_has_none(spans: Spans, application: Any) -> None:
     with serving_waitress(application) as url:
         assert get(f"{url}/nowhere").status == 404
 

@@ -16,7 +16,7 @@ dramatiq = pytest.importorskip("dramatiq")
 
 @pytest.fixture
 def spans() -> Iterator[Spans]:
-    from dramatiq.brokers.stub import StubBroker  # noqa: PLC0415 - it need not be there
+    from dramatiq.brokers.stub import StubBroker
 
     with hooked(DramatiqHook) as spans:
         broker = StubBroker()

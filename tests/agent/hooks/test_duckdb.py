@@ -27,7 +27,7 @@ def connection(spans: Spans) -> Iterator[Any]:
 
 def test_statements_and_searches_by_vectors_are_spans_within_a_request(
     spans: Spans,
-    connection: Any,  # noqa: ANN401 - it need not be there
+    connection: Any,
 ) -> None:
     nearest = "SELECT text FROM passages ORDER BY array_distance(vector, [1.0, 0.0]::FLOAT[2])"
     found: list[object] = []
@@ -47,7 +47,7 @@ def test_statements_and_searches_by_vectors_are_spans_within_a_request(
 
 def test_a_relation_is_timed_where_its_rows_are_asked_for(
     spans: Spans,
-    connection: Any,  # noqa: ANN401
+    connection: Any,
 ) -> None:
     in_request(spans, lambda: connection.sql("SELECT count(*) FROM passages").fetchall())
 
@@ -56,7 +56,7 @@ def test_a_relation_is_timed_where_its_rows_are_asked_for(
 
 def test_what_a_statement_raises_passes_through_and_fails_its_span(
     spans: Spans,
-    connection: Any,  # noqa: ANN401
+    connection: Any,
 ) -> None:
     def work() -> None:
         with pytest.raises(duckdb.CatalogException):

@@ -47,7 +47,7 @@ def test_a_request_that_elasticsearch_traces_itself_is_not_timed_again(
     server: RecordingServer,
 ) -> None:
     with hooked(ElasticsearchHook) as spans, elasticsearch.Elasticsearch(server.url) as client:
-        client._otel.tracer = spans.provider.get_tracer("elasticsearch-api")  # noqa: SLF001 - of the global provider
+        client._otel.tracer = spans.provider.get_tracer("elasticsearch-api")
         in_request(spans, lambda: client.search(index="passages", **ASKED["elasticsearch"]))
 
     assert spans.names == ["search", "request"]

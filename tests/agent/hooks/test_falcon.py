@@ -21,7 +21,7 @@ falcon_asgi = pytest.importorskip("falcon.asgi")
 class Item:
     """A resource as programs have them."""
 
-    def on_get(self, _: object, response: Any, item: int) -> None:  # noqa: ANN401 - Falcon's
+    def on_get(self, _: object, response: Any, item: int) -> None:
         """Answer."""
         response.text = f"item {item}"
 
@@ -29,7 +29,7 @@ class Item:
 class AsyncItem:
     """The same for ASGI."""
 
-    async def on_get(self, _: object, response: Any, item: int) -> None:  # noqa: ANN401
+    async def on_get(self, _: object, response: Any, item: int) -> None:
         """Answer."""
         response.text = f"item {item}"
 

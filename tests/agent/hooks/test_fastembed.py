@@ -42,7 +42,7 @@ def write_model(folder: Path) -> None:
     opset = helper.make_opsetid("", 17)
     made = helper.make_model(graph, opset_imports=[opset], ir_version=8)
     onnx.save(made, folder / "model.onnx")
-    tokenizer = Tokenizer(models.WordLevel(WORDS, unk_token="[UNK]"))  # noqa: S106 - a word
+    tokenizer = Tokenizer(models.WordLevel(WORDS, unk_token="[UNK]"))
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
     tokenizer.save(str(folder / "tokenizer.json"))
     for name, document in {
@@ -54,8 +54,8 @@ def write_model(folder: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Any:  # noqa: ANN401 - it need not be there
-    from fastembed.common.model_description import ModelSource, PoolingType  # noqa: PLC0415
+def model(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    from fastembed.common.model_description import ModelSource, PoolingType
 
     folder = tmp_path_factory.mktemp("model")
     write_model(folder)
@@ -73,7 +73,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Any:  # noqa: ANN401 - it
 @pytest.mark.parametrize("method", ["embed", "query_embed", "passage_embed"])
 def test_an_embedding_is_one_span_until_its_last_result_is_taken(
     spans: Spans,
-    model: Any,  # noqa: ANN401
+    model: Any,
     method: str,
 ) -> None:
     vectors = getattr(model, method)(["a secret", "a"])
@@ -93,7 +93,7 @@ def test_an_embedding_is_one_span_until_its_last_result_is_taken(
     assert "secret" not in attribute_text(spans)
 
 
-def test_an_embedding_that_is_dropped_half_way_ends_its_span(spans: Spans, model: Any) -> None:  # noqa: ANN401
+def test_an_embedding_that_is_dropped_half_way_ends_its_span(spans: Spans, model: Any) -> None:
     vectors = model.embed(["a"] * 3, batch_size=1)
     next(vectors)
     vectors.close()

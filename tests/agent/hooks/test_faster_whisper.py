@@ -17,16 +17,16 @@ HOOKS = (FasterWhisperHook,)
 
 
 @pytest.fixture(scope="module")
-def whisper(tmp_path_factory: pytest.TempPathFactory) -> Any:  # noqa: ANN401 - the library's
+def whisper(tmp_path_factory: pytest.TempPathFactory) -> Any:
     folder = write_tiny_whisper(tmp_path_factory.mktemp("whisper"))
     return faster_whisper.WhisperModel(str(folder), device="cpu", cpu_threads=1)
 
 
-def noise() -> Any:  # noqa: ANN401 - two seconds of it
+def noise() -> Any:
     return numpy.random.default_rng(0).standard_normal(32_000).astype("float32") / 10
 
 
-def test_a_transcription_is_timed_while_its_segments_are_taken(spans: Spans, whisper: Any) -> None:  # noqa: ANN401
+def test_a_transcription_is_timed_while_its_segments_are_taken(spans: Spans, whisper: Any) -> None:
     def transcribe() -> None:
         segments, _ = whisper.transcribe(noise(), language="en", temperature=0, max_new_tokens=4)
         list(segments)
@@ -43,8 +43,8 @@ def test_a_transcription_is_timed_while_its_segments_are_taken(spans: Spans, whi
     }
 
 
-def test_a_file_is_decoded_before(spans: Spans, whisper: Any, tmp_path: Path) -> None:  # noqa: ANN401
-    import wave  # noqa: PLC0415 - where it is used
+def test_a_file_is_decoded_before(spans: Spans, whisper: Any, tmp_path: Path) -> None:
+    import wave
 
     with wave.open(str(tmp_path / "noise.wav"), "wb") as file:
         file.setparams((1, 2, 16_000, 0, "NONE", ""))

@@ -18,13 +18,13 @@ HOOKS = (FlagEmbeddingHook,)
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where an encoder lies, and a classifier."""
-    from transformers import (  # noqa: PLC0415
+    from transformers import (
         BertConfig,
         BertForSequenceClassification,
         BertModel,
     )
 
-    from tests.support.models.tiny_chat import tiny_chat  # noqa: PLC0415
+    from tests.support.models.tiny_chat import tiny_chat
 
     made: Path = tmp_path_factory.mktemp("model")
     tokenizer = tiny_chat().tokenizer

@@ -65,28 +65,28 @@ def compiled_anew() -> Iterator[None]:
     torch.compiler.reset()
 
 
-def plain(_: Any) -> Mapping[str, Any]:  # noqa: ANN401 - a model
+def plain(_: Any) -> Mapping[str, Any]:
     return {}
 
 
-def static_cache(_: Any) -> Mapping[str, Any]:  # noqa: ANN401
+def static_cache(_: Any) -> Mapping[str, Any]:
     return {"cache_implementation": "static", "disable_compile": True}
 
 
-def chunked(_: Any) -> Mapping[str, Any]:  # noqa: ANN401
+def chunked(_: Any) -> Mapping[str, Any]:
     return {"prefill_chunk_size": 8}
 
 
-def without_cache(_: Any) -> Mapping[str, Any]:  # noqa: ANN401
+def without_cache(_: Any) -> Mapping[str, Any]:
     return {"use_cache": False}
 
 
-def compiled(model: Any) -> Mapping[str, Any]:  # noqa: ANN401
+def compiled(model: Any) -> Mapping[str, Any]:
     model.forward = torch.compile(model.forward, backend="eager", fullgraph=True)
     return {}
 
 
-def compiled_in_place(model: Any) -> Mapping[str, Any]:  # noqa: ANN401
+def compiled_in_place(model: Any) -> Mapping[str, Any]:
     model.compile(backend="eager", fullgraph=True)
     return {}
 

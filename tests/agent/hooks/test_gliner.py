@@ -16,10 +16,10 @@ HOOKS = (GlinerHook,)
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Any:  # noqa: ANN401 - the library's
-    from transformers import BertConfig, BertModel  # noqa: PLC0415
+def model(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    from transformers import BertConfig, BertModel
 
-    from tests.support.models.tiny_chat import tiny_chat  # noqa: PLC0415
+    from tests.support.models.tiny_chat import tiny_chat
 
     folder: Path = tmp_path_factory.mktemp("model")
     tokenizer = tiny_chat().tokenizer
@@ -36,7 +36,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Any:  # noqa: ANN401 - th
     return gliner.GLiNER.from_config(config)
 
 
-def test_a_prediction_is_one_span_of_its_texts(spans: Spans, model: Any) -> None:  # noqa: ANN401
+def test_a_prediction_is_one_span_of_its_texts(spans: Spans, model: Any) -> None:
     texts = ["where did the milliseconds go", "into the prefill"]
 
     in_request(spans, lambda: model.batch_predict_entities(texts, ["thing"]))

@@ -26,11 +26,11 @@ def test_a_search_and_the_keeping_of_an_answer_are_one_span(spans: Spans, tmp_pa
     )
     asked: list[str] = []
 
-    def model(prompt: str, **_: Any) -> str:  # noqa: ANN401
+    def model(prompt: str, **_: Any) -> str:
         asked.append(prompt)
         return "an answer"
 
-    def answer() -> Any:  # noqa: ANN401
+    def answer() -> Any:
         return adapter.adapt(
             model,
             lambda found: found,

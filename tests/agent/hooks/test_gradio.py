@@ -17,7 +17,7 @@ client = pytest.importorskip("gradio_client")
 HOOKS = (GradioHook,)
 
 
-def answered(work: Any, name: str, answer: str) -> Any:  # noqa: ANN401
+def answered(work: Any, name: str, answer: str) -> Any:
     """What a client is answered to one event."""
     interface = gradio.Interface(work, "text", answer, api_name=name)
     _, url, _ = interface.launch(

@@ -21,7 +21,7 @@ HOOKS = (GuardrailsAiHook, ThreadsHook)  # it checks in a thread
 class Short(base.Validator):  # type: ignore[misc,name-defined]
     """Finds texts too long."""
 
-    def _validate(self, value: Any, metadata: dict[str, Any]) -> Any:  # noqa: ANN401
+    def _validate(self, value: Any, metadata: dict[str, Any]) -> Any:
         del metadata
         return base.PassResult() if len(value) < 20 else base.FailResult(error_message="long")
 

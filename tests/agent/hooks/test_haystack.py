@@ -23,7 +23,7 @@ HOOKS = (HaystackHook,)
 ASKED = {"search": {"query": "a secret"}, "prompt": {"question": "a secret"}}
 
 
-def pipeline_of() -> Any:  # noqa: ANN401 - Haystack's
+def pipeline_of() -> Any:
     """A search whose results go into a prompt."""
     store = stores.InMemoryDocumentStore()
     store.write_documents([haystack.Document(content="it is a secret")])

@@ -22,7 +22,7 @@ HOOKS = (AsgiHook, EventLoopHook, HypercornHook)
 
 
 def under_hypercorn(gate: Gate) -> AbstractContextManager[str]:
-    async def app(scope: Any, receive: Any, send: Any) -> None:  # noqa: ANN401
+    async def app(scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "lifespan":
             await receive()
             await send({"type": "lifespan.startup.complete"})

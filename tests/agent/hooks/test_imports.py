@@ -46,7 +46,7 @@ def test_an_import_that_a_request_waits_for_is_one_span_with_all_that_it_imports
     spans: Spans,
 ) -> None:
     def work() -> None:
-        import imported_outer  # type: ignore[import-not-found]  # noqa: PLC0415 - in the request
+        import imported_outer  # type: ignore[import-not-found]
 
         assert imported_outer.VALUE == 1
 
@@ -124,7 +124,7 @@ def test_a_warning_of_a_module_comes_from_whoever_imports_it(spans: Spans) -> No
     def work() -> None:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            import imported_old  # type: ignore[import-not-found]  # noqa: F401, PLC0415
+            import imported_old  # type: ignore[import-not-found]  # noqa: F401
         assert [Path(each.filename).name for each in caught] == ["test_imports.py"]
 
     in_request(spans, work)
@@ -135,7 +135,7 @@ def test_a_warning_of_a_module_comes_from_whoever_imports_it(spans: Spans) -> No
 def test_a_traceback_shows_the_same_frames_as_without_the_hook(spans: Spans) -> None:
     def frames() -> list[str]:
         try:
-            import imported_failing  # type: ignore[import-not-found]  # noqa: F401, PLC0415
+            import imported_failing  # type: ignore[import-not-found]  # noqa: F401
         except ZeroDivisionError as error:
             return [
                 Path(frame.filename).name for frame in traceback.extract_tb(error.__traceback__)

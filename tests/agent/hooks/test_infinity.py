@@ -24,17 +24,17 @@ pytestmark = [
 @pytest.fixture(scope="module")
 def encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tiny encoder with random weights, and its tokenizer."""
-    from tokenizers import Tokenizer, models, pre_tokenizers  # noqa: PLC0415 - of old versions
-    from transformers import BertConfig, BertModel, PreTrainedTokenizerFast  # noqa: PLC0415
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
     vocabulary = {word: number for number, word in enumerate(["[PAD]", "[UNK]", *WORDS])}
-    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))  # noqa: S106 - a word
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
     folder = tmp_path_factory.mktemp("encoder")
     PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
-        pad_token="[PAD]",  # noqa: S106 - a word
-        unk_token="[UNK]",  # noqa: S106 - a word
+        pad_token="[PAD]",
+        unk_token="[UNK]",
         model_max_length=64,
     ).save_pretrained(folder)
     sizes = {

@@ -19,13 +19,13 @@ HOOKS = (KerasHook,)
 
 
 @pytest.fixture(scope="module")
-def model() -> Any:  # noqa: ANN401 - the library's
+def model() -> Any:
     inner = keras.Sequential([keras.layers.Dense(3)])
     return keras.Sequential([keras.Input((2,)), inner, keras.layers.Dense(1)])
 
 
 @pytest.mark.parametrize("method", ["__call__", "predict"])
-def test_the_outermost_model_is_one_span(spans: Spans, model: Any, method: str) -> None:  # noqa: ANN401
+def test_the_outermost_model_is_one_span(spans: Spans, model: Any, method: str) -> None:
     rows = numpy.zeros((4, 2), dtype="float32")
     options = {"verbose": 0} if method == "predict" else {}
     getattr(model, method)(rows, **options)  # outside of any request

@@ -13,17 +13,17 @@ kserve = pytest.importorskip("kserve")
 HOOKS = (KserveHook,)
 
 
-def iris() -> Any:  # noqa: ANN401 - a class that is made while the hook is applied
+def iris() -> Any:
     class Iris(kserve.Model):  # type: ignore[misc,name-defined] # of a library that need not be there
-        async def preprocess(self, payload: Any, headers: Any = None) -> Any:  # noqa: ANN401, ARG002
+        async def preprocess(self, payload: Any, headers: Any = None) -> Any:  # noqa: ARG002
             return payload["instances"]
 
-        def predict(self, payload: Any, headers: Any = None) -> Any:  # noqa: ANN401, ARG002
+        def predict(self, payload: Any, headers: Any = None) -> Any:  # noqa: ARG002
             if payload == [13]:
                 raise ValueError("an unlucky number")
             return [2 * number for number in payload]
 
-        def postprocess(self, result: Any, headers: Any = None) -> Any:  # noqa: ANN401, ARG002
+        def postprocess(self, result: Any, headers: Any = None) -> Any:  # noqa: ARG002
             return {"predictions": result}
 
     model = Iris("iris")
@@ -31,7 +31,7 @@ def iris() -> Any:  # noqa: ANN401 - a class that is made while the hook is appl
     return model
 
 
-def asked(model: Any, *numbers: int) -> Any:  # noqa: ANN401
+def asked(model: Any, *numbers: int) -> Any:
     return asyncio.run(model({"instances": list(numbers)}, headers={}))[0]
 
 
@@ -57,7 +57,7 @@ def test_a_prediction_that_fails_is_an_error(spans: Spans) -> None:
 
 def test_kserves_own_methods_are_left_alone(spans: Spans) -> None:
     class Passing(kserve.Model):  # type: ignore[misc,name-defined] # likewise
-        def predict(self, payload: Any, headers: Any = None) -> Any:  # noqa: ANN401, ARG002
+        def predict(self, payload: Any, headers: Any = None) -> Any:  # noqa: ARG002
             return payload
 
     model = Passing("passing")

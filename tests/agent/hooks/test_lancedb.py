@@ -22,12 +22,12 @@ ROWS: list[dict[str, Any]] = [
 
 
 @pytest.fixture
-def table(tmp_path: Path) -> Any:  # noqa: ANN401 - it has no types
+def table(tmp_path: Path) -> Any:
     return lancedb.connect(tmp_path).create_table("passages", ROWS)
 
 
 @pytest.fixture
-def spans(table: Any) -> Iterator[Spans]:  # noqa: ANN401
+def spans(table: Any) -> Iterator[Spans]:
     """Those made once the table is filled."""
     assert table.count_rows() == len(ROWS)
     with hooked(LancedbHook) as spans:
@@ -35,7 +35,7 @@ def spans(table: Any) -> Iterator[Spans]:  # noqa: ANN401
 
 
 @pytest.mark.parametrize("form", ["to_list", "to_arrow", "to_pandas"])
-def test_a_search_is_one_span_of_retrieving(spans: Spans, table: Any, form: str) -> None:  # noqa: ANN401
+def test_a_search_is_one_span_of_retrieving(spans: Spans, table: Any, form: str) -> None:
     found = getattr(table.search([1.0, 0.0]).limit(3), form)()
 
     assert len(found) == 3
@@ -48,14 +48,14 @@ def test_a_search_is_one_span_of_retrieving(spans: Spans, table: Any, form: str)
     }
 
 
-def test_a_search_that_is_read_in_batches_is_one_span(spans: Spans, table: Any) -> None:  # noqa: ANN401
+def test_a_search_that_is_read_in_batches_is_one_span(spans: Spans, table: Any) -> None:
     batches = table.search([1.0, 0.0]).limit(3).to_batches()
 
     assert sum(len(batch) for batch in batches) == 3
     assert spans.names == ["search"]
 
 
-def test_reading_and_writing_are_distinguished(spans: Spans, table: Any) -> None:  # noqa: ANN401
+def test_reading_and_writing_are_distinguished(spans: Spans, table: Any) -> None:
     table.search().where("id > 2").to_list()
     table.add(ROWS[:2])
     table.update(where="id = 1", values={"text": "another secret"})
@@ -68,7 +68,7 @@ def test_reading_and_writing_are_distinguished(spans: Spans, table: Any) -> None
     assert "secret" not in attribute_text(spans)
 
 
-def test_both_halves_of_a_hybrid_search_are_one_span(table: Any) -> None:  # noqa: ANN401
+def test_both_halves_of_a_hybrid_search_are_one_span(table: Any) -> None:
     table.create_index("text", config=FTS())
     with hooked(LancedbHook, ThreadsHook) as spans:
         search = table.search(query_type="hybrid").vector([1.0, 0.0]).text("secret").limit(2)
@@ -77,7 +77,7 @@ def test_both_halves_of_a_hybrid_search_are_one_span(table: Any) -> None:  # noq
     assert len(spans.of(Stage.RETRIEVE)) == 1
 
 
-def test_errors_of_the_library_pass_through(spans: Spans, table: Any) -> None:  # noqa: ANN401
+def test_errors_of_the_library_pass_through(spans: Spans, table: Any) -> None:
     with pytest.raises((ValueError, RuntimeError), match="no_such_column"):
         table.search([1.0, 0.0]).where("no_such_column = 1").to_list()
 

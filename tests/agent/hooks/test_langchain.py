@@ -85,7 +85,7 @@ def test_a_search_of_the_store_in_memory_is_one_span_however_it_is_asked(spans: 
 
 def test_a_retriever_of_the_programs_own_is_retrieving(spans: Spans) -> None:
     class Own(retrievers.BaseRetriever):  # type: ignore[misc,name-defined]  # it need not be there
-        def _get_relevant_documents(self, query: str, **_: Any) -> list[Any]:  # noqa: ANN401
+        def _get_relevant_documents(self, query: str, **_: Any) -> list[Any]:
             return [documents.Document(query)]
 
     assert len(Own().invoke("a secret")) == 1

@@ -42,7 +42,7 @@ def spans() -> Iterator[Spans]:
         yield spans
 
 
-def asked(server: ModelApi, **more: Any) -> dict[str, Any]:  # noqa: ANN401 - LiteLLM's
+def asked(server: ModelApi, **more: Any) -> dict[str, Any]:
     to = {"model": "openai/tiny", "api_base": server.url, "api_key": "none"}
     return {**to, "messages": MESSAGES, **more}
 

@@ -1,7 +1,5 @@
 """The hook of LitServe: its own request handlers and loops, with a queue that pickles between."""
 
-# ruff: noqa: ANN401, SLF001 - LitServe takes whatever an API likes, and calls these itself
-
 import asyncio
 import contextvars
 import pickle

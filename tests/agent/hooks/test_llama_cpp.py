@@ -24,31 +24,31 @@ REASON = semconv.GEN_AI_RESPONSE_FINISH_REASONS
 
 
 @pytest.fixture(scope="module")
-def loaded(gguf: Path) -> Any:  # noqa: ANN401 - a `Llama`
+def loaded(gguf: Path) -> Any:
     return llama_cpp.Llama(str(gguf), n_ctx=256, n_threads=1, embeddings=False, verbose=False)
 
 
 @pytest.fixture
-def llama(loaded: Any) -> Any:  # noqa: ANN401
+def llama(loaded: Any) -> Any:
     """A model that remembers no prompt."""
     loaded.reset()
     return loaded
 
 
 @pytest.fixture
-def spans(llama: Any) -> Iterator[Spans]:  # noqa: ANN401
+def spans(llama: Any) -> Iterator[Spans]:
     assert llama.n_tokens == 0
     with hooked(hooks.LlamaCppHook) as spans:
         yield spans
 
 
-def complete(llama: Any, tokens: int = 8, **options: object) -> Any:  # noqa: ANN401
+def complete(llama: Any, tokens: int = 8, **options: object) -> Any:
     never = {2: -100.0}  # the token that ends an answer
     options = {"temperature": 0, "logit_bias": never, **options}
     return llama.create_completion(PROMPT, max_tokens=tokens, **options)
 
 
-def test_a_completion_is_tokenized_prefilled_and_decoded(spans: Spans, llama: Any) -> None:  # noqa: ANN401
+def test_a_completion_is_tokenized_prefilled_and_decoded(spans: Spans, llama: Any) -> None:
     complete(llama)
 
     assert spans.names == ["tokenize", "prefill", "decode", "completion"]
@@ -63,7 +63,7 @@ def test_a_completion_is_tokenized_prefilled_and_decoded(spans: Spans, llama: An
     assert len(times.lengths_ns) == 8 - 1
 
 
-def test_a_completion_counts_its_tokens(spans: Spans, llama: Any) -> None:  # noqa: ANN401
+def test_a_completion_counts_its_tokens(spans: Spans, llama: Any) -> None:
     answer = complete(llama)
 
     attributes = spans.all[-1].attributes
@@ -76,7 +76,7 @@ def test_a_completion_counts_its_tokens(spans: Spans, llama: Any) -> None:  # no
     assert "milliseconds" not in attribute_text(spans)
 
 
-def test_what_was_cached_of_the_prompt_is_counted(spans: Spans, llama: Any) -> None:  # noqa: ANN401
+def test_what_was_cached_of_the_prompt_is_counted(spans: Spans, llama: Any) -> None:
     complete(llama)
     complete(llama)
 
@@ -86,7 +86,7 @@ def test_what_was_cached_of_the_prompt_is_counted(spans: Spans, llama: Any) -> N
     assert second[CACHED] == llama.n_tokens - 8  # one is evaluated again for its logits
 
 
-def test_a_stream_lasts_until_its_last_chunk(spans: Spans, llama: Any) -> None:  # noqa: ANN401
+def test_a_stream_lasts_until_its_last_chunk(spans: Spans, llama: Any) -> None:
     chunks = complete(llama, stream=True)
     before = list(spans.all)
 
@@ -99,7 +99,7 @@ def test_a_stream_lasts_until_its_last_chunk(spans: Spans, llama: Any) -> None: 
     assert semconv.CANCELLED not in spans.all[-1].attributes
 
 
-def test_a_stream_that_is_dropped_ends_as_cancelled(spans: Spans, llama: Any) -> None:  # noqa: ANN401
+def test_a_stream_that_is_dropped_ends_as_cancelled(spans: Spans, llama: Any) -> None:
     chunks = complete(llama, stream=True)
     next(chunks)
 
@@ -110,7 +110,7 @@ def test_a_stream_that_is_dropped_ends_as_cancelled(spans: Spans, llama: Any) ->
     assert spans.all[-1].attributes[semconv.CANCELLED] is True
 
 
-def test_a_chat_is_a_completion_after_its_template(spans: Spans, llama: Any) -> None:  # noqa: ANN401
+def test_a_chat_is_a_completion_after_its_template(spans: Spans, llama: Any) -> None:
     llama.create_chat_completion([{"role": "user", "content": PROMPT}], max_tokens=4)
 
     assert spans.names == ["chat_template", "tokenize", "prefill", "decode", "completion"]
@@ -118,7 +118,7 @@ def test_a_chat_is_a_completion_after_its_template(spans: Spans, llama: Any) -> 
 
 def test_tokens_generated_without_a_completion_are_prefilled_and_decoded(
     spans: Spans,
-    llama: Any,  # noqa: ANN401
+    llama: Any,
 ) -> None:
     tokens = llama.generate([1, 300, 301], temp=0)
 
@@ -130,7 +130,7 @@ def test_tokens_generated_without_a_completion_are_prefilled_and_decoded(
     assert spans.all[-1].attributes[OUTPUT] == 3
 
 
-def test_what_a_completion_raises_passes_through(spans: Spans, llama: Any) -> None:  # noqa: ANN401
+def test_what_a_completion_raises_passes_through(spans: Spans, llama: Any) -> None:
     with pytest.raises(ValueError, match="exceed context window"):
         llama.create_completion(PROMPT * 40, max_tokens=4)
 

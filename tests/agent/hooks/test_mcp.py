@@ -32,11 +32,11 @@ def fail(secret: str) -> None:
     raise LookupError(secret)
 
 
-def called(name: str, arguments: dict[str, object]) -> Any:  # noqa: ANN401 - mcp's
+def called(name: str, arguments: dict[str, object]) -> Any:
     """The answer that a client gets from a server of version 1."""
     memory = importlib.import_module("mcp.shared.memory")
 
-    async def call() -> Any:  # noqa: ANN401
+    async def call() -> Any:
         server = FastMCP("tools")
         server.add_tool(add)
         server.add_tool(fail)
@@ -71,7 +71,7 @@ def test_a_tool_that_its_library_traces_is_left_to_it(spans: Spans) -> None:
     client_of = importlib.import_module("mcp.client.client").Client
     server_of = importlib.import_module("mcp.server.mcpserver").MCPServer
 
-    async def call() -> Any:  # noqa: ANN401
+    async def call() -> Any:
         server = server_of("tools")
         server.add_tool(add)
         async with client_of(server) as client:

@@ -20,7 +20,7 @@ HOOKS = (MistralCommonHook,)
 
 
 @pytest.fixture(scope="module")
-def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Any:  # noqa: ANN401 - the library's
+def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """A tokenizer whose tokens are bytes."""
     vocabulary = [
         {"rank": rank, "token_bytes": base64.b64encode(bytes([rank])).decode(), "token_str": None}
@@ -35,7 +35,7 @@ def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Any:  # noqa: ANN401 
     return mistral.MistralTokenizer.from_file(str(file))
 
 
-def test_a_chat_is_one_span_of_tokenizing(spans: Spans, tokenizer: Any) -> None:  # noqa: ANN401
+def test_a_chat_is_one_span_of_tokenizing(spans: Spans, tokenizer: Any) -> None:
     asked = requests.ChatCompletionRequest(messages=[messages.UserMessage(content="a secret")])
     found: list[Any] = []
 
@@ -49,7 +49,7 @@ def test_a_chat_is_one_span_of_tokenizing(spans: Spans, tokenizer: Any) -> None:
     assert "secret" not in attribute_text(spans)
 
 
-def test_a_text_is_encoded_and_tokens_are_decoded(spans: Spans, tokenizer: Any) -> None:  # noqa: ANN401
+def test_a_text_is_encoded_and_tokens_are_decoded(spans: Spans, tokenizer: Any) -> None:
     inner = tokenizer.instruct_tokenizer.tokenizer
 
     in_request(spans, lambda: tokenizer.decode(inner.encode("where", bos=False, eos=False)))

@@ -22,8 +22,8 @@ ASKED = {"model": "tiny", "messages": [{"role": "user", "content": "a secret"}]}
 
 @pytest.fixture
 def spans() -> Iterator[Spans]:
-    import mistralai.client.chat  # noqa: PLC0415 - the library loads it when it is asked
-    import mistralai.client.embeddings  # noqa: F401, PLC0415
+    import mistralai.client.chat
+    import mistralai.client.embeddings  # noqa: F401
 
     with hooked(HttpxHook, MistralaiHook) as spans:
         yield spans
@@ -31,7 +31,7 @@ def spans() -> Iterator[Spans]:
 
 @pytest.fixture
 def client(server: ModelApi) -> Iterator[Client]:
-    from mistralai.client import Mistral  # noqa: PLC0415
+    from mistralai.client import Mistral
 
     with Mistral(api_key="none", server_url=server.address) as client:
         yield client
@@ -98,7 +98,7 @@ def test_embeddings_are_of_their_own_stage_with_their_number(spans: Spans, clien
 def test_the_wait_between_two_attempts_is_a_retry(
     spans: Spans, server: ModelApi, client: Client
 ) -> None:
-    from mistralai.client.utils import BackoffStrategy, RetryConfig  # noqa: PLC0415
+    from mistralai.client.utils import BackoffStrategy, RetryConfig
 
     server.failures = 1
     soon = RetryConfig("backoff", BackoffStrategy(1, 10, 1.1, 10_000), True)  # noqa: FBT003 - theirs

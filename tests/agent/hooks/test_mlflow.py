@@ -15,9 +15,9 @@ HOOKS = (MlflowHook,)
 
 
 @pytest.fixture
-def model(tmp_path: Path) -> Any:  # noqa: ANN401 - of MLflow
+def model(tmp_path: Path) -> Any:
     class Doubles(pyfunc.PythonModel):  # type: ignore[misc,name-defined] # likewise
-        def predict(self, context: Any, model_input: Any, params: Any = None) -> Any:  # noqa: ANN401, ARG002
+        def predict(self, context: Any, model_input: Any, params: Any = None) -> Any:  # noqa: ARG002
             return [2 * number for number in model_input["x"]]
 
     pyfunc.save_model(str(tmp_path / "model"), python_model=Doubles())
@@ -33,7 +33,7 @@ def model(tmp_path: Path) -> Any:  # noqa: ANN401 - of MLflow
 )
 def test_what_is_asked_is_read_predicted_and_written(
     spans: Spans,
-    model: Any,  # noqa: ANN401
+    model: Any,
     content_type: str,
     data: str,
 ) -> None:
@@ -50,7 +50,7 @@ def test_what_is_asked_is_read_predicted_and_written(
     assert "13" not in attribute_text(spans)
 
 
-def test_a_prediction_that_fails_is_an_error(spans: Spans, model: Any) -> None:  # noqa: ANN401
+def test_a_prediction_that_fails_is_an_error(spans: Spans, model: Any) -> None:
     with pytest.raises(KeyError):
         model.predict({"y": [1]})
 

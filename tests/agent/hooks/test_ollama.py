@@ -96,7 +96,7 @@ def test_calls_and_streams_of_the_async_client_are_the_same(
 def test_the_modules_own_functions_are_timed_too(
     spans: Spans, server: ModelApi, client: ollama.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ollama.chat.__self__, "_client", client._client)  # noqa: SLF001 - it is made at the import
+    monkeypatch.setattr(ollama.chat.__self__, "_client", client._client)
 
     ollama.chat(**ASKED)
 

@@ -50,8 +50,8 @@ def left_as_it_was() -> Iterator[None]:
                 setattr(kind, name, value)
 
 
-def in_async_client(server: ModelApi, call: Any) -> Any:  # noqa: ANN401 - what it returns
-    async def main() -> Any:  # noqa: ANN401
+def in_async_client(server: ModelApi, call: Any) -> Any:
+    async def main() -> Any:
         async with openai.AsyncOpenAI(base_url=server.url, api_key="none") as client:
             return await call(client)
 
@@ -372,7 +372,7 @@ def test_azures_client_is_azures(spans: Spans, server: ModelApi) -> None:
 def test_a_call_that_another_instrumentation_traces_is_not_doubled(
     server: ModelApi,
     client: openai.OpenAI,
-    instrumentor: Any,  # noqa: ANN401
+    instrumentor: Any,
     *,
     ours_first: bool,
 ) -> None:

@@ -23,24 +23,24 @@ class Scripted(agents.Model):  # type: ignore[misc,name-defined,unused-ignore]  
         self.tool = tool
         self.asked = 0
 
-    async def get_response(self, *_: object, **__: object) -> Any:  # noqa: ANN401
+    async def get_response(self, *_: object, **__: object) -> Any:
         """Answer a turn."""
         self.asked += 1
         output = [_call(self.tool) if self.asked == 1 else _answer("done")]
         return agents.ModelResponse(output=output, usage=agents.Usage(), response_id=None)
 
-    def stream_response(self, *_: object, **__: object) -> Any:  # noqa: ANN401
+    def stream_response(self, *_: object, **__: object) -> Any:
         """Answer a turn by pieces, which no test here asks for."""
         raise NotImplementedError
 
 
-def _call(tool: str) -> Any:  # noqa: ANN401
+def _call(tool: str) -> Any:
     return responses.ResponseFunctionToolCall(
         arguments=json.dumps({"text": "a secret"}), call_id="1", name=tool, type="function_call"
     )
 
 
-def _answer(text: str) -> Any:  # noqa: ANN401
+def _answer(text: str) -> Any:
     part = responses.ResponseOutputText(annotations=[], text=text, type="output_text")
     return responses.ResponseOutputMessage(
         id="1", content=[part], role="assistant", status="completed", type="message"
@@ -60,12 +60,12 @@ async def fail(text: str) -> str:
 
 
 @agents.input_guardrail  # type: ignore[untyped-decorator,unused-ignore]
-async def check(*_: object) -> Any:  # noqa: ANN401
+async def check(*_: object) -> Any:
     """Find nothing wrong."""
     return agents.GuardrailFunctionOutput(output_info=None, tripwire_triggered=False)
 
 
-def run(agent: Any) -> Any:  # noqa: ANN401
+def run(agent: Any) -> Any:
     told = agents.RunConfig(tracing_disabled=True)
     return asyncio.run(agents.Runner.run(agent, "a question", run_config=told)).final_output
 

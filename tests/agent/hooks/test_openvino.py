@@ -15,7 +15,7 @@ numpy = pytest.importorskip("numpy")
 HOOKS = (OpenvinoHook,)
 
 
-def model() -> Any:  # noqa: ANN401 - the library's
+def model() -> Any:
     given = opset.parameter([-1, 2], numpy.float32)
     return openvino.Model([opset.relu(given)], [given])
 

@@ -32,7 +32,7 @@ def queue(channel: Channel, request: pytest.FixtureRequest) -> str:
     return name
 
 
-def properties() -> Any:  # noqa: ANN401
+def properties() -> Any:
     return pika.BasicProperties(headers={"x-own": "kept"})
 
 
@@ -42,7 +42,7 @@ def test_from_its_sending_to_its_start_a_message_that_is_awaited_was_queued(
     got: list[Any] = []
     sent = properties()
 
-    def done(channel: Channel, _: object, properties: Any, body: bytes) -> None:  # noqa: ANN401
+    def done(channel: Channel, _: object, properties: Any, body: bytes) -> None:
         got.append((body, properties.headers["x-own"]))
         channel.stop_consuming()
 
@@ -105,7 +105,7 @@ def test_queues_that_the_server_named_are_anonymous(spans: Spans, channel: Chann
 def test_a_connection_with_a_loop_of_its_own_is_timed_the_same(
     spans: Spans, rabbitmq: str, channel: Channel, queue: str
 ) -> None:
-    def opened(connection: Any) -> None:  # noqa: ANN401
+    def opened(connection: Any) -> None:
         connection.channel(on_open_callback=consume)
 
     def consume(channel: Channel) -> None:

@@ -25,7 +25,7 @@ async def fail(secret: str) -> None:
     raise LookupError(f"a secret {secret}")
 
 
-def agent_of(*tools: Any) -> Any:  # noqa: ANN401 - a function each
+def agent_of(*tools: Any) -> Any:
     return pydantic_ai.Agent(test_model.TestModel(), tools=tools)
 
 
@@ -49,7 +49,7 @@ def test_a_tool_that_is_awaited_and_fails_ends_its_span_with_its_error(spans: Sp
 
 
 def test_a_tool_of_a_streamed_run_is_the_same(spans: Spans) -> None:
-    async def run() -> Any:  # noqa: ANN401
+    async def run() -> Any:
         async with agent_of(add).run_stream("a question") as result:
             return await result.get_output()
 

@@ -28,7 +28,7 @@ def client(server: str, request: pytest.FixtureRequest) -> Iterator[Any]:
     client.close()
 
 
-def test_commands_of_a_request_are_spans_of_its_cache(spans: Spans, client: Any) -> None:  # noqa: ANN401 - pymemcache's
+def test_commands_of_a_request_are_spans_of_its_cache(spans: Spans, client: Any) -> None:
     def work() -> None:
         client.set("secret", "another secret", noreply=False)
         assert client.get("secret") == b"another secret"
@@ -49,7 +49,7 @@ def test_commands_of_a_request_are_spans_of_its_cache(spans: Spans, client: Any)
     assert "secret" not in attribute_text(spans)
 
 
-def test_an_error_of_the_client_passes_through(spans: Spans, client: Any) -> None:  # noqa: ANN401
+def test_an_error_of_the_client_passes_through(spans: Spans, client: Any) -> None:
     with pytest.raises(Exception, match="Key"):
         in_request(spans, lambda: client.get("a key with blanks"))
 

@@ -30,7 +30,7 @@ def passages(address: str) -> Iterator[Any]:
         yield client.test.passages
 
 
-def test_a_search_by_vectors_is_retrieving(spans: Spans, passages: Any) -> None:  # noqa: ANN401 - pymongo's
+def test_a_search_by_vectors_is_retrieving(spans: Spans, passages: Any) -> None:
     in_request(spans, lambda: passages.aggregate(NEAREST).to_list())
 
     assert spans.names == ["aggregate passages", "request"]
@@ -43,7 +43,7 @@ def test_a_search_by_vectors_is_retrieving(spans: Spans, passages: Any) -> None:
     }
 
 
-def test_other_calls_are_the_databases_each_one_span(spans: Spans, passages: Any) -> None:  # noqa: ANN401
+def test_other_calls_are_the_databases_each_one_span(spans: Spans, passages: Any) -> None:
     def work() -> None:
         assert passages.find_one({"text": "a secret"}) == DOCUMENTS[0]
         passages.insert_one({"text": "a secret"})
@@ -59,7 +59,7 @@ def test_other_calls_are_the_databases_each_one_span(spans: Spans, passages: Any
     assert "secret" not in attribute_text(spans)
 
 
-def test_a_cursor_is_timed_where_it_asks_the_server(spans: Spans, passages: Any) -> None:  # noqa: ANN401
+def test_a_cursor_is_timed_where_it_asks_the_server(spans: Spans, passages: Any) -> None:
     cursor = passages.find({})
 
     in_request(spans, lambda: list(cursor))
@@ -67,7 +67,7 @@ def test_a_cursor_is_timed_where_it_asks_the_server(spans: Spans, passages: Any)
     assert spans.names == ["find passages", "getMore passages", "request"]
 
 
-def test_an_error_of_the_server_passes_through(spans: Spans, passages: Any) -> None:  # noqa: ANN401
+def test_an_error_of_the_server_passes_through(spans: Spans, passages: Any) -> None:
     def work() -> None:
         with pytest.raises(pymongo.errors.OperationFailure):
             passages.delete_one({})

@@ -49,14 +49,14 @@ def queue(server: str) -> Iterator[Any]:
         yield rq.Queue("work", connection=connection)
 
 
-def work(queue: Any) -> None:  # noqa: ANN401 - of a library that need not be there
+def work(queue: Any) -> None:
     """Do what is queued, in this process."""
     rq.SimpleWorker([queue], connection=queue.connection).work(burst=True, logging_level="ERROR")
 
 
 def test_from_its_sending_to_its_start_a_job_that_is_awaited_was_queued(
     spans: Spans,
-    queue: Any,  # noqa: ANN401
+    queue: Any,
 ) -> None:
     jobs: list[Any] = []
 
@@ -71,7 +71,7 @@ def test_from_its_sending_to_its_start_a_job_that_is_awaited_was_queued(
     check_waited(spans, ADD)
 
 
-def test_jobs_that_are_sent_together_are_each_one_span(spans: Spans, queue: Any) -> None:  # noqa: ANN401
+def test_jobs_that_are_sent_together_are_each_one_span(spans: Spans, queue: Any) -> None:
     many = [rq.Queue.prepare_data(ADD, (number, 1)) for number in range(3)]
 
     in_request(spans, lambda: queue.enqueue_many(many))
@@ -80,7 +80,7 @@ def test_jobs_that_are_sent_together_are_each_one_span(spans: Spans, queue: Any)
     assert sorted(spans.names) == sorted([*[ADD] * 3, "request", *[f"send {ADD}"] * 3])
 
 
-def test_a_job_that_fails_is_an_error_of_its_span(spans: Spans, queue: Any) -> None:  # noqa: ANN401
+def test_a_job_that_fails_is_an_error_of_its_span(spans: Spans, queue: Any) -> None:
     queue.enqueue(FAIL, "a secret")  # outside of any request
     work(queue)
 
@@ -91,7 +91,7 @@ def test_a_job_that_fails_is_an_error_of_its_span(spans: Spans, queue: Any) -> N
 
 def test_jobs_that_are_queued_later_go_on_with_the_trace_of_who_sent_them(
     spans: Spans,
-    queue: Any,  # noqa: ANN401
+    queue: Any,
 ) -> None:
     own = {"own": "kept"}
     jobs: list[Any] = []
@@ -118,7 +118,7 @@ def test_jobs_that_are_queued_later_go_on_with_the_trace_of_who_sent_them(
 
 
 def test_a_process_of_one_job_waits_for_its_spans_no_longer_than_an_exit_does(
-    queue: Any,  # noqa: ANN401
+    queue: Any,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     limits: list[int] = []
@@ -129,7 +129,7 @@ def test_a_process_of_one_job_waits_for_its_spans_no_longer_than_an_exit_does(
             return False
 
     class Horse(rq.SimpleWorker):  # type: ignore[misc, name-defined]  # it need not be there
-        def perform_job(self, *args: Any) -> bool:  # noqa: ANN401
+        def perform_job(self, *args: Any) -> bool:
             self._is_horse = True  # no longer than the job: its parent closes what it has open
             try:
                 return bool(super().perform_job(*args))

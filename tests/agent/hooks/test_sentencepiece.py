@@ -14,7 +14,7 @@ HOOKS = (SentencepieceHook,)
 
 
 @pytest.fixture(scope="module")
-def processor() -> Any:  # noqa: ANN401 - it has no types
+def processor() -> Any:
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(["a secret of a model"] * 50),
@@ -37,7 +37,7 @@ def processor() -> Any:  # noqa: ANN401 - it has no types
 )
 def test_a_text_and_its_tokens_are_a_span_each_by_whatever_name(
     spans: Spans,
-    processor: Any,  # noqa: ANN401
+    processor: Any,
     encode: str,
     decode: str,
 ) -> None:
@@ -51,7 +51,7 @@ def test_a_text_and_its_tokens_are_a_span_each_by_whatever_name(
 
 def test_several_texts_are_one_span_with_their_number(
     spans: Spans,
-    processor: Any,  # noqa: ANN401
+    processor: Any,
 ) -> None:
     processor.encode(["a secret", "a model"])
 

@@ -52,7 +52,7 @@ def test_a_prediction_is_one_span_with_its_model_and_rows(spans: Spans) -> None:
     ],
     ids=lambda model: type(model).__name__,
 )
-def test_whatever_the_class_a_prediction_is_one_span(spans: Spans, model: Any) -> None:  # noqa: ANN401 - an estimator
+def test_whatever_the_class_a_prediction_is_one_span(spans: Spans, model: Any) -> None:
     model.fit(ROWS, CLASSES)
 
     in_request(spans, lambda: model.predict(ROWS))
@@ -117,7 +117,7 @@ def test_a_class_that_joblib_sends_to_its_workers_by_value_is_sent_as_before() -
     cloudpickle = pytest.importorskip("cloudpickle")
 
     class Own(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
-        def predict(self, X: Any) -> Any:  # noqa: ANN401, N803 - as scikit-learn calls it
+        def predict(self, X: Any) -> Any:  # noqa: N803 - as scikit-learn calls it
             return X
 
     of_script: dict[str, Any] = {"__name__": "__main__"}

@@ -80,7 +80,7 @@ def test_each_event_is_a_request_of_its_own(spans: Spans) -> None:
     assert not any("secret" in repr(dict(one.attributes)) for one in spans.all)
 
 
-def _stage(spans: Spans) -> Any:  # noqa: ANN401 - a context manager of the test's own
+def _stage(spans: Spans) -> Any:
     class Stages:
         def __enter__(self) -> None:
             self.timing = spans.recorder.start("rerank", Stage.RERANK)

@@ -15,13 +15,13 @@ HOOKS = (SpacyHook,)
 
 
 @pytest.fixture(scope="module")
-def nlp() -> Any:  # noqa: ANN401 - it need not be there
+def nlp() -> Any:
     nlp = spacy.blank("en", meta={"name": "tiny"})
     nlp.add_pipe("sentencizer")
     return nlp
 
 
-def test_a_text_is_one_span_with_its_tokenizing_apart(spans: Spans, nlp: Any) -> None:  # noqa: ANN401
+def test_a_text_is_one_span_with_its_tokenizing_apart(spans: Spans, nlp: Any) -> None:
     nlp("A secret.")  # outside of any request
     found: list[Any] = []
 
@@ -35,13 +35,13 @@ def test_a_text_is_one_span_with_its_tokenizing_apart(spans: Spans, nlp: Any) ->
     assert "secret" not in attribute_text(spans)
 
 
-def test_many_texts_are_one_span_until_the_last_is_taken(spans: Spans, nlp: Any) -> None:  # noqa: ANN401
+def test_many_texts_are_one_span_until_the_last_is_taken(spans: Spans, nlp: Any) -> None:
     in_request(spans, lambda: list(nlp.pipe(["One.", "Two."])))
 
     assert [span.name for span in spans.of(Stage.FORWARD)] == ["nlp.pipe"]
 
 
-def test_an_error_passes_through(spans: Spans, nlp: Any) -> None:  # noqa: ANN401
+def test_an_error_passes_through(spans: Spans, nlp: Any) -> None:
     def work() -> None:
         with pytest.raises(ValueError, match="E"):
             nlp(None)

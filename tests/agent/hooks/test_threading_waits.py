@@ -22,7 +22,7 @@ Waited = tuple[Callable[[], object], Callable[[], object], Callable[[], bool]]
 
 
 def waiters(condition: threading.Condition) -> Callable[[], bool]:
-    return lambda: bool(condition._waiters)  # type: ignore[attr-defined]  # noqa: SLF001 - there is no other way
+    return lambda: bool(condition._waiters)  # type: ignore[attr-defined]
 
 
 def semaphore() -> Waited:
@@ -32,7 +32,7 @@ def semaphore() -> Waited:
         with made:
             pass
 
-    return wait, made.release, waiters(made._cond)  # type: ignore[attr-defined]  # noqa: SLF001
+    return wait, made.release, waiters(made._cond)  # type: ignore[attr-defined]
 
 
 def full_queue() -> Waited:
@@ -43,7 +43,7 @@ def full_queue() -> Waited:
 
 def event() -> Waited:
     made = threading.Event()
-    return made.wait, made.set, waiters(made._cond)  # type: ignore[attr-defined]  # noqa: SLF001
+    return made.wait, made.set, waiters(made._cond)  # type: ignore[attr-defined]
 
 
 def empty_queue() -> Waited:
@@ -54,7 +54,7 @@ def empty_queue() -> Waited:
 def pool_of_sqlalchemy() -> Waited:
     made = QueuePool(lambda: sqlite3.connect(":memory:", check_same_thread=False), 1, 0)
     taken = made.connect()
-    return lambda: made.connect().close(), taken.close, waiters(made._pool.not_empty)  # noqa: SLF001
+    return lambda: made.connect().close(), taken.close, waiters(made._pool.not_empty)
 
 
 class Connection(redis.Connection):
@@ -131,7 +131,7 @@ def test_a_wait_for_the_work_of_a_pool_is_none_for_a_lock() -> None:
     with hooked(ThreadingWaitsHook) as spans:
         waited(
             spans,
-            (future.result, lambda: future.set_result(1), waiters(future._condition)),  # noqa: SLF001
+            (future.result, lambda: future.set_result(1), waiters(future._condition)),
         )
 
     assert spans.of(Stage.QUEUE) == []

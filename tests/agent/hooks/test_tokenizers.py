@@ -14,14 +14,14 @@ WORDS = ("where", "did", "the", "milliseconds", "go")
 
 
 @pytest.fixture
-def tokenizer() -> Any:  # noqa: ANN401 - a class in Rust
+def tokenizer() -> Any:
     vocabulary = {word: number for number, word in enumerate(("<unk>", *WORDS))}
     tokenizer = Tokenizer(models.WordLevel(vocabulary, "<unk>"))
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
     return tokenizer
 
 
-def test_encoding_is_one_span_with_its_tokens_counted(spans: Spans, tokenizer: Any) -> None:  # noqa: ANN401
+def test_encoding_is_one_span_with_its_tokens_counted(spans: Spans, tokenizer: Any) -> None:
     encoding = tokenizer.encode(" ".join(WORDS))
 
     assert encoding.ids == [1, 2, 3, 4, 5]
@@ -33,7 +33,7 @@ def test_encoding_is_one_span_with_its_tokens_counted(spans: Spans, tokenizer: A
 @pytest.mark.parametrize("method", ["encode_batch", "encode_batch_fast"])
 def test_encoding_a_batch_is_one_span_with_its_size(
     spans: Spans,
-    tokenizer: Any,  # noqa: ANN401
+    tokenizer: Any,
     method: str,
 ) -> None:
     encodings = getattr(tokenizer, method)(["where", "did go"])
@@ -43,7 +43,7 @@ def test_encoding_a_batch_is_one_span_with_its_size(
     assert spans.only.attributes[semconv.BATCH_SIZE] == 2
 
 
-def test_decoding_outside_a_stream_is_one_span(spans: Spans, tokenizer: Any) -> None:  # noqa: ANN401
+def test_decoding_outside_a_stream_is_one_span(spans: Spans, tokenizer: Any) -> None:
     assert tokenizer.decode([1, 2]) == "where did"
     assert tokenizer.decode_batch([[1], [2]]) == ["where", "did"]
 
@@ -52,7 +52,7 @@ def test_decoding_outside_a_stream_is_one_span(spans: Spans, tokenizer: Any) -> 
 
 def test_decoding_inside_a_stream_is_intervals_of_the_stream(
     spans: Spans,
-    tokenizer: Any,  # noqa: ANN401
+    tokenizer: Any,
 ) -> None:
     stream = spans.recorder.start("stream")
     stream.collect_intervals()
@@ -67,7 +67,7 @@ def test_decoding_inside_a_stream_is_intervals_of_the_stream(
     assert interval_stages(spans.only) == {Stage.DETOKENIZE}
 
 
-def test_what_the_tokenizer_raises_passes_through(spans: Spans, tokenizer: Any) -> None:  # noqa: ANN401
+def test_what_the_tokenizer_raises_passes_through(spans: Spans, tokenizer: Any) -> None:
     with pytest.raises(TypeError):
         tokenizer.encode(7)
 

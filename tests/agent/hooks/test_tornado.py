@@ -152,7 +152,7 @@ def test_nothing_is_kept_of_a_request_that_has_ended(
 
     spans.wait_for(2)
     assert caplog.records
-    assert not tornado._requests  # noqa: SLF001 - which must not grow
+    assert not tornado._requests
 
 
 def test_a_stream_tells_when_its_tokens_left(spans: Spans) -> None:

@@ -59,11 +59,11 @@ def batch(tiny_chat: TinyChat, hooks: Spans) -> Iterator[Any]:
         yield batch
 
 
-def generated(batch: Any, prompt: list[int] = PROMPT) -> Any:  # noqa: ANN401 - an output
+def generated(batch: Any, prompt: list[int] = PROMPT) -> Any:
     return last_of(batch, batch.add_request(prompt, max_new_tokens=5))
 
 
-def last_of(batch: Any, request: str) -> Any:  # noqa: ANN401
+def last_of(batch: Any, request: str) -> Any:
     return next(made for made in batch.request_id_iter(request) if made.is_finished())
 
 
@@ -75,7 +75,7 @@ def of(spans: Spans, request: RecordedSpan) -> list[RecordedSpan]:
     return sorted(below, key=lambda span: (span.start_time or 0, -(span.end_time or 0)))
 
 
-def test_a_member_waits_is_prefilled_and_decoded(spans: Spans, batch: Any) -> None:  # noqa: ANN401
+def test_a_member_waits_is_prefilled_and_decoded(spans: Spans, batch: Any) -> None:
     with spans.recorder.tracer.start_as_current_span("request", context=Context()) as request:
         made = generated(batch)
 
@@ -95,7 +95,7 @@ def test_a_member_waits_is_prefilled_and_decoded(spans: Spans, batch: Any) -> No
     assert len(times.lengths_ns) == 5 - 1
 
 
-def test_each_member_is_in_its_own_trace(spans: Spans, batch: Any) -> None:  # noqa: ANN401
+def test_each_member_is_in_its_own_trace(spans: Spans, batch: Any) -> None:
     requests, names = [], []
     for name in ("first", "second"):
         with spans.recorder.tracer.start_as_current_span(name, context=Context()) as request:
@@ -111,14 +111,14 @@ def test_each_member_is_in_its_own_trace(spans: Spans, batch: Any) -> None:  # n
         assert [s.attributes[semconv.STAGE] for s in of(spans, request)] == stages
 
 
-def test_outside_of_any_request_nothing_is_timed(spans: Spans, batch: Any) -> None:  # noqa: ANN401
+def test_outside_of_any_request_nothing_is_timed(spans: Spans, batch: Any) -> None:
     made = generated(batch)
 
     assert len(made.generated_tokens) == 5
     assert spans.all == []
 
 
-def test_a_cancelled_member_ends_its_spans(spans: Spans, batch: Any) -> None:  # noqa: ANN401
+def test_a_cancelled_member_ends_its_spans(spans: Spans, batch: Any) -> None:
     with spans.recorder.tracer.start_as_current_span("request", context=Context()):
         request = batch.add_request(PROMPT, max_new_tokens=200, streaming=True)
         next(batch.request_id_iter(request))
@@ -164,7 +164,7 @@ def test_members_that_must_make_room_tell_how_often(spans: Spans, tiny_chat: Tin
     assert sum(count for count in preemptions if isinstance(count, int)) > 0
 
 
-def test_a_member_tells_how_many_waited_before_it(spans: Spans, batch: Any) -> None:  # noqa: ANN401
+def test_a_member_tells_how_many_waited_before_it(spans: Spans, batch: Any) -> None:
     with spans.recorder.tracer.start_as_current_span("request"):
         generated(batch)
 

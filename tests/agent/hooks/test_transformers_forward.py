@@ -24,7 +24,7 @@ TINY = BertConfig(
 
 
 @pytest.fixture(scope="module")
-def model() -> Any:  # noqa: ANN401 - transformers'
+def model() -> Any:
     torch.manual_seed(0)
     classifier = BertForSequenceClassification(TINY).eval()
     classifier.name_or_path = "somewhere/tiny-bert"
@@ -33,7 +33,7 @@ def model() -> Any:  # noqa: ANN401 - transformers'
 
 def test_a_pass_within_a_request_is_one_span_whatever_models_are_inside(
     spans: Spans,
-    model: Any,  # noqa: ANN401
+    model: Any,
 ) -> None:
     in_request(spans, lambda: model(input_ids=IDS))
 
@@ -48,7 +48,7 @@ def test_a_pass_within_a_request_is_one_span_whatever_models_are_inside(
 
 def test_a_positional_input_and_its_answer_are_the_same(
     spans: Spans,
-    model: Any,  # noqa: ANN401
+    model: Any,
 ) -> None:
     before = model(IDS).logits
     answers: list[torch.Tensor] = []
@@ -61,7 +61,7 @@ def test_a_positional_input_and_its_answer_are_the_same(
 
 def test_a_pass_outside_of_any_request_is_none_of_its_own(
     spans: Spans,
-    model: Any,  # noqa: ANN401
+    model: Any,
 ) -> None:
     model(IDS)
 
@@ -70,7 +70,7 @@ def test_a_pass_outside_of_any_request_is_none_of_its_own(
 
 def test_an_error_passes_through_and_fails_the_span(
     spans: Spans,
-    model: Any,  # noqa: ANN401
+    model: Any,
 ) -> None:
     with pytest.raises(IndexError):
         in_request(spans, lambda: model(IDS + 99))
@@ -80,7 +80,7 @@ def test_an_error_passes_through_and_fails_the_span(
 
 def test_a_compiled_model_is_one_graph_and_one_span(
     spans: Spans,
-    model: Any,  # noqa: ANN401
+    model: Any,
 ) -> None:
     torch.compiler.reset()
     compiled: Any = torch.compile(model, backend="eager", fullgraph=True)
@@ -104,7 +104,7 @@ def test_a_generation_keeps_its_stages_and_its_passes_are_no_spans(
     assert len(spans.of(Stage.DECODE)) == 1
 
 
-def test_what_a_pipeline_times_is_not_timed_again(model: Any, tiny_chat: TinyChat) -> None:  # noqa: ANN401
+def test_what_a_pipeline_times_is_not_timed_again(model: Any, tiny_chat: TinyChat) -> None:
     with hooked(TransformersPipelinesHook, TransformersForwardHook) as spans:
         classify = pipeline("text-classification", model=model, tokenizer=tiny_chat.tokenizer)
         in_request(spans, lambda: classify("where did"))
@@ -112,7 +112,7 @@ def test_what_a_pipeline_times_is_not_timed_again(model: Any, tiny_chat: TinyCha
     assert [span.name for span in spans.of(Stage.FORWARD)] == ["forward"]
 
 
-def test_a_model_that_is_named_as_well_is_one_span(model: Any) -> None:  # noqa: ANN401
+def test_a_model_that_is_named_as_well_is_one_span(model: Any) -> None:
     named = HookOptions(
         torch_modules=("transformers.models.bert.modeling_bert:BertForSequenceClassification",)
     )
@@ -124,7 +124,7 @@ def test_a_model_that_is_named_as_well_is_one_span(model: Any) -> None:  # noqa:
 
 def test_a_loop_of_the_programs_own_has_a_bounded_number_of_spans(
     spans: Spans,
-    model: Any,  # noqa: ANN401
+    model: Any,
 ) -> None:
     def loop() -> None:
         for _ in range(258):

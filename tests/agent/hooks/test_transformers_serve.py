@@ -17,7 +17,7 @@ from tests.support.agent.hooked import Spans, hooked
 
 @pytest.fixture
 def spans() -> Iterator[Spans]:
-    import transformers.cli.serving.model_manager  # noqa: F401, PLC0415 - the hook needs it there
+    import transformers.cli.serving.model_manager  # noqa: F401 - the hook needs it there
 
     with hooked(ThreadsHook, TransformersServeHook) as spans:
         yield spans

@@ -14,7 +14,7 @@ numpy = pytest.importorskip("numpy")
 HOOKS = (TxtaiHook,)
 
 
-def embed(texts: list[str]) -> Any:  # noqa: ANN401 - numpy's
+def embed(texts: list[str]) -> Any:
     return numpy.array([[len(text), 1.0] for text in texts], dtype=numpy.float32)
 
 

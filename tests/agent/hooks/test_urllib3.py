@@ -46,7 +46,7 @@ def test_an_answer_over_http_2_which_cannot_be_asked_ends_its_span(spans: Spans)
     http2 = pytest.importorskip("urllib3.http2.connection")
 
     class Pool(urllib3.HTTPConnectionPool):
-        def _make_request(self, *_: object, **__: object) -> Any:  # noqa: ANN401 - urllib3's
+        def _make_request(self, *_: object, **__: object) -> Any:
             return http2.HTTP2Response(200, urllib3.HTTPHeaderDict(), "/", b"whole")
 
     answer = Pool("127.0.0.1").request("GET", "/")

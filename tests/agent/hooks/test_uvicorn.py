@@ -42,7 +42,7 @@ PROTOCOLS = pytest.mark.parametrize("http", ["h11", "httptools"])
 LOOPS = pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
 
 
-def application(gate: Gate, **options: Any) -> FastAPI:  # noqa: ANN401 - FastAPI's own
+def application(gate: Gate, **options: Any) -> FastAPI:
     app = FastAPI(**options)
 
     @app.get(HOLDS)

@@ -22,25 +22,25 @@ HOOKS = (WeaviateHook,)
 class _Servicer:
     """Finds one object, whatever is searched for, and takes every batch."""
 
-    def Search(self, request: Any, context: Any) -> Any:  # noqa: ANN401, N802 - as gRPC names it
+    def Search(self, request: Any, context: Any) -> Any:  # noqa: N802 - as gRPC names it
         if request.collection == "Nowhere":
             context.abort(grpc.StatusCode.NOT_FOUND, "no such collection")
         reply = _search().SearchReply(took=0.1)
         reply.results.add().metadata.id = "00000000-0000-0000-0000-000000000001"
         return reply
 
-    def BatchObjects(self, _: Any, __: Any) -> Any:  # noqa: ANN401, N802
+    def BatchObjects(self, _: Any, __: Any) -> Any:  # noqa: N802
         return _batch().BatchObjectsReply(took=0.1)
 
 
-def _search() -> Any:  # noqa: ANN401 - of the version of protobuf that is here
-    from weaviate.connect import v4  # noqa: PLC0415 - it need not be there
+def _search() -> Any:
+    from weaviate.connect import v4
 
     return v4.search_get_pb2
 
 
-def _batch() -> Any:  # noqa: ANN401
-    from weaviate.connect import v4  # noqa: PLC0415
+def _batch() -> Any:
+    from weaviate.connect import v4
 
     return v4.batch_pb2
 
@@ -48,7 +48,7 @@ def _batch() -> Any:  # noqa: ANN401
 @pytest.fixture(scope="module")
 def address() -> Iterator[dict[str, Any]]:
     """What a client finds both of its doors by."""
-    from weaviate.proto.v1 import weaviate_pb2_grpc  # noqa: PLC0415
+    from weaviate.proto.v1 import weaviate_pb2_grpc
 
     class Servicer(_Servicer, weaviate_pb2_grpc.WeaviateServicer):  # type: ignore[misc]  # it has no types
         """Answers the rest with UNIMPLEMENTED."""

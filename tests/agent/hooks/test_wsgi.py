@@ -75,7 +75,7 @@ def application() -> flask.Flask:  # noqa: C901 - one function a route
     return app
 
 
-def answered(app: Any, path: str, **headers: str) -> httpx.Response:  # noqa: ANN401
+def answered(app: Any, path: str, **headers: str) -> httpx.Response:
     with serving_wsgi(app) as url:
         return httpx.get(f"{url}{path}", headers=headers)
 
@@ -127,7 +127,7 @@ def test_the_route_of_a_mounted_application_has_its_mount(spans: Spans) -> None:
 def test_the_mount_of_a_middleware_that_takes_an_id_off_a_path_is_a_template(spans: Spans) -> None:
     inner = application()
 
-    def outer(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:  # noqa: ANN401
+    def outer(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         _, tenant, rest = environ["PATH_INFO"].split("/", 2)
         return inner(
             {**environ, "SCRIPT_NAME": f"/{tenant}", "PATH_INFO": f"/{rest}"}, start_response
@@ -303,12 +303,12 @@ def test_gunicorn_leaves_the_application_of_an_asgi_worker_as_it_is(spans: Spans
     assert not spans.all
 
 
-def plain_application(environ: Any, start_response: Any) -> Iterable[bytes]:  # noqa: ANN401, ARG001
+def plain_application(environ: Any, start_response: Any) -> Iterable[bytes]:  # noqa: ARG001
     start_response("200 OK", [])
     return [b"plain"]
 
 
-def loaded(kind: Any, app: object) -> Any:  # noqa: ANN401 - gunicorn's Worker
+def loaded(kind: Any, app: object) -> Any:
     """A worker that loaded an application, without the server around it."""
     worker = kind.__new__(kind)
     worker.app = type("Application", (), {"wsgi": staticmethod(lambda: app)})
@@ -316,7 +316,7 @@ def loaded(kind: Any, app: object) -> Any:  # noqa: ANN401 - gunicorn's Worker
     return worker
 
 
-def begun_by_hand(app: flask.Flask, path: str, **environ: object) -> Any:  # noqa: ANN401
+def begun_by_hand(app: flask.Flask, path: str, **environ: object) -> Any:
     """The body of an answer, as a server gets it."""
     asked = app.test_request_context(path).request.environ
     for key in [key for key in asked if key.startswith("werkzeug.")]:

@@ -62,7 +62,7 @@ def test_a_signals_handler_may_flush_wherever_it_interrupts_a_flush(exporter: Ex
         """Raise the signal at one of the interpreter's steps; tell whether there are so many."""
         steps = count()
 
-        def trace(frame: FrameType, event: str, _: Any) -> Any:  # noqa: ANN401 - a tracer's
+        def trace(frame: FrameType, event: str, _: Any) -> Any:
             if frame.f_code.co_filename not in OURS:
                 return None
             codes.add(frame.f_code)

@@ -48,9 +48,9 @@ def chat() -> TinyChat:
 @pytest.fixture(autouse=True)
 def nothing_stays_in_the_way() -> Iterator[None]:
     """The program's profilers are as they were."""
-    original = torch.autograd.profiler.profile._prepare_trace  # noqa: SLF001 - what ours stands in for
+    original = torch.autograd.profiler.profile._prepare_trace
     yield
-    assert torch.autograd.profiler.profile._prepare_trace is original  # noqa: SLF001 - likewise
+    assert torch.autograd.profiler.profile._prepare_trace is original
 
 
 def order(receiver: Receiver, wanted: ProfileOrder) -> None:
@@ -281,7 +281,7 @@ def test_uninstrument_gives_up_what_is_under_way(
     until(lambda: begun(chat, receiver))
     uninstrument()
 
-    assert not torch.autograd.profiler._is_profiler_enabled  # noqa: SLF001 - of all threads
+    assert not torch.autograd.profiler._is_profiler_enabled
     assert "latencytrace-profile" not in {thread.name for thread in threading.enumerate()}
 
 

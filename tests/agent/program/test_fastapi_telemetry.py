@@ -91,12 +91,12 @@ def test_where_it_exports_by_itself_its_receiver_gets_its_spans_at_the_end_of_th
 
 
 def test_it_is_the_very_same_afterwards(receiver: Receiver) -> None:
-    before = telemetry._unconfigured, telemetry.NativeTelemetry.__call__  # noqa: SLF001
+    before = telemetry._unconfigured, telemetry.NativeTelemetry.__call__
     settings = agent_settings(endpoint=receiver.endpoint, service_name="program", environ={})
 
     start(settings, raise_fault)
-    patched = telemetry._unconfigured  # noqa: SLF001 - what is patched
+    patched = telemetry._unconfigured
     uninstrument()
 
     assert patched is not before[0]
-    assert (telemetry._unconfigured, telemetry.NativeTelemetry.__call__) == before  # noqa: SLF001
+    assert (telemetry._unconfigured, telemetry.NativeTelemetry.__call__) == before

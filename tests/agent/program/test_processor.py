@@ -137,7 +137,7 @@ def test_tracers_of_which_there_are_ever_more_are_not_all_kept(program: Program)
         program.provider.get_tracer(f"scope {number}").start_span("name").end()
 
     assert len({id(span.tracer) for span in program.taken}) == 2500
-    assert len(program.processor._tracers) <= 1000  # noqa: SLF001 - what would grow
+    assert len(program.processor._tracers) <= 1000
 
 
 def test_a_provider_that_was_left_is_listened_to_no_more(program: Program) -> None:

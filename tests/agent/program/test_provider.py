@@ -123,7 +123,7 @@ def test_a_second_provider_of_the_program_is_refused_as_without_us(
 def test_after_uninstrument_the_place_is_as_it_was(
     settings: AgentSettings, program: TracerProvider, memory: InMemorySpanExporter
 ) -> None:
-    before = trace._set_tracer_provider  # noqa: SLF001 - what is patched
+    before = trace._set_tracer_provider
     start(settings, raise_fault)
     ours = trace.get_tracer_provider()
     uninstrument()
@@ -132,7 +132,7 @@ def test_after_uninstrument_the_place_is_as_it_was(
     set_tracer_provider(program)
     get_tracer("late").start_span("late").end()
 
-    assert trace._set_tracer_provider is before  # noqa: SLF001
+    assert trace._set_tracer_provider is before
     assert ours is not empty
     assert isinstance(empty, ProxyTracerProvider)
     assert names(memory) == ["late"]

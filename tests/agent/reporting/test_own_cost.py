@@ -43,10 +43,10 @@ class Taken:
 def taking(cost: HookCost, *, calls: int, ns: int) -> None:
     """Call so often, each time sampled, and have each take so long."""
     for _ in range(calls):
-        cost.left = cost._stride = 1  # noqa: SLF001 - each of them is a sample
+        cost.left = cost._stride = 1
         cost.left -= 1
         cost.sampled(Taken) if isinstance(cost, RequestCost) else cost.sample(Taken)
-    cost._taken_ns = calls * ns  # noqa: SLF001 - as a clock would have it that we set
+    cost._taken_ns = calls * ns
 
 
 def test_hooks_cost_as_many_spans_as_were_made_times_the_price_of_one() -> None:

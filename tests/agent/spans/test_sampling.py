@@ -163,7 +163,7 @@ class ByName(Sampler):
     def __init__(self, argument: str) -> None:
         self.argument = argument
 
-    def should_sample(  # noqa: PLR0913, PLR0917 - the SDK's signature
+    def should_sample(  # noqa: PLR0913 - the SDK's signature
         self,
         parent_context: Context | None,  # noqa: ARG002
         trace_id: int,  # noqa: ARG002
@@ -248,7 +248,7 @@ def test_a_sampler_is_told_of_no_links_by_an_empty_sequence() -> None:
     class Counting(ByName):
         """One that looks at links, as the SDK always gives it some."""
 
-        def should_sample(self, *arguments: Any, **_: Any) -> SamplingResult:  # noqa: ANN401 - whatever it is told
+        def should_sample(self, *arguments: Any, **_: Any) -> SamplingResult:
             """Count them."""
             told.append(len(arguments[5]))
             return SamplingResult(Decision.DROP)

@@ -343,7 +343,7 @@ def test_a_processor_may_change_a_span_that_is_ending(spans: Spans, tracer: Trac
 
     class Redacting(SpanProcessor):
         def _on_ending(self, span: SdkSpan) -> None:
-            cast("dict[str, object]", span._attributes)["key"] = "***"  # noqa: SLF001 - as such processors do
+            cast("dict[str, object]", span._attributes)["key"] = "***"
 
     spans.provider.add_span_processor(Redacting())
     spans.provider.add_span_processor(watching)
@@ -475,14 +475,14 @@ def test_a_flush_reaches_every_processor_and_nothing_said_means_flushed(
     class Silent(Watching):
         """One that returns nothing, as many do."""
 
-        def force_flush(self, timeout_millis: int = 30000) -> Any:  # noqa: ANN401, ARG002 - None
+        def force_flush(self, timeout_millis: int = 30000) -> Any:  # noqa: ARG002 - None
             """Flush."""
             flushed.append(type(self).__name__)
 
     class Failing(Silent):
         """One that fails."""
 
-        def force_flush(self, timeout_millis: int = 30000) -> Any:  # noqa: ANN401 - none
+        def force_flush(self, timeout_millis: int = 30000) -> Any:
             """Fail."""
             super().force_flush(timeout_millis)
             raise RuntimeError

@@ -19,11 +19,11 @@ MODULE = "a_patched_library"
 Library = Any  # a module of a test's own
 
 
-def passing(wrapped: Timed, _instance: object, args: Any, kwargs: Any) -> Any:  # noqa: ANN401
+def passing(wrapped: Timed, _instance: object, args: Any, kwargs: Any) -> Any:
     return wrapped(*args, **kwargs)
 
 
-def wrapped(function: Any) -> Any:  # noqa: ANN401
+def wrapped(function: Any) -> Any:
     return wrapt.FunctionWrapper(function, passing)
 
 
@@ -33,7 +33,7 @@ class Custom:
     def __init__(self, function: Timed) -> None:
         self.function = function
 
-    def __get__(self, instance: object, owner: type | None = None) -> Any:  # noqa: ANN401
+    def __get__(self, instance: object, owner: type | None = None) -> Any:
         return self if instance is None else functools.partial(self.function, instance)
 
 
@@ -91,7 +91,7 @@ KINDS: dict[str, Callable[[], object]] = {
 class Meta(type):
     """A class of classes that can be called, and with a method of its own."""
 
-    def __call__(cls, *args: object) -> Any:  # noqa: ANN401
+    def __call__(cls, *args: object) -> Any:
         """Make an instance."""
         return super().__call__(*args)
 
@@ -107,7 +107,7 @@ def library() -> Iterator[Library]:
     del sys.modules[MODULE]
 
 
-def library_class(module: Library, own: object, *, meta: type = type, of: type = object) -> Any:  # noqa: ANN401
+def library_class(module: Library, own: object, *, meta: type = type, of: type = object) -> Any:
     made = meta("Library", (of,), {"call": own, "__module__": MODULE, "__qualname__": "Library"})
     module.Library = made
     return made
@@ -119,14 +119,14 @@ class TimesTheCall(Hook):
     patches = (Patch(MODULE, "Library.call", Stage.RETRIEVE),)
 
 
-def answer(thing: Any) -> object:  # noqa: ANN401
+def answer(thing: Any) -> object:
     try:
         return thing.call("text")
     except TypeError:
         return "refused"
 
 
-def answers(made: Any) -> list[object]:  # noqa: ANN401
+def answers(made: Any) -> list[object]:
     """What the attribute gives of an instance, of the class, of a subclass and its instance."""
     below: Any = type("Below", (made,), {})
     of_class = [answer(made), answer(below)]
@@ -171,7 +171,7 @@ def test_every_kind_of_attribute_answers_as_it_did_and_is_restored(
     assert is_timed is not isinstance(own, property)  # which has the data of an instance
 
 
-def wrapped_by_wrapt(made: Any) -> Callable[[], None]:  # noqa: ANN401
+def wrapped_by_wrapt(made: Any) -> Callable[[], None]:
     """Patch as OpenTelemetry's instrumentations do, and take back as they do."""
     wrapt.wrap_function_wrapper(made, "call", passing)
 
@@ -182,11 +182,11 @@ def wrapped_by_wrapt(made: Any) -> Callable[[], None]:  # noqa: ANN401
     return unwrap
 
 
-def wrapped_by_hand(made: Any) -> Callable[[], None]:  # noqa: ANN401
+def wrapped_by_hand(made: Any) -> Callable[[], None]:
     before = made.call
 
     @functools.wraps(before)
-    def call(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+    def call(*args: Any, **kwargs: Any) -> Any:
         return before(*args, **kwargs)
 
     made.call = call

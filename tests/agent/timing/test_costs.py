@@ -228,7 +228,7 @@ def test_the_clock_is_learnt_by_reading_it(monkeypatch: pytest.MonkeyPatch) -> N
 
     costs.learn_clock()
 
-    assert costs._clock_ns == 40  # noqa: SLF001 - it has no other name
+    assert costs._clock_ns == 40
 
 
 def test_a_pickled_one_knows_nothing(clock: Spent, cost: HookCost) -> None:

@@ -35,7 +35,7 @@ class BrokenCall:
 
 
 def fails_to_begin(_: Recorder, original: Timed) -> Timed:
-    def begin(_args: object, _kwargs: object) -> Any:  # noqa: ANN401
+    def begin(_args: object, _kwargs: object) -> Any:
         raise Fault
 
     return timed(original, begin)
@@ -46,15 +46,15 @@ def fails_to_activate(_: Recorder, original: Timed) -> Timed:
 
 
 def fails_in_its_own_words(_: Recorder, original: Timed) -> Timed:
-    def called(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+    def called(*args: Any, **kwargs: Any) -> Any:
         if args or kwargs:
             raise Fault
         return original()
 
-    async def awaited(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+    async def awaited(*args: Any, **kwargs: Any) -> Any:
         return called(*args, **kwargs)
 
-    def each(*args: Any, **kwargs: Any) -> Iterator[Any]:  # noqa: ANN401
+    def each(*args: Any, **kwargs: Any) -> Iterator[Any]:
         yield from called(*args, **kwargs)
 
     if original.__name__ == "generator":
@@ -143,20 +143,20 @@ def test_a_wrong_call_raises_what_it_raises_and_is_no_fault(
 
 
 def _harmless(_: Recorder, original: Timed) -> Timed:
-    def called(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+    def called(*args: Any, **kwargs: Any) -> Any:
         return original(*args, **kwargs)
 
-    async def awaited(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+    async def awaited(*args: Any, **kwargs: Any) -> Any:
         return await original(*args, **kwargs)
 
-    def each(*args: Any, **kwargs: Any) -> Iterator[Any]:  # noqa: ANN401
+    def each(*args: Any, **kwargs: Any) -> Iterator[Any]:
         yield from original(*args, **kwargs)
 
     return {"coroutine": awaited, "generator": each}.get(original.__name__, called)
 
 
 def _fails_afterwards(_: Recorder, original: Timed) -> Timed:
-    def called(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+    def called(*args: Any, **kwargs: Any) -> Any:
         original(*args, **kwargs)
         raise Fault
 

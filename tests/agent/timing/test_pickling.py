@@ -83,9 +83,9 @@ def test_a_patched_function_has_what_functions_have(spans: Spans, library: Libra
 
 
 def test_what_runs_a_loops_callbacks_has_the_code_that_tools_look_for(spans: Spans) -> None:
-    original = asyncio.events.Handle._run  # noqa: SLF001 - it is patched
+    original = asyncio.events.Handle._run
     with hooked(EventLoopHook, spans=spans):
-        patched: Any = asyncio.events.Handle._run  # noqa: SLF001
+        patched: Any = asyncio.events.Handle._run
 
         assert patched is not original
         assert patched.__code__.co_varnames

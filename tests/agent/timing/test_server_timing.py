@@ -71,8 +71,8 @@ def timings(answer: httpx.Response) -> dict[str, float]:
     ("server", "application"), [(serving, asgi), (serving_wsgi, wsgi)], ids=["asgi", "wsgi"]
 )
 def test_an_answer_says_what_its_request_was_spent_on(
-    server: Any,  # noqa: ANN401 - a context manager of an address
-    application: Any,  # noqa: ANN401
+    server: Any,
+    application: Any,
 ) -> None:
     with server(application()) as address:
         reported = timings(httpx.get(address, trust_env=False))

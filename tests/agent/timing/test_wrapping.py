@@ -22,7 +22,7 @@ from tests.support.agent.hooked import Spans, interval_stages
 Timing = Callable[..., Any]
 
 
-def patched(spans: Spans, function: Timing, **options: Any) -> Timing:  # noqa: ANN401 - Patch's
+def patched(spans: Spans, function: Timing, **options: Any) -> Timing:
     """A function timed as stage `retrieve`, as a hook's patch would."""
     patch = Patch("library", "Client.search", Stage.RETRIEVE, **options)
     return timed(function, beginning(function, patch, spans.recorder))

@@ -63,7 +63,7 @@ def test_a_call_is_noted_with_what_it_returned_sync_or_async() -> None:
 
 
 @pytest.mark.parametrize("build", [before, after])
-def test_a_fault_of_ours_changes_nothing_and_is_reported(build: Any) -> None:  # noqa: ANN401
+def test_a_fault_of_ours_changes_nothing_and_is_reported(build: Any) -> None:
     def note(*_: object) -> None:
         raise ValueError("ours")
 

@@ -75,7 +75,7 @@ def server() -> Iterator[RecordingServer]:
         yield server
 
 
-def contribs(name: str) -> Any:  # noqa: ANN401 - an instrumentor
+def contribs(name: str) -> Any:
     module, kind = name.split(":")
     return getattr(pytest.importorskip(f"opentelemetry.instrumentation.{module}"), kind)()
 

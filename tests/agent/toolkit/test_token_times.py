@@ -41,7 +41,7 @@ def alone(times: TokenTimes) -> list[int]:
 
 
 def long_stream(tokens: int) -> list[int]:
-    generator = random.Random(7)  # noqa: S311 - no secret
+    generator = random.Random(7)
     return [round(generator.lognormvariate(16.8, 0.5)) for _ in range(tokens)]
 
 
@@ -115,14 +115,14 @@ def test_the_buckets_hold_the_other_gaps_as_they_are_distributed(tokens: int) ->
 @given(st.lists(st.integers(0, 10**9), min_size=1, max_size=200).map(sorted), st.integers(1, 5000))
 def test_gaps_of_one_bucket_are_counted_as_each_by_itself(in_order: list[int], gaps: int) -> None:
     recorder = TokenRecorder()
-    recorder._count(in_order, gaps)  # noqa: SLF001 - its parts
+    recorder._count(in_order, gaps)
 
     expected: Counter[int] = Counter()
     points = min(48, gaps)
     for point in range(points):
         here = in_order[(2 * point + 1) * len(in_order) // (2 * points)]
         expected[bucket_of(here)] += gaps * (point + 1) // points - gaps * point // points
-    assert recorder._buckets == expected  # noqa: SLF001
+    assert recorder._buckets == expected
 
 
 @pytest.mark.parametrize("tokens", [[], [0]], ids=["none", "one"])

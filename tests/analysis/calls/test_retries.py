@@ -371,7 +371,7 @@ def calls_within_each_other(random: Random) -> list[Span]:
 @settings(max_examples=300)
 @given(st.integers(0, 1 << 32))
 def test_columns_charge_retries_as_objects_do(seed: int) -> None:
-    random = Random(seed)  # noqa: S311 - the same every time
+    random = Random(seed)
     spans = calls_within_each_other(random)
     numbers = random.sample(range(1, 100), len(spans))
     ids = {one.span_id: f"{number:016x}" for one, number in zip(spans, numbers, strict=True)}

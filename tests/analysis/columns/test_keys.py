@@ -85,7 +85,7 @@ def test_any_heap_of_spans_is_asked_only_for_what_is_held(heap: list[Span]) -> N
 @settings(deadline=None)
 @given(st.integers(0, 1 << 32))
 def test_made_traces_are_asked_only_for_what_is_held(seed: int) -> None:
-    assert asked_for(made_trace(Random(seed))) <= HELD  # noqa: S311 - the same every time
+    assert asked_for(made_trace(Random(seed))) <= HELD
 
 
 @settings(deadline=None)

@@ -60,7 +60,7 @@ def is_odd(*spans: Span) -> bool:
 @settings(deadline=None)
 @given(st.integers(0, 1 << 32))
 def test_columns_give_what_objects_give(seed: int) -> None:
-    traces = made(Random(seed), 5)  # noqa: S311 - the same every time
+    traces = made(Random(seed), 5)
 
     found, others = ByColumns()(traces)
 
@@ -70,7 +70,7 @@ def test_columns_give_what_objects_give(seed: int) -> None:
 
 
 def test_later_batches_give_what_objects_give() -> None:
-    random = Random(17)  # noqa: S311 - the same traces every time
+    random = Random(17)
     by_columns = ByColumns()
     ways = [0, 0]
     for _ in range(20):
@@ -311,7 +311,7 @@ def _call(number: int, start_ns: int, parent: int, **told: AttributeValue) -> Sp
         ),
     ],
 )
-def test_an_outer_spans_totals_hide_nothing_of_the_calls_below(  # noqa: PLR0913, PLR0917 - a table
+def test_an_outer_spans_totals_hide_nothing_of_the_calls_below(  # noqa: PLR0913 - a table
     agent: dict[str, AttributeValue],
     model: str,
     reason: str,

@@ -15,7 +15,7 @@ CALL = "00000000000000c0"
 DEEP = "00000000000000d0"
 
 
-def half(  # noqa: PLR0913, PLR0917 - of a call
+def half(  # noqa: PLR0913 - of a call
     start_ns: int,
     end_ns: int,
     service: str,

@@ -107,7 +107,7 @@ def test_the_state_wins_over_attributes() -> None:
 
 
 def test_whole_weights_add_up_to_the_population() -> None:
-    chance = Random(7)  # noqa: S311 - the same every time
+    chance = Random(7)
     share = 0.3
     threshold = threshold_of(share)
     state = kept_with(TraceState(), threshold).to_header()

@@ -120,7 +120,7 @@ def test_a_pause_here_does_not_interrupt_another_process() -> None:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_nothing_changes_where_nothing_is_faster(seed: int) -> None:
-    random = Random(seed)  # noqa: S311 - the same every time
+    random = Random(seed)
     for number in range(20):
         for trace in build_traces(made_trace(random, number)):
             length_ns = trace.root.end_ns - trace.root.start_ns
@@ -130,7 +130,7 @@ def test_nothing_changes_where_nothing_is_faster(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_no_stage_gives_more_than_its_spans_have(seed: int) -> None:
-    random = Random(seed)  # noqa: S311 - the same every time
+    random = Random(seed)
     for number in range(20):
         for trace in build_traces(made_trace(random, number)):
             length_ns = trace.root.end_ns - trace.root.start_ns

@@ -298,7 +298,7 @@ def test_a_token_that_is_missing_is_named(tmp_path: Path) -> None:
         wrong = found(**at(it))
         shown = found(
             **at(it),
-            LATENCYTRACE_TOKEN="sesame",  # noqa: S106 - of a test
+            LATENCYTRACE_TOKEN="sesame",
             OTEL_EXPORTER_OTLP_HEADERS="authorization=Bearer%20sesame",
         )
 

@@ -31,14 +31,14 @@ def server() -> Iterator[LoadServer]:
         yield answering
 
 
-def measured(*arguments: str | Path, code: int = 0) -> Any:  # noqa: ANN401 - JSON
+def measured(*arguments: str | Path, code: int = 0) -> Any:
     """The one rate of a run's document."""
     document = load(*arguments, code=code)
     (rate,) = document["rates"]
     return rate
 
 
-def load(*arguments: str | Path, code: int = 0) -> Any:  # noqa: ANN401 - JSON
+def load(*arguments: str | Path, code: int = 0) -> Any:
     ended = latencytrace("load", *arguments, "--json")
     assert ended.returncode == code, ended.stderr
     return json.loads(ended.stdout)

@@ -23,7 +23,7 @@ LENGTHS_NS = st.integers(0, 20 * NS_PER_S)
 
 
 def chance(seed: int) -> random.Random:
-    return random.Random(seed)  # noqa: S311 - arrivals are no secret
+    return random.Random(seed)
 
 
 def pace(

@@ -49,7 +49,7 @@ def made(random: Random, number: int) -> Objective:
 
 
 def drawn(seed: int, count: int) -> list[Objective]:
-    random = Random(seed)  # noqa: S311 - no secrets
+    random = Random(seed)
     return [made(random, number) for number in range(count)]
 
 

@@ -474,7 +474,7 @@ class Business:
 
     def awaiting_root(self) -> int:
         """Spans of open traces without a root, counted one by one."""
-        open_ = self.rig.assembler._open.values()  # noqa: SLF001 - they are told as a sum only
+        open_ = self.rig.assembler._open.values()
         return sum(one.spans for one in open_ if not one.rooted)
 
     def divide(self, end: str) -> None:

@@ -82,8 +82,8 @@ class Rig:
         """Have spans committed, which are due a while later."""
         checked = otlp.check(encoded(*spans), otlp.PROTOBUF, None)
         self.store.insert([checked.columns])
-        self.pipeline._traces.arrived([checked])  # noqa: SLF001 - as its receiver does
-        self.pipeline._traces.ended([checked], Outcome.STORED)  # noqa: SLF001 - as its committer
+        self.pipeline._traces.arrived([checked])
+        self.pipeline._traces.ended([checked], Outcome.STORED)
         self.clock.move_s(2)
 
     def counted(self, name: str) -> float:
@@ -116,7 +116,7 @@ def test_the_next_batch_is_attributed_while_one_is_written(rig: Rig) -> None:
     may_go_on = threading.Event()
     seen: list[str] = []
     rig.store.before = lambda: may_go_on.wait(PATIENCE_S)
-    rig.pipeline._attributor._on_spans = lambda spans: seen.extend(one.trace_id for one in spans)  # noqa: SLF001 - as GPUs do
+    rig.pipeline._attributor._on_spans = lambda spans: seen.extend(one.trace_id for one in spans)
     rig.send(first)
     rig.pipeline.step(ahead=True)
     rig.send(second)
@@ -139,7 +139,7 @@ def test_a_trace_is_not_taken_again_while_it_is_written(rig: Rig) -> None:
     rig.send(span)
     rig.pipeline.step(ahead=True)
     rig.send(child(span, LATE_CHILD, Stage.DECODE, 50, 90))
-    taken = rig.pipeline._traces.due(10)  # noqa: SLF001 - as a step does
+    taken = rig.pipeline._traces.due(10)
     may_go_on.set()
     rig.pipeline.step()
     rig.pipeline.step()
@@ -170,10 +170,10 @@ def test_nor_is_it_evicted_meanwhile(rig: Rig) -> None:
     rig.store.before = lambda: may_go_on.wait(PATIENCE_S)
     rig.send(span)
     rig.pipeline.step(ahead=True)
-    rig.pipeline._traces._assembler._max_open = 1  # noqa: SLF001 - a hundred thousand traces else
+    rig.pipeline._traces._assembler._max_open = 1
     rig.send(child(span, LATE_CHILD, Stage.DECODE, 50, 90), other)
-    taken = rig.pipeline._traces.due(10)  # noqa: SLF001 - as a step does
-    rig.pipeline._traces.again(taken)  # noqa: SLF001 - likewise
+    taken = rig.pipeline._traces.due(10)
+    rig.pipeline._traces.again(taken)
     may_go_on.set()
     rig.pipeline.step()
     rig.pipeline.step()
@@ -250,7 +250,7 @@ def test_each_request_is_there_once_however_the_store_fails(
     monkeypatch.setattr(pipeline, "PACE_S", 0.01)
     monkeypatch.setattr(assembler, "QUIET_NS", 20 * MS)
     monkeypatch.setattr(attributor, "_OBJECTS_MATTER", 0)  # as if all went by columns
-    chance, go_on, ahead = random.Random(7), Attributor.go_on, []  # noqa: S311 - the same each time
+    chance, go_on, ahead = random.Random(7), Attributor.go_on, []
 
     def noted(self: Attributor, taken: Sequence[str]) -> bool:
         ahead.append(len(taken))
@@ -272,7 +272,7 @@ def test_each_request_is_there_once_however_the_store_fails(
         for at in range(0, len(sent), size):
             checked = otlp.check(encoded(*sent[at : at + size]), otlp.PROTOBUF, None)
             until(partial(is_let_in, busy, checked))
-    until(lambda: not busy._traces.count)  # noqa: SLF001 - all of them are attributed
+    until(lambda: not busy._traces.count)
     store.before = lambda: None
     busy.close()
 

@@ -128,7 +128,7 @@ def test_content_that_was_removed_is_counted_once() -> None:
 
     columns.attributed({}, {}, held([said, odd]))
 
-    counted = columns._telemetry.registry.get_sample_value(  # noqa: SLF001
+    counted = columns._telemetry.registry.get_sample_value(
         "latencytrace_service_content_removed_total"
     )
     assert counted == 3
@@ -198,7 +198,7 @@ def test_a_batch_that_fails_although_no_trace_does_is_attributed_as_objects(
 
 def ways(columns: Attribution, by: str) -> float | None:
     """How many traces went one way."""
-    registry = columns._telemetry.registry  # noqa: SLF001 - what is shown
+    registry = columns._telemetry.registry
     name = "latencytrace_service_attributed_traces_total"
     return registry.get_sample_value(name, {"by": by})
 

@@ -92,8 +92,8 @@ class FlakyStore(ChdbStore):
 def arrive(pipeline: Pipeline, block: bytes) -> None:
     """Tell a pipeline of spans that are in the store."""
     checked = otlp.check(block, otlp.PROTOBUF, None)
-    pipeline._traces.arrived([checked])  # noqa: SLF001 - as its receiver does
-    pipeline._traces.ended([checked], Outcome.STORED)  # noqa: SLF001 - as its committer does
+    pipeline._traces.arrived([checked])
+    pipeline._traces.ended([checked], Outcome.STORED)
 
 
 class Rig:
@@ -241,14 +241,14 @@ def test_a_part_that_only_the_journal_holds_is_divided_with_the_rest(
 ) -> None:
     clock, telemetry = FakeClock(), Telemetry()
     pipeline = Pipeline(store, telemetry, clock, journal=Journal(tmp_path))
-    pipeline._committer.set_interval(10**18)  # noqa: SLF001 - as while much is attributed
-    pipeline._committer.start()  # noqa: SLF001 - its other thread would divide on its own
+    pipeline._committer.set_interval(10**18)
+    pipeline._committer.start()
     span = root(trace_id)
     for sent in (root(uuid4().hex), child(span, CHILD, Stage.RETRIEVE, 0, 60), span):
         pipeline.submit(otlp.check(encoded(sent), otlp.PROTOBUF, None)).result(timeout=PATIENCE_S)
     before = store.arrived([trace_id])
 
-    pipeline._committer.flush()  # noqa: SLF001 - as it does within a second
+    pipeline._committer.flush()
     clock.move_s(1)
     pipeline.step()
     pipeline.close()
@@ -433,7 +433,7 @@ def test_a_ledger_outlives_the_spans_it_was_made_of(rig: Rig, trace_id: str) -> 
     span = root(trace_id)
     write(rig.store, requests_of([span, child(span, CHILD, Stage.DECODE, 0, 90)], {}), ())
     for ids in rig.store.known_traces():
-        rig.pipeline._traces.known(ids)  # noqa: SLF001 - as at a start
+        rig.pipeline._traces.known(ids)
     rig.send(child(span, LATE_CHILD, Stage.RESPOND, 90, 100))
     rig.after_s(30)
 
@@ -444,7 +444,7 @@ def test_a_ledger_outlives_the_spans_it_was_made_of(rig: Rig, trace_id: str) -> 
 def test_nothing_more_is_taken_while_too_much_is_not_divided(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(type(rig.pipeline._traces), "is_overfull", True)  # noqa: SLF001 - a hundred thousand traces else
+    monkeypatch.setattr(type(rig.pipeline._traces), "is_overfull", True)
 
     with pytest.raises(OverloadedError, match="again in a second"):
         rig.pipeline.submit(otlp.check(encoded(root(uuid4().hex)), otlp.PROTOBUF, None))
@@ -464,7 +464,7 @@ def test_who_sends_faster_than_traces_are_attributed_is_put_off(
     store.meanwhile = wait
     busy = Pipeline(store, Telemetry(), clock)
     busy.start()
-    until(lambda: busy._has_taken_up)  # noqa: SLF001 - the first round is for what was left
+    until(lambda: busy._has_taken_up)
     sent = otlp.check(encoded(root(trace_id)), otlp.PROTOBUF, None)
     busy.submit(sent).result(timeout=PATIENCE_S)
     clock.move_s(2)
@@ -492,7 +492,7 @@ def slow(by_objects: None, rig: Rig, monkeypatch: pytest.MonkeyPatch) -> Rig:  #
     """Attributes a span a second, and lets few in."""
     monkeypatch.setattr(pipeline, "BATCH_TRACES", 1)
     monkeypatch.setattr(admission, "LEAST_BYTES", 0)
-    rig.pipeline._has_taken_up = True  # noqa: SLF001 - as after its first round
+    rig.pipeline._has_taken_up = True
     rig.store.meanwhile = lambda: rig.clock.move_s(1)
     return rig
 
@@ -502,8 +502,8 @@ def is_let_in(rig: Rig, *spans: Span, after_s: float) -> bool:
     if spans:
         rig.send(*spans)
     rig.clock.move_s(after_s)
-    rig.pipeline._admission.rest()  # noqa: SLF001 - as it does by itself
-    rig.pipeline._has_more_after_step()  # noqa: SLF001 - likewise
+    rig.pipeline._admission.rest()
+    rig.pipeline._has_more_after_step()
     try:
         rig.pipeline.require_room()
     except OverloadedError:
@@ -531,7 +531,7 @@ def test_no_more_is_let_in_while_what_is_due_waits_for_seconds(slow: Rig) -> Non
 def test_more_is_let_in_while_a_store_that_failed_hangs(slow: Rig) -> None:
     slow.store.full = True
     is_let_in(slow, root(uuid4().hex), after_s=3)
-    slow.pipeline._admission.begin()  # noqa: SLF001 - a batch, of which no end is to be seen
+    slow.pipeline._admission.begin()
     slow.clock.move_s(1000)
     slow.pipeline.require_room()
     slow.store.full = False
@@ -739,12 +739,12 @@ def test_nothing_is_dropped_that_something_is_still_to_be_made_of(rig: Rig, trac
 def test_a_batch_that_lacks_a_few_is_followed_at_once(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    batch = rig.pipeline._batch_traces  # noqa: SLF001 - thousands of traces else
+    batch = rig.pipeline._batch_traces
     taken = [batch - 1, batch // 4]
     monkeypatch.setattr(rig.pipeline, "step", lambda **_: taken.pop(0))
 
-    assert rig.pipeline._has_more_after_step()  # noqa: SLF001 - likewise
-    assert not rig.pipeline._has_more_after_step()  # noqa: SLF001 - likewise
+    assert rig.pipeline._has_more_after_step()
+    assert not rig.pipeline._has_more_after_step()
 
 
 @pytest.mark.usefixtures("both_ways")
@@ -762,7 +762,7 @@ def test_a_fault_of_counting_ends_nothing_and_is_counted(
 
     on_settled = broken if what == "objectives" else judge
     rig.pipeline = Pipeline(store, Telemetry(), rig.clock, on_settled=on_settled)
-    rig.telemetry = rig.pipeline._telemetry  # noqa: SLF001 - made with it
+    rig.telemetry = rig.pipeline._telemetry
     ids = [uuid4().hex for _ in range(2)]
     with monkeypatch.context() as patched:
         if what == "metrics":

@@ -67,7 +67,7 @@ class Rig:
         self.pipeline = Pipeline(
             store, self.telemetry, self.clock, keep_spans_ratio, journal=Journal(folder)
         )
-        self.committer = self.pipeline._committer  # noqa: SLF001 - as `start` does
+        self.committer = self.pipeline._committer
         self.committer.set_interval(10**9, round(HOLD_S * 1e9))
         self.committer.start()
 
@@ -293,7 +293,7 @@ def test_spans_of_a_trace_that_is_known_wait_until_they_are_stored(
     span = root_lately(trace_id)
     first = replace(span, service="before")
     rig.store.keep([(otlp.check(encoded(first), None, None).columns, np.array([0]))], 0)
-    rig.pipeline._traces.left([trace_id])  # noqa: SLF001 - as at a start
+    rig.pipeline._traces.left([trace_id])
     rig.send(decoding(span, "b" * 16, 0, 60))
     early = rig.after_s(2)
     rig.committer.flush()
@@ -324,7 +324,7 @@ def test_spans_that_were_kept_long_ago_are_still_read(
     span = root_lately(trace_id)
     rig.send(decoding(span, "b" * 16, 0, 60), span)
     rig.after_s(1)
-    query = store._assembler.query  # noqa: SLF001 - the contract cannot write the past
+    query = store._assembler.query
     query("CREATE TABLE latencytrace.spans_ago AS latencytrace.spans", "Null")
     query(
         "INSERT INTO latencytrace.spans_ago SELECT * REPLACE (Arrived - INTERVAL 5 HOUR AS "

@@ -199,7 +199,7 @@ class Walk(RuleBasedStateMachine):
             traces=self.traces,
         )
         self.pipeline.resume()
-        self.pipeline._committer.start()  # noqa: SLF001 - the other thread would step by itself
+        self.pipeline._committer.start()
         self.pipeline.look_back()
 
     def _count(self, settled: Settled) -> None:
@@ -252,7 +252,7 @@ class Walk(RuleBasedStateMachine):
         """Store what waits, if the store takes it."""
         self.clock.move_s(2)
         with suppress(StoreError):
-            self.pipeline._committer.flush()  # noqa: SLF001 - what its pace does
+            self.pipeline._committer.flush()
 
     @rule(when=st.sampled_from(["before", "after"]), times=st.integers(1, 3))
     def break_store(self, when: str, times: int) -> None:
@@ -263,7 +263,7 @@ class Walk(RuleBasedStateMachine):
     def kill(self) -> None:
         """End the process without notice, and start another."""
         self.store.is_dead = True  # whatever is under way does not come to its end
-        self.pipeline._committer.close()  # noqa: SLF001 - its thread ends with the process
+        self.pipeline._committer.close()
         self.store.close()
         self._start()
 

@@ -57,7 +57,7 @@ class Sent:
 
 def population() -> Iterator[Sent]:
     """Every request, and what the sampler of our agent decides on it."""
-    random = Random(23)  # noqa: S311 - the same every time
+    random = Random(23)
     began_ns = time.time_ns() - 60_000 * MS
     samplers = {name: ConsistentProbability(share) for name, share in SHARES.items()}
     for number in range(REQUESTS):
@@ -116,7 +116,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Told]:
     clock, telemetry = FakeClock(), Telemetry()
     with closing(ChdbStore.open(tmp_path_factory.mktemp("population"))) as store:
         pipeline = Pipeline(store, telemetry, clock, 0.0, judge)
-        pipeline._committer.start()  # noqa: SLF001 - as `start` does, on a clock of ours
+        pipeline._committer.start()
         recorded = [one for one in everyone if one.is_recorded]
         for first in range(0, len(recorded), 500):
             posted = message([span for one in recorded[first : first + 500] for span in one.spans])

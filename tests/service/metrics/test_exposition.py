@@ -49,7 +49,7 @@ def registry_of(observed: dict[str, list[float]]) -> CollectorRegistry:
     return registry
 
 
-def samples(families: Any) -> list[Any]:  # noqa: ANN401 - untyped there
+def samples(families: Any) -> list[Any]:
     return sorted(
         (
             (one.name, sorted(one.labels.items()), one.value, one.exemplar)

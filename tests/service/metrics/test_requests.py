@@ -14,8 +14,8 @@ from tests.support.builders.made_requests import TRACE, made_request
 SECOND_NS = 1_000_000_000
 HTTP = "http.server.request.duration"
 GEN_AI = "gen_ai.server.request.duration"
-FIRST_TOKEN = "gen_ai.server.time_to_first_token"  # noqa: S105 - a metric
-TOKEN = "gen_ai.server.time_per_output_token"  # noqa: S105 - likewise
+FIRST_TOKEN = "gen_ai.server.time_to_first_token"
+TOKEN = "gen_ai.server.time_per_output_token"
 STAGE = "latencytrace.request.stage.duration"
 CHAT = MetricAttributes(
     http=((semconv.HTTP_REQUEST_METHOD, "POST"), (semconv.HTTP_ROUTE, "/chat")),

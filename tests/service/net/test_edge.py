@@ -7,7 +7,7 @@ import pytest
 
 from latencytrace.service.net.edge import Edge, Receive, Scope, Send, is_loopback
 
-TOKEN = "correct horse"  # noqa: S105 - a test's
+TOKEN = "correct horse"
 
 
 async def inside(scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG001 - as ASGI asks

@@ -8,7 +8,7 @@ from latencytrace.service.net.http_client import ask, exchange
 from tests.support.servers.recording import Received, RecordingServer, Response
 
 NOBODY = "http://127.0.0.1:9"  # the discard port
-SECRET = "hush"  # noqa: S105 - of nobody
+SECRET = "hush"
 
 
 @pytest.fixture

@@ -113,8 +113,8 @@ def test_days_of_before_they_were_kept_are_made_of_what_is_there(tmp_path: Path)
     traffic = Traffic(tmp_path)
     traffic.one(SLOW)
     traffic.tick()
-    traffic.memory._connection.execute("DELETE FROM days")  # noqa: SLF001 - as a file of before
-    traffic.memory._connection.commit()  # noqa: SLF001 - likewise
+    traffic.memory._connection.execute("DELETE FROM days")
+    traffic.memory._connection.commit()
     traffic.restart()
 
     assert days(traffic) == [(0, Tally(bad=1, total=1))]

@@ -35,7 +35,7 @@ def is_written_alike(table: RequestTable) -> bool:
 @settings(deadline=None)
 @given(seeds)
 def test_made_traces_are_written_alike(seed: int) -> None:
-    random = Random(seed)  # noqa: S311 - the same every time
+    random = Random(seed)
     by_columns = ByColumns()
     for _ in range(2):  # shapes of the first batch are known in the second
         table, _ = by_columns.table(

@@ -48,7 +48,7 @@ def block(*numbers: int, spans: int = 1) -> bytes:
 
 def told(store: ChdbStore, sql: str) -> None:
     """Have the engine itself do something."""
-    store._engine.connect().query(sql, "Null")  # noqa: SLF001 - there is no other way
+    store._engine.connect().query(sql, "Null")
 
 
 def files_of(folder: Path, table: str, name: str) -> list[Path]:

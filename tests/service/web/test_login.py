@@ -11,7 +11,7 @@ from latencytrace.service.web.pages.assets import Assets
 from latencytrace.service.web.pages.rendering import Renderer
 from tests.support.fakes.contracts import FakeClock
 
-TOKEN = "correct horse"  # noqa: S105 - a test's
+TOKEN = "correct horse"
 
 
 async def inside(scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG001 - as ASGI asks

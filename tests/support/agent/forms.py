@@ -36,7 +36,7 @@ FORMS: Final[dict[str, Callable[..., Any]]] = {
 }
 
 
-def outcome(called: Any) -> tuple[str, ...]:  # noqa: ANN401 - of any form
+def outcome(called: Any) -> tuple[str, ...]:
     """Return what a call gave, to its end."""
     if iscoroutine(called):
         return tuple(asyncio.run(called))
@@ -45,5 +45,5 @@ def outcome(called: Any) -> tuple[str, ...]:  # noqa: ANN401 - of any form
     return tuple(called)
 
 
-async def _all_of(stream: Any) -> tuple[str, ...]:  # noqa: ANN401 - an async generator
+async def _all_of(stream: Any) -> tuple[str, ...]:
     return tuple([each async for each in stream])

@@ -38,7 +38,7 @@ CONTRIB: Final = (
 )
 
 
-def of(module: str, name: str) -> Any:  # noqa: ANN401 - whatever a library has
+def of(module: str, name: str) -> Any:
     """Return what a module has."""
     return getattr(importlib.import_module(module), name)
 
@@ -58,7 +58,7 @@ def by_sdk(receiver: str) -> Flush:
     meters = of("opentelemetry.sdk.metrics", "MeterProvider")([reader])
     metrics.set_meter_provider(meters)
 
-    def note(span: Any, request: Any) -> None:  # noqa: ANN401 - contrib's
+    def note(span: Any, request: Any) -> None:
         span.set_attribute("noted", str(request.method))
 
     of("opentelemetry.instrumentation.httpx", "HTTPXClientInstrumentor")().instrument(
@@ -107,7 +107,7 @@ def by_langfuse(receiver: str) -> Flush:
     """Langfuse, with its client of OpenAI."""
     client = of("langfuse", "Langfuse")(
         public_key="public",
-        secret_key="none",  # noqa: S106 - it is none
+        secret_key="none",
         host=receiver,
     )
     importlib.import_module("langfuse.openai")
@@ -214,7 +214,7 @@ def _flush_global() -> None:
             getattr(provider, name, lambda: None)()
 
 
-def application() -> Any:  # noqa: ANN401 - a FastAPI application
+def application() -> Any:
     fastapi, responses = map(importlib.import_module, ("fastapi", "fastapi.responses"))
     app = fastapi.FastAPI()
 
@@ -222,7 +222,7 @@ def application() -> Any:  # noqa: ANN401 - a FastAPI application
         for each in "abc":
             yield each
 
-    async def stream() -> Any:  # noqa: ANN401
+    async def stream() -> Any:
         return responses.StreamingResponse(parts())
 
     app.get("/plain")(lambda: "plain")
@@ -255,12 +255,12 @@ def calls(address: str) -> None:
     worker.join()
 
 
-async def _by_aiohttp(aiohttp: Any, url: str) -> None:  # noqa: ANN401 - a module
+async def _by_aiohttp(aiohttp: Any, url: str) -> None:
     async with aiohttp.ClientSession() as session, session.get(url) as answer:
         await answer.read()
 
 
-def _chat(openai: Any, address: str) -> None:  # noqa: ANN401 - a module
+def _chat(openai: Any, address: str) -> None:
     client = openai.OpenAI(base_url=f"{address}/v1", api_key="none", max_retries=0)
     asked = [{"role": "user", "content": "hello"}]
     client.chat.completions.create(model="tiny", messages=asked)
@@ -278,7 +278,7 @@ def main(setup: str, order: str, theirs: str, ours: str) -> None:
     told = threading.Event()
 
     class Server(uvicorn.Server):  # type: ignore[misc, name-defined]  # imported here
-        async def startup(self, sockets: Any = None) -> None:  # noqa: ANN401
+        async def startup(self, sockets: Any = None) -> None:
             await super().startup(sockets)
             told.set()
 

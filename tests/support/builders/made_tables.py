@@ -17,7 +17,7 @@ MS = 1_000_000
 
 def made_table(seed: int, traces: int = 12) -> LedgerTable:
     """The requests of some traces; what decides of metrics and objectives is made up."""
-    random = Random(seed)  # noqa: S311 - the same every time
+    random = Random(seed)
     spans = {f"{number:032x}": made_trace(random, number) for number in range(1, traces + 1)}
     table, _ = ByColumns().table(spans)
     roots = [

@@ -82,7 +82,7 @@ async def _answer_one() -> str:
     return "found"
 
 
-async def _bare(scope: Any, _: object, send: Any) -> None:  # noqa: ANN401 - of any kind
+async def _bare(scope: Any, _: object, send: Any) -> None:
     if scope["type"] == "http":
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": b"bare"})
@@ -91,10 +91,10 @@ async def _bare(scope: Any, _: object, send: Any) -> None:  # noqa: ANN401 - of 
 class _Copying:
     """A middleware that hands on a copy of the scope."""
 
-    def __init__(self, app: Any) -> None:  # noqa: ANN401 - an ASGI application
+    def __init__(self, app: Any) -> None:
         self.app = app
 
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:  # noqa: ANN401
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         await self.app(dict(scope), receive, send)
 
 
@@ -128,7 +128,7 @@ def _router(draw: st.DrawFn, tree: Tree, at: Place, depth: int) -> Router:
     return Router(_routes(draw, tree, at, depth))
 
 
-def _fill(draw: st.DrawFn, tree: Tree, router: Any, at: Place, depth: int) -> None:  # noqa: ANN401
+def _fill(draw: st.DrawFn, tree: Tree, router: Any, at: Place, depth: int) -> None:
     """Fill a router of FastAPI's, or an application, with all that it may have."""
     for _ in range(draw(st.integers(0, 2))):
         router.add_api_route(tree.route(draw, at), _answer_one)
@@ -152,7 +152,7 @@ def _fastapi(draw: st.DrawFn, tree: Tree, at: Place, depth: int) -> fastapi.Fast
     return application
 
 
-def _wsgi(draw: st.DrawFn, tree: Tree, at: Place, _: int) -> Any:  # noqa: ANN401 - an ASGI application
+def _wsgi(draw: st.DrawFn, tree: Tree, at: Place, _: int) -> Any:
     """Return Flask behind WSGI in ASGI, perhaps below a path of WSGI's own."""
     below = draw(st.sampled_from(["", "/old"]))
     where = at.below(Place(below, below))
@@ -168,7 +168,7 @@ def _wsgi(draw: st.DrawFn, tree: Tree, at: Place, _: int) -> Any:  # noqa: ANN40
     return WSGIMiddleware(DispatcherMiddleware(flask.Flask("outside"), {below: flasks}))
 
 
-def _plain(_: st.DrawFn, tree: Tree, at: Place, __: int) -> Any:  # noqa: ANN401 - an ASGI application
+def _plain(_: st.DrawFn, tree: Tree, at: Place, __: int) -> Any:
     tree.stranger(at, f"{at.template}/{{path}}")
     tree.paths[f"{at.asked}/"] = at.template
     return _bare
@@ -183,7 +183,7 @@ _KINDS: tuple[Callable[[st.DrawFn, Tree, Place, int], Any], ...] = (
 )
 
 
-def _application(draw: st.DrawFn, tree: Tree, at: Place, depth: int) -> Any:  # noqa: ANN401
+def _application(draw: st.DrawFn, tree: Tree, at: Place, depth: int) -> Any:
     kind = draw(st.sampled_from(_KINDS if at.asked else _KINDS[:3]))
     return kind(draw, tree, at, depth)
 

@@ -34,7 +34,7 @@ def chat(  # noqa: PLR0913 - what varies
     decode_end = prefill_end + round(decode_ms * MS)
     method, path = route.split(" ", 1)
 
-    def made(  # noqa: PLR0913, PLR0917 - what varies
+    def made(  # noqa: PLR0913 - what varies
         number: int,
         parent: int | None,
         name: str,

@@ -19,7 +19,7 @@ def slow_searches(slow_collection: str = "big", first: int = 1) -> Iterator[Span
         slow_collection: The collection whose search is slow.
         first: The number of the first trace.
     """
-    chance = Random(7)  # noqa: S311 - the same each time
+    chance = Random(7)
     begin_ns = time.time_ns() - 300 * 10**9
     for number in range(REQUESTS):
         trace_id, start_ns = f"{number + first:032x}", begin_ns + number * 100 * MS

@@ -96,7 +96,7 @@ class Front:
     @contextmanager
     def connection(self, settings: Mapping[str, str], *, reads: bool) -> Iterator[Connection]:
         """One with these settings; what changes with each question is set again."""
-        import chdb  # noqa: PLC0415 - the tests' own process has an engine of its own
+        import chdb
 
         fixed = {k: v for k, v in settings.items() if k != "insert_deduplication_token"}
         key = frozenset({**fixed, "reads": str(reads)}.items())

@@ -34,20 +34,20 @@ def serving_searches() -> Iterator[RecordingServer]:
         yield server
 
 
-def client_of(system: str, url: str, *, asynchronous: bool = False) -> Any:  # noqa: ANN401 - of two libraries
+def client_of(system: str, url: str, *, asynchronous: bool = False) -> Any:
     """A client; Elasticsearch's own tracing is off."""
     if system == "opensearch":
-        import opensearchpy  # noqa: PLC0415 - it need not be there
+        import opensearchpy
 
         return getattr(opensearchpy, "AsyncOpenSearch" if asynchronous else "OpenSearch")(url)
-    import elasticsearch  # noqa: PLC0415 - likewise
+    import elasticsearch
 
     client = getattr(elasticsearch, "AsyncElasticsearch" if asynchronous else "Elasticsearch")(url)
-    client._otel.enabled = False  # noqa: SLF001 - as OTEL_PYTHON_INSTRUMENTATION_ELASTICSEARCH_ENABLED does
+    client._otel.enabled = False
     return client
 
 
-def searched(system: str, client: Any) -> Any:  # noqa: ANN401
+def searched(system: str, client: Any) -> Any:
     """Search for the three nearest passages."""
     if system == "opensearch":
         return client.search(index="passages", body=ASKED[system])
@@ -84,7 +84,7 @@ def check_other_request(spans: Spans, system: str, server: RecordingServer) -> N
 def check_error(spans: Spans, system: str, server: RecordingServer) -> None:
     """Assert that an error passes through and fails its span."""
 
-    def work(client: Any) -> None:  # noqa: ANN401
+    def work(client: Any) -> None:
         with pytest.raises(Exception, match="404"):
             client.search(index="nowhere")
 

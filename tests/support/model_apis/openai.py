@@ -81,7 +81,7 @@ def _embeddings(asked: dict[str, Any]) -> dict[str, Any]:
     return {"id": "e", "object": "list", "model": "tiny-e", "data": vectors, "usage": usage}
 
 
-def openai(path: str, asked: Any) -> Answer | Stream | None:  # noqa: ANN401 - JSON
+def openai(path: str, asked: Any) -> Answer | Stream | None:
     """Answer as OpenAI's API does."""
     call = path.rpartition("/v1/")[2]
     if call.endswith("chat/completions"):
@@ -93,7 +93,7 @@ def openai(path: str, asked: Any) -> Answer | Stream | None:  # noqa: ANN401 - J
     return None
 
 
-def mistral(path: str, asked: Any) -> Answer | Stream | None:  # noqa: ANN401
+def mistral(path: str, asked: Any) -> Answer | Stream | None:
     """Answer as Mistral's API does: its last chunk has the tokens unasked."""
     if path == "/v1/chat/completions" and asked.get("stream"):
         return _stream(_mistral_chunks())

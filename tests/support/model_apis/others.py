@@ -11,7 +11,7 @@ from tests.support.model_apis.server import WORDS, Answer, Stream, events
 _TEXT = " ".join(WORDS)
 
 
-def anthropic(path: str, asked: Any) -> Answer | Stream | None:  # noqa: ANN401 - JSON
+def anthropic(path: str, asked: Any) -> Answer | Stream | None:
     """Answer as Anthropic's messages do."""
     if path != "/v1/messages":
         return None
@@ -43,7 +43,7 @@ def anthropic(path: str, asked: Any) -> Answer | Stream | None:  # noqa: ANN401 
     return Stream("text/event-stream", events(documents()), held_after=2)
 
 
-def gemini(path: str, asked: Any) -> Answer | Stream | None:  # noqa: ANN401
+def gemini(path: str, asked: Any) -> Answer | Stream | None:
     """Answer as Gemini's API does."""
 
     def part(text: str, reason: str | None = None) -> dict[str, Any]:
@@ -66,7 +66,7 @@ def gemini(path: str, asked: Any) -> Answer | Stream | None:  # noqa: ANN401
     return None
 
 
-def cohere(path: str, asked: Any) -> Answer | Stream | None:  # noqa: ANN401
+def cohere(path: str, asked: Any) -> Answer | Stream | None:
     """Answer as the second version of Cohere's API does."""
     usage = {"tokens": {"input_tokens": 7.0, "output_tokens": 3.0}}
     billed = {"meta": {"billed_units": {"input_tokens": 5}}}
@@ -97,7 +97,7 @@ def cohere(path: str, asked: Any) -> Answer | Stream | None:  # noqa: ANN401
     return Stream("text/event-stream", events(documents()))
 
 
-def _cohere_v1(asked: Any) -> Answer | Stream:  # noqa: ANN401
+def _cohere_v1(asked: Any) -> Answer | Stream:
     """Answer as the first version does, which streams lines of JSON."""
     counts = {"billed_units": {"input_tokens": 7.0, "output_tokens": 3.0}}
     whole = {"text": _TEXT, "generation_id": "g", "finish_reason": "COMPLETE", "meta": counts}
@@ -109,7 +109,7 @@ def _cohere_v1(asked: Any) -> Answer | Stream:  # noqa: ANN401
     return Stream("application/stream+json", lines)
 
 
-def ollama(path: str, asked: Any) -> Answer | Stream | None:  # noqa: ANN401
+def ollama(path: str, asked: Any) -> Answer | Stream | None:
     """Answer as Ollama does, which streams lines unless it is told not to."""
     counts = {"prompt_eval_count": 7, "eval_count": 3}
     times = {"load_duration": 1000, "prompt_eval_duration": 2000, "eval_duration": 3000}
@@ -131,7 +131,7 @@ def ollama(path: str, asked: Any) -> Answer | Stream | None:  # noqa: ANN401
     return Stream("application/x-ndjson", chunks, held_after=0)
 
 
-def bedrock(path: str, asked: Any) -> Answer | Stream | None:  # noqa: ANN401
+def bedrock(path: str, asked: Any) -> Answer | Stream | None:
     """Answer as Bedrock's runtime does; its streams are binary, each event with two checksums."""
     usage = {
         "inputTokens": 3, "outputTokens": 3, "totalTokens": 10, "cacheReadInputTokens": 4,

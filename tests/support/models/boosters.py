@@ -14,7 +14,7 @@ ROWS = np.random.default_rng(0).random((40, 3))
 CLASSES = (ROWS[:, 0] > 0.5).astype(int)
 
 
-def library(name: str) -> Any:  # noqa: ANN401 - it need not be there
+def library(name: str) -> Any:
     """One of them, or the test is skipped."""
     return pytest.importorskip(name, exc_type=ImportError)
 
@@ -48,7 +48,7 @@ def check_booster(name: str, hook: type[Hook]) -> None:
     }
 
 
-def check_for_scikit_learn(model: Any, method: str, hook: type[Hook]) -> None:  # noqa: ANN401 - of a library's class
+def check_for_scikit_learn(model: Any, method: str, hook: type[Hook]) -> None:
     """Assert that a prediction of a class for scikit-learn is one span too."""
     model.fit(ROWS, CLASSES)
 

@@ -33,18 +33,18 @@ class TinyChat:
     model: Any
     tokenizer: Any
 
-    def prompt(self, words: int = 8) -> Any:  # noqa: ANN401 - a tensor
+    def prompt(self, words: int = 8) -> Any:
         """One prompt of so many tokens."""
-        import torch  # noqa: PLC0415 - only where it is used: most tests need no torch
+        import torch
 
         return torch.arange(3, 3 + words).reshape(1, words)
 
 
 def tiny_chat(*, width: int = 64, layers: int = 2) -> TinyChat:
     """A model that generates, small enough to do so in milliseconds."""
-    import torch  # noqa: PLC0415
-    from tokenizers import Tokenizer, models, pre_tokenizers  # noqa: PLC0415
-    from transformers import (  # noqa: PLC0415
+    import torch
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import (
         LlamaConfig,
         LlamaForCausalLM,
         PreTrainedTokenizerFast,
@@ -58,9 +58,9 @@ def tiny_chat(*, width: int = 64, layers: int = 2) -> TinyChat:
     inner.pre_tokenizer = pre_tokenizers.Whitespace()
     tokenizer = PreTrainedTokenizerFast(
         tokenizer_object=inner,
-        unk_token="<unk>",  # noqa: S106 - no password
-        eos_token="</s>",  # noqa: S106
-        pad_token="<pad>",  # noqa: S106
+        unk_token="<unk>",
+        eos_token="</s>",
+        pad_token="<pad>",
         chat_template=CHAT_TEMPLATE,
     )
     torch.manual_seed(0)

@@ -5,15 +5,15 @@ from pathlib import Path
 
 def write_tiny_whisper(folder: Path) -> Path:
     """Write it into a folder; it needs transformers, torch and ctranslate2."""
-    import ctranslate2  # noqa: PLC0415 - only where it is used
-    from transformers import (  # noqa: PLC0415
+    import ctranslate2
+    from transformers import (
         PreTrainedTokenizerFast,
         WhisperConfig,
         WhisperForConditionalGeneration,
     )
 
     given, written = folder / "given", folder / "written"
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=_tokenizer(), unk_token="<|endoftext|>")  # noqa: S106 - no secret
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=_tokenizer(), unk_token="<|endoftext|>")
     names = tokenizer.get_vocab()
     config = WhisperConfig(
         vocab_size=len(names),
@@ -42,7 +42,7 @@ def write_tiny_whisper(folder: Path) -> Path:
 
 
 def _tokenizer() -> object:
-    from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers  # noqa: PLC0415
+    from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
     letters = sorted(pre_tokenizers.ByteLevel.alphabet())
     tokenizer = Tokenizer(models.BPE({letter: place for place, letter in enumerate(letters)}, []))

@@ -61,11 +61,11 @@ class Record(SpanProcessor):
         )
 
 
-def work(tracer: Tracer, name: str, **attributes: Any) -> None:  # noqa: ANN401 - scalars
+def work(tracer: Tracer, name: str, **attributes: Any) -> None:
     """A step that takes a while."""
     with tracer.start_as_current_span(name) as span:
         span.set_attributes({key.replace("__", "."): value for key, value in attributes.items()})
-        time.sleep(random.random() * MOST_MS / 1000)  # noqa: S311
+        time.sleep(random.random() * MOST_MS / 1000)
 
 
 def search(tracer: Tracer) -> None:
@@ -76,7 +76,7 @@ def search(tracer: Tracer) -> None:
 def generate(tracer: Tracer) -> None:
     """A generation."""
     work(tracer, "prefill")
-    made = random.randint(1, 9)  # noqa: S311
+    made = random.randint(1, 9)
     work(tracer, "decode", gen_ai__request__model="tiny", gen_ai__usage__output_tokens=made)
 
 
@@ -100,7 +100,7 @@ def served(tracer: Tracer, path: str, context: Context, answer: Callable[[], Non
         f"POST {path}", context, SpanKind.SERVER, attributes=attributes
     ) as span:
         answer()
-        failed = random.random() < FAILED  # noqa: S311
+        failed = random.random() < FAILED
         span.set_attribute("http.response.status_code", 500 if failed else 200)
         if failed:
             span.set_status(Status(StatusCode.ERROR))

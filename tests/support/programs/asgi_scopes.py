@@ -141,7 +141,7 @@ async def serve_all(spans: Spans) -> list[str]:  # noqa: C901 - one program
     (patch,) = (one for one in FastApiHook.patches if one.target == "serialize_response")
     work = timed(serialize, beginning(serialize, patch, spans.recorder))
 
-    async def original(_self: object, scope: dict[str, Any], _receive: Any, send: Any) -> None:  # noqa: ANN401
+    async def original(_self: object, scope: dict[str, Any], _receive: Any, send: Any) -> None:
         work(1, scope=scope)
         made = MadeTokens() if scope["answer"].startswith("made") else None
         for message in ANSWERS[scope["answer"]]:

@@ -28,7 +28,7 @@ def readers() -> str:
 
 
 def main() -> None:
-    by_chance = random.Random(7)  # noqa: S311 - delays
+    by_chance = random.Random(7)
     for _ in range(int(sys.argv[1])):
         for name in [name for name in sys.modules if name.startswith(READERS)]:
             del sys.modules[name]

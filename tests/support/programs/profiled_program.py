@@ -17,7 +17,7 @@ PATIENCE_S = 120.0
 def main(endpoint: str, how: str) -> None:
     """Serve until it records, then end."""
     latencytrace.instrument("profiled", endpoint=endpoint)
-    agent = start._running  # noqa: SLF001 - to see how far it is
+    agent = start._running
     assert agent is not None
     chat = tiny_chat()
     torch.set_num_threads(1)  # a pool of OpenMP does not survive a fork

@@ -398,7 +398,7 @@ def looked_at(tracer: Tracer) -> object:
     return told
 
 
-def _read(span: Any) -> object:  # noqa: ANN401 - whatever has the SDK's properties
+def _read(span: Any) -> object:
     written = json.loads(span.to_json())
     for differs in ("context", "resource", "start_time"):
         del written[differs]
@@ -409,8 +409,8 @@ def _read(span: Any) -> object:  # noqa: ANN401 - whatever has the SDK's propert
         [(link.context, dict(link.attributes)) for link in span.links],
         (scope.name, scope.version, scope.schema_url, dict(scope.attributes)),
         (span.dropped_attributes, span.dropped_events, span.dropped_links),
-        (dict(span.attributes), span._parent, span._end_time, span._name),  # noqa: SLF001
-        (span._attributes.get("b"), span._start_time == span.start_time),  # noqa: SLF001
+        (dict(span.attributes), span._parent, span._end_time, span._name),
+        (span._attributes.get("b"), span._start_time == span.start_time),
         (span.parent, span.end_time, span.kind, span.status.status_code, span.status.description),
         span.context == span.get_span_context(),
         span.resource.attributes["service.name"],

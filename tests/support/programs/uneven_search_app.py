@@ -15,7 +15,7 @@ from qdrant_client.local.qdrant_local import QdrantLocal
 USUAL, SLOW = 4, 5  # passages; of any other number a search does not wait
 WAITS_S = {USUAL: 0.3, SLOW: 1.2}  # medians
 _SPREAD = 0.6
-_chance = random.Random(20)  # noqa: S311 - how long a search waits
+_chance = random.Random(20)
 _search = QdrantLocal.query_points
 
 

@@ -17,12 +17,12 @@ def main() -> None:  # noqa: C901 - one program
     """Fail the first allocation, then the second, and so on until all of them were let through."""
     spans = Spans()
     spans.recorder.on_fault = lambda *_: None
-    spans.recorder.open_requests._on_fault = lambda *_: None  # noqa: SLF001 - faults are wanted here
+    spans.recorder.open_requests._on_fault = lambda *_: None
     encoder = OtlpEncoder({"service.name": "program"})
     patch = Patch("", "serialize", Stage.POSTPROCESS)
     work = timed(serialize, beginning(serialize, patch, spans.recorder))
 
-    async def original(_self: object, scope: dict[str, Any], _receive: Any, send: Any) -> None:  # noqa: ANN401
+    async def original(_self: object, scope: dict[str, Any], _receive: Any, send: Any) -> None:
         work()
         for message in ANSWERS[scope["answer"]]:
             await send(message)

@@ -167,7 +167,7 @@ class _pair:  # noqa: N801 - a word of this file
     def __init__(self, key: str) -> None:
         self.made = KeyValue(key=key)
 
-    def of(self, **value: Any) -> KeyValue:  # noqa: ANN401 - protobuf's
+    def of(self, **value: Any) -> KeyValue:
         for name, said in value.items():
             setattr(self.made.value, name, said)
         return self.made
@@ -177,7 +177,7 @@ class _pair:  # noqa: N801 - a word of this file
         return self.made
 
 
-def _more_spans(spans: Any, like: ProtoSpan, plant: Plant) -> None:  # noqa: ANN401 - a repeated field
+def _more_spans(spans: Any, like: ProtoSpan, plant: Plant) -> None:
     """Spans with other names and nothing else."""
     names = (
         "GET /x?token={}", "GET  /x?{}", "render (app) /x#{}", "x?q={}", "GET https://u:{}@host/x",

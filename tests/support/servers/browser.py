@@ -94,7 +94,7 @@ class Watched:
 
 
 @contextmanager
-def opened(browser: Browser, address: str, **options: Any) -> Iterator[tuple[Page, Watched]]:  # noqa: ANN401 - the browser's
+def opened(browser: Browser, address: str, **options: Any) -> Iterator[tuple[Page, Watched]]:
     """A page in a context of its own, watched from the start."""
     context = browser.new_context(**options)
     page = context.new_page()

@@ -42,7 +42,7 @@ _MESSAGES: Final = {
 }  # fmt: skip
 
 
-def _family_class() -> Any:  # noqa: ANN401 - made at run time
+def _family_class() -> Any:
     file = descriptor_pb2.FileDescriptorProto(
         name="metrics.proto", package=_PACKAGE, syntax="proto3"
     )
@@ -76,7 +76,7 @@ def decoded(body: bytes) -> Iterator[Any]:
         at += length
 
 
-def native_counts(histogram: Any) -> dict[int, int]:  # noqa: ANN401 - made at run time
+def native_counts(histogram: Any) -> dict[int, int]:
     """The counts of a native histogram by number of bucket, from its spans and differences."""
     deltas = iter(histogram.positive_delta)
     found: dict[int, int] = {}

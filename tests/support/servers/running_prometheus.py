@@ -120,7 +120,7 @@ class RunningPrometheus(RunningServer):
             *(("--web.enable-remote-write-receiver",) if takes_writes else ()),
         )
 
-    def ask(self, path: str, **parameters: str | float) -> Any:  # noqa: ANN401 - JSON
+    def ask(self, path: str, **parameters: str | float) -> Any:
         """What its API answers."""
         answer = self.client.get(f"{self.url}/api/v1/{path}", params=parameters)
         assert answer.is_success, answer.text

@@ -39,7 +39,7 @@ SMALL_BYTES = 4096  # the kernel makes some more of it, but never grows it
 
 
 @contextmanager
-def serving(application: Any, **options: Any) -> Iterator[str]:  # noqa: ANN401 - any ASGI application
+def serving(application: Any, **options: Any) -> Iterator[str]:
     """The base address of an application under uvicorn.
 
     Its connections have a small buffer for what they send, so that a client that reads nothing
@@ -62,7 +62,7 @@ def serving(application: Any, **options: Any) -> Iterator[str]:  # noqa: ANN401 
 
 
 @contextmanager
-def serving_wsgi(application: Any) -> Iterator[str]:  # noqa: ANN401 - any WSGI application
+def serving_wsgi(application: Any) -> Iterator[str]:
     """The base address of an application under Werkzeug."""
     server = make_server("127.0.0.1", 0, application, threaded=True)
     thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
@@ -76,9 +76,9 @@ def serving_wsgi(application: Any) -> Iterator[str]:  # noqa: ANN401 - any WSGI 
 
 
 @contextmanager
-def serving_waitress(application: Any) -> Iterator[str]:  # noqa: ANN401 - any WSGI application
+def serving_waitress(application: Any) -> Iterator[str]:
     """The base address of an application under waitress."""
-    from waitress.server import create_server  # noqa: PLC0415 - it need not be there
+    from waitress.server import create_server
 
     server = create_server(application, host="127.0.0.1", port=0, threads=1)
     stopped = threading.Event()
@@ -86,7 +86,7 @@ def serving_waitress(application: Any) -> Iterator[str]:  # noqa: ANN401 - any W
     def run() -> None:
         while not stopped.is_set():
             # By poll, for `select` takes no more than 1024 files.
-            server.asyncore.loop(0.01, use_poll=True, map=server._map, count=1)  # noqa: SLF001 - as `run` does
+            server.asyncore.loop(0.01, use_poll=True, map=server._map, count=1)
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
@@ -97,14 +97,14 @@ def serving_waitress(application: Any) -> Iterator[str]:  # noqa: ANN401 - any W
         thread.join(PATIENCE_S)
         assert not thread.is_alive()
         server.task_dispatcher.shutdown()
-        server.asyncore.close_all(server._map)  # noqa: SLF001
+        server.asyncore.close_all(server._map)
 
 
 @contextmanager
-def serving_hypercorn(application: Any) -> Iterator[str]:  # noqa: ANN401 - any ASGI application
+def serving_hypercorn(application: Any) -> Iterator[str]:
     """The base address of an application under hypercorn."""
-    from hypercorn.asyncio import serve  # noqa: PLC0415 - it need not be there
-    from hypercorn.config import Config  # noqa: PLC0415
+    from hypercorn.asyncio import serve
+    from hypercorn.config import Config
 
     listener = socket.create_server(("127.0.0.1", 0))
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
@@ -116,7 +116,7 @@ def serving_hypercorn(application: Any) -> Iterator[str]:  # noqa: ANN401 - any 
 
 
 @contextmanager
-def running(serve: Any) -> Iterator[None]:  # noqa: ANN401 - makes a coroutine of an `asyncio.Event`
+def running(serve: Any) -> Iterator[None]:
     """Have a server run in an event loop of its own, until the block ends."""
     ready: list[Any] = []
     begun = threading.Event()

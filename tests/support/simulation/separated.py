@@ -29,7 +29,7 @@ def separated(seed: int, reason: str | None) -> Separated:
     reason has it for 60 to 100 % of the requests with it, and 1 % of the others. Without a
     reason 5 to 40 % of all requests are bad.
     """
-    random = Random(seed)  # noqa: S311 - the same every time
+    random = Random(seed)
     per_s = random.choice((1, 3, 8))
     culprit = {
         "tenant": random.choice(TENANTS),

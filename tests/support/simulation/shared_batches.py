@@ -17,7 +17,7 @@ SHORT, LONG = 300, 6_000  # tokens
 
 def shared_batches() -> Iterator[Span]:
     """Each step once, in a trace of its own, and its four requests of two tenants."""
-    chance = Random(5)  # noqa: S311 - the same each time
+    chance = Random(5)
     begin_ns = time.time_ns() - 300 * 10**9
     for batch in range(BATCHES):
         tokens = [SHORT] * SIZE

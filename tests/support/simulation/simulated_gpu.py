@@ -39,7 +39,7 @@ class SimulatedGpu:
     start_ns: int = 1_000_000_000_000_000_000
 
     def __post_init__(self) -> None:
-        self.random = Random(self.seed)  # noqa: S311 - a simulation
+        self.random = Random(self.seed)
         self.work: list[DeviceWork] = []
 
     def run(self, seconds: float, stages: Sequence[Stage] | None = None) -> None:

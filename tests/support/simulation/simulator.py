@@ -117,7 +117,7 @@ def simulate(
     Returns:
         The requests, their spans out of order, as told by the clocks of their hosts.
     """
-    random = Random(seed)  # noqa: S311 - the same every time
+    random = Random(seed)
     made = []
     at_ns = BEGIN_NS
     for number in range(requests):

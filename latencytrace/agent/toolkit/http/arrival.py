@@ -24,7 +24,7 @@ _STEP_NS: Final = 0 if _TCP_INFO is None else round(time.clock_getres(_COARSE) *
 _answered: Final = WeakKeyDictionary[Any, int]()  # by connection
 
 
-def arrived_ns(requests: OpenRequests, connection: Any) -> int:  # noqa: ANN401 - a socket, or asyncio's transport
+def arrived_ns(requests: OpenRequests, connection: Any) -> int:
     """Return when the last bytes came that a server reads now from a connection.
 
     The kernel is asked only where the current thread was held until just before (0.7 us, in steps
@@ -49,20 +49,20 @@ def arrived_ns(requests: OpenRequests, connection: Any) -> int:  # noqa: ANN401 
     return max(now_ns - unread_ns, held[0], _answered_ns(connection))
 
 
-def answered(connection: Any) -> None:  # noqa: ANN401
+def answered(connection: Any) -> None:
     """Note that a request was answered: what its client sent before waited for that answer."""
     with suppress(TypeError):  # it cannot be referred to weakly
         _answered[connection] = monotonic_ns()
 
 
-def _answered_ns(connection: Any) -> int:  # noqa: ANN401
+def _answered_ns(connection: Any) -> int:
     try:
         return _answered.get(connection, 0)
     except TypeError:
         return 0
 
 
-def _unread_ns(connection: Any) -> int | None:  # noqa: ANN401
+def _unread_ns(connection: Any) -> int | None:
     """Return how long ago the last bytes came; None: the kernel does not say."""
     if _TCP_INFO is None:
         return None

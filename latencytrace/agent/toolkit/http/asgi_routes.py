@@ -35,7 +35,7 @@ class Mounted(NamedTuple):
         return self.template + SHAPES.of(root_path.removeprefix(self.root_path))
 
 
-def note_mount(scope: Scope, mount: Any) -> None:  # noqa: ANN401 - Starlette's
+def note_mount(scope: Scope, mount: Any) -> None:
     """Note in a scope that a mount, or a host, hands it on."""
     outer = scope.get(MOUNTED)
     template = "" if outer is None else outer.template
@@ -137,7 +137,7 @@ def _found(routes: Iterable[Any], scope: Scope) -> object:
     return found[0] if found else None
 
 
-def _routes_in(application: Any) -> Iterable[Any] | None:  # noqa: ANN401 - somebody else's
+def _routes_in(application: Any) -> Iterable[Any] | None:
     """Return the routes of an application within its middlewares; None: it has none."""
     seen: set[int] = set()
     while application is not None and id(application) not in seen:

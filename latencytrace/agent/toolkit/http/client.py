@@ -101,7 +101,7 @@ class ClientCall:
         """Begin to time a call of the library with these arguments; None: leave it alone."""
         raise NotImplementedError
 
-    def returned(self, answer: Any) -> None:  # noqa: ANN401, ARG002 - the library's
+    def returned(self, answer: Any) -> None:  # noqa: ARG002 - the library's
         """Note what the call returned, and end with it, or with a body that is to come."""
         self.end()
 
@@ -175,7 +175,7 @@ class ClientCall:
         """End at the latest when the program drops a body."""
         weakref.finalize(body, self.end).atexit = False
 
-    def end_with_connection(self, body: Any) -> None:  # noqa: ANN401 - an answer of urllib3's
+    def end_with_connection(self, body: Any) -> None:
         """End when a body's connection is free again: it was read, closed or broke off."""
         reference, release = weakref.ref(body), type(body).release_conn
 
@@ -235,7 +235,7 @@ def _with_our_headers(kind: type[ClientCall], original: Timed) -> Timed:
     at = list(signature(original).parameters).index(name)
 
     @wraps(original)
-    def sent(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - somebody else's signature
+    def sent(*args: Any, **kwargs: Any) -> Any:
         ours = kwargs.pop(_OUR_HEADERS, None)
         if ours is not None and len(args) > at:
             args = (*args[:at], ours, *args[at + 1 :])
@@ -267,7 +267,7 @@ def request_attributes(method: str, url: str) -> HookAttributes:
     }
 
 
-def with_headers(headers: Any, added: Mapping[str, str]) -> list[tuple[Any, Any]]:  # noqa: ANN401 - a mapping or pairs
+def with_headers(headers: Any, added: Mapping[str, str]) -> list[tuple[Any, Any]]:
     """Headers and more of them; those of the same name are replaced, as nobody wants two."""
     pairs = list(headers.items()) if hasattr(headers, "items") else list(headers or ())
     kept = [(name, value) for name, value in pairs if str(name).lower() not in added]

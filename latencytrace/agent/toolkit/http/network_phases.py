@@ -114,7 +114,7 @@ def begin_step(recorder: Recorder, original: Timed) -> Timed:
     cost = HookCost()
 
     @wraps(original)
-    def __enter__(self: Any) -> Any:  # noqa: ANN401, N807 - httpcore's
+    def __enter__(self: Any) -> Any:  # noqa: N807 - httpcore's
         try:
             phases = self.trace_extension
             if type(phases) is NetworkPhases and phases.is_alone and not self.debug:
@@ -138,7 +138,7 @@ def end_step(recorder: Recorder, original: Timed) -> Timed:
     cost = HookCost()
 
     @wraps(original)
-    def __exit__(self: Any, *error: Any) -> Any:  # noqa: ANN401, N807 - httpcore's
+    def __exit__(self: Any, *error: Any) -> Any:  # noqa: N807 - httpcore's
         try:
             phases = self.trace_extension
             if type(phases) is NetworkPhases and phases.is_alone and not self.debug:
@@ -162,7 +162,7 @@ def begin_async_step(recorder: Recorder, original: Timed) -> Timed:
     cost = HookCost()
 
     @wraps(original)
-    async def __aenter__(self: Any) -> Any:  # noqa: ANN401, N807 - httpcore's
+    async def __aenter__(self: Any) -> Any:  # noqa: N807 - httpcore's
         try:
             phases = self.trace_extension
             if type(phases) is AsyncNetworkPhases and phases.is_alone and not self.debug:
@@ -186,7 +186,7 @@ def end_async_step(recorder: Recorder, original: Timed) -> Timed:
     cost = HookCost()
 
     @wraps(original)
-    async def __aexit__(self: Any, *error: Any) -> Any:  # noqa: ANN401, N807 - httpcore's
+    async def __aexit__(self: Any, *error: Any) -> Any:  # noqa: N807 - httpcore's
         try:
             phases = self.trace_extension
             if type(phases) is AsyncNetworkPhases and phases.is_alone and not self.debug:

@@ -74,7 +74,7 @@ def goes_to(host: str, patterns: tuple[str, ...]) -> bool:
 
 
 def extract(
-    carrier: Any,  # noqa: ANN401 - what the getter reads
+    carrier: Any,
     context: Context | None = None,
     getter: Getter[Any] = default_getter,
 ) -> Context:
@@ -82,7 +82,7 @@ def extract(
     return propagator().extract(carrier, Context() if context is None else context, getter)
 
 
-def inject(carrier: Any, context: Context | None = None) -> None:  # noqa: ANN401 - a mapping
+def inject(carrier: Any, context: Context | None = None) -> None:
     """Write the trace of a context, or of the current one, into what a call carries."""
     around = current() if context is None else context
     span = around.get(_SPAN_KEY)

@@ -19,7 +19,7 @@ def noted_routes(template: Callable[[Arguments, Any], object]) -> Build:
         template: From the arguments and the result of the call; None: no route matched.
     """
 
-    def note(_: Recorder, arguments: Arguments, result: Any) -> None:  # noqa: ANN401 - the library's
+    def note(_: Recorder, arguments: Arguments, result: Any) -> None:
         request = request_served()
         found = template(arguments, result) if request is not None or is_served() else None
         if found is None:

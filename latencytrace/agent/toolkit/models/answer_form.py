@@ -80,7 +80,7 @@ class AnswerForm:
         return [(stage, length_ns) for stage, length_ns in lengths if length_ns]
 
 
-def found(value: Any, path: str) -> Iterator[Any]:  # noqa: ANN401 - the library's
+def found(value: Any, path: str) -> Iterator[Any]:
     """Find what lies at a path; of a list on the way, in each of its items."""
     name, _, rest = path.partition(".")
     if isinstance(value, (list, tuple)):

@@ -14,7 +14,7 @@ from latencytrace.model import semconv
 from latencytrace.model.stage import Stage
 
 
-def model_attributes(model: Any) -> HookAttributes:  # noqa: ANN401 - of transformers, or its path
+def model_attributes(model: Any) -> HookAttributes:
     """Return the name of a model, of a path the last part; nothing of one that has none."""
     name = PurePath(str(getattr(model, "name_or_path", model) or "")).name
     return {semconv.GEN_AI_REQUEST_MODEL: name} if name else {}

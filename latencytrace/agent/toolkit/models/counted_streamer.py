@@ -29,7 +29,7 @@ class CountedStreamer:
     A streamer of text hands on whole words, and the token that begins the next one is held.
     """
 
-    def __init__(self, generation: StreamedGeneration, streamer: Any, on_fault: OnFault) -> None:  # noqa: ANN401
+    def __init__(self, generation: StreamedGeneration, streamer: Any, on_fault: OnFault) -> None:
         self._generation = generation
         self._streamer = streamer
         self._on_fault = on_fault
@@ -45,7 +45,7 @@ class CountedStreamer:
     def __class__(self) -> type:
         return type(self._streamer)
 
-    def put(self, value: Any) -> Any:  # noqa: ANN401 - a tensor
+    def put(self, value: Any) -> Any:
         """Count the tokens, then hand them on."""
         with guarded("counting streamed tokens", self._on_fault):
             if self._prompt_is_next:
@@ -57,7 +57,7 @@ class CountedStreamer:
                 self._generation.streamed(0)
         return self._streamer.put(value)
 
-    def _handing_on(self, text: str, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+    def _handing_on(self, text: str, *args: Any, **kwargs: Any) -> Any:
         with guarded("counting streamed words", self._on_fault):
             if text:
                 ends = any(args) or any(kwargs.values())
@@ -74,13 +74,13 @@ class CountedStreamer:
             elif self._of_text:
                 delattr(self._streamer, _HAND_ON)
 
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401
+    def __getattr__(self, name: str) -> Any:
         return getattr(self._streamer, name)
 
 
 def counted_streamer(
     generation: StreamedGeneration,
-    streamer: Any,  # noqa: ANN401 - whatever has `put` and `end`
+    streamer: Any,
     on_fault: OnFault,
 ) -> CountedStreamer | None:
     """The streamer with its tokens counted; None: it cannot be."""

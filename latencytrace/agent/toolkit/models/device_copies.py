@@ -90,7 +90,7 @@ class DeviceCopies:
         self._recorder = recorder
         self._counts = CountWithin()
 
-    def begin(self, device: Any, direction: str, size_bytes: int) -> DeviceCopy | None:  # noqa: ANN401 - torch's
+    def begin(self, device: Any, direction: str, size_bytes: int) -> DeviceCopy | None:
         """Begin to time a copy; None: it is not to be timed.
 
         That is: outside of a traced request, inside of a generation, whose spans have its

@@ -47,7 +47,7 @@ def beginning_pass(recorder: Recorder) -> Begin:
     return on_device(begin, recorder)
 
 
-def _name(model: Any) -> str:  # noqa: ANN401 - torch's
+def _name(model: Any) -> str:
     """Return the name of its class, also of one that TorchScript has made."""
     kind = type(model)
     return str(model.original_name) if hasattr(kind, "original_name") else kind.__name__

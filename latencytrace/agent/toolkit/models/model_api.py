@@ -111,7 +111,7 @@ class ModelApi:
         return noted
 
 
-def first_at(arguments: Arguments, paths: Paths) -> Any:  # noqa: ANN401 - the library's
+def first_at(arguments: Arguments, paths: Paths) -> Any:
     """Return the first argument, or part of one, that is there; None: none is."""
     for path in paths:
         name, _, rest = path.partition(".")

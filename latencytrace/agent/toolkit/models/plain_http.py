@@ -206,7 +206,7 @@ class PlainModelCall(ModelCall):
         """Note what the call or the reading of its body raised."""
         self._timing.fail(error)
 
-    def reads(self, body: Any) -> None:  # noqa: ANN401 - an answer of urllib3's
+    def reads(self, body: Any) -> None:
         """Note what the program reads of a body."""
         for name in ("read", "read1", "readline", "read_chunked"):
             if hasattr(body, name):
@@ -216,7 +216,7 @@ class PlainModelCall(ModelCall):
         """Return a method of a body, which must not hold it: it may be dropped half-read."""
 
         @wraps(read)
-        def noting(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        def noting(*args: Any, **kwargs: Any) -> Any:
             if self._is_read:  # by another of its own methods
                 return read(body(), *args, **kwargs)
             self._is_read = True  # the exchange may end within, before it is known what came

@@ -16,7 +16,7 @@ def prediction(
     target: str,
     *rows: str,
     stage: Stage = Stage.FORWARD,
-    **options: Any,  # noqa: ANN401 - as a `Patch` has them
+    **options: Any,
 ) -> Replacement:
     """Time a method of a model within requests, of each span the first calls.
 
@@ -42,7 +42,7 @@ def _described(rows: tuple[str, ...]) -> Callable[[Arguments], HookAttributes]:
     return describe
 
 
-def _count(data: Any) -> int | None:  # noqa: ANN401 - an array, a table, a matrix of the library's
+def _count(data: Any) -> int | None:
     shape = getattr(data, "shape", None)
     if shape:
         return int(shape[0])

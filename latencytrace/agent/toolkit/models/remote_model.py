@@ -81,7 +81,7 @@ class ModelCall:
             raise
         self._timing.deactivate()
 
-    def answered(self, answer: Any) -> Any:  # noqa: ANN401 - the library's
+    def answered(self, answer: Any) -> Any:
         """Note an answer and end, a stream with its last chunk; return what the program gets."""
         self._seen_ns = monotonic_ns()
         with guarded("describing an answer", self._on_fault):
@@ -96,14 +96,14 @@ class ModelCall:
         self.end()
         return answer
 
-    def parsed(self, answer: Any) -> None:  # noqa: ANN401
+    def parsed(self, answer: Any) -> None:
         """Go on with what a raw answer was parsed into."""
         self._seen_ns = monotonic_ns()
         if not self._follows(answer):
             self._describe(answer)
             self.end()
 
-    def _follows(self, answer: Any) -> bool:  # noqa: ANN401
+    def _follows(self, answer: Any) -> bool:
         """Follow a stream by the iterator inside, for the stream itself must stay what it is."""
         name, stream_in = self._form.iterator, self._form.stream_in
         stream = answer if stream_in is None else stream_in(answer)
@@ -117,7 +117,7 @@ class ModelCall:
         _held_by(stream, self.drop)
         return True
 
-    def _follows_raw(self, answer: Any) -> bool:  # noqa: ANN401
+    def _follows_raw(self, answer: Any) -> bool:
         """Wait until a raw answer is parsed, or read in it what there is to note."""
         response = getattr(answer, "http_response", None)
         if response is None:
@@ -137,7 +137,7 @@ class ModelCall:
         self._said |= self._form.described(answer)
         self._reported = self._form.reported(answer) or self._reported
 
-    def each(self, chunks: Any) -> Iterator[Any]:  # noqa: ANN401
+    def each(self, chunks: Any) -> Iterator[Any]:
         """Follow a stream to its end; some are sent for only by their first chunk's reader."""
         try:
             self._timing.activate()
@@ -157,7 +157,7 @@ class ModelCall:
             raise
         self.end()
 
-    async def each_awaited(self, chunks: Any) -> AsyncGenerator[Any, None]:  # noqa: ANN401
+    async def each_awaited(self, chunks: Any) -> AsyncGenerator[Any, None]:
         """Follow an async one."""
         try:
             self._timing.activate()
@@ -177,7 +177,7 @@ class ModelCall:
             raise
         self.end()
 
-    def note(self, chunk: Any) -> None:  # noqa: ANN401
+    def note(self, chunk: Any) -> None:
         """Note a chunk: whether it has output, or else what it says of the answer."""
         try:
             self._seen_ns = now_ns = monotonic_ns()
@@ -245,7 +245,7 @@ class _Followed:
 
     __slots__ = ("_asked", "_call", "_chunks")
 
-    def __init__(self, call: ModelCall, chunks: Any) -> None:  # noqa: ANN401 - the library's
+    def __init__(self, call: ModelCall, chunks: Any) -> None:
         self._call = call
         self._chunks = chunks
         self._asked = 0
@@ -263,7 +263,7 @@ class _Reader(_Followed):
     def __iter__(self) -> Self:
         return type(self)(self._call, self._chunks)
 
-    def __next__(self) -> Any:  # noqa: ANN401
+    def __next__(self) -> Any:
         self._asked += 1
         try:
             chunk = next(self._chunks)
@@ -290,7 +290,7 @@ class _AwaitedReader(_Followed):
     def __aiter__(self) -> Self:
         return type(self)(self._call, self._chunks)
 
-    async def __anext__(self) -> Any:  # noqa: ANN401
+    async def __anext__(self) -> Any:
         self._asked += 1
         try:
             chunk = await anext(self._chunks)
@@ -312,12 +312,12 @@ class _AwaitedReader(_Followed):
 _open: weakref.WeakKeyDictionary[Any, ModelCall] = weakref.WeakKeyDictionary()
 
 
-def _is_short_json(response: Any) -> bool:  # noqa: ANN401 - httpx's
+def _is_short_json(response: Any) -> bool:
     kind = response.headers.get("content-type", "")
     return len(response.content) <= _LONGEST and "json" in kind
 
 
-def _held_by(stream: Any, end: Callable[[], None]) -> Any:  # noqa: ANN401
+def _held_by(stream: Any, end: Callable[[], None]) -> Any:
     """End a call at the latest when the program drops its stream."""
     weakref.finalize(stream, end).atexit = False
     return stream
@@ -387,7 +387,7 @@ def timed_model_calls(
 
 
 def _answered(original: Timed, begin: Begin, *, is_async: bool) -> Timed:
-    async def awaited(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+    async def awaited(*args: Any, **kwargs: Any) -> Any:
         timed = begin(args, kwargs)
         if timed is None:
             return await original(*args, **kwargs)
@@ -399,7 +399,7 @@ def _answered(original: Timed, begin: Begin, *, is_async: bool) -> Timed:
         return wraps(original)(awaited)
 
     @wraps(original)
-    def call(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+    def call(*args: Any, **kwargs: Any) -> Any:
         if is_async:
             return awaited(*args, **kwargs)
         timed = begin(args, kwargs)
@@ -416,12 +416,12 @@ def _streamed(original: Timed, begin: Begin) -> Timed:
     """Time a generator from its first chunk's reading, which is when it is sent."""
 
     @wraps(original)
-    def stream(*args: Any, **kwargs: Any) -> Iterator[Any]:  # noqa: ANN401
+    def stream(*args: Any, **kwargs: Any) -> Iterator[Any]:
         timed, chunks = begin(args, kwargs), original(*args, **kwargs)
         yield from chunks if timed is None else timed.each(chunks)
 
     @wraps(original)
-    async def async_stream(*args: Any, **kwargs: Any) -> AsyncIterator[Any]:  # noqa: ANN401
+    async def async_stream(*args: Any, **kwargs: Any) -> AsyncIterator[Any]:
         timed, chunks = begin(args, kwargs), original(*args, **kwargs)
         async with aclosing(chunks if timed is None else timed.each_awaited(chunks)) as each:
             async for chunk in each:

@@ -32,13 +32,13 @@ def on_device(begin: Begin, recorder: Recorder) -> Begin:
     return begin_computing
 
 
-def inherited_call(kind: Any) -> Timed:  # noqa: ANN401 - a class of modules
+def inherited_call(kind: Any) -> Timed:
     """Return what a class without a `__call__` of its own does when it is called.
 
     It is looked up each time, for torch.fx puts its own into `Module` for a while.
     """
 
-    def call(self: object, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+    def call(self: object, *args: Any, **kwargs: Any) -> Any:
         return super(kind, self).__call__(*args, **kwargs)
 
     return call
@@ -48,7 +48,7 @@ def outside_graphs(call: Timed, timed_call: Timed) -> Timed:
     """Time calls where no compiler looks on: whatever we did would break the graph."""
     is_compiling = importlib.import_module("torch.compiler").is_compiling
 
-    def __call__(self: object, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401, N807
+    def __call__(self: object, *args: Any, **kwargs: Any) -> Any:  # noqa: N807
         if is_compiling():
             return call(self, *args, **kwargs)
         return timed_call(self, *args, **kwargs)
@@ -56,7 +56,7 @@ def outside_graphs(call: Timed, timed_call: Timed) -> Timed:
     return __call__
 
 
-def _device_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:  # noqa: ANN401 - torch's
+def _device_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Return where a module's first tensor is; None: it was given none."""
     given = (getattr(one, "device", None) for one in (*args[1:], *kwargs.values()))
     return next((device for device in given if device is not None), None)

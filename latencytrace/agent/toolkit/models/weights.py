@@ -38,14 +38,14 @@ class ModelSize:
 _known: "WeakKeyDictionary[Any, ModelSize | None]" = WeakKeyDictionary()
 
 
-def model_size(model: Any) -> ModelSize | None:  # noqa: ANN401 - a transformers model
+def model_size(model: Any) -> ModelSize | None:
     """The size; None: a pass need not use all of it."""
     if model not in _known:
         _known[model] = _size_of(model)
     return _known[model]
 
 
-def _size_of(model: Any) -> ModelSize | None:  # noqa: ANN401
+def _size_of(model: Any) -> ModelSize | None:
     """A table of input embeddings is only looked up, unless it makes the output too."""
     config = getattr(model, "config", None)
     if any(getattr(config, name, None) for name in _PARTIAL):

@@ -110,7 +110,7 @@ class MessageSpan:
         """Make the span before it current again."""
         self._timing.deactivate()
 
-    def finish(self, result: Any) -> None:  # noqa: ANN401 - the library's
+    def finish(self, result: Any) -> None:
         """End it."""
         with guarded("ending a message", self._on_fault):
             error = None if self._failure is None else self._failure(result)
@@ -212,7 +212,7 @@ def by_keyword(names: tuple[str, ...], build: Build, needed: int = 1) -> Build:
         inner = build(recorder, original)
 
         @wraps(original)
-        def call(self: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        def call(self: Any, *args: Any, **kwargs: Any) -> Any:
             given = dict(zip(names, args, strict=False))
             is_clear = len(args) <= len(names) and given.keys().isdisjoint(kwargs)
             given.update(kwargs)
@@ -221,7 +221,7 @@ def by_keyword(names: tuple[str, ...], build: Build, needed: int = 1) -> Build:
             return inner(self, **given)
 
         @wraps(original)
-        async def awaited(self: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        async def awaited(self: Any, *args: Any, **kwargs: Any) -> Any:
             return await call(self, *args, **kwargs)
 
         return awaited if iscoroutinefunction(original) else call

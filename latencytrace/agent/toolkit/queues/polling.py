@@ -96,13 +96,13 @@ class Polling:
     def time(self, recorder: Recorder, original: Timed) -> Timed:
         """Build what asks for a message, sync or async."""
 
-        def begin(consumer: Any, result: object) -> None:  # noqa: ANN401 - the library's
+        def begin(consumer: Any, result: object) -> None:
             with guarded("beginning work", recorder.on_fault):
                 if consumer not in self._inner:
                     self._work_of(consumer, recorder).begin(self._read(result))
 
         @wraps(original)
-        def poll(self_: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        def poll(self_: Any, *args: Any, **kwargs: Any) -> Any:
             self._end(recorder, self_)
             end_latest(recorder)
             result = original(self_, *args, **kwargs)
@@ -110,7 +110,7 @@ class Polling:
             return result
 
         @wraps(original)
-        async def awaited(self_: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        async def awaited(self_: Any, *args: Any, **kwargs: Any) -> Any:
             self._end(recorder, self_)
             end_latest(recorder)
             result = await original(self_, *args, **kwargs)
@@ -123,25 +123,25 @@ class Polling:
         """Build what closes a consumer, sync or async."""
 
         @wraps(original)
-        def call(self_: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        def call(self_: Any, *args: Any, **kwargs: Any) -> Any:
             self._end(recorder, self_)
             return original(self_, *args, **kwargs)
 
         @wraps(original)
-        async def awaited(self_: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        async def awaited(self_: Any, *args: Any, **kwargs: Any) -> Any:
             self._end(recorder, self_)
             return await original(self_, *args, **kwargs)
 
         return awaited if iscoroutinefunction(original) else call
 
-    def _work_of(self, consumer: Any, recorder: Recorder) -> UnderWay:  # noqa: ANN401
+    def _work_of(self, consumer: Any, recorder: Recorder) -> UnderWay:
         found = self._of.get(consumer)
         if found is None:
             found = self._of[consumer] = UnderWay(recorder)
             weakref.finalize(consumer, found.end).atexit = False
         return found
 
-    def _end(self, recorder: Recorder, consumer: Any) -> None:  # noqa: ANN401
+    def _end(self, recorder: Recorder, consumer: Any) -> None:
         with guarded("ending work", recorder.on_fault):
             found = self._of.get(consumer)
             if found is not None:

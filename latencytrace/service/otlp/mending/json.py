@@ -71,7 +71,7 @@ class _Mender:
             else:
                 tree[name] = found
 
-    def _field(self, value: object, known: Any, kind: type[Message], depth: int) -> object:  # noqa: ANN401 - a descriptor
+    def _field(self, value: object, known: Any, kind: type[Message], depth: int) -> object:
         """What a field may have of a value; None: nothing."""
         if not known.is_repeated:
             return self._value(value, known, kind, depth)
@@ -88,7 +88,7 @@ class _Mender:
                 items.append(found)
         return items
 
-    def _value(self, value: object, known: Any, kind: type[Message], depth: int) -> object:  # noqa: ANN401 - likewise
+    def _value(self, value: object, known: Any, kind: type[Message], depth: int) -> object:
         """A value, or an item of a list; None: it cannot be."""
         if known.message_type is not None:
             within = GetMessageClass(known.message_type)
@@ -113,12 +113,12 @@ class _Mender:
         self._mending.values[Mend.VALUE] += 1
 
 
-def _is_number(value: object, known: Any) -> bool:  # noqa: ANN401 - likewise
+def _is_number(value: object, known: Any) -> bool:
     """Return whether a value is a whole number that its field holds."""
     return type(value) is int and value in _INT64.get(known.type, ())
 
 
-def _can_be(value: object, known: Any, kind: type[Message]) -> bool:  # noqa: ANN401 - likewise
+def _can_be(value: object, known: Any, kind: type[Message]) -> bool:
     """Ask the parser about a value that is seldom: 10 µs."""
     tree = {known.name: [value] if known.is_repeated else value}
     try:

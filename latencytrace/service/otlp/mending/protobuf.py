@@ -180,7 +180,7 @@ class _Fields(dict[type[Message], Mapping[int, _Field]]):
 _FIELDS = _Fields()
 
 
-def _kind_of(one: Any) -> type[Message] | None:  # noqa: ANN401 - two kinds of descriptor
+def _kind_of(one: Any) -> type[Message] | None:
     return None if one.message_type is None else GetMessageClass(one.message_type)
 
 

@@ -268,7 +268,7 @@ class ServerConnection:
         writer: The id of this service.
     """
 
-    def __init__(  # noqa: PLR0913, PLR0917 - what it is made of
+    def __init__(  # noqa: PLR0913 - what it is made of
         self,
         client: httpx.Client,
         address: ServerAddress,

@@ -28,7 +28,7 @@ HOOKS = (HttpxHook, RequestsHook, Urllib3Hook, AiohttpHook)
 CHAT = {"model": "tiny", "messages": [{"role": "user", "content": "a secret"}]}
 
 
-def servers(path: str, asked: Any) -> Answer | Stream | None:  # noqa: ANN401 - JSON
+def servers(path: str, asked: Any) -> Answer | Stream | None:
     """Answer as OpenAI's API and Ollama do, and others in a few words."""
     if path.startswith("/api/"):
         return ollama(path, asked)

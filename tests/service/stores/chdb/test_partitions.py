@@ -36,7 +36,7 @@ def folder(tmp_path: Path) -> Path:
         stamped = (
             f"{column} - toIntervalDay(toUInt64(reinterpretAsUInt64(reverse(unhex(TraceId)))))"
         )
-        connection = store._assembler  # noqa: SLF001 - the contract cannot write the past
+        connection = store._assembler
         connection.query(f"CREATE TABLE {table}_past AS {table}", "Null")
         connection.query(
             f"INSERT INTO {table}_past SELECT * REPLACE ({stamped} AS {column}) FROM {table}",  # noqa: S608 - our own names
@@ -132,14 +132,14 @@ def test_what_is_dropped_stays_dropped(folder: Path) -> None:
 def test_the_engine_drops_no_arrivals_of_its_own_also_of_an_older_folder(tmp_path: Path) -> None:
     store = ChdbStore.open(tmp_path)
     older = f"ALTER TABLE {ARRIVALS} MODIFY TTL toDateTime(Arrived) + INTERVAL 1 SECOND"
-    store._assembler.query("SYSTEM STOP TTL MERGES", "Null")  # noqa: SLF001 - as it once was
+    store._assembler.query("SYSTEM STOP TTL MERGES", "Null")
     store.insert([columns(otlp(one_span("a" * 32)))])
-    store._assembler.query(older, "Null")  # noqa: SLF001 - likewise
-    assert store._assembler.query(HAS_TTL, "TSV") == b"1\n"  # noqa: SLF001 - likewise
+    store._assembler.query(older, "Null")
+    assert store._assembler.query(HAS_TTL, "TSV") == b"1\n"
     store.close()
 
     store = ChdbStore.open(tmp_path)
-    assert store._assembler.query(HAS_TTL, "TSV") == b"0\n"  # noqa: SLF001 - likewise
+    assert store._assembler.query(HAS_TTL, "TSV") == b"0\n"
     store.close()
 
 

@@ -102,7 +102,7 @@ class Written:
     """A store, and beside it what it should hold."""
 
     def __init__(self, folder: Path, seed: int) -> None:
-        self.chance = random.Random(seed)  # noqa: S311 - the same each time
+        self.chance = random.Random(seed)
         self.weights = [1]  # that requests have
         self.clock = FakeClock(BEGAN_NS + DAY_NS)
         self._folder = folder
@@ -174,7 +174,7 @@ class Written:
 
     def merge(self) -> None:
         """Have the engine merge rows, as it does by itself."""
-        self.store._assembler.query("OPTIMIZE TABLE latencytrace.requests", "Null")  # noqa: SLF001 - the contract has no such thing
+        self.store._assembler.query("OPTIMIZE TABLE latencytrace.requests", "Null")
 
     def drop(self) -> None:
         """Drop the oldest day, unless it is today."""
@@ -336,14 +336,14 @@ def rolled(make: Callable[[int], Written]) -> Written:
 
 def passes(store: ChdbStore) -> int:
     """How many windows are rolled up."""
-    answer = store._assembler.query(  # noqa: SLF001 - the contract has no such thing
+    answer = store._assembler.query(
         "SELECT uniqExact(Window) FROM latencytrace.rollup_windows", "TSV"
     )
     return int(answer)
 
 
 def told(store: ChdbStore, sql: str) -> None:
-    store._assembler.query(sql, "Null")  # noqa: SLF001 - there is no other way
+    store._assembler.query(sql, "Null")
 
 
 def test_rollups_answer_alone_where_windows_are_whole(rolled: Written) -> None:
@@ -361,7 +361,7 @@ def test_rollups_answer_alone_where_windows_are_whole(rolled: Written) -> None:
 
 def test_few_requests_are_read_one_by_one_and_said_to_be_exact(rolled: Written) -> None:
     rolled.store.close()
-    rolled.store = ChdbStore.open(rolled._folder, rolled.clock)  # noqa: SLF001 - ours
+    rolled.store = ChdbStore.open(rolled._folder, rolled.clock)
 
     found = rolled.store.breakdown(Cohort())
 
@@ -390,7 +390,7 @@ def test_a_request_written_while_a_question_is_answered_counts_once(
 ) -> None:
     requests = [request for request, _ in rolled.held.values() if request.detail.has_stages]
     revised = plain_answers.counted(Cohort(), requests)[0]
-    ask = rolled.store._readers.query  # noqa: SLF001 - to write between two steps
+    ask = rolled.store._readers.query
     wrote: list[Request] = []
 
     def slow(sql: str, answer_format: str, parameters: dict[str, object]) -> bytes:
@@ -399,7 +399,7 @@ def test_a_request_written_while_a_question_is_answered_counts_once(
             rolled.write(wrote, {})
         return ask(sql, answer_format, parameters)
 
-    monkeypatch.setattr(rolled.store._readers, "query", slow)  # noqa: SLF001 - likewise
+    monkeypatch.setattr(rolled.store._readers, "query", slow)
 
     durations = rolled.store.durations(Cohort())
 
@@ -412,14 +412,14 @@ def test_a_request_written_while_a_question_is_answered_counts_once(
 def test_a_part_is_only_looked_for_where_windows_have_many_requests(
     rolled: Written, monkeypatch: pytest.MonkeyPatch, least: int
 ) -> None:
-    ask = rolled.store._readers.query  # noqa: SLF001 - to see what is asked
+    ask = rolled.store._readers.query
     asked: list[str] = []
 
     def seen(sql: str, answer_format: str, parameters: dict[str, object]) -> bytes:
         asked.append(sql)
         return ask(sql, answer_format, parameters)
 
-    monkeypatch.setattr(rolled.store._readers, "query", seen)  # noqa: SLF001 - likewise
+    monkeypatch.setattr(rolled.store._readers, "query", seen)
     monkeypatch.setattr(reading, "LEAST_IN_WINDOW", least)
 
     whole = rolled.store.cohort_columns(Cohort())
@@ -436,7 +436,7 @@ def test_a_pass_that_fails_half_way_is_made_again(
     written = make(3)
     written.add()
     written.clock.move_s(DAY_NS / 1e9)
-    write = written.store._assembler.query  # noqa: SLF001 - to fail between two steps
+    write = written.store._assembler.query
 
     def failing(sql: str, answer_format: str, parameters: dict[str, object]) -> bytes:
         if f"INSERT INTO latencytrace.{step}" in sql:
@@ -444,7 +444,7 @@ def test_a_pass_that_fails_half_way_is_made_again(
         return write(sql, answer_format, parameters)
 
     with monkeypatch.context() as patched:
-        patched.setattr(written.store._rollups, "_write", failing)  # noqa: SLF001 - likewise
+        patched.setattr(written.store._rollups, "_write", failing)
         with pytest.raises(StoreError, match="no space left"):
             written.store.roll_up()
     written.compare()
@@ -455,7 +455,7 @@ def test_a_pass_that_fails_half_way_is_made_again(
 @pytest.mark.long
 @pytest.mark.parametrize("when", ["at once", "at the next start"])
 def test_rollups_that_are_damaged_are_made_anew(rolled: Written, when: str) -> None:
-    folder = rolled._folder / "clickhouse" / "store" / UUIDS[ROLLUPS][:3] / UUIDS[ROLLUPS]  # noqa: SLF001 - ours
+    folder = rolled._folder / "clickhouse" / "store" / UUIDS[ROLLUPS][:3] / UUIDS[ROLLUPS]
     if when == "at the next start":
         rolled.store.close()
     for path in folder.glob("*/data.bin"):
@@ -463,7 +463,7 @@ def test_rollups_that_are_damaged_are_made_anew(rolled: Written, when: str) -> N
         content[len(content) // 2] ^= 0x10
         path.write_bytes(content)
     if when == "at the next start":
-        rolled.store = ChdbStore.open(rolled._folder, rolled.clock, ALWAYS)  # noqa: SLF001 - ours
+        rolled.store = ChdbStore.open(rolled._folder, rolled.clock, ALWAYS)
 
     rolled.compare()
     rolled.reopen()
@@ -482,7 +482,7 @@ def test_what_is_lost_of_requests_is_counted_no_more(rolled: Written, when: str)
         f"SELECT path FROM system.parts WHERE active AND database || '.' || table = '{REQUESTS}' "  # noqa: S608 - our own name
         "ORDER BY rows DESC LIMIT 1"
     )
-    found_at = rolled.store._assembler.query(largest, "TSV").decode().strip()  # noqa: SLF001 - ours
+    found_at = rolled.store._assembler.query(largest, "TSV").decode().strip()
     part = Path(found_at) / "data.bin"
     if when == "at the next start":
         rolled.store.close()
@@ -490,7 +490,7 @@ def test_what_is_lost_of_requests_is_counted_no_more(rolled: Written, when: str)
     content[len(content) // 2] ^= 0x10
     part.write_bytes(content)
     if when == "at the next start":
-        rolled.store = ChdbStore.open(rolled._folder, rolled.clock, ALWAYS)  # noqa: SLF001 - ours
+        rolled.store = ChdbStore.open(rolled._folder, rolled.clock, ALWAYS)
     found = []
     for _ in range(3):
         exact = plain_answers.breakdown(Cohort(), list(rolled.store.of_service(None)))
@@ -564,7 +564,7 @@ def test_of_very_many_names_rollups_keep_the_longest(make: Callable[[int], Writt
 
     (stage,) = found.stages
     assert [part.name for part in stage.parts] == [f"document {99 - place}" for place in range(8)]
-    rows = written.store._assembler.query(  # noqa: SLF001 - the contract has no such thing
+    rows = written.store._assembler.query(
         f"SELECT count() FROM {ROLLUPS} WHERE Part != ''",  # noqa: S608 - our own name
         "TSV",
     )
@@ -650,7 +650,7 @@ while True:
 
 
 def test_a_kill_at_any_moment_leaves_no_request_counted_twice(tmp_path: Path) -> None:
-    folder, chance = tmp_path / "data", random.Random(5)  # noqa: S311 - the same each time
+    folder, chance = tmp_path / "data", random.Random(5)
     for seed in range(3):
         command = [sys.executable, "-c", KILLED, str(folder), str(seed)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as running:
@@ -676,7 +676,7 @@ def test_the_window_of_a_request_is_the_one_that_the_engine_finds(
     written.write(
         [replace(made_request(), trace_id=one, start_ns=at) for one, at in starts_ns.items()], {}
     )
-    answer = written.store._assembler.query(  # noqa: SLF001 - to ask the engine itself
+    answer = written.store._assembler.query(
         "SELECT TraceId, toUnixTimestamp(toStartOfFiveMinutes(Start)) FROM latencytrace.requests",
         "TSV",
     )

@@ -19,7 +19,7 @@ from latencytrace.service.stores.clickhouse.address import ServerAddress
                 host="db",
                 port=8123,
                 user="bob",
-                password="p@ss/w:rd",  # noqa: S106 - of nobody
+                password="p@ss/w:rd",
                 database="traces",
                 cluster="main-1",
             ),

@@ -349,7 +349,7 @@ def test_a_server_that_hangs_does_not_hold_up_the_end(
 
 def test_after_one_question_without_an_answer_the_end_waits_less() -> None:
     ending = Ending()
-    usual = clickhouse_server._INSERT  # noqa: SLF001 - the time that is usual
+    usual = clickhouse_server._INSERT
 
     before = ending.limit(usual)
     ending.began.set()

@@ -70,7 +70,7 @@ def store(front: ClickHouseFront, tmp_path: Path) -> Iterator[Store]:
 
 def connection(store: Store) -> ServerConnection:
     """One to have the server itself do something."""
-    return cast(ServerConnection, cast(ClickHouseStore, store)._assembler)  # noqa: SLF001 - there is no other way
+    return cast(ServerConnection, cast(ClickHouseStore, store)._assembler)
 
 
 def certificate(folder: Path) -> tuple[Path, Path]:
@@ -202,7 +202,7 @@ def test_a_table_of_somebody_elses_is_left_alone(
 
 
 def test_retention_sees_no_table_of_others(store: Store) -> None:
-    theirs = f"{connection(store)._address.database}.theirs"  # noqa: SLF001 - likewise
+    theirs = f"{connection(store)._address.database}.theirs"
     connection(store).query(
         f"CREATE TABLE {theirs} ENGINE = MergeTree PARTITION BY a ORDER BY a "
         "AS SELECT toDate('2020-01-01') AS a",

@@ -8,7 +8,7 @@ from latencytrace.model import AttributeValue
 class Noting(dict[str, AttributeValue]):
     """Attributes that note which keys they are asked for."""
 
-    def __init__(self, attributes: Any, asked: set[str]) -> None:  # noqa: ANN401 - as of a dict
+    def __init__(self, attributes: Any, asked: set[str]) -> None:
         super().__init__(attributes)
         self._asked = asked
 
@@ -20,7 +20,7 @@ class Noting(dict[str, AttributeValue]):
         self._asked.add(str(key))
         return super().__contains__(key)
 
-    def get(self, key: str, default: Any = None) -> Any:  # noqa: ANN401 - as of a dict
+    def get(self, key: str, default: Any = None) -> Any:
         """Note the key, whether it is there or not."""
         self._asked.add(key)
         return super().get(key, default)

@@ -48,7 +48,7 @@ class OddRequests:
     """
 
     def __init__(self, seed: int, now_ns: int | None = None) -> None:
-        self.random = Random(seed)  # noqa: S311 - no secrets
+        self.random = Random(seed)
         self.now_ns = time.time_ns() if now_ns is None else now_ns
         self._traces = [self.random.randbytes(16) for _ in range(6)]
         self._spans = [self.random.randbytes(8) for _ in range(12)]
@@ -77,7 +77,7 @@ class OddRequests:
             parts.append(b"\xf8\x07\x01")  # field 127
         return b"".join(parts).replace(_PLACE.encode(), BAD)
 
-    def _identify(self, span: Any) -> None:  # noqa: ANN401 - protobuf's
+    def _identify(self, span: Any) -> None:
         span.trace_id = self.random.choice(self._traces)
         span.span_id = self.random.choice(self._spans)
         if self.random.random() < 0.6:
@@ -111,20 +111,20 @@ class OddRequests:
             else:
                 setattr(message, one.name, self._scalar(one))
 
-    def _add(self, message: Message, one: Any, depth: int) -> None:  # noqa: ANN401 - a descriptor
+    def _add(self, message: Message, one: Any, depth: int) -> None:
         values = getattr(message, one.name)
         if one.message_type is None:
             values.append(self._scalar(one))
         elif depth < 5 + _DEEPEST:
             self._fill(values.add(), depth + 1)
 
-    def _count(self, one: Any) -> int:  # noqa: ANN401 - likewise
+    def _count(self, one: Any) -> int:
         if one.name == "entity_refs":
             return 0
         most = {"spans": 5, "attributes": 5, "events": 2, "links": 2}.get(one.name, 1)
         return self.random.randint(1 if one.name == "scope_spans" else 0, most)
 
-    def _scalar(self, one: Any) -> object:  # noqa: ANN401 - likewise
+    def _scalar(self, one: Any) -> object:
         choices: dict[int, Sequence[object]] = {
             FieldDescriptor.TYPE_STRING: KEYS if one.name == "key" else _WITH_BAD,
             FieldDescriptor.TYPE_BYTES: [self.random.randbytes(size) for size in (0, 1, 8, 16)],

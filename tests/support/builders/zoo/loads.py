@@ -54,7 +54,7 @@ LOADS: Final[Mapping[str, Load]] = {
 
 def mixture(seed: int) -> Load:
     """A load that nobody chose by hand."""
-    chance = Random(seed)  # noqa: S311 - the same one each time
+    chance = Random(seed)
     return Load(
         pods=chance.choice((1, 20, 200, 5_000)),
         routes=chance.choice((4, 400)),

@@ -45,7 +45,7 @@ class Posts:
     _chance: Random = field(init=False)
 
     def __post_init__(self) -> None:
-        self._chance = Random(self.seed)  # noqa: S311 - the same posts each time
+        self._chance = Random(self.seed)
 
     def made(self, traces: int) -> tuple[list[bytes], int]:
         """The posts of so many traces, those of each service by themselves; how many spans."""
@@ -235,7 +235,7 @@ class _Trace:
                 told,
             )
 
-    def _call(  # noqa: PLR0913, PLR0917 - a call has that many parts
+    def _call(  # noqa: PLR0913 - a call has that many parts
         self, service: int, pod: int, at: tuple[int, int], root_id: bytes, host: str, path: str
     ) -> bytes:
         chance, load = self.chance, self.load
@@ -267,7 +267,7 @@ class _Trace:
             )
         return found
 
-    def _add(  # noqa: PLR0913, PLR0917 - a span has that many parts
+    def _add(  # noqa: PLR0913 - a span has that many parts
         self,
         service: int,
         pod: int,

@@ -43,7 +43,7 @@ class NvmlCalls:
         binding: The module `pynvml`, of whatever supported version.
     """
 
-    def __init__(self, binding: Any) -> None:  # noqa: ANN401 - a module without types
+    def __init__(self, binding: Any) -> None:
         self.binding = binding
         self.errors: Counter[tuple[str, str]] = Counter()
         # In newer versions not every error of the binding is an `NVMLError`.
@@ -52,7 +52,7 @@ class NvmlCalls:
         self._refused: set[tuple[str, str]] = set()
         self._failing: dict[tuple[str, str], list[int]] = {}  # failures in a row, asks to pass
 
-    def ask(self, of: str, name: str, *arguments: object) -> Any:  # noqa: ANN401 - as the library likes
+    def ask(self, of: str, name: str, *arguments: object) -> Any:
         """The answer of one function; None: there is none, which is counted.
 
         Args:

@@ -50,7 +50,7 @@ class NvmlDevice:
         self,
         calls: NvmlCalls,
         device: GpuDevice,
-        handle: Any,  # noqa: ANN401 - a pointer
+        handle: Any,
         windows: GpmWindows | None,
         wall_ns: Callable[[], int],
     ) -> None:
@@ -91,7 +91,7 @@ class NvmlDevice:
         if self._windows is not None:
             self._windows.close()
 
-    def _ask(self, name: str, *arguments: object) -> Any:  # noqa: ANN401 - as the library likes
+    def _ask(self, name: str, *arguments: object) -> Any:
         return self._calls.ask(self.device.uuid, name, self.handle, *arguments)
 
     def _number(self, name: str, *arguments: object) -> float | None:

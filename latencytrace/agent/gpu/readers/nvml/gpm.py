@@ -59,7 +59,7 @@ class GpmWindows:
         self,
         calls: NvmlCalls,
         uuid: str,
-        handle: Any,  # noqa: ANN401 - a pointer
+        handle: Any,
         wall_ns: Callable[[], int],
     ) -> None:
         self._calls = calls
@@ -121,7 +121,7 @@ class GpmWindows:
         found = (self._reading(asked.metrics[place]) for place in range(len(numbers)))
         return tuple(reading for reading in found if reading is not None)
 
-    def _reading(self, metric: Any) -> Reading | None:  # noqa: ANN401 - a C structure
+    def _reading(self, metric: Any) -> Reading | None:
         number, value = metric.metricId, metric.value
         if metric.nvmlReturn != 0:
             self._useless.add(number)

@@ -113,7 +113,7 @@ class NvmlReader:
 
     def _device(
         self,
-        handle: Any,  # noqa: ANN401 - a pointer
+        handle: Any,
         index: int,
         driver: str | None,
         parent_uuid: str | None,
@@ -172,11 +172,11 @@ class NvmlReader:
                 return
             self._note_xid(event.device, int(event.eventData))
 
-    def _note_xid(self, handle: Any, xid: int) -> None:  # noqa: ANN401 - a pointer
+    def _note_xid(self, handle: Any, xid: int) -> None:
         for device in self._devices.values():
             if _address(device.handle) == _address(handle):
                 device.xids[str(xid)] += 1
 
 
-def _address(handle: Any) -> int | None:  # noqa: ANN401 - a pointer
+def _address(handle: Any) -> int | None:
     return ctypes.cast(handle, ctypes.c_void_p).value
