@@ -23,8 +23,9 @@ class Governor:
     """Decides how much detail the budget allows; used by one thread.
 
     A raise that had to be taken back makes it twice as patient, one that lasted half as much:
-    a load at the edge of the budget does not swing. Where somebody else samples, and leaving out
-    every detail neither keeps the budget nor saves a fifth of the cost, all of it is given back.
+    a load at the edge of the budget does not swing. Where the program samples itself, and
+    leaving out every detail neither keeps the budget nor saves a fifth of the cost, all of it is
+    given back.
 
     Args:
         budget_ratio: Of the process's CPU time; of one that does not fill a core, of a core's.

@@ -101,7 +101,7 @@ class Exporter:
 
     @property
     def is_hurried(self) -> bool:
-        """Tell whether somebody waits for the background thread."""
+        """Return whether a caller waits for the background thread."""
         return bool(self._flushes) or self._stopping
 
     def flush(self, timeout_s: float) -> bool:

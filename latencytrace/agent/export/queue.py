@@ -52,7 +52,7 @@ class SpanQueue:
         self._lock = RLock()
         self._drops = count()
         self._reads = 0  # of the number of drops, each of which draws one, too
-        self._first: Callable[[], object] | None = None  # None: called already, or nobody asked
+        self._first: Callable[[], object] | None = None  # None: called already, or none is set
 
     def __len__(self) -> int:
         return len(self._spans)

@@ -1,4 +1,4 @@
-"""Names a program that nobody named: after what its command line serves.
+"""The default name of a program: taken from its command line.
 
 The rule in words: of the application that is named on the command line, else of the module or the
 script, the first and the last part that tell something: `shop.main:app` is `shop`,
@@ -62,7 +62,7 @@ _SERVING: Final = frozenset(
 
 
 class Command(NamedTuple):
-    """What an interpreter runs.
+    """The program that an interpreter runs.
 
     Args:
         program: A path, or a module's name; empty: text (`-c`), or nothing.

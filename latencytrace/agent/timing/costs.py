@@ -1,4 +1,4 @@
-"""What hooks cost where they are called: one call in so many is timed by its thread's own clock.
+"""The cost of hooks in the running program: samples, timed by the CPU clock of their thread.
 
 A call is timed as it comes, between the program's own work, with caches as cold as that leaves
 them. What is timed are the sections in which our code runs: before the program's, after it, and

@@ -18,7 +18,7 @@ _RETRY = STAGES.index(Stage.RETRY)
 
 
 class _Laid(Protocol):
-    """What is read of `requests.Trees`, by place."""
+    """Columns of `requests.Trees`, by place."""
 
     @property
     def rows(self) -> _Column: ...

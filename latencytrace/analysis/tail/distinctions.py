@@ -1,4 +1,4 @@
-"""What sets bad requests apart from good ones of the same time, beside their stages."""
+"""Attributes that separate bad requests from good ones of the same time."""
 
 from collections.abc import Iterator, Sequence
 

@@ -1,4 +1,4 @@
-"""What calls were made for, whether their servers are in the trace or not."""
+"""The purpose of calls, whether their servers are in the trace or not."""
 
 from collections.abc import Mapping
 

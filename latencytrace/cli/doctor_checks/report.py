@@ -1,4 +1,4 @@
-"""What `doctor` finds, and the lines that say it; it needs nothing but what the agent has."""
+"""Findings of `doctor` and their lines; needs only what the agent needs."""
 
 import json
 import subprocess

@@ -109,97 +109,72 @@ class AsyncNetworkPhases(NetworkPhases):
                 await answer
 
 
+_Note = Callable[[Any, str], None]
+
+
+def _taking(recorder: Recorder, kind: type[NetworkPhases], note: _Note) -> Callable[[Any], bool]:
+    """Return a function that notes a step; False: another listener wants it, or it failed."""
+    cost = HookCost()
+
+    def takes(step: Any) -> bool:
+        try:
+            phases = step.trace_extension
+            if type(phases) is not kind or not phases.is_alone or step.debug:
+                return False
+            phase = _STEPS.get(step.name)
+            if phase is not None:
+                left = cost.left = cost.left - 1
+                if left > 0:
+                    note(phases, phase)
+                else:
+                    cost.sampled(note, phases, phase)
+        except FAULTS as fault:
+            recorder.on_fault(_NOTING, fault)
+            return False
+        return True
+
+    return takes
+
+
 def begin_step(recorder: Recorder, original: Timed) -> Timed:
     """Note the beginning of each step of a blocking exchange, where ours alone listens to it."""
-    cost = HookCost()
+    takes = _taking(recorder, NetworkPhases, NetworkPhases.begun)
 
     @wraps(original)
     def __enter__(self: Any) -> Any:  # noqa: N807 - httpcore's
-        try:
-            phases = self.trace_extension
-            if type(phases) is NetworkPhases and phases.is_alone and not self.debug:
-                phase = _STEPS.get(self.name)
-                if phase is not None:
-                    left = cost.left = cost.left - 1
-                    if left > 0:
-                        phases.starts.setdefault(phase, monotonic_ns())
-                    else:
-                        cost.sampled(phases.begun, phase)
-                return self
-        except FAULTS as fault:
-            recorder.on_fault(_NOTING, fault)
-        return original(self)
+        return self if takes(self) else original(self)
 
     return __enter__
 
 
 def end_step(recorder: Recorder, original: Timed) -> Timed:
     """Note its end."""
-    cost = HookCost()
+    takes = _taking(recorder, NetworkPhases, NetworkPhases.over)
 
     @wraps(original)
     def __exit__(self: Any, *error: Any) -> Any:  # noqa: N807 - httpcore's
-        try:
-            phases = self.trace_extension
-            if type(phases) is NetworkPhases and phases.is_alone and not self.debug:
-                phase = _STEPS.get(self.name)
-                if phase is not None:
-                    left = cost.left = cost.left - 1
-                    if left > 0:
-                        phases.ends[phase] = monotonic_ns()
-                    else:
-                        cost.sampled(phases.over, phase)
-                return None
-        except FAULTS as fault:
-            recorder.on_fault(_NOTING, fault)
-        return original(self, *error)
+        return None if takes(self) else original(self, *error)
 
     return __exit__
 
 
 def begin_async_step(recorder: Recorder, original: Timed) -> Timed:
     """Note the beginning of each step of an asynchronous exchange."""
-    cost = HookCost()
+    takes = _taking(recorder, AsyncNetworkPhases, AsyncNetworkPhases.begun)
 
     @wraps(original)
     async def __aenter__(self: Any) -> Any:  # noqa: N807 - httpcore's
-        try:
-            phases = self.trace_extension
-            if type(phases) is AsyncNetworkPhases and phases.is_alone and not self.debug:
-                phase = _STEPS.get(self.name)
-                if phase is not None:
-                    left = cost.left = cost.left - 1
-                    if left > 0:
-                        phases.starts.setdefault(phase, monotonic_ns())
-                    else:
-                        cost.sampled(phases.begun, phase)
-                return self
-        except FAULTS as fault:
-            recorder.on_fault(_NOTING, fault)
-        return await original(self)
+        return self if takes(self) else await original(self)
 
     return __aenter__
 
 
 def end_async_step(recorder: Recorder, original: Timed) -> Timed:
     """Note its end."""
-    cost = HookCost()
+    takes = _taking(recorder, AsyncNetworkPhases, AsyncNetworkPhases.over)
 
     @wraps(original)
     async def __aexit__(self: Any, *error: Any) -> Any:  # noqa: N807 - httpcore's
-        try:
-            phases = self.trace_extension
-            if type(phases) is AsyncNetworkPhases and phases.is_alone and not self.debug:
-                phase = _STEPS.get(self.name)
-                if phase is not None:
-                    left = cost.left = cost.left - 1
-                    if left > 0:
-                        phases.ends[phase] = monotonic_ns()
-                    else:
-                        cost.sampled(phases.over, phase)
-                return None
-        except FAULTS as fault:
-            recorder.on_fault(_NOTING, fault)
-        return await original(self, *error)
+        return None if takes(self) else await original(self, *error)
 
     return __aexit__
