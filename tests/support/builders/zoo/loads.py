@@ -43,6 +43,9 @@ LOADS: Final[Mapping[str, Load]] = {
     "2 % errors": replace(_PLAIN, errors_ratio=0.02),
     "2 % errors, half tried again": replace(_PLAIN, errors_ratio=0.02, retries_ratio=0.5),
     "50 % errors": replace(_PLAIN, errors_ratio=0.5),
+    "50 % errors, tried again, five services": replace(
+        _PLAIN, errors_ratio=0.5, retries_ratio=1.0, services=5
+    ),
     "two services": replace(_PLAIN, services=2),
     "five services": replace(_PLAIN, services=5),
     "bad texts": replace(_PLAIN, has_bad_texts=True),
