@@ -103,7 +103,7 @@ def of_stage(spans: Spans, stage: Stage) -> RecordedSpan:
         (static_cache, False),
         (chunked, False),
         (without_cache, False),
-        (compiled, True),
+        pytest.param(compiled, True, marks=pytest.mark.long),
         pytest.param(compiled_in_place, True, marks=pytest.mark.long),
     ],
 )
