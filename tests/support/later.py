@@ -1,0 +1,17 @@
+"""Libraries that take long to import: a file of tests that is only collected imports none."""
+
+from importlib import import_module
+from typing import Any
+
+
+class Later:
+    """A module that is imported once a test uses it.
+
+    Each process that runs tests collects all files, and runs the tests of some of them.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(import_module(self._name), name)
