@@ -14,4 +14,6 @@ class Later:
         self._name = name
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith(("_", "pytest")):  # pytest looks for some in whatever a file holds
+            raise AttributeError(name)
         return getattr(import_module(self._name), name)
