@@ -5,7 +5,7 @@ from typing import Any
 
 
 class Later:
-    """A module that is imported once a test uses it.
+    """A module that is imported before the first test of its file, or once it is used.
 
     Each process that runs tests collects all files, and runs the tests of some of them.
     """
@@ -16,4 +16,8 @@ class Later:
     def __getattr__(self, name: str) -> Any:
         if name.startswith(("_", "pytest")):  # pytest looks for some in whatever a file holds
             raise AttributeError(name)
-        return getattr(import_module(self._name), name)
+        return getattr(self.imported(), name)
+
+    def imported(self) -> Any:
+        """The module itself."""
+        return import_module(self._name)
