@@ -187,9 +187,7 @@ spans = st.builds(
 )
 
 
-@settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(drawn=st.lists(spans, max_size=4))
 def test_what_otlp_encodes_comes_back_equal(store: Store, drawn: list[Span]) -> None:
     sent = [replace(span, trace_id=f"{next(fresh):032x}") for span in drawn]
