@@ -86,7 +86,7 @@ class TicketedQueue:
         return self._queue.put(self._ticketed(item), *args, **kwargs)
 
     def put_nowait(self, item: Any) -> Any:
-        """Likewise."""
+        """Time the decoding of an async one."""
         return self._queue.put_nowait(self._ticketed(item))
 
     def _ticketed(self, item: Any) -> Any:

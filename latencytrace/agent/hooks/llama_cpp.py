@@ -60,7 +60,7 @@ class Completion:
 
 
 class Generation:
-    """One call of `generate`, whose tokens its completion counts."""
+    """One call of `generate`; its completion counts the tokens."""
 
     def __init__(self, recorder: Recorder, prompt_tokens: int) -> None:
         self._recorder = recorder
@@ -165,7 +165,7 @@ def time_generate(recorder: Recorder, original: Timed) -> Timed:
                     break
                 generation.token()
                 answer = yield token
-        except GeneratorExit:  # who asked has enough
+        except GeneratorExit:  # the caller has enough
             made.close()
             generation.end()
             raise

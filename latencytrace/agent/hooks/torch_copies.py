@@ -70,7 +70,7 @@ class _Copied:
         return bool(args[0].is_cpu is (to == "cpu"))
 
     def _placed(self, device: Any) -> Any:
-        """A device by its number, for the current one may be another soon."""
+        """A device by its number, since the current one may change."""
         found = self._device(device)
         if found.type == "cuda" and found.index is None:
             return self._device("cuda", self._cuda.current_device())

@@ -74,7 +74,7 @@ class ProgramProcessor(SpanProcessor):
                 take(self._recorded(span))
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
-        """Send what has ended; True in any case, for it is our receiver that may be away."""
+        """Send what has ended; True in any case, since only our receiver may be away."""
         if self._on_end is not None:
             with guarded("flushing", self._on_fault):
                 self._flush(timeout_millis / 1000)

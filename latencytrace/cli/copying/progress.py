@@ -22,7 +22,7 @@ class Advance(Protocol):
 
 @contextmanager
 def rows_bar(title: str, rows: int) -> Iterator[Advance]:
-    """A bar, where somebody watches."""
+    """A bar, on a terminal."""
     with Progress(
         TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(),
         TextColumn("rows", markup=False), TimeRemainingColumn(), console=side_screen(),
