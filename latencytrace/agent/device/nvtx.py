@@ -19,7 +19,7 @@ class DeviceRanges(Protocol):
 
 
 def no_ranges() -> DeviceRanges | None:
-    """Return none: nobody asked for them."""
+    """Return none: they were not asked for."""
     return None
 
 

@@ -20,7 +20,7 @@ _ASKED: Final = 8  # spans that are not done, each time
 
 
 class Ending(Protocol):
-    """A span that is to end; see `Timing`."""
+    """A span that is to end."""
 
     @property
     def started_ns(self) -> int:

@@ -32,7 +32,7 @@ class EndedBy(StrEnum):
 
 
 class StepProfiler(Protocol):
-    """A profiler of steps; see `TorchProfiler`."""
+    """A profiler of steps."""
 
     on_cuda: bool
 
@@ -111,7 +111,7 @@ class Capture:
         if self._lock.acquire(blocking=False):
             self._stop(EndedBy.TIME)
         else:
-            self._profiler.let_go()  # whoever holds the lock is not in this process
+            self._profiler.let_go()  # the thread that holds the lock is not in this process
 
     def cut(self) -> None:
         """End it where it is, from any thread: nothing may be capturing a graph."""

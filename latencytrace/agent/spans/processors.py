@@ -31,7 +31,7 @@ class ProgramProcessors:
     def __init__(self) -> None:
         self.on_start: Callable[[RecordedSpan, Context | None], None] | None = None
         self._described: Mapping[str, object] = {}
-        self._resource: Resource | None = None  # made when somebody asks
+        self._resource: Resource | None = None  # made when asked for
         self._processors: tuple[SpanProcessor, ...] = ()
         self._on_fault = FaultCounter()
 

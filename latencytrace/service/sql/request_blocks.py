@@ -71,7 +71,7 @@ def block_of(
 def block_of_table(
     table: LedgerTable, read_ns: int, counted_as_ns: Mapping[Key, int] = NONE_COUNTED
 ) -> bytes:
-    """The block that `request_rows.block_of` makes of the same requests; see `block_of`."""
+    """The block that `request_rows.block_of` makes of the same requests."""
     none = np.zeros(len(table), np.uint64)
     written = {
         "Moved": none.astype(np.uint8).tobytes(),

@@ -60,7 +60,7 @@ class ClientCall:
 
     headers_argument: ClassVar[str | None] = None  # takes `headers`; None: `begin` sends them
     has_ended = False
-    sampled: SampledCall | None = None  # None: nobody wants to know what it costs
+    sampled: SampledCall | None = None  # None: its cost is not measured
     covers: ClassVar[bool] = True  # one call, one span: what the library is built on adds none
 
     def __init__(
@@ -84,7 +84,7 @@ class ClientCall:
         self._token: Token[Context] | None = None
 
     def added_to(self, own: object) -> Mapping[str, str]:
-        """Return the headers to be sent beside a request's own: none if it names a caller itself.
+        """Return the headers to be sent with a request's own: none if it names a caller itself.
 
         Args:
             own: A mapping, or pairs; None: it has none.
@@ -251,7 +251,7 @@ def _host_of(attributes: HookAttributes) -> str:
 
 
 def is_within_call() -> bool:
-    """Say whether a request is made by a library whose own call is timed already."""
+    """Say whether a request is made by a library with a timed call of its own."""
     return bool(get_value(_SUPPRESS_HTTP_INSTRUMENTATION_KEY))
 
 
@@ -268,7 +268,7 @@ def request_attributes(method: str, url: str) -> HookAttributes:
 
 
 def with_headers(headers: Any, added: Mapping[str, str]) -> list[tuple[Any, Any]]:
-    """Headers and more of them; those of the same name are replaced, as nobody wants two."""
+    """Headers and more of them; headers of the same name are replaced."""
     pairs = list(headers.items()) if hasattr(headers, "items") else list(headers or ())
     kept = [(name, value) for name, value in pairs if str(name).lower() not in added]
     return [*kept, *added.items()]
