@@ -114,7 +114,6 @@ class CellSpans:
             self._posts.append(message)
 
     def take_span(self, span: ReadableSpan) -> None:
-        """Take a span that ended."""
         with self._lock:
             if len(self._ended) >= MOST_SPANS:
                 self._left_out += 1

@@ -37,9 +37,7 @@ class Begun(Protocol):
     """What a block or a call is timed by."""
 
     @property
-    def span(self) -> Span:
-        """Its span."""
-        ...
+    def span(self) -> Span: ...
 
     def activate(self) -> None:
         """Make its span current."""

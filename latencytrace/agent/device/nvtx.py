@@ -13,9 +13,7 @@ class DeviceRanges(Protocol):
         """Begin one; its number."""
         ...
 
-    def range_end(self, range_id: int) -> None:
-        """End it."""
-        ...
+    def range_end(self, range_id: int) -> None: ...
 
 
 def no_ranges() -> DeviceRanges | None:

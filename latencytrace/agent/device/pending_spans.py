@@ -31,9 +31,7 @@ class Ending(Protocol):
         """Set attributes."""
         ...
 
-    def end(self, ended_ns: int | None = None) -> None:
-        """End it."""
-        ...
+    def end(self, ended_ns: int | None = None) -> None: ...
 
 
 Pending = tuple[Ending, int, DevicePasses]  # itself, its end, its passes

@@ -120,7 +120,6 @@ class RequestTiming(ScopeRouted, ServedRequest, Answering):
 
     @property
     def answer(self) -> AnswerStream:  # type: ignore[override] # made where it is asked for
-        """Return the answer, as it is streamed."""
         if self.made is None:
             self.made = AnswerStream(self.intervals.times(_RESPOND))
             if self._in_one_piece:

@@ -134,7 +134,6 @@ class Serving:
             self._work.note_part(_ENDS[name], self._began_ns)
 
     def end(self, error: BaseException | None = None) -> None:
-        """End it, once."""
         if self.ended_ns is not None:
             return
         self.ended_ns = monotonic_ns()

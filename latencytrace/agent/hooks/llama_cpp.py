@@ -54,7 +54,6 @@ class Completion:
                 self.timing.fail(error)
 
     def end(self) -> None:
-        """End it."""
         with guarded("ending a completion", self._recorder.on_fault):
             self.timing.end()
 
@@ -80,12 +79,10 @@ class Generation:
             self._evaluated += len(tokens)
 
     def token(self) -> None:
-        """Note one more token."""
         with guarded("noting a token", self._recorder.on_fault):
             self._phases.token()
 
     def end(self, error: BaseException | None = None) -> None:
-        """End it, with what was counted."""
         with guarded("ending a generation", self._recorder.on_fault):
             made = self._phases.end(error)
             if self._whole is not None:

@@ -81,7 +81,6 @@ class Member:
             self._preemptions += 1
 
     def token(self) -> None:
-        """Note one more token."""
         if self._whole is not None and self._phases is not None:
             self._recorder.steps.begin(self._whole.span)
             self._phases.token()

@@ -22,7 +22,6 @@ class Late(Generic[T]):
         self.made: T | None = None  # None: it was not asked for yet
 
     def __call__(self) -> T:
-        """Return it."""
         if self.made is None:
             with whole_imports.lock:
                 if self.made is None:

@@ -40,9 +40,7 @@ class StepProfiler(Protocol):
         """Begin."""
         ...
 
-    def stop(self) -> None:
-        """End."""
-        ...
+    def stop(self) -> None: ...
 
     def let_go(self) -> None:
         """Be no longer in the way of others."""

@@ -65,7 +65,6 @@ class ProgramProcessor(SpanProcessor):
         self._tracers: dict[tuple[object, ...], ProgramTracer] = {}
 
     def on_end(self, span: ReadableSpan) -> None:
-        """Take an ended span."""
         take = self._on_end
         if take is None:
             return

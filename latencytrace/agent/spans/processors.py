@@ -45,7 +45,6 @@ class ProgramProcessors:
         return self._resource
 
     def describe(self, process: Mapping[str, object]) -> None:
-        """Say what this process is."""
         self._described, self._resource = process, None
 
     def add(self, processor: "SpanProcessor") -> None:
@@ -80,7 +79,6 @@ class ProgramProcessors:
             leave(token)
 
     def force_flush(self, timeout_millis: int) -> bool:
-        """Flush every processor."""
         until_ns = monotonic_ns() + timeout_millis * 1_000_000
         flushed = True
         for processor in self._processors:

@@ -254,7 +254,6 @@ class SamplingTracer(Tracer):
             details.random_id = random_id
 
     def _end(self, span: RecordedSpan) -> None:
-        """Take an ended span."""
         if type(span) is UnsampledSpan:
             self._processors.on_end(span, discard)
         else:

@@ -145,12 +145,10 @@ class SdkView(Span):
 
     @property
     def events(self) -> "tuple[Event, ...]":
-        """The events."""
         return tuple(self._readable_span().events)
 
     @property
     def links(self) -> tuple[Link, ...]:
-        """The links."""
         return tuple(self._readable_span().links)
 
     @property

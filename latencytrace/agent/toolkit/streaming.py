@@ -381,9 +381,7 @@ class Answering:
     if TYPE_CHECKING:
 
         @property
-        def answer(self) -> AnswerStream:
-            """Return the answer."""
-            ...
+        def answer(self) -> AnswerStream: ...
 
 
 class MadeTokens:

@@ -15,9 +15,7 @@ from latencytrace.model.texts.units import count
 class Advance(Protocol):
     """Called with how many rows are done."""
 
-    def __call__(self, rows: int) -> None:
-        """Take note of them."""
-        ...
+    def __call__(self, rows: int) -> None: ...
 
 
 @contextmanager

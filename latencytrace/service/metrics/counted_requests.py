@@ -226,7 +226,6 @@ class _OfCohort:
         self._weights = None if table.weight is None else table.weight[places]
 
     def count(self) -> None:
-        """Count them."""
         counted, table, places = self._counted, self._table, self._places
         weights = np.ones(len(places), np.int64) if self._weights is None else self._weights
         counted.count_left_out(self._cohort, int(weights.sum()))

@@ -60,7 +60,6 @@ class _Written:
         self.gone.add(self.places[key])
 
     def left(self) -> LedgerTable:
-        """What is left of the table."""
         if not self.gone:
             return self.table
         return self.table.taken(np.setdiff1d(np.arange(len(self.table)), list(self.gone)))

@@ -190,7 +190,6 @@ class _CustodyMetrics(Collector):
         self._custody = custody
 
     def collect(self) -> Iterator[Metric]:
-        """Read it."""
         custody = self._custody()
         account = custody.account
         yield CounterMetricFamily(
@@ -254,5 +253,4 @@ class _WatchedCounter(Collector):
         self._count = count
 
     def collect(self) -> Iterator[CounterMetricFamily]:
-        """Read it."""
         yield CounterMetricFamily(self._name, self._text, value=self._count())

@@ -69,9 +69,7 @@ class Companion(Protocol):
         """Answer what is under way within this time; may be called again with less."""
         ...
 
-    async def stopped(self) -> None:
-        """Return once it has ended."""
-        ...
+    async def stopped(self) -> None: ...
 
 
 class _Server(uvicorn.Server):

@@ -50,7 +50,6 @@ class MetricReports(Collector):
         return ignored
 
     def collect(self) -> Iterator[MetricFamily]:
-        """Read what all of them keep."""
         yield CounterMetricFamily(
             "latencytrace_service_data_points_ignored",
             "Data points of metrics that nobody keeps.",

@@ -202,7 +202,6 @@ def _words(words: Words, before: Mapping[str | None, int]) -> bytes:
 
 
 def _lists(ends: bytes, words: Words) -> bytes:
-    """Lists of words."""
     return native_values.VERSION + ends + _dictionary(words, {})
 
 

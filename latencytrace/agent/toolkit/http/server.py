@@ -247,7 +247,6 @@ class HeldTiming(Timing):
         self._left_ns: int | None = None
 
     def end(self, ended_ns: int | None = None) -> None:
-        """Note when it ended."""
         if self.intervals is not None:
             self.defer(semconv.INTERVALS, self.intervals.taken(self.started_ns))
             self.intervals = None

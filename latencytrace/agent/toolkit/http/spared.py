@@ -53,12 +53,10 @@ class DroppedRequest:
 
     @staticmethod
     def received(receive: Receive) -> Receive:
-        """Return it as it is."""
         return receive
 
     @staticmethod
     def sent(send: Send) -> Send:
-        """Return it as it is."""
         return send
 
     def fail(self, error: BaseException) -> None:
