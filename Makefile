@@ -35,11 +35,13 @@ demo-smollm2: $(VENV)/.smollm2 ## the same with a model of real weights, 90 MB m
 	@if [ -t 1 ]; then once=; else once=--once; fi; \
 		$(BIN)/latencytrace demo --model smollm2-135m $$once
 
-test: $(VENV)/.checks ## what a change must pass: format, lint, imports, types, tests, documentation (minutes)
+test: $(VENV)/.checks ## what a change must pass: format, lint, spelling, imports, types, tests, documentation (minutes)
 	@echo '== format'
 	@$(BIN)/ruff format --check .
 	@echo '== lint'
 	@$(BIN)/ruff check .
+	@echo '== spelling'
+	@$(BIN)/codespell
 	@echo '== imports'
 	@$(BIN)/lint-imports
 	@echo '== types'

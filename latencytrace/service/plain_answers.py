@@ -45,7 +45,7 @@ from latencytrace.model.stage import IN_PARTS
 from latencytrace.service.cohort import FAILED, Cohort
 
 FORMULA: Final = re.compile(r"'*[=+@\t\r-]")  # how a cell begins that spreadsheets run
-MOST_PARTS: Final = 8  # of a stage, whose names senders tell
+MOST_PARTS: Final = 8  # of a stage; senders name them
 STAGE_COLUMNS: Final = {f"{stage}_ns": stage for stage in Stage}
 TABLE_COLUMNS: Final = (
     "trace_id", "span_id", "service", "instance", "version", "route", "model", "status", "start",
@@ -75,7 +75,7 @@ def is_in(request: Request, cohort: Cohort) -> bool:
 
 
 def has_attributes(request: Request, cohort: Cohort) -> bool:
-    """Say whether it has those that the cohort names."""
+    """Say whether it has the attributes that the cohort names."""
     return set(cohort.where) <= set(request.attributes)
 
 
@@ -163,7 +163,7 @@ def _as_text(value: object) -> object:
 def parquet_table(requests: Iterable[Request]) -> bytes:
     """Write the same with types."""
     import pyarrow as pa  # noqa: PLC0415 - heavy, and rarely asked for
-    from pyarrow import parquet  # noqa: PLC0415 - likewise
+    from pyarrow import parquet  # noqa: PLC0415 - loaded where it is used
 
     rows = list(map(_row, requests))
     columns = {name: pa.array([row[name] for row in rows]) for name in TABLE_COLUMNS}
@@ -180,7 +180,7 @@ def _row(request: Request) -> dict[str, object]:
 
 
 def overview(requests: Sequence[Request], since_ns: int, column_ns: int, limit: int) -> Overview:
-    """Put the routes of requests side by side, those that took most time first."""
+    """Put the routes of requests side by side, longest total time first."""
     by_route: dict[tuple[str, str], list[Request]] = defaultdict(list)
     for one in requests:
         by_route[one.service, one.route].append(one)

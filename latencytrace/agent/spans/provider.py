@@ -1,4 +1,4 @@
-"""Our tracer provider: hands out tracers, and says who takes the spans that end."""
+"""Our tracer provider: hands out tracers, and gives ended spans to exporter and processors."""
 
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final, cast
@@ -84,7 +84,7 @@ class RecordingProvider(ProxyTracerProvider):
             limits: Of each span; None: OpenTelemetry's.
             sampling: A tracer that asks a sampler before one of ours makes a span; None: every
                 span is recorded whose parent is.
-            roots: Decides on those that have no parent; None: all are recorded.
+            roots: Decides on spans without a parent; None: all are recorded.
             resource: What this process is, for the program's processors.
             flush: Sends what has ended within so many seconds, and says whether it could.
         """

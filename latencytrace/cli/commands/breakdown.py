@@ -44,7 +44,7 @@ PLACE_IT = (
     "The rows below `other` name these spans; the attribute `latencytrace.stage` on a span names "
     "its stage."
 )
-LOADS = "load"  # the route of processes before they served: nobody sends them
+LOADS = "load"  # the route of processes before they served: no requests
 ROUNDING_NS = 1  # each mean is a whole number of nanoseconds
 
 
@@ -197,7 +197,7 @@ def _routes(
 
 
 def _more(number: int, wanted: Filters) -> list[RenderableType]:
-    """Say that there are more routes, and how to see them."""
+    """Say that there are more routes, and how to list them."""
     if not number:
         return []
     flags = "--route" if "service" in wanted else "--service or --route"

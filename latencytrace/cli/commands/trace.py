@@ -202,7 +202,7 @@ def ledger(request: RequestDocument, width: int) -> list[RenderableType]:
 
 
 def _in_parts(request: RequestDocument) -> Iterator[Text]:
-    """A line for each stage whose parts have names."""
+    """A line for each stage with named parts."""
     for stage in IN_PARTS:
         parts = stage_parts(request["segments"], stage)
         if parts:

@@ -13,7 +13,7 @@ class TimeColumn:
     column: int  # from 0, at the beginning of the cohort's time
     requests: int
     mean_ns: float
-    p99_ns: float  # see `p99_of_rows_ns`
+    p99_ns: float  # estimated from counts by rows of durations
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +23,7 @@ class RouteSummary:
     service: str
     route: str
     requests: int
-    failed: int  # whose status is not ok
+    failed: int  # with a status that is not ok
     p50_ns: float
     p95_ns: float
     p99_ns: float
@@ -47,7 +47,7 @@ class HeatCell:
     """The requests that started in one column of time and took about as long."""
 
     column: int  # from 0, at the beginning of the cohort's time
-    row: int  # of durations; see `row_bounds_ns`
+    row: int  # of durations, as `row_bounds_ns` has them
     requests: int
 
 

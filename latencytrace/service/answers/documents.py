@@ -114,7 +114,7 @@ class PlaceDocument(TypedDict):
 
 
 class DeviceDocument(TypedDict):
-    """The work of a span on a GPU, relative to the request's start; see `GET /gpu`."""
+    """The work of a span on a GPU, relative to the request's start."""
 
     gpu: str  # its UUID
     start_ns: int
@@ -185,7 +185,7 @@ class StepDocument(StepFieldsDocument):
 
 
 class RequestStepDocument(StepFieldsDocument):
-    """A shared step that held a request up, and whose parts in it were the largest."""
+    """A shared step that held a request up, and the requests with the largest parts in it."""
 
     held_up_ns: int
     share_ns: int | None
@@ -253,7 +253,7 @@ class OpenedRequestDocument(ListedRequestDocument):
     shared_steps_left_out: int
     inter_token_ns: InterTokenDocument | None
     stalls: list[StallDocument] | None
-    profiles: list[str]  # ids of profiles that saw it; see `GET /profiles/{id}`
+    profiles: list[str]  # ids of profiles that saw it
     started_by: list[PlaceDocument]  # what sent the message that it answers, of other traces
 
 
@@ -398,7 +398,7 @@ class BadRequestDocument(TypedDict):
 
 
 class AcknowledgementDocument(TypedDict):
-    """Somebody who looks after an alert."""
+    """A person who looks after an alert."""
 
     at: str
     by: str | None

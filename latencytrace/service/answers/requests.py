@@ -137,7 +137,7 @@ def request(
 def found_request(
     store: Store, trace_id: str, span_id: str | None, is_open: Callable[[str], bool]
 ) -> tuple[Request, Trace | None]:
-    """One request and the tree of its spans; None: they were not kept. See `request`."""
+    """One request and the tree of its spans; None: they were not kept."""
     trace_id = trace_id.lower()
     if not _TRACE_ID.fullmatch(trace_id):
         raise QuestionError(f"{trace_id!r} is no trace id: it has 32 hex digits")

@@ -81,7 +81,7 @@ _UNASSEMBLED: Final = (  # no request was written since their last span arrived
 
 
 def written_by(writer: str) -> str:
-    """The condition that a service wrote a row; empty: whoever did, for there is only one."""
+    """The condition that a service wrote a row; empty: any row, since there is one writer."""
     return f"Writer = '{writer}'" if writer else "true"
 
 
@@ -96,7 +96,7 @@ def unassembled(mine: str) -> str:
 
 
 def unassembled_anywhere() -> str:
-    """The same over both tables of spans; only where nobody else writes."""
+    """The same over both tables of spans; only where one service writes."""
     return _UNASSEMBLED.format(
         came=f"({_CAME} {ARRIVALS} UNION ALL {_CAME} {SPANS} "
         "WHERE Arrived >= now() - INTERVAL 2 HOUR) AS Either",
@@ -489,7 +489,7 @@ def uncounted_question(columns: str, mine: str) -> str:
         f"SELECT {columns}, toUnixTimestamp64Nano(Written) AS WrittenNs FROM {REQUESTS} FINAL "
         f"WHERE (toStartOfFiveMinutes(Start), TraceId, SpanId) IN {_KEYS} "
         f"AND Written > fromUnixTimestamp64Nano({{until:Int64}}) AND NOT Moved AND {mine} "
-        # A millisecond after 1970: of one that was counted nobody knows when.
+        # A millisecond after 1970: it was counted at an unknown time.
         "AND (CountedAs = 0 "
         "OR CountedAs > fromUnixTimestamp64Nano(greatest({until:Int64}, 1000000))) "
     )

@@ -62,7 +62,7 @@ class ClientCall:
 
     headers_argument: ClassVar[str | None] = None  # takes `headers`; None: `begin` sends them
     has_ended = False
-    sampled: SampledCall | None = None  # None: nobody wants to know what it costs
+    sampled: SampledCall | None = None  # None: its cost is not measured
     _token: Token[Context] | None = None
     covers: ClassVar[bool] = True  # one call, one span: what the library is built on adds none
 
@@ -92,7 +92,7 @@ class ClientCall:
                 _sent.append(headers[CALLER])
 
     def added_to(self, own: Any, *, ignores_case: bool = False) -> Mapping[str, str]:
-        """Return the headers to be sent beside a request's own: none if it names a caller itself.
+        """Return the headers to be sent with a request's own: none if it names a caller itself.
 
         Args:
             own: A mapping, or pairs; None: it has none.
@@ -260,7 +260,7 @@ def _host_of(attributes: HookAttributes) -> str:
 
 
 def is_within_call() -> bool:
-    """Say whether a request is made by a library whose own call is timed already."""
+    """Say whether a request is made by a library with a timed call of its own."""
     return bool(get_value(_SUPPRESS_HTTP_INSTRUMENTATION_KEY))
 
 
@@ -285,7 +285,7 @@ def _server_at(scheme: str, place: str) -> tuple[str, int]:
 
 
 def with_headers(headers: Any, added: Mapping[str, str]) -> list[tuple[Any, Any]]:
-    """Headers and more of them; those of the same name are replaced, as nobody wants two."""
+    """Headers and more of them; headers of the same name are replaced."""
     if not headers:
         return list(added.items())
     pairs = list(headers.items()) if hasattr(headers, "items") else list(headers)

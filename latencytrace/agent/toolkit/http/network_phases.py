@@ -1,7 +1,7 @@
 """Phases of one HTTP call: connected, encrypted, sent, waited, received.
 
 Speed is the point here: httpcore reports some ten events a call (`bench_routes.py`).
-Where nobody else listens its steps are noted as they begin and end, without the texts and calls of
+Without other listeners its steps are noted as they begin and end, without the texts and calls of
 a report, and they are put together once the span is sent.
 """
 

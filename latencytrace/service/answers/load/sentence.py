@@ -54,7 +54,7 @@ def per_s(rate: float | None) -> str:
 
 
 def limit_text(limit: LimitDocument) -> str:
-    """A limit and whom it is for: `duration within 2.00 s (POST /chat)`."""
+    """A limit and the route it is for: `duration within 2.00 s (POST /chat)`."""
     whom = [limit[name] for name in ("route", "model", "version")]
     text = objective_text(limit["measure"], limit["at_most_ns"])
     named = ", ".join(filter(None, whom))
