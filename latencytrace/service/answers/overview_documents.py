@@ -1,9 +1,11 @@
 """Documents of pages at a glance: routes side by side, durations over time."""
 
+from collections.abc import Iterable
+
 from typing_extensions import TypedDict
 
 from latencytrace.model import Stage
-from latencytrace.model.cohorts.overview import row_bounds_ns
+from latencytrace.model.cohorts.overview import TimeColumn, row_bounds_ns
 from latencytrace.service.answers.documents import by_stage
 from latencytrace.service.cohort import Cohort
 from latencytrace.service.store import Store
@@ -94,20 +96,25 @@ def overview(store: Store, cohort: Cohort, now_ns: int, limit: int = ROUTES) -> 
                 ),
                 "first_tokens_of_model": one.first_tokens_of_model,
                 "mean_ns": by_stage(one.mean_ns),
-                "timeline": [
-                    {
-                        "column": column.column,
-                        "requests": column.requests,
-                        "mean_ns": round(column.mean_ns),
-                        "p99_ns": round(column.p99_ns),
-                    }
-                    for column in one.timeline
-                ],
+                "timeline": timeline(one.timeline),
                 "versions": {version: str(at_ns) for version, at_ns in one.versions.items()},
             }
             for one in found.routes
         ],
     }
+
+
+def timeline(columns: Iterable[TimeColumn]) -> list[TimeColumnDocument]:
+    """Columns of time as documents."""
+    return [
+        {
+            "column": one.column,
+            "requests": one.requests,
+            "mean_ns": round(one.mean_ns),
+            "p99_ns": round(one.p99_ns),
+        }
+        for one in columns
+    ]
 
 
 def heat_map(store: Store, cohort: Cohort, now_ns: int) -> HeatMapDocument:

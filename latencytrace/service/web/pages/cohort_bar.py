@@ -4,14 +4,14 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, TypeVar
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 from fastapi import Request
 from pydantic import BaseModel, ValidationError
 
 from latencytrace.errors import QuestionError
 from latencytrace.model.texts.units import count, moment
-from latencytrace.service.cohort import Cohort, CohortQuery, Filters
+from latencytrace.service.cohort import LABELS, REPEATED, Cohort, CohortQuery, Filters
 from latencytrace.service.store import Store
 from latencytrace.service.web.pages.rendering import Address
 from latencytrace.service.web.queries import CAME, RequestsQuery, refuse_misspelt
@@ -20,7 +20,7 @@ FIELDS: Final = tuple(CohortQuery.model_fields)
 TIMES: Final = ("since", "until")
 FIRST: Final = "1970-01-01T00:00:00Z"
 LONGER: Final = {f"{days}d": days * 86_400 * 10**9 for days in (1, 7, 30)}
-_EXACT: Final = {"service", "route", "model", "version", "instance", "where"}
+_EXACT: Final = {"service", "route", "model", "version", "instance", *REPEATED}
 MOST_NAMES: Final = 200  # that a field proposes
 _Model = TypeVar("_Model", bound=BaseModel)
 
@@ -40,6 +40,20 @@ class Written:
     def all(self, name: str) -> list[str]:
         """All values of a parameter."""
         return [value for key, value in self.given if key == name]
+
+    def having(self, path: str, key: str, value: str) -> Address:
+        """An address of those that also have a label or an attribute of this value."""
+        if key in LABELS:
+            return self.link(path, **{key: value})
+        return self._with("where", path, key, value)
+
+    def lacking(self, path: str, key: str, value: str) -> Address:
+        """An address of those that do not have it."""
+        return self._with("without", path, key, value)
+
+    def _with(self, name: str, path: str, key: str, value: str) -> Address:
+        condition = f"{quote(key, safe='')}={quote(value, safe='')}"
+        return self.link(path, **{name: "&".join([*self.all(name), condition])})
 
     def link(self, path: str, **changed: str | None) -> Address:
         """An address with the same cohort, but for what is changed; None: left out."""
@@ -98,7 +112,7 @@ def written(request: Request) -> Written:
         given=tuple(
             (name, value)
             for place, (name, value) in enumerate(given)
-            if name in FIELDS and (name == "where" or place == last[name])
+            if name in FIELDS and (name in REPEATED or place == last[name])
         ),
         parameters={name: value for name, value in given if name not in FIELDS},
     )
@@ -119,9 +133,7 @@ def asked(request: Request, now_ns: int, own: Collection[str] = ()) -> Asked:
     given = {**dict(found.given), **found.parameters}
     refuse_misspelt(given, (*own, *RequestsQuery.model_fields))
     values: dict[str, object] = {name: value for name, value in given.items() if name not in own}
-    conditions = found.all("where")
-    if conditions:
-        values["where"] = conditions
+    values |= {name: found.all(name) for name in REPEATED if found.all(name)}
     query = read(RequestsQuery, values)
     return Asked(
         query=query,
