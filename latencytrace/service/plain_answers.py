@@ -268,6 +268,16 @@ def value_of(request: Request, key: str) -> str | None:
     return next((value for name, value in request.attributes if name == key), None)
 
 
+def versions(requests: Iterable[Request]) -> dict[tuple[str, str], int]:
+    """When the first request of each version of a service started."""
+    found: dict[tuple[str, str], int] = {}
+    for one in requests:
+        if one.version is not None:
+            key = one.service, one.version
+            found[key] = min(one.start_ns, found.get(key, one.start_ns))
+    return found
+
+
 def attribute_keys(requests: Iterable[Request]) -> dict[str, int]:
     """Count requests by the keys of their attributes."""
     counts: Counter[str] = Counter()

@@ -277,6 +277,10 @@ class Questions(StoreEdge, ABC):
         found = self._with_stages(cohort)
         return plain_answers.groups(found, by, cohort.since_ns or 0, column_ns, limit)
 
+    def versions(self, cohort: Cohort) -> Mapping[tuple[str, str], int]:
+        """Services and their versions, and when the first request of each started."""
+        return plain_answers.versions(self._counted(cohort))
+
     def attribute_keys(self, cohort: Cohort) -> Mapping[str, int]:
         """Keys of attributes, and how many requests have each; the most frequent ones first."""
         return plain_answers.attribute_keys(self._with_stages(cohort))

@@ -160,7 +160,7 @@ def test_the_tail_begins_where_the_picker_says(service: RunningService, browser:
     with opened(browser, f"{service.url}/tail?service=search") as (page, _):
         expect(page.locator(".verdict")).to_contain_text("400 of at least 1,000")
         page.get_by_label("Tail from").select_option("0.9")
-        page.get_by_role("button", name="Show").click()
+        page.get_by_role("button", name="Apply").click()
 
         expect(page.locator(".facts")).to_contain_text("tail: 40 requests beyond p90")
         expect(page.get_by_label("Service")).to_have_value("search")
@@ -200,7 +200,7 @@ def test_a_faster_stage_is_forecast_as_the_api_does(
     with opened(browser, f"{service.url}/whatif?service=search") as (page, watched):
         page.get_by_label("If stage").select_option("retrieve")
         page.get_by_label("were", exact=True).fill("80")
-        page.get_by_role("button", name="Show").click()
+        page.get_by_role("button", name="Apply").click()
         expect(page.locator(".verdict")).to_contain_text("If retrieve were 80 % faster: p50 -")
         address = page.get_by_role("link", name="JSON", exact=True).get_attribute("href")
         found: Any = service.get(str(address)).json()
@@ -219,7 +219,7 @@ def test_calls_of_a_stage_are_cut_short(service: RunningService, browser: Browse
     with opened(browser, f"{service.url}{WHATIF}") as (page, _):
         page.get_by_label("were", exact=True).fill("20")
         page.get_by_label("Unit").select_option("ms at most")
-        page.get_by_role("button", name="Show").click()
+        page.get_by_role("button", name="Apply").click()
 
         expect(page.locator(".verdict")).to_contain_text(
             "no call of retrieve took longer than 20 ms"
@@ -302,7 +302,7 @@ def test_a_slower_version_is_named_with_its_stage_as_the_api_does(
     with opened(browser, f"{versions.url}/compare") as (page, watched):
         page.get_by_label("A", exact=True).fill("version=1")
         page.get_by_label("B", exact=True).fill("version=slower-search")
-        page.get_by_role("button", name="Show").click()
+        page.get_by_role("button", name="Apply").click()
         expect(page.locator(".verdict.worse")).to_contain_text("Regression: p50 is")
         expect(page.locator(".verdict")).to_contain_text("in retrieve")
         expect(page.get_by_role("main")).to_contain_text("At equal input tokens, output tokens")

@@ -367,7 +367,7 @@ def test_a_form_that_leads_nowhere_can_be_filled_on(
         asked = []
         page.route("**/breakdown?**", lambda route: route.fulfill(status=204))
         page.on("request", lambda request: asked.append(request.url))
-        page.get_by_role("button", name="Show").click()
+        page.get_by_role("button", name="Apply").click()
         page.wait_for_timeout(100)
 
         expect(page.get_by_label("Route")).to_be_enabled()

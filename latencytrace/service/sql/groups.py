@@ -8,7 +8,7 @@ from latencytrace.model.cohorts.overview import Group, Groups, Summary
 from latencytrace.service.cohort import LABELS, Cohort
 from latencytrace.service.plain_answers import MOST_KEYS
 from latencytrace.service.sql.overview import longest, summary_fields, together
-from latencytrace.service.sql.questions import Parameters, Query, explained, where
+from latencytrace.service.sql.questions import Parameters, Query, counted, explained, where
 from latencytrace.service.sql.standing import WITH_FINAL, Standing
 
 _LINES: Final = "JSONEachRow"
@@ -98,6 +98,20 @@ def keys_question(cohort: Cohort, standing: Standing = WITH_FINAL) -> tuple[str,
             f"SELECT key, {number} AS requests FROM {rows} "
             "ARRAY JOIN arrayDistinct(`Attributes.Key`) AS key "
             f"GROUP BY key ORDER BY requests DESC, key LIMIT {MOST_KEYS}"
+        ),
+        {**parameters, **standing.bound()},
+    )
+
+
+def versions_question(cohort: Cohort, standing: Standing = WITH_FINAL) -> tuple[str, Parameters]:
+    """Services, their versions, and when the first request of each started."""
+    condition, parameters = where(cohort)
+    rows = standing.rows(f"{condition} AND {counted(cohort)}")
+    return (
+        (
+            "SELECT ServiceName, assumeNotNull(ServiceVersion) AS version, "
+            f"toUnixTimestamp64Nano(min(Start)) FROM {rows} "
+            "WHERE isNotNull(ServiceVersion) GROUP BY ServiceName, version"
         ),
         {**parameters, **standing.bound()},
     )

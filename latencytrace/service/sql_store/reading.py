@@ -88,6 +88,13 @@ class SqlQuestions(Store):
         ask = partial(groups.groups, self._readers.query, cohort, by, column_ns, limit)
         return self._over(cohort, lambda plan: ask(plan.standing))
 
+    def versions(self, cohort: Cohort) -> Mapping[tuple[str, str], int]:
+        answer = self._asked(cohort, partial(groups.versions_question, cohort), LISTS)
+        return {
+            (cast(str, service), cast(str, version)): cast(int, first)
+            for service, version, first in rows(answer)
+        }
+
     def attribute_keys(self, cohort: Cohort) -> Mapping[str, int]:
         answer = self._asked(cohort, partial(groups.keys_question, cohort), LISTS)
         return {cast(str, key): cast(int, count) for key, count in rows(answer)}

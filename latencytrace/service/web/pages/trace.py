@@ -1,18 +1,20 @@
 """One request: its time in stages, its spans over time, and what is worth knowing about it."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from functools import partial
 from operator import itemgetter
 from typing import Any
 
 from fastapi import APIRouter, Request
-from fastapi.responses import Response
+from fastapi.responses import RedirectResponse, Response
 
 from latencytrace.analysis.trace.stage_of import stage_of
-from latencytrace.errors import NotFoundError
+from latencytrace.errors import NotFoundError, QuestionError
 from latencytrace.model import Request as FoundRequest
 from latencytrace.model import Stage
 from latencytrace.model.stage import IN_PARTS
+from latencytrace.model.texts.trace_ids import written_trace_id
 from latencytrace.service.answers.documents import ListedRequestDocument
 from latencytrace.service.answers.requests import (
     found_request,
@@ -27,6 +29,8 @@ from latencytrace.service.answers.sentences.gaps import gaps
 from latencytrace.service.answers.sentences.stage_parts import stage_parts
 from latencytrace.service.answers.traces.collection_pause import collection_pause
 from latencytrace.service.answers.traces.waterfall_rows import chosen, rows
+from latencytrace.service.cohort import Cohort
+from latencytrace.service.store import Store
 from latencytrace.service.web.drawing.bars import segment_bar
 from latencytrace.service.web.drawing.waterfall import (
     columns,
@@ -41,6 +45,9 @@ from latencytrace.service.web.pages.parts import Parts
 from latencytrace.service.web.pages.rendering import Address, json_block
 
 WITHOUT_SCRIPT = 300  # rows that the page itself holds; a script draws the others
+ID_DIGITS = 32
+MOST_NAMED = 50  # traces that begin alike
+_HEX = re.compile(r"[0-9a-f]{1,32}")
 DEEP = 12  # levels, beyond which each row says its own
 MOST_GAPS = 5
 LITTLE = 0.05  # of what spans explain: where the longest alone took less, many held it up
@@ -49,6 +56,23 @@ LITTLE = 0.05  # of what spans explain: where the longest alone took less, many 
 def trace_pages(parts: Parts) -> APIRouter:
     """Answer at `/requests/{trace_id}`."""
     router = APIRouter(include_in_schema=False)
+
+    @router.get("/trace")
+    def by_id(request: Request, id: str = "") -> Response:  # noqa: A002 - what the form calls it
+        """Lead to the request whose trace id, or the beginning of it, somebody wrote."""
+        asked = written(request)
+        found = trace_ids(parts.store, id)
+        if len(found) == 1:
+            return RedirectResponse(asked.link(f"/requests/{found[0]}"), 303)
+        context = {
+            "path": request.url.path,
+            "asked": asked,
+            "title": "Traces",
+            "beginning": id.strip(),
+            "found": [(one, asked.link(f"/requests/{one}")) for one in found[:MOST_NAMED]],
+            "more": len(found) > MOST_NAMED,
+        }
+        return parts.renderer.page("traces.html", context, 200 if found else 404)
 
     @router.get("/requests/{trace_id}")
     @collection_pause
@@ -84,6 +108,22 @@ def trace_pages(parts: Parts) -> APIRouter:
         )
 
     return router
+
+
+def trace_ids(store: Store, text: str) -> Sequence[str]:
+    """The traces that a trace id, the beginning of one or a `traceparent` names.
+
+    Raises:
+        QuestionError: It is none of these.
+    """
+    beginning = written_trace_id(text)
+    if not _HEX.fullmatch(beginning):
+        raise QuestionError(
+            f"{text.strip()!r} is not a trace ID: write up to 32 hex digits, or a traceparent"
+        )
+    if len(beginning) == ID_DIGITS:
+        return [beginning]
+    return store.trace_ids(Cohort(since_ns=0), beginning, MOST_NAMED + 1)
 
 
 def trace_address(
