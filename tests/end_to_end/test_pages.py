@@ -266,7 +266,7 @@ def test_the_cause_of_a_bump_in_the_heat_map_is_two_clicks_away(
         page.locator("td[data-label=Duration]").get_by_role("link").first.click()
 
         held = page.locator(".held")
-        expect(held).to_contain_text("Held up longest by search passages: retrieve 4.20 s")
+        expect(held).to_contain_text("Longest wait: search passages, retrieve 4.20 s")
         assert watched.errors == []
 
 
@@ -618,7 +618,7 @@ def test_a_request_that_pauses_and_that_no_span_explains_is_shown_so(
     with opened(browser, f"{service.url}/requests/{PAUSED_TRACE}", **options) as (page, _):
         held = page.locator(".held")
         expect(held).to_contain_text("87.0 ms, 96.7 % of the request, is time that no span")
-        expect(held).to_contain_text("Held up longest by")
+        expect(held).to_contain_text("Longest wait:")
 
 
 def test_a_huge_trace_is_searched_with_few_elements(
@@ -629,7 +629,7 @@ def test_a_huge_trace_is_searched_with_few_elements(
     service.request(HUGE_TRACE)
     with opened(browser, f"{service.url}/requests/{HUGE_TRACE}") as (page, watched):
         expect(page.locator("#waterfall")).to_contain_text(f"{HUGE:,} spans")
-        expect(page.locator(".held")).to_contain_text("Held up by many spans: database")
+        expect(page.locator(".held")).to_contain_text("Many short waits: database")
         tools = HUGE // 10  # below the request; what is below them is closed at first
         expect(page.locator(".grid")).to_have_attribute(
             "aria-rowcount", str(2 + tools)

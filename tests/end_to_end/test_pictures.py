@@ -185,7 +185,7 @@ def test_the_columns_of_a_waterfall_have_headers(
         cells = grid.get_by_role("row").last.locator("> [role]")
 
         expect(headers).to_have_count(5)
-        names = ("Span", "Stage", "Held up", "Took", "Over time")
+        names = ("Span", "Stage", "Critical path", "Duration", "Over time")
         for place, name in enumerate(names):
             expect(headers.nth(place)).to_have_accessible_name(name)
         expect(cells).to_have_count(5)
@@ -202,7 +202,7 @@ def test_numbers_of_a_waterfall_on_a_phone_say_what_they_are(
         expect(found.locator(".took")).to_be_visible()
         expect(found.locator(".stage-name")).to_be_visible()
         assert found.locator(".took").evaluate(label) == '"took "'
-        assert found.locator(".held-up").evaluate(label) == '"held up "'
+        assert found.locator(".held-up").evaluate(label) == '"critical path "'
 
 
 def picture(page: Page, kind: str) -> tuple[Locator, dict[str, Any]]:
