@@ -24,7 +24,7 @@ from latencytrace.service.store import Store
 GROUPS: Final = 50  # values with a row of their own, unless another number is asked for
 MOST_GROUPS: Final = 1_000
 _NEAREST: Final = 3
-_ALIKE: Final = 0.5  # from 0 to 1, as `difflib` counts
+_ALIKE: Final = 0.6  # from 0 to 1, as `difflib` counts
 
 
 class SummaryDocument(TypedDict):
