@@ -332,7 +332,7 @@ def test_an_alert_that_is_over_stands_with_its_cause_and_leads_to_its_time(
         over = page.get_by_role("group", name="Alerts that are over").locator("tbody tr")
         expect(over).to_have_count(1)
         expect(over).to_contain_text("10 min")
-        expect(over).to_contain_text(re.compile("retrieve: .* of the excess"))
+        expect(over).to_contain_text(re.compile("retrieve: .* of the extra time"))
         over.get_by_role("rowheader").get_by_role("link").click()
         expect(page.get_by_role("heading", level=1)).to_have_text("Breakdown POST /chat")
         expect(page.locator(".facts strong")).to_contain_text("requests")
