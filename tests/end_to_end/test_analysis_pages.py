@@ -107,7 +107,7 @@ def test_the_cause_is_two_clicks_from_the_breakdown_and_the_guilty_span_a_third(
 ) -> None:
     with opened(browser, f"{service.url}/breakdown?service=search") as (page, watched):
         page.get_by_role("link", name="why the slowest are slow").first.click()
-        page.get_by_role("link", name="take the tail from p95 on").click()
+        page.get_by_role("link", name="take the slowest 5 %").click()
         expect(page.locator(".verdict")).to_contain_text(
             "Slower dependency: 100 % of slow requests have collection big"
         )
@@ -152,7 +152,7 @@ def test_a_longer_time_is_offered_until_there_is_none(
             page.get_by_role("link", name=f"take the requests of the last {since}").click()
             expect(page.get_by_label("Since")).to_have_value(since)
 
-        expect(page.get_by_role("link", name="take the tail from p95 on")).to_be_visible()
+        expect(page.get_by_role("link", name="take the slowest 5 %")).to_be_visible()
         expect(page.get_by_role("link", name="take the requests of")).to_have_count(0)
 
 
@@ -162,7 +162,7 @@ def test_the_tail_begins_where_the_picker_says(service: RunningService, browser:
         page.get_by_label("Slowest").select_option("0.9")
         page.get_by_role("button", name="Apply").click()
 
-        expect(page.locator(".facts")).to_contain_text("tail: 40 requests beyond p90")
+        expect(page.locator(".facts")).to_contain_text("slow: 40 requests above p90")
         expect(page.get_by_label("Service")).to_have_value("search")
 
 

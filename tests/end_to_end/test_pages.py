@@ -329,7 +329,7 @@ def test_an_alert_that_is_over_stands_with_its_cause_and_leads_to_its_time(
     service: RunningService, browser: Browser
 ) -> None:
     with opened(browser, f"{service.url}/objectives") as (page, watched):
-        over = page.get_by_role("group", name="Alerts that are over").locator("tbody tr")
+        over = page.get_by_role("group", name="Past alerts").locator("tbody tr")
         expect(over).to_have_count(1)
         expect(over).to_contain_text("10 min")
         expect(over).to_contain_text(re.compile("retrieve: .* of the extra time"))
