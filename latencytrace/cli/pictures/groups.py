@@ -54,7 +54,7 @@ def picture(found: "GroupsDocument", console: Console) -> list[RenderableType]:
             f"{one['requests']:,}",
             share(one["share_ratio"]),
             Text(share(failed), FAILED if one["failed"] else ""),
-            *(duration(one[level]) for level in ("p50_ns", "p95_ns", "p99_ns")),  # type: ignore[literal-required] # quantiles
+            *(duration(one[level]) for level in ("p50_ns", "p95_ns", "p99_ns")),
             partial(stacked_bar, one["mean_ns"]) if coloured else most_time(one),
             sparkline(one["timeline"], columns),
             style=None if is_value else "dim",

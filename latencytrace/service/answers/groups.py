@@ -19,7 +19,7 @@ from latencytrace.service.answers.overview_documents import (
     times_ns,
 )
 from latencytrace.service.cohort import LABELS, Cohort, group_key
-from latencytrace.service.store import Store
+from latencytrace.service.store import Questions
 
 GROUPS: Final = 50  # values with a row of their own, unless another number is asked for
 MOST_GROUPS: Final = 1_000
@@ -76,7 +76,7 @@ class AttributeKeysDocument(TypedDict):
 
 
 def groups(
-    store: Store, cohort: Cohort, by: str, now_ns: int, limit: int = GROUPS
+    store: Questions, cohort: Cohort, by: str, now_ns: int, limit: int = GROUPS
 ) -> GroupsDocument:
     """`GET /breakdown/groups`.
 
@@ -108,7 +108,7 @@ def groups(
     }
 
 
-def attribute_keys(store: Store, cohort: Cohort) -> AttributeKeysDocument:
+def attribute_keys(store: Questions, cohort: Cohort) -> AttributeKeysDocument:
     """`GET /attributes`."""
     found = store.attribute_keys(cohort)
     return {

@@ -8,7 +8,7 @@ from latencytrace.model import Stage
 from latencytrace.model.cohorts.overview import RouteSummary, TimeColumn, row_bounds_ns
 from latencytrace.service.answers.documents import by_stage
 from latencytrace.service.cohort import Cohort
-from latencytrace.service.store import Store
+from latencytrace.service.store import Questions
 
 TIMELINE_COLUMNS = 30
 HEAT_MAP_COLUMNS = 60
@@ -76,7 +76,7 @@ class HeatMapDocument(TypedDict):
     cells: list[HeatCellDocument]
 
 
-def overview(store: Store, cohort: Cohort, now_ns: int, limit: int = ROUTES) -> OverviewDocument:
+def overview(store: Questions, cohort: Cohort, now_ns: int, limit: int = ROUTES) -> OverviewDocument:
     """`GET /overview`, of so many routes."""
     since_ns, until_ns = times_ns(cohort, now_ns)
     column_ns = column_length_ns(since_ns, until_ns, TIMELINE_COLUMNS)
@@ -136,7 +136,7 @@ def timeline(columns: Iterable[TimeColumn]) -> list[TimeColumnDocument]:
     ]
 
 
-def heat_map(store: Store, cohort: Cohort, now_ns: int) -> HeatMapDocument:
+def heat_map(store: Questions, cohort: Cohort, now_ns: int) -> HeatMapDocument:
     """`GET /heatmap`."""
     since_ns, until_ns = times_ns(cohort, now_ns)
     column_ns = column_length_ns(since_ns, until_ns, HEAT_MAP_COLUMNS)

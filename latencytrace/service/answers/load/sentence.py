@@ -23,8 +23,8 @@ def _knee(document: CapacityDocument) -> str:
     if found is None:
         most = document["levels"][-1]["concurrency"] if document["levels"] else 0
         return f"No saturation found up to {count(most, 'concurrent request')}."
-    most = per_s(found["served_per_second"])
-    knee = f"Knee: {found['concurrency']:,.0f} concurrent requests, {most}."
+    served = per_s(found["served_per_second"])
+    knee = f"Knee: {found['concurrency']:,.0f} concurrent requests, {served}."
     beyond = [one for one in document["levels"] if one["concurrency"] > found["concurrency"]]
     most_per_s = max((one["served_per_second"] for one in beyond), default=0.0)
     if most_per_s < MORE * found["served_per_second"]:

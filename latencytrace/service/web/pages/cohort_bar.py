@@ -84,6 +84,7 @@ class Written:
                 f"{text!r} is no filter: write KEY=VALUE, as tenant=acme, version!=2, "
                 "status=failed or duration=2s.."
             )
+        changed: dict[str, str | None]
         if without:
             changed = {"without": self.more("without", key, value)}
         elif key in FIELDS and key not in REPEATED:
