@@ -137,7 +137,7 @@ def test_what_sets_the_tail_apart_leads_to_those_requests(
 ) -> None:
     with opened(browser, f"{service.url}{path}") as (page, _):
         page.get_by_role(
-            "link", name=re.compile("see them: requests of the tail with collection")
+            "link", name=re.compile("see them: slow requests with collection")
         ).click()
 
         expect(page.get_by_role("heading", level=1)).to_have_text("Requests")
@@ -198,7 +198,7 @@ def test_a_faster_stage_is_forecast_as_the_api_does(
     service: RunningService, browser: Browser
 ) -> None:
     with opened(browser, f"{service.url}/whatif?service=search") as (page, watched):
-        page.get_by_label("If", exact=True).select_option("retrieve")
+        page.locator("select[name=stage]").select_option("retrieve")
         page.get_by_label("were", exact=True).fill("80")
         page.get_by_role("button", name="Apply").click()
         expect(page.locator(".verdict")).to_contain_text("If retrieve were 80 % faster: p50 -")
@@ -210,7 +210,7 @@ def test_a_faster_stage_is_forecast_as_the_api_does(
         then_ms = found["duration_ns"]["p95"]["then"] / 1e6
         expect(page.locator(".forecast tr", has_text="p95")).to_contain_text(f"{then_ms:.0f} ms")
         expect(page.locator(".facts")).to_contain_text(
-            f"off by {100 * found['error_ratio']:.1f} %"
+            f"Back-tested error: {100 * found['error_ratio']:.1f} %"
         )
         assert watched.errors == []
 
@@ -251,7 +251,7 @@ def test_the_cause_of_the_tail_leads_to_what_mending_it_would_give(
         ("/compare?a=baseline:gone", "gone"),
         ("/compare?a=since%3Dyesterday", "write RFC 3339"),
         ("/compare?a=service%3Dsearch&least=much", "least: Input should be a valid number"),
-        ("/compare?a=service%3Dnobody", "A has 0 requests, B has 800"),
+        ("/compare?a=service%3Dnobody", "Before: 0 requests; after: 800"),
         ("/whatif", "Choose a stage"),
         (f"{WHATIF}&amount=200", "amount: a stage can be 100 % faster at most, not 200 %"),
         (f"{WHATIF}&amount=some", "amount: Input should be a valid number"),

@@ -365,7 +365,7 @@ def test_the_requests_around_a_quantile_are_listed_behind_their_number(
     service: RunningService, browser: Browser
 ) -> None:
     with opened(browser, f"{service.url}/breakdown?service=rag&since=2h") as (page, watched):
-        around = page.get_by_role("group", name="The requests around quantiles")
+        around = page.get_by_role("group", name="Typical requests at quantiles")
         expect(around.get_by_role("rowheader")).to_have_text(["p50", "p90", "p99"])
         slowest = around.get_by_role("link").last
         count = slowest.inner_text()

@@ -76,7 +76,9 @@ class HeatMapDocument(TypedDict):
     cells: list[HeatCellDocument]
 
 
-def overview(store: Questions, cohort: Cohort, now_ns: int, limit: int = ROUTES) -> OverviewDocument:
+def overview(
+    store: Questions, cohort: Cohort, now_ns: int, limit: int = ROUTES
+) -> OverviewDocument:
     """`GET /overview`, of so many routes."""
     since_ns, until_ns = times_ns(cohort, now_ns)
     column_ns = column_length_ns(since_ns, until_ns, TIMELINE_COLUMNS)

@@ -35,7 +35,7 @@ class Listed(Questions):
 
 def of(tenant: str | None, duration_ns: int = 100, **more: object) -> Request:
     attributes = () if tenant is None else (("tenant", tenant), ("tier", "gold"))
-    return made_request(duration_ns, attributes=attributes, **more)
+    return made_request(duration_ns, None, attributes=attributes, **more)
 
 
 def test_each_value_has_its_share_and_the_rows_add_up() -> None:
