@@ -23,6 +23,7 @@ HTTP_TARGET_OLD = "http.target"  # path and query
 HTTP_URL_OLD = "http.url"
 URL_PATH = "url.path"
 URL_FULL = "url.full"
+URL_TEMPLATE = "url.template"
 URL_SCHEME = "url.scheme"
 HTTP_SCHEME_OLD = "http.scheme"
 HTTP_FLAVOR_OLD = "http.flavor"  # such as `1.1`

@@ -241,6 +241,8 @@ class ListedRequestDocument(TypedDict):
     ledger: dict[Stage, int]
     segments: list[SegmentDocument]
     repairs: list[RepairDocument]
+    attributes: dict[str, list[str]]  # by which it can be asked for; each value once
+    attributes_left_out: int
 
 
 class OpenedRequestDocument(ListedRequestDocument):

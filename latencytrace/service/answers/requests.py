@@ -325,6 +325,11 @@ def request_document(found: Request) -> ListedRequestDocument:
             {"kind": repair.kind.value, "span_id": repair.span_id, "detail": repair.detail}
             for repair in found.repairs
         ],
+        "attributes": {
+            key: [value for name, value in found.attributes if name == key]
+            for key, _ in found.attributes
+        },
+        "attributes_left_out": found.attributes_left_out,
     }
 
 

@@ -18,7 +18,7 @@ from latencytrace.model import (
 )
 from latencytrace.model.detail import WITHOUT_STAGES, TraceDetail
 from latencytrace.model.stage import IN_PARTS
-from latencytrace.service.cohort import FAILED, Cohort
+from latencytrace.service.cohort import FAILED, LABELS, Cohort
 from latencytrace.service.plain_answers import MOST_PARTS
 from latencytrace.service.sql.standing import WITH_FINAL, Standing
 from latencytrace.service.sql.tables import ARRIVALS, REQUESTS, SPANS, stage_column
@@ -196,6 +196,12 @@ def where(
         }
         sure = has_attributes(cohort)
         conditions.append(f"({sure} OR AttributesLeftOut > 0)" if unsure else sure)
+    conditions += [_has_not(key, place) for place, (key, _) in enumerate(cohort.without)]
+    parameters |= {
+        f"without_{part}{place}": text
+        for place, pair in enumerate(cohort.without)
+        for part, text in zip(("key", "value"), pair, strict=True)
+    }
     if cohort.since_ns is not None:
         conditions.append("Start >= fromUnixTimestamp64Nano({since:Int64})")
         parameters["since"] = cohort.since_ns
@@ -210,6 +216,16 @@ def _label(column: str, wanted: str) -> tuple[str, str]:
     if column == "Status" and wanted == FAILED:
         return f"{column} != {{{column}:String}}", RequestStatus.OK.value
     return f"{column} = {{{column}:String}}", wanted
+
+
+def _has_not(key: str, place: int) -> str:
+    """The condition that a request does not have a label or an attribute of this value."""
+    if key in LABELS:
+        return f"ifNull({LABELS[key]} != {{without_value{place}:String}}, true)"
+    return (
+        f"NOT arrayExists((key, value) -> key = {{without_key{place}:String}} "
+        f"AND value = {{without_value{place}:String}}, `Attributes.Key`, `Attributes.Value`)"
+    )
 
 
 def has_attributes(cohort: Cohort) -> str:
