@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from latencytrace.analysis.calls.waits import WORK
 from latencytrace.analysis.columns import critical_paths, packed, paths, reported, trees
+from latencytrace.analysis.columns.after_answers import after_answers
 from latencytrace.analysis.columns.clocks import shifts
 from latencytrace.analysis.columns.engine_words import MOST_COUNTED, add_engines, begun_earlier
 from latencytrace.analysis.columns.facts import Facts, FactsOfBatch
@@ -99,6 +100,7 @@ class RequestColumns:
     segments: _Column  # (s, 6): see `analysis.columns.paths`; titles are those of `TITLES`
     segment_first: _Column  # (r + 1,): where each one's begin
     ledger: _Column  # (r, stages): ns
+    after: _Column | None  # (r, stages): ns after their ends; None: no request went on
 
     def __len__(self) -> int:
         return len(self.requests)
@@ -152,6 +154,7 @@ def attributed(batch: SpanBatch, facts: Facts) -> tuple[RequestColumns, _Column]
         start_ns=start_ns, end_ns=end_ns, skewed=skewed,
         requests=requests, trees=laid, attributes=attributes, attributes_counted=counted,
         segments=segments, segment_first=segment_first, ledger=ledger,
+        after=after_answers(laid, start_ns, end_ns, span_id, known, resource),
         clipped_spans=np.diff(np.concatenate(([0], np.cumsum(laid.clipped)))[laid.first]),
         known=reported.read_reporters(
             laid.first, laid.rows, laid.above, laid.start_ns, laid.end_ns, laid.stage,

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from latencytrace.analysis.build_trace import build_traces
 from latencytrace.analysis.calls.waits import with_waits
 from latencytrace.analysis.gpu.engine_steps import without_steps
+from latencytrace.analysis.ledger.after_answer import after_answer
 from latencytrace.analysis.ledger.circumstances import circumstances
 from latencytrace.analysis.ledger.critical_path import critical_path
 from latencytrace.analysis.ledger.metric_attributes import metric_attributes
@@ -121,6 +122,7 @@ def request_of(
         weight=weight_of(root.trace_id, root.trace_state, root.attributes, max_weight),
         ledger=ledger_of(segments),
         segments=segments,
+        after=after_answer(trace),
         repairs=trace.repairs,
         attributes=attributes,
         attributes_left_out=attributes_left_out,
