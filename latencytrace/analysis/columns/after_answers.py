@@ -71,15 +71,14 @@ def after_answers(  # noqa: PLR0913 - columns
     Returns:
         The time of each stage (r, stages); None: no request went on.
     """
-    lengths = np.diff(laid.first)
-    ends_ns = end_ns[laid.rows]
-    late = ends_ns - np.repeat(ends_ns[laid.first[:-1]], lengths) >= LEAST_NS
+    first, ends_ns = laid.first[:-1], end_ns[laid.rows]
+    if not len(first):
+        return None
+    late = np.maximum.reduceat(ends_ns, first) - ends_ns[first] >= LEAST_NS
     if not late.any():
         return None
-    requests = np.unique(np.searchsorted(laid.first, np.flatnonzero(late), "right") - 1)
-    is_of_one = np.zeros(len(lengths), np.bool_)
-    is_of_one[requests] = True
-    places = np.flatnonzero(np.repeat(is_of_one, lengths))
+    requests = np.flatnonzero(late)
+    places = np.flatnonzero(np.repeat(late, np.diff(laid.first)))
     spans = _spans(laid, requests, places, (start_ns, end_ns, span_id))
     left = _told(laid, places, spans, known, resource)
     left &= (spans.end_ns > spans.done_ns) & (spans.start_ns < spans.end_ns)
@@ -90,7 +89,7 @@ def after_answers(  # noqa: PLR0913 - columns
     left &= goes_on[spans.request]
     if not goes_on.any():
         return None
-    after = np.zeros((len(lengths), len(STAGES)), np.int64)
+    after = np.zeros((len(first), len(STAGES)), np.int64)
     segments = _path(spans, np.flatnonzero(left), roots, idle_ns, goes_on)
     number, from_ns, to_ns, stage = segments[:, :4].T
     np.add.at(after, (requests[goes_on][number], stage), to_ns - from_ns)

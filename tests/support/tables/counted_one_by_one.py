@@ -33,6 +33,9 @@ def _count(
         counted.repaired.labels(kind.value).inc()
     durations = ((one.duration_ns, one) for one in requests)
     _observe(counted.request_duration, cohort, durations, at_s)
+    after = [(one.after_ns, one) for one in requests if one.after]
+    if after:
+        _observe(counted.request_after_answer, cohort, after, at_s)
     by_status: Tally[str] = Tally()
     for one in requests:
         by_status[one.status.value] += one.weight
