@@ -40,6 +40,7 @@ class Report:
     hooks: tuple[HookStatus, ...]
     cost: OwnCost = field(default_factory=OwnCost, compare=False)  # a report costs, too
     overhead: Overhead = field(default_factory=Overhead)
+    start_ns: Mapping[str, int] = field(default_factory=dict)  # by phase
 
     @classmethod
     def of(cls, status: AgentStatus) -> "Report":
@@ -52,6 +53,7 @@ class Report:
             hooks=status.hooks,
             cost=status.cost,
             overhead=status.overhead,
+            start_ns=status.start_ns,
         )
 
 
@@ -134,9 +136,16 @@ class SelfReport:
                 ),
                 self._metric(semconv.AGENT_CPU_NS, parts, now_ns, is_counter=True),
                 *self._overhead(report.overhead, now_ns),
+                *self._start(report.start_ns, now_ns),
                 self._metric(semconv.AGENT_HOOK, (_hook(hook) for hook in report.hooks), now_ns),
             ),
         )
+
+    def _start(self, start_ns: Mapping[str, int], now_ns: int) -> Iterator[bytes]:
+        """Tell of the start once it is over: a process that serves nobody has none."""
+        if start_ns:
+            phases = (({semconv.START_PHASE: phase}, length) for phase, length in start_ns.items())
+            yield self._metric(semconv.AGENT_START_NS, phases, now_ns)
 
     def _overhead(self, overhead: Overhead, now_ns: int) -> Iterator[bytes]:
         lacks = {semconv.DETAIL: overhead.lacks or TraceDetail.FULL.value}
