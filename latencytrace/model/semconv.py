@@ -154,6 +154,7 @@ INDEX_TYPE = "latencytrace.index.type"  # such as `IndexIVFFlat`
 INDEX_SIZE = "latencytrace.index.size"  # vectors that a search could find
 BATCH_SIZE = "latencytrace.batch.size"  # requests or sequences served together
 BATCH_TOKENS = "latencytrace.batch.tokens"  # of one member, or of a whole batch
+PROCESSOR_WAIT_NS = "latencytrace.processor_wait_ns"  # its thread could run, and did not
 CONCURRENCY = "latencytrace.concurrency"  # requests under way in its process, itself included
 QUEUE_DEPTH = "latencytrace.queue.depth"  # how many waited before it when it joined
 PREEMPTIONS = "latencytrace.preemptions"  # how often it had to make room and wait again

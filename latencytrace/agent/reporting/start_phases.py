@@ -95,8 +95,8 @@ def process_began_ns(process: str) -> int | None:
         if not process:
             return now_ns - up_ns
         # Its name, in brackets, may have any character.
-        told = Path(f"/proc/{process}/stat").read_bytes().rpartition(b")")[2].split()
-        return now_ns - up_ns + int(told[_STARTED]) * (10**9 // os.sysconf("SC_CLK_TCK"))
+        fields = Path(f"/proc/{process}/stat").read_bytes().rpartition(b")")[2].split()
+        return now_ns - up_ns + int(fields[_STARTED]) * (10**9 // os.sysconf("SC_CLK_TCK"))
     except (OSError, ValueError, IndexError):
         return None
 

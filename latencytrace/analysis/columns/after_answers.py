@@ -80,7 +80,7 @@ def after_answers(  # noqa: PLR0913 - columns
     requests = np.flatnonzero(late)
     places = np.flatnonzero(np.repeat(late, np.diff(laid.first)))
     spans = _spans(laid, requests, places, (start_ns, end_ns, span_id))
-    left = _told(laid, places, spans, known, resource)
+    left = _timed(laid, places, spans, known, resource)
     left &= (spans.end_ns > spans.done_ns) & (spans.start_ns < spans.end_ns)
     idle_ns = np.full(len(requests), np.iinfo(np.int64).min)
     np.maximum.at(idle_ns, spans.request[left], spans.end_ns[left])
@@ -117,22 +117,23 @@ def _spans(
     )
 
 
-def _told(
+def _timed(
     laid: _Laid, places: _Column, spans: _Spans, known: FactsOfBatch, resource: _Column
 ) -> _Flags:
     """The spans below the roots of which it is known when they ran."""
     rows, above = laid.rows[places], spans.above
     clock = known.resources[resource[rows], CLOCK]
-    told: _Flags = clock == clock[above]
-    told |= (spans.start_ns >= spans.start_ns[above]) & (spans.end_ns <= spans.end_ns[above])
+    timed: _Flags = clock == clock[above]
+    timed |= (spans.start_ns >= spans.start_ns[above]) & (spans.end_ns <= spans.end_ns[above])
     is_leaf = laid.children[places, 0] == laid.children[places, 1]
-    told &= ~(is_leaf & (known.table[known.kind[rows], MESSAGE] == HANG_UP))
+    timed &= ~(is_leaf & (known.table[known.kind[rows], MESSAGE] == HANG_UP))
     is_root = above == np.arange(len(above))
-    told |= is_root
+    timed |= is_root
     while (above != above[above]).any():  # twice as far up each time
-        told &= told[above]
+        timed &= timed[above]
         above = above[above]
-    return told & ~is_root
+    timed &= ~is_root
+    return timed
 
 
 def _path(

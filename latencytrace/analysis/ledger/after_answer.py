@@ -32,7 +32,7 @@ def after_answer(trace: Trace) -> Ledger:
     root = trace.unclipped[trace.root.span_id]
     left = {
         span.span_id: span
-        for span in _told(trace, root)
+        for span in _timed(trace, root)
         if span.start_ns < span.end_ns > root.end_ns
     }
     idle_ns = max((span.end_ns for span in left.values()), default=root.end_ns)
@@ -62,7 +62,7 @@ def after_answer(trace: Trace) -> Ledger:
     return {stage: ledger[stage] for stage in Stage if stage in ledger}
 
 
-def _told(trace: Trace, root: Span) -> Iterable[Span]:
+def _timed(trace: Trace, root: Span) -> Iterable[Span]:
     """The spans below a request of which it is known when they ran, parents first."""
     pending = [root]
     while pending:

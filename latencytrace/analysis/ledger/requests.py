@@ -9,6 +9,7 @@ from latencytrace.analysis.ledger.after_answer import after_answer
 from latencytrace.analysis.ledger.circumstances import circumstances
 from latencytrace.analysis.ledger.critical_path import critical_path
 from latencytrace.analysis.ledger.metric_attributes import metric_attributes
+from latencytrace.analysis.ledger.processor_waits import with_processor_waits
 from latencytrace.analysis.ledger.runtime_gaps import with_runtime
 from latencytrace.analysis.repairs.implausible import is_untimed
 from latencytrace.analysis.tail.cohort_attributes import cohort_attributes
@@ -91,6 +92,7 @@ def request_of(
     status = status_of(root)
     met = circumstances(trace)
     segments = with_runtime(trace, with_waits(trace, without_steps(trace, segments)))
+    segments = with_processor_waits(trace, segments)
     return Request(
         trace_id=root.trace_id,
         span_id=root.span_id,
