@@ -36,7 +36,9 @@ def with_processor_waits(trace: Trace, segments: Sequence[Segment]) -> tuple[Seg
     }
     explained_ns = root.end_ns - root.start_ns - sum(lengths_ns.values())
     left_ns = waited_ns - explained_ns
-    found = {place: (segment,) for place, segment in enumerate(segments)}
+    found: dict[int, tuple[Segment, ...]] = {
+        place: (segment,) for place, segment in enumerate(segments)
+    }
     for place in sorted(unexplained, key=lambda place: (-lengths_ns[place], place)):
         if left_ns <= 0:
             break

@@ -23,11 +23,10 @@ def after_answers(found: WorkAfterDocument | None, requests: int) -> str | None:
     """
     if found is None:
         return None
-    on_average = " on average" if found["requests"] > 1 else ""
+    after = "on average after their answer" if found["requests"] > 1 else "after its answer"
     return (
         f"{found['requests']:,} of {count(requests, 'request')} went on for "
-        f"{duration(found['mean_ns'])}{on_average} after their answer: "
-        f"{_stages(found['stages'])}."
+        f"{duration(found['mean_ns'])} {after}: {_stages(found['stages'])}."
     )
 
 
