@@ -29,6 +29,7 @@ from latencytrace.model import (
     StagePart,
     TokenRange,
 )
+from latencytrace.model.cohorts.breakdown import WorkAfter
 from latencytrace.model.cohorts.overview import (
     FINE_ROWS,
     ROWS_PER_DOUBLING,
@@ -57,7 +58,7 @@ TABLE_COLUMNS: Final = (
     "duration_ns", "time_to_first_token_ns", "time_to_first_token_of",
     "model_time_to_first_token_ns", "time_per_output_token_ns", "input_tokens",
     "cached_input_tokens", "output_tokens", "finish_reason", "batch_size", "queue_depth",
-    "concurrency", "preemptions", "cold_start", "revision", "weight", *STAGE_COLUMNS,
+    "concurrency", "preemptions", "cold_start", "after_ns", "revision", "weight", *STAGE_COLUMNS,
 )  # fmt: skip
 
 
@@ -72,6 +73,7 @@ def is_in(request: Request, cohort: Cohort) -> bool:
         and _ended(cohort.status, request.status)
         and (cohort.service is not None or request.outermost)
         and _took(cohort.duration, request.duration_ns)
+        and _took(cohort.after, request.after_ns)
         and _holds(cohort.input_tokens, request.input_tokens)
         and _holds(cohort.output_tokens, request.output_tokens)
         and (cohort.since_ns is None or request.start_ns >= cohort.since_ns)
@@ -139,6 +141,7 @@ def breakdown(cohort: Cohort, requests: Iterable[Request]) -> Breakdown:
         time_per_output_token_ns=_quantiles(found, lambda one: one.time_per_output_token_ns),
         output_tokens_per_second=_mean_pace(found),
         stages=stages,
+        after=_after(found),
         health_left_out=_number(sure) - _number(counting) - _number(starts),
         startup_left_out=_number(starts),
         reduced_detail_left_out=_number(counting) - _number(found),
@@ -431,6 +434,30 @@ def _stages(requests: Sequence[Request]) -> Iterable[StageBreakdown]:
         )
         parts = _parts(having, stage, number, duration_ns) if stage in IN_PARTS else ()
         yield replace(whole, parts=tuple(parts))
+
+
+def _after(requests: Iterable[Request]) -> WorkAfter | None:
+    going_on = [one for one in requests if one.after]
+    if not going_on:
+        return None
+    number = _number(going_on)
+    lengths, weights = zip(*((one.after_ns, one.weight) for one in going_on), strict=True)
+    p50_ns, p95_ns, p99_ns = _levels(lengths, weights, (0.5, 0.95, 0.99))
+    total_ns: Counter[Stage] = Counter()
+    for one in going_on:
+        for stage, length_ns in one.after.items():
+            total_ns[stage] += length_ns * one.weight
+    return WorkAfter(
+        requests=number,
+        mean_ns=_total(going_on, "after_ns") / number,
+        p50_ns=p50_ns,
+        p95_ns=p95_ns,
+        p99_ns=p99_ns,
+        stages=tuple(
+            (stage, total_ns[stage] / number)
+            for stage in sorted(total_ns, key=lambda stage: (-total_ns[stage], stage))
+        ),
+    )
 
 
 def _parts(

@@ -2,9 +2,6 @@
 
 import time
 from collections.abc import Iterator
-from dataclasses import replace
-from pathlib import Path
-from random import Random
 from typing import Any
 
 import pytest

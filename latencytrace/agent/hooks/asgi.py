@@ -408,7 +408,7 @@ async def _start_up(recorder: Recorder, run: Callable[[Send], Awaitable[Any]], s
     """Run an application's lifespan; it starts until it says that it has started."""
     started: Callable[[], None] | None = None
     with guarded(_STARTS, recorder.on_fault):
-        started = recorder.starting.begin()
+        started = recorder.starting.begin(starts_up=True)
 
     async def hearing_send(message: Message) -> None:
         with guarded(_STARTS, recorder.on_fault):

@@ -24,6 +24,7 @@ from latencytrace.model import Stage
 from latencytrace.model.texts.escaped import escaped
 from latencytrace.model.texts.units import count, duration, share, shares
 from latencytrace.service.answers.documents import BreakdownDocument, StageDocument
+from latencytrace.service.answers.sentences.after_answer import after_answers
 from latencytrace.service.answers.sentences.stage_parts import OTHERS, others_ns
 from latencytrace.service.answers.sentences.unnamed import unnamed_sentence, unnamed_stages
 
@@ -273,6 +274,9 @@ def _numbers(document: BreakdownDocument) -> list[RenderableType]:
         if document["output_tokens_per_second"] is not None:
             facts.append(f"{document['output_tokens_per_second']:.0f} tokens/s a request")
         lines.append(" · ".join(facts))
+    went_on = after_answers(document.get("after"), document["requests"])  # older: no such key
+    if went_on is not None:
+        lines.append(went_on)
     return [Text(line) for line in lines]
 
 
