@@ -110,7 +110,7 @@ class _Reports:
         self._new_budget = new_budget
         self._on_fault = on_fault
         self._sender: Sender | None = None
-        self._self_report: Late[SelfReport] | None = None  # None: nobody takes metrics
+        self._self_report: Late[SelfReport] | None = None  # None: no receiver takes metrics
         self.own = Late(new_budget)
         self.gpu = Late(self._new_gpu_watch)
 
@@ -140,7 +140,7 @@ class _Reports:
             report.send(Report.of(status()))
 
     def gpu_watch(self, exporter: Exporter) -> "GpuWatch | None":
-        """Return what watches GPUs; where somebody waits for the exporter, only if it is made."""
+        """Return what watches GPUs; where a caller waits for the exporter, only if it is made."""
         return self.gpu.made if exporter.is_hurried else self.gpu()
 
     def stop(self) -> None:
@@ -154,7 +154,7 @@ class _Reports:
             self._sender.close()
 
     def _new_self_report(self, sender: Sender, began_ns: int) -> "SelfReport":
-        from latencytrace.agent.reporting.self_report import SelfReport  # noqa: PLC0415 - see above
+        from latencytrace.agent.reporting.self_report import SelfReport  # noqa: PLC0415 - loaded where it is used
 
         return SelfReport(self._resource, sender, monotonic_ns, began_ns)
 
@@ -164,8 +164,8 @@ class _Reports:
         port = settings.gpu_port
         if settings.gpu is False or (url is None and port is None):
             return None
-        from latencytrace.agent.gpu.visible import visible_gpus  # noqa: PLC0415 - see above
-        from latencytrace.agent.gpu.watch import GpuWatch  # noqa: PLC0415 - likewise
+        from latencytrace.agent.gpu.visible import visible_gpus  # noqa: PLC0415 - loaded where it is used
+        from latencytrace.agent.gpu.watch import GpuWatch  # noqa: PLC0415 - loaded where it is used
 
         return GpuWatch(
             self._resource,
@@ -264,7 +264,7 @@ class Agent:
 
     def status(self) -> "AgentStatus":
         """Return what it does now."""
-        from latencytrace.agent.reporting.status import AgentStatus  # noqa: PLC0415 - see above
+        from latencytrace.agent.reporting.status import AgentStatus  # noqa: PLC0415 - loaded where it is used
 
         counts: ExportCounts = self._exporter.counts
         dropped = counts.dropped + self.losses.spans
@@ -317,7 +317,9 @@ class Agent:
     def end_profiles(self) -> None:
         """Let no profile begin, and give up what is under way."""
         self._takes_profiles = False
-        if whole_imports.lock.acquire(timeout=LONGEST_WAIT_S):  # who makes one now is waited for
+        if whole_imports.lock.acquire(
+            timeout=LONGEST_WAIT_S
+        ):  # one that is being made is waited for
             whole_imports.lock.release()
         profiling = self._profiling.made
         if profiling is not None:
@@ -340,7 +342,7 @@ class Agent:
         _provider.reset_after_fork()
 
     def _new_profiling(self) -> "Profiling":
-        from latencytrace.agent.profiling.orders import Profiling  # noqa: PLC0415 - see above
+        from latencytrace.agent.profiling.orders import Profiling  # noqa: PLC0415 - loaded where it is used
 
         return Profiling(
             self._resource,
@@ -351,7 +353,7 @@ class Agent:
         )
 
     def _new_own_budget(self) -> "OwnBudget":
-        from latencytrace.agent.reporting.own_budget import OwnBudget  # noqa: PLC0415 - see above
+        from latencytrace.agent.reporting.own_budget import OwnBudget  # noqa: PLC0415 - loaded where it is used
 
         return OwnBudget(
             self.recorder, self.settings.overhead_ratio, self._queue.some, self._priced_hooks
@@ -491,7 +493,7 @@ def flush(timeout_s: float = 5.0) -> bool:
 
 def agent_status() -> "AgentStatus":
     """Return what the agent does: spans made, sent, dropped; its cost; hooks and why not."""
-    from latencytrace.agent.reporting.status import not_running  # noqa: PLC0415 - see above
+    from latencytrace.agent.reporting.status import not_running  # noqa: PLC0415 - loaded where it is used
 
     agent = _running
     if agent is None:

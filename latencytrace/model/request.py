@@ -19,10 +19,10 @@ class RequestStatus(StrEnum):
 
 
 class FirstTokenOf(StrEnum):
-    """The party whose first token a request's time to first token is counted to."""
+    """Where the first token is taken that ends a time to first token."""
 
     CALLER = "caller"  # it left for the caller
-    MODEL = "model"  # a model made it: the answer was not streamed, or nobody saw it leave
+    MODEL = "model"  # a model made it: the answer was not streamed, or no hook saw it leave
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +64,7 @@ class Request:
     preemptions: int | None = None  # how often an engine made it wait again
     cold_start: bool | None = None  # whether something was loaded for it
     startup: bool = False  # no request: the process loaded, before it served any
-    # A health, readiness or metrics route, or a request whose time nobody knows: left out of
+    # A health, readiness or metrics route, or a request of unknown time: left out of
     # breakdowns, metrics and objectives.
     health: bool = False
     detail: TraceDetail = TraceDetail.FULL  # in which it was traced

@@ -1,7 +1,7 @@
 """Requests with their ledgers as columns: the one form in which they go through the service.
 
-The analysis makes tables, a store writes them, metrics and objectives count them. Who needs
-`Request` objects makes them of a table (`requests`, `each_request`).
+The analysis makes tables, a store writes them, metrics and objectives count them. Callers
+that need `Request` objects make them of a table (`requests`, `each_request`).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -169,7 +169,7 @@ def each_request(tables: Iterable[LedgerTable]) -> Iterator[Request]:
 
 
 def _unwrapped(request: Request) -> Request:
-    """A request whose times are those of spans again."""
+    """A request with times of spans again."""
     segments = tuple(
         replace(one, start_ns=one.start_ns & _U64, end_ns=one.end_ns & _U64)
         for one in request.segments

@@ -17,7 +17,7 @@ BATCH_BYTES: Final = 4 << 20  # of one post; what a receiver over gRPC takes by 
 _UNBROKEN_NS: Final = 200_000
 _FEWEST_UNBROKEN: Final = 4
 _MOST_UNBROKEN: Final = 128
-_BACKLOG_SHARE: Final = 256  # of many that wait, this part at once; see `Batches.fill`
+_BACKLOG_SHARE: Final = 256  # of many that wait, this part at once
 
 
 class Batch:
@@ -74,7 +74,7 @@ class Batches:
     def fill(self, batch: Batch, most: int) -> int:
         """Encode spans for the next post, a few at a time.
 
-        A thread that wants the interpreter meanwhile gets it at a pause; letting go of many
+        A thread that wants the interpreter meanwhile gets it at a pause; releasing many
         spans at once would keep it waiting, too. A program that never waits gives it back
         only after 5 ms, so that the more spans wait, the more are encoded at once.
 

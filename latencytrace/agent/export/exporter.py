@@ -20,7 +20,7 @@ from latencytrace.agent.process.background import BackgroundThread, background_t
 from latencytrace.agent.process.late import Late
 from latencytrace.agent.process.wake import Wake
 
-_WEIGH_EVERY_S: Final = 0.5  # while nobody takes spans
+_WEIGH_EVERY_S: Final = 0.5  # while no receiver takes spans
 
 
 class ExportCounts(NamedTuple):
@@ -144,7 +144,7 @@ class Exporter:
         self._batches = Batches(
             self._queue, encoder, self._on_fault, self._yield, saw=self._new_saw()
         )
-        self._batch: Batch | None = None  # on its way, or taken by nobody yet
+        self._batch: Batch | None = None  # on its way, or not taken yet
         self._wake = Wake()
         self._flushes: deque[_Flush] = deque()
         self._stopping = False
@@ -176,7 +176,7 @@ class Exporter:
         sent = False
         with guarded("exporting spans", self._on_fault):
             sent = self._send_batches(patient=not flushes)
-        for flush in flushes:  # nobody waits longer for a fault of ours
+        for flush in flushes:  # a fault of ours keeps no caller waiting
             flush.sent = sent
             flush.done.set()
 
@@ -195,7 +195,7 @@ class Exporter:
         return sent
 
     def _fill(self, batch: Batch, most: int) -> int:
-        """Take spans into a batch; count those that left the queue for it."""
+        """Take spans into a batch; count the spans that left the queue for it."""
         began_ns = cpu_ns()
         try:
             return self._batches.fill(batch, most)

@@ -26,7 +26,7 @@ from latencytrace.model import semconv
 from latencytrace.model.detail import TraceDetail
 
 CHANGES_AFTER_NS = 10_000_000_000
-AGAIN_AFTER_NS = 60_000_000_000  # without a change, or where nobody answered
+AGAIN_AFTER_NS = 60_000_000_000  # without a change, or where no receiver answered
 _TRANSIENT = frozenset({408, 429, 500, 502, 503, 504})
 
 
@@ -34,7 +34,7 @@ _TRANSIENT = frozenset({408, 429, 500, 502, 503, 504})
 class Report:
     """State of the agent, as far as it is reported."""
 
-    provider: str  # whose makes the spans
+    provider: str  # ours or the program's: it makes the spans
     sent: int
     dropped: int
     faults: int
@@ -105,7 +105,7 @@ class SelfReport:
         self._last = None
         try:
             response = self._sender.send(self._encoded(report, now_ns))
-        except OSError:  # who receives the spans is spoken of elsewhere
+        except OSError:  # the exporter of spans logs a receiver that is away
             return
         if 200 <= response.status < 300:  # noqa: PLR2004 - HTTP's successes
             self._last = report

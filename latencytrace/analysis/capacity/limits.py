@@ -1,4 +1,4 @@
-"""Limits that requests shall meet, as objectives or somebody who asks set them."""
+"""Limits that requests shall meet, of objectives or of a question."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

@@ -82,7 +82,7 @@ def request_of(
 
     Args:
         trace: Of the request.
-        segments: Its critical path (see `analysis.ledger.critical_path`).
+        segments: Its critical path.
         revisions: The highest revision written so far, by trace id and request span id.
         max_weight: The largest weight that is believed.
     """

@@ -12,7 +12,7 @@ def is_good(objective: Objective, request: Request) -> bool | None:
     client that gives up before the threshold says nothing about us.
 
     Returns:
-        None: it is not counted, for it was cancelled in time, or for it has nothing of
+        None: it is not counted: it was cancelled in time, or has nothing of
         what is measured.
     """
     value_ns = measured_ns(objective, request)

@@ -31,7 +31,7 @@ def capacity(  # noqa: PLR0913 - one argument a flag
 ) -> None:
     """Show latency against load: by how many requests are under way at once, and the knee.
 
-    Without a limit, good requests are those that meet the service's objectives.
+    Without a limit, good requests are the ones that meet the service's objectives.
 
     Example: latencytrace capacity --service rag --since 1h --within 2s --rate 120
     """

@@ -124,7 +124,7 @@ class Words:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttributeColumns:
-    """The `m` attributes that are kept with requests (see `Request.attributes`)."""
+    """The `m` attributes that are kept with requests."""
 
     row: Rows  # (m,): the request of each, in rising order
     key: Words  # (m,)

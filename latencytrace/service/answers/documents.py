@@ -126,7 +126,7 @@ class PlaceDocument(TypedDict):
 
 
 class DeviceDocument(TypedDict):
-    """The work of a span on a GPU, relative to the request's start; see `GET /gpu`."""
+    """The work of a span on a GPU, relative to the request's start."""
 
     gpu: str  # its UUID
     start_ns: int
@@ -197,7 +197,7 @@ class StepDocument(StepFieldsDocument):
 
 
 class RequestStepDocument(StepFieldsDocument):
-    """A shared step that held a request up, and whose parts in it were the largest."""
+    """A shared step that held a request up, and the requests with the largest parts in it."""
 
     held_up_ns: int
     share_ns: int | None
@@ -254,6 +254,8 @@ class ListedRequestDocument(TypedDict):
     segments: list[SegmentDocument]
     after: dict[Stage, int]  # what it went on with after its end; no part of `ledger`
     repairs: list[RepairDocument]
+    attributes: dict[str, list[str]]  # by which it can be asked for; each value once
+    attributes_left_out: int
 
 
 class OpenedRequestDocument(ListedRequestDocument):
@@ -266,7 +268,7 @@ class OpenedRequestDocument(ListedRequestDocument):
     shared_steps_left_out: int
     inter_token_ns: InterTokenDocument | None
     stalls: list[StallDocument] | None
-    profiles: list[str]  # ids of profiles that saw it; see `GET /profiles/{id}`
+    profiles: list[str]  # ids of profiles that saw it
     started_by: list[PlaceDocument]  # what sent the message that it answers, of other traces
 
 
@@ -411,7 +413,7 @@ class BadRequestDocument(TypedDict):
 
 
 class AcknowledgementDocument(TypedDict):
-    """Somebody who looks after an alert."""
+    """A person who looks after an alert."""
 
     at: str
     by: str | None

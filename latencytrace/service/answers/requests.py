@@ -139,7 +139,7 @@ def request(
 def found_request(
     store: Store, trace_id: str, span_id: str | None, is_open: Callable[[str], bool]
 ) -> tuple[Request, Trace | None]:
-    """One request and the tree of its spans; None: they were not kept. See `request`."""
+    """One request and the tree of its spans; None: they were not kept."""
     trace_id = trace_id.lower()
     if not _TRACE_ID.fullmatch(trace_id):
         raise QuestionError(f"{trace_id!r} is no trace id: it has 32 hex digits")
@@ -342,6 +342,11 @@ def request_document(found: Request) -> ListedRequestDocument:
             {"kind": repair.kind.value, "span_id": repair.span_id, "detail": repair.detail}
             for repair in found.repairs
         ],
+        "attributes": {
+            key: [value for name, value in found.attributes if name == key]
+            for key, _ in found.attributes
+        },
+        "attributes_left_out": found.attributes_left_out,
     }
 
 

@@ -19,7 +19,7 @@ from latencytrace.model import (
 from latencytrace.model.cohorts.breakdown import WorkAfter
 from latencytrace.model.detail import WITHOUT_STAGES, TraceDetail
 from latencytrace.model.stage import IN_PARTS
-from latencytrace.service.cohort import FAILED, Cohort
+from latencytrace.service.cohort import FAILED, LABELS, Cohort
 from latencytrace.service.plain_answers import MOST_PARTS
 from latencytrace.service.sql.standing import WITH_FINAL, Standing
 from latencytrace.service.sql.tables import ARRIVALS, REQUESTS, SPANS, stage_column
@@ -82,7 +82,7 @@ _UNASSEMBLED: Final = (  # no request was written since their last span arrived
 
 
 def written_by(writer: str) -> str:
-    """The condition that a service wrote a row; empty: whoever did, for there is only one."""
+    """The condition that a service wrote a row; empty: any row, since there is one writer."""
     return f"Writer = '{writer}'" if writer else "true"
 
 
@@ -97,7 +97,7 @@ def unassembled(mine: str) -> str:
 
 
 def unassembled_anywhere() -> str:
-    """The same over both tables of spans; only where nobody else writes."""
+    """The same over both tables of spans; only where one service writes."""
     return _UNASSEMBLED.format(
         came=f"({_CAME} {ARRIVALS} UNION ALL {_CAME} {SPANS} "
         "WHERE Arrived >= now() - INTERVAL 2 HOUR) AS Either",
@@ -197,6 +197,12 @@ def where(
         }
         sure = has_attributes(cohort)
         conditions.append(f"({sure} OR AttributesLeftOut > 0)" if unsure else sure)
+    conditions += [_has_not(key, place) for place, (key, _) in enumerate(cohort.without)]
+    parameters |= {
+        f"without_{part}{place}": text
+        for place, pair in enumerate(cohort.without)
+        for part, text in zip(("key", "value"), pair, strict=True)
+    }
     if cohort.since_ns is not None:
         conditions.append("Start >= fromUnixTimestamp64Nano({since:Int64})")
         parameters["since"] = cohort.since_ns
@@ -211,6 +217,16 @@ def _label(column: str, wanted: str) -> tuple[str, str]:
     if column == "Status" and wanted == FAILED:
         return f"{column} != {{{column}:String}}", RequestStatus.OK.value
     return f"{column} = {{{column}:String}}", wanted
+
+
+def _has_not(key: str, place: int) -> str:
+    """The condition that a request does not have a label or an attribute of this value."""
+    if key in LABELS:
+        return f"ifNull({LABELS[key]} != {{without_value{place}:String}}, true)"
+    return (
+        f"NOT arrayExists((key, value) -> key = {{without_key{place}:String}} "
+        f"AND value = {{without_value{place}:String}}, `Attributes.Key`, `Attributes.Value`)"
+    )
 
 
 def has_attributes(cohort: Cohort) -> str:
@@ -540,7 +556,7 @@ def uncounted_question(columns: str, mine: str) -> str:
         f"SELECT {columns}, toUnixTimestamp64Nano(Written) AS WrittenNs FROM {REQUESTS} FINAL "
         f"WHERE (toStartOfFiveMinutes(Start), TraceId, SpanId) IN {_KEYS} "
         f"AND Written > fromUnixTimestamp64Nano({{until:Int64}}) AND NOT Moved AND {mine} "
-        # A millisecond after 1970: of one that was counted nobody knows when.
+        # A millisecond after 1970: it was counted at an unknown time.
         "AND (CountedAs = 0 "
         "OR CountedAs > fromUnixTimestamp64Nano(greatest({until:Int64}, 1000000))) "
     )

@@ -71,7 +71,7 @@ def block_of(
 def block_of_table(
     table: LedgerTable, read_ns: int, counted_as_ns: Mapping[Key, int] = NONE_COUNTED
 ) -> bytes:
-    """The block that `request_rows.block_of` makes of the same requests; see `block_of`."""
+    """The block that `request_rows.block_of` makes of the same requests."""
     none = np.zeros(len(table), np.uint64)
     written = {
         "Moved": none.astype(np.uint8).tobytes(),
@@ -218,7 +218,6 @@ def _words(words: Words, before: Mapping[str | None, int]) -> bytes:
 
 
 def _lists(ends: bytes, words: Words) -> bytes:
-    """Lists of words."""
     return native_values.VERSION + ends + _dictionary(words, {})
 
 

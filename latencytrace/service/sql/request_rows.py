@@ -265,7 +265,7 @@ def requests_from(lines: bytes) -> Iterator[Request]:
 
 
 def written_from(lines: bytes) -> Iterator[tuple[int, Request]]:
-    """Likewise, each with the moment it was written under, from an answer with `WrittenNs`."""
+    """Requests with the moment each was written under, from an answer with `WrittenNs`."""
     for line in lines.splitlines():
         row = orjson.loads(line)
         yield row["WrittenNs"], _request(cast(_Row, row))

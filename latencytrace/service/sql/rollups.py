@@ -198,7 +198,7 @@ ROLL_UP: Final = {one: _roll_up(Standing(weighted=one)) for one in (True, False)
 def is_by_labels(cohort: Cohort) -> bool:
     """Say whether rollups distinguish the requests of a cohort from others."""
     others = (cohort.duration, cohort.after, cohort.input_tokens, cohort.output_tokens)
-    return not cohort.where and all(one is None for one in others)
+    return not (cohort.where or cohort.without) and all(one is None for one in others)
 
 
 def breakdown_question(cohort: Cohort, standing: Standing | None) -> tuple[str, Parameters]:

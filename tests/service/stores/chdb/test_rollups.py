@@ -28,6 +28,7 @@ from latencytrace.service.store import Order, Table
 from latencytrace.service.stores.chdb.store import ChdbStore
 from tests.support.builders.made_requests import made_request
 from tests.support.fakes.contracts import FakeClock
+from tests.support.few import few
 from tests.support.tables.ledger_tables import write
 
 BEGAN_NS = 1_763_690_100 * 10**9  # where a window begins
@@ -313,7 +314,7 @@ def make(tmp_path: Path) -> Iterator[Callable[[int], Written]]:
         one.store.close()
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", few(1, range(3)))
 def test_a_breakdown_counts_what_was_written_whatever_was_revised_moved_or_dropped(
     make: Callable[[int], Written], seed: int
 ) -> None:
@@ -492,7 +493,7 @@ def test_rollups_that_are_damaged_are_made_anew(rolled: Written, when: str) -> N
     assert rolled.store.damaged_parts() == []
 
 
-@pytest.mark.parametrize("when", ["at once", "at the next start"])
+@pytest.mark.parametrize("when", few(1, ["at the next start", "at once"]))
 def test_what_is_lost_of_requests_is_counted_no_more(rolled: Written, when: str) -> None:
     whole = rolled.store.breakdown(Cohort()).requests
     largest = (
@@ -588,7 +589,7 @@ def test_of_very_many_names_rollups_keep_the_longest(make: Callable[[int], Writt
     assert int(rows) == 32
 
 
-@pytest.mark.parametrize("cohort", [Cohort(), Cohort(route="POST /chat")])
+@pytest.mark.parametrize("cohort", few(1, [Cohort(route="POST /chat"), Cohort()]))
 def test_requests_without_stages_are_left_out_of_rollups_as_they_are_of_exact_answers(
     rolled: Written, cohort: Cohort
 ) -> None:
@@ -666,6 +667,7 @@ while True:
 """
 
 
+@pytest.mark.long
 def test_a_kill_at_any_moment_leaves_no_request_counted_twice(tmp_path: Path) -> None:
     folder, chance = tmp_path / "data", random.Random(5)
     for seed in range(3):
