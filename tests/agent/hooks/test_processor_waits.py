@@ -59,6 +59,12 @@ def served(agent: TracedProgram) -> ReceivedSpan:
     return span
 
 
+def waited_ns(span: ReceivedSpan) -> int:
+    found = span.attributes[semconv.PROCESSOR_WAIT_NS]
+    assert isinstance(found, int)
+    return found
+
+
 def test_an_asgi_applications_request_says_how_long_it_waited_at_least(
     agent: TracedProgram, contended: Callable[[], None]
 ) -> None:
@@ -69,8 +75,7 @@ def test_an_asgi_applications_request_says_how_long_it_waited_at_least(
     with serving(Starlette(routes=[Route("/work", work)])) as url:
         get(f"{url}/work")
 
-    span = served(agent)
-    assert LEAST_NS <= span.attributes[semconv.PROCESSOR_WAIT_NS] <= span.end_ns - span.start_ns
+    assert waited_ns(served(agent)) >= LEAST_NS
 
 
 def test_a_wsgi_applications_request_does_so_too(
@@ -85,5 +90,4 @@ def test_a_wsgi_applications_request_does_so_too(
 
     app.test_client().get("/work")
 
-    span = served(agent)
-    assert LEAST_NS <= span.attributes[semconv.PROCESSOR_WAIT_NS] <= span.end_ns - span.start_ns
+    assert waited_ns(served(agent)) >= LEAST_NS
