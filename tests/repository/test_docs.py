@@ -12,8 +12,8 @@ from latencytrace.model import Stage
 from latencytrace.plugins import SINKS, plugins
 from latencytrace.service.answers.gpu_documents import GpuDocument, GpuStageDocument
 from latencytrace.settings import agent_settings, service_settings, service_token
+from tests.support.over_all import over_all
 from tests.support.repository.known_metrics import families
-from tests.support.repository.over_all import over_all
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs" / "pages"

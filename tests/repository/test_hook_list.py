@@ -3,7 +3,7 @@
 from latencytrace.agent.timing.hook_list import LISTED
 from latencytrace.plugins import Plugin
 from tests.support.agent.hook_list import hooks_of_ours, listed
-from tests.support.repository.over_all import over_all
+from tests.support.over_all import over_all
 
 MOST_MISSING = 0.2  # of our hooks: one that is not listed works, and is loaded at the start
 
