@@ -22,7 +22,7 @@ unexport PYTHONDONTWRITEBYTECODE
 report = --junitxml=$(VENV)/hooks/$(1).xml
 
 .DEFAULT_GOAL := help
-.PHONY: soak stress mutants help demo demo-smollm2 test test-all test-long test-newest coverage lock freeze lint bench bench-agent bench-service bench-request bench-instructions bench-routes bench-calls bench-overhead bench-start hook-list bench-servers bench-tokens dashboards pictures docs changelog wheels clean \
+.PHONY: foreign-suites soak stress mutants help demo demo-smollm2 test test-all test-long test-newest coverage lock freeze lint bench bench-agent bench-service bench-request bench-instructions bench-routes bench-calls bench-overhead bench-start hook-list bench-servers bench-tokens dashboards pictures docs changelog wheels clean \
 	test-helm test-llama-cpp test-batchers test-large test-rabbitmq test-every-hook test-tracers test-nvml-oldest test-fresh
 
 help: ## list these commands
@@ -35,11 +35,13 @@ demo-smollm2: $(VENV)/.smollm2 ## the same with a model of real weights, 90 MB m
 	@if [ -t 1 ]; then once=; else once=--once; fi; \
 		$(BIN)/latencytrace demo --model smollm2-135m $$once
 
-test: $(VENV)/.checks ## what a change must pass: format, lint, imports, types, tests, documentation (minutes)
+test: $(VENV)/.checks ## what a change must pass: format, lint, spelling, imports, types, tests, documentation (minutes)
 	@echo '== format'
 	@$(BIN)/ruff format --check .
 	@echo '== lint'
 	@$(BIN)/ruff check .
+	@echo '== spelling'
+	@$(BIN)/codespell
 	@echo '== imports'
 	@$(BIN)/lint-imports
 	@echo '== types'
@@ -173,6 +175,9 @@ STORE := chdb
 
 bench-service: $(VENV)/.checks ## what the service costs a span; STORE=clickhouse: over HTTP to a server
 	@PYTHONPATH=. $(BIN)/python tests/benchmarks/bench_service.py --store $(STORE)
+
+foreign-suites: $(VENV)/.checks ## other libraries' own tests, plain and traced (an hour); NAMES="flask httpx" runs these
+	@$(BIN)/python -m tests.foreign_suites $(NAMES)
 
 bench-start: $(VENV)/.checks ## what tracing adds to the start of a program
 	@$(BIN)/python -m tests.benchmarks.bench_start

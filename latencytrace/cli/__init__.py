@@ -13,7 +13,7 @@ from latencytrace.model.texts.secrets import text_shown
 INTERRUPTED = 130
 # Of writing standard output; errors of files have a name, those of sockets are others.
 _UNWRITABLE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
-_IN_LINES = (ObjectivesError, ServiceUnreachableError)  # whose messages may have several
+_IN_LINES = (ObjectivesError, ServiceUnreachableError)  # their messages may have several
 
 
 def main() -> None:
@@ -68,7 +68,7 @@ def _run(arguments: Sequence[str]) -> int:
         from latencytrace.cli.processes.without_extra import answer  # noqa: PLC0415 - seldom needed
 
         return answer(arguments, missing)
-    from latencytrace.cli.processes.typer_fault import typer_fault  # noqa: PLC0415 - likewise
+    from latencytrace.cli.processes.typer_fault import typer_fault  # noqa: PLC0415 - loaded where it is used
 
     if fault := typer_fault():
         raise LatencytraceError(fault)

@@ -115,7 +115,7 @@ def test_the_page_is_sound(
 def test_the_page_says_the_same_as_the_api(service: RunningService, browser: Browser) -> None:
     with opened(browser, f"{service.url}/capacity") as (page, watched):
         page.get_by_label("Within", exact=True).fill("400ms")
-        page.get_by_role("button", name="Show").click()
+        page.get_by_role("button", name="Apply").click()
         address = page.get_by_role("link", name="JSON", exact=True).get_attribute("href")
         found: Any = service.get(str(address)).json()
 

@@ -81,7 +81,7 @@ def test_device_time_stands_beside_host_time_and_leads_to_the_requests(
         decode.get_by_role("link").click()
 
         expect(page.get_by_role("heading", level=1)).to_have_text("Requests")
-        expect(page.get_by_label("Model")).to_have_value("tiny")
+        expect(page.locator(".chip", has_text="model tiny")).to_be_visible()
         assert watched.errors == []
 
 

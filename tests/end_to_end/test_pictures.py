@@ -183,7 +183,7 @@ def test_the_columns_of_a_waterfall_have_headers(
         cells = grid.get_by_role("row").last.locator("> [role]")
 
         expect(headers).to_have_count(5)
-        names = ("Span", "Stage", "Held up", "Took", "Over time")
+        names = ("Span", "Stage", "Critical path", "Duration", "Over time")
         for place, name in enumerate(names):
             expect(headers.nth(place)).to_have_accessible_name(name)
         expect(cells).to_have_count(5)
@@ -200,7 +200,7 @@ def test_numbers_of_a_waterfall_on_a_phone_say_what_they_are(
         expect(found.locator(".took")).to_be_visible()
         expect(found.locator(".stage-name")).to_be_visible()
         assert found.locator(".took").evaluate(label) == '"took "'
-        assert found.locator(".held-up").evaluate(label) == '"held up "'
+        assert found.locator(".held-up").evaluate(label) == '"critical path "'
 
 
 def picture(page: Page, kind: str) -> tuple[Locator, dict[str, Any]]:
@@ -365,7 +365,7 @@ def test_a_form_that_leads_nowhere_can_be_filled_on(
         asked = []
         page.route("**/breakdown?**", lambda route: route.fulfill(status=204))
         page.on("request", lambda request: asked.append(request.url))
-        page.get_by_role("button", name="Show").click()
+        page.get_by_role("button", name="Apply").click()
         page.wait_for_timeout(100)
 
         expect(page.get_by_label("Route")).to_be_enabled()

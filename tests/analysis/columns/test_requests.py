@@ -91,6 +91,34 @@ def test_any_heap_of_spans_goes_one_way_or_the_other(heap: list[Span]) -> None:
     assert differences(found, traces) == []
 
 
+@settings(deadline=None)
+@given(heaps())
+def test_work_after_an_answer_is_the_same_either_way(heap: list[Span]) -> None:
+    late = [replace(one, start_ns=one.start_ns * MS, end_ns=one.end_ns * MS) for one in heap]
+    traces = {TRACE_ID: late} if late else {}
+
+    found, _ = ByColumns()(traces)
+
+    assert differences(found, traces) == []
+
+
+def test_requests_with_background_tasks_go_by_columns() -> None:
+    tasks = [span(number, 90, number * MS, parent=number // 2) for number in range(2, 40)]
+
+    (request,) = divided(root(), *tasks)
+
+    assert request.after_ns == 39 * MS - 100
+
+
+def test_a_long_chain_of_tasks_that_outlive_each_other_gives_the_same() -> None:
+    chain = [span(number, 90, number * MS, parent=number - 1) for number in range(2, 400)]
+    chain += [span(400 + number, 90, 5 * MS, parent=number) for number in range(200, 400)]
+
+    (request,) = divided(root(), *chain)
+
+    assert request.after_ns == 399 * MS - 100
+
+
 @pytest.mark.parametrize("name", FIXTURE_NAMES)
 def test_what_other_software_sends_gives_the_same(name: str) -> None:
     traces = by_trace(recorded(name))

@@ -13,6 +13,7 @@ import pytest
 
 from latencytrace.errors import StoreError
 from latencytrace.model import Breakdown, FirstTokenOf, Request, RequestStatus, Segment, Stage
+from latencytrace.model.cohorts.breakdown import WorkAfter
 from latencytrace.model.cohorts.histogram import ERROR_RATIO
 from latencytrace.model.cohorts.request_columns import DurationBand
 from latencytrace.model.detail import TraceDetail
@@ -76,6 +77,10 @@ def some_request(chance: random.Random, start_ns: int) -> Request:
         time_to_first_token_ns=chance.choice([None, 0, chance.randrange(10**9)]),
         time_to_first_token_of=chance.choice([None, *FirstTokenOf]),
         time_per_output_token_ns=chance.choice([None, 0, chance.randrange(1, 10**8)]),
+        after={
+            stage: chance.randrange(1, 10**10)
+            for stage in chance.sample([*Stage], chance.choice([0, 0, 2]))
+        },
     )
 
 
@@ -259,6 +264,7 @@ def assert_same(
         ]
         for level in ("p50_ns", "p95_ns", "p99_ns") if between else ():
             assert_near(getattr(stage, level), getattr(expected, level))
+    assert_same_after(found.after, exact.after, between=between)
     for name in ("duration_ns", "time_to_first_token_ns", "time_per_output_token_ns"):
         ours, theirs = getattr(found, name), getattr(exact, name)
         assert (ours is None) == (theirs is None)
@@ -266,6 +272,17 @@ def assert_same(
             assert_near(ours.mean, theirs.mean, 0)
             for level in ("p50", "p90", "p95", "p99", "p999") if between else ():
                 assert_near(getattr(ours, level), getattr(theirs, level))
+
+
+def assert_same_after(found: WorkAfter | None, exact: WorkAfter | None, *, between: bool) -> None:
+    if found is None or exact is None:
+        assert found == exact
+        return
+    assert found.requests == exact.requests
+    assert_near(found.mean_ns, exact.mean_ns, 0)
+    assert dict(found.stages) == pytest.approx(dict(exact.stages))
+    for level in ("p50_ns", "p95_ns", "p99_ns") if between else ():
+        assert_near(getattr(found, level), getattr(exact, level))
 
 
 def assert_near(
