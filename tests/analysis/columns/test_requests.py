@@ -91,7 +91,6 @@ def test_any_heap_of_spans_goes_one_way_or_the_other(heap: list[Span]) -> None:
     assert differences(found, traces) == []
 
 
-@settings(deadline=None)
 @given(heaps())
 def test_work_after_an_answer_is_the_same_either_way(heap: list[Span]) -> None:
     late = [replace(one, start_ns=one.start_ns * MS, end_ns=one.end_ns * MS) for one in heap]
