@@ -5,7 +5,6 @@ import logging
 import os
 import signal
 import threading
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -144,8 +143,7 @@ def serve(  # noqa: PLR0913 - one argument a flag
     gc.set_threshold(*COLLECTED_AFTER)
     with private_umask():
         raise_limit()
-        stopping = partial(_end_in_time, settings.stop_within_s)
-        run_service(settings, ready, insecure=insecure, stopping=stopping)
+        run_service(settings, ready, insecure=insecure, stopping=_end_in_time)
     gc.freeze()  # on a busy machine the last collection would take seconds
 
 
