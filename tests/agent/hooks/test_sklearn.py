@@ -119,7 +119,7 @@ def test_a_class_that_is_made_later_is_timed_until_everything_is_restored() -> N
 def test_a_class_that_joblib_sends_to_its_workers_by_value_is_sent_as_before() -> None:
     cloudpickle = pytest.importorskip("cloudpickle")
 
-    class Own(base.ClassifierMixin, base.BaseEstimator):  # type: ignore[misc]  # which are not known yet
+    class Own(base.ClassifierMixin, base.BaseEstimator):  # type: ignore[misc, name-defined]  # which are not known yet
         def predict(self, X: Any) -> Any:  # noqa: N803 - as scikit-learn calls it
             return X
 

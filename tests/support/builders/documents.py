@@ -165,6 +165,8 @@ def request_document() -> RequestDocument:
         busy={},
         exclusive={},
         repairs=[{"kind": "clipped", "span_id": "cc", "detail": "ended 2 ms after its parent"}],
+        attributes={},
+        attributes_left_out=0,
     )
 
 
