@@ -21,6 +21,7 @@ SETTING = re.compile(r"(?:LATENCYTRACE|OTEL)_[A-Z_]*[A-Z]")
 METRIC = re.compile(r"latencytrace_(?:[a-z]+_)*[a-z]+")
 QUOTED = re.compile(r"`([^`]+)`")
 FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+WITH_BACKTICKS = re.compile(r"``[^`].*?``")  # code that holds backticks itself
 
 
 class Row(NamedTuple):
@@ -32,7 +33,7 @@ class Row(NamedTuple):
 
 def text_of(page: Path) -> str:
     """A page without its programs."""
-    return FENCED.sub("", page.read_text("utf-8"))
+    return WITH_BACKTICKS.sub("", FENCED.sub("", page.read_text("utf-8")))
 
 
 def rows(page: Path) -> Iterator[Row]:
