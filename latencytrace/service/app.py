@@ -85,7 +85,7 @@ def serve(
     ready: Callable[[Address, Address, Address | None], None],
     *,
     insecure: bool,
-    stopping: Callable[[], None] = lambda: None,
+    stopping: Callable[[float], None] = lambda _: None,
 ) -> None:
     """Run the service until SIGINT or SIGTERM stops it.
 
@@ -94,7 +94,7 @@ def serve(
         ready: Called with the addresses of the API, of the receiver over HTTP and of the one
             over gRPC, if it is on.
         insecure: Listen off loopback without asking for a token.
-        stopping: Called when it is to stop.
+        stopping: Called when it is to stop, with the seconds that it has left.
 
     Raises:
         SettingsError: An address cannot be used; the message says what to do.
@@ -160,7 +160,7 @@ def serve(
         token = None if insecure else settings.token
         intake = _intake(settings, pipeline, telemetry)
         grpc = [] if grpc_socket is None else [GrpcReceiver(intake, reports, grpc_socket, token)]
-        stop = partial(_stop, store, stopping)
+        stop = partial(_stop, store, partial(stopping, settings.stop_within_s))
         servers = Servers(*grpc, stopping=stop, closed=telemetry.connection_closed)
         unready = partial(_unready, store, pipeline, watch, servers)
         read_gpus = partial(gpus, reports.gpus, works)

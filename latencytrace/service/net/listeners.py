@@ -16,8 +16,7 @@ from latencytrace.service.net import descriptors
 from latencytrace.service.net.connections import Closed, Connections
 from latencytrace.service.net.edge import Application
 
-GRACE_S: Final = 10  # from the signal to the end of the process, whatever is under way
-ANSWERS_S: Final = 4  # of it, for answers under way
+ANSWERS_S: Final = 4  # after the signal to stop, for answers under way
 KEEP_ALIVE_S = 75  # senders post every 5 s: a connection that ends just then costs them a post
 _BACKLOG = 2048
 _LOOK_EVERY_S = 1.0
