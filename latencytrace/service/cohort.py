@@ -263,6 +263,10 @@ class Filters(BaseModel):
     duration: Annotated[
         _Duration, _filter("DurationNs", "Only those that took so long: 250ms..2s, 2s.., ..80ms.")
     ] = None
+    after: Annotated[
+        _Duration,
+        _filter("AfterNs", "Only those that went on so long after their answer, as 100ms..."),
+    ] = None
     input_tokens: Annotated[_Tokens, _filter("InputTokens", _SO_MANY)] = None
     output_tokens: Annotated[_Tokens, _filter("OutputTokens", _SO_MANY)] = None
     where: Annotated[

@@ -29,6 +29,7 @@ from latencytrace.model import (
     StagePart,
     TokenRange,
 )
+from latencytrace.model.cohorts.breakdown import WorkAfter
 from latencytrace.model.cohorts.overview import (
     FINE_ROWS,
     ROWS_PER_DOUBLING,
@@ -50,14 +51,14 @@ from latencytrace.service.cohort import FAILED, LABELS, Cohort
 
 FORMULA: Final = re.compile(r"'*[=+@\t\r-]")  # how a cell begins that spreadsheets run
 MOST_KEYS: Final = 1_000  # of attributes that are listed
-MOST_PARTS: Final = 8  # of a stage, whose names senders tell
+MOST_PARTS: Final = 8  # of a stage; senders name them
 STAGE_COLUMNS: Final = {f"{stage}_ns": stage for stage in Stage}
 TABLE_COLUMNS: Final = (
     "trace_id", "span_id", "service", "instance", "version", "route", "model", "status", "start",
     "duration_ns", "time_to_first_token_ns", "time_to_first_token_of",
     "model_time_to_first_token_ns", "time_per_output_token_ns", "input_tokens",
     "cached_input_tokens", "output_tokens", "finish_reason", "batch_size", "queue_depth",
-    "concurrency", "preemptions", "cold_start", "revision", "weight", *STAGE_COLUMNS,
+    "concurrency", "preemptions", "cold_start", "after_ns", "revision", "weight", *STAGE_COLUMNS,
 )  # fmt: skip
 
 
@@ -72,6 +73,7 @@ def is_in(request: Request, cohort: Cohort) -> bool:
         and _ended(cohort.status, request.status)
         and (cohort.service is not None or request.outermost)
         and _took(cohort.duration, request.duration_ns)
+        and _took(cohort.after, request.after_ns)
         and _holds(cohort.input_tokens, request.input_tokens)
         and _holds(cohort.output_tokens, request.output_tokens)
         and (cohort.since_ns is None or request.start_ns >= cohort.since_ns)
@@ -88,7 +90,7 @@ def _has(request: Request, key: str, value: str) -> bool:
 
 
 def has_attributes(request: Request, cohort: Cohort) -> bool:
-    """Say whether it has those that the cohort names."""
+    """Say whether it has the attributes that the cohort names."""
     return set(cohort.where) <= set(request.attributes)
 
 
@@ -139,6 +141,7 @@ def breakdown(cohort: Cohort, requests: Iterable[Request]) -> Breakdown:
         time_per_output_token_ns=_quantiles(found, lambda one: one.time_per_output_token_ns),
         output_tokens_per_second=_mean_pace(found),
         stages=stages,
+        after=_after(found),
         health_left_out=_number(sure) - _number(counting) - _number(starts),
         startup_left_out=_number(starts),
         reduced_detail_left_out=_number(counting) - _number(found),
@@ -176,7 +179,7 @@ def _as_text(value: object) -> object:
 def parquet_table(requests: Iterable[Request]) -> bytes:
     """Write the same with types."""
     import pyarrow as pa  # noqa: PLC0415 - heavy, and rarely asked for
-    from pyarrow import parquet  # noqa: PLC0415 - likewise
+    from pyarrow import parquet  # noqa: PLC0415 - loaded where it is used
 
     rows = list(map(_row, requests))
     columns = {name: pa.array([row[name] for row in rows]) for name in TABLE_COLUMNS}
@@ -193,7 +196,7 @@ def _row(request: Request) -> dict[str, object]:
 
 
 def overview(requests: Sequence[Request], since_ns: int, column_ns: int, limit: int) -> Overview:
-    """Put the routes of requests side by side, those that took most time first."""
+    """Put the routes of requests side by side, longest total time first."""
     by_route: dict[tuple[str, str], list[Request]] = defaultdict(list)
     for one in requests:
         by_route[one.service, one.route].append(one)
@@ -431,6 +434,30 @@ def _stages(requests: Sequence[Request]) -> Iterable[StageBreakdown]:
         )
         parts = _parts(having, stage, number, duration_ns) if stage in IN_PARTS else ()
         yield replace(whole, parts=tuple(parts))
+
+
+def _after(requests: Iterable[Request]) -> WorkAfter | None:
+    going_on = [one for one in requests if one.after]
+    if not going_on:
+        return None
+    number = _number(going_on)
+    lengths, weights = zip(*((one.after_ns, one.weight) for one in going_on), strict=True)
+    p50_ns, p95_ns, p99_ns = _levels(lengths, weights, (0.5, 0.95, 0.99))
+    total_ns: Counter[Stage] = Counter()
+    for one in going_on:
+        for stage, length_ns in one.after.items():
+            total_ns[stage] += length_ns * one.weight
+    return WorkAfter(
+        requests=number,
+        mean_ns=_total(going_on, "after_ns") / number,
+        p50_ns=p50_ns,
+        p95_ns=p95_ns,
+        p99_ns=p99_ns,
+        stages=tuple(
+            (stage, total_ns[stage] / number)
+            for stage in sorted(total_ns, key=lambda stage: (-total_ns[stage], stage))
+        ),
+    )
 
 
 def _parts(

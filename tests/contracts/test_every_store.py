@@ -39,6 +39,7 @@ from latencytrace.model import (
     TokenRange,
     semconv,
 )
+from latencytrace.model.cohorts.breakdown import WorkAfter
 from latencytrace.model.cohorts.overview import Groups, row_bounds_ns
 from latencytrace.model.cohorts.request_columns import (
     NUMBERS,
@@ -187,9 +188,7 @@ spans = st.builds(
 )
 
 
-@settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(drawn=st.lists(spans, max_size=4))
 def test_what_otlp_encodes_comes_back_equal(store: Store, drawn: list[Span]) -> None:
     sent = [replace(span, trace_id=f"{next(fresh):032x}") for span in drawn]
@@ -380,6 +379,7 @@ def test_a_request_comes_back_as_it_was_written(store: Store) -> None:
         concurrency=7,
         preemptions=0,
         cold_start=False,
+        after={Stage.RETRIEVE: 2**40, Stage.UNATTRIBUTED: 3},
         repairs=(
             Repair(kind=RepairKind.ORPHAN, span_id="2" * 16, detail="its parent never came"),
         ),
@@ -1132,6 +1132,37 @@ def test_a_breakdown_of_all_services_counts_the_outermost_only(store: Store) -> 
     write(store, [outer, inner], [])
 
     assert store.breakdown(Cohort(since_ns=since_ns, until_ns=since_ns + 1)).requests == 1
+
+
+def test_what_requests_went_on_with_stands_beside_their_stages(store: Store) -> None:
+    going_on = [
+        replace(one_request("on 1", service="on"), after={Stage.RETRIEVE: 100, Stage.EMBED: 40}),
+        replace(one_request("on 2", service="on"), after={Stage.RETRIEVE: 200}),
+    ]
+    breakdown = breakdown_of(store, *going_on, one_request("on 3", service="on"))
+
+    assert breakdown.after == WorkAfter(
+        requests=2,
+        mean_ns=170,
+        p50_ns=170,
+        p95_ns=197,
+        p99_ns=199.4,
+        stages=((Stage.RETRIEVE, 150), (Stage.EMBED, 20)),
+    )
+    assert breakdown.requests == 3
+    assert {row.stage for row in breakdown.stages} == {*one_request("on 3").ledger}
+
+
+def test_requests_are_found_by_how_long_they_went_on(store: Store) -> None:
+    going_on = replace(one_request("for long", service="after"), after={Stage.RETRIEVE: 100})
+    write(store, [going_on, one_request("not at all", service="after")], [])
+
+    def found(after: DurationRange) -> list[Request]:
+        return list(store.requests(Cohort(service="after", after=after), Order.NEWEST, 9))
+
+    assert found(DurationRange(at_least_ns=100)) == [going_on]
+    assert found(DurationRange(at_least_ns=101)) == []
+    assert len(found(DurationRange(at_most_ns=100))) == 2
 
 
 def test_tokens_per_second_is_the_mean_over_requests(store: Store) -> None:

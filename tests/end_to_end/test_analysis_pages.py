@@ -1,7 +1,7 @@
 """The pages that explain, forecast and compare cohorts, in a real browser."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,6 @@ from tests.support.builders.seen_traffic import HOSTILE
 from tests.support.builders.slow_searches import REQUESTS, SLOW_EVERY, slow_searches
 from tests.support.builders.spans.otlp_messages import otlp
 from tests.support.servers.browser import (
-    SCREENS,
     check_sound,
     opened,
     violations,
@@ -68,15 +67,13 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningService
 
 
 @pytest.mark.parametrize("path", PAGES.values(), ids=PAGES)
-@pytest.mark.parametrize("options", SCREENS.values(), ids=SCREENS)
 def test_a_page_is_sound(
     service: RunningService,
     browser: Browser,
     path: str,
-    options: Mapping[str, Any],
-    picture: Path,
+    picture: Path | None,
 ) -> None:
-    check_sound(browser, service.url, path, options, picture)
+    check_sound(browser, service.url, path, picture)
 
 
 @pytest.mark.parametrize("path", WRONG.values(), ids=WRONG)
@@ -285,15 +282,13 @@ def versions(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServic
 
 
 @pytest.mark.parametrize("path", [SLOWER], ids=["compare"])
-@pytest.mark.parametrize("options", SCREENS.values(), ids=SCREENS)
 def test_a_comparison_is_sound(
     versions: RunningService,
     browser: Browser,
     path: str,
-    options: Mapping[str, Any],
-    picture: Path,
+    picture: Path | None,
 ) -> None:
-    check_sound(browser, versions.url, path, options, picture)
+    check_sound(browser, versions.url, path, picture)
 
 
 def test_a_slower_version_is_named_with_its_stage_as_the_api_does(

@@ -120,15 +120,13 @@ def test_one_gets_from_the_overview_to_the_guilty_span(
 
 
 @pytest.mark.parametrize("path", PAGES.values(), ids=PAGES)
-@pytest.mark.parametrize("options", SCREENS.values(), ids=SCREENS)
 def test_a_page_is_sound(
     service: RunningService,
     browser: Browser,
     path: str,
-    options: dict[str, Any],
-    picture: Path,
+    picture: Path | None,
 ) -> None:
-    check_sound(browser, service.url, path, options, picture)
+    check_sound(browser, service.url, path, picture)
 
 
 def test_pages_say_the_same_as_the_api(service: RunningService, browser: Browser) -> None:
@@ -270,9 +268,9 @@ def test_the_cause_of_a_bump_in_the_heat_map_is_two_clicks_away(
         assert watched.errors == []
 
 
-@pytest.mark.parametrize("options", [SCREENS["light"]], ids=["light-selected"])
+@pytest.mark.parametrize("options", [SCREENS["light"]], ids=["selected"])
 def test_a_bump_of_many_requests_in_the_heat_map_asks_why_these_are_slow(
-    service: RunningService, browser: Browser, options: dict[str, Any], picture: Path
+    service: RunningService, browser: Browser, options: dict[str, Any], picture: Path | None
 ) -> None:
     address = f"{service.url}/breakdown?service=rag&since=2h"
     with opened(browser, address, **options) as (page, watched):
@@ -339,9 +337,9 @@ def test_an_alert_that_is_over_stands_with_its_cause_and_leads_to_its_time(
         assert watched.errors == []
 
 
-@pytest.mark.parametrize("options", [SCREENS["light"]], ids=["light-trace"])
+@pytest.mark.parametrize("options", [SCREENS["light"]], ids=["trace"])
 def test_an_alerts_link_leads_to_the_line_that_explains_it(
-    service: RunningService, browser: Browser, options: dict[str, Any], picture: Path
+    service: RunningService, browser: Browser, options: dict[str, Any], picture: Path | None
 ) -> None:
     found = service.ask(f"/requests/{SLOW_TRACE}")
     bad = BadRequest(
@@ -599,9 +597,8 @@ def test_hostile_names_are_text(service: RunningService, browser: Browser) -> No
             assert watched.errors == []
 
 
-@pytest.mark.parametrize("options", [SCREENS["phone"]], ids=["request that pauses"])
 def test_a_request_that_pauses_and_that_no_span_explains_is_shown_so(
-    service: RunningService, browser: Browser, options: dict[str, Any], picture: Path
+    service: RunningService, browser: Browser
 ) -> None:
     start_ns = time.time_ns() - 3 * HOUR_NS  # before what other tests ask for
     gaps = f"{RuntimeGap.GARBAGE_COLLECTION}:0+{2 * MS};{RuntimeGap.EVENT_LOOP_LAG}:{5 * MS}+{MS}"
@@ -614,8 +611,8 @@ def test_a_request_that_pauses_and_that_no_span_explains_is_shown_so(
     post(service, [replace(root, service="paused")])
     service.request(PAUSED_TRACE)
 
-    check_sound(browser, service.url, "/breakdown?service=paused&since=4h", options, picture)
-    with opened(browser, f"{service.url}/requests/{PAUSED_TRACE}", **options) as (page, _):
+    check_sound(browser, service.url, "/breakdown?service=paused&since=4h")
+    with opened(browser, f"{service.url}/requests/{PAUSED_TRACE}", viewport=PHONE) as (page, _):
         held = page.locator(".held")
         expect(held).to_contain_text("87.0 ms, 96.7 % of the request, is time that no span")
         expect(held).to_contain_text("Longest wait:")
@@ -692,15 +689,13 @@ def reported(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServic
 
 
 @pytest.mark.parametrize("path", ["/health"], ids=["health"])
-@pytest.mark.parametrize("options", SCREENS.values(), ids=SCREENS)
 def test_the_page_of_health_is_sound(
     reported: RunningService,
     browser: Browser,
     path: str,
-    options: dict[str, Any],
-    picture: Path,
+    picture: Path | None,
 ) -> None:
-    check_sound(browser, reported.url, path, options, picture)
+    check_sound(browser, reported.url, path, picture)
 
 
 def test_health_names_the_agents_and_their_hooks(
@@ -724,15 +719,13 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningService
 
 
 @pytest.mark.parametrize("path", ["/login"], ids=["login"])
-@pytest.mark.parametrize("options", SCREENS.values(), ids=SCREENS)
 def test_the_login_page_is_sound(
     guarded: RunningService,
     browser: Browser,
     path: str,
-    options: dict[str, Any],
-    picture: Path,
+    picture: Path | None,
 ) -> None:
-    check_sound(browser, guarded.url, path, options, picture)
+    check_sound(browser, guarded.url, path, picture)
 
 
 def test_a_token_is_exchanged_for_a_cookie(guarded: RunningService, browser: Browser) -> None:

@@ -24,6 +24,7 @@ from latencytrace.model import Stage
 from latencytrace.model.texts.escaped import escaped
 from latencytrace.model.texts.units import count, duration, share, shares
 from latencytrace.service.answers.documents import BreakdownDocument, StageDocument
+from latencytrace.service.answers.sentences.after_answer import after_answers
 from latencytrace.service.answers.sentences.stage_parts import OTHERS, others_ns
 from latencytrace.service.answers.sentences.unnamed import unnamed_sentence, unnamed_stages
 
@@ -45,7 +46,7 @@ PLACE_IT = (
     "The rows below `other` name these spans; the attribute `latencytrace.stage` on a span names "
     "its stage."
 )
-LOADS = "load"  # the route of processes before they served: nobody sends them
+LOADS = "load"  # the route of processes before they served: no requests
 ROUNDING_NS = 1  # each mean is a whole number of nanoseconds
 
 
@@ -233,7 +234,7 @@ def _routes(
 
 
 def _more(number: int, wanted: Filters) -> list[RenderableType]:
-    """Say that there are more routes, and how to see them."""
+    """Say that there are more routes, and how to list them."""
     if not number:
         return []
     flags = "--route" if "service" in wanted else "--service or --route"
@@ -273,6 +274,9 @@ def _numbers(document: BreakdownDocument) -> list[RenderableType]:
         if document["output_tokens_per_second"] is not None:
             facts.append(f"{document['output_tokens_per_second']:.0f} tokens/s a request")
         lines.append(" · ".join(facts))
+    went_on = after_answers(document.get("after"), document["requests"])  # older: no such key
+    if went_on is not None:
+        lines.append(went_on)
     return [Text(line) for line in lines]
 
 

@@ -29,6 +29,7 @@ from latencytrace.model.texts.trace_ids import written_trace_id
 from latencytrace.model.texts.units import count, duration, exact, moment, shares
 from latencytrace.service.answers.documents import RequestDocument
 from latencytrace.service.answers.gpu_documents import GpuStageDocument
+from latencytrace.service.answers.sentences.after_answer import after_answer
 from latencytrace.service.answers.sentences.gaps import gaps
 from latencytrace.service.answers.sentences.stage_parts import stage_parts
 
@@ -199,11 +200,12 @@ def ledger(request: RequestDocument, width: int) -> list[RenderableType]:
             "bold red",
         )
     lines = (*_network(request["network"]), *_in_parts(request), *_unexplained(request))
-    return [drawn.drawn(width), *lines, verdict]
+    went_on = after_answer(request.get("after", {}))  # an older service says nothing of it
+    return [drawn.drawn(width), *lines, verdict, *([Text(went_on)] if went_on else [])]
 
 
 def _in_parts(request: RequestDocument) -> Iterator[Text]:
-    """A line for each stage whose parts have names."""
+    """A line for each stage with named parts."""
     for stage in IN_PARTS:
         parts = stage_parts(request["segments"], stage)
         if parts:

@@ -35,7 +35,7 @@ def whatif(  # noqa: PLR0913 - one argument a flag
 ) -> None:
     """Forecast p50, p95 and p99 end to end if a stage were faster.
 
-    Requests are replayed along their critical paths: a stage beside the path gives nothing.
+    Requests are replayed along their critical paths: a stage off the path gives nothing.
 
     Example: latencytrace whatif --stage retrieve --faster 50% --route "POST /chat"
     """

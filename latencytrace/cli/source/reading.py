@@ -123,10 +123,10 @@ def service(url: str | None) -> ServiceSource:
 
 @contextmanager
 def source(url: str | None, data: Path | None) -> Iterator[Api]:
-    """Find who can answer: the folder named, else the service, else the usual folder.
+    """Find what can answer: the folder named, else the service, else the usual folder.
 
     Raises:
-        ServiceUnreachableError: Nobody; the message says what to do.
+        ServiceUnreachableError: Nothing can; the message says what to do.
     """
     address = service_address(url)
     running = service_at(address) if data is None else None
@@ -225,7 +225,7 @@ def listed(source: Source, wanted: Filters, order: str, limit: int) -> RequestsD
 
 
 def trace_ids(source: Source, wanted: Filters, beginning: str, limit: int) -> list[str]:
-    """The first traces of a cohort whose id begins so."""
+    """The first traces of a cohort with ids that begin so."""
     asked = {**wanted, "beginning": beginning, "limit": str(limit)}
     return cast(TraceIdsDocument, source.document("/traces", asked))["trace_ids"]
 

@@ -14,7 +14,7 @@ class TimeColumn:
     column: int  # from 0, at the beginning of the cohort's time
     requests: int
     mean_ns: float
-    p99_ns: float  # see `p99_of_rows_ns`
+    p99_ns: float  # estimated from counts by rows of durations
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,7 +22,7 @@ class Summary:
     """Requests taken together: how many, how long, and where their time went."""
 
     requests: int
-    failed: int  # whose status is not ok
+    failed: int  # with a status that is not ok
     p50_ns: float
     p95_ns: float
     p99_ns: float
@@ -84,7 +84,7 @@ class HeatCell:
     """The requests that started in one column of time and took about as long."""
 
     column: int  # from 0, at the beginning of the cohort's time
-    row: int  # of durations; see `row_bounds_ns`
+    row: int  # of durations, as `row_bounds_ns` has them
     requests: int
 
 

@@ -244,7 +244,7 @@ def _heading(cause: Cause) -> str:
         case CauseKind.STAGE if cause.stage is Stage.UNATTRIBUTED:
             return "More time that no span explains"
         case CauseKind.DEPENDENCY if cause.stage is Stage.NETWORK:
-            return "Slower call"  # of whom, or for a caller too busy to read the answer
+            return "Slower call"  # of a slower service, or of a caller too busy to read the answer
         case CauseKind.STAGE if cause.stage:
             return f"Slower {cause.stage}"
         case kind:

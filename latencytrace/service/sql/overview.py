@@ -67,7 +67,7 @@ def stages_over_time(
 def overview_question(cohort: Cohort, standing: Standing = WITH_FINAL) -> tuple[str, Parameters]:
     """A row for each of the `{limit:UInt32}` routes that took most time in all.
 
-    Each service's requests count, whoever called it: a row is what a breakdown of that service
+    Each service's requests count, inner ones too: a row is what a breakdown of that service
     and route says.
     """
     condition, parameters = where(cohort, outermost=False)

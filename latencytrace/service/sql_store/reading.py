@@ -247,6 +247,9 @@ def _breakdown(ask: Query, cohort: Cohort, plan: Plan, *, from_rollups: bool) ->
         return rollups.breakdown_from(lines, most_at_once)
     question, parameters = questions.breakdown_question(cohort, plan.standing)
     found = questions.breakdown_from(ask(question, OBJECTS, parameters))
+    if found.after is not None:
+        question, parameters = questions.after_question(cohort, plan.standing)
+        found = questions.with_after(found, ask(question, OBJECTS, parameters))
     for stage in {*IN_PARTS} & {row.stage for row in found.stages}:
         question, parameters = questions.parts_question(cohort, stage, plan.standing)
         found = questions.with_parts(found, stage, ask(question, OBJECTS, parameters))

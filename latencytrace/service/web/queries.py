@@ -165,6 +165,11 @@ class CapacityQuery(BreakdownQuery):
         str | None, Field(description="how long each further token may take: 50ms")
     ] = None
 
+    rate: Annotated[
+        float | None,
+        Field(gt=0, description="requests a second that replicas are wanted for; else those seen"),
+    ] = None
+
     def limits(self, objectives: Iterable[Objective]) -> tuple[Limit, ...]:
         """Return the limits that are named, else those of objectives.
 

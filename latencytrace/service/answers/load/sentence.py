@@ -1,7 +1,11 @@
 """Sentence on how much a service keeps up with."""
 
 from latencytrace.model.texts.units import count, duration, figure, objective_text, share
-from latencytrace.service.answers.load.capacity_documents import CapacityDocument, LimitDocument
+from latencytrace.service.answers.load.capacity_documents import (
+    CapacityDocument,
+    LimitDocument,
+    ReplicasDocument,
+)
 
 MORE = 1.25  # times what is served at the knee, as a batcher does that is pressed harder
 
@@ -55,8 +59,20 @@ def per_s(rate: float | None) -> str:
     return "-" if rate is None else f"{figure(rate)}/s"
 
 
+def replicas_text(found: ReplicasDocument | None) -> str:
+    """Say how many replicas a rate asks for; empty: no knee is proven."""
+    if found is None:
+        return ""
+    low, high = found["low"], found["high"]
+    interval = "" if low == high else f" ({low} to {high})"
+    return (
+        f"{per_s(found['requests_per_second'])} ask for {count(found['count'], 'replica')}"
+        f"{interval}, each with {per_s(found['each_per_second'])} at its knee."
+    )
+
+
 def limit_text(limit: LimitDocument) -> str:
-    """A limit and whom it is for: `duration within 2.00 s (POST /chat)`."""
+    """A limit and the route it is for: `duration within 2.00 s (POST /chat)`."""
     whom = [limit[name] for name in ("route", "model", "version")]
     text = objective_text(limit["measure"], limit["at_most_ns"])
     named = ", ".join(filter(None, whom))

@@ -1,4 +1,4 @@
-"""Sentences of a comparison: the verdict, what it was matched on, and what to know beside it."""
+"""Sentences of a comparison: the verdict, what it was matched on, and notes."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -58,7 +58,7 @@ def sentence(document: CompareDocument) -> str:
 
 
 def notes(document: CompareDocument) -> Iterator[str]:
-    """What a reader should know beside the numbers."""
+    """Notes on the numbers."""
     for letter, side in zip("AB", both(document), strict=True):
         yield from recorded_note(side, letter)
     failed = [side["failed_ratio"] for side in both(document)]

@@ -40,7 +40,7 @@ def next_step(document: TailDocument) -> str | None:
 
 
 def beside(found: NeighboursDocument) -> str:
-    """Cost of others' work in shared steps to the tail, and whose it was."""
+    """Cost of others' work in shared steps to the tail, and the requests that caused it."""
     text = (
         f"Others' work in shared steps: {duration(found['tail_mean_ns'])} of a slow request, "
         f"{duration(found['reference_mean_ns'])} of a typical one"

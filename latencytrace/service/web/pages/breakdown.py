@@ -17,6 +17,7 @@ from latencytrace.service.answers.breakdown_parts import (
 )
 from latencytrace.service.answers.documents import BreakdownDocument, StageDocument
 from latencytrace.service.answers.overview_documents import HeatMapDocument, heat_map
+from latencytrace.service.answers.sentences.after_answer import after_answers
 from latencytrace.service.answers.sentences.stage_parts import others_ns
 from latencytrace.service.answers.sentences.unnamed import unnamed_sentence, unnamed_stages
 from latencytrace.service.web.drawing.heat_map import heat_map as drawn_heat_map
@@ -80,6 +81,7 @@ def breakdown_pages(parts: Parts) -> APIRouter:
             "cells": partial(slowest_cells, question),
             "requests": question.link("/requests"),
             "tail": question.link("/tail"),
+            "after_answers": after_answers,
             "unnamed_stages": unnamed_stages,
             "unnamed_sentence": unnamed_sentence,
             "others_ns": others_ns,

@@ -27,6 +27,7 @@ from latencytrace.service.answers.requests import (
     spans_in_order,
     tree_of,
 )
+from latencytrace.service.answers.sentences.after_answer import after_answer
 from latencytrace.service.answers.sentences.gaps import gaps
 from latencytrace.service.answers.sentences.stage_parts import stage_parts
 from latencytrace.service.answers.traces.collection_pause import collection_pause
@@ -184,6 +185,7 @@ def _head(
         "parts_of": lambda stage: (
             stage_parts(found["segments"], stage) if stage in IN_PARTS else []
         ),
+        "after_answer": after_answer(found["after"]),
         "gaps": gaps(found["segments"], found["span_id"], MOST_GAPS),
         "perfetto": Address(
             f"/api/v1/requests/{found['trace_id']}?span_id={found['span_id']}&format=perfetto"
