@@ -51,7 +51,7 @@ from latencytrace.service.answers.steps import steps_of_request
 from latencytrace.service.answers.token_documents import between_tokens
 from latencytrace.service.answers.traces.collection_pause import collection_pause
 from latencytrace.service.cohort import Cohort
-from latencytrace.service.store import Order, Store, TableFormat
+from latencytrace.service.store import Order, Questions, Store, TableFormat
 
 MAX_LEDGERS = 500_000  # of one table, which is in memory as a whole
 _TRACE_ID = re.compile(r"[0-9a-f]{32}")
@@ -73,7 +73,7 @@ def breakdown(store: Store, cohort: Cohort) -> BreakdownDocument:
     return breakdown_document(store.breakdown(cohort))
 
 
-def requests(store: Store, cohort: Cohort, order: Order, limit: int) -> RequestsDocument:
+def requests(store: Questions, cohort: Cohort, order: Order, limit: int) -> RequestsDocument:
     """`GET /requests`: requests with their segments, without their spans."""
     found = store.requests(cohort, order, limit)
     return {

@@ -126,12 +126,12 @@ def means(document: TailDocument) -> list[tuple[str, int, dict[str, int]]]:
     """The usual and the slow requests: how many, and their mean in each stage."""
     return [
         (
-            "around the median",
+            "typical",
             document["reference_requests"],
             {row["stage"]: row["reference_mean_ns"] for row in document["stages"]},
         ),
         (
-            "the tail",
+            "slow",
             document["tail_requests"],
             {row["stage"]: row["tail_mean_ns"] for row in document["stages"]},
         ),
