@@ -1,5 +1,7 @@
 """The commands as Typer knows them: with the extra `cli`, which has Typer."""
 
+import inspect
+import re
 from collections.abc import Callable
 from importlib.metadata import version
 from typing import Annotated
@@ -35,7 +37,13 @@ from latencytrace.cli.commands import (
     whatif,
 )
 from latencytrace.cli.pictures.lines import say
-from latencytrace.cli.processes.help_text import help_text
+
+_WRAPPED = re.compile(r"\n(?![ \n])(?<!\n\n)")  # a line's end within a paragraph
+
+
+def help_text(command: Callable[..., None]) -> str:
+    """Join each paragraph of its docstring to one line; lines that are indented stay lines."""
+    return _WRAPPED.sub(" ", inspect.cleandoc(command.__doc__ or ""))
 
 
 class _Commands(TyperGroup):

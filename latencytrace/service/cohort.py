@@ -17,7 +17,7 @@ from pydantic.fields import FieldInfo
 from latencytrace.analysis.tail.cohort_attributes import LEFT_OUT
 from latencytrace.errors import QuestionError
 from latencytrace.model import DurationRange, RequestStatus, TokenRange
-from latencytrace.model.cohorts.cohort import attribute_text
+from latencytrace.model.cohorts.breakdown import attribute_text
 from latencytrace.model.detail import TraceDetail
 from latencytrace.model.texts.durations import written_duration_ns
 
