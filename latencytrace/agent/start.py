@@ -15,6 +15,7 @@ from latencytrace.agent.budget.detail import Detail
 from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.device.nvtx import no_ranges, torch_ranges
 from latencytrace.agent.device.timers import DeviceTimers, torch_events
+from latencytrace.agent.export.batches import Saw
 from latencytrace.agent.export.exporter import ExportCounts, Exporter
 from latencytrace.agent.export.otlp_traces import OtlpEncoder
 from latencytrace.agent.export.queue import SpanQueue
@@ -34,6 +35,7 @@ from latencytrace.agent.process.termination import Termination
 from latencytrace.agent.process.uwsgi_workers import WAITING, UwsgiWorkers, is_uwsgi
 from latencytrace.agent.program.provider import GlobalProvider
 from latencytrace.agent.program.spans import ProgramSpans
+from latencytrace.agent.reporting.start_phases import StartPhases
 from latencytrace.agent.spans.provider import SHUTDOWN_S, RecordingProvider
 from latencytrace.agent.spans.span import RecordedSpan
 from latencytrace.agent.spans.tracer import RecordingTracer
@@ -224,6 +226,7 @@ class Agent:
             queue=self._queue,
             interval_s=settings.interval_s,
             on_fault=on_fault,
+            saw=self._new_start_phases,
             after_round=self._report_changes,
         )
 
@@ -283,6 +286,7 @@ class Agent:
             gpu=None if gpu is None else gpu.status(),
             cost=own.cost,
             overhead=own.overhead,
+            start_ns=self._start_phases.found,
             batches=self.recorder.batches.counts(),
         )
 
@@ -353,6 +357,10 @@ class Agent:
         return OwnBudget(
             self.recorder, self.settings.overhead_ratio, self._queue.some, self._priced_hooks
         )
+
+    def _new_start_phases(self) -> Saw:
+        self._start_phases = StartPhases(lambda: self.recorder.starting)
+        return self._start_phases.saw
 
     def _priced_hooks(self) -> list[type[Hook]]:
         """Return the hooks that may time requests and callbacks, by which these are priced."""

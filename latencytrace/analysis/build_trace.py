@@ -216,6 +216,7 @@ def _tree(forest: _Forest, root: Span, *, outermost: bool) -> Trace:
         stages=within_calls(spans, stages),
         intervals=reported,
         repairs=_listed((*repairs, *unlikely), root),
+        unawaited=frozenset(beyond),
     )
 
 

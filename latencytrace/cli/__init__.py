@@ -57,7 +57,9 @@ def _run(arguments: Sequence[str]) -> int:
     if arguments[:1] == ["run"]:
         return run(arguments[1:])
     try:
-        from latencytrace.cli.app import app  # noqa: PLC0415 - an extra, and slow to import
+        from latencytrace.cli.command_line import command_line_for  # noqa: PLC0415 - an extra
+
+        app = command_line_for(arguments)
     except ImportError as missing:
         if arguments[:1] == ["doctor"]:
             from latencytrace.cli.doctor_checks.without_extra import doctor  # noqa: PLC0415 - seldom needed

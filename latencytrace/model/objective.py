@@ -37,6 +37,7 @@ class Measure(StrEnum):
     """The part of a request that is timed."""
 
     DURATION = "duration"
+    UNTIL_IDLE = "until_idle"  # until the last of its spans has ended, too
     TIME_TO_FIRST_TOKEN = "time_to_first_token"  # noqa: S105 - no password
     TIME_PER_OUTPUT_TOKEN = "time_per_output_token"  # noqa: S105 - no password
     STAGE = "stage"

@@ -71,11 +71,19 @@ class Request:
     weight: int = 1  # how many requests it stands for, where its sender sampled
     ledger: Ledger  # sums to `duration_ns`
     segments: tuple[Segment, ...]  # partition [0, duration_ns) in order
+    # What its spans went on with after its end, by stage, until the last of them ended; empty:
+    # with nothing. No part of `ledger`.
+    after: Ledger = field(default_factory=dict)
     repairs: tuple[Repair, ...] = ()
     attributes: tuple[tuple[str, str], ...] = ()  # to ask for it by (`cohort_attributes`)
     attributes_left_out: int = 0
     # Known while it is attributed, and not kept.
     metric_attributes: MetricAttributes = field(default=MetricAttributes(), compare=False)
+
+    @property
+    def after_ns(self) -> int:
+        """How long it went on after its end; 0: it did not."""
+        return sum(self.after.values())
 
     @property
     def counts(self) -> bool:

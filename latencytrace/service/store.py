@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from latencytrace.errors import PluginError, StoreError
 from latencytrace.model import Breakdown, Request, RequestStatus, Span
-from latencytrace.model.cohorts.overview import HeatCell, Overview, StageColumn
+from latencytrace.model.cohorts.overview import Groups, HeatCell, Overview, StageColumn
 from latencytrace.model.cohorts.request_columns import (
     DurationBand,
     Durations,
@@ -260,6 +260,30 @@ class Questions(StoreEdge, ABC):
             for one in self._with_stages(cohort.model_copy(update={"service": service}))
         ]
         return plain_answers.overview(found, cohort.since_ns or 0, column_ns, limit)
+
+    def groups(self, cohort: Cohort, by: str, column_ns: int, limit: int) -> Groups:
+        """Requests of a cohort by a label or an attribute, of those that a breakdown counts.
+
+        Each is in one part: of several values of an attribute its first counts, that of the
+        request's own span before those of others. The cohort names a `since`, where the first
+        column of the timelines begins.
+
+        Args:
+            cohort: Requests.
+            by: One of `LABELS`, or the key of an attribute.
+            column_ns: Length of a column of the timelines.
+            limit: Values that have a part of their own, those that took most time in all.
+        """
+        found = self._with_stages(cohort)
+        return plain_answers.groups(found, by, cohort.since_ns or 0, column_ns, limit)
+
+    def versions(self, cohort: Cohort) -> Mapping[tuple[str, str], int]:
+        """Services and their versions, and when the first request of each started."""
+        return plain_answers.versions(self._counted(cohort))
+
+    def attribute_keys(self, cohort: Cohort) -> Mapping[str, int]:
+        """Keys of attributes, and how many requests have each; the most frequent ones first."""
+        return plain_answers.attribute_keys(self._with_stages(cohort))
 
     def heat_map(self, cohort: Cohort, column_ns: int) -> Sequence[HeatCell]:
         """Durations over time, of those that `requests` lists; the cohort names a `since`."""

@@ -383,6 +383,18 @@ def _begun(
     return None
 
 
+def _sampled(
+    cost: RequestCost, recorder: Recorder, application: object, scope: Scope, layers: _Layers
+) -> RequestTiming | DroppedRequest | None:
+    """The same, of a request whose cost is measured."""
+    with guarded("measuring a request's cost", recorder.on_fault):
+        request: RequestTiming | DroppedRequest | None = cost.sampled(
+            _begun, recorder, application, scope, layers
+        )
+        return request
+    return None
+
+
 def _taken_up(recorder: Recorder, scope: Scope) -> Token[Context] | None:
     """Make a WebSocket's caller current: a connection may live for hours, and is no request."""
     with guarded("taking up a connection", recorder.on_fault):
@@ -396,7 +408,7 @@ async def _start_up(recorder: Recorder, run: Callable[[Send], Awaitable[Any]], s
     """Run an application's lifespan; it starts until it says that it has started."""
     started: Callable[[], None] | None = None
     with guarded(_STARTS, recorder.on_fault):
-        started = recorder.starting.begin()
+        started = recorder.starting.begin(starts_up=True)
 
     async def hearing_send(message: Message) -> None:
         with guarded(_STARTS, recorder.on_fault):
@@ -428,7 +440,7 @@ def time_application(recorder: Recorder, original: Timed) -> Timed:  # noqa: C90
         if left > 0:
             request = _begun(recorder, self, scope, layers)
         else:
-            request = cost.sampled(_begun, recorder, self, scope, layers)
+            request = _sampled(cost, recorder, self, scope, layers)
         if request is None:
             if scope["type"] == "lifespan":
                 return await _start_up(recorder, partial(original, self, scope, receive), send)

@@ -19,6 +19,7 @@ from latencytrace.agent.export.otlp_metrics import (
 )
 from latencytrace.agent.export.transport import Sender
 from latencytrace.agent.reporting.own_cost import OwnCost
+from latencytrace.agent.reporting.pressure import pressure
 from latencytrace.agent.reporting.status import AgentStatus
 from latencytrace.agent.timing.patching import HookStatus
 from latencytrace.model import semconv
@@ -40,6 +41,9 @@ class Report:
     hooks: tuple[HookStatus, ...]
     cost: OwnCost = field(default_factory=OwnCost, compare=False)  # a report costs, too
     overhead: Overhead = field(default_factory=Overhead)
+    start_ns: Mapping[str, int] = field(default_factory=dict)  # by phase
+    # Share of time that threads waited for a resource; it always changes.
+    pressure: Mapping[str, float] = field(default_factory=dict, compare=False)
 
     @classmethod
     def of(cls, status: AgentStatus) -> "Report":
@@ -52,6 +56,8 @@ class Report:
             hooks=status.hooks,
             cost=status.cost,
             overhead=status.overhead,
+            start_ns=status.start_ns,
+            pressure=pressure(),
         )
 
 
@@ -134,9 +140,22 @@ class SelfReport:
                 ),
                 self._metric(semconv.AGENT_CPU_NS, parts, now_ns, is_counter=True),
                 *self._overhead(report.overhead, now_ns),
+                *self._by(semconv.AGENT_START_NS, semconv.START_PHASE, report.start_ns, now_ns),
+                *self._by(
+                    semconv.AGENT_PRESSURE, semconv.PRESSURE_RESOURCE, report.pressure, now_ns
+                ),
                 self._metric(semconv.AGENT_HOOK, (_hook(hook) for hook in report.hooks), now_ns),
             ),
         )
+
+    def _by(
+        self, name: str, key: str, numbers: Mapping[str, float], now_ns: int
+    ) -> Iterator[bytes]:
+        """A gauge of which each number has a name; none where there are no numbers."""
+        if numbers:
+            yield self._metric(
+                name, (({key: one}, number) for one, number in numbers.items()), now_ns
+            )
 
     def _overhead(self, overhead: Overhead, now_ns: int) -> Iterator[bytes]:
         lacks = {semconv.DETAIL: overhead.lacks or TraceDetail.FULL.value}

@@ -79,6 +79,8 @@ def _measured(limit: Limit, columns: RequestColumns) -> NDArray[np.int64]:
     match limit.measure:
         case Measure.DURATION:
             return columns.duration_ns
+        case Measure.UNTIL_IDLE:
+            return columns.duration_ns + columns.after_ns.value
         case Measure.TIME_TO_FIRST_TOKEN:
             return columns.time_to_first_token_ns.value
         case Measure.TIME_PER_OUTPUT_TOKEN:

@@ -39,7 +39,7 @@ def _picture(document: WhatifDocument, what: str) -> list[RenderableType]:
 @with_filters
 def whatif(  # noqa: PLR0913 - one argument a flag
     *,
-    stage: Annotated[str, typer.Option(help="The stage that shall be faster, as retrieve.")],
+    stage: Annotated[str, typer.Option(help="Stage to speed up, as retrieve.")],
     faster: Annotated[
         str | None,
         typer.Option(help="By which share of its time: 0.5 or 50%.", show_default=False),

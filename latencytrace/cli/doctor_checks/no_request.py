@@ -9,6 +9,7 @@ from latencytrace.cli.source import reading
 from latencytrace.cli.source.filters import Filters
 from latencytrace.errors import NotFoundError
 from latencytrace.model.texts.units import moment
+from latencytrace.service.cohort import REPEATED
 
 TIMES = ("since", "until")
 NAMES = ("service", "route")
@@ -143,8 +144,8 @@ def _none_then(source: reading.Source, wanted: Filters) -> str:
 def _one_by_one(filters: Iterable[tuple[str, str]]) -> Iterator[tuple[str, Filters]]:
     """Each filter as it was written, and as a question of its own."""
     for name, value in filters:
-        for part in value.split("&") if name == "where" else [value]:
-            yield _flag(name, unquote(part) if name == "where" else part), {name: part}
+        for part in value.split("&") if name in REPEATED else [value]:
+            yield _flag(name, unquote(part) if name in REPEATED else part), {name: part}
 
 
 def _versions(source: reading.Source, wanted: Filters) -> str:

@@ -38,6 +38,7 @@ from latencytrace.service.objectives.report import ReportDocument
 from latencytrace.settings import data_folder, service_token
 
 if TYPE_CHECKING:  # its parts are an extra
+    from latencytrace.service.answers.groups import GroupsDocument
     from latencytrace.service.answers.overview_documents import OverviewDocument
 
 HEALTHY_WITHIN_S = 5.0  # a busy machine's service is there, too
@@ -191,6 +192,12 @@ def _folder(folder: Path, address: str, *, named: bool) -> Iterator[Api]:
 def breakdown(source: Source, wanted: Filters) -> BreakdownDocument:
     """Time per stage of a cohort."""
     return cast(BreakdownDocument, source.document("/breakdown", wanted))
+
+
+def groups(source: Source, wanted: Filters, by: str, limit: int | None) -> "GroupsDocument":
+    """A cohort by a label or an attribute."""
+    asked = {**wanted, "by": by} | ({} if limit is None else {"limit": str(limit)})
+    return cast("GroupsDocument", source.document("/breakdown/groups", asked))
 
 
 def tail(source: Source, wanted: Filters, quantile: float) -> TailDocument:

@@ -63,6 +63,17 @@ class LeftOutDocument(TypedDict):
     unsure: int  # asked for by an attribute, of requests that not all attributes are kept of
 
 
+class WorkAfterDocument(TypedDict):
+    """What requests went on with after their answers, over the `requests` that did."""
+
+    requests: int
+    mean_ns: int
+    p50_ns: int
+    p95_ns: int
+    p99_ns: int
+    stages: dict[Stage, int]  # means, the longest first: they add up to `mean_ns`
+
+
 class BreakdownDocument(TypedDict):
     """Time per stage of a cohort; the means add up to the mean duration."""
 
@@ -77,6 +88,7 @@ class BreakdownDocument(TypedDict):
     reduced_requests: int  # of which pauses, intervals or cheap calls were not recorded
     quantile_error_ratio: float  # 0: exact; more: from histograms, off by at most so much
     stages: list[StageDocument]
+    after: WorkAfterDocument | None  # null: no request went on; no part of `stages`
     left_out: LeftOutDocument
 
 
@@ -240,7 +252,10 @@ class ListedRequestDocument(TypedDict):
     detail: TraceDetail  # what its trace lacks, for the agent kept its budget
     ledger: dict[Stage, int]
     segments: list[SegmentDocument]
+    after: dict[Stage, int]  # what it went on with after its end; no part of `ledger`
     repairs: list[RepairDocument]
+    attributes: dict[str, list[str]]  # by which it can be asked for; each value once
+    attributes_left_out: int
 
 
 class OpenedRequestDocument(ListedRequestDocument):

@@ -31,6 +31,7 @@ from latencytrace.model import (
     StatusCode,
     Trace,
 )
+from latencytrace.model.cohorts.breakdown import WorkAfter
 from latencytrace.model.texts.names import named
 from latencytrace.service.answers.documents import (
     BreakdownDocument,
@@ -48,6 +49,7 @@ from latencytrace.service.answers.documents import (
     SpanHeadDocument,
     StallDocument,
     TraceIdsDocument,
+    WorkAfterDocument,
     by_stage,
 )
 from latencytrace.service.answers.steps import steps_of_request
@@ -295,12 +297,26 @@ def breakdown_document(found: Breakdown) -> BreakdownDocument:
             }
             for row in found.stages
         ],
+        "after": _after(found.after),
         "left_out": {
             "health": found.health_left_out,
             "startup": found.startup_left_out,
             "reduced_detail": found.reduced_detail_left_out,
             "unsure": found.unsure_left_out,
         },
+    }
+
+
+def _after(found: WorkAfter | None) -> WorkAfterDocument | None:
+    if found is None:
+        return None
+    return {
+        "requests": found.requests,
+        "mean_ns": round(found.mean_ns),
+        "p50_ns": round(found.p50_ns),
+        "p95_ns": round(found.p95_ns),
+        "p99_ns": round(found.p99_ns),
+        "stages": by_stage(dict(found.stages)),
     }
 
 
@@ -345,10 +361,16 @@ def request_document(found: Request) -> ListedRequestDocument:
             }
             for segment in found.segments
         ],
+        "after": by_stage(found.after),
         "repairs": [
             {"kind": repair.kind.value, "span_id": repair.span_id, "detail": repair.detail}
             for repair in found.repairs
         ],
+        "attributes": {
+            key: [value for name, value in found.attributes if name == key]
+            for key, _ in found.attributes
+        },
+        "attributes_left_out": found.attributes_left_out,
     }
 
 

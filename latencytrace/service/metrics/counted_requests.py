@@ -91,6 +91,12 @@ class CountedRequests:
             _COHORT,
             self._buckets(DURATION_BUCKETS, Measure.DURATION),
         )
+        self.request_after_answer = self._histogram(
+            "latencytrace_request_after_answer_seconds",
+            "From a request's end until the last of its spans has ended, of those that went on.",
+            _COHORT,
+            DURATION_BUCKETS,
+        )
         self.stage_duration = self._histogram(
             "latencytrace_stage_duration_seconds",
             "Critical-path time of a request in one stage.",
@@ -177,6 +183,7 @@ class CountedRequests:
         """Leave out the series of a cohort."""
         for histogram in (
             self.request_duration,
+            self.request_after_answer,
             self.stage_duration,
             self.time_to_first_token,
             self.time_per_output_token,
@@ -235,6 +242,9 @@ class _OfCohort:
                 for kind in {repair.kind for repair in repairs}:
                     counted.repaired.labels(kind.value).inc()
         self._observe(counted.request_duration, self._cohort, table.duration_ns)
+        if table.after is not None:
+            after_ns = table.after_ns
+            self._observe(counted.request_after_answer, self._cohort, after_ns, unknown=0)
         by_root = np.bincount(table.root[places], weights)
         for root in np.flatnonzero(by_root).tolist():
             status = table.roots[root].status.value

@@ -140,8 +140,24 @@ def _columns_of_lists(table: LedgerTable) -> dict[str, bytes]:
         "Segments.Name": _lists(segments, table.segment_name),
         "Attributes.Key": _lists(attributes, table.attribute_key),
         "Attributes.Value": attributes + table.attribute_texts.tobytes(),
+        **_after(table),
         **_runtime(table),
         **_repairs(table),
+    }
+
+
+def _after(table: LedgerTable) -> dict[str, bytes]:
+    """What each went on with after its end."""
+    after = table.after
+    if after is None:
+        after = np.zeros((len(table), len(STAGES)), np.int64)
+    of, stage = after.nonzero()  # in order of both
+    counts = np.bincount(of, minlength=len(table))
+    ends = np.cumsum(counts, dtype=np.uint64).tobytes()
+    return {
+        "AfterNs": after.sum(axis=1).astype(np.uint64).tobytes(),
+        "After.Stage": _lists(ends, Words(stage, STAGES)),
+        "After.Ns": ends + after[of, stage].astype(np.uint64).tobytes(),
     }
 
 

@@ -174,6 +174,10 @@ REQUEST_COLUMNS = {
     "Segments.Stage": f"Array({_WORD}) CODEC(ZSTD(1))",
     "Segments.SpanId": "Array(String) CODEC(ZSTD(1))",
     "Segments.Name": f"Array({_WORD}) CODEC(ZSTD(1))",
+    # What its spans went on with after its end: how long, and each stage's part of that.
+    "AfterNs": "UInt64 DEFAULT 0 CODEC(ZSTD(1))",
+    "After.Stage": f"Array({_WORD}) CODEC(ZSTD(1))",
+    "After.Ns": "Array(UInt64) CODEC(ZSTD(1))",
     # What its stage `runtime` was: each name once, and how long it held the request up.
     "Runtime.Name": f"Array({_WORD}) CODEC(ZSTD(1))",
     "Runtime.Ns": "Array(UInt64) CODEC(ZSTD(1))",

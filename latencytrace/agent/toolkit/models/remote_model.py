@@ -16,6 +16,7 @@ from latencytrace.agent.timing.costs import HookCost
 from latencytrace.agent.timing.hook import Arguments, HookAttributes, Timed
 from latencytrace.agent.timing.recorder import Recorder, Timing
 from latencytrace.agent.timing.wrapping import named_arguments
+from latencytrace.agent.toolkit.drops import when_dropped
 from latencytrace.agent.toolkit.models.answer_form import AnswerForm
 from latencytrace.agent.toolkit.other_tracers import is_theirs
 from latencytrace.agent.toolkit.streaming import MadeTokens
@@ -319,7 +320,7 @@ def _is_short_json(response: Any) -> bool:
 
 def _held_by(stream: Any, end: Callable[[], None]) -> Any:
     """End a call at the latest when the program drops its stream."""
-    weakref.finalize(stream, end).atexit = False
+    when_dropped(stream, end)
     return stream
 
 
