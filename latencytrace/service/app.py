@@ -34,8 +34,7 @@ from latencytrace.service.metrics.storage import StorageMetrics
 from latencytrace.service.metrics.telemetry import Telemetry
 from latencytrace.service.net import descriptors
 from latencytrace.service.net.edge import Application, Edge, is_loopback
-from latencytrace.service.net.hangup import on_hangup
-from latencytrace.service.net.listeners import Listener, Servers, listening
+from latencytrace.service.net.listeners import Listener, Servers, listening, on_hangup
 from latencytrace.service.objectives.evaluator import Evaluator
 from latencytrace.service.objectives.file import read_objectives
 from latencytrace.service.objectives.matching import ObjectiveIndex
@@ -482,7 +481,7 @@ def _check_doors(settings: ServiceSettings, *, insecure: bool) -> None:
             )
     if settings.token and not insecure and is_loopback(settings.listen.host):
         _log.warning(
-            "LATENCYTRACE_TOKEN is set, but on loopback, at %s, nobody is asked for it: a proxy "
+            "LATENCYTRACE_TOKEN is set, but on loopback, at %s, no request needs it: a proxy "
             "that lets others in has to ask them itself",
             settings.listen,
         )

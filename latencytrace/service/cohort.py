@@ -17,7 +17,7 @@ from pydantic.fields import FieldInfo
 from latencytrace.analysis.tail.cohort_attributes import LEFT_OUT
 from latencytrace.errors import QuestionError
 from latencytrace.model import DurationRange, RequestStatus, TokenRange, semconv
-from latencytrace.model.cohorts.cohort import attribute_text
+from latencytrace.model.cohorts.breakdown import attribute_text
 from latencytrace.model.detail import TraceDetail
 from latencytrace.model.texts.durations import written_duration_ns
 
@@ -190,7 +190,7 @@ def without_of(text: str) -> tuple[tuple[str, str], ...]:
 
 
 def group_key(name: str) -> str:
-    """The label or the attribute of this name, that requests are grouped by.
+    """The label or the attribute of this name, that requests can be grouped by.
 
     Raises:
         QuestionError: It is not kept.

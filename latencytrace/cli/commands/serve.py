@@ -122,7 +122,7 @@ def serve(  # noqa: PLR0913 - one argument a flag
     )
     if store is not None and has_password(store):
         logging.getLogger(__name__).warning(
-            "the password in --store is seen by everybody who lists this machine's processes: "
+            "the password in --store is visible in this machine's list of processes: "
             "put it into LATENCYTRACE_CLICKHOUSE_PASSWORD, or LATENCYTRACE_STORE"
         )
 

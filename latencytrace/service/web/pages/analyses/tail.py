@@ -10,11 +10,10 @@ from fastapi.responses import Response
 
 from latencytrace.analysis.tail.groups import Selection, needed_requests
 from latencytrace.model import Request as FoundRequest
-from latencytrace.model.texts.traits import trait_text
 from latencytrace.service.answers import tail as answers
 from latencytrace.service.answers.documents import ListedRequestDocument
 from latencytrace.service.answers.requests import request_document
-from latencytrace.service.answers.sentences.tail import beside, next_step, sentence
+from latencytrace.service.answers.sentences.tail import beside, next_step, sentence, trait_text
 from latencytrace.service.answers.sentences.weights import recorded_note
 from latencytrace.service.answers.tail_documents import (
     SetApartDocument,
