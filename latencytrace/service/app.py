@@ -156,6 +156,7 @@ def serve(
             evaluator.counted_until_ns,
             tidy=_retention(settings, store, telemetry).step,
             max_weight=settings.max_weight,
+            longest_ns=settings.longest_ns,
         )
         token = None if insecure else settings.token
         intake = _intake(settings, pipeline, telemetry)
@@ -338,7 +339,7 @@ def taking_in(settings: ServiceSettings) -> Iterator[tuple[Store, Pipeline]]:
     with closing(open_store(settings.store, settings.folder)) as store:
         pipeline = Pipeline(
             store, Telemetry(), time.monotonic_ns, settings.keep_spans_ratio,
-            max_weight=settings.max_weight,
+            max_weight=settings.max_weight, longest_ns=settings.longest_ns,
         )  # fmt: skip
         with _running(pipeline):
             yield store, pipeline
@@ -377,6 +378,7 @@ def take_over(settings: ServiceSettings) -> Adopted:
             pipeline = Pipeline(
                 store, telemetry, time.monotonic_ns, settings.keep_spans_ratio, adopted.count,
                 journal=Journal(folder), max_weight=settings.max_weight,
+                longest_ns=settings.longest_ns,
             )  # fmt: skip
             with _running(pipeline):
                 pass

@@ -1,7 +1,7 @@
 """The column path: attributes traces in memory; odd ones are left to the object path."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, cast
 
@@ -12,6 +12,7 @@ from latencytrace.analysis.columns.compiled.core import core
 from latencytrace.analysis.columns.facts import IS_ENTRY, SERVER, STARTS_UP, USES_DEVICE, Facts
 from latencytrace.analysis.columns.requests import RequestColumns, attributed
 from latencytrace.analysis.columns.tables import Tables
+from latencytrace.analysis.repairs.implausible import Plausible
 from latencytrace.analysis.trace.weight import MOST
 from latencytrace.model import Span, Stage
 from latencytrace.model.stage import STAGES
@@ -50,11 +51,19 @@ class ColumnAttribution:
 
     Args:
         max_weight: A larger weight of a request counts as 1.
+        plausible: Returns the times that are believed.
         is_used: False: everything takes the object path, as without compiled functions.
     """
 
-    def __init__(self, max_weight: int = MOST, *, is_used: bool = core is not None) -> None:
+    def __init__(
+        self,
+        max_weight: int = MOST,
+        plausible: Callable[[], Plausible] = Plausible,
+        *,
+        is_used: bool = core is not None,
+    ) -> None:
         self.max_weight = max_weight
+        self.plausible = plausible
         self._is_used = is_used
         self._facts = Facts()
         self._tables = Tables(max_weight)
@@ -108,7 +117,7 @@ class ColumnAttribution:
 
     def _of_batch(self, held: Mapping[str, Parts]) -> ByColumns:
         batch = batch_of(by_block(held.values()))
-        columns, odd = attributed(batch, self._facts)
+        columns, odd = attributed(batch, self._facts, self.plausible())
         is_odd = np.zeros(len(batch.trace_ids), np.bool_)
         is_odd[odd] = True
         has_request = np.zeros(len(batch.trace_ids), np.bool_)

@@ -23,6 +23,7 @@ from functools import partial
 from itertools import groupby
 from operator import itemgetter
 
+from latencytrace.analysis.repairs.implausible import DATED_NS, WEEK_NS, Plausible
 from latencytrace.analysis.trace.weight import MOST
 from latencytrace.errors import OverloadedError, StoreError
 from latencytrace.model import Span
@@ -52,6 +53,7 @@ PACE_S = 1.0  # between two batches, and between two inserts
 ROUND_SPANS = 40_000  # with more spans a second, batches follow sooner
 HOLD_S = 10.0  # spans wait so long for their ledgers before they are stored alone
 SHORT_PACE_S = 0.1  # between two batches while posts wait
+_AHEAD_NS = 86_400 * 10**9  # of this clock: no sender's is more
 KEEP_PACE_S = 60.0  # between two copies of spans that are kept
 
 
@@ -73,6 +75,7 @@ class Pipeline:
         traces: Open traces; None: new ones.
         tidy: Drops old data; called once a second.
         max_weight: A larger weight of a request counts as 1.
+        longest_ns: A span that lasts longer was not timed.
     """
 
     def __init__(  # noqa: PLR0913 - what it is made of
@@ -90,6 +93,7 @@ class Pipeline:
         traces: OpenTraces | None = None,
         tidy: Callable[[], None] = lambda: None,
         max_weight: int = MOST,
+        longest_ns: int = WEEK_NS,
     ) -> None:
         self._store = store
         self._tidy = tidy
@@ -106,7 +110,7 @@ class Pipeline:
             journal=journal,
         )
         self._settling = settling = Settling(now_ns, round(settle_s * 1e9))
-        columns = ColumnAttribution(max_weight)
+        columns = ColumnAttribution(max_weight, partial(_plausible, longest_ns))
         self._missing = missing = MissingLedgers(store, now_ns, time_of_day_ns)
         self._attributor = Attributor(
             store, traces, settling, telemetry, now_ns, SpanKeeping(keep_spans_ratio), objectives,
@@ -369,6 +373,11 @@ class Pipeline:
         files, parts = self._committer.damaged_files, self._missing.damaged_parts
         failing, account = self._store_fault is not None, self._traces.account()
         return Custody(account=account, damaged_files=files, damaged_parts=parts, failing=failing)
+
+
+def _plausible(longest_ns: int) -> Plausible:
+    latest_ns = time_of_day_ns() + _AHEAD_NS
+    return Plausible(longest_ns=longest_ns, earliest_ns=DATED_NS, latest_ns=latest_ns)
 
 
 def _count(settled: Settled, telemetry: Telemetry, on_settled: Callable[[Settled], None]) -> None:

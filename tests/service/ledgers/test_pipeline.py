@@ -698,12 +698,27 @@ def test_requests_a_hundred_days_apart_are_divided_together(rig: Rig, trace_id: 
         replace(
             root(uuid4().hex), service=trace_id, start_ns=day * day_ns, end_ns=day * day_ns + MS
         )
-        for day in range(10_000, 10_101)
+        for day in range(20_000, 20_101)
     ]
     rig.send(*spans)
     rig.after_s(1)
 
     assert rig.store.breakdown(Cohort(service=trace_id)).requests == len(spans)
+
+
+@pytest.mark.usefixtures("both_ways")
+@pytest.mark.parametrize("days_off", [-20_000, 10_000], ids=["never set", "to come"])
+def test_a_request_of_a_time_that_cannot_be_is_left_out_of_metrics(
+    rig: Rig, trace_id: str, days_off: int
+) -> None:
+    off_ns = days_off * 86_400 * 1000 * MS
+    one = root(trace_id)
+    rig.send(replace(one, start_ns=one.start_ns + off_ns, end_ns=one.end_ns + off_ns))
+    rig.after_s(5)
+
+    [request] = rig.store.written([trace_id])
+    assert [repair.kind for repair in request.repairs] == [RepairKind.IMPLAUSIBLE]
+    assert rig.counted("latencytrace_requests_total") == 0
 
 
 @pytest.mark.usefixtures("both_ways")
