@@ -23,8 +23,6 @@ from functools import partial
 from itertools import groupby
 from operator import itemgetter
 
-from latencytrace.analysis.repairs.implausible import DATED_NS, WEEK_NS, Plausible
-from latencytrace.analysis.trace.weight import MOST
 from latencytrace.errors import OverloadedError, StoreError
 from latencytrace.model import Span
 from latencytrace.service.clock import now_ns as time_of_day_ns
@@ -53,7 +51,6 @@ PACE_S = 1.0  # between two batches, and between two inserts
 ROUND_SPANS = 40_000  # with more spans a second, batches follow sooner
 HOLD_S = 10.0  # spans wait so long for their ledgers before they are stored alone
 SHORT_PACE_S = 0.1  # between two batches while posts wait
-_AHEAD_NS = 86_400 * 10**9  # of this clock: no sender's is more
 KEEP_PACE_S = 60.0  # between two copies of spans that are kept
 
 
@@ -74,8 +71,7 @@ class Pipeline:
         counted_until_ns: An earlier process counted requests written until then; None: unknown.
         traces: Open traces; None: new ones.
         tidy: Drops old data; called once a second.
-        max_weight: A larger weight of a request counts as 1.
-        longest_ns: A span that lasts longer was not timed.
+        columns: The column path, and what it believes; None: a new one.
     """
 
     def __init__(  # noqa: PLR0913 - what it is made of
@@ -92,8 +88,7 @@ class Pipeline:
         counted_until_ns: int | None = None,
         traces: OpenTraces | None = None,
         tidy: Callable[[], None] = lambda: None,
-        max_weight: int = MOST,
-        longest_ns: int = WEEK_NS,
+        columns: ColumnAttribution | None = None,
     ) -> None:
         self._store = store
         self._tidy = tidy
@@ -110,11 +105,10 @@ class Pipeline:
             journal=journal,
         )
         self._settling = settling = Settling(now_ns, round(settle_s * 1e9))
-        columns = ColumnAttribution(max_weight, partial(_plausible, longest_ns))
         self._missing = missing = MissingLedgers(store, now_ns, time_of_day_ns)
         self._attributor = Attributor(
             store, traces, settling, telemetry, now_ns, SpanKeeping(keep_spans_ratio), objectives,
-            on_spans, columns, missing.split.rootless,
+            on_spans, columns or ColumnAttribution(), missing.split.rootless,
         )  # fmt: skip
         self._kept_ns: int | None = None  # time of the last copy of kept spans
         self._has_failed_to_keep = False  # at the last copy
@@ -373,11 +367,6 @@ class Pipeline:
         files, parts = self._committer.damaged_files, self._missing.damaged_parts
         failing, account = self._store_fault is not None, self._traces.account()
         return Custody(account=account, damaged_files=files, damaged_parts=parts, failing=failing)
-
-
-def _plausible(longest_ns: int) -> Plausible:
-    latest_ns = time_of_day_ns() + _AHEAD_NS
-    return Plausible(longest_ns=longest_ns, earliest_ns=DATED_NS, latest_ns=latest_ns)
 
 
 def _count(settled: Settled, telemetry: Telemetry, on_settled: Callable[[Settled], None]) -> None:

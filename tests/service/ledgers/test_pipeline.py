@@ -20,6 +20,7 @@ from latencytrace.service.ingest.committer import Outcome
 from latencytrace.service.ingest.journal import Journal
 from latencytrace.service.ledger_table import LedgerTable
 from latencytrace.service.ledgers import attribution, pipeline
+from latencytrace.service.ledgers.column_attribution import ColumnAttribution
 from latencytrace.service.ledgers.pipeline import Pipeline
 from latencytrace.service.metrics.settling import Settled
 from latencytrace.service.metrics.telemetry import Telemetry
@@ -800,7 +801,7 @@ def test_a_fault_of_counting_ends_nothing_and_is_counted(
 @pytest.mark.usefixtures("both_ways")
 def test_weights_are_believed_up_to_the_largest(store: FlakyStore) -> None:
     rig = Rig(store)
-    rig.pipeline = Pipeline(store, Telemetry(), rig.clock, max_weight=10)
+    rig.pipeline = Pipeline(store, Telemetry(), rig.clock, columns=ColumnAttribution(10))
     rates = {uuid4().hex: rate for rate in (2, 10, 11, 10**9)}
 
     rig.send(*(replace(root(one), attributes={"SampleRate": rate}) for one, rate in rates.items()))
