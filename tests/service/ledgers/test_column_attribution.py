@@ -27,6 +27,7 @@ from tests.support.simulation.ways import WAYS
 pytestmark = COMPILED
 
 S = 1_000_000_000
+BEGAN_NS = 1_763_690_000 * S
 
 
 def attribution(*, compiled: bool) -> Attribution:
@@ -75,9 +76,17 @@ def test_most_traces_are_made_no_objects() -> None:
 
 
 def test_what_a_process_did_before_it_served_is_its_load_by_columns_too() -> None:
-    serving = one_span("1" * 32, start_ns=10 * S, end_ns=11 * S)
-    loading = one_span("2" * 32, kind=SpanKind.CLIENT, name="GET", start_ns=S, end_ns=5 * S)
-    later = one_span("3" * 32, kind=SpanKind.CLIENT, name="GET", start_ns=20 * S, end_ns=25 * S)
+    serving = one_span("1" * 32, start_ns=BEGAN_NS + 10 * S, end_ns=BEGAN_NS + 11 * S)
+    loading = one_span(
+        "2" * 32, kind=SpanKind.CLIENT, name="GET", start_ns=BEGAN_NS + S, end_ns=BEGAN_NS + 5 * S
+    )
+    later = one_span(
+        "3" * 32,
+        kind=SpanKind.CLIENT,
+        name="GET",
+        start_ns=BEGAN_NS + 20 * S,
+        end_ns=BEGAN_NS + 25 * S,
+    )
 
     found = attribution(compiled=True).attributed({}, {}, held([serving, loading, later]))
 
@@ -89,8 +98,10 @@ def test_what_a_process_did_before_it_served_is_its_load_by_columns_too() -> Non
 
 
 def test_a_trace_that_turns_out_to_be_of_starting_up_is_attributed_again() -> None:
-    loading = one_span("2" * 32, kind=SpanKind.CLIENT, name="GET", start_ns=S, end_ns=5 * S)
-    serving = one_span("1" * 32, start_ns=10 * S, end_ns=11 * S)
+    loading = one_span(
+        "2" * 32, kind=SpanKind.CLIENT, name="GET", start_ns=BEGAN_NS + S, end_ns=BEGAN_NS + 5 * S
+    )
+    serving = one_span("1" * 32, start_ns=BEGAN_NS + 10 * S, end_ns=BEGAN_NS + 11 * S)
     columns = attribution(compiled=True)
 
     columns.attributed({}, {}, held([loading]))
