@@ -33,6 +33,8 @@ DEFAULT_GPU_INTERVAL_S = 0.2
 SHORTEST_GPU_INTERVAL_S = 0.11  # the counters of GPUs change every 100 ms
 GRPC = "grpc"  # a protocol of OTLP
 KEEP_REQUESTS_S = 30 * 86_400.0
+LONGEST_S = 7 * 86_400
+MOST_LONGEST_S = 31 * 86_400
 KEEP_SPANS_S = 7 * 86_400.0
 MAX_DISK_BYTES = 20e9
 STOP_WITHIN_S = 10.0
@@ -147,6 +149,7 @@ class ServiceSettings(NamedTuple):
     keep_spans_s: float | None = KEEP_SPANS_S
     max_disk_bytes: float | None = MAX_DISK_BYTES
     max_weight: int = MAX_WEIGHT  # of a request that is believed; 1: none
+    longest_ns: int = LONGEST_S * 10**9  # of a span that is believed
 
     def __repr__(self) -> str:
         return _without_secrets(self, {"store", "token", "sinks"})
@@ -269,6 +272,9 @@ def service_settings(  # noqa: PLR0913 - one argument per flag of `latencytrace 
         )
     if not 1 <= max_weight <= MOST_WEIGHT:
         raise SettingsError(f"--max-weight is from 1 to {MOST_WEIGHT}, not {max_weight}")
+    longest_s = length_s(environ, "LATENCYTRACE_LONGEST", LONGEST_S)
+    if longest_s is None or not 1 <= longest_s <= MOST_LONGEST_S:
+        raise SettingsError("LATENCYTRACE_LONGEST is from 1s to 31d")
     grpc = otlp_grpc or environ.get("LATENCYTRACE_OTLP_GRPC") or "127.0.0.1:4317"
     return ServiceSettings(
         folder=folder or data_folder(environ),
@@ -302,6 +308,7 @@ def service_settings(  # noqa: PLR0913 - one argument per flag of `latencytrace 
         keep_spans_s=length_s(environ, "LATENCYTRACE_KEEP_SPANS_FOR", KEEP_SPANS_S),
         max_disk_bytes=size_bytes(environ, "LATENCYTRACE_MAX_DISK", MAX_DISK_BYTES),
         max_weight=max_weight,
+        longest_ns=round(longest_s * 1e9),
     )
 
 

@@ -25,6 +25,7 @@ from latencytrace.service.ingest.grpc import GrpcReceiver
 from latencytrace.service.ingest.http import receiver
 from latencytrace.service.ingest.intake import Intake
 from latencytrace.service.ingest.journal import Journal
+from latencytrace.service.ledgers.column_attribution import ColumnAttribution
 from latencytrace.service.ledgers.pipeline import Pipeline
 from latencytrace.service.metrics.control_group import ControlGroup
 from latencytrace.service.metrics.counted_requests import STAGE_BUCKETS
@@ -154,7 +155,7 @@ def serve(
             settings.settle_s,
             evaluator.counted_until_ns,
             tidy=_retention(settings, store, telemetry).step,
-            max_weight=settings.max_weight,
+            columns=_columns(settings),
         )
         token = None if insecure else settings.token
         intake = _intake(settings, pipeline, telemetry)
@@ -327,6 +328,10 @@ def _unready(store: Store, pipeline: Pipeline, watch: Watch, servers: Servers) -
     return None
 
 
+def _columns(settings: ServiceSettings) -> ColumnAttribution:
+    return ColumnAttribution(settings.max_weight, settings.longest_ns)
+
+
 @contextmanager
 def taking_in(settings: ServiceSettings) -> Iterator[tuple[Store, Pipeline]]:
     """A store and its pipeline without a service around them, as an import needs them.
@@ -337,7 +342,7 @@ def taking_in(settings: ServiceSettings) -> Iterator[tuple[Store, Pipeline]]:
     with closing(open_store(settings.store, settings.folder)) as store:
         pipeline = Pipeline(
             store, Telemetry(), time.monotonic_ns, settings.keep_spans_ratio,
-            max_weight=settings.max_weight,
+            columns=_columns(settings),
         )  # fmt: skip
         with _running(pipeline):
             yield store, pipeline
@@ -375,7 +380,7 @@ def take_over(settings: ServiceSettings) -> Adopted:
             telemetry = Telemetry()
             pipeline = Pipeline(
                 store, telemetry, time.monotonic_ns, settings.keep_spans_ratio, adopted.count,
-                journal=Journal(folder), max_weight=settings.max_weight,
+                journal=Journal(folder), columns=_columns(settings),
             )  # fmt: skip
             with _running(pipeline):
                 pass

@@ -13,6 +13,7 @@ from latencytrace.analysis.build_trace import build_traces
 from latencytrace.analysis.gpu.device_work import device_work
 from latencytrace.analysis.ledger.stage_times import stage_times
 from latencytrace.analysis.ledger.stalls import stalls
+from latencytrace.analysis.repairs.implausible import as_believed
 from latencytrace.analysis.reported.network_phases import network_phases
 from latencytrace.analysis.tokens.gaps import inter_token, token_times
 from latencytrace.analysis.trace.error_types import error_type, failed_by
@@ -182,7 +183,7 @@ def tree_of(store: Store, found: Request) -> Trace | None:
 
 
 def _tree_of(found: Request, spans: Sequence[Span]) -> Trace | None:
-    trees = build_traces(spans, rootless=True)
+    trees = build_traces(spans, rootless=True, plausible=as_believed(found))
     return next((trace for trace in trees if trace.root.span_id == found.span_id), None)
 
 

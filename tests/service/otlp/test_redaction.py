@@ -73,7 +73,7 @@ def becomes(key: str, value: AttributeValue) -> AttributeValue:
     "sent",
     [
         {key: "word" for name, key in READ.items() if "_TOKENS" not in name}
-        | {semconv.LANGFUSE_USAGE: '{"input": 3}'},
+        | {semconv.LANGFUSE_USAGE: '{"input": 3}', semconv.MLFLOW_USAGE: '{"input_tokens": 3}'},
         dict.fromkeys(READ.values(), 1),
         dict.fromkeys(READ.values(), 1.5),
         {key: "7" for name, key in READ.items() if "_TOKENS" in name},
@@ -461,6 +461,17 @@ def test_recorded_spans_come_to_the_same_ledgers(fixture: str) -> None:
     body = (FIXTURES / f"{fixture}.json").read_bytes()
 
     assert _ledgers(redacted(message_from_json(body))) == _ledgers(message_from_json(body))
+
+
+def test_no_recorded_question_and_no_answer_is_kept() -> None:
+    asking = [path for path in FIXTURES.glob("*.json") if b"weather in Kiel" in path.read_bytes()]
+    assert len(asking) > 5
+
+    for path in asking:
+        found = redacted(message_from_json(path.read_bytes())).SerializeToString()
+        assert b"weather in Kiel" not in found, path.stem
+        assert b"rain in Kiel" not in found, path.stem
+        assert b"a a a a" not in found, path.stem
 
 
 def _ledgers(request: ExportTraceServiceRequest) -> list[dict[str, object]]:
