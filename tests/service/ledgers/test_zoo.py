@@ -20,8 +20,6 @@ from tests.support.compiled import COMPILED
 pytestmark = COMPILED
 
 TRACES = 40
-WORK_BELOW = "50 % errors, tried again, five services"  # failed attempts have spans below them
-USUAL = {name: load for name, load in LOADS.items() if name != WORK_BELOW}
 MIXTURES = {f"mixture {seed}": mixture(seed) for seed in range(6)}
 
 
@@ -37,7 +35,7 @@ def in_order(found: Attributed) -> list[Request]:
     return sorted(every, key=lambda one: (one.trace_id, one.start_ns, one.span_id))
 
 
-@pytest.mark.parametrize("load", [*USUAL.values(), *MIXTURES.values()], ids=[*USUAL, *MIXTURES])
+@pytest.mark.parametrize("load", [*LOADS.values(), *MIXTURES.values()], ids=[*LOADS, *MIXTURES])
 def test_traces_of_usual_loads_go_by_columns(load: Load) -> None:
     bodies, _ = Posts(load, 1).made(TRACES)
 
