@@ -6,7 +6,7 @@ some twenty times as much (`tests/benchmarks/bench_ingest.py`).
 The result is that of `redaction` on the decoded message.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
@@ -56,7 +56,7 @@ from latencytrace.service.otlp.span_block import (
     WORD,
     Records,
     SpanBlock,
-    ranges,
+    chained,
 )
 from latencytrace.service.otlp.values import Form, flat_text
 from latencytrace.service.otlp.wire_parts import has_more_parts
@@ -199,9 +199,15 @@ class _Columns:
     def find_keys(self) -> None:
         """Find out what is known of each key."""
         words = _distinct(self.pairs["key"], len(self.words))
-        keys = {word: self.word_bytes(word) for word in words}
-        new = np.array([one for one, key in keys.items() if key not in _facts_by_key], np.int64)
-        telling = set(self.telling(_KEY_FILTER, new, LONGEST_KEY).tolist())
+        places = self.words[words].tolist()
+        keys = {
+            word: self.texts[at : at + size]
+            for word, (at, size, _) in zip(words, places, strict=True)
+        }
+        new = [one for one, key in keys.items() if key not in _facts_by_key]
+        telling = (
+            set(self.telling(_KEY_FILTER, np.array(new), LONGEST_KEY).tolist()) if new else ()
+        )
         for word, key in keys.items():
             known = _facts_by_key.get(key)
             self.facts[word] = known or _facts(key, tells=not key or word in telling)
@@ -217,7 +223,7 @@ class _Columns:
         """The columns, with the shapes of the spans."""
         self._tell_resources()
         texts = self.texts + bytes(self.more)
-        self.words = np.concatenate([self.words, np.array(self.new_words, WORD)])
+        self.words = chained([self.words, np.array(self.new_words, WORD)])
         SHAPES.find(self._assembled(texts))
         return self._assembled(self._gathered(texts))
 
@@ -245,23 +251,18 @@ class _Columns:
     def _tell_resources(self) -> None:
         """Fill in the words of resources."""
         asked = {word: one.of_resource for word, one in self.facts.items() if one.of_resource}
-        is_asked = np.zeros(len(self.words) + len(self.new_words), np.bool_)
-        is_asked[list(asked)] = True
-        counts = self.resources["pair_count"]
-        rows = ranges(self.resources["pairs"], counts)
-        hits = np.flatnonzero(is_asked[self.pairs["key"][rows]])
-        owners = np.repeat(np.arange(len(counts)), counts)[hits]
-        named: list[dict[str, str]] = [{} for _ in range(len(counts))]
-        pairs = self.pairs[rows[hits]].tolist()
-        for owner, (value, size, key, form, _) in zip(owners.tolist(), pairs, strict=True):
-            text = self.text(value, size) if form in _TEXTS else b""
-            named[owner].setdefault(asked[key], flat_text(form, value, text))
-        words = [list(map(self.word, map(str.encode, resource_words(one)))) for one in named]
-        of_columns = np.array(words, np.int32).reshape(-1, 4).T
-        for name, column in zip(
-            ("service", "instance", "version", "host"), of_columns, strict=True
-        ):
-            self.resources[name] = column
+        keys, words = self.pairs["key"], []
+        for first, count, *_ in self.resources.tolist():
+            named: dict[str, str] = {}
+            for row, key in enumerate(keys[first : first + count].tolist(), first):
+                if key in asked:
+                    value, size, _, form, _ = self.pairs[row].item()
+                    text = self.text(value, size) if form in _TEXTS else b""
+                    named.setdefault(asked[key], flat_text(form, value, text))
+            words.append([self.word(one.encode()) for one in _words_of(named)])
+        columns = np.array(words, np.int32).reshape(-1, 4)
+        for place, name in enumerate(("service", "instance", "version", "host")):
+            self.resources[name] = columns[:, place]
 
     # Texts and words
 
@@ -342,7 +343,8 @@ class _Redaction:
         )
         self._replace([(spans, "state"), (links, "state")], STATES, np.asarray)
         self._replace([(spans, "message")], STATUSES, np.asarray)
-        for column, size in (("trace", TRACE_ID_BYTES), ("span", SPAN_ID_BYTES)):
+        ids = (("trace", TRACE_ID_BYTES), ("span", SPAN_ID_BYTES))
+        for column, size in ids if len(links) else ():
             numbers = links[column]
             numbers[self._columns.words["size"][numbers] != size] = 0
 
@@ -355,10 +357,12 @@ class _Redaction:
         """Put other words in the place of some."""
         seen = np.zeros(len(self._columns.words), np.bool_)
         for records, column in places:
-            seen[records[column]] = True
+            if len(records):
+                seen[records[column]] = True
         seen[0] = False
         replaced: dict[int, int] = {}
-        for word in chosen(np.flatnonzero(seen)).tolist():
+        words = np.flatnonzero(seen)
+        for word in chosen(words).tolist() if len(words) else ():
             plain = texts[self._columns.word_bytes(word).decode()]
             if plain is not None:
                 replaced[word] = self._columns.word(plain.encode())
@@ -367,6 +371,16 @@ class _Redaction:
             numbers[list(replaced)] = list(replaced.values())
             for records, column in places:
                 records[column] = numbers[records[column]]
+
+
+def _words_of(named: Mapping[str, str]) -> Sequence[str]:
+    is_short = max(map(len, named.values()), default=0) <= _LONGEST_KNOWN
+    return _known_words(tuple(named.items())) if is_short else resource_words(named)
+
+
+@lru_cache(maxsize=8192)
+def _known_words(named: tuple[tuple[str, str], ...]) -> Sequence[str]:
+    return resource_words(dict(named))
 
 
 _TEXTS = frozenset({Form.STRING, Form.ARRAY, Form.MAP, Form.BYTES})

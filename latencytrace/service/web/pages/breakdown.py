@@ -36,19 +36,19 @@ def breakdown_pages(parts: Parts) -> APIRouter:
     def context(question: Asked) -> Mapping[str, object]:
         @cache
         def breakdown() -> BreakdownDocument:
-            return answers.breakdown(parts.store, question.cohort)
+            return answers.breakdown(parts.service.store, question.cohort)
 
         @cache
         def over_time() -> StagesOverTimeDocument:
-            return stages_over_time(parts.store, question.cohort, question.now_ns)
+            return stages_over_time(parts.service.store, question.cohort, question.now_ns)
 
         @cache
         def around_quantiles() -> AroundsDocument:
-            return arounds(parts.store, question.cohort)
+            return arounds(parts.service.store, question.cohort)
 
         @cache
         def durations() -> HeatMapDocument:
-            return heat_map(parts.store, question.cohort, question.now_ns)
+            return heat_map(parts.service.store, question.cohort, question.now_ns)
 
         return {
             "files": [
@@ -73,7 +73,7 @@ def breakdown_pages(parts: Parts) -> APIRouter:
             "unnamed_stages": unnamed_stages,
             "unnamed_sentence": unnamed_sentence,
             "others_ns": others_ns,
-            "nearest": lambda: list(nearest(parts.store, question)),
+            "nearest": lambda: list(nearest(parts.service.store, question)),
         }
 
     @router.get("/breakdown")

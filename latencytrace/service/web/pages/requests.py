@@ -34,11 +34,11 @@ def requests_pages(parts: Parts) -> APIRouter:
 
         @cache
         def found() -> RequestsDocument:
-            return answers.requests(parts.store, question.cohort, order, limit)
+            return answers.requests(parts.service.store, question.cohort, order, limit)
 
         @cache
         def breakdown() -> BreakdownDocument:
-            return answers.breakdown(parts.store, question.cohort)
+            return answers.breakdown(parts.service.store, question.cohort)
 
         def points() -> Markup:
             durations = breakdown()["duration_ns"]
@@ -57,7 +57,7 @@ def requests_pages(parts: Parts) -> APIRouter:
             "tail": question.link("/tail", duration=None, selected=took),
             "scatter": scatter,
             "trace_address": address,
-            "nearest": lambda: list(nearest(parts.store, question)),
+            "nearest": lambda: list(nearest(parts.service.store, question)),
         }
 
     @router.get("/requests")

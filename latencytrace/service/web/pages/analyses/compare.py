@@ -75,12 +75,17 @@ def compare_pages(parts: Parts) -> APIRouter:
         def comparison() -> CompareDocument:
             ratio = read(Least, question.parameters).ratio
             return answers.comparison(
-                parts.store, parts.baselines, (a, b), ratio, question.now_ns, parts.beside
+                parts.service.store,
+                parts.service.baselines,
+                (a, b),
+                ratio,
+                question.now_ns,
+                parts.service.beside,
             )
 
         @cache
         def saved() -> list[BaselineDocument]:
-            return answers.saved_baselines(parts.baselines)["baselines"]
+            return answers.saved_baselines(parts.service.baselines)["baselines"]
 
         def to(one: str, other: str) -> Address:
             return question.link("/compare", a=one or None, b=other or None, least=least)
@@ -105,13 +110,13 @@ def compare_pages(parts: Parts) -> APIRouter:
             "swapped": to(written["b"], written["a"]),
             "offers": lambda: [
                 (one, other, to(one, other))
-                for one, other in offers(parts.store, question, saved())
+                for one, other in offers(parts.service.store, question, saved())
             ],
             "saved": saved,
             "against": lambda name: to(f"{answers.BASELINE}{name}", "since=1h"),
             "export": partial(export, question, a, b),
-            "requests": lambda: parts.store.count(question.cohort),
-            "nearest": lambda: list(nearest(parts.store, question)),
+            "requests": lambda: parts.service.store.count(question.cohort),
+            "nearest": lambda: list(nearest(parts.service.store, question)),
         }
 
     @router.get("/compare")
@@ -133,7 +138,7 @@ def check(parts: Parts, question: Asked, sides: Sequence[str]) -> None:
     read(Least, question.parameters)
     for side in sides:
         if side.startswith(answers.BASELINE):
-            parts.baselines.refuse_unknown(side.removeprefix(answers.BASELINE))
+            parts.service.baselines.refuse_unknown(side.removeprefix(answers.BASELINE))
         else:
             answers.cohort_written(side, question.now_ns)
 

@@ -58,9 +58,11 @@ def tail_pages(parts: Parts) -> APIRouter:
             asked, selection = own()
             if selection is not None:
                 return answers.tail_of_selected(
-                    parts.store, question.cohort, selection, parts.beside
+                    parts.service.store, question.cohort, selection, parts.service.beside
                 )
-            return answers.tail(parts.store, question.cohort, asked.quantile, parts.beside)
+            return answers.tail(
+                parts.service.store, question.cohort, asked.quantile, parts.service.beside
+            )
 
         return {
             "check": own,
@@ -89,7 +91,7 @@ def tail_pages(parts: Parts) -> APIRouter:
             ),
             "examples": lambda document: list(examples(parts, question, document)),
             "whatif": lambda stage: question.link("/whatif", stage=stage),
-            "nearest": lambda: list(nearest(parts.store, question)),
+            "nearest": lambda: list(nearest(parts.service.store, question)),
         }
 
     @router.get("/tail")
@@ -206,7 +208,7 @@ def examples(
     stage = cause["stage"] if cause else None
     if stage is None and document["stages"]:
         stage = document["stages"][0]["stage"]
-    found = parts.store.requests_of(document["examples"])
+    found = parts.service.store.requests_of(document["examples"])
     for trace_id in document["examples"]:
         requests = [one for one in found if one.trace_id == trace_id and _is_in(question, one)]
         if not requests:
