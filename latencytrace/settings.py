@@ -78,7 +78,7 @@ class AgentSettings(NamedTuple):
     service_name: str | None
     endpoint: str  # a password may stand in it; the base address, without /v1/traces
     traces_url: str  # where traces are posted; over gRPC the base address of that
-    metrics_url: str | None  # where the agent reports on itself, likewise; None: nowhere
+    metrics_url: str | None  # where the agent reports on itself; None: nowhere
     headers: Mapping[str, str]
     timeout_s: float
     interval_s: float  # between two exports
@@ -123,7 +123,7 @@ class ServiceSettings(NamedTuple):
     folder: Path
     listen: Address
     otlp_http: Address
-    otlp_grpc: Address | None  # None: nobody listens
+    otlp_grpc: Address | None  # None: no listener
     store: str  # a plugin's name, or an address that begins with one
     keep_spans_ratio: float
     token: str | None
@@ -134,7 +134,7 @@ class ServiceSettings(NamedTuple):
     dashboard_url: str | None = None  # of a Grafana dashboard that alerts link to
     sinks: tuple[tuple[str, str], ...] = (("log", ""),)  # plugins' names and addresses
     scrape: tuple[str, ...] = ()  # addresses of engines' metrics, and of GPU exporters'
-    gpu_estimates: bool = False  # show an upper bound of bandwidth where nobody counts it
+    gpu_estimates: bool = False  # show an upper bound of bandwidth where it is not counted
     metrics_endpoint: str | None = None  # where metrics are sent over OTLP; None: nowhere
     metrics_protocol: str | None = None  # of OTLP; None: HTTP
     metrics_routes: int = 100  # of a service, that metrics tell apart
@@ -368,7 +368,7 @@ def data_folder(environ: Mapping[str, str] = os.environ) -> Path:
 
 
 def otlp_protocol(environ: Mapping[str, str] = os.environ) -> str:
-    """The protocol of OTLP that traces shall be sent by; empty where nobody says."""
+    """The protocol of OTLP that traces shall be sent by; empty where none is set."""
     named = environ.get("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "").strip()
     return (named or environ.get("OTEL_EXPORTER_OTLP_PROTOCOL", "").strip()).lower()
 
@@ -385,7 +385,7 @@ def _with_scheme(address: str, environ: Mapping[str, str]) -> str:
 
 
 def is_disabled(environ: Mapping[str, str] = os.environ) -> bool:
-    """Return whether the agent shall not start: there is nobody that spans could be for."""
+    """Return whether the agent shall not start, for want of a receiver."""
     nobody = environ.get("OTEL_TRACES_EXPORTER", "").strip().lower() == "none"
     return nobody or bool(off_switches(environ))
 

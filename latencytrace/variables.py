@@ -17,7 +17,7 @@ _UNITS_BYTES = {
 }  # fmt: skip
 _SIZE = re.compile(r"(\d{1,9}(?:\.\d{1,9})?) ?([mgt]i?b)", re.IGNORECASE)
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110's
-_HEADER_VALUE = re.compile(r"[\t -~\x80-\xff]*")  # likewise; what http.client can send of it
+_HEADER_VALUE = re.compile(r"[\t -~\x80-\xff]*")  # what http.client can send of a header
 
 
 def flag(environ: Mapping[str, str], name: str) -> bool:
@@ -71,7 +71,7 @@ def number(
         value = float(text)
     except ValueError:
         raise SettingsError(f"{name}={text!r} is not a number") from None
-    if not least <= value <= most:  # nor is "not a number" within any
+    if not least <= value <= most:  # "not a number" is within none
         raise SettingsError(f"{name}={text!r} is not from {least:.15g} to {most:.15g}")
     return value
 

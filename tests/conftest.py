@@ -21,10 +21,11 @@ from tests.support.waiting import PATIENCE_S
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # Machines that run tests are shared: how long an example takes, or its making, says nothing.
-settings.register_profile(
-    "latencytrace", deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)
-settings.load_profile("latencytrace")
+# `make test` tries a quarter of the examples that `make test-all` does, other ones each time.
+_untimed = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("thorough", _untimed)
+settings.register_profile("quick", _untimed, max_examples=25)
+settings.load_profile("quick")
 
 # By far the longest: begun late, one of them would keep a worker busy while the other has no more.
 LONGEST = (

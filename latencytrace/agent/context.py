@@ -2,7 +2,7 @@
 
 Before 3.12, CPython may collect garbage in the middle of setting a variable of a context. A
 finalizer that sets one then frees what is being read, and the process ends or, worse, goes on
-with variables that nobody finds again (https://github.com/python/cpython/issues/148891). A copy
+with variables that are not found again (https://github.com/python/cpython/issues/148891). A copy
 of the context, which shares what it holds, keeps that alive meanwhile, for a twentieth of a
 span's cost.
 """
@@ -22,7 +22,7 @@ from opentelemetry.context import (
 
 from latencytrace.agent.guard import FAULTS, edge_faults
 
-_COLLECTS_WITHIN: Final = sys.version_info < (3, 12)  # setting a variable: see above
+_COLLECTS_WITHIN: Final = sys.version_info < (3, 12)  # setting a variable frees the old value
 _variable = getattr(_RUNTIME_CONTEXT, "_current_context", None)
 _set: Callable[[Context], Token[Context]] = (
     _variable.set if isinstance(_variable, ContextVar) else attach
@@ -41,7 +41,7 @@ current: Callable[[], Context] = (
 
 
 def context_in(variables: VariableContext) -> Context | None:
-    """OpenTelemetry's context among all variables of somebody; None: we cannot know it."""
+    """OpenTelemetry's context among all variables of a caller; None: unknown."""
     if not isinstance(_variable, ContextVar):
         return None
     found = variables.get(_variable)
@@ -72,7 +72,7 @@ def leave(token: Token[Context]) -> None:
 
 
 def call_in(context: Context, call: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-    """Call with another context current, such as that of who asked for the call."""
+    """Call with another context current, such as the caller's."""
     token: Token[Context] | None = None
     try:
         token = enter(context)

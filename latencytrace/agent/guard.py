@@ -20,7 +20,7 @@ OnFault = Callable[[str, Exception], None]
 
 
 class _Unfailing(logging.LoggerAdapter[logging.Logger]):
-    """Loses what the program's logging cannot take, for a handler raises or a stream is closed."""
+    """Drops what the program's logging cannot take: a handler raises, or a stream is closed."""
 
     def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
         """Log, or do nothing."""
@@ -58,7 +58,7 @@ def _code_of(handler: object) -> CodeType | None:
 class guarded:  # noqa: N801 - reads as the statement that it is
     """Hand what our own code raises to `on_fault` instead of the traced program.
 
-    A class, for a generator-based context manager costs four times as much.
+    A class, since a generator-based context manager costs four times as much.
     """
 
     __slots__ = ("_doing", "_on_fault")
@@ -109,7 +109,7 @@ class FaultCounter:
 
 
 # What an edge catches where a `with guarded` would cost a tenth of what it guards. An edge is
-# a function that the program calls itself: nobody of ours stands above it.
+# a function that the program calls itself: no frame of ours stands above it.
 FAULTS: Final = Exception
 edge_faults: Final = FaultCounter()
 
@@ -148,7 +148,7 @@ def attempted(call: Callable[[], T], *, otherwise: U) -> T | U:
 
 
 def text_of(value: object) -> str:
-    """A value as text, also one whose own `__str__` raises."""
+    """A value as text, also one with a `__str__` that raises."""
     if type(value) is str:
         return value
     if isinstance(value, str):

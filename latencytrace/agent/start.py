@@ -15,6 +15,7 @@ from latencytrace.agent.budget.detail import Detail
 from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.device.nvtx import no_ranges, torch_ranges
 from latencytrace.agent.device.timers import DeviceTimers, torch_events
+from latencytrace.agent.export.batches import Saw
 from latencytrace.agent.export.exporter import ExportCounts, Exporter
 from latencytrace.agent.export.otlp_traces import OtlpEncoder
 from latencytrace.agent.export.queue import SpanQueue
@@ -34,6 +35,7 @@ from latencytrace.agent.process.termination import Termination
 from latencytrace.agent.process.uwsgi_workers import WAITING, UwsgiWorkers, is_uwsgi
 from latencytrace.agent.program.provider import GlobalProvider
 from latencytrace.agent.program.spans import ProgramSpans
+from latencytrace.agent.reporting.start_phases import StartPhases
 from latencytrace.agent.spans.provider import SHUTDOWN_S, RecordingProvider
 from latencytrace.agent.spans.span import RecordedSpan
 from latencytrace.agent.spans.tracer import RecordingTracer
@@ -108,7 +110,7 @@ class _Reports:
         self._new_budget = new_budget
         self._on_fault = on_fault
         self._sender: Sender | None = None
-        self._self_report: Late[SelfReport] | None = None  # None: nobody takes metrics
+        self._self_report: Late[SelfReport] | None = None  # None: no receiver takes metrics
         self.own = Late(new_budget)
         self.gpu = Late(self._new_gpu_watch)
 
@@ -138,7 +140,7 @@ class _Reports:
             report.send(Report.of(status()))
 
     def gpu_watch(self, exporter: Exporter) -> "GpuWatch | None":
-        """Return what watches GPUs; where somebody waits for the exporter, only if it is made."""
+        """Return what watches GPUs; where a caller waits for the exporter, only if it is made."""
         return self.gpu.made if exporter.is_hurried else self.gpu()
 
     def stop(self) -> None:
@@ -152,7 +154,7 @@ class _Reports:
             self._sender.close()
 
     def _new_self_report(self, sender: Sender, began_ns: int) -> "SelfReport":
-        from latencytrace.agent.reporting.self_report import SelfReport  # noqa: PLC0415 - see above
+        from latencytrace.agent.reporting.self_report import SelfReport  # noqa: PLC0415 - loaded where it is used
 
         return SelfReport(self._resource, sender, monotonic_ns, began_ns)
 
@@ -162,8 +164,8 @@ class _Reports:
         port = settings.gpu_port
         if settings.gpu is False or (url is None and port is None):
             return None
-        from latencytrace.agent.gpu.visible import visible_gpus  # noqa: PLC0415 - see above
-        from latencytrace.agent.gpu.watch import GpuWatch  # noqa: PLC0415 - likewise
+        from latencytrace.agent.gpu.visible import visible_gpus  # noqa: PLC0415 - loaded where it is used
+        from latencytrace.agent.gpu.watch import GpuWatch  # noqa: PLC0415 - loaded where it is used
 
         return GpuWatch(
             self._resource,
@@ -225,6 +227,7 @@ class Agent:
             queue=self._queue,
             interval_s=settings.interval_s,
             on_fault=on_fault,
+            saw=self._new_start_phases,
             after_round=self._report_changes,
         )
 
@@ -261,7 +264,7 @@ class Agent:
 
     def status(self) -> "AgentStatus":
         """Return what it does now."""
-        from latencytrace.agent.reporting.status import AgentStatus  # noqa: PLC0415 - see above
+        from latencytrace.agent.reporting.status import AgentStatus  # noqa: PLC0415 - loaded where it is used
 
         counts: ExportCounts = self._exporter.counts
         dropped = counts.dropped + self.losses.spans
@@ -284,6 +287,7 @@ class Agent:
             gpu=None if gpu is None else gpu.status(),
             cost=own.cost,
             overhead=own.overhead,
+            start_ns=self._start_phases.found,
             batches=self.recorder.batches.counts(),
         )
 
@@ -313,7 +317,9 @@ class Agent:
     def end_profiles(self) -> None:
         """Let no profile begin, and give up what is under way."""
         self._takes_profiles = False
-        if whole_imports.lock.acquire(timeout=LONGEST_WAIT_S):  # who makes one now is waited for
+        if whole_imports.lock.acquire(
+            timeout=LONGEST_WAIT_S
+        ):  # one that is being made is waited for
             whole_imports.lock.release()
         profiling = self._profiling.made
         if profiling is not None:
@@ -336,7 +342,7 @@ class Agent:
         _provider.reset_after_fork()
 
     def _new_profiling(self) -> "Profiling":
-        from latencytrace.agent.profiling.orders import Profiling  # noqa: PLC0415 - see above
+        from latencytrace.agent.profiling.orders import Profiling  # noqa: PLC0415 - loaded where it is used
 
         return Profiling(
             self._resource,
@@ -347,11 +353,15 @@ class Agent:
         )
 
     def _new_own_budget(self) -> "OwnBudget":
-        from latencytrace.agent.reporting.own_budget import OwnBudget  # noqa: PLC0415 - see above
+        from latencytrace.agent.reporting.own_budget import OwnBudget  # noqa: PLC0415 - loaded where it is used
 
         return OwnBudget(
             self.recorder, self.settings.overhead_ratio, self._queue.some, self._priced_hooks
         )
+
+    def _new_start_phases(self) -> Saw:
+        self._start_phases = StartPhases(lambda: self.recorder.starting)
+        return self._start_phases.saw
 
     def _priced_hooks(self) -> list[type[Hook]]:
         """Return the hooks that may time requests and callbacks, by which these are priced."""
@@ -483,7 +493,7 @@ def flush(timeout_s: float = 5.0) -> bool:
 
 def agent_status() -> "AgentStatus":
     """Return what the agent does: spans made, sent, dropped; its cost; hooks and why not."""
-    from latencytrace.agent.reporting.status import not_running  # noqa: PLC0415 - see above
+    from latencytrace.agent.reporting.status import not_running  # noqa: PLC0415 - loaded where it is used
 
     agent = _running
     if agent is None:

@@ -49,7 +49,7 @@ class _Forest:
     intervals: Mapping[str, Intervals]  # as they were sent
     repairs: Mapping[str, list[Repair]]  # by span id
     calls_failed: bool  # whether any did
-    unawaited: frozenset[str]  # consumers' spans that nobody waited for
+    unawaited: frozenset[str]  # consumers' spans that no span waited for
     queued: Mapping[str, Interval]  # until consumers took their messages
     retried: Mapping[str, str]  # consumers whose work was tried again: the next one
 
@@ -62,7 +62,7 @@ def build_traces(spans: Iterable[Span], *, rootless: bool = False) -> tuple[Trac
         rootless: The root, if it is not among them, will not come any more.
 
     Returns:
-        One `Trace` a request (see `is_request`), the outermost ones first, in order of
+        One `Trace` a request, the outermost ones first, in order of
         start. None, if no request has arrived. Repaired, so that every child lies
         within its parent; an inner request is clipped by no span above it. Requests
         inside more than `MAX_NESTED_REQUESTS` others, and those beyond
@@ -175,7 +175,7 @@ def _tree(forest: _Forest, root: Span, *, outermost: bool) -> Trace:
     children: dict[str, tuple[Span, ...]] = {}
     intervals: dict[str, Intervals] = {}
     repairs: list[Repair] = []
-    beyond: set[str] = set()  # what nobody waited for
+    beyond: set[str] = set()  # what no span waited for
 
     def within(span: Span, parent: Span | None) -> Span:
         sent = unclipped[span.span_id] = span
@@ -216,6 +216,7 @@ def _tree(forest: _Forest, root: Span, *, outermost: bool) -> Trace:
         stages=within_calls(spans, stages),
         intervals=reported,
         repairs=_listed((*repairs, *unlikely), root),
+        unawaited=frozenset(beyond),
     )
 
 

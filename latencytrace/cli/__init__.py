@@ -13,7 +13,7 @@ from latencytrace.model.texts.secrets import text_shown
 INTERRUPTED = 130
 # Of writing standard output; errors of files have a name, those of sockets are others.
 _UNWRITABLE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
-_IN_LINES = (ObjectivesError, ServiceUnreachableError)  # whose messages may have several
+_IN_LINES = (ObjectivesError, ServiceUnreachableError)  # their messages may have several
 
 
 def main() -> None:
@@ -57,7 +57,9 @@ def _run(arguments: Sequence[str]) -> int:
     if arguments[:1] == ["run"]:
         return run(arguments[1:])
     try:
-        from latencytrace.cli.app import app  # noqa: PLC0415 - an extra, and slow to import
+        from latencytrace.cli.command_line import command_line_for  # noqa: PLC0415 - an extra
+
+        app = command_line_for(arguments)
     except ImportError as missing:
         if arguments[:1] == ["doctor"]:
             from latencytrace.cli.doctor_checks.without_extra import doctor  # noqa: PLC0415 - seldom needed
@@ -66,7 +68,7 @@ def _run(arguments: Sequence[str]) -> int:
         from latencytrace.cli.processes.without_extra import answer  # noqa: PLC0415 - seldom needed
 
         return answer(arguments, missing)
-    from latencytrace.cli.processes.typer_fault import typer_fault  # noqa: PLC0415 - likewise
+    from latencytrace.cli.processes.typer_fault import typer_fault  # noqa: PLC0415 - loaded where it is used
 
     if fault := typer_fault():
         raise LatencytraceError(fault)

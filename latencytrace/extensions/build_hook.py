@@ -16,7 +16,7 @@ SHARED: Final = Path("latencytrace/extensions")  # headers
 
 
 class CompileExtensions(BuildHookInterface):  # type: ignore[type-arg]
-    """Builds each `_core` beside its sources, for wheels and for editable installations."""
+    """Builds each `_core` next to its sources, for wheels and for editable installations."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:  # noqa: ARG002 - hatchling's signature
         """Compile, and say for which interpreter the wheel is."""
@@ -31,11 +31,11 @@ class CompileExtensions(BuildHookInterface):  # type: ignore[type-arg]
 
 
 def can_be_compiled() -> bool:
-    """Tell whether this interpreter may have them, and nobody refused them."""
+    """Tell whether this interpreter may have them, and the environment allows them."""
     return (
         sys.implementation.name == "cpython"
         and not sysconfig.get_config_var("Py_GIL_DISABLED")
-        and os.environ.get("LATENCYTRACE_COMPILED", "").strip() != "0"  # noqa: TID251 - nobody else is there to ask
+        and os.environ.get("LATENCYTRACE_COMPILED", "").strip() != "0"  # noqa: TID251 - settings are not installed yet
     )
 
 

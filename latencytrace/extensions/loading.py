@@ -39,7 +39,7 @@ def extension(package: str) -> ModuleType | None:
 
 
 def missing(packages: Iterable[str] = PACKAGES) -> list[str]:
-    """Return those of the packages whose extension cannot be used."""
+    """Return the packages with an extension that cannot be used."""
     return [package for package in packages if extension(package) is None]
 
 

@@ -98,7 +98,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Acknowledgement:
-    """Somebody looks after an alert: it is not repeated to people."""
+    """An alert that a person looks after: no reminders are sent."""
 
     at_ns: int
     by: str | None
@@ -134,7 +134,7 @@ class Alert:
     evidence: Evidence
     traffic_ratio: float | None = None  # of what was to be expected; None: no news of that
     end_reason: str | None = None  # None: it fires, or the objective is met again
-    acknowledged: Acknowledgement | None = None  # None: by nobody
+    acknowledged: Acknowledgement | None = None  # None: not acknowledged
 
     @property
     def labels(self) -> Mapping[str, str]:

@@ -1,4 +1,4 @@
-"""Values of attributes, apart from spans, whose classes take a program's start longer to make."""
+"""Values of attributes; a module of their own, since the classes of spans make a start slower."""
 
 from collections.abc import Mapping
 

@@ -4,11 +4,11 @@ from enum import StrEnum
 
 
 class TraceDetail(StrEnum):
-    """The parts that the trace of a request lacks, for its agent kept its own cost down."""
+    """The parts that the trace of a request lacks, since its agent kept its own cost down."""
 
     FULL = "full"
-    NO_RUNTIME_GAPS = "no_runtime_gaps"  # nobody watched for pauses of its process
-    NO_INTERVALS = "no_intervals"  # nor is there what was interleaved with its answer
+    NO_RUNTIME_GAPS = "no_runtime_gaps"  # pauses of its process were not watched
+    NO_INTERVALS = "no_intervals"  # and without what was interleaved with its answer
     NO_CHEAP_CALLS = "no_cheap_calls"  # nor spans of calls that are as short as their tracing
     SERVER_SPAN = "server_span"  # there is nothing but its own span
     CONTROL = "control"  # the same, on purpose: the others are held against it

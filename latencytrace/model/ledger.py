@@ -15,7 +15,7 @@ class Segment:
     start_ns: int  # relative to the request's start
     end_ns: int
     stage: Stage
-    span_id: str  # of an unattributed segment: the span whose own time it is
+    span_id: str  # of an unattributed segment: the span that spent it
     name: str
 
 

@@ -37,13 +37,14 @@ class Measure(StrEnum):
     """The part of a request that is timed."""
 
     DURATION = "duration"
+    UNTIL_IDLE = "until_idle"  # until the last of its spans has ended, too
     TIME_TO_FIRST_TOKEN = "time_to_first_token"  # noqa: S105 - no password
     TIME_PER_OUTPUT_TOKEN = "time_per_output_token"  # noqa: S105 - no password
     STAGE = "stage"
 
 
 class Severity(StrEnum):
-    """The time within which somebody must look."""
+    """How soon a person must look."""
 
     PAGE = "page"  # now
     TICKET = "ticket"  # within days
@@ -136,7 +137,7 @@ class Objective:
 
     @property
     def parts(self) -> int:
-        """Weight in a tally of one of those that are judged."""
+        """Weight of one judged request in a tally."""
         return 1 if self.slices is None else SLICE_PARTS
 
     @property
@@ -167,8 +168,8 @@ class Tally:
 
     bad: int
     total: int
-    unseen_bad: int = 0  # of the bad ones, those that others stand for: their senders sample
-    unseen: int = 0  # of all, likewise
+    unseen_bad: int = 0  # bad requests that were sampled out, by the weight of those that came
+    unseen: int = 0  # all requests that were sampled out
 
     def __add__(self, other: Self) -> "Tally":
         return Tally(
@@ -180,5 +181,5 @@ class Tally:
 
     @property
     def came(self) -> "Tally":
-        """The requests that came: they, not those that they stand for, say what may be chance."""
+        """The requests that came: chance is judged by these alone."""
         return Tally(bad=self.bad - self.unseen_bad, total=self.total - self.unseen)

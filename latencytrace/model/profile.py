@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Final, Self
 from urllib.parse import parse_qsl, urlencode
 
-AGENT_HEADER: Final = "latencytrace-agent"  # of an agent's posts: who it is
+AGENT_HEADER: Final = "latencytrace-agent"  # of an agent's posts: its id
 ORDER_HEADER: Final = "latencytrace-profile"  # of the answers: what it shall profile
 UPLOAD_PATH: Final = "/v1/latencytrace-profiles"  # where it posts what came of that, by id
 MAX_PROFILE_BYTES: Final = 64 << 20  # compressed
@@ -70,7 +70,7 @@ class ProfileOrder:
     profile_id: str
     steps: int = DEFAULT_STEPS
     seconds: float = DEFAULT_SECONDS
-    triggered: bool = False  # by an alert: nobody waits for it
+    triggered: bool = False  # by an alert: no caller waits for it
 
     def header(self) -> str:
         """As a header's value."""

@@ -19,10 +19,10 @@ class RequestStatus(StrEnum):
 
 
 class FirstTokenOf(StrEnum):
-    """The party whose first token a request's time to first token is counted to."""
+    """Where the first token is taken that ends a time to first token."""
 
     CALLER = "caller"  # it left for the caller
-    MODEL = "model"  # a model made it: the answer was not streamed, or nobody saw it leave
+    MODEL = "model"  # a model made it: the answer was not streamed, or no hook saw it leave
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,18 +64,26 @@ class Request:
     preemptions: int | None = None  # how often an engine made it wait again
     cold_start: bool | None = None  # whether something was loaded for it
     startup: bool = False  # no request: the process loaded, before it served any
-    # A health, readiness or metrics route, or a request whose time nobody knows: left out of
+    # A health, readiness or metrics route, or a request of unknown time: left out of
     # breakdowns, metrics and objectives.
     health: bool = False
     detail: TraceDetail = TraceDetail.FULL  # in which it was traced
     weight: int = 1  # how many requests it stands for, where its sender sampled
     ledger: Ledger  # sums to `duration_ns`
     segments: tuple[Segment, ...]  # partition [0, duration_ns) in order
+    # What its spans went on with after its end, by stage, until the last of them ended; empty:
+    # with nothing. No part of `ledger`.
+    after: Ledger = field(default_factory=dict)
     repairs: tuple[Repair, ...] = ()
     attributes: tuple[tuple[str, str], ...] = ()  # to ask for it by (`cohort_attributes`)
     attributes_left_out: int = 0
     # Known while it is attributed, and not kept.
     metric_attributes: MetricAttributes = field(default=MetricAttributes(), compare=False)
+
+    @property
+    def after_ns(self) -> int:
+        """How long it went on after its end; 0: it did not."""
+        return sum(self.after.values())
 
     @property
     def counts(self) -> bool:

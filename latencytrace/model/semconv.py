@@ -23,6 +23,7 @@ HTTP_TARGET_OLD = "http.target"  # path and query
 HTTP_URL_OLD = "http.url"
 URL_PATH = "url.path"
 URL_FULL = "url.full"
+URL_TEMPLATE = "url.template"
 URL_SCHEME = "url.scheme"
 HTTP_SCHEME_OLD = "http.scheme"
 HTTP_FLAVOR_OLD = "http.flavor"  # such as `1.1`
@@ -101,7 +102,7 @@ LITELLM_CALL_ID = "litellm.call_id"
 OPENINFERENCE_FINISH_REASON = "llm.finish_reason"
 OPENINFERENCE_EMBEDDING_MODEL = "embedding.model_name"
 
-# What engines tell of themselves; the same key need not mean the same (see `analysis.engines`)
+# What engines report; the same key need not mean the same of two engines
 GEN_AI_REQUEST_N = "gen_ai.request.n"  # sequences asked for
 LATENCY_TO_FIRST = "gen_ai.latency.time_to_first_token"
 LATENCY_E2E = "gen_ai.latency.e2e"
@@ -142,18 +143,19 @@ OPENTRACING_REF_TYPE = "opentracing.ref_type"  # child_of or follows_from
 STAGE = "latencytrace.stage"  # one of `Stage`
 ROUTE = "latencytrace.route"  # on metrics: `POST /chat`, or the name of a request's own span
 STAGE_NAME = "latencytrace.stage.name"  # what the user called an `application` stage
-INTERVALS = "latencytrace.intervals"  # see `model.packed.interval`
-TOKEN_TIMES = "latencytrace.token_times"  # noqa: S105 - see `model.packed.token_times`
-# Of an answer that was streamed, as its caller got it (see `agent.toolkit.streaming`):
+INTERVALS = "latencytrace.intervals"  # as `model.packed.interval` writes them
+TOKEN_TIMES = "latencytrace.token_times"  # noqa: S105 - times of a stream's tokens
+# Of an answer that was streamed, as its caller got it:
 STREAMED_TOKENS = "latencytrace.streamed.tokens"  # that left after the first packet
-STREAMED_EVENTS = "latencytrace.streamed.events"  # where nobody counts its tokens
-STREAMED_CHOICES = "latencytrace.streamed.choices"  # answers beside each other (`n`)
+STREAMED_EVENTS = "latencytrace.streamed.events"  # where its tokens are not counted
+STREAMED_CHOICES = "latencytrace.streamed.choices"  # parallel answers (`n`)
 STREAMED_FIRST_BODY = "latencytrace.streamed.first_body_ns"  # perhaps no token; from the start
 RUNTIME_GAPS = "latencytrace.runtime"  # when its process kept it waiting, as intervals are
 INDEX_TYPE = "latencytrace.index.type"  # such as `IndexIVFFlat`
 INDEX_SIZE = "latencytrace.index.size"  # vectors that a search could find
 BATCH_SIZE = "latencytrace.batch.size"  # requests or sequences served together
 BATCH_TOKENS = "latencytrace.batch.tokens"  # of one member, or of a whole batch
+PROCESSOR_WAIT_NS = "latencytrace.processor_wait_ns"  # its thread could run, and did not
 CONCURRENCY = "latencytrace.concurrency"  # requests under way in its process, itself included
 QUEUE_DEPTH = "latencytrace.queue.depth"  # how many waited before it when it joined
 PREEMPTIONS = "latencytrace.preemptions"  # how often it had to make room and wait again
@@ -166,7 +168,7 @@ RETRIES = "latencytrace.retries"  # how often the work on a message was tried be
 DETAIL = "latencytrace.detail"  # one of `TraceDetail`; absent: full
 CANCELLED = "latencytrace.cancelled"  # true: the caller left or cancelled the call
 
-# How senders of others say that they record a share of all traces (see `analysis.trace.weight`)
+# How other senders say that they record a share of all traces
 SAMPLE_RATE = "SampleRate"  # Honeycomb's: one of so many
 SAMPLING_PROBABILITY = "sampling.probability"
 JAEGER_SAMPLER_TYPE, JAEGER_SAMPLER_PARAM = "sampler.type", "sampler.param"
@@ -183,6 +185,10 @@ AGENT_BUDGET = "latencytrace.agent.overhead.budget"  # the share that it may tak
 AGENT_SAMPLING = "latencytrace.agent.sampling.ratio"  # of the traces that begin there
 AGENT_REDUCTION = "latencytrace.agent.reduction"  # steps by which detail is lowered; 0: none
 AGENT_REQUESTS = "latencytrace.agent.requests"  # by the detail that they are traced in
+AGENT_START_NS = "latencytrace.agent.start_ns"  # of its process, by phase
+START_PHASE = "latencytrace.start.phase"
+AGENT_PRESSURE = "latencytrace.agent.pressure"  # share of time that threads waited, by resource
+PRESSURE_RESOURCE = "latencytrace.resource"  # cpu, memory or io
 AGENT_HOOK = "latencytrace.agent.hook"
 AGENT_PROVIDER = "latencytrace.agent.provider"
 HOOK = "latencytrace.hook"

@@ -59,7 +59,7 @@ class Span:
     kind: SpanKind = SpanKind.INTERNAL
     service: str = "unknown_service"
     instance: str | None = None  # service.instance.id
-    host: str | None = None  # k8s.node.name, host.id or host.name: whose clock it is
+    host: str | None = None  # k8s.node.name, host.id or host.name: spans of one host share a clock
     version: str | None = None  # service.version
     scope: str = ""  # the instrumentation that made it
     start_ns: int  # since the Unix epoch, as OTLP sends it

@@ -68,7 +68,9 @@ class SpanBatch:
     resources: Sequence[Resource]
     name: Rows  # (n,): the same for the same name, always
     counts: Mapping[str, tuple[Rows, NDArray[np.int64]]]  # by key: rows in order, values
-    packed: Mapping[str, tuple[Rows, Sequence[AttributeValue]]]  # likewise
+    packed: Mapping[
+        str, tuple[Rows, Sequence[AttributeValue]]
+    ]  # rows that have the key, and their values
     carried: CarriedValues
     target: Rows  # (n,): the same for calls to the same target (`calls.retries`); 0: it names none
     name_of: Callable[[int], str]  # the name of a row

@@ -42,13 +42,13 @@ class Stage(StrEnum):
         """Return whether time in this stage counts as attributed.
 
         Wrapping an endpoint in a stage of one's own explains nothing, so
-        `application` does not count, nor do `other` and `runtime`.
+        `application`, `other` and `runtime` do not count.
         """
         return self not in _UNEXPLAINING
 
 
 STAGES = tuple(Stage)  # in columns of numbers a stage's is its place
-# Those whose segments are named after what they were; of breakdowns their parts.
+# Stages with named segments; breakdowns show their parts.
 IN_PARTS = (Stage.RUNTIME, Stage.APPLICATION, Stage.OTHER, Stage.QUEUE)
 _UNEXPLAINING = frozenset({Stage.UNATTRIBUTED, Stage.OTHER, Stage.RUNTIME, Stage.APPLICATION})
 

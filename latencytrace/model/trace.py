@@ -37,7 +37,7 @@ class Repair:
 class Trace:
     """One request's spans: a tree in which every child lies within its parent.
 
-    A request is a root span, or a server span whose parent belongs to another
+    A request is a root span, or a server span with a parent of another
     service; a trace through three services holds three of these.
     """
 
@@ -52,11 +52,13 @@ class Trace:
     retried: Mapping[str, str] = field(default_factory=dict)  # failed attempts: the next one
     # When the messages that spans waited for were sent: no more known of a tree once built.
     queued: Mapping[str, int] = field(default_factory=dict, compare=False)
+    # Spans that nobody waited for, of messages: their work is a request of its own.
+    unawaited: frozenset[str] = frozenset()
 
     def outlives(self, child: Span, parent: Span) -> bool:
         """Return whether a child went on when its parent had ended, by the clock that both tell.
 
-        Nobody can have waited for it there. Across clocks nothing is said: what sticks
+        Nothing can have waited for it there. Across clocks nothing is said: what sticks
         out may be a clock that is off.
         """
         if child.end_ns < parent.end_ns:

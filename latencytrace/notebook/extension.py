@@ -60,7 +60,7 @@ class CellMagics(Magics):  # type: ignore[misc]  # IPython has no types
         exec(body, shell.user_ns)  # noqa: S102 - the user's own cell
         if value_of is None:
             return None
-        value = eval(value_of, shell.user_ns)  # noqa: S307 - likewise
+        value = eval(value_of, shell.user_ns)  # noqa: S307 - the user's own code
         return None if shell.displayhook.semicolon_at_end_of_expression(source) else value
 
 
@@ -74,7 +74,7 @@ def load_ipython_extension(shell: InteractiveShell) -> None:
 
 def unload_ipython_extension(shell: InteractiveShell) -> None:
     """Stop."""
-    global _loaded  # noqa: PLW0603 - likewise
+    global _loaded  # noqa: PLW0603 - one a kernel
     if _loaded is None:
         return
     magics = shell.magics_manager.magics

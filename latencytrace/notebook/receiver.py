@@ -50,7 +50,7 @@ class _Handler(BaseHTTPRequestHandler):
     server: Receiver
 
     def do_POST(self) -> None:
-        """Take traces; metrics of the agent are let go."""
+        """Take traces; drop metrics of the agent."""
         length = self.headers.get("content-length", "")
         if not length.isdecimal() or int(length) > MAX_BYTES:
             self._answer(413)

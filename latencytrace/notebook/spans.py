@@ -42,7 +42,7 @@ class CellSpans:
             self._start_agent()
 
     def set_aside(self) -> None:
-        """Keep what has ended since it was last taken for who wants it."""
+        """Keep spans that have ended until the next call takes them."""
         found, self._aside_left_out = self.take(with_aside=True)
         self._aside, kept = {}, 0
         for trace_id, spans in found.items():
@@ -102,7 +102,7 @@ class CellSpans:
                 self._tap.take = None
             self._tap, self._tapped = _Tap(self), provider
             provider.add_span_processor(self._tap)
-        flush(0)  # ends what is pending; nobody waits for a receiver here
+        flush(0)  # ends what is pending, without waiting for a receiver
 
     def _take_post(self, message: ExportTraceServiceRequest) -> None:
         size = message.ByteSize()
@@ -114,7 +114,6 @@ class CellSpans:
             self._posts.append(message)
 
     def take_span(self, span: ReadableSpan) -> None:
-        """Take a span that ended."""
         with self._lock:
             if len(self._ended) >= MOST_SPANS:
                 self._left_out += 1

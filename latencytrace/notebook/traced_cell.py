@@ -50,7 +50,7 @@ class TracedCell:
     """Requests of a cell, and where their time went.
 
     Args:
-        spans: Those that ended while it ran, by trace id.
+        spans: Spans that ended while it ran, by trace id.
         left_out: How many there was no room for.
         own: The route of the request that is the cell itself, which is not shown where the cell
             makes requests of its own.
@@ -70,7 +70,7 @@ class TracedCell:
 
     @cached_property
     def breakdowns(self) -> list[_Route]:
-        """Return one breakdown a route, those that took most time first."""
+        """Return one breakdown a route, longest total time first."""
         time_ns: dict[tuple[str, str], int] = {}
         for one in self.requests:
             at = (one.service, one.route)

@@ -320,7 +320,7 @@ class Adopted:
     """Spans and requests that a service that died left, and that were taken over."""
 
     spans: int = 0  # of its journal, that the store has now
-    requests: int = 0  # whose ledgers were written for it
+    requests: int = 0  # ledgers written for it
 
     def count(self, settled: Settled) -> None:
         """Count requests that were written."""
@@ -386,7 +386,7 @@ def _metrics_endpoint(
 def _recording(
     endpoint: MetricsEndpoint | None, telemetry: Telemetry, api_address: Address
 ) -> AbstractContextManager[Callable[[Iterable[Request]], None]]:
-    """Return what records requests, whose metrics are sent while the block runs."""
+    """Return what records requests, and send its metrics while the block runs."""
     if endpoint is None:
         return nullcontext(lambda _: None)
     # The SDK's metrics, which most services do without, take a while to import.

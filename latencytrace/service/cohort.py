@@ -16,7 +16,7 @@ from pydantic.fields import FieldInfo
 
 from latencytrace.analysis.tail.cohort_attributes import LEFT_OUT
 from latencytrace.errors import QuestionError
-from latencytrace.model import DurationRange, RequestStatus, TokenRange
+from latencytrace.model import DurationRange, RequestStatus, TokenRange, semconv
 from latencytrace.model.cohorts.cohort import attribute_text
 from latencytrace.model.detail import TraceDetail
 from latencytrace.model.texts.durations import written_duration_ns
@@ -29,6 +29,13 @@ _EPOCH = datetime.fromtimestamp(0, UTC)
 _UNITS_NS = {"s": 10**9, "m": 60 * 10**9, "h": HOUR_NS, "d": 24 * HOUR_NS}
 _BACK = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)([smhd])")
 _SPACED_OFFSET = re.compile(r" (?=\d\d:?\d\d$)")  # a `+` that a query string made a space
+# What OpenTelemetry calls labels that are kept as columns of their own.
+LABEL_NAMES: Final = {
+    semconv.SERVICE_NAME: "service",
+    semconv.SERVICE_VERSION: "version",
+    semconv.SERVICE_INSTANCE_ID: "instance",
+    semconv.HTTP_ROUTE: "route",
+}
 LONGEST_NS = 2**63 - 1  # what columns hold
 _RANGE = re.compile(r"(\d{0,18})\.\.(\d{0,18})")
 _EXACTLY = re.compile(r"\d{1,18}")
@@ -149,6 +156,16 @@ def attributes_of(text: str) -> tuple[tuple[str, str], ...]:
     Raises:
         QuestionError: A condition is none or asks for what is not kept, or there are too many.
     """
+    found = _pairs(text, "where")
+    for key, _ in found:
+        if key in LEFT_OUT:
+            raise QuestionError(
+                f"{key!r} is not kept as an attribute: ask by route, status or tokens"
+            )
+    return found
+
+
+def _pairs(text: str, parameter: str) -> tuple[tuple[str, str], ...]:
     conditions = text.split("&")
     if len(conditions) > MOST_CONDITIONS:
         raise QuestionError(f"{len(conditions)} conditions are more than {MOST_CONDITIONS}")
@@ -157,14 +174,33 @@ def attributes_of(text: str) -> tuple[tuple[str, str], ...]:
         key, separator, value = condition.partition("=")
         if not (key and separator):
             raise QuestionError(
-                f"{condition!r} is no condition: write KEY=VALUE, as where=tenant=acme"
-            )
-        if unquote(key) in LEFT_OUT:
-            raise QuestionError(
-                f"{unquote(key)!r} is not kept as an attribute: ask by route, status or tokens"
+                f"{condition!r} is no condition: write KEY=VALUE, as {parameter}=tenant=acme"
             )
         found.append((unquote(key), attribute_text(unquote(value))))
     return tuple(found)
+
+
+def without_of(text: str) -> tuple[tuple[str, str], ...]:
+    """Labels and attributes that requests must not have, as `version=2&tenant=acme`.
+
+    Raises:
+        QuestionError: See `attributes_of`.
+    """
+    return tuple((group_key(key), value) for key, value in _pairs(text, "without"))
+
+
+def group_key(name: str) -> str:
+    """The label or the attribute of this name, by which requests can be told apart.
+
+    Raises:
+        QuestionError: It is not kept.
+    """
+    key = LABEL_NAMES.get(name, name)
+    if not key:
+        raise QuestionError("the name of an attribute is missing")
+    if key in LEFT_OUT:
+        raise QuestionError(f"{key!r} is not kept as an attribute: ask by route, status or tokens")
+    return key
 
 
 def _filter(column: str | None, text: str) -> FieldInfo:
@@ -178,12 +214,14 @@ def _read(how: Callable[[str], object]) -> BeforeValidator:
     return BeforeValidator(lambda given: how(given) if isinstance(given, str) else given)
 
 
-def _read_conditions(given: object) -> object:
+def _read_each(how: Callable[[str], object]) -> BeforeValidator:
     """Read the texts of a parameter that an address may have more than once."""
-    texts = [given] if isinstance(given, str) else given
-    if not isinstance(texts, list):
-        return given
-    return attributes_of("&".join(texts))
+
+    def read(given: object) -> object:
+        texts = [given] if isinstance(given, str) else given
+        return how("&".join(texts)) if isinstance(texts, list) else given
+
+    return BeforeValidator(read)
 
 
 _SO_MANY = "Only with so many: 1000..4000, 1000.., ..4000 or 512."
@@ -225,13 +263,23 @@ class Filters(BaseModel):
     duration: Annotated[
         _Duration, _filter("DurationNs", "Only those that took so long: 250ms..2s, 2s.., ..80ms.")
     ] = None
+    after: Annotated[
+        _Duration,
+        _filter("AfterNs", "Only those that went on so long after their answer, as 100ms..."),
+    ] = None
     input_tokens: Annotated[_Tokens, _filter("InputTokens", _SO_MANY)] = None
     output_tokens: Annotated[_Tokens, _filter("OutputTokens", _SO_MANY)] = None
     where: Annotated[
         tuple[tuple[str, str], ...],  # all of them, each on any span
-        BeforeValidator(_read_conditions),
+        _read_each(attributes_of),
         WithJsonSchema({"type": "array", "items": {"type": "string"}}),
         _filter(None, "Only with this attribute on a span. May be repeated."),
+    ] = ()
+    without: Annotated[
+        tuple[tuple[str, str], ...],  # none of them, labels or attributes
+        _read_each(without_of),
+        WithJsonSchema({"type": "array", "items": {"type": "string"}}),
+        _filter(None, "Only without this: version=2, tenant=acme. May be repeated."),
     ] = ()
 
     def compared(self) -> Iterator[tuple[str, str | DurationRange | TokenRange]]:
@@ -240,6 +288,13 @@ class Filters(BaseModel):
             wanted = getattr(self, name)
             if field.serialization_alias is not None and wanted is not None:
                 yield field.serialization_alias, wanted
+
+
+REPEATED: Final = ("where", "without")  # filters that an address may name more than once
+LABELS: Final = {  # that requests are told apart by, and their columns
+    name: str(Filters.model_fields[name].serialization_alias)
+    for name in ("service", "route", "model", "version", "instance", "status")
+}
 
 
 class Cohort(Filters):

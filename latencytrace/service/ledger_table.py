@@ -1,7 +1,7 @@
 """Requests with their ledgers as columns: the one form in which they go through the service.
 
-The analysis makes tables, a store writes them, metrics and objectives count them. Who needs
-`Request` objects makes them of a table (`requests`, `each_request`).
+The analysis makes tables, a store writes them, metrics and objectives count them. Callers
+that need `Request` objects make them of a table (`requests`, `each_request`).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from latencytrace.analysis.columns import reported
 from latencytrace.analysis.columns.objects import FIRST_TOKEN_OF, requests_of
 from latencytrace.analysis.columns.request_table import RequestTable, Root, Words
-from latencytrace.model import Request
+from latencytrace.model import Ledger, Request
 from latencytrace.model.ledger import ledger_of
 from latencytrace.model.stage import STAGES
 
@@ -101,7 +101,10 @@ class LedgerTable(RequestTable):
             segment_stage=np.array([_STAGE_NUMBERS[one.stage] for one in segments], np.int64),
             segment_span_id=_ids(one.span_id for one in segments),
             segment_name=_words(one.name for one in segments),
-            ledger=_ledgers(found),
+            ledger=_ledgers(one.ledger for one in found),
+            after=_ledgers(one.after for one in found)
+            if any(one.after for one in found)
+            else None,
             weight=_weights(found),
             revision=np.array([one.revision for one in found], np.uint32),
         )
@@ -146,6 +149,7 @@ class LedgerTable(RequestTable):
             start_ns=_within(self.start_ns),
             duration_ns=_within(self.duration_ns),
             ledger=_within(self.ledger),
+            after=None if self.after is None else _within(self.after),
         )
 
     @property
@@ -165,7 +169,7 @@ def each_request(tables: Iterable[LedgerTable]) -> Iterator[Request]:
 
 
 def _unwrapped(request: Request) -> Request:
-    """A request whose times are those of spans again."""
+    """A request with times of spans again."""
     segments = tuple(
         replace(one, start_ns=one.start_ns & _U64, end_ns=one.end_ns & _U64)
         for one in request.segments
@@ -234,12 +238,13 @@ def _times_ns(times_ns: Iterable[int]) -> _Column:
     return np.array(list(times_ns), np.uint64).view(np.int64)
 
 
-def _ledgers(requests: Sequence[Request]) -> _Column:
-    ledger = np.zeros((len(requests), len(STAGES)), np.uint64)
-    for place, request in enumerate(requests):
-        for stage, length_ns in request.ledger.items():
-            ledger[place, _STAGE_NUMBERS[stage]] = length_ns
-    return ledger.view(np.int64)
+def _ledgers(ledgers: Iterable[Ledger]) -> _Column:
+    found = list(ledgers)
+    columns = np.zeros((len(found), len(STAGES)), np.uint64)
+    for place, ledger in enumerate(found):
+        for stage, length_ns in ledger.items():
+            columns[place, _STAGE_NUMBERS[stage]] = length_ns
+    return columns.view(np.int64)
 
 
 def _weights(requests: Sequence[Request]) -> _Column | None:

@@ -29,30 +29,36 @@ from latencytrace.model import (
     StagePart,
     TokenRange,
 )
+from latencytrace.model.cohorts.breakdown import WorkAfter
 from latencytrace.model.cohorts.overview import (
     FINE_ROWS,
     ROWS_PER_DOUBLING,
+    Group,
+    Groups,
     HeatCell,
     Overview,
     RouteSummary,
     StageColumn,
+    Summary,
+    SummaryFields,
     TimeColumn,
     p99_of_rows_ns,
 )
 from latencytrace.model.cohorts.request_columns import DurationBand
 from latencytrace.model.detail import TraceDetail
 from latencytrace.model.stage import IN_PARTS
-from latencytrace.service.cohort import FAILED, Cohort
+from latencytrace.service.cohort import FAILED, LABELS, Cohort
 
 FORMULA: Final = re.compile(r"'*[=+@\t\r-]")  # how a cell begins that spreadsheets run
-MOST_PARTS: Final = 8  # of a stage, whose names senders tell
+MOST_KEYS: Final = 1_000  # of attributes that are listed
+MOST_PARTS: Final = 8  # of a stage; senders name them
 STAGE_COLUMNS: Final = {f"{stage}_ns": stage for stage in Stage}
 TABLE_COLUMNS: Final = (
     "trace_id", "span_id", "service", "instance", "version", "route", "model", "status", "start",
     "duration_ns", "time_to_first_token_ns", "time_to_first_token_of",
     "model_time_to_first_token_ns", "time_per_output_token_ns", "input_tokens",
     "cached_input_tokens", "output_tokens", "finish_reason", "batch_size", "queue_depth",
-    "concurrency", "preemptions", "cold_start", "revision", "weight", *STAGE_COLUMNS,
+    "concurrency", "preemptions", "cold_start", "after_ns", "revision", "weight", *STAGE_COLUMNS,
 )  # fmt: skip
 
 
@@ -67,15 +73,24 @@ def is_in(request: Request, cohort: Cohort) -> bool:
         and _ended(cohort.status, request.status)
         and (cohort.service is not None or request.outermost)
         and _took(cohort.duration, request.duration_ns)
+        and _took(cohort.after, request.after_ns)
         and _holds(cohort.input_tokens, request.input_tokens)
         and _holds(cohort.output_tokens, request.output_tokens)
         and (cohort.since_ns is None or request.start_ns >= cohort.since_ns)
         and (cohort.until_ns is None or request.start_ns < cohort.until_ns)
+        and not any(_has(request, key, value) for key, value in cohort.without)
     )
 
 
+def _has(request: Request, key: str, value: str) -> bool:
+    """Say whether it has a label, or an attribute on any span."""
+    if key in LABELS:
+        return value_of(request, key) == value
+    return (key, value) in request.attributes
+
+
 def has_attributes(request: Request, cohort: Cohort) -> bool:
-    """Say whether it has those that the cohort names."""
+    """Say whether it has the attributes that the cohort names."""
     return set(cohort.where) <= set(request.attributes)
 
 
@@ -126,6 +141,7 @@ def breakdown(cohort: Cohort, requests: Iterable[Request]) -> Breakdown:
         time_per_output_token_ns=_quantiles(found, lambda one: one.time_per_output_token_ns),
         output_tokens_per_second=_mean_pace(found),
         stages=stages,
+        after=_after(found),
         health_left_out=_number(sure) - _number(counting) - _number(starts),
         startup_left_out=_number(starts),
         reduced_detail_left_out=_number(counting) - _number(found),
@@ -163,7 +179,7 @@ def _as_text(value: object) -> object:
 def parquet_table(requests: Iterable[Request]) -> bytes:
     """Write the same with types."""
     import pyarrow as pa  # noqa: PLC0415 - heavy, and rarely asked for
-    from pyarrow import parquet  # noqa: PLC0415 - likewise
+    from pyarrow import parquet  # noqa: PLC0415 - loaded where it is used
 
     rows = list(map(_row, requests))
     columns = {name: pa.array([row[name] for row in rows]) for name in TABLE_COLUMNS}
@@ -180,7 +196,7 @@ def _row(request: Request) -> dict[str, object]:
 
 
 def overview(requests: Sequence[Request], since_ns: int, column_ns: int, limit: int) -> Overview:
-    """Put the routes of requests side by side, those that took most time first."""
+    """Put the routes of requests side by side, longest total time first."""
     by_route: dict[tuple[str, str], list[Request]] = defaultdict(list)
     for one in requests:
         by_route[one.service, one.route].append(one)
@@ -223,27 +239,90 @@ def stages_over_time(
     ]
 
 
+def groups(
+    requests: Sequence[Request], by: str, since_ns: int, column_ns: int, limit: int
+) -> Groups:
+    """Put requests side by side by a label or an attribute."""
+    by_value: dict[str | None, list[Request]] = defaultdict(list)
+    for one in requests:
+        by_value[value_of(one, by)].append(one)
+    without = by_value.pop(None, [])
+    ranked = sorted(by_value.items(), key=lambda item: (-_total(item[1], "duration_ns"), item[0]))
+    others = [one for _, found in ranked[limit:] for one in found]
+    times = (since_ns, column_ns)
+    return Groups(
+        groups=tuple(
+            Group(value=value or "", **_together(found, *times)) for value, found in ranked[:limit]
+        ),
+        others=Summary(**_together(others, *times)) if others else None,
+        other_values=len(ranked[limit:]),
+        without=Summary(**_together(without, *times)) if without else None,
+        unsure=0
+        if by in LABELS
+        else _number(one for one in without if one.attributes_left_out > 0),
+    )
+
+
+def value_of(request: Request, key: str) -> str | None:
+    """The value of a label, or the first one of an attribute; None: it has none."""
+    if key in LABELS:
+        label: str | None = getattr(request, key)
+        return None if label is None else str(label)
+    return next((value for name, value in request.attributes if name == key), None)
+
+
+def versions(requests: Iterable[Request]) -> dict[tuple[str, str], int]:
+    """When the first request of each version of a service started."""
+    found: dict[tuple[str, str], int] = {}
+    for one in requests:
+        if one.version is not None:
+            key = one.service, one.version
+            found[key] = min(one.start_ns, found.get(key, one.start_ns))
+    return found
+
+
+def attribute_keys(requests: Iterable[Request]) -> dict[str, int]:
+    """Count requests by the keys of their attributes."""
+    counts: Counter[str] = Counter()
+    for one in requests:
+        counts.update(dict.fromkeys((key for key, _ in one.attributes), one.weight))
+    ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    return dict(ranked[:MOST_KEYS])
+
+
 def _summary(
     service: str, route: str, requests: Sequence[Request], since_ns: int, column_ns: int
 ) -> RouteSummary:
+    first_token = _quantiles(requests, lambda one: one.time_to_first_token_ns)
+    return RouteSummary(
+        service=service,
+        route=route,
+        first_token_p50_ns=first_token.p50 if first_token else None,
+        first_tokens_of_model=_of_model(requests),
+        versions={
+            version: min(one.start_ns for one in requests if one.version == version)
+            for version in {one.version for one in requests}
+            if version
+        },
+        **_together(requests, since_ns, column_ns),
+    )
+
+
+def _together(requests: Sequence[Request], since_ns: int, column_ns: int) -> SummaryFields:
+    """What a `Summary` says of requests, of which there is at least one."""
     columns: dict[int, list[Request]] = defaultdict(list)
     for one in requests:
         columns[(one.start_ns - since_ns) // column_ns].append(one)
     lasted, weights = zip(*((one.duration_ns, one.weight) for one in requests), strict=True)
     p50_ns, p95_ns, p99_ns = _levels(lasted, weights, (0.5, 0.95, 0.99))
-    first_token = _quantiles(requests, lambda one: one.time_to_first_token_ns)
-    return RouteSummary(
-        service=service,
-        route=route,
-        requests=_number(requests),
-        failed=_number(one for one in requests if one.status != "ok"),
-        p50_ns=p50_ns,
-        p95_ns=p95_ns,
-        p99_ns=p99_ns,
-        first_token_p50_ns=first_token.p50 if first_token else None,
-        first_tokens_of_model=_of_model(requests),
-        mean_ns={one.stage: one.mean_ns for one in _stages(requests)},
-        timeline=tuple(
+    return {
+        "requests": _number(requests),
+        "failed": _number(one for one in requests if one.status != "ok"),
+        "p50_ns": p50_ns,
+        "p95_ns": p95_ns,
+        "p99_ns": p99_ns,
+        "mean_ns": {one.stage: one.mean_ns for one in _stages(requests)},
+        "timeline": tuple(
             TimeColumn(
                 column=column,
                 requests=_number(found),
@@ -252,12 +331,7 @@ def _summary(
             )
             for column, found in sorted(columns.items())
         ),
-        versions={
-            version: min(one.start_ns for one in requests if one.version == version)
-            for version in {one.version for one in requests}
-            if version
-        },
-    )
+    }
 
 
 def _fine_rows(requests: Iterable[Request]) -> Counter[int]:
@@ -360,6 +434,30 @@ def _stages(requests: Sequence[Request]) -> Iterable[StageBreakdown]:
         )
         parts = _parts(having, stage, number, duration_ns) if stage in IN_PARTS else ()
         yield replace(whole, parts=tuple(parts))
+
+
+def _after(requests: Iterable[Request]) -> WorkAfter | None:
+    going_on = [one for one in requests if one.after]
+    if not going_on:
+        return None
+    number = _number(going_on)
+    lengths, weights = zip(*((one.after_ns, one.weight) for one in going_on), strict=True)
+    p50_ns, p95_ns, p99_ns = _levels(lengths, weights, (0.5, 0.95, 0.99))
+    total_ns: Counter[Stage] = Counter()
+    for one in going_on:
+        for stage, length_ns in one.after.items():
+            total_ns[stage] += length_ns * one.weight
+    return WorkAfter(
+        requests=number,
+        mean_ns=_total(going_on, "after_ns") / number,
+        p50_ns=p50_ns,
+        p95_ns=p95_ns,
+        p99_ns=p99_ns,
+        stages=tuple(
+            (stage, total_ns[stage] / number)
+            for stage in sorted(total_ns, key=lambda stage: (-total_ns[stage], stage))
+        ),
+    )
 
 
 def _parts(

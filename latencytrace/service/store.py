@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from latencytrace.errors import PluginError, StoreError
 from latencytrace.model import Breakdown, Request, RequestStatus, Span
-from latencytrace.model.cohorts.overview import HeatCell, Overview, StageColumn
+from latencytrace.model.cohorts.overview import Groups, HeatCell, Overview, StageColumn
 from latencytrace.model.cohorts.request_columns import (
     DurationBand,
     Durations,
@@ -158,7 +158,7 @@ class Questions(StoreEdge, ABC):
         """Every request of a service, or of all, the highest revision of each."""
 
     def requests_of(self, trace_ids: Collection[str]) -> Sequence[Request]:
-        """The requests of these traces for who asks, the highest revision of each."""
+        """The requests of these traces, the highest revision of each."""
         return self.written(trace_ids)
 
     def request(self, trace_id: str, span_id: str | None) -> Request | None:
@@ -249,7 +249,7 @@ class Questions(StoreEdge, ABC):
         return plain_answers.breakdown(cohort, self.of_service(cohort.service))
 
     def overview(self, cohort: Cohort, column_ns: int, limit: int) -> Overview:
-        """The routes whose requests took most time in all, inner requests as well.
+        """The routes by total time, longest first, inner requests included.
 
         The cohort names a `since`, where the first column of the timelines begins.
         """
@@ -260,6 +260,30 @@ class Questions(StoreEdge, ABC):
             for one in self._with_stages(cohort.model_copy(update={"service": service}))
         ]
         return plain_answers.overview(found, cohort.since_ns or 0, column_ns, limit)
+
+    def groups(self, cohort: Cohort, by: str, column_ns: int, limit: int) -> Groups:
+        """Requests of a cohort by a label or an attribute, of those that a breakdown counts.
+
+        Each is in one part: of several values of an attribute its first counts, that of the
+        request's own span before those of others. The cohort names a `since`, where the first
+        column of the timelines begins.
+
+        Args:
+            cohort: Requests.
+            by: One of `LABELS`, or the key of an attribute.
+            column_ns: Length of a column of the timelines.
+            limit: Values that have a part of their own, those that took most time in all.
+        """
+        found = self._with_stages(cohort)
+        return plain_answers.groups(found, by, cohort.since_ns or 0, column_ns, limit)
+
+    def versions(self, cohort: Cohort) -> Mapping[tuple[str, str], int]:
+        """Services and their versions, and when the first request of each started."""
+        return plain_answers.versions(self._counted(cohort))
+
+    def attribute_keys(self, cohort: Cohort) -> Mapping[str, int]:
+        """Keys of attributes, and how many requests have each; the most frequent ones first."""
+        return plain_answers.attribute_keys(self._with_stages(cohort))
 
     def heat_map(self, cohort: Cohort, column_ns: int) -> Sequence[HeatCell]:
         """Durations over time, of those that `requests` lists; the cohort names a `since`."""
@@ -314,11 +338,11 @@ class Copies(StoreEdge):
         """The rows of a piece, for `take` of a store of the same tables; empty: none."""
         raise StoreError(_NO_COPIES)
 
-    def count_of(self, piece: Piece) -> int:  # noqa: ARG002 - likewise
+    def count_of(self, piece: Piece) -> int:  # noqa: ARG002 - of the contract
         """How many rows of a piece this service has written."""
         raise StoreError(_NO_COPIES)
 
-    def take(self, piece: Piece, rows: bytes) -> int:  # noqa: ARG002 - likewise
+    def take(self, piece: Piece, rows: bytes) -> int:  # noqa: ARG002 - of the contract
         """Keep the rows of a piece as they are; how many these were."""
         raise StoreError(_NO_COPIES)
 
@@ -328,11 +352,11 @@ class Copies(StoreEdge):
 
 
 class Store(Questions, Copies):
-    """Keeps `span_arrivals`, `requests` and `spans` (see `docs/pages/service.md`).
+    """Keeps `span_arrivals`, `requests` and `spans`.
 
     Every method blocks, may be called from any thread, and raises `StoreError`
     with what to do when the engine cannot do what was asked. Any other exception
-    of a method becomes one (see `StoreEdge`).
+    of a method becomes one.
     """
 
     @classmethod
@@ -356,7 +380,7 @@ class Store(Questions, Copies):
         """Traces of the last minutes of which this service stored no root; on a shared store."""
         return ()
 
-    def elsewhere(self, trace_ids: Collection[str]) -> Collection[str]:  # noqa: ARG002 - nobody else
+    def elsewhere(self, trace_ids: Collection[str]) -> Collection[str]:  # noqa: ARG002 - no other service writes
         """Those of the traces of which another service has stored spans."""
         return ()
 
@@ -376,7 +400,7 @@ class Store(Questions, Copies):
 
         Args:
             blocks: Blocks of spans, in the order in which they came.
-            age_ns: Their ledgers are written next (see `write`), and were made of these spans
+            age_ns: Their ledgers are written next, and were made of these spans
                 so long ago; None: there are none yet.
 
         Raises:
@@ -427,7 +451,7 @@ class Store(Questions, Copies):
         """How many spans are in `spans` of these traces; none is not named."""
 
     def spans_of(self, trace_ids: Collection[str]) -> Mapping[str, tuple[Span, ...]]:
-        """The spans of these traces for who asks, each once; a trace without any is absent."""
+        """The spans of these traces, each once; a trace without any is absent."""
         found = {trace_id: self.kept_spans(trace_id) for trace_id in trace_ids}
         return {trace_id: spans for trace_id, spans in found.items() if spans}
 
@@ -479,7 +503,7 @@ class Store(Questions, Copies):
         """Keep requests, and note traces whose arrived spans are to be copied to `spans`.
 
         The traces first: a crash between the two leaves them unassembled. They outlive this
-        process, and whoever asks for their spans is answered from the arrivals.
+        process, and their spans are read from the arrivals.
 
         Args:
             tables: Requests as columns, each of a higher revision than what was written of it

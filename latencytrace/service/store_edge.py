@@ -59,6 +59,6 @@ def _each(asked: str, found: Iterator[T]) -> Iterator[T]:
 
 
 def _reason(error: Exception) -> str:
-    """The error, and the line that raised it: whoever reports it has no traceback."""
+    """The error, and the line that raised it: reports have no traceback."""
     frame = extract_tb(error.__traceback__)[-1]
     return f"{error!r:.{_MESSAGE_CHARS}} ({frame.filename.rpartition('/')[2]}:{frame.lineno})"

@@ -12,9 +12,11 @@ from contextvars import copy_context
 from fnmatch import fnmatchcase
 from types import CodeType, FrameType
 from typing import Any
+from unittest.mock import Mock
 
 from latencytrace.agent.guard import FaultCounter, guarded
 from latencytrace.agent.start import start, uninstrument
+from latencytrace.agent.timing import costs
 from latencytrace.settings import agent_settings
 from tests.agent.broken_functions import InjectedError, Target, targets
 from tests.support.programs.served_program import run
@@ -66,6 +68,7 @@ EDGES = (
     "hooks.asgi:RequestTiming.*<locals>.*",  # what an application is given
     "hooks.threads:_carry_into.<locals>.runcall_in",  # around what a thread runs
     "hooks.*:_begun",
+    "hooks.*:_sampled",
     "hooks.*:_taken_up",
     "hooks.*:RequestTiming.[a-z]*",
     "hooks.*:TimedBody.*",
@@ -102,13 +105,26 @@ def called_by(call: Callable[[], object], codes: set[CodeType]) -> set[CodeType]
 
 
 def changed_by(target: Target, call: Callable[[], object], untraced: object) -> str | None:
-    """What the program sees of a fault; None: nothing."""
-    try:
-        with target.broken():
-            outcome = copy_context().run(call)
-    except InjectedError:
-        return f"{target.name}: the program sees the fault"
-    return None if outcome == untraced else f"{target.name}: {outcome}"
+    """What the program sees of a fault, whether calls are samples or not; None: nothing."""
+    for is_sampled in (True, False):
+        sample(is_sampled=is_sampled)
+        try:
+            with target.broken():
+                outcome = copy_context().run(call)
+        except InjectedError:
+            return f"{target.name}: the program sees the fault"
+        if outcome != untraced:
+            return f"{target.name}: {outcome}"
+    return None
+
+
+def sample(*, is_sampled: bool) -> None:
+    """Measure the cost of each call of a hook from now on, or of none."""
+    stride = 1 if is_sampled else sys.maxsize
+    costs.FIRST = stride  # type: ignore[misc]
+    costs._random = Mock(randrange=lambda *_: stride)  # type: ignore[misc]
+    for cost in costs.all_costs():
+        cost.reset()
 
 
 def started(endpoint: str) -> None:
@@ -134,6 +150,8 @@ def walk(endpoint: str) -> dict[str, Any]:
     untraced = run()
     inner = [target for target in targets() if not is_edge(target)]
     codes = {target.code for target in inner}
+
+    sample(is_sampled=True)
 
     def started_and_run() -> object:
         started(endpoint)

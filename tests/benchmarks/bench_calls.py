@@ -1,26 +1,30 @@
 """What tracing adds to one outgoing call, in instructions, which no neighbour changes.
 
-    python -m tests.benchmarks.bench_calls      # needs valgrind; some minutes
+    python -m tests.benchmarks.bench_calls [CLIENT ...]    # needs valgrind; some minutes
 
-An asynchronous client of `httpx` calls a service that answers at once, from within its process:
-four calls at a time below a span, as in a request. Each tracer is begun, warmed up and counted in
-turn, in one process under valgrind's callgrind: user space, all threads, and no span is sent.
-Contrib's instrumentation is that of `.peers/contrib` (`make bench-routes` installs it).
+A client asks a service on loopback that answers at once: four calls below a span, as in a request,
+at once where the client is asynchronous. Each tracer is begun, warmed up and counted in turn, in
+one process a client under valgrind's callgrind: user space, all threads, and no span is sent.
+Contrib's instrumentations are those of `.peers/contrib` (`make bench-calls` installs them).
 """
 
+import argparse
 import asyncio
+import json
 import os
 import re
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from importlib.metadata import entry_points
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
-import httpcore
+import aiohttp
 import httpx
+import requests
+import urllib3
 from opentelemetry import trace
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
@@ -29,8 +33,8 @@ import latencytrace
 
 ROUNDS, WARM_UP, AT_ONCE = 20, 30, 4
 TRACERS = ("untraced", "latencytrace", "contrib")  # contrib last: it cannot be taken away
-COUNTED = "counted"
-URL, QUESTION = "http://service/search", {"query": "what", "part": 1}
+SERVE, COUNT = "serve", "count"
+QUESTION = {"query": "what", "part": 1}
 PEER = Path(__file__).parents[2] / ".peers" / "contrib"
 NEVER_MS = 3_600_000
 BODY = b"x" * 300
@@ -41,33 +45,7 @@ ANSWER = (
 # Each call of this one in C ends a count; the clients never call it.
 ENDS_A_COUNT, DUMPED_BEFORE = os.getloadavg, "os_getloadavg*"
 
-
-class Connection(httpcore.AsyncNetworkStream):
-    """One that answers whatever is asked, after a turn of the event loop."""
-
-    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ARG002, ASYNC109 - as its base has it
-        """Return the answer."""
-        await asyncio.sleep(0)
-        return ANSWER
-
-    async def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ARG002, ASYNC109
-        """Take the request."""
-        await asyncio.sleep(0)
-
-    async def aclose(self) -> None:
-        """Do nothing."""
-
-    def get_extra_info(self, info: str) -> Any:  # noqa: ARG002
-        """Know nothing."""
-        return None
-
-
-class Network(httpcore.AsyncNetworkBackend):
-    """What connects to nothing."""
-
-    async def connect_tcp(self, *_: object, **__: object) -> Connection:
-        """Return a connection."""
-        return Connection()
+Round = Callable[[], Awaitable[object]]
 
 
 class Nothing(SpanExporter):
@@ -78,40 +56,116 @@ class Nothing(SpanExporter):
         return SpanExportResult.SUCCESS
 
 
-def client() -> httpx.AsyncClient:
-    """Return a client of the service."""
-    transport: Any = httpx.AsyncHTTPTransport()
-    transport._pool = httpcore.AsyncConnectionPool(network_backend=Network())
-    return httpx.AsyncClient(transport=transport)
+@asynccontextmanager
+async def of_httpx(url: str) -> AsyncIterator[Round]:
+    """Ask with httpx, all at once."""
+    async with httpx.AsyncClient() as client:
+        yield lambda: asyncio.gather(*(client.post(url, json=QUESTION) for _ in range(AT_ONCE)))
 
 
-def begin(tracer: str) -> None:
+@asynccontextmanager
+async def of_aiohttp(url: str) -> AsyncIterator[Round]:
+    """Ask with aiohttp, all at once."""
+    async with aiohttp.ClientSession() as session:
+
+        async def ask() -> None:
+            async with session.post(url, json=QUESTION) as answer:
+                await answer.read()
+
+        yield lambda: asyncio.gather(*(ask() for _ in range(AT_ONCE)))
+
+
+@asynccontextmanager
+async def of_requests(url: str) -> AsyncIterator[Round]:
+    """Ask with requests, one after another."""
+    with requests.Session() as session:
+
+        async def ask() -> None:
+            for _ in range(AT_ONCE):
+                session.post(url, json=QUESTION, timeout=10)
+
+        yield ask
+
+
+@asynccontextmanager
+async def of_urllib3(url: str) -> AsyncIterator[Round]:
+    """Ask with urllib3, one after another."""
+    with urllib3.PoolManager() as pool:
+
+        async def ask() -> None:
+            for _ in range(AT_ONCE):
+                pool.request("POST", url, json=QUESTION)
+
+        yield ask
+
+
+# Each with contrib's instrumentation.
+CLIENTS = {
+    "httpx": (of_httpx, "httpx"),
+    "aiohttp": (of_aiohttp, "aiohttp-client"),
+    "requests": (of_requests, "requests"),
+    "urllib3": (of_urllib3, "urllib3"),
+}
+
+
+def begin(tracer: str, client: str) -> None:
     """Begin to trace."""
     if tracer == "latencytrace":
-        latencytrace.instrument("bench", hooks=["httpx"])
+        latencytrace.instrument("bench", hooks=[client])
     elif tracer == "contrib":
         latencytrace.uninstrument()
         provider = TracerProvider()
         provider.add_span_processor(BatchSpanProcessor(Nothing(), schedule_delay_millis=NEVER_MS))
         trace.set_tracer_provider(provider)
-        (found,) = entry_points(group="opentelemetry_instrumentor", name="httpx")
+        _, name = CLIENTS[client]
+        (found,) = entry_points(group="opentelemetry_instrumentor", name=name)
         found.load()().instrument()
 
 
-async def count() -> None:
+async def count(client: str, url: str) -> None:
     """Be counted with each tracer."""
-    asks = client()
     for tracer in TRACERS:
-        begin(tracer)
-        for rounds in (WARM_UP, ROUNDS):
-            for _ in range(rounds):
-                with trace.get_tracer("bench").start_as_current_span("request"):
-                    calls = (asks.post(URL, json=QUESTION) for _ in range(AT_ONCE))
-                    await asyncio.gather(*calls)
-            ENDS_A_COUNT()
+        begin(tracer, client)
+        async with CLIENTS[client][0](url) as ask:  # aiohttp's is told when it is made
+            for rounds in (WARM_UP, ROUNDS):
+                for _ in range(rounds):
+                    with trace.get_tracer("bench").start_as_current_span("request"):
+                        await ask()
+                ENDS_A_COUNT()
 
 
-def counted() -> dict[str, float]:
+async def serve() -> None:
+    """Answer every request on a port that is printed."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while head := await reader.readuntil(b"\r\n\r\n"):
+                length = re.search(rb"content-length: (\d+)", head.lower())
+                await reader.readexactly(int(length[1]) if length else 0)
+                writer.write(ANSWER)
+        except (asyncio.IncompleteReadError, ConnectionError):
+            writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    sys.stdout.write(f"{server.sockets[0].getsockname()[1]}\n")
+    sys.stdout.flush()
+    await server.serve_forever()
+
+
+@contextmanager
+def serving() -> Iterator[str]:
+    """Run the service in a process of its own; yield its address."""
+    command = (sys.executable, "-m", __spec__.name, SERVE)
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert server.stdout is not None
+    try:
+        yield f"http://127.0.0.1:{server.stdout.readline().strip()}/search"
+    finally:
+        server.kill()
+        server.wait()
+
+
+def counted(client: str, url: str) -> dict[str, float]:
     """Return the instructions of one call, by tracer.
 
     Raises:
@@ -129,7 +183,8 @@ def counted() -> dict[str, float]:
         file = Path(folder) / "counted"
         command = (
             "valgrind", "-q", "--tool=callgrind", f"--callgrind-out-file={file}",
-            f"--dump-before={DUMPED_BEFORE}", sys.executable, "-m", __spec__.name, COUNTED,
+            f"--dump-before={DUMPED_BEFORE}", sys.executable, "-m",
+            __spec__.name, COUNT, client, url,
         )  # fmt: skip
         subprocess.run(command, env=environ, check=True, stderr=subprocess.DEVNULL)
         dumps = sorted(Path(folder).glob("counted.*"), key=lambda each: int(each.suffix[1:]))
@@ -143,17 +198,30 @@ def counted() -> dict[str, float]:
 
 def main() -> None:
     """Count, and print the table."""
-    if COUNTED in sys.argv:
-        asyncio.run(count())
-        sys.stdout.flush()
-        os._exit(0)  # what the end of a process takes is none of it
-    found = counted()
-    ours, contrib = (found[each] - found["untraced"] for each in TRACERS[1:])
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("clients", nargs="*", metavar="CLIENT", help=", ".join(CLIENTS))
+    parser.add_argument("--json", action="store_true")
+    asked = parser.parse_args()
+    with serving() as url:
+        found = {client: counted(client, url) for client in asked.clients or CLIENTS}
+    if asked.json:
+        print(json.dumps(found))
+        return
     print("| instructions a call | untraced | latencytrace | contrib | share |")
     print("| --- | ---: | ---: | ---: | ---: |")
-    cells = f"{found['untraced']:,.0f} | {ours:+,.0f} | {contrib:+,.0f} | {ours / contrib:.3f}"
-    print(f"| httpx | {cells} |")
+    for client, by_tracer in found.items():
+        ours, contrib = (by_tracer[each] - by_tracer["untraced"] for each in TRACERS[1:])
+        cells = f"{by_tracer['untraced']:,.0f} | {ours:+,.0f} | {contrib:+,.0f}"
+        print(f"| {client} | {cells} | {ours / contrib:.3f} |")
 
 
 if __name__ == "__main__":
-    main()
+    match sys.argv[1:]:
+        case ["serve"]:
+            asyncio.run(serve())
+        case ["count", client, url]:
+            asyncio.run(count(client, url))
+            sys.stdout.flush()
+            os._exit(0)  # what the end of a process takes is none of it
+        case _:
+            main()

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.few import few
 from tests.support.servers.command_line import COMMAND, environment
 from tests.support.servers.recording_api import RecordingApi, recording_api
 
@@ -33,7 +34,7 @@ def into(
 
 
 @pytest.mark.skipif(not FULL.is_char_device(), reason="only Linux has it")
-@pytest.mark.parametrize("command", ["--help", "run", "requests", "export", "breakdown"])
+@pytest.mark.parametrize("command", few(2, ["run", "requests", "--help", "export", "breakdown"]))
 def test_a_full_device_is_said_in_one_line(command: str, recording_api: RecordingApi) -> None:
     arguments = ["run", "--help"] if command == "run" else [command]
     if command in {"requests", "export", "breakdown"}:

@@ -12,6 +12,7 @@ from latencytrace.cli.app import app
 from latencytrace.cli.commands.run import HELP
 from latencytrace.cli.processes.without_extra import COMMANDS
 from tests.support.agent.receiving import Receiver
+from tests.support.few import few
 from tests.support.repository.installed_extras import environment_with
 from tests.support.servers.command_line import environment
 from tests.support.servers.recording_api import RecordingApi, recording_api
@@ -107,7 +108,7 @@ def test_the_help_of_run_is_the_same_with_and_without_extras(bare: Path, asking:
     assert latencytrace(asking, "run", "--help").stdout == f"{HELP}\n"
 
 
-@pytest.mark.parametrize("command", ["breakdown", "requests", "objectives", "gpu"])
+@pytest.mark.parametrize("command", few(1, ["breakdown", "requests", "objectives", "gpu"]))
 def test_a_service_elsewhere_is_asked_with_the_extra_of_the_command_line(
     command: str, asking: Path, recording_api: RecordingApi
 ) -> None:

@@ -39,7 +39,8 @@ from latencytrace.model import (
     TokenRange,
     semconv,
 )
-from latencytrace.model.cohorts.overview import row_bounds_ns
+from latencytrace.model.cohorts.breakdown import WorkAfter
+from latencytrace.model.cohorts.overview import Groups, row_bounds_ns
 from latencytrace.model.cohorts.request_columns import (
     NUMBERS,
     UNKNOWN,
@@ -53,7 +54,7 @@ from latencytrace.model.detail import TraceDetail
 from latencytrace.model.texts.names import is_blank
 from latencytrace.plugins import STORES, plugins
 from latencytrace.service.answers import exported
-from latencytrace.service.cohort import Cohort
+from latencytrace.service.cohort import LABELS, Cohort
 from latencytrace.service.ledger_table import LedgerTable
 from latencytrace.service.otlp.traces import check
 from latencytrace.service.store import Order, Questions, Store, TableFormat
@@ -187,9 +188,7 @@ spans = st.builds(
 )
 
 
-@settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(drawn=st.lists(spans, max_size=4))
 def test_what_otlp_encodes_comes_back_equal(store: Store, drawn: list[Span]) -> None:
     sent = [replace(span, trace_id=f"{next(fresh):032x}") for span in drawn]
@@ -380,6 +379,7 @@ def test_a_request_comes_back_as_it_was_written(store: Store) -> None:
         concurrency=7,
         preemptions=0,
         cold_start=False,
+        after={Stage.RETRIEVE: 2**40, Stage.UNATTRIBUTED: 3},
         repairs=(
             Repair(kind=RepairKind.ORPHAN, span_id="2" * 16, detail="its parent never came"),
         ),
@@ -1134,6 +1134,37 @@ def test_a_breakdown_of_all_services_counts_the_outermost_only(store: Store) -> 
     assert store.breakdown(Cohort(since_ns=since_ns, until_ns=since_ns + 1)).requests == 1
 
 
+def test_what_requests_went_on_with_stands_beside_their_stages(store: Store) -> None:
+    going_on = [
+        replace(one_request("on 1", service="on"), after={Stage.RETRIEVE: 100, Stage.EMBED: 40}),
+        replace(one_request("on 2", service="on"), after={Stage.RETRIEVE: 200}),
+    ]
+    breakdown = breakdown_of(store, *going_on, one_request("on 3", service="on"))
+
+    assert breakdown.after == WorkAfter(
+        requests=2,
+        mean_ns=170,
+        p50_ns=170,
+        p95_ns=197,
+        p99_ns=199.4,
+        stages=((Stage.RETRIEVE, 150), (Stage.EMBED, 20)),
+    )
+    assert breakdown.requests == 3
+    assert {row.stage for row in breakdown.stages} == {*one_request("on 3").ledger}
+
+
+def test_requests_are_found_by_how_long_they_went_on(store: Store) -> None:
+    going_on = replace(one_request("for long", service="after"), after={Stage.RETRIEVE: 100})
+    write(store, [going_on, one_request("not at all", service="after")], [])
+
+    def found(after: DurationRange) -> list[Request]:
+        return list(store.requests(Cohort(service="after", after=after), Order.NEWEST, 9))
+
+    assert found(DurationRange(at_least_ns=100)) == [going_on]
+    assert found(DurationRange(at_least_ns=101)) == []
+    assert len(found(DurationRange(at_most_ns=100))) == 2
+
+
 def test_tokens_per_second_is_the_mean_over_requests(store: Store) -> None:
     breakdown = breakdown_of(
         store,
@@ -1160,6 +1191,17 @@ def test_requests_that_touch_are_not_under_way_together(store: Store) -> None:
 # Faster ways
 
 
+DRAWN = itertools.count()
+
+ATTRIBUTES = [
+    *((("tenant", name),) for name in "abc"),
+    (("tenant", "b"), ("tenant", "c"), ("tier", "")),
+    (("tier", "gold"), ("tenant", "a")),
+    (("tier", "gold"),),
+    (),
+]
+
+
 def many_requests(chance: random.Random, count: int) -> Iterator[Request]:
     """Requests of one service, of every kind."""
     for number in range(count):
@@ -1176,11 +1218,12 @@ def many_requests(chance: random.Random, count: int) -> Iterator[Request]:
             ),
             startup=chance.random() < 0.1,
             model=chance.choice([None, "llama"]),
+            version=chance.choice([None, "1", "2"]),
             time_to_first_token_ns=chance.choice([None, chance.randrange(10**9)]),
             time_to_first_token_of=chance.choice([None, *FirstTokenOf]),
             time_per_output_token_ns=chance.choice([None, 0, chance.randrange(10**8)]),
             input_tokens=chance.choice([None, chance.randrange(100)]),
-            attributes=(("tenant", chance.choice("abc")),),
+            attributes=chance.choice(ATTRIBUTES),
             attributes_left_out=chance.choice([0, 2]),
         )
 
@@ -1201,9 +1244,24 @@ COHORTS = [
     Cohort(service="ways", route="GET /a"),
     Cohort(service="ways", model="llama", input_tokens=TokenRange(at_most=50)),
     Cohort(service="ways", where=(("tenant", "a"),)),
+    Cohort(service="ways", without=(("tenant", "c"), ("model", "llama"), ("status", "error"))),
     Cohort(service="ways", since_ns=START_NS + 100 * 10**9, until_ns=START_NS + 700 * 10**9),
     Cohort(service="ways", since_ns=START_NS + 10**15),
 ]
+
+
+def assert_adds_up(found: Groups, whole: Breakdown) -> None:
+    """Hold the parts of a cohort against its breakdown: requests, and the time of each stage."""
+    parts = [*found.groups, *filter(None, (found.others, found.without))]
+    assert sum(one.requests for one in parts) == whole.requests
+    for one in parts:
+        assert sum(column.requests for column in one.timeline) == one.requests
+    assert (found.others is None) == (found.other_values == 0)
+    sums = {
+        stage.stage: sum(one.mean_ns.get(stage.stage, 0) * one.requests for one in parts)
+        for stage in whole.stages
+    }
+    assert sums == pytest.approx({one.stage: one.mean_ns * whole.requests for one in whole.stages})
 
 
 def test_a_faster_way_answers_as_going_over_the_requests_does(store: Store) -> None:
@@ -1231,6 +1289,16 @@ def test_a_faster_way_answers_as_going_over_the_requests_does(store: Store) -> N
         assert rows_of(store, cohort) == list(
             csv.DictReader(io.StringIO(Questions.ledgers(store, cohort, TableFormat.CSV).decode()))
         )
+        assert store.versions(cohort) == Questions.versions(store, cohort)
+        keys = store.attribute_keys(cohort)
+        assert list(keys.items()) == list(Questions.attribute_keys(store, cohort).items())
+        labels = tuple((label, 2) for label in LABELS) if cohort is COHORTS[0] else ()
+        for by, limit in (*labels, ("tenant", 1), ("tier", 9)):
+            asked = (cohort.model_copy(update={"since_ns": START_NS}), by, 300 * 10**9, limit)
+            grouped, plainly = store.groups(*asked), Questions.groups(store, *asked)
+            assert told(asdict(grouped)) == pytest.approx(told(asdict(plainly)))
+            if cohort.since_ns is None:
+                assert_adds_up(grouped, quick)
     assert store.routes("ways") == Questions.routes(store, "ways")
     assert {one for one in store.services() if one == "ways"} == {"ways"}
     assert store.request(second[0].trace_id, None) == Questions.request(
@@ -1257,6 +1325,12 @@ def test_requests_count_as_many_as_they_stand_for(store: Store) -> None:
             cohort = Cohort(service=service, since_ns=START_NS, **more)
             quick, plain = store.breakdown(cohort), Questions.breakdown(store, cohort)
             assert told(asdict(quick)) == pytest.approx(told(asdict(plain)))
+            grouped = store.groups(cohort, "tenant", spans_ns[1], 2)
+            assert_adds_up(grouped, quick)
+            assert told(asdict(grouped)) == pytest.approx(
+                told(asdict(Questions.groups(store, cohort, "tenant", spans_ns[1], 2)))
+            )
+            assert store.attribute_keys(cohort) == Questions.attribute_keys(store, cohort)
             quickly = store.overview(cohort, spans_ns[1], 3)
             plainly = Questions.overview(store, cohort, spans_ns[1], 3)
             assert told(asdict(quickly)) == pytest.approx(told(asdict(plainly)))
@@ -1607,6 +1681,77 @@ def test_routes_stand_side_by_side_those_first_that_took_most(store: Store) -> N
         (0, 1, 800),
         (1, 1, 1000),
     ]
+
+
+def test_the_values_of_an_attribute_stand_side_by_side(store: Store) -> None:
+    for number, (tenants, decode_ns, left_out) in enumerate(
+        (
+            (("acme",), 700, 0),
+            (("acme", "globex"), 900, 0),
+            (("globex",), 3000, 0),
+            (("hooli",), 5, 0),
+            (("",), 6, 0),
+            ((), 40, 0),
+            ((), 60, 3),
+        )
+    ):
+        one = one_request(f"by {number}", service="by", ledger={Stage.DECODE: decode_ns})
+        attributes = tuple(("tenant", tenant) for tenant in tenants)
+        write(store, [replace(one, attributes=attributes, attributes_left_out=left_out)], [])
+    cohort = Cohort(service="by", since_ns=START_NS)
+
+    found = store.groups(cohort, "tenant", 60 * 10**9, 2)
+
+    assert [(one.value, one.requests, one.p50_ns) for one in found.groups] == [
+        ("globex", 1, 3000),
+        ("acme", 2, 800),
+    ]
+    assert found.others is not None
+    assert (found.others.requests, found.other_values) == (2, 2)
+    assert found.without is not None
+    assert (found.without.requests, found.without.mean_ns) == (2, {Stage.DECODE: 50})
+    assert found.unsure == 1
+    assert store.attribute_keys(cohort) == {"tenant": 5}
+
+
+@settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.lists(
+        st.tuples(
+            st.lists(st.tuples(st.sampled_from(("tenant", "tier")), texts), max_size=3),
+            st.sampled_from((None, "llama", "")),
+            st.integers(0, 2**40),
+            st.integers(1, 50),
+        ),
+        min_size=1,
+        max_size=12,
+    ),
+    st.integers(1, 4),
+)
+def test_each_request_is_in_one_group_whatever_its_values(
+    store: Store,
+    drawn: list[tuple[list[tuple[str, str]], str | None, int, int]],
+    limit: int,
+) -> None:
+    service = f"drawn {next(DRAWN)}"
+    made = [
+        replace(
+            one_request(f"{service}.{place}", service=service, ledger={Stage.DECODE: length_ns}),
+            attributes=tuple(attributes),
+            model=model,
+            weight=weight,
+        )
+        for place, (attributes, model, length_ns, weight) in enumerate(drawn)
+    ]
+    write(store, made, [])
+    cohort = Cohort(service=service, since_ns=START_NS)
+
+    whole = store.breakdown(cohort)
+    for by in ("tenant", "model"):
+        found = store.groups(cohort, by, 60 * 10**9, limit)
+
+        assert_adds_up(found, whole)
+        assert len(found.groups) <= limit
 
 
 def test_stages_over_time_are_the_means_of_those_that_started_then(store: Store) -> None:

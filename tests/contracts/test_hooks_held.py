@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.contracts.hooks_held import read, told
 
 ROOT = Path(__file__).parents[2]
@@ -24,6 +26,7 @@ def report(folder: Path, hook: str) -> Path:
     return path
 
 
+@pytest.mark.long
 def test_a_hook_is_held_to_its_contract_where_its_library_is_there(tmp_path: Path) -> None:
     reports = [read(report(tmp_path, "httpx")), read(report(tmp_path, "threads"))]
 

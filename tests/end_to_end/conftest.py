@@ -28,9 +28,16 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 
 
 @pytest.fixture
-def picture(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+def picture(request: pytest.FixtureRequest) -> Path | None:
     """Where the picture of a page is stored: in the folder of `--pictures` if it has one of it."""
-    page = str(request.node.callspec.id).removeprefix("light-").replace(" ", "-")
     folder: Path | None = request.config.getoption("--pictures")
-    known = (folder or tmp_path) / f"page-{page}.png"
-    return known if known.exists() else tmp_path / known.name
+    if folder is None:
+        return None
+    known = folder / f"page-{request.node.callspec.id.replace(' ', '-')}.png"
+    return known if known.exists() else None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Run with `--pictures` only what draws them."""
+    if config.getoption("--pictures"):
+        items[:] = [one for one in items if "picture" in getattr(one, "fixturenames", ())]

@@ -3,6 +3,8 @@
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.support.servers.command_line import environment, latencytrace, python
 from tests.support.servers.ports import free_port
 from tests.support.servers.running_service import RunningService
@@ -69,6 +71,7 @@ def test_spans_of_the_program_s_own_provider_arrive_and_the_agents_report(tmp_pa
     assert ended.stderr == ""
 
 
+@pytest.mark.long
 def test_run_starts_a_service_that_takes_what_a_program_and_its_forks_speak(
     tmp_path: Path,
 ) -> None:

@@ -1,7 +1,7 @@
 """Latency against load, from spans that a real service received to the answer and its pictures."""
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
@@ -14,7 +14,7 @@ from latencytrace.model import Stage
 from latencytrace.service.answers.load.capacity_documents import CapacityDocument
 from tests.support.builders.objectives_yaml import objectives_yaml
 from tests.support.builders.spans.otlp_messages import otlp
-from tests.support.servers.browser import SCREENS, check_sound, opened
+from tests.support.servers.browser import check_sound, opened
 from tests.support.servers.command_line import latencytrace
 from tests.support.servers.running_service import RunningService
 from tests.support.simulation.cohorts import BEGIN_NS
@@ -103,21 +103,19 @@ def test_the_command_prints_the_knee_first_and_the_levels_below(service: Running
 
 
 @pytest.mark.parametrize("path", PAGES.values(), ids=PAGES)
-@pytest.mark.parametrize("options", SCREENS.values(), ids=SCREENS)
 def test_the_page_is_sound(
     service: RunningService,
     browser: Browser,
     path: str,
-    options: Mapping[str, Any],
-    picture: Path,
+    picture: Path | None,
 ) -> None:
-    check_sound(browser, service.url, path, options, picture)
+    check_sound(browser, service.url, path, picture)
 
 
 def test_the_page_says_the_same_as_the_api(service: RunningService, browser: Browser) -> None:
     with opened(browser, f"{service.url}/capacity") as (page, watched):
         page.get_by_label("Within", exact=True).fill("400ms")
-        page.get_by_role("button", name="Show").click()
+        page.get_by_role("button", name="Apply").click()
         address = page.get_by_role("link", name="JSON", exact=True).get_attribute("href")
         found: Any = service.get(str(address)).json()
 

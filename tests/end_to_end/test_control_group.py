@@ -87,6 +87,7 @@ def test_a_control_group_says_what_tracing_costs(service: RunningService, url: s
     assert "requests of the control group" in service.get("/health").text
 
 
+@pytest.mark.long
 def test_too_few_requests_are_not_enough_data(service: RunningService, url: str) -> None:
     for _ in range(20):
         get(url)
@@ -98,6 +99,7 @@ def test_too_few_requests_are_not_enough_data(service: RunningService, url: str)
     assert 80 <= (found["needed_control_requests"] or 0) <= 100
 
 
+@pytest.mark.long
 def test_requests_in_less_detail_are_counted_and_said_so(
     service: RunningService, url: str
 ) -> None:

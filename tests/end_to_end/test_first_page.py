@@ -2,62 +2,23 @@
 
 import time
 from collections.abc import Iterator
-from dataclasses import replace
-from pathlib import Path
-from random import Random
 from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, expect
 
-from latencytrace.model import Span, SpanKind, semconv
 from tests.support.builders.objectives_yaml import objectives_yaml
-from tests.support.builders.spans.otlp_messages import message, one_span
+from tests.support.builders.spans.otlp_messages import message
+from tests.support.builders.tenant_chats import chats
 from tests.support.servers.browser import check_sound, opened
 from tests.support.servers.running_service import RunningService
 from tests.support.waiting import until
 
 MS, SECOND_NS = 10**6, 10**9
 SCREENS: dict[str, dict[str, Any]] = {
-    "light": {"viewport": {"width": 1440, "height": 900}},
-    "dark": {"viewport": {"width": 1440, "height": 900}, "color_scheme": "dark"},
+    "wide": {"viewport": {"width": 1440, "height": 900}},
     "narrow": {"viewport": {"width": 1024, "height": 768}},
-    "phone": {"viewport": {"width": 390, "height": 844}, "has_touch": True},
 }
-
-
-def chats(now_ns: int) -> Iterator[Span]:
-    """Forty minutes of requests; of the last eight those of one tenant search for long."""
-    random = Random(5)
-    for number in range(1, 1_201):
-        end_ns = now_ns - (1_201 - number) * 2 * SECOND_NS
-        tenant = random.choice(("acme", "globex", "globex", "hooli"))
-        slow = tenant == "globex" and number > 960
-        search_ns = round((2_500 if slow else 60) * random.uniform(0.9, 1.2)) * MS
-        start_ns = end_ns - search_ns - 400 * MS
-        trace_id = f"{number:032x}"
-        version = "1" if number < 600 else "2"
-        attributes = {"http.route": "/chat", "http.request.method": "POST", "tenant": tenant}
-        root = one_span(
-            trace_id, f"{number:015x}1", start_ns=start_ns, end_ns=end_ns, attributes=attributes
-        )
-        yield replace(root, version=version)
-        for place, (stage, from_ns, to_ns) in enumerate(
-            (("retrieve", 0, search_ns), ("decode", search_ns, search_ns + 400 * MS)), 2
-        ):
-            yield replace(
-                one_span(
-                    trace_id,
-                    f"{number:015x}{place}",
-                    parent_id=root.span_id,
-                    name=stage,
-                    kind=SpanKind.INTERNAL,
-                    start_ns=start_ns + from_ns,
-                    end_ns=start_ns + to_ns,
-                    attributes={semconv.STAGE: stage},
-                ),
-                version=version,
-            )
 
 
 @pytest.fixture(scope="module")
@@ -73,11 +34,11 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningService
         yield running
 
 
-@pytest.mark.parametrize("screen", SCREENS)
+@pytest.mark.parametrize("options", SCREENS.values(), ids=SCREENS)
 def test_it_is_sound_on_every_screen(
-    service: RunningService, browser: Browser, screen: str, tmp_path: Path
+    service: RunningService, browser: Browser, options: dict[str, Any]
 ) -> None:
-    check_sound(browser, service.url, "/", SCREENS[screen], tmp_path / f"{screen}.png")
+    check_sound(browser, service.url, "/", **options)
 
 
 def test_at_1024_pixels_what_is_wrong_where_and_since_when_needs_no_scrolling(

@@ -159,6 +159,7 @@ def test_off_loopback_a_token_is_asked_for(tmp_path: Path, trace_id: str) -> Non
     assert "LATENCYTRACE_TOKEN" in none.value.details()
 
 
+@pytest.mark.long
 def test_what_was_acknowledged_outlives_a_kill(tmp_path: Path, trace_id: str) -> None:
     with RunningService(tmp_path / "data") as first:
         with grpc.insecure_channel(first.otlp_grpc) as channel:

@@ -18,6 +18,7 @@ from latencytrace.service.net.connections import HEADERS_S, MAX_HEADER_BYTES
 from latencytrace.service.net.slow_bodies import BYTES_PER_S
 from latencytrace.service.otlp.traces import JSON, MAX_BYTES, MAX_MEMBERS, PROTOBUF
 from tests.support.builders.spans.otlp_messages import one_span, otlp
+from tests.support.few import few
 from tests.support.secrets.data_folder import files_under
 from tests.support.servers.running_service import RunningService
 from tests.support.waiting import PATIENCE_S, until
@@ -230,16 +231,19 @@ def test_headers_without_end_are_given_up_at_once(service: RunningService) -> No
 
 
 @pytest.mark.parametrize(
-    "half",
-    [
-        pytest.param(b"POST /v1/traces HTTP/1.1\r\n", id="headers"),
-        pytest.param(
-            b"POST /v1/traces HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99\r\n"
-            b"Content-Type: application/json\r\n\r\n{",
-            id="a body",
-        ),
-        pytest.param(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", id="an idle connection"),
-    ],
+    "half",  # of a request
+    few(
+        1,
+        [
+            pytest.param(b"POST /v1/traces HTTP/1.1\r\n", id="headers"),
+            pytest.param(
+                b"POST /v1/traces HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99\r\n"
+                b"Content-Type: application/json\r\n\r\n{",
+                id="a body",
+            ),
+            pytest.param(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", id="an idle connection"),
+        ],
+    ),
 )
 def test_half_open_connections_make_room_for_others(tmp_path: Path, half: bytes) -> None:
     with (

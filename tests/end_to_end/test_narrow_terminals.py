@@ -18,6 +18,7 @@ from tests.support.builders.objectives_yaml import objectives_yaml
 from tests.support.builders.slow_searches import REQUESTS as SEARCHES
 from tests.support.builders.slow_searches import slow_searches
 from tests.support.builders.spans.otlp_messages import otlp
+from tests.support.few import few
 from tests.support.servers.running_service import RunningService
 from tests.support.simulation.simulated_gpu import SimulatedGpu
 from tests.support.waiting import until
@@ -62,7 +63,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningService
         yield running
 
 
-@pytest.mark.parametrize("width", [60, 80])
+@pytest.mark.parametrize("width", few(1, [60, 80]))
 @pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
 def test_no_number_is_cut_and_no_line_is_too_long(
     service: RunningService,

@@ -69,6 +69,7 @@ def test_a_profile_goes_from_a_step_to_a_file(
     assert request["profiles"] == [kept["id"]]
 
 
+@pytest.mark.long
 def test_a_program_without_requests_takes_none_and_it_is_said(
     service: RunningService, chat: TinyChat, tmp_path: Path
 ) -> None:

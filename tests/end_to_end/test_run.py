@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from latencytrace.cli.processes.local_service import answers
+from tests.support.few import few
 from tests.support.servers.command_line import COMMAND, environment, latencytrace
 from tests.support.servers.ports import free_port
 
@@ -80,7 +81,7 @@ def test_a_signal_ends_the_program_and_then_the_service(tmp_path: Path) -> None:
     assert not answers(f"{where['LATENCYTRACE_URL']}/healthz")
 
 
-@pytest.mark.parametrize("command", ["breakdown", "requests"])
+@pytest.mark.parametrize("command", few(1, ["breakdown", "requests"]))
 def test_a_folder_that_a_service_has_open_is_left_to_it(command: str, tmp_path: Path) -> None:
     where = addresses()
     read = [*COMMAND, command, "--data", str(tmp_path / "data")]

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.agent.receiving import ReceivedSpan, Receiver
+from tests.support.few import few
 from tests.support.servers.traced_server import TracedServer, traced_server
 
 # What each worker does when it imports the application is counted, too.
@@ -44,16 +45,19 @@ def ask(server: TracedServer) -> int:
 
 @pytest.mark.parametrize(
     ("command", "imports"),
-    [
-        pytest.param((*GUNICORN, "shop:sync"), 2, id="gunicorn, sync workers"),
-        pytest.param((*GUNICORN, "--preload", "shop:sync"), 1, id="gunicorn, preloaded"),
-        pytest.param((*GUNICORN, *ASGI), 2, id="gunicorn, uvicorn workers"),
-        pytest.param(
-            (*GUNICORN, "--preload", *ASGI), 1, id="gunicorn, uvicorn workers, preloaded"
-        ),
-        pytest.param((*UVICORN, "--workers", "2", "shop:app"), 2, id="uvicorn, 2 workers"),
-        pytest.param((*UVICORN, "shop:app"), 1, id="uvicorn"),
-    ],
+    few(
+        3,
+        [
+            pytest.param((*GUNICORN, "shop:sync"), 2, id="gunicorn, sync workers"),
+            pytest.param((*GUNICORN, "--preload", "shop:sync"), 1, id="gunicorn, preloaded"),
+            pytest.param((*GUNICORN, *ASGI), 2, id="gunicorn, uvicorn workers"),
+            pytest.param(
+                (*GUNICORN, "--preload", *ASGI), 1, id="gunicorn, uvicorn workers, preloaded"
+            ),
+            pytest.param((*UVICORN, "--workers", "2", "shop:app"), 2, id="uvicorn, 2 workers"),
+            pytest.param((*UVICORN, "shop:app"), 1, id="uvicorn"),
+        ],
+    ),
 )
 def test_each_request_arrives_once_from_the_worker_that_answered_it(
     receiver: Receiver, tmp_path: Path, command: tuple[str, ...], imports: int

@@ -29,6 +29,7 @@ from opentelemetry.trace import SpanKind as SdkSpanKind
 
 from latencytrace.model import Link, Span, Stage, semconv
 from tests.support.builders.spans.otlp_messages import child, message, one_span, otlp
+from tests.support.few import few
 from tests.support.servers.command_line import latencytrace
 from tests.support.servers.running_service import PROTOBUF, RunningService
 from tests.support.waiting import PATIENCE_S, until
@@ -372,7 +373,7 @@ def test_a_service_says_where_it_takes_spans(service: RunningService) -> None:
     assert service.ask("/receivers") == {"otlp_http": service.otlp}
 
 
-@pytest.mark.parametrize("flag", ["--listen", "--otlp-grpc"])
+@pytest.mark.parametrize("flag", few(1, ["--listen", "--otlp-grpc"]))
 def test_a_port_in_use_is_one_sentence(service: RunningService, tmp_path: Path, flag: str) -> None:
     address = {
         "--listen": service.url.removeprefix("http://"),
@@ -387,7 +388,7 @@ def test_a_port_in_use_is_one_sentence(service: RunningService, tmp_path: Path, 
         assert flag in second.said()
 
 
-@pytest.mark.parametrize("flag", ["--listen", "--otlp-grpc"])
+@pytest.mark.parametrize("flag", few(1, ["--listen", "--otlp-grpc"]))
 def test_off_loopback_a_token_is_needed_to_start(tmp_path: Path, flag: str) -> None:
     with RunningService(tmp_path / "data", flag, "0.0.0.0:0", ready=False) as service:
         code = service.exit_code()

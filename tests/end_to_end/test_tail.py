@@ -53,7 +53,8 @@ def test_the_document_names_the_stage_its_share_and_what_the_slow_ones_share(
     cause = document["cause"]
     assert cause is not None
     assert (cause["kind"], cause["stage"]) == ("dependency", "retrieve")
-    assert cause["sentence"].startswith("Slower dependency: 100 % of the tail have collection big")
+    begins = "Slower dependency: 100 % of slow requests have collection big"
+    assert cause["sentence"].startswith(begins)
 
 
 def test_examples_are_requests_that_can_be_looked_at(service: RunningService) -> None:

@@ -50,6 +50,7 @@ def the(name: str, spans: list[ReceivedSpan]) -> ReceivedSpan:
     return found
 
 
+@pytest.mark.long
 def test_each_request_has_its_own_stages_and_its_wait_for_the_inference_thread(
     receiver: Receiver, tmp_path: Path, model_folder: Path
 ) -> None:

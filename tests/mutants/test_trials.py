@@ -21,6 +21,7 @@ def fault_of(before: str) -> Fault:
     return next(one for one in found if one.before == before and one.kind == "arithmetic")
 
 
+@pytest.mark.long
 def test_a_fault_that_the_tests_notice_is_killed_by_one_of_them(copy: Copy) -> None:
     before = (ROOT / FILE).read_bytes()
 
@@ -31,6 +32,7 @@ def test_a_fault_that_the_tests_notice_is_killed_by_one_of_them(copy: Copy) -> N
     assert (ROOT / FILE).read_bytes() == before
 
 
+@pytest.mark.long
 def test_tests_pass_in_the_copy_without_a_fault(copy: Copy) -> None:
     assert copy.run(["tests/agent/toolkit/http/test_proxy_queue.py"], plain=True) == ("alive", "")
 

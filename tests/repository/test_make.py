@@ -33,12 +33,13 @@ def choices(target: str) -> set[str]:
     return set(re.findall(r"pytest .*-m '([^']+)'", recipe(target)))
 
 
-def test_what_make_test_leaves_out_the_long_ones_have() -> None:
+def test_what_make_test_leaves_out_the_long_ones_have_with_all_examples() -> None:
     (quick,) = choices("test")
     (long,) = choices("test-long")
 
-    assert quick == f"not {long}"
-    assert long.startswith("long and ")
+    assert quick.startswith("not long and ")
+    assert long == f"(long or hypothesis) and {quick.removeprefix('not long and ')}"
+    assert "--hypothesis-profile=thorough " in recipe("test-long")
 
 
 def test_coverage_is_of_what_make_test_runs() -> None:

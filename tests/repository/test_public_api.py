@@ -86,6 +86,7 @@ def test_instrument_takes_its_name_first_and_the_rest_by_name() -> None:
         "import latencytrace; latencytrace.stage",
         "import latencytrace.cli",
         "import latencytrace.cli.app",
+        "import latencytrace.cli.command_line",
     ],
 )
 def test_importing_loads_nothing_heavy(code: str) -> None:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from latencytrace.model import Request, Stage
@@ -30,7 +30,6 @@ def some_requests(seed: int, revisions: list[int]) -> list[Request]:
 
 
 @COMPILED
-@settings(deadline=None)
 @given(st.integers(0, 1 << 32), st.lists(st.integers(1, 9), max_size=3))
 def test_requests_come_out_as_they_went_in(seed: int, revisions: list[int]) -> None:
     requests = some_requests(seed, revisions)
@@ -45,7 +44,6 @@ def test_requests_come_out_as_they_went_in(seed: int, revisions: list[int]) -> N
 
 
 @COMPILED
-@settings(deadline=None)
 @given(st.integers(0, 1 << 32), st.lists(st.integers(1, 9), max_size=3), st.integers(1, 20))
 def test_a_table_of_objects_is_written_as_they_are(
     seed: int, revisions: list[int], every: int

@@ -9,7 +9,7 @@ from typing import Final, Self, TypeVar
 from uuid import uuid4
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from latencytrace.errors import NotFoundError, StoreError
@@ -222,7 +222,7 @@ faults = st.fixed_dictionaries(
 
 
 @given(st.lists(faults, min_size=1, max_size=3), st.sampled_from((0, 1 << 20)))
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=8)
 def test_no_exception_of_an_engine_loses_a_span_or_goes_unsaid(
     walk: list[dict[str, object]], max_held_bytes: int
 ) -> None:

@@ -31,7 +31,7 @@ def batch(
 
     Args:
         tickets: Of the requests it serves; one named twice counts once, None is passed over.
-        stage: One of latencytrace's stages, or a name of your own (see `stage`).
+        stage: One of latencytrace's stages, or a name of your own.
         attributes: Scalars to keep with the shared span. No prompts: they are stored.
     """
     return Batch(recorder, tickets, stage, attributes)

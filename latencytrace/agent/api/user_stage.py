@@ -37,9 +37,7 @@ class Begun(Protocol):
     """What a block or a call is timed by."""
 
     @property
-    def span(self) -> Span:
-        """Its span."""
-        ...
+    def span(self) -> Span: ...
 
     def activate(self) -> None:
         """Make its span current."""
@@ -132,7 +130,7 @@ class UserStage:
     def _innermost(self) -> Begun | None:
         """Let go of what was entered last in this task or thread; several may share us."""
         timings = self._timings
-        if len(timings) == 1:  # it is ours, and stays the first whoever else comes meanwhile
+        if len(timings) == 1:  # it is ours, and stays the first whatever comes meanwhile
             timing = timings[0]
             del timings[0]
             return timing

@@ -42,7 +42,7 @@ _RANDOM: Final = 0x02  # W3C's flag of a random trace id
 
 
 class DroppedSpan(NonRecordingSpan):
-    """The span of a request that is not recorded, nor is what it calls; its ids are made late.
+    """The span of a request that is not recorded, like what it calls; its ids are made late.
 
     Args:
         trace_id: All of it, or the random bits that decide on it.
@@ -53,7 +53,7 @@ class DroppedSpan(NonRecordingSpan):
         self._made: SpanContext | None = None
 
     def get_span_context(self) -> SpanContext:
-        """Identify it to those that the request calls, as one that is not sampled."""
+        """Identify it to the services that the request calls, as not sampled."""
         if self._made is None:
             flags = TraceFlags(_RANDOM)
             upper = self._trace_id >> RANDOM_BITS or new_id(128 - RANDOM_BITS)
@@ -90,7 +90,7 @@ class Detail:
         self.requests = 0  # traced with spans of what they call, in whatever detail
         self.reduced = 0  # of those, in less than full detail
         self.least = 0  # nothing but their own span, to keep the budget
-        self.controls = 0  # likewise, to be the control group
+        self.controls = 0  # requests chosen for the control group
         self.dropped = 0  # not recorded at all
         self.chunks = 0  # of streams
         self.set_step(FULL)
@@ -203,7 +203,7 @@ if core is not None:
 
 
 def unless_spared(detail: Detail, span: Span) -> Span:
-    """Return the current span; in its place, in a spared request, one that is not recorded."""
+    """Return the current span; in a request that is left out, one that is not recorded."""
     if not (detail.spares and SPARED in current()):
         return span
     context = span.get_span_context()

@@ -102,7 +102,7 @@ class Governor:
             self._full_ratio, self._tried = recording / whole, 0
         if excess > 1:
             self._exceed(excess, recording / whole, most)
-        elif self.step > most:  # somebody else samples now
+        elif self.step > most:  # another sampler decides now
             self.step = most
         else:
             self._quiet = self._quiet + 1 if excess <= RETURN_RATIO else 0

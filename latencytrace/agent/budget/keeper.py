@@ -36,7 +36,7 @@ class Overhead:
     requests: int = 0  # traced with what they call
     reduced_requests: int = 0  # of those, in less than full detail
     least_requests: int = 0  # with their own span alone, to keep the budget
-    control_requests: int = 0  # likewise, to be the control group
+    control_requests: int = 0  # requests chosen for the control group
     dropped_requests: int = 0  # not recorded
 
     @property
@@ -118,7 +118,7 @@ class BudgetKeeper:
             dropped_ns: Part of `own_ns` spent on requests that were not recorded.
             reporting_ns: Part of `own_ns` spent on reports.
             some_spans: Shows so many spans that have just ended.
-            may_sample: Nobody else decides which traces are recorded.
+            may_sample: No other sampler decides which traces are recorded.
         """
         governor, detail = self._governor, self._detail
         if governor is None:

@@ -104,13 +104,15 @@ static PyObject *end(PyObject *callable, PyObject *const *args, size_t count, Py
     Py_RETURN_NONE;
 }
 
-/* `Recorder.start_call(self, timing, name, noted, here)` */
+/* `Recorder.start_call(self, timing, name, noted, here, kind)` */
 static PyObject *start_call(PyObject *callable, PyObject *const *args, size_t count, PyObject *names) {
-    int is_usual = PyVectorcall_NARGS(count) == 5 && !names && recorder_is_usual(args[0]) && timing_type &&
+    Py_ssize_t given = PyVectorcall_NARGS(count);
+    long kind = given == 6 ? core_number_of_kind(args[5]) : 0;
+    int is_usual = (given == 5 || given == 6) && kind >= 0 && !names && recorder_is_usual(args[0]) && timing_type &&
                    PyObject_TypeCheck(args[1], (PyTypeObject *)timing_type) && PyDict_CheckExact(args[3]) && PyDict_Check(args[4]) &&
                    core_are_scalars(args[3]);
     PyObject *noted = is_usual ? PyDict_Copy(args[3]) : NULL;
-    PyObject *span = noted ? core_start_span(SLOT(args[0], of_recorder[TRACER_OF_RECORDER]), args[2], args[4], 0, noted, 0) : NULL;
+    PyObject *span = noted ? core_start_span(SLOT(args[0], of_recorder[TRACER_OF_RECORDER]), args[2], args[4], kind, noted, 0) : NULL;
     int done = span && timing_fill(args[1], args[0], span) == 0;
     Py_XDECREF(noted);
     Py_XDECREF(span);

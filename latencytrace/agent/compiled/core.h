@@ -113,6 +113,9 @@ int termination_ready(PyObject *module);
 
 /* spans.c, for whoever starts spans */
 
+/* The number of a `SpanKind`; NULL: internal. -1: unknown. */
+long core_number_of_kind(PyObject *kind);
+
 /* Start a span of ours below the context `here`, as `RecordingTracer.start_span` does. `attributes`, a
  * dict of scalars or NULL, becomes the span's own. `started_ns` 0: now. Returns a new reference;
  * NULL without an exception: not the usual case, so that Python's form has to start it. */

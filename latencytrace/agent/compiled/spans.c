@@ -167,6 +167,16 @@ static int begins_now(PyObject *span, int64_t started_ns) {
     return 0;
 }
 
+long core_number_of_kind(PyObject *kind) {
+    if (!kind || kind == internal_kind) return 0;
+    PyObject *number = PyObject_GetAttr(kind, value_name);
+    long found = number && PyLong_CheckExact(number) ? PyLong_AsLong(number) : -1;
+    Py_XDECREF(number);
+    if (found >= 0 && found <= 4) return found;
+    PyErr_Clear();
+    return -1;
+}
+
 PyObject *core_start_span(PyObject *tracer, PyObject *name, PyObject *here, long kind, PyObject *attributes,
                           int64_t started_ns) {
     PyObject *trace_id = NULL, *parent_id = NULL;
@@ -331,16 +341,8 @@ static PyObject *started(PyObject **of) {
     if (attributes && (!PyDict_CheckExact(attributes) || !core_are_scalars(attributes))) return NULL;
     if (is_own && !PyDict_Check(of[A_CONTEXT])) return NULL;
     if (attributes && !PyDict_GET_SIZE(attributes)) attributes = NULL;
-    long kind = 0;
-    if (of[A_KIND] && of[A_KIND] != internal_kind) {
-        PyObject *number = PyObject_GetAttr(of[A_KIND], value_name);
-        kind = number && PyLong_CheckExact(number) ? PyLong_AsLong(number) : -1;
-        Py_XDECREF(number);
-        if (kind < 0 || kind > 4) {
-            PyErr_Clear();
-            return NULL;
-        }
-    }
+    long kind = core_number_of_kind(of[A_KIND]);
+    if (kind < 0) return NULL;
     PyObject *here = is_own ? Py_NewRef(of[A_CONTEXT]) : core_current();
     PyObject *copied = here && attributes ? PyDict_Copy(attributes) : NULL;
     PyObject *span = here && (copied || !attributes) ? core_start_span(of[0], of[A_NAME], here, kind, copied, is_block ? AT_ENTRY : 0) : NULL;
@@ -478,7 +480,7 @@ int spans_ready(PyObject *module) {
         if (!(arguments[at] = PyUnicode_InternFromString(argument_names[at]))) return -1;
     if (!(bits_of_span = PyLong_FromLong(64)) || !(bits_of_trace = PyLong_FromLong(128)) || !(zero = PyLong_FromLong(0)) ||
         !(forks = PyLong_FromLong(0)) || !(on_start_name = PyUnicode_InternFromString("on_start")) ||
-        !(value_name = PyUnicode_InternFromString("value")) || !(append_name = PyUnicode_InternFromString("append")) ||
+        !(value_name = PyUnicode_InternFromString("_value_")) || !(append_name = PyUnicode_InternFromString("append")) ||
         !(on_end_name = PyUnicode_InternFromString("on_end")))
         return -1;
     return PyModule_AddFunctions(module, functions);

@@ -1,1 +1,1 @@
-"""Time on a GPU, beside the host's: events, timers, and spans that wait for them."""
+"""Time on a GPU, apart from the host's: events, timers, and spans that wait for them."""

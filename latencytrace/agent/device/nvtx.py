@@ -13,13 +13,11 @@ class DeviceRanges(Protocol):
         """Begin one; its number."""
         ...
 
-    def range_end(self, range_id: int) -> None:
-        """End it."""
-        ...
+    def range_end(self, range_id: int) -> None: ...
 
 
 def no_ranges() -> DeviceRanges | None:
-    """Return none: nobody asked for them."""
+    """Return none: they were not asked for."""
     return None
 
 

@@ -20,7 +20,7 @@ _ASKED: Final = 8  # spans that are not done, each time
 
 
 class Ending(Protocol):
-    """A span that is to end; see `Timing`."""
+    """A span that is to end."""
 
     @property
     def started_ns(self) -> int:
@@ -31,9 +31,7 @@ class Ending(Protocol):
         """Set attributes."""
         ...
 
-    def end(self, ended_ns: int | None = None) -> None:
-        """End it."""
-        ...
+    def end(self, ended_ns: int | None = None) -> None: ...
 
 
 Pending = tuple[Ending, int, DevicePasses]  # itself, its end, its passes

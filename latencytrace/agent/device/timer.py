@@ -49,7 +49,7 @@ class DeviceTimer:
         return DevicePasses(self, stage)
 
     def take(self) -> Any:
-        """An event that nobody uses."""
+        """An event that is free."""
         try:
             return self._pool.pop()
         except IndexError:

@@ -65,7 +65,7 @@ def no_events(_: object) -> DeviceEvents | None:
 
 
 def torch_events(device: Any) -> DeviceEvents | None:
-    """Return the events of a device of torch's: of NVIDIA's, for no other was tried."""
+    """Return the events of a device of torch's: of NVIDIA's; no other was tried."""
     torch = sys.modules.get("torch")
     if torch is None or getattr(device, "type", None) != "cuda" or torch.version.hip is not None:
         return None

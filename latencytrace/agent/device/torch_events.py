@@ -8,7 +8,7 @@ _RELAXED: Final = 2  # CU_STREAM_CAPTURE_MODE_RELAXED
 
 
 class TorchEvents:
-    """The events of one CUDA device; see `DeviceEvents`.
+    """The events of one CUDA device.
 
     Args:
         cuda: The module `torch.cuda`, in use.

@@ -10,13 +10,14 @@ from latencytrace.agent.guard import OnFault, guarded
 from latencytrace.agent.spans.span import RecordedSpan
 from latencytrace.agent.spans.tracer import started_here
 
+Saw = Callable[[Sequence[RecordedSpan]], bool]
 BATCH_SPANS: Final = 2048
 BATCH_BYTES: Final = 4 << 20  # of one post; what a receiver over gRPC takes by default
 # So long spans are encoded before a serving thread may have the interpreter, and so few or many.
 _UNBROKEN_NS: Final = 200_000
 _FEWEST_UNBROKEN: Final = 4
 _MOST_UNBROKEN: Final = 128
-_BACKLOG_SHARE: Final = 256  # of many that wait, this part at once; see `Batches.fill`
+_BACKLOG_SHARE: Final = 256  # of many that wait, this part at once
 
 
 class Batch:
@@ -49,15 +50,17 @@ class Batches:
         on_fault: Takes what our own code raises.
         pause: Lets other threads run.
         now_ns: A monotonic clock.
+        saw: Looks at the first spans, until it says that it wants no more; None: nobody does.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what it stands between
         self,
         queue: SpanQueue,
         encoder: OtlpEncoder,
         on_fault: OnFault,
         pause: Callable[[], None],
         now_ns: Callable[[], int] = monotonic_ns,
+        saw: Saw | None = None,
     ) -> None:
         self._queue = queue
         self._encoder = encoder
@@ -65,12 +68,13 @@ class Batches:
         self._pause = pause
         self._now_ns = now_ns
         self._unbroken = _FEWEST_UNBROKEN  # spans that take about that long
+        self._saw = saw
         self.dropped = 0  # spans that could not be encoded
 
     def fill(self, batch: Batch, most: int) -> int:
         """Encode spans for the next post, a few at a time.
 
-        A thread that wants the interpreter meanwhile gets it at a pause; letting go of many
+        A thread that wants the interpreter meanwhile gets it at a pause; releasing many
         spans at once would keep it waiting, too. A program that never waits gives it back
         only after 5 ms, so that the more spans wait, the more are encoded at once.
 
@@ -83,6 +87,8 @@ class Batches:
             began_ns = self._now_ns()
             waiting = self._queue.take(min(most - left, some))
             here = [span for span in waiting if started_here(span)]
+            if self._saw is not None:
+                self._show(self._saw, here)
             added = self._add(here, batch)
             left += len(waiting) - len(here) + added
             if added < len(here) or not waiting:
@@ -90,6 +96,12 @@ class Batches:
             self._learn(self._now_ns() - began_ns)
             self._pause()
         return left
+
+    def _show(self, saw: Saw, spans: Sequence[RecordedSpan]) -> None:
+        self._saw = None  # unless it wants more; after a fault it gets none
+        with guarded("looking at the first spans", self._on_fault):
+            if not saw(spans):
+                self._saw = saw
 
     def _learn(self, took_ns: int) -> None:
         """Encode fewer at once from now on, or more, by how long some took."""

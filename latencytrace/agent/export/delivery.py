@@ -28,7 +28,7 @@ class SendResult(Enum):
     SENT = "sent"
     PARTLY = "partly"  # sent, and some of it refused for good
     REFUSED = "refused"  # for good: it would be refused again
-    LATER = "later"  # nobody takes it now
+    LATER = "later"  # no receiver takes it now
 
 
 class Delivery:
@@ -59,7 +59,7 @@ class Delivery:
         self.last_error: str | None = None  # None once a body was taken
 
     def deliver(self, body: bytes, *, patient: bool) -> SendResult:
-        """Send until somebody takes it, as long as `pause` allows; once only if not patient."""
+        """Send until a receiver takes it, as long as `pause` allows; once only if not patient."""
         back_off_s = _FIRST_BACK_OFF_S
         while True:
             try:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from latencytrace.agent.clock import cpu_ns, monotonic_ns
-from latencytrace.agent.export.batches import Batch, Batches
+from latencytrace.agent.export.batches import Batch, Batches, Saw
 from latencytrace.agent.export.delivery import Delivery, SendResult
 from latencytrace.agent.export.gil_yield import GilYield, yielding
 from latencytrace.agent.export.otlp_traces import OtlpEncoder
@@ -20,7 +20,7 @@ from latencytrace.agent.process.background import BackgroundThread, background_t
 from latencytrace.agent.process.late import Late
 from latencytrace.agent.process.wake import Wake
 
-_WEIGH_EVERY_S: Final = 0.5  # while nobody takes spans
+_WEIGH_EVERY_S: Final = 0.5  # while no receiver takes spans
 
 
 class ExportCounts(NamedTuple):
@@ -52,6 +52,7 @@ class Exporter:
         sender: Where they go.
         queue: Where spans wait; what finds no place there is dropped and counted.
         interval_s: How long spans wait for company.
+        saw: Looks at the first spans (see `Batches`); asked for anew in a forked child.
         after_round: Called on the background thread after each round of sending.
         wait: Waits for a call, or for so many seconds.
         now_ns: A monotonic clock, which goes on while it waits.
@@ -65,6 +66,7 @@ class Exporter:
         queue: SpanQueue,
         interval_s: float,
         on_fault: OnFault,
+        saw: Callable[[], Saw | None] = lambda: None,
         after_round: Callable[[], None] = lambda: None,
         wait: Callable[[Wake, float], object] = Wake.wait,
         now_ns: Callable[[], int] = monotonic_ns,
@@ -72,6 +74,7 @@ class Exporter:
         self._queue = queue
         self._interval_s = interval_s
         self._on_fault = on_fault
+        self._new_saw = saw
         self._after_round = after_round
         self._wait = wait
         self._now_ns = now_ns
@@ -138,8 +141,10 @@ class Exporter:
 
     def _begin(self, encoder: OtlpEncoder) -> None:
         self._sent = self._dropped = self._export_cpu_ns = self._encode_cpu_ns = 0
-        self._batches = Batches(self._queue, encoder, self._on_fault, self._yield)
-        self._batch: Batch | None = None  # on its way, or taken by nobody yet
+        self._batches = Batches(
+            self._queue, encoder, self._on_fault, self._yield, saw=self._new_saw()
+        )
+        self._batch: Batch | None = None  # on its way, or not taken yet
         self._wake = Wake()
         self._flushes: deque[_Flush] = deque()
         self._stopping = False
@@ -171,7 +176,7 @@ class Exporter:
         sent = False
         with guarded("exporting spans", self._on_fault):
             sent = self._send_batches(patient=not flushes)
-        for flush in flushes:  # nobody waits longer for a fault of ours
+        for flush in flushes:  # a fault of ours keeps no caller waiting
             flush.sent = sent
             flush.done.set()
 
@@ -190,7 +195,7 @@ class Exporter:
         return sent
 
     def _fill(self, batch: Batch, most: int) -> int:
-        """Take spans into a batch; count those that left the queue for it."""
+        """Take spans into a batch; count the spans that left the queue for it."""
         began_ns = cpu_ns()
         try:
             return self._batches.fill(batch, most)

@@ -1,9 +1,9 @@
 """Lets other threads run while a background thread works through much, at next to no cost.
 
-A thread that wakes waits for the interpreter until it is let go, 5 ms at the most (CPython's
+A thread that wakes waits for the interpreter until it is released, 5 ms at the most (CPython's
 switch interval), or for the processor, if it woke on that of the background thread. Yielding
-the processor with the interpreter let go serves both and takes a microsecond where nobody
-waits. Whoever waits for the interpreter on another processor is not there in a microsecond: but
+the processor with the interpreter released serves both and takes a microsecond where no thread
+waits. A thread that waits on another processor is not there in a microsecond: but
 then the call takes longer, for it wakes him, and only then a sleep is worth its price, some
 twenty times as much.
 """
@@ -14,13 +14,13 @@ from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.native import sleep as native_sleep
 
 SLEEP_S = 20e-6
-_LONG = 2.5  # times the shortest call: it woke somebody
-_LET_IN_NS = 100_000  # in so long a call somebody has run already
+_LONG = 2.5  # times the shortest call: it woke a thread
+_LET_IN_NS = 100_000  # in so long a call another thread has run already
 _FORGETS = 1.001  # a call: a processor may become slower
 
 
 def yielding() -> Callable[[], object] | None:
-    """Return what yields the processor and lets go of the interpreter meanwhile; None: nothing.
+    """Return what yields the processor and releases the interpreter meanwhile; None: nothing.
 
     `os.sched_yield` keeps the interpreter until Python 3.12.
     """
@@ -39,7 +39,7 @@ class GilYield:
     """Pauses of one thread, in which others may run.
 
     Args:
-        yield_: See `yielding`; None: each pause is a sleep.
+        yield_: Yields the processor, as `yielding` returns it; None: each pause is a sleep.
         sleep: For so many seconds.
         now_ns: A clock.
     """
@@ -56,7 +56,7 @@ class GilYield:
         self._shortest_ns: float = _LET_IN_NS
 
     def __call__(self) -> None:
-        """Let others run who want to."""
+        """Let other threads run."""
         if self._yield is None:
             self._sleep(SLEEP_S)
             return

@@ -134,7 +134,7 @@ class GrpcSender:
         """Make one call; a connection that was kept too long is opened anew.
 
         Raises:
-            OSError: Nobody answered.
+            OSError: No receiver answered.
         """
         kept, body = self._connection is not None, self._options.packed(body)
         try:
@@ -208,7 +208,7 @@ class _Connection:
         Raises:
             OSError: None came.
         """
-        from h2.exceptions import ProtocolError  # noqa: PLC0415 - see above
+        from h2.exceptions import ProtocolError  # noqa: PLC0415 - loaded where it is used
 
         try:
             stream = self._http.get_next_available_stream_id()
@@ -271,7 +271,7 @@ class _CallResponse:
         Raises:
             ConnectionError: The receiver ended the connection, or the call, without an answer.
         """
-        from h2 import events  # noqa: PLC0415 - see above
+        from h2 import events  # noqa: PLC0415 - loaded where it is used
 
         match event:
             case events.ResponseReceived() | events.TrailersReceived():

@@ -21,7 +21,7 @@ _AS_IT_IS: Final = "/?:@!$&'()*+,;=%~"  # in an address; the rest is escaped
 _LONGEST_LABEL: Final = 64  # of a name, and one sign more
 _OK: Final = 200
 _PROTOBUF: Final = "application/x-protobuf"
-_RESPONSE_BYTES: Final = 64 << 10  # more of a response nobody reads
+_RESPONSE_BYTES: Final = 64 << 10  # more of a response is not read
 
 
 class HttpSender:
@@ -76,7 +76,7 @@ class HttpSender:
         """Post one request; a connection that was kept too long is opened anew.
 
         Raises:
-            OSError: Nobody answered.
+            OSError: No receiver answered.
         """
         connections = _connections()
         kept, body = self._connection is not None, self._options.packed(body)
@@ -153,6 +153,6 @@ def _is_plain(host: str) -> bool:
 def _connections() -> ModuleType:
     """Import what takes a while; the lock is held once, for others may hold it for seconds."""
     with whole_imports.lock:
-        from latencytrace.agent.export import http_connection  # noqa: PLC0415 - see above
+        from latencytrace.agent.export import http_connection  # noqa: PLC0415 - loaded where it is used
 
     return http_connection

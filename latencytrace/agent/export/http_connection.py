@@ -1,4 +1,4 @@
-"""Connections over HTTP; loaded with the first post, for a program may end without one.
+"""Connections over HTTP; loaded with the first post, since a program may end without one.
 
 They are of an `http.client` of their own: what others put in the place of its classes, such as
 vcrpy for the cassettes of a program's tests, is for the program's calls.
@@ -115,7 +115,7 @@ def connection_to(
         tls: Its certificates; None: it is not over TLS.
 
     Raises:
-        OSError: Nobody is there.
+        OSError: Nothing listens there.
     """
     connection = (
         HTTPConnection(host, port, timeout=timeout_s)

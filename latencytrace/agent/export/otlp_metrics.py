@@ -21,7 +21,7 @@ _SCOPE: Final = field(b"\x0a", field(b"\x0a", b"latencytrace"))
 class Point:
     """One value of a metric."""
 
-    attributes: bytes  # see `encoded_attributes`
+    attributes: bytes  # as `encoded_attributes` returns them
     start_ns: int  # Unix time, of a counter or of the window that a mean is over; 0: unknown
     time_ns: int
     value: float

@@ -60,7 +60,7 @@ _LOW_BYTE = [bytes((number | 0x80,)) for number in range(128)]
 def _varint(number: int) -> bytes:
     if 0 <= number < 128:  # noqa: PLR2004 - seven bits a byte
         return _ONE_BYTE[number]
-    if 0 <= number < 16384:  # noqa: PLR2004 - likewise
+    if 0 <= number < 16384:  # noqa: PLR2004 - two bytes of a varint
         return _LOW_BYTE[number & 0x7F] + _ONE_BYTE[number >> 7]
     return _long_varint(number)
 
@@ -258,7 +258,7 @@ def _schema(tracer: SpanMaker) -> bytes:
 
 
 def _encoded_details(details: Details, limits: SpanLimits) -> bytes:
-    """Encode what few spans have; plainer than the rest, for it is rare."""
+    """Encode what few spans have; plainer than the rest, since it is rare."""
     out = []
     if details.trace_state:
         out.append(field(b"\x1a", _text(details.trace_state.to_header())))

@@ -46,7 +46,7 @@ class SpanQueue:
         self._most_bytes = most_bytes
         self._spans: deque[RecordedSpan] = deque()
         self._free = min(UNWEIGHED_SPANS, most_spans)
-        self._bytes = 0  # of those that were weighed
+        self._bytes = 0  # of the spans that were weighed
         self._weights: dict[int, int] = {}  # by the span's identity
         # Reentrant: a signal or the garbage collector may end a span in the middle of any of this.
         self._lock = RLock()
@@ -78,7 +78,7 @@ class SpanQueue:
             self._put_weighed(span)
 
     def some(self, most: int) -> list[RecordedSpan]:
-        """Return a few that wait; called by who empties it, so that none vanishes meanwhile."""
+        """Return a few spans that wait; for the thread that empties the queue."""
         return [self._spans[number] for number in range(min(len(self._spans), most))]
 
     def take(self, most: int) -> list[RecordedSpan]:

@@ -54,7 +54,7 @@ class TransportOptions(NamedTuple):
             OSError: A file cannot be read.
         """
         with whole_imports.lock:
-            import ssl  # noqa: PLC0415 - likewise
+            import ssl  # noqa: PLC0415 - loaded where it is used
 
         context = ssl.create_default_context(cafile=self.certificate)
         if self.client_certificate is not None:
@@ -84,19 +84,19 @@ class Sender(Protocol):
 
     @property
     def url(self) -> str:
-        """Return the address, as it may be shown: see `model.texts.secrets`."""
+        """Return the address, without secrets."""
         ...
 
     def send(self, body: bytes, timeout_s: float | None = None) -> Response:
         """Send one request and wait for its response.
 
         Raises:
-            OSError: Nobody answered.
+            OSError: No receiver answered.
         """
         ...
 
     def close(self) -> None:
-        """Let go of the connection, without a word: it may be that of a process forked from."""
+        """Close the connection without a goodbye: it may be a forked process's parent's."""
         ...
 
 
@@ -104,6 +104,6 @@ class Sender(Protocol):
 def _compress() -> Callable[[bytes, int], bytes]:
     """Import what takes a while and few programs need."""
     with whole_imports.lock:
-        from gzip import compress  # noqa: PLC0415 - see above
+        from gzip import compress  # noqa: PLC0415 - loaded where it is used
 
     return compress

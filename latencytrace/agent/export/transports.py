@@ -46,7 +46,7 @@ class Senders:
 
     def of_profile(self, traces_url: str, profile_id: str) -> Sender:
         """Return what carries a profile to the receiver of spans; it is compressed already."""
-        from latencytrace.model.profile import UPLOAD_PATH  # noqa: PLC0415 - likewise
+        from latencytrace.model.profile import UPLOAD_PATH  # noqa: PLC0415 - loaded where it is used
 
         base, query, rest = traces_url.partition("?")
         url = with_path(

@@ -1,1 +1,1 @@
-"""Reading the machine's GPUs: utilisation, bandwidth, and whose they are."""
+"""Reading the machine's GPUs: utilisation, bandwidth, and the processes on them."""

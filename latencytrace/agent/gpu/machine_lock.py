@@ -20,7 +20,7 @@ class MachineLock:
         self._file: int | None = None
 
     def take(self) -> bool:
-        """Take it if nobody has it; where no such file can be, nobody is kept off."""
+        """Take it if it is free; where no such file can be, every process takes it."""
         if self._file is not None:
             return True
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW

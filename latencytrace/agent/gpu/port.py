@@ -14,9 +14,9 @@ from latencytrace.agent.process.background import background_thread
 from latencytrace.agent.process.forks import whole_imports
 from latencytrace.model.gpu.sample import GpuDevice, GpuMetric, GpuSample
 
-SILENT_NS: Final = 30_000_000_000  # a value that is older is not shown: nobody knows it any more
-AGAIN_AFTER_NS: Final = 10_000_000_000  # where somebody else listens
-_PATIENCE_S: Final = 2.0  # with who asks, for they are answered one after the other
+SILENT_NS: Final = 30_000_000_000  # a value that is older is not shown
+AGAIN_AFTER_NS: Final = 10_000_000_000  # where another process listens
+_PATIENCE_S: Final = 2.0  # with one client, since they are answered one after the other
 _NEVER_NS: Final = 1 << 62
 _CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -132,7 +132,7 @@ class _Server(HTTPServer):
         self._stopping = False
 
     def server_bind(self) -> None:
-        """Bind, without asking a name server who we are, as the standard library does."""
+        """Bind without the standard library's query for our host's name."""
         socket_address = self.server_address
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self.socket.bind(socket_address)
@@ -144,7 +144,7 @@ class _Server(HTTPServer):
         background_thread(self._run, "latencytrace-gpu-port")
 
     def stop(self) -> None:
-        """End; who is being answered still is."""
+        """End, after the answer that is under way."""
         self._stopping = True
         with suppress(OSError):  # of systems that know none of sockets that listen
             self.socket.shutdown(socket.SHUT_RDWR)  # wakes the thread

@@ -20,7 +20,7 @@ class GpuReader(Protocol):
 
     A reading that cannot be had is left out of its sample and counted in `errors`: it
     never becomes a 0. A call may hang for as long as a broken driver likes; nothing
-    but the sampling thread waits for it, so it must let go of the interpreter.
+    but the sampling thread waits for it, so it must release the interpreter.
     """
 
     @property

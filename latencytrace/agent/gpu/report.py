@@ -17,9 +17,9 @@ from latencytrace.agent.gpu.sampler import SamplerState
 from latencytrace.model import semconv
 from latencytrace.model.gpu.sample import GPU_METRICS, GpuDevice, GpuMetric, GpuSample
 
-KEPT_SAMPLES: Final = 2000  # while nobody takes them
+KEPT_SAMPLES: Final = 2000  # while no receiver takes them
 EVERY_NS: Final = 1_000_000_000
-AGAIN_AFTER_NS: Final = 10_000_000_000  # where nobody answered
+AGAIN_AFTER_NS: Final = 10_000_000_000  # where no receiver answered
 STATE_EVERY_NS: Final = 10_000_000_000
 STUCK_AFTER_NS: Final = 5_000_000_000
 _TRANSIENT: Final = frozenset({408, 429, 500, 502, 503, 504})
@@ -79,7 +79,7 @@ class GpuReport:
         """Send a body; tell whether it was taken."""
         try:
             response = self._sender.send(body)
-        except OSError:  # who receives the spans is spoken of elsewhere
+        except OSError:  # the exporter of spans logs a receiver that is away
             return False
         if 200 <= response.status < 300:  # noqa: PLR2004 - HTTP's successes
             return True

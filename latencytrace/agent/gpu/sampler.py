@@ -23,10 +23,10 @@ Take = Callable[[Sequence[GpuSample]], None]
 
 
 class Lock(Protocol):
-    """Lock of the process that reads the GPUs of this machine; see `MachineLock`."""
+    """Lock of the one process that reads the GPUs of this machine."""
 
     def take(self) -> bool:
-        """Take it, if nobody has it."""
+        """Take it, if it is free."""
         ...
 
     def release(self) -> None:
@@ -50,7 +50,7 @@ class SamplerState:
     tick_since_ns: int | None = None  # one that has not ended yet, on the monotonic clock
     interval_ns: int = 0
     missed: int = 0  # ticks
-    read_at_ns: int | None = None  # the last that brought something, likewise
+    read_at_ns: int | None = None  # when the last sample came
     errors: Counter[tuple[str, str]] = field(default_factory=Counter)
 
 

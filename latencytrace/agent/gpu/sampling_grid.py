@@ -3,7 +3,7 @@
 from collections import deque
 from typing import Final
 
-SLOW_NS: Final = 20_000_000  # a tick that takes longer holds others up who ask the driver
+SLOW_NS: Final = 20_000_000  # a tick that takes longer delays other users of the driver
 STUCK_NS: Final = 1_000_000_000
 MOST_SLOWER: Final = 32  # times the interval
 _JUDGED: Final = 20  # ticks

@@ -16,7 +16,7 @@ def visible_gpus(
         text: Of the variable; None: it is not set.
         gpus: All that the driver shows, instances of partitioned ones too.
         in_bus_order: CUDA numbers as the driver does (`CUDA_DEVICE_ORDER=PCI_BUS_ID`); else
-            the fastest first, which nobody but CUDA knows of GPUs that differ.
+            the fastest first, which only CUDA knows of GPUs that differ.
 
     Returns:
         None: it cannot be known without CUDA.

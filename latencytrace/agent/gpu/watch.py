@@ -29,7 +29,7 @@ class GpuWatch:
         port: Where a Prometheus may ask; None: nowhere.
         interval_s: Between two readings.
         is_wanted: The user asked for it: say in the log why it cannot be.
-        seen_by: From all GPUs to those that this program sees; None: that is not known.
+        seen_by: From all GPUs to the ones that this program sees; None: unknown.
         on_fault: Takes what our own code raises.
     """
 
@@ -70,7 +70,7 @@ class GpuWatch:
             return
         self._report.send(state)
         if not self._report.is_taken and self._port is None:
-            self._sampler.end()  # for nobody; where none is running it does nothing
+            self._sampler.end()  # without a last report; where none is running it does nothing
 
     def _take(self, samples: Sequence[GpuSample]) -> None:
         if self._report is not None:

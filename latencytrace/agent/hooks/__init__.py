@@ -1,1 +1,1 @@
-"""One file per library whose calls are timed."""
+"""One file per library, with a table of its timed calls."""

@@ -16,7 +16,6 @@ from latencytrace.agent.toolkit.http import propagation
 from latencytrace.agent.toolkit.http.arrival import arrived_ns
 from latencytrace.agent.toolkit.http.client import (
     ClientCall,
-    request_attributes,
     timed_calls,
     with_headers,
 )
@@ -37,14 +36,21 @@ class _Call(ClientCall):
     def begin(cls, recorder: Recorder, arguments: Arguments) -> Self | None:
         """Begin a request, unless contrib listens to what its session does."""
         session: Any = arguments["self"]
-        if any(getattr(config, _CONTRIBS, False) for config in session.trace_configs):
+        configs = session.trace_configs
+        if configs and any(getattr(config, _CONTRIBS, False) for config in configs):
             return None
         method = str(arguments["method"])
         url = session._build_url(arguments["str_or_url"])  # noqa: SLF001 - its base and the rest
-        body = arguments.get("json") or arguments.get("data")
-        call = cls(recorder, method, request_attributes(method, str(url)), body)
+        attributes: HookAttributes = {
+            semconv.HTTP_REQUEST_METHOD: method,
+            semconv.SERVER_ADDRESS: url.host or "",
+            semconv.SERVER_PORT: url.port or 80,
+            semconv.URL_SCHEME: url.scheme,
+            semconv.URL_PATH: url.raw_path,
+        }
+        call = cls(recorder, method, attributes, arguments["json"] or arguments["data"])
         own = arguments["headers"]
-        added = call.added_to(own) and call.added_to(session.headers)
+        added = call.added_to(own) and call.added_to(session.headers, ignores_case=True)
         call.headers = with_headers(own, added)
         return call
 
@@ -136,7 +142,7 @@ def _begun(recorder: Recorder, request: Any) -> _Request | None:
 
 
 def _joined(recorder: Recorder, request: Any) -> Token[Context] | None:
-    """Make who opened a WebSocket current: a connection may live for hours, and is no request."""
+    """Make a WebSocket's caller current: a connection may live for hours, and is no request."""
     with guarded("joining who connected", recorder.on_fault):
         if not (get_current_span().get_span_context().is_valid or recorder.suppressed()):
             return enter(propagation.extract(request.headers))

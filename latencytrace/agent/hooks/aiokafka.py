@@ -12,7 +12,7 @@ _CONSUMER: Final = "aiokafka.consumer.consumer"
 
 
 def _taken(result: Any) -> Taken | None:
-    """Read a record; of several that are taken at once nobody knows which is worked on."""
+    """Read a record; of several that are taken at once none is known to be worked on."""
     if isinstance(result, dict):
         records = [record for each in result.values() for record in each]
         if len(records) != 1:

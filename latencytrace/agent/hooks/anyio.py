@@ -34,7 +34,7 @@ def _default_limiter() -> Any:
 
 
 def _waiting(limiter: Any) -> int:
-    """Count those that wait for a thread; none while one is free."""
+    """Count the calls that wait for a thread; 0 while one is free."""
     asked = _default_limiter() if limiter is None else limiter
     return 0 if asked.available_tokens > 0 else int(asked.statistics().tasks_waiting)
 

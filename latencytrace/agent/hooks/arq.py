@@ -1,4 +1,4 @@
-"""Jobs of arq: when they were sent, and the caller's context beside their arguments."""
+"""Jobs of arq: when they were sent, and the caller's context with their arguments."""
 
 import pickle
 from collections.abc import Callable, Mapping
@@ -39,7 +39,7 @@ def carry(recorder: Recorder, original: Timed) -> Timed:
 
 
 def read_message(recorder: Recorder, original: Timed) -> Timed:
-    """Begin the work once its message has been read, in the trace of who sent it."""
+    """Begin the work once its message has been read, in the sender's trace."""
 
     @wraps(original)
     def deserialize_job_raw(r: bytes, *, deserializer: Any = None) -> Any:

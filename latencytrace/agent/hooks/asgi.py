@@ -120,7 +120,6 @@ class RequestTiming(ScopeRouted, ServedRequest, Answering):
 
     @property
     def answer(self) -> AnswerStream:  # type: ignore[override] # made where it is asked for
-        """Return the answer, as it is streamed."""
         if self.made is None:
             self.made = AnswerStream(self.intervals.times(_RESPOND))
             if self._in_one_piece:
@@ -161,13 +160,13 @@ class RequestTiming(ScopeRouted, ServedRequest, Answering):
             self.timing = HeldTiming(self.timing)
 
     def goes_to_background(self) -> None:
-        """End an answer that was broken off, and let go of the span."""
+        """End an answer that was broken off, and release the span."""
         self.is_over()
         if self.has_ended and type(self.timing) is HeldTiming:
             self.timing.let_go()
 
     def received(self, receive: Receive) -> Receive:
-        """Time the wait for the request's body, and see the caller leave."""
+        """Time the wait for the request's body, and notice the caller's leaving."""
         if self.detail is None:
             return receive
 
@@ -251,7 +250,7 @@ class RequestTiming(ScopeRouted, ServedRequest, Answering):
             self.end()
 
     def is_over(self) -> None:
-        """End an answer that nobody waits for, and that nothing makes any more."""
+        """End an answer that has no caller any more, and that nothing makes."""
         if self._left and not self._answered:
             self.has_left()
 
@@ -384,8 +383,20 @@ def _begun(
     return None
 
 
+def _sampled(
+    cost: RequestCost, recorder: Recorder, application: object, scope: Scope, layers: _Layers
+) -> RequestTiming | DroppedRequest | None:
+    """The same, of a request whose cost is measured."""
+    with guarded("measuring a request's cost", recorder.on_fault):
+        request: RequestTiming | DroppedRequest | None = cost.sampled(
+            _begun, recorder, application, scope, layers
+        )
+        return request
+    return None
+
+
 def _taken_up(recorder: Recorder, scope: Scope) -> Token[Context] | None:
-    """Make who opened a WebSocket current: a connection may live for hours, and is no request."""
+    """Make a WebSocket's caller current: a connection may live for hours, and is no request."""
     with guarded("taking up a connection", recorder.on_fault):
         within = get_current_span().get_span_context().is_valid
         if scope["type"] == "websocket" and not (within or recorder.suppressed()):
@@ -397,7 +408,7 @@ async def _start_up(recorder: Recorder, run: Callable[[Send], Awaitable[Any]], s
     """Run an application's lifespan; it starts until it says that it has started."""
     started: Callable[[], None] | None = None
     with guarded(_STARTS, recorder.on_fault):
-        started = recorder.starting.begin()
+        started = recorder.starting.begin(starts_up=True)
 
     async def hearing_send(message: Message) -> None:
         with guarded(_STARTS, recorder.on_fault):
@@ -429,7 +440,7 @@ def time_application(recorder: Recorder, original: Timed) -> Timed:  # noqa: C90
         if left > 0:
             request = _begun(recorder, self, scope, layers)
         else:
-            request = cost.sampled(_begun, recorder, self, scope, layers)
+            request = _sampled(cost, recorder, self, scope, layers)
         if request is None:
             if scope["type"] == "lifespan":
                 return await _start_up(recorder, partial(original, self, scope, receive), send)

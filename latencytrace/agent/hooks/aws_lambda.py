@@ -27,7 +27,7 @@ _time_work = timed_work(_invocation)
 
 
 class _Sending:
-    """Sends what was recorded before an answer, unless nobody took it shortly before."""
+    """Sends what was recorded before an answer, unless no receiver took it shortly before."""
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
@@ -72,7 +72,7 @@ def time_invocations(recorder: Recorder, original: Timed) -> Timed:
 
 
 class AwsLambdaHook(Hook):
-    """Times each invocation as a request of its own, in the trace of who called."""
+    """Times each invocation as a request of its own, in the caller's trace."""
 
     requires = ("awslambdaric >= 2.0",)
     patches = (Replacement("awslambdaric.bootstrap", "handle_event_request", time_invocations),)

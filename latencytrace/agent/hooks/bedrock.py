@@ -33,7 +33,7 @@ _CALLS: Final = {  # `gen_ai.operation.name` and stage, by service and operation
     ("bedrock-agent-runtime", "Retrieve"): ("", Stage.RETRIEVE),
     ("bedrock-agent-runtime", "Rerank"): ("", Stage.RERANK),
 }
-_EMBEDS: Final = "embed"  # in the name of a model, for it is invoked like any other
+_EMBEDS: Final = "embed"  # in the name of a model, which is invoked like any other
 
 
 def _stream_in(answer: Any) -> Any:
@@ -129,7 +129,7 @@ def time_back_off(recorder: Recorder, original: Timed) -> Timed:
 
 
 class BedrockHook(Hook):
-    """Times the one method that all operations go through, for those that ask a model."""
+    """Times the one method that all operations go through, where they ask a model."""
 
     requires = ("botocore >= 1.34",)
     patches = (

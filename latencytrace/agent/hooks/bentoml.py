@@ -47,7 +47,7 @@ def share_ticket(recorder: Recorder, original: Timed) -> Timed:
 
 
 def time_batch(recorder: Recorder, original: Timed) -> Timed:
-    """Time one call of a batchable API, for all whom it serves."""
+    """Time one call of a batchable API, for all requests in it."""
 
     @wraps(original)
     async def outbound_call(self: object, inputs_info: Any, *args: Any, **kwargs: Any) -> Any:

@@ -21,7 +21,7 @@ def _sent(args: tuple[Any, ...], options: dict[str, Any]) -> Sent:
 
 
 def _failure(_: tuple[Any, ...], outcome: Any) -> BaseException | None:
-    """Find what a task raised, which Celery keeps and reports beside the result."""
+    """Find what a task raised, which Celery keeps and reports with the result."""
     info = getattr(outcome, "info", None)
     error = getattr(info, "retval", None)
     failed = getattr(info, "state", None) == "FAILURE" and isinstance(error, BaseException)
@@ -29,7 +29,7 @@ def _failure(_: tuple[Any, ...], outcome: Any) -> BaseException | None:
 
 
 def time_tasks(recorder: Recorder, original: Timed) -> Timed:
-    """Time each task that a worker runs, in the trace of who sent it."""
+    """Time each task that a worker runs, in the sender's trace."""
 
     @wraps(original)
     def build_tracer(name: str, task: Any, *args: Any, **kwargs: Any) -> Any:

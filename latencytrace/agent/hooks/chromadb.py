@@ -19,7 +19,7 @@ def _calls(name: str) -> tuple[Patch, ...]:
 
 
 class ChromadbHook(Hook):
-    """Times a collection's methods, and within them the embedding of texts, whoever does it."""
+    """Times a collection's methods, and within them the embedding of texts by any function."""
 
     requires = ("chromadb >= 0.6", "chromadb-client >= 0.6")
     patches = (

@@ -1,4 +1,4 @@
-"""Messages of Kafka with Confluent's client, whose types in C are replaced by subclasses."""
+"""Messages of Kafka with Confluent's client: subclasses replace its types in C."""
 
 from typing import Any, Final
 
@@ -15,7 +15,7 @@ _PARAMETERS: Final = (
 
 
 def _taken(result: Any) -> Taken | None:
-    """Read a message; of several that are taken at once nobody knows which is worked on."""
+    """Read a message; of several that are taken at once none is known to be worked on."""
     messages = result if isinstance(result, list) else [result]
     if len(messages) != 1 or messages[0] is None or messages[0].error() is not None:
         return None
@@ -33,7 +33,7 @@ def _leave_out(_: Recorder, arguments: Arguments, __: object) -> None:
 
 
 def _subclassed(**methods: Build) -> Build:
-    """Build a subclass of a type in C, whose methods cannot be replaced.
+    """Build a subclass of a type in C: its own methods cannot be replaced.
 
     Args:
         methods: What is in their place; not every supported version has each.

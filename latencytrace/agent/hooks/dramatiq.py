@@ -18,7 +18,7 @@ def _message(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[str, Mappin
 
 
 def _failure(args: tuple[Any, ...], _: object) -> BaseException | None:
-    """Find what an actor raised, which is kept beside its message."""
+    """Find what an actor raised, which is kept with its message."""
     found = getattr(args[1], "_exception", None)
     return found if isinstance(found, BaseException) else None
 

@@ -14,7 +14,7 @@ from latencytrace.agent.toolkit.greenlets import carry_into_greenlet
 
 
 def carry_into_made(recorder: Recorder, original: Timed) -> Timed:
-    """Let a greenthread go on with the span of who makes it."""
+    """Give a greenthread the span that is current where it is made."""
 
     @wraps(original)
     def __init__(self: object, *args: Any, **kwargs: Any) -> None:  # noqa: N807

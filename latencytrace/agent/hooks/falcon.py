@@ -1,4 +1,4 @@
-"""Routes of Falcon, whose requests are those of its server."""
+"""Routes of Falcon; its server's hook times the requests."""
 
 from latencytrace.agent.timing.hook import Hook, Replacement
 from latencytrace.agent.toolkit.http.routes import noted_routes

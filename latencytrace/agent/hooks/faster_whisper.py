@@ -1,4 +1,4 @@
-"""Transcriptions with faster-whisper, whose work is done while their segments are taken."""
+"""Transcriptions with faster-whisper: the work is done while segments are taken."""
 
 from typing import Final
 

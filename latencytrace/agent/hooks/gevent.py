@@ -10,7 +10,7 @@ from latencytrace.agent.toolkit.greenlets import carry_into_greenlet, carry_into
 
 
 def carry_into_raw(recorder: Recorder, original: Timed) -> Timed:
-    """Let a raw greenlet go on with the span of who spawns it."""
+    """Give a raw greenlet the span that is current where it is spawned."""
 
     @wraps(original)
     def spawn_raw(*args: Any, **kwargs: Any) -> Any:

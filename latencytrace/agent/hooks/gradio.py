@@ -1,4 +1,4 @@
-"""Events of Gradio, which its queue works on beside the requests that brought them."""
+"""Events of Gradio, which its queue works on apart from the requests that brought them."""
 
 from functools import wraps
 from typing import Any
@@ -15,7 +15,7 @@ def _event(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Work:
     events = kwargs["events"] if "events" in kwargs else args[1]
     found = getattr(events[0], "fn", None)
     name = getattr(found, "api_name", None) or getattr(found, "name", None) or "event"
-    # Whoever started the queue has long been answered.
+    # The request that started the queue was answered long ago.
     return f"event {name}", {}, {}, Context()
 
 

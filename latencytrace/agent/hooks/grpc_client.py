@@ -21,7 +21,7 @@ class _Call(ClientCall):
     """One call that returns with its one answer.
 
     Its span is never current: nothing below it runs in Python but the program's own
-    iterator of requests, whose calls are not part of this one.
+    iterator of requests: what it calls is not part of this call.
     """
 
     headers_argument = "metadata"

@@ -30,7 +30,7 @@ _OUR_FAULT = {  # the server's, that is: other statuses are the caller's own doi
     "DATA_LOSS", "DEADLINE_EXCEEDED", "INTERNAL", "UNAVAILABLE", "UNIMPLEMENTED", "UNKNOWN",
 }  # fmt: skip
 
-# A caller whose deadline passes hangs up by itself, a moment before we see it pass.
+# A caller hangs up by itself at its deadline, a moment before we see it pass.
 _DEADLINE_SLACK_S = 0.05
 
 
@@ -52,7 +52,7 @@ class _Arrival:
         self.intervals = IntervalRecorder()
 
     def enter(self) -> Token[Context] | None:
-        """Make who calls current, for the program's interceptors."""
+        """Make the caller current, for the program's interceptors."""
         with guarded("making a caller current", self.recorder.on_fault):
             return enter(propagation.extract(self.headers, Context()))
         return None
@@ -73,7 +73,7 @@ class _Arrival:
         return noting_deserialize
 
     def reading(self, behavior: Timed) -> Timed:
-        """The handler's function, reading a stream of requests whose waits are noted."""
+        """The handler's function, reading a stream of requests and noting its waits."""
 
         @wraps(behavior)
         def reading_behavior(requests: Any, context: Any) -> Any:
@@ -82,7 +82,7 @@ class _Arrival:
         return reading_behavior
 
     def begin(self, args: tuple[Any, ...], _: dict[str, Any]) -> "ServedCall | None":
-        """The call whose handler begins; None: it is not to be timed."""
+        """The call that a handler begins with; None: it is not to be timed."""
         with guarded("starting a call", self.recorder.on_fault):
             began_ns = monotonic_ns()
             self.intervals.add(Stage.QUEUE, self.at_ns, self.taken_ns or began_ns)
@@ -124,11 +124,11 @@ class ServedCall(Call):
         self._handed_out_ns = monotonic_ns()
 
     def finish(self, result: object) -> None:  # noqa: ARG002 - says nothing of the status
-        """End the call whose handler returned."""
+        """End a call after its handler returned."""
         self._end(None)
 
     def fail(self, error: BaseException) -> None:
-        """End the call whose handler raised, was cancelled or dropped."""
+        """End a call after its handler raised, was cancelled or dropped."""
         self._end(error)
 
     def _end(self, error: BaseException | None) -> None:
@@ -219,7 +219,7 @@ class _Interceptor:
         return None
 
     def _timed(self, handler: Any, arrival: _Arrival) -> Any:
-        """The same handler, timed; a method that nobody implements has none."""
+        """The same handler, timed; an unknown method has none."""
         with guarded("timing a handler", self._recorder.on_fault):
             kind = next((kind for kind in _BEHAVIORS if getattr(handler, kind, None)), None)
             if kind is None or hasattr(getattr(handler, kind), "experimental_non_blocking"):

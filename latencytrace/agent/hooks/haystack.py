@@ -68,7 +68,7 @@ def _stage_of(component: object) -> Stage | None:
 
 
 def time_components(recorder: Recorder, original: Timed) -> Timed:
-    """Time each component that a pipeline runs and whose kind has a stage."""
+    """Time each component of a pipeline that is of a kind with a stage."""
 
     @wraps(original)
     def create_span(component_name: str, instance: object, *args: Any, **kwargs: Any) -> Any:

@@ -15,7 +15,7 @@ _NAMES = ("self", "data", "k")
 
 
 def time_searches(recorder: Recorder, original: Timed) -> Timed:
-    """Time searches, whose method in C++ has no signature to read."""
+    """Time searches: the method in C++ has no signature to read."""
 
     def begin(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call | None:
         with guarded("timing a search", recorder.on_fault):

@@ -55,7 +55,7 @@ class _Call(ClientCall):
             self.model.reads(answer)
 
 
-_sent: Final[WeakKeyDictionary[Any, _Call]] = WeakKeyDictionary()  # whose answer is awaited
+_sent: Final[WeakKeyDictionary[Any, _Call]] = WeakKeyDictionary()  # calls that wait for an answer
 
 
 def _attributes(connection: Any, method: str, url: str) -> HookAttributes:

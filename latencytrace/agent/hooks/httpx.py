@@ -18,7 +18,6 @@ from latencytrace.agent.toolkit.http.network_phases import (
     end_async_step,
     end_step,
 )
-from latencytrace.agent.toolkit.http.propagation import CALLER
 from latencytrace.agent.toolkit.other_tracers import is_theirs
 from latencytrace.model import semconv
 
@@ -49,8 +48,7 @@ class _Call(ClientCall):
             return None
         call = cls(recorder, request)
         headers = request.headers
-        added = call.added_to(headers) if CALLER in headers else call.headers
-        for key, value in added.items():
+        for key, value in call.added_to(headers, ignores_case=True).items():
             headers[key] = value
         request.extensions = {**call._extensions, "trace": call._phases}
         return call

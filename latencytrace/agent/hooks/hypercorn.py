@@ -31,7 +31,7 @@ def note_connection(recorder: Recorder, original: Timed) -> Timed:
 
 
 def note_arrival(recorder: Recorder, original: Timed) -> Timed:
-    """Note when a request came whose task is made now, as its bytes are read."""
+    """Note when a request came, as its bytes are read and its task is made."""
 
     @wraps(original)
     async def spawn_app(

@@ -92,7 +92,7 @@ def _is_wanted(recorder: Recorder, counts: CountWithin) -> bool:
 def _as_pythons_own(function: Any, original: Timed) -> Timed:
     """Have tracebacks and warnings pass over a function as they do over the one that imports.
 
-    A warning in a module is said to come from whoever imports it, and filters go by that.
+    A warning in a module is attributed to the importing module, and filters go by that.
     """
     if isinstance(original, FunctionType):
         file = original.__code__.co_filename

@@ -101,7 +101,7 @@ class SeenQueue:
 
 
 def _see_worker(recorder: Recorder, arguments: Arguments) -> None:
-    """See the batches of a worker."""
+    """Time the batches of a worker."""
     worker, pipeline = arguments["self"], Pipeline(recorder)
     for position, name in enumerate(_QUEUES):
         setattr(worker, name, SeenQueue(pipeline, getattr(worker, name), position))

@@ -35,9 +35,9 @@ def _model(arguments: Arguments) -> HookAttributes:
 
 
 class _Classes:
-    """Classes of the program's models, whose methods are timed from their first request on.
+    """Classes of the program's models: their methods are timed from the first request on.
 
-    KServe's own methods hand an input on as it is, or ask another server, whose call is timed as
+    KServe's own methods hand an input on as it is, or ask another server: that call is timed as
     such. A class is mostly one of the script that is run.
     """
 

@@ -12,7 +12,7 @@ _BUILDERS = (
     "LanceEmptyQueryBuilder",
     "AsyncQueryBase",
 )
-_READERS = (  # whose `to_batches` does not go through `to_arrow`
+_READERS = (  # their `to_batches` does not go through `to_arrow`
     "LanceVectorQueryBuilder",
     "LanceEmptyQueryBuilder",
     "AsyncQueryBase",

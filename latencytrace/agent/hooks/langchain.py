@@ -12,7 +12,7 @@ from latencytrace.agent.toolkit.calls import first_of_each_span
 from latencytrace.model.stage import Stage
 
 _RETRIEVERS: Final = "langchain_core.retrievers"
-# Where a retriever keeps what it asks: a store, or other retrievers, whose calls say more.
+# Where a retriever keeps what it asks: a store, or other retrievers: their calls say more.
 _ASKS: Final = ("vectorstore", "retriever", "base_retriever", "retrievers")
 
 

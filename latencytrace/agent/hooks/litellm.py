@@ -18,7 +18,7 @@ _AUTH = "litellm.proxy.auth.user_api_key_auth"
 
 
 def _provider(arguments: Arguments) -> str:
-    """Return who is asked by LiteLLM's own name, which may begin that of the model."""
+    """Return the provider by LiteLLM's own name, which may begin the model's."""
     named = first_at(arguments, ("custom_llm_provider",))
     prefix, slash, _ = str(arguments.get("model") or "").partition("/")
     return str(named or (prefix if slash else "litellm"))

@@ -86,7 +86,7 @@ class TicketedQueue:
         return self._queue.put(self._ticketed(item), *args, **kwargs)
 
     def put_nowait(self, item: Any) -> Any:
-        """Likewise."""
+        """Time the decoding of an async one."""
         return self._queue.put_nowait(self._ticketed(item))
 
     def _ticketed(self, item: Any) -> Any:
@@ -134,7 +134,6 @@ class Serving:
             self._work.note_part(_ENDS[name], self._began_ns)
 
     def end(self, error: BaseException | None = None) -> None:
-        """End it, once."""
         if self.ended_ns is not None:
             return
         self.ended_ns = monotonic_ns()

@@ -54,13 +54,12 @@ class Completion:
                 self.timing.fail(error)
 
     def end(self) -> None:
-        """End it."""
         with guarded("ending a completion", self._recorder.on_fault):
             self.timing.end()
 
 
 class Generation:
-    """One call of `generate`, whose tokens its completion counts."""
+    """One call of `generate`; its completion counts the tokens."""
 
     def __init__(self, recorder: Recorder, prompt_tokens: int) -> None:
         self._recorder = recorder
@@ -80,12 +79,10 @@ class Generation:
             self._evaluated += len(tokens)
 
     def token(self) -> None:
-        """Note one more token."""
         with guarded("noting a token", self._recorder.on_fault):
             self._phases.token()
 
     def end(self, error: BaseException | None = None) -> None:
-        """End it, with what was counted."""
         with guarded("ending a generation", self._recorder.on_fault):
             made = self._phases.end(error)
             if self._whole is not None:
@@ -165,7 +162,7 @@ def time_generate(recorder: Recorder, original: Timed) -> Timed:
                     break
                 generation.token()
                 answer = yield token
-        except GeneratorExit:  # who asked has enough
+        except GeneratorExit:  # the caller has enough
             made.close()
             generation.end()
             raise

@@ -12,7 +12,7 @@ _SERVER = "llama_cpp.server.app"
 
 
 class TimedLock:
-    """A lock of the server's, whose waits are queue time."""
+    """A lock of the server's: waiting for it is queue time."""
 
     def __init__(self, recorder: Recorder, lock: Any) -> None:
         self._lock = lock
@@ -45,7 +45,7 @@ def timed_lock(recorder: Recorder, lock: Any) -> Any:
 
 
 class LlamaCppServerHook(Hook):
-    """Puts timed locks in the place of its two: one for who is served, one for who is next."""
+    """Puts timed locks in the place of its two: one for the served request, one for the next."""
 
     requires = ("llama-cpp-python >= 0.3",)
     patches = (

@@ -52,7 +52,7 @@ def take_ticket(recorder: Recorder, original: Timed) -> Timed:
 
 
 def forget_ticket(recorder: Recorder, original: Timed) -> Timed:
-    """Let the ticket go of who waits no longer."""
+    """Drop the ticket of a request that waits no longer."""
 
     @wraps(original)
     async def _wait_response(self: object, internal_id: Any, *args: Any, **kwargs: Any) -> Any:
@@ -66,7 +66,7 @@ def forget_ticket(recorder: Recorder, original: Timed) -> Timed:
 
 
 def name_batches(recorder: Recorder, original: Timed) -> Timed:
-    """Note whose requests a batch holds."""
+    """Note which requests a batch holds."""
 
     @wraps(original)
     async def _batch_requests(self: object) -> AsyncIterator[Any]:

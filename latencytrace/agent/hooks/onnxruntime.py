@@ -26,7 +26,7 @@ from latencytrace.model.stage import Stage
 
 _MODULE = "onnxruntime.capi.onnxruntime_inference_collection"
 
-# A model that embeds, say, is run by a library whose hook names the stage.
+# A model that embeds, say, is run by a library with a hook that names the stage.
 _PURPOSES = (Stage.EMBED, Stage.RERANK, Stage.GUARDRAIL, Stage.PREFILL, Stage.DECODE)
 
 # What says nothing in `<model>/onnx/model_quantized.onnx`.

@@ -11,7 +11,7 @@ _counted: Final = CountWithin()
 
 
 class OpenvinoHook(Hook):
-    """Times inferences and waits for those that run beside, within a request."""
+    """Times inferences, and waits for asynchronous ones, within a request."""
 
     requires = ("openvino >= 2024.0",)
     patches = (

@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # it takes a while to load, and few programs use it
 
 
 def carry_into_pool(recorder: Recorder, original: Timed) -> Timed:
-    """Let each task of a pool of processes go on with the span of who submitted it."""
+    """Give each task of a pool of processes the span that is current at its submission."""
 
     @wraps(original)
     def submit(self: Any, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Statements executed with psycopg2, whose own types are in C."""
+"""Statements executed with psycopg2; its own types are in C."""
 
 import importlib
 from collections.abc import Callable
@@ -38,7 +38,7 @@ def time_connections(recorder: Recorder, original: Timed) -> Timed:
 
 
 def _timed_connection(kind_of: Callable[[Any], Any], kind: Any) -> Any:
-    """Make a subclass of a kind of connections whose cursors are timed, whatever their factory."""
+    """Make a subclass of connections with timed cursors, whatever their factory."""
 
     def cursor(self: object, *args: Any, **kwargs: Any) -> Any:
         if isinstance(kwargs.get("cursor_factory"), type):

@@ -1,4 +1,4 @@
-"""Calls of MongoDB with `pymongo`, sync and async; those that search by vectors or text apart."""
+"""Calls of MongoDB with `pymongo`, sync and async; searches by vectors or text apart."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final

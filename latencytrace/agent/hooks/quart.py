@@ -1,4 +1,4 @@
-"""Routes of Quart, whose requests are those of its server."""
+"""Routes of Quart; its server's hook times the requests."""
 
 from typing import Any
 

@@ -20,7 +20,7 @@ def _failure(_: tuple[Any, ...], answer: Any) -> Exception | None:
 
 
 class RunpodHook(Hook):
-    """Times each job as a request of its own; one whose handler streams is not timed."""
+    """Times each job as a request of its own; a streaming handler is not timed."""
 
     requires = ("runpod >= 1.6",)
     patches = (

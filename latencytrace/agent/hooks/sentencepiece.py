@@ -10,7 +10,7 @@ _DECODE = "Decode DecodeIds DecodePieces decode decode_ids decode_pieces"
 
 
 class SentencepieceHook(Hook):
-    """Times the processor's methods; those that come in pairs call each other."""
+    """Times the processor's methods; methods in pairs call each other."""
 
     requires = ("sentencepiece >= 0.1.99",)
     patches = tuple(

@@ -14,7 +14,7 @@ _INHERITED = (  # of classes that are no estimators themselves
     ("sklearn.discriminant_analysis", "DiscriminantAnalysisPredictionMixin.predict"),
     ("sklearn.discriminant_analysis", "DiscriminantAnalysisPredictionMixin.predict_proba"),
 )
-# A model that embeds, say, is run by an estimator that somebody wrote around it.
+# A model that embeds, say, is run by an estimator that a program wrote around it.
 _timed = partial(prediction, part_of=(Stage.EMBED, Stage.RERANK, Stage.GUARDRAIL))
 
 

@@ -51,7 +51,7 @@ def _carry_into(thread: Thread) -> None:
 
 
 def carry_into_pool(recorder: Recorder, original: Timed) -> Timed:
-    """Let each task of a pool go on with the span of who submitted it; note its wait."""
+    """Give each task of a pool the span that is current at its submission; note its wait."""
     cost = HookCost()
     waited = (recorder.on_fault, _queued)
 
@@ -71,7 +71,7 @@ def _queued(pool: Any) -> int:
 
 
 def carry_into_callback(_recorder: Recorder, original: Timed) -> Timed:
-    """Let what is done when a pool's task is done go on with the span of who asked for it."""
+    """Give the callbacks of a pool's task the span that is current where they are added."""
 
     @wraps(original)
     def add_done_callback(self: object, fn: Callable[..., Any]) -> Any:

@@ -32,7 +32,6 @@ class _Copied:
         self._cuda = torch.cuda
 
     def to(self, tensor: Any, *args: Any, **kwargs: Any) -> tuple[Any, str, Any] | None:
-        """Of `to`."""
         to = kwargs.get("device", kwargs.get("other", args[0] if args else None))
         if isinstance(to, self._tensor):
             to = to.device
@@ -41,11 +40,9 @@ class _Copied:
         return self._between(tensor, self._placed(to))
 
     def cuda(self, tensor: Any, device: Any = None, *_: Any, **__: Any) -> Any:
-        """Of `cuda`."""
         return self._between(tensor, self._placed("cuda" if device is None else device))
 
     def cpu(self, tensor: Any, *_: Any, **__: Any) -> Any:
-        """Of `cpu`."""
         return self._between(tensor, self._device("cpu"))
 
     def copy_(self, tensor: Any, src: Any = None, *_: Any, **kwargs: Any) -> Any:
@@ -70,7 +67,7 @@ class _Copied:
         return bool(args[0].is_cpu is (to == "cpu"))
 
     def _placed(self, device: Any) -> Any:
-        """A device by its number, for the current one may be another soon."""
+        """A device by its number, since the current one may change."""
         found = self._device(device)
         if found.type == "cuda" and found.index is None:
             return self._device("cuda", self._cuda.current_device())

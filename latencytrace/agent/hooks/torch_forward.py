@@ -49,7 +49,7 @@ class _Roots:
         self._timed.add(kind)
 
     def restore(self) -> None:
-        """Have them call what they inherit again, unless somebody has patched on top of us."""
+        """Have them call what they inherit again, unless other code has patched on top of us."""
         for kind in list(self._timed):
             if getattr(vars(kind).get("__call__"), _ROOT, False):
                 del kind.__call__

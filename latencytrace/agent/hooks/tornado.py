@@ -124,7 +124,7 @@ def _is_handshake(handler: Any) -> bool:
 
 
 def _joined(recorder: Recorder, handler: Any) -> Token[Context] | None:
-    """Make who opened a WebSocket current: a connection may live for hours, and is no request."""
+    """Make a WebSocket's caller current: a connection may live for hours, and is no request."""
     with guarded("joining who connected", recorder.on_fault):
         if not (get_current_span().get_span_context().is_valid or recorder.suppressed()):
             return enter(propagation.extract(handler.request.headers))

@@ -69,7 +69,7 @@ class Generation:
         """Begin the prefill."""
         self._recorder.steps.begin()
         self._prompt_length = input_ids.shape[-1]
-        if not self._continues:  # else who knows how much of it is known already
+        if not self._continues:  # else an unknown part of it is in the cache already
             self._pass_shape = (input_ids.shape[0] * input_ids.shape[-1], input_ids.shape[0])
         if self._phase is None:
             self._phase = self._recorder.start("prefill", Stage.PREFILL)

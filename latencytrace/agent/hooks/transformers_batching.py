@@ -1,7 +1,7 @@
 """Continuous batching with `transformers`: each member's queue, prefill and decode.
 
 One thread generates for all, so what it does to a member is written into the member's own
-trace, where it was added: in whose batches it ran is not recorded.
+trace, where it was added: which batches it ran in is not recorded.
 """
 
 from functools import wraps
@@ -59,7 +59,7 @@ class Member:
         self._wait: Timing | None = recorder.start("queue", Stage.QUEUE, waiting)
 
     def __reduce__(self) -> tuple[type[None], tuple[()]]:
-        """Copied or sent to another process, a request's state is nobody's member."""
+        """A copy of a request's state, or one sent to another process, is no member."""
         return type(None), ()
 
     def scheduled(self) -> None:
@@ -81,7 +81,6 @@ class Member:
             self._preemptions += 1
 
     def token(self) -> None:
-        """Note one more token."""
         if self._whole is not None and self._phases is not None:
             self._recorder.steps.begin(self._whole.span)
             self._phases.token()
@@ -104,7 +103,7 @@ def _member_of(state: object) -> Member | None:
 
 
 def _waiting(manager: Any) -> int | None:
-    """Count who waits for the prefill; None: unknown."""
+    """Count the requests that wait for the prefill; None: unknown."""
     queue = getattr(manager, "input_queue", None)
     processor = getattr(manager, "batch_processor", None)
     scheduler = getattr(processor, "scheduler", None)

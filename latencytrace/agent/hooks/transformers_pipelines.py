@@ -92,7 +92,7 @@ class Run:
             self.timing.end()
 
     def end_dropped(self) -> None:
-        """End a call whose iterator was left half-way, when its last input was done."""
+        """End a call with an abandoned iterator, at the end of its last input."""
         with guarded("ending a pipeline", self.recorder.on_fault):
             self.timing.fail(GeneratorExit())
             self.timing.end(self._last_ns)

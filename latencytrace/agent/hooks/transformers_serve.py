@@ -1,4 +1,4 @@
-"""`transformers serve`: the wait for its inference thread, and whose work it does."""
+"""`transformers serve`: the wait for its inference thread, and the request it works for."""
 
 from collections.abc import Callable
 from functools import wraps

@@ -12,7 +12,7 @@ _CONNECTIONS = ("ConnectionSync", "ConnectionAsync")
 
 
 class WeaviateHook(Hook):
-    """Times the calls over gRPC that queries of every kind become, and those that write many."""
+    """Times the calls over gRPC that queries of every kind become, and written batches."""
 
     requires = ("weaviate-client >= 4.16",)
     patches = tuple(

@@ -1,7 +1,7 @@
 """Connections of `websockets`: the handshake's time, and the context that it carries.
 
 A connection may live for hours and serve many requests, so it is no request itself: what is
-traced within its handler belongs to the trace of who connected.
+traced within its handler belongs to the client's trace.
 """
 
 from typing import Any, Self
@@ -37,7 +37,7 @@ class _Handshake(ClientCall):
 
 
 def _join_caller(_: Recorder, arguments: Arguments, __: object) -> None:
-    """Make who connected current in the task or thread, which is the connection's alone."""
+    """Make the client current in the task or thread, which is the connection's alone."""
     request = getattr(arguments["self"], "request", None)
     if request is not None:
         enter(propagation.extract(dict(request.headers.raw_items())))

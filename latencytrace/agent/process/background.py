@@ -16,7 +16,7 @@ from latencytrace.agent.context import leave
 from latencytrace.agent.native import Lock, has_greenlets, start_thread
 from latencytrace.agent.process.forks import in_child
 
-_held: list["BackgroundThread"] | None = None  # those that wait; None: none has to
+_held: list["BackgroundThread"] | None = None  # threads that wait to begin; None: none has to
 
 
 class _NativeThread:
@@ -93,7 +93,7 @@ def hold() -> None:
 
 
 def let_go() -> None:
-    """Let threads begin, those that wait first."""
+    """Let threads begin, waiting ones first."""
     global _held
     held, _held = _held, None
     for thread in held or ():
@@ -101,7 +101,7 @@ def let_go() -> None:
 
 
 def _forget() -> None:
-    """In a forked child: those that wait are the parent's, and are made anew here."""
+    """In a forked child: the waiting threads are the parent's, and are made anew here."""
     global _held  # noqa: PLW0603 - likewise
     if _held is not None:
         _held = []

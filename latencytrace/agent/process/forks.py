@@ -1,7 +1,7 @@
 """Forks of this process: what begins anew in the child, and imports that none comes into.
 
 A fork takes one thread along. What another one was importing stays half imported in the child
-for ever, so that whoever needs the module there meets a "partially initialized" one.
+for ever, so that code that needs the module there meets a "partially initialized" one.
 """
 
 import os
@@ -9,7 +9,9 @@ from collections.abc import Callable
 
 from latencytrace.agent.native import RLock, get_ident
 
-LONGEST_WAIT_S = 2.0  # of a fork: who imports may itself wait for what the forking thread holds
+LONGEST_WAIT_S = (
+    2.0  # of a fork: an importing thread may itself wait for what the forking one holds
+)
 
 _in_child: list[Callable[[], None]] = []
 _pid = os.getpid()  # of the process that everything is made for

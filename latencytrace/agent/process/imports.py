@@ -20,7 +20,7 @@ _asking = threading.local()  # `names`: of modules that this thread asks other f
 
 def after_import(name: str, call: OnImport) -> None:
     """Call with a module as soon as it is imported; at once, where it is."""
-    module = sys.modules.get(name)  # None, too, where somebody bars it
+    module = sys.modules.get(name)  # None, too, where a program bars it
     if module is not None:
         call(module)
         return
@@ -34,7 +34,7 @@ def after_import(name: str, call: OnImport) -> None:
 
 
 def forget(name: str, call: OnImport) -> None:
-    """Call no more; where nobody waits for anything, stay out of the program's imports."""
+    """Call no more; without any waiting call, stay out of the program's imports."""
     calls = _waiting.get(name, [])
     if call in calls:
         calls.remove(call)
@@ -56,7 +56,7 @@ class _Loader:
         self._loader = loader
         self._name = name
 
-    @property  # type: ignore[misc] # as those see it who ask what it is
+    @property  # type: ignore[misc] # as `type()` and `isinstance` see it
     def __class__(self) -> type:
         return type(self._loader)
 
@@ -69,7 +69,7 @@ class _Loader:
         return None if create is None else create(spec)
 
     def exec_module(self, module: ModuleType) -> None:
-        """Have the loader fill the module, then tell who waits for it."""
+        """Have the loader fill the module, then make the calls that wait for it."""
         for place, name in ((module.__spec__, "loader"), (module, "__loader__")):
             if getattr(place, name, None) is self:
                 setattr(place, name, self._loader)
@@ -89,7 +89,7 @@ class _Finder:
         path: Sequence[str] | None = None,
         target: ModuleType | None = None,
     ) -> ModuleSpec | None:
-        """Return how a module is made that somebody waits for; None: it is none of these."""
+        """Return how a module is made that calls wait for; None: it is none of these."""
         asking = _asking.__dict__.setdefault("names", set())
         if name not in _waiting or name in asking:  # a finder behind us asks us in its turn
             return None

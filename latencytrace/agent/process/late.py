@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 class Late(Generic[T]):
-    """Something that few programs need, or none at its start; whoever asks for it first makes it.
+    """Something that few programs need, or none at its start: made when it is first asked for.
 
     Args:
         make: Imports what it takes, and makes it.
@@ -19,10 +19,9 @@ class Late(Generic[T]):
 
     def __init__(self, make: Callable[[], T]) -> None:
         self._make = make
-        self.made: T | None = None  # None: nobody has asked yet
+        self.made: T | None = None  # None: it was not asked for yet
 
     def __call__(self) -> T:
-        """Return it."""
         if self.made is None:
             with whole_imports.lock:
                 if self.made is None:

@@ -76,7 +76,7 @@ class Command(NamedTuple):
 
 
 def this_program() -> str:
-    """The name of this program; what multiprocessing started is called as who asked for it."""
+    """The name of this program; a child of multiprocessing has its parent's."""
     line = tuple(sys.orig_argv) or ("", *_command_line(os.getpid()))  # within another program
     process = os.getppid()
     for _ in range(_GENERATIONS):
@@ -146,7 +146,7 @@ def _targets(program: str, arguments: Sequence[str], *, is_server: bool) -> Iter
         return
     yield from _values(arguments, _APPLICATION_IN)
     yield from (each for each in positional if each.endswith(".py"))
-    if program not in {"celery", "flask", "quart"}:  # whose commands look like modules
+    if program not in {"celery", "flask", "quart"}:  # their commands look like modules
         yield from (
             each for each in positional if _MODULE.fullmatch(each) and each not in _SERVING
         )

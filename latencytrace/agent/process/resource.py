@@ -22,7 +22,7 @@ def resource_of(
     """Attributes of this process; `OTEL_RESOURCE_ATTRIBUTES` comes first.
 
     Args:
-        service_name: What the program is called; None: nobody says.
+        service_name: What the program is called; None: it has no name.
         attributes: Value of `OTEL_RESOURCE_ATTRIBUTES`.
         detectors: Ask the SDK's detectors, too; loading them takes a program's start longer.
     """

@@ -55,7 +55,7 @@ class Termination:
         self._is_waiting = False
 
     def expect(self) -> None:
-        """Take the signal, if nobody has and this is the main thread."""
+        """Take the signal, if the program has not and this is the main thread."""
         main = threading.current_thread() is threading.main_thread()
         if main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
             self._main = get_ident()

@@ -86,7 +86,7 @@ class UwsgiWorkers:
 
 
 class _AnnouncingModule(ModuleType):
-    """The module `uwsgi`, whose one hook after a fork the program may set before or after us."""
+    """The module `uwsgi`: the program may set its one hook after a fork before or after us."""
 
     def __setattr__(self, name: str, value: object) -> None:
         super().__setattr__(name, _with_work(value) if name == _HOOK else value)

@@ -32,7 +32,7 @@ class EndedBy(StrEnum):
 
 
 class StepProfiler(Protocol):
-    """A profiler of steps; see `TorchProfiler`."""
+    """A profiler of steps."""
 
     on_cuda: bool
 
@@ -40,9 +40,7 @@ class StepProfiler(Protocol):
         """Begin."""
         ...
 
-    def stop(self) -> None:
-        """End."""
-        ...
+    def stop(self) -> None: ...
 
     def let_go(self) -> None:
         """Be no longer in the way of others."""
@@ -111,7 +109,7 @@ class Capture:
         if self._lock.acquire(blocking=False):
             self._stop(EndedBy.TIME)
         else:
-            self._profiler.let_go()  # whoever holds the lock is not in this process
+            self._profiler.let_go()  # the thread that holds the lock is not in this process
 
     def cut(self) -> None:
         """End it where it is, from any thread: nothing may be capturing a graph."""

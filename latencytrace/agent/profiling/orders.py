@@ -104,7 +104,7 @@ class Profiling:
         """Take the order in a response."""
         order = ProfileOrder.parse(header)
         if order is None or self._state() is not ProfilerState.READY:
-            return  # whoever asks sees our state
+            return  # the service reads our state
         thread = threading.Thread(
             target=self._run, args=(order,), name="latencytrace-profile", daemon=True
         )

@@ -1,7 +1,7 @@
 """One run of torch's profiler over all threads, that never meets one of the program's own.
 
 Two runs at once end in a crash of the process (torch 2.13): whichever stops second reads what
-is gone. So ours does not begin beside one of the program's, and is over before one begins.
+is gone. So ours does not begin while one of the program's runs, and is over before one begins.
 What it costs the program, per operation recorded: `docs/pages/profile.md`.
 """
 

@@ -1,4 +1,4 @@
-"""Keeps FastAPI's own telemetry from making spans that nobody asked for.
+"""Keeps FastAPI's own telemetry from making spans that the program did not ask for.
 
 FastAPI traces by itself wherever it finds a tracer provider configured, and takes ours for
 one that the program chose. So ours is none to it: it makes no spans, or sets a provider of its

@@ -65,7 +65,6 @@ class ProgramProcessor(SpanProcessor):
         self._tracers: dict[tuple[object, ...], ProgramTracer] = {}
 
     def on_end(self, span: ReadableSpan) -> None:
-        """Take an ended span."""
         take = self._on_end
         if take is None:
             return
@@ -74,7 +73,7 @@ class ProgramProcessor(SpanProcessor):
                 take(self._recorded(span))
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
-        """Send what has ended; True in any case, for it is our receiver that may be away."""
+        """Send what has ended; True in any case, since only our receiver may be away."""
         if self._on_end is not None:
             with guarded("flushing", self._on_fault):
                 self._flush(timeout_millis / 1000)

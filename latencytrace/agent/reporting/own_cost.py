@@ -18,7 +18,7 @@ class OwnCost:
     """CPU time since the agent started, and seconds of it a second of late.
 
     That of hooks is an estimate: requests, chunks of streams, timed calls and callbacks of event
-    loops, each times its price in this process (see `prices` and `timing/costs`). The background
+    loops, each times its price in this process. The background
     thread's is read off its clock.
     """
 
@@ -90,7 +90,7 @@ class CostMeter:
         Args:
             counts: Of the exporter.
             queued: Spans that wait.
-            may_measure: False where somebody waits meanwhile.
+            may_measure: False where a caller waits meanwhile.
         """
         now_ns, made = self._now_ns(), counts.sent + counts.dropped + counts.in_flight + queued
         self._add_hooks(now_ns, made, may_measure=may_measure)

@@ -26,7 +26,7 @@ TIMES_CALLBACKS: Final = "Handle._run"
 Build = Callable[[Recorder, Callable[..., Any]], Callable[..., Any]]
 _STRETCHES: Final = 16
 _CALLS: Final = 2  # at a stretch
-_SMALL_CALLS: Final = 16  # likewise, of what comes often and is over soon
+_SMALL_CALLS: Final = 16  # calls in a row, of what comes often and is over soon
 _FEW_STRETCHES: Final = 6  # of streams, whose chunks come one after another
 _LEFT_OUT: Final = 2  # of the dearest stretches: garbage may have been collected within
 _REST_S: Final = 1e-3
@@ -165,7 +165,7 @@ def _mean_ns(
     stretches_ns = []
     call()  # what is made once is not its price
     for _ in range(stretches):
-        sleep(_REST_S)  # who wants the interpreter gets it
+        sleep(_REST_S)  # other threads get the interpreter
         began_ns = cpu_ns()
         for _ in range(calls):
             call()

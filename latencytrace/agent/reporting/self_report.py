@@ -19,13 +19,14 @@ from latencytrace.agent.export.otlp_metrics import (
 )
 from latencytrace.agent.export.transport import Sender
 from latencytrace.agent.reporting.own_cost import OwnCost
+from latencytrace.agent.reporting.pressure import pressure
 from latencytrace.agent.reporting.status import AgentStatus
 from latencytrace.agent.timing.patching import HookStatus
 from latencytrace.model import semconv
 from latencytrace.model.detail import TraceDetail
 
 CHANGES_AFTER_NS = 10_000_000_000
-AGAIN_AFTER_NS = 60_000_000_000  # without a change, or where nobody answered
+AGAIN_AFTER_NS = 60_000_000_000  # without a change, or where no receiver answered
 _TRANSIENT = frozenset({408, 429, 500, 502, 503, 504})
 
 
@@ -33,13 +34,16 @@ _TRANSIENT = frozenset({408, 429, 500, 502, 503, 504})
 class Report:
     """State of the agent, as far as it is reported."""
 
-    provider: str  # whose makes the spans
+    provider: str  # ours or the program's: it makes the spans
     sent: int
     dropped: int
     faults: int
     hooks: tuple[HookStatus, ...]
     cost: OwnCost = field(default_factory=OwnCost, compare=False)  # a report costs, too
     overhead: Overhead = field(default_factory=Overhead)
+    start_ns: Mapping[str, int] = field(default_factory=dict)  # by phase
+    # Share of time that threads waited for a resource; it always changes.
+    pressure: Mapping[str, float] = field(default_factory=dict, compare=False)
 
     @classmethod
     def of(cls, status: AgentStatus) -> "Report":
@@ -52,6 +56,8 @@ class Report:
             hooks=status.hooks,
             cost=status.cost,
             overhead=status.overhead,
+            start_ns=status.start_ns,
+            pressure=pressure(),
         )
 
 
@@ -99,7 +105,7 @@ class SelfReport:
         self._last = None
         try:
             response = self._sender.send(self._encoded(report, now_ns))
-        except OSError:  # who receives the spans is spoken of elsewhere
+        except OSError:  # the exporter of spans logs a receiver that is away
             return
         if 200 <= response.status < 300:  # noqa: PLR2004 - HTTP's successes
             self._last = report
@@ -134,9 +140,22 @@ class SelfReport:
                 ),
                 self._metric(semconv.AGENT_CPU_NS, parts, now_ns, is_counter=True),
                 *self._overhead(report.overhead, now_ns),
+                *self._by(semconv.AGENT_START_NS, semconv.START_PHASE, report.start_ns, now_ns),
+                *self._by(
+                    semconv.AGENT_PRESSURE, semconv.PRESSURE_RESOURCE, report.pressure, now_ns
+                ),
                 self._metric(semconv.AGENT_HOOK, (_hook(hook) for hook in report.hooks), now_ns),
             ),
         )
+
+    def _by(
+        self, name: str, key: str, numbers: Mapping[str, float], now_ns: int
+    ) -> Iterator[bytes]:
+        """A gauge of which each number has a name; none where there are no numbers."""
+        if numbers:
+            yield self._metric(
+                name, (({key: one}, number) for one, number in numbers.items()), now_ns
+            )
 
     def _overhead(self, overhead: Overhead, now_ns: int) -> Iterator[bytes]:
         lacks = {semconv.DETAIL: overhead.lacks or TraceDetail.FULL.value}

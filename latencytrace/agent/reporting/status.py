@@ -1,5 +1,6 @@
 """The status of the agent."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from latencytrace.agent.budget.keeper import Overhead
@@ -29,6 +30,7 @@ class AgentStatus:
     cost: OwnCost = field(default_factory=OwnCost)  # CPU time of hooks, encoder and exporter
     overhead: Overhead = field(default_factory=Overhead)  # its budget, what it leaves out for it
     compiled: bool = core is not None  # whether functions in C stand in for those in Python
+    start_ns: Mapping[str, int] = field(default_factory=dict)  # phases of the process's start
     batches: BatchCounts = field(default_factory=BatchCounts)  # of `enqueue()` and `batch()`
 
 

@@ -17,7 +17,7 @@ MOST_DEFERRED = 8  # attributes at once
 _MAX_DEPTH = 8  # of nested attribute values
 _MAX_ITEMS = 1024  # of one sequence or mapping
 _ARRAYS = (list, tuple, set, frozenset, deque, range, bytearray)
-# Where values are short texts to whoever reads them: dates, identifiers, paths, members.
+# Types with a short text as their value: dates, identifiers, paths, members.
 _SAID_AS_TEXT = frozenset(
     ("datetime", "decimal", "enum", "fractions", "ipaddress", "pathlib", "pathlib._local", "uuid")
 )
@@ -80,7 +80,7 @@ def copied_attributes(attributes: Mapping[str, object]) -> dict[str, AttributeVa
     """Attributes copied: scalars as they are, sequences as tuples, mappings as dicts.
 
     A value of any other type (a tensor, say) is left out, and its type is logged once;
-    so is one whose own code raises.
+    so is one with code that raises.
     """
     if type(attributes) is dict:
         attributes = attributes.copy()  # at once: another thread may be changing it
@@ -111,7 +111,7 @@ def limited(
 def drop_oldest(attributes: dict[str, AttributeValue]) -> None:
     """Leave out the attribute that was set first, of those that are not ours if there are any.
 
-    One without a key goes before all others, for it is never sent.
+    One without a key goes before all others, since it is never sent.
     """
     if "" in attributes:
         del attributes[""]

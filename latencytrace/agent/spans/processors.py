@@ -31,7 +31,7 @@ class ProgramProcessors:
     def __init__(self) -> None:
         self.on_start: Callable[[RecordedSpan, Context | None], None] | None = None
         self._described: Mapping[str, object] = {}
-        self._resource: Resource | None = None  # made when somebody asks
+        self._resource: Resource | None = None  # made when asked for
         self._processors: tuple[SpanProcessor, ...] = ()
         self._on_fault = FaultCounter()
 
@@ -45,7 +45,6 @@ class ProgramProcessors:
         return self._resource
 
     def describe(self, process: Mapping[str, object]) -> None:
-        """Say what this process is."""
         self._described, self._resource = process, None
 
     def add(self, processor: "SpanProcessor") -> None:
@@ -80,7 +79,6 @@ class ProgramProcessors:
             leave(token)
 
     def force_flush(self, timeout_millis: int) -> bool:
-        """Flush every processor."""
         until_ns = monotonic_ns() + timeout_millis * 1_000_000
         flushed = True
         for processor in self._processors:

@@ -1,4 +1,4 @@
-"""Our tracer provider: hands out tracers, and says who takes the spans that end."""
+"""Our tracer provider: hands out tracers, and gives ended spans to exporter and processors."""
 
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final, cast
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final, cast
 from opentelemetry.trace import NoOpTracer, ProxyTracerProvider, Tracer, TracerProvider
 
 from latencytrace.agent.clock import monotonic_ns
-from latencytrace.agent.guard import contained
+from latencytrace.agent.guard import FAULTS, contained, edge_faults
 from latencytrace.agent.spans.attributes import copied_attributes
 from latencytrace.agent.spans.processors import ProgramProcessors
 from latencytrace.agent.spans.span import RecordedSpan
@@ -59,10 +59,13 @@ class RecordingProvider(ProxyTracerProvider):
         attributes: Mapping[str, object] | None = None,
     ) -> Tracer:
         """Return the tracer of one instrumentation scope."""
-        made = contained("making a tracer")(self._tracer)(
-            instrumenting_module_name, instrumenting_library_version, schema_url, attributes
-        )
-        return made or NoOpTracer()
+        try:  # programs ask for one each time that they make a span
+            return self._tracer(
+                instrumenting_module_name, instrumenting_library_version, schema_url, attributes
+            )
+        except FAULTS as fault:
+            edge_faults("making a tracer", fault)
+            return NoOpTracer()
 
     def configure(  # noqa: PLR0913 - its settings, each by name
         self,
@@ -81,7 +84,7 @@ class RecordingProvider(ProxyTracerProvider):
             limits: Of each span; None: OpenTelemetry's.
             sampling: A tracer that asks a sampler before one of ours makes a span; None: every
                 span is recorded whose parent is.
-            roots: Decides on those that have no parent; None: all are recorded.
+            roots: Decides on spans without a parent; None: all are recorded.
             resource: What this process is, for the program's processors.
             flush: Sends what has ended within so many seconds, and says whether it could.
         """

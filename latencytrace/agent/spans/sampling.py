@@ -53,8 +53,8 @@ _RANDOM = 0x02  # W3C's flag of a random trace id
 class ConsistentProbability(Sampler):
     """Records a share of all traces, and says in each trace's state which share it was.
 
-    So whoever counts recorded requests can weigh each by one over its probability, and
-    services with different shares keep the same traces (see `probability`).
+    So a service can weigh each recorded request by one over its probability, and
+    services with different shares keep the same traces.
     """
 
     def __init__(self, probability: float) -> None:
@@ -254,7 +254,6 @@ class SamplingTracer(Tracer):
             details.random_id = random_id
 
     def _end(self, span: RecordedSpan) -> None:
-        """Take an ended span."""
         if type(span) is UnsampledSpan:
             self._processors.on_end(span, discard)
         else:
@@ -285,7 +284,7 @@ class SamplingTracer(Tracer):
 
 
 def _unrecorded(parent: SpanContext, trace_id: int, state: TraceState | None) -> SpanContext:
-    """Return what identifies a span that nobody records to its children."""
+    """Return what identifies a span that is not recorded to its children."""
     random_id = not parent.is_valid or bool(parent.trace_flags & _RANDOM)
     flags = TraceFlags(_RANDOM if random_id else TraceFlags.DEFAULT)
     return SpanContext(trace_id, new_id(64), is_remote=False, trace_flags=flags, trace_state=state)

@@ -1,7 +1,7 @@
 """Shows spans of ours to code written for the SDK's: the whole of its `ReadableSpan`.
 
-None of it is on the way of a span that nobody looks at. The SDK's own types (events, links
-with limits, the resource) are made, and the SDK loaded, when somebody reads them.
+None of it costs a span that is not read. The SDK's own types (events, links
+with limits, the resource) are made, and the SDK loaded, when they are read.
 """
 
 from collections.abc import Mapping
@@ -145,12 +145,10 @@ class SdkView(Span):
 
     @property
     def events(self) -> "tuple[Event, ...]":
-        """The events."""
         return tuple(self._readable_span().events)
 
     @property
     def links(self) -> tuple[Link, ...]:
-        """The links."""
         return tuple(self._readable_span().links)
 
     @property

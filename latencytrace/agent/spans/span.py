@@ -56,7 +56,7 @@ R = TypeVar("R")
 
 
 def recorded_in(context: Context) -> "RecordedSpan | None":
-    """Return the span of ours that is current in a context; None: none, or somebody else's."""
+    """Return the span of ours that is current in a context; None: none, or another library's."""
     span = context.get(_SPAN_KEY)
     return span if type(span) is RecordedSpan else None
 
@@ -211,7 +211,7 @@ class RecordedSpan(SdkView):
                 self.raw_attributes = {key: value}  # type: ignore[dict-item]  # a scalar, as was just checked
             else:
                 count = len(raw)
-                raw[key] = value  # type: ignore[assignment]  # likewise
+                raw[key] = value  # type: ignore[assignment]  # a value of its own kind
                 if len(raw) == count:  # set again, so it is the newest, as in the SDK
                     raw[key] = raw.pop(key)
                 elif count >= self.tracer.limits.attributes:
@@ -381,7 +381,7 @@ class RecordedSpan(SdkView):
             edge_faults("leaving a span", fault)
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
-        """Decorate: each call of the function is a span of its own; this one is let go."""
+        """Decorate: each call of the function is a span of its own; this one is dropped."""
         again = partial(
             self.tracer.start_as_current_span, self.name, kind=self.kind,
             attributes=self.raw_attributes, record_exception=self.record_error,
@@ -401,7 +401,7 @@ class RecordedSpan(SdkView):
             self.set_status(StatusCode.ERROR, f"{type(error).__name__}: {text_of(error)}")
 
     def _push(self, raw: dict[str, AttributeValue], new: Mapping[str, AttributeValue]) -> None:
-        """Add attributes one by one, for each may push an older one out."""
+        """Add attributes one by one, since each may push an older one out."""
         for key, value in new.items():
             raw.pop(key, None)
             raw[key] = value
@@ -441,4 +441,4 @@ def defer(span: RecordedSpan, key: str, deferred: Deferred) -> None:
     if len(raw) + MOST_DEFERRED > span.tracer.limits.attributes:  # it may push others out
         span.set_attributes(deferred.attributes())
     else:
-        raw[key] = deferred  # type: ignore[assignment] # whoever reads them works them out
+        raw[key] = deferred  # type: ignore[assignment] # computed when they are read

@@ -275,7 +275,7 @@ class RecordingTracer(Tracer):
         end_on_exit: bool,  # noqa: FBT001
         first: tuple[Context, Span] | None,
     ) -> CurrentSpan:
-        """Return a span that starts when it is entered; apart, for a closure costs.
+        """Return a span that starts when it is entered; no closure, since one costs.
 
         The `first` one is there, and does not record: to start it again would be to draw again.
         """

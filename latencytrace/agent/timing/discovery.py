@@ -1,11 +1,33 @@
 """The hooks that are installed, ours and others': all come through the same door."""
 
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
 
 from latencytrace.agent.guard import OnFault, guarded, logger
 from latencytrace.agent.timing.hook import Hook, HookOptions, ListedHook
-from latencytrace.agent.timing.hook_list import LISTED
 from latencytrace.plugins import HOOKS, Plugin, plugins
+
+OURS: Final = "latencytrace.agent.hooks."  # begins the entry points of our hooks
+# Written by `make hook-list` from the hooks themselves; a test compares them.
+HOOK_LIST: Final = Path(__file__).with_name("hook_list.txt")
+
+
+def listed_hooks(path: Path) -> dict[str, tuple[tuple[str, ...], tuple[str, ...]]]:
+    """What hooks require and the modules they patch, by entry point, so that a start loads none.
+
+    A hook that is not listed, such as another package's, is loaded when the agent starts; so are
+    all without the file, which a program that was frozen may lack.
+    """
+    try:
+        lines = path.read_text("utf-8").splitlines()
+    except OSError:
+        return {}
+    rows = (line.split("; ") for line in lines)
+    return {
+        OURS + name: (tuple(filter(None, requires.split(", "))), tuple(modules.split()))
+        for name, requires, modules in rows
+    }
 
 
 def installed_hooks(
@@ -20,13 +42,14 @@ def installed_hooks(
     """
     found: list[tuple[str, type[Hook] | ListedHook]] = []
     installed = {plugin.name: plugin for plugin in plugins(HOOKS)}
+    hooks = listed_hooks(HOOK_LIST)
     has_options = options is not None and options != HookOptions()
     for name in installed if names is None else names:
         if name not in installed:
             logger.warning("no hook is called %r; installed: %s", name, ", ".join(installed))
             continue
         plugin = installed[name]
-        listed = LISTED.get(plugin.value)
+        listed = hooks.get(plugin.value)
         if listed is not None and (listed[1] or not has_options):
             found.append((name, ListedHook(plugin, *listed)))
             continue

@@ -155,7 +155,12 @@ class Recorder:
 
     @quicker("start_call")
     def start_call(
-        self, timing: "Timing", name: str, noted: Mapping[str, AttributeValue], here: Context
+        self,
+        timing: "Timing",
+        name: str,
+        noted: Mapping[str, AttributeValue],
+        here: Context,
+        kind: SpanKind = _INTERNAL,
     ) -> None:
         """Start the span of a call now, as `start` does, but quicker.
 
@@ -164,6 +169,7 @@ class Recorder:
             name: Of low cardinality.
             noted: Scalars, its stage among them.
             here: What is current.
+            kind: OpenTelemetry's; no server's.
         """
         lacks = self.detail.lacks
         if (lacks is not None or self.starting.under_way) and _is_root(here):
@@ -176,7 +182,7 @@ class Recorder:
         timing.intervals = timing.token = None
         tracer = self.tracer
         if type(tracer) is RecordingTracer and tracer.delegate is None:
-            span = tracer.start_span(name, here, _INTERNAL, noted, None, None, False, False)  # noqa: FBT003 - by place: CPython calls so the fastest
+            span = tracer.start_span(name, here, kind, noted, None, None, False, False)  # noqa: FBT003 - by place: CPython calls so the fastest
             timing.span = span
             # If not ours, it was decided on: to start it again would be to draw again.
             timing.started_ns = span.started_ns if type(span) is RecordedSpan else monotonic_ns()
@@ -185,7 +191,7 @@ class Recorder:
         timing.span = tracer.start_span(
             name,
             here,
-            _INTERNAL,
+            kind,
             noted,
             start_time=timing.started_ns + ANCHOR_NS,
             record_exception=False,

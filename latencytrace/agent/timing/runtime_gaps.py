@@ -21,6 +21,7 @@ from latencytrace.agent.native import RLock
 from latencytrace.agent.spans.span import RecordedSpan
 from latencytrace.agent.timing.holds import NOTICED_NS, Holds, resumed_within_ns
 from latencytrace.agent.timing.intervals import IntervalRecorder, merged
+from latencytrace.agent.timing.processor_waits import ProcessorWaits
 from latencytrace.model import semconv
 from latencytrace.model.attributes import AttributeValue
 from latencytrace.model.packed.interval import pack_named
@@ -42,6 +43,8 @@ class RuntimeGaps:
     __slots__ = (
         "_noted",
         "_own",
+        "_processor",
+        "_since",
         "concurrency",
         "loop_thread",
         "queue_depth",
@@ -49,7 +52,9 @@ class RuntimeGaps:
         "waits",
     )
 
-    def __init__(self, loop_thread: int | None) -> None:
+    def __init__(self, loop_thread: int | None, processor: ProcessorWaits | None = None) -> None:
+        self._processor = processor  # None: nobody looks how long its thread waits for one
+        self._since = None if processor is None else processor.read()
         self.concurrency = 0  # requests under way when it began, itself included
         self.queue_depth: int | None = None  # the most that waited for a thread before it
         self.loop_thread = loop_thread  # whose event loop runs the request; None: no loop
@@ -87,6 +92,10 @@ class RuntimeGaps:
         if self._own:
             intervals.times(Stage.RUNTIME).extend(self._own)
         attributes: dict[str, AttributeValue] = {semconv.CONCURRENCY: self.concurrency}
+        if self._processor is not None and monotonic_ns() - span_start_ns >= NOTICED_NS:
+            waited_ns = self._processor.waited_ns(self._since)
+            if waited_ns >= NOTICED_NS:
+                attributes[semconv.PROCESSOR_WAIT_NS] = waited_ns
         if self.queue_depth is not None:
             attributes[semconv.QUEUE_DEPTH] = self.queue_depth
         if self._noted:
@@ -138,6 +147,7 @@ class OpenRequests:
         "_detail",
         "_lock",
         "_on_fault",
+        "_processor",
         "_unwatched",
         "_waiting",
         "_watch",
@@ -164,13 +174,16 @@ class OpenRequests:
         self.last_served: object = None  # the span of the request that ended last
         self._waiting: dict[RuntimeGaps, tuple[int, int]] = {}  # since when, and by when it runs
         self._collecting_since_ns: int | None = None
+        self._processor = ProcessorWaits()
         self._watch = self._collected  # one object, which is found the quickest
 
     def begin(self, *, on_loop: bool) -> RuntimeGaps:
         """A request begins, on this thread's event loop or on the thread itself."""
-        gaps = RuntimeGaps(threading.get_ident() if on_loop else None)
+        watched = self._detail.gaps
+        gaps = RuntimeGaps(
+            threading.get_ident() if on_loop else None, self._processor if watched else None
+        )
         with self._lock:
-            watched = self._detail.gaps
             (self.open if watched else self._unwatched).add(gaps)
             gaps.concurrency = len(self.open) + len(self._unwatched)
             if watched and len(self.open) == 1:
@@ -195,6 +208,7 @@ class OpenRequests:
         self._lock = RLock()
         self.callbacks, self._core_before = 0, _callbacks_of_core()
         self.holds.reset_after_fork()
+        self._processor.reset_after_fork()
         for gaps in (*self.open, *self._unwatched):
             self.end(gaps)
 

@@ -2,18 +2,28 @@
 
 from collections.abc import Callable
 
+from latencytrace.agent.clock import monotonic_ns
+
 
 class Starting:
-    """Servers of this process that start at the moment."""
+    """Servers of this process that start at the moment, and when an application started up."""
 
-    __slots__ = ("under_way",)
+    __slots__ = ("began_ns", "ended_ns", "under_way")
 
     def __init__(self) -> None:
         self.under_way = 0
+        self.began_ns = 0  # when the first start-up of an application began, in monotonic time
+        self.ended_ns = 0  # and when the last one ended
 
-    def begin(self) -> Callable[[], None]:
-        """A start begins; what is returned ends it, once."""
+    def begin(self, *, starts_up: bool = False) -> Callable[[], None]:
+        """A start begins; what is returned ends it, once.
+
+        Args:
+            starts_up: The application does: all of it is there by now.
+        """
         self.under_way += 1
+        if starts_up:
+            self.began_ns = self.ended_ns = self.began_ns or monotonic_ns()
         ended = False
 
         def end() -> None:
@@ -21,5 +31,7 @@ class Starting:
             if not ended:
                 ended = True
                 self.under_way -= 1
+                if starts_up:
+                    self.ended_ns = monotonic_ns()
 
         return end

@@ -32,7 +32,7 @@ def timed_tools(
 
 
 def timed_guards(name_of: Callable[..., object | None]) -> Build:
-    """Build what times a check of inputs or outputs, sync or async, likewise.
+    """Build what times a check of inputs or outputs, sync or async.
 
     Args:
         name_of: Finds the name of a check among the arguments of the call; None: it is none.

@@ -92,7 +92,7 @@ class AnswerEvents:
         return max(self._total - self._hidden, 0)
 
     def read(self, body: bytes) -> int:
-        """Count the events with output in a chunk; `OPAQUE`: it has something, who knows what."""
+        """Count the events with output in a chunk; `OPAQUE`: it has something unreadable."""
         between = self._between
         if between is None:
             return OPAQUE if body else 0

@@ -40,11 +40,11 @@ class Ticket:
     """A request's place in a queue; made by `latencytrace.enqueue()`.
 
     It may travel to another thread, task or process of the same machine, and be served
-    again (after a batch that failed, or step by step). One that is let go before any
+    again (after a batch that failed, or step by step). One that is dropped before any
     batch served it has waited until then, or until its request ended.
 
     Args:
-        recorder: Counts it, and notes its wait if no batch serves it; None: nobody does.
+        recorder: Counts it, and notes its wait if no batch serves it; None: none does.
         span: What was current where it was made.
         since_ns: When it began to wait, a monotonic time.
         tokens: How much work it brings, if known.
@@ -78,7 +78,7 @@ class Ticket:
         context = self.span.get_span_context()
         with guarded("leaving a queue", edge_faults):
             self.leave_queue()
-        self._recorder = None  # whoever unpickles it goes on with it
+        self._recorder = None  # the process that unpickles it goes on with it
         sampled = bool(self.sampled)
         at_ns = self.since_ns + ANCHOR_NS
         return _unpickled, (context.trace_id, context.span_id, sampled, at_ns, self.tokens)
@@ -102,13 +102,13 @@ class Ticket:
                     waited.end(until_ns)
 
     def join_queue(self, recorder: Recorder) -> None:
-        """Count it among those that wait, and those before it."""
+        """Count it among the waiting ones, and the ones before it."""
         waiting = recorder.waiting
         self.depth = len(waiting)
         waiting.add(id(self))
 
     def leave_queue(self) -> None:
-        """Count it no more: a batch serves it, or nobody here does."""
+        """Count it no more: a batch serves it, or another process does."""
         if self._recorder is not None:
             self._recorder.waiting.discard(id(self))
 
@@ -159,7 +159,7 @@ def new_ticket(recorder: Recorder | None, tokens: object) -> Ticket:
 class Batch:
     """Times what serves many requests at once; made by `latencytrace.batch(tickets)`.
 
-    The work is one span in a trace of its own, whoever started the worker. When it ends,
+    The work is one span in a trace of its own, whatever started the worker. When it ends,
     each member gets two spans in its own trace, children of what was current where it
     joined the queue: its wait, and the batch. The latter and the shared span are linked
     to each other.
@@ -276,7 +276,7 @@ class Batch:
         if recorder.suppressed():
             return
         sampled = {member.sampled for member in members}
-        if False in sampled and True not in sampled:  # nobody could find it: record nothing
+        if False in sampled and True not in sampled:  # it could not be found: record nothing
             unsampled = next(member.span for member in members if member.sampled is False)
             self._context = set_span_in_context(unsampled, Context())
             return

@@ -21,7 +21,7 @@ MOST_OF_A_SPAN: Final = 256  # a program may make one for each piece of a text
 
 
 class CountWithin:
-    """Counts what is timed within each span, for the spans of a request must stay bounded."""
+    """Counts what is timed within each span, so that the spans of a request stay bounded."""
 
     def __init__(self) -> None:
         self._counts: OrderedDict[int, int] = OrderedDict()  # by the id of the span around

@@ -21,7 +21,7 @@ def carry_into_greenlet(recorder: Recorder, greenlet: Any) -> None:
 
 
 def carry_into_thread(_recorder: Recorder, original: Timed) -> Timed:
-    """Let a function that a method hands to a thread go on with the span of who handed it in."""
+    """Give a function that a method hands to a thread the span that is current there."""
 
     @wraps(original)
     def hand_in(self: object, call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

@@ -1,4 +1,4 @@
-"""A call in another process, in the trace of who asked for it; importable there by its name."""
+"""A call in another process, in the caller's trace; importable there by its name."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -20,7 +20,7 @@ def carried_headers(on_fault: OnFault) -> dict[str, str]:
 
 
 def is_forking(pool: object, context: str) -> bool:
-    """Say whether a worker may have been forked from within a request, whose span it still has.
+    """Say whether a worker may have been forked from within a request, and still has its span.
 
     Args:
         pool: Of processes.
@@ -42,7 +42,7 @@ def call_carried(
 
 
 class CarriedRun:
-    """The `run` of a process's own class, in the trace of who started it.
+    """The `run` of a process's own class, in the trace that started it.
 
     Args:
         carried: W3C headers.

@@ -51,7 +51,6 @@ class OwnRequest(ServedRequest):
 
     @property
     def span(self) -> Span:
-        """Its span."""
         return self.timing.span
 
     def activate(self) -> None:

@@ -18,7 +18,7 @@ _CACHED: Final = frozenset(
         "HGET", "HMGET", "HGETALL", "HSET", "HMSET", "HSETNX", "HEXISTS", "HDEL",
     }
 )  # fmt: skip
-# Reads that wait for somebody else to write: nobody's request waits for Redis in them.
+# Reads that wait for another client to write: the request does not wait for Redis in them.
 _WAITS: Final = frozenset(
     {
         "BLPOP", "BRPOP", "BLMOVE", "BRPOPLPUSH", "BLMPOP", "BZPOPMIN", "BZPOPMAX", "BZMPOP",

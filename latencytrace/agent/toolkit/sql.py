@@ -88,7 +88,7 @@ def timed_subclass(build: Build, recorder: Recorder, kind: Any, methods: Iterabl
     """Make a subclass whose statements are timed, of a type in C that cannot be patched.
 
     Args:
-        build: Of `timed_statements`, whose argument is the first.
+        build: Of `timed_statements`; it takes the first argument.
         recorder: Where their spans go.
         kind: Of connections or cursors.
         methods: Names of the methods that execute statements.

@@ -55,7 +55,7 @@ class ReadAnswer:
     )
 
     def __init__(self) -> None:
-        self.known = 0  # tokens that models have made: who sees some made adds them
+        self.known = 0  # tokens that models have made
         self.carried = 0  # how many of those have left; 0: none
         self._sent = TokenRecorder()
         self._times = self._sent.times
@@ -84,7 +84,7 @@ class ReadAnswer:
         self._events = events or self._events
 
     def left(self) -> None:
-        """Note that the caller has left: what is sent from now on reaches nobody."""
+        """Note that the caller has left: what is sent from now on does not reach it."""
         self._open = False
         self.carried, self._plain_over = self._all_carried, _NEVER
         self._events.begins = 0
@@ -240,12 +240,12 @@ class AnswerStream(ReadAnswer):
         self.eager = self._open
 
     def left(self) -> None:
-        """Note that the caller has left: what is sent from now on reaches nobody."""
+        """Note that the caller has left: what is sent from now on does not reach it."""
         self.catch_up()
         super().left()
 
     def described(self, span_start_ns: int) -> dict[str, AttributeValue]:
-        """Return what is known of it once all of it is read; see `ReadAnswer`."""
+        """Return what is known of it once all of it is read."""
         self.catch_up()
         return super().described(span_start_ns)
 
@@ -290,7 +290,7 @@ class AnswerStream(ReadAnswer):
         return self.chunks.first_ns() if first_ns is None and self.chunks else first_ns
 
     def _token_times(self, span_start_ns: int) -> str:
-        """Return the times of its tokens as text; see `TokenRecorder.packed`."""
+        """Return the times of its tokens as packed text."""
         if self.chunks:
             text = core.token_text(self._sent, span_start_ns, self.chunks)
             if text is not None:
@@ -374,16 +374,14 @@ if core is not None:
 
 
 class Answering:
-    """A request whose answer may be streamed; that is made once somebody asks for it."""
+    """A request with an answer that may be streamed; made when first asked for."""
 
     __slots__ = ()
 
     if TYPE_CHECKING:
 
         @property
-        def answer(self) -> AnswerStream:
-            """Return the answer."""
-            ...
+        def answer(self) -> AnswerStream: ...
 
 
 class MadeTokens:
@@ -419,7 +417,7 @@ class MadeTokens:
             self._made.fold()
 
     def let_go(self, tokens: int) -> None:
-        """Note that tokens may leave which were held back, for their word was not complete."""
+        """Note that tokens may leave that were held back until their word was complete."""
         if self._answer is not None:
             self._answer.known += tokens
             self._answer.eager = not self._answer.carried
@@ -437,7 +435,7 @@ class MadeTokens:
 
 
 def current_answer() -> AnswerStream | None:
-    """The answer that is being made here; None: nobody streams one."""
+    """The answer that is being streamed here; None: none is."""
     found = get_value(ANSWER)
     if isinstance(found, Answering):
         return found.answer

@@ -47,7 +47,6 @@ class TokenRecorder:
 
     @property
     def count(self) -> int:
-        """Return how many tokens there were."""
         return self._folded + len(self.times)
 
     def note(self, at_ns: int) -> None:

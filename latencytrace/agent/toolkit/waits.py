@@ -3,7 +3,7 @@
 A wait for room (a lock, a semaphore, a full queue) is a span. One for a result (an event, an empty
 queue) may be for work of the request that is traced on another thread: it is a gap, which only
 fills what nothing else explains. And only where the request itself waits, in the task or thread
-that serves it: what a task beside it listens for, as for the caller's leaving, holds nothing up.
+that serves it: what another task listens for, such as the caller's leaving, holds nothing up.
 """
 
 from collections.abc import Iterator

@@ -1,1 +1,1 @@
-"""Calls of other services: attempts made again, messages, and who waited for whom."""
+"""Calls of other services: attempts made again, messages, and which span waited for which."""

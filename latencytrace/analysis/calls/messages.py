@@ -13,8 +13,8 @@ from latencytrace.analysis.trace.is_request import is_shared
 from latencytrace.analysis.trace.parents_first import parents_first
 from latencytrace.model import Interval, Span, SpanKind, Stage, Trace, semconv
 
-MAX_DEPTH = 64  # how far up we look for who awaited it
-MAX_SIBLINGS = 1_000  # that began while a message queued; beside more it waits for nobody
+MAX_DEPTH = 64  # how far up we look for the span that awaited it
+MAX_SIBLINGS = 1_000  # that began while a message queued; among more it waits for none
 MESSAGES = frozenset({SpanKind.PRODUCER, SpanKind.CONSUMER})
 
 _MOST_OF_IT = 0.9  # of a consumer: what it does once its answer has left is not awaited
@@ -26,13 +26,13 @@ class Delivered:
 
     spans: dict[str, Span]  # by span id, each parent before its children
     intervals: dict[str, Intervals]
-    unawaited: frozenset[str]  # consumers that nobody waited for: requests of their own
+    unawaited: frozenset[str]  # consumers that no span waited for: requests of their own
     queued: Mapping[str, Interval]  # of each consumer the time until it took its message
     retried: Mapping[str, str]  # of consumers whose work was tried again: the next one's span id
 
 
 def delivered(spans: Mapping[str, Span], intervals: Mapping[str, Intervals]) -> Delivered:
-    """Find for each consumer's span who awaited it.
+    """Find for each consumer's span the span that awaited it.
 
     A consumer outlives its producer by nature. It goes below the nearest span above the
     producer that still ran when its work was done; from the end of the producer to its start
@@ -90,7 +90,7 @@ def with_queues(trace: Trace, queued: Mapping[str, Interval]) -> Trace:
     """A trace in which no message that queued stands in the way of what began meanwhile.
 
     Of its wait the work that it started keeps what comes after other work that began in it.
-    What is left of the wait is own time of the span that awaited it (see `analysis.calls.waits`).
+    What is left of the wait is own time of the span that awaited it.
 
     Args:
         trace: Of a request.

@@ -84,7 +84,7 @@ def _process(span: Span) -> _Call:
 
 
 def _target(span: Span) -> _Call | None:
-    """Return what a span calls, and for whom; None: it does not say."""
+    """Return what a span calls, and its caller; None: unknown."""
     target = [span.attributes.get(key) for key in TARGETS]
     if all(part is None for part in target):
         return None

@@ -73,7 +73,7 @@ def with_waits(trace: Trace, segments: Sequence[Segment]) -> tuple[Segment, ...]
 
 
 def _waits(trace: Trace) -> Mapping[str, list[_Wait]]:
-    """The waits that no span fills, by the id of who waited; the earliest last, none overlap."""
+    """The waits that no span fills, by the waiting span; the earliest last, none overlap."""
     origin_ns = trace.root.start_ns
     waits: dict[str, list[_Wait]] = defaultdict(list)
     for attempt_id, next_id in trace.retried.items():

@@ -13,6 +13,7 @@ from latencytrace.analysis.capacity.growth import Growth, growth
 from latencytrace.analysis.capacity.levels import Knee, Levels, knee
 from latencytrace.analysis.capacity.limits import Limit, are_good, holding
 from latencytrace.analysis.capacity.occupancy import Occupancy
+from latencytrace.analysis.capacity.replicas import Replicas, replicas
 from latencytrace.model.cohorts.request_columns import RequestColumns
 from latencytrace.model.cohorts.request_times import RequestTimes
 
@@ -63,10 +64,14 @@ class Capacity:
     knee: Knee | None
     goodput: Goodput | None  # None: there is no limit
     growth: Growth | None
+    replicas: Replicas | None = None  # None: no knee is proven
 
 
 def capacity(
-    times: RequestTimes, columns: RequestColumns, limits: Sequence[Limit] = ()
+    times: RequestTimes,
+    columns: RequestColumns,
+    limits: Sequence[Limit] = (),
+    rate_per_s: float | None = None,
 ) -> Capacity:
     """Find what the service of a cohort keeps up with.
 
@@ -74,6 +79,7 @@ def capacity(
         times: Of all requests.
         columns: Of a share of them, whichever they are.
         limits: Latency limits that the service has to meet.
+        rate_per_s: That replicas are wanted for; None: the rate that came.
     """
     requests = weighted.number(len(times), times.weight)
     effective = weighted.effective(len(times), times.weight)
@@ -95,6 +101,7 @@ def capacity(
     length_s = found.length_ns / 1e9
     counted = _is_inside(found.block(times.start_ns), found)
     started = weighted.number(int(np.count_nonzero(counted)), weighted.of(counted, times.weight))
+    wanted_per_s = started / length_s if rate_per_s is None else rate_per_s
     return Capacity(
         requests=requests,
         recorded_requests=len(times),
@@ -108,6 +115,7 @@ def capacity(
         knee=bend,
         goodput=_goodput(levels, limits, good_ratio, good_ratios, started / length_s),
         growth=growth(columns, came, levels, bend),
+        replicas=replicas(bend, columns, wanted_per_s) if bend and len(columns) else None,
     )
 
 

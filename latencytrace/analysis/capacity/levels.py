@@ -37,7 +37,7 @@ class Levels:
     served: Floats  # (b, m)
     time_s: Floats
     crowd_s: Floats  # time, of each request under way
-    mean_weight: float  # see `Occupancy`
+    mean_weight: float  # of its requests
     known_from: int  # up to so many a sample cannot tell levels apart; 0: all is known
 
     @classmethod

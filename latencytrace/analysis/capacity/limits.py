@@ -1,4 +1,4 @@
-"""Limits that requests shall meet, as objectives or somebody who asks set them."""
+"""Limits that requests shall meet, of objectives or of a question."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -79,6 +79,8 @@ def _measured(limit: Limit, columns: RequestColumns) -> NDArray[np.int64]:
     match limit.measure:
         case Measure.DURATION:
             return columns.duration_ns
+        case Measure.UNTIL_IDLE:
+            return columns.duration_ns + columns.after_ns.value
         case Measure.TIME_TO_FIRST_TOKEN:
             return columns.time_to_first_token_ns.value
         case Measure.TIME_PER_OUTPUT_TOKEN:

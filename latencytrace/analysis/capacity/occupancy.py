@@ -131,7 +131,7 @@ def _time_ns(starts: Moments, ends: Moments, edges_ns: Times) -> Floats:
     """How long so many were under way, in each stretch."""
     at_ns = np.concatenate([ends.at_ns, starts.at_ns, edges_ns])
     change = np.concatenate([-ends.requests(), starts.requests(), np.zeros_like(edges_ns)])
-    order = np.argsort(at_ns, kind="stable")  # who ends then leaves before the next one comes
+    order = np.argsort(at_ns, kind="stable")  # one that ends then leaves before the next one comes
     at_ns = at_ns[order]
     under_way = np.clip(np.cumsum(change[order])[:-1], 0, MOST_AT_ONCE)
     block = _block(edges_ns, at_ns[:-1])

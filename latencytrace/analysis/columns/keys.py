@@ -23,6 +23,7 @@ COUNTS: Final = frozenset(
         semconv.STREAMED_TOKENS, semconv.STREAMED_EVENTS, semconv.STREAMED_FIRST_BODY,
         semconv.STREAMED_CHOICES, semconv.CONCURRENCY, semconv.QUEUE_DEPTH,
         semconv.PREEMPTIONS, semconv.QUEUED_NS, semconv.BATCH_SIZE,
+        semconv.PROCESSOR_WAIT_NS,
     }
 )  # fmt: skip
 """Whole numbers that are read off each span: columns of int64, sparse."""

@@ -1,13 +1,13 @@
 """Requests as objects, for those who need some: about 1 µs of CPU for each of their spans."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import numpy as np
 
 from latencytrace.analysis.columns import reported
 from latencytrace.analysis.columns.request_table import RequestTable
-from latencytrace.model import FirstTokenOf, Request, Segment
+from latencytrace.model import FirstTokenOf, Ledger, Request, Segment
 from latencytrace.model.from_columns import from_columns
 from latencytrace.model.ledger import ledger_of
 from latencytrace.model.stage import STAGES
@@ -77,11 +77,16 @@ def _one(
         weight=1 if table.weight is None else int(table.weight[place]),
         ledger=ledger_of(segments),
         segments=segments,
+        after={} if table.after is None else _by_stage(table.after[place].tolist()),
         repairs=table.repairs.get(place, ()),
         attributes=table.attributes(place),
         attributes_left_out=int(table.attributes_left_out[place]),
         metric_attributes=table.metrics[table.metric[place]],
     )
+
+
+def _by_stage(times_ns: Sequence[int]) -> Ledger:
+    return {stage: time_ns for stage, time_ns in zip(STAGES, times_ns, strict=True) if time_ns}
 
 
 def _segments(table: RequestTable) -> list[Segment]:

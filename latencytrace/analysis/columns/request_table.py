@@ -75,6 +75,7 @@ class RequestTable:
     segment_span_id: NDArray[np.uint64]  # (s,)
     segment_name: Words  # (s,)
     ledger: _Column  # (r, stages): ns
+    after: _Column | None = None  # (r, stages): ns after their ends; None: no request went on
     weight: _Column | None = None  # (r,): how many requests each stands for; None: itself
 
     def __len__(self) -> int:
@@ -86,6 +87,14 @@ class RequestTable:
         health = np.array([root.health for root in self.roots], np.bool_)
         counts: _Flags = ~(health[self.root] | self.startup)
         return counts
+
+    @property
+    def after_ns(self) -> _Column:
+        """(r,): how long each went on after its end; 0: it did not."""
+        if self.after is None:
+            return np.zeros(len(self), np.int64)
+        after_ns: _Column = self.after.sum(axis=1)
+        return after_ns
 
     def attributes(self, place: int) -> tuple[tuple[str, str], ...]:
         """Keys and texts of the attributes of one request."""
@@ -150,6 +159,7 @@ class RequestTable:
             segment_span_id=self.segment_span_id[segments],
             segment_name=Words(self.segment_name.codes[segments], self.segment_name.values),
             ledger=self.ledger[places],
+            after=None if self.after is None else self.after[places],
             weight=None if self.weight is None else self.weight[places],
         )
 

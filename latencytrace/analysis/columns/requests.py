@@ -13,9 +13,12 @@ from numpy.typing import NDArray
 
 from latencytrace.analysis.calls.waits import WORK
 from latencytrace.analysis.columns import critical_paths, packed, paths, reported, trees
+from latencytrace.analysis.columns.after_answers import after_answers
 from latencytrace.analysis.columns.clocks import shifts
 from latencytrace.analysis.columns.engine_words import MOST_COUNTED, add_engines, begun_earlier
-from latencytrace.analysis.columns.facts import Facts, FactsOfBatch
+from latencytrace.analysis.columns.facts import PROCESS, Facts, FactsOfBatch
+from latencytrace.analysis.columns.processor_waits import with_processor_waits
+from latencytrace.analysis.ledger.processor_waits import TITLE as PROCESSOR_WAIT
 from latencytrace.analysis.ledger.runtime_gaps import COLLECTION
 from latencytrace.analysis.repairs.implausible import LONGEST_NS
 from latencytrace.analysis.tokens.counts import (
@@ -39,8 +42,8 @@ _Flags = NDArray[np.bool_]
 _Linked = tuple[_Flags, _Flags, _Column, _Column, _Column, _Column, _Column]
 
 GAPS: Final = tuple(sorted(RuntimeGap))
-TITLES: Final = tuple(title_of_gap(gap) for gap in GAPS)
-_COLLECTION = TITLES.index(COLLECTION)
+TITLES: Final = (*map(title_of_gap, GAPS), PROCESSOR_WAIT)
+_COLLECTION, _WAIT = TITLES.index(COLLECTION), TITLES.index(PROCESSOR_WAIT)
 _EXPLAINS = np.array([stage.explains for stage in STAGES], np.bool_)
 _IS_WORK = np.array([stage in WORK for stage in STAGES], np.bool_)
 _IS_CALL = np.array([stage in CALLS for stage in STAGES], np.bool_)
@@ -98,6 +101,7 @@ class RequestColumns:
     segments: _Column  # (s, 6): see `analysis.columns.paths`; titles are those of `TITLES`
     segment_first: _Column  # (r + 1,): where each one's begin
     ledger: _Column  # (r, stages): ns
+    after: _Column | None  # (r, stages): ns after their ends; None: no request went on
 
     def __len__(self) -> int:
         return len(self.requests)
@@ -132,11 +136,12 @@ def attributed(batch: SpanBatch, facts: Facts) -> tuple[RequestColumns, _Column]
             batch.target, stage, child, following, _IS_CALL, _IS_WORK, *intervals,
         )
     )  # fmt: skip
-    segments, segment_first, ledger = paths.fill_pauses(
+    filled = paths.fill_pauses(
         _critical_paths(laid), laid.first, laid.rows, laid.above, laid.held_ns, laid.stage,
         laid.attempt, laid.awaited, start_ns, span_id, known.kind, known.table, resource,
         known.resources, tells, *packed.put_apart(*gaps), _COLLECTION,
     )  # fmt: skip
+    segments, segment_first, ledger = _with_processor_waits(filled, laid, batch, known)
     carried = batch.carried
     attributes, counted = reported.tell_attributes(
         requests, laid.first, laid.rows, _uniform(batch.first), by_start, carried.begin,
@@ -150,6 +155,7 @@ def attributed(batch: SpanBatch, facts: Facts) -> tuple[RequestColumns, _Column]
         start_ns=start_ns, end_ns=end_ns, skewed=skewed,
         requests=requests, trees=laid, attributes=attributes, attributes_counted=counted,
         segments=segments, segment_first=segment_first, ledger=ledger,
+        after=after_answers(laid, start_ns, end_ns, span_id, known, resource),
         clipped_spans=np.diff(np.concatenate(([0], np.cumsum(laid.clipped)))[laid.first]),
         known=reported.read_reporters(
             laid.first, laid.rows, laid.above, laid.start_ns, laid.held_ns, laid.stage,
@@ -202,6 +208,19 @@ def _link(
     odd_row[(moved_ns != 0) & (said[:, reported.SAID_FIRST_TOLD] != reported.UNKNOWN)] = True
     moved = [one + moved_ns for one in times]
     return linked(moved, skewed), moved, repairs
+
+
+def _with_processor_waits(
+    filled: tuple[_Column, _Column, _Column], laid: Trees, batch: SpanBatch, known: FactsOfBatch
+) -> tuple[_Column, _Column, _Column]:
+    rows, values = batch.counts.get(semconv.PROCESSOR_WAIT_NS, _NO_COUNTS)
+    if not len(rows):
+        return filled
+    waited_ns = np.zeros(len(batch.span_id), np.int64)
+    waited_ns[rows] = values
+    roots = laid.first[:-1]
+    process = known.resources[_uniform(batch.resource)[laid.rows], PROCESS]
+    return with_processor_waits(filled, waited_ns[laid.rows[roots]], process, roots, _WAIT)
 
 
 def _critical_paths(laid: Trees) -> _Column:

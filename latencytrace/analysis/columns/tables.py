@@ -100,6 +100,7 @@ class Tables:
             segment_span_id=batch.span_id[columns.trees.rows[segments[:, PLACE]]],
             segment_name=_names(columns, segments),
             ledger=columns.ledger[numbers],
+            after=None if columns.after is None else columns.after[numbers],
             weight=_weights(columns, rows, trace, _tell_weight(roots)[root], self._max_weight),
             **_attributes(columns, numbers),
         )

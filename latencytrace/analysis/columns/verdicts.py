@@ -18,6 +18,7 @@ _KNOWN: Final = {
     Measure.TIME_TO_FIRST_TOKEN: reported.FIRST_TOKEN,
     Measure.TIME_PER_OUTPUT_TOKEN: reported.PER_TOKEN,
 }
+_OF_ALL: Final = (Measure.DURATION, Measure.UNTIL_IDLE)  # every request has them
 
 
 def in_cohort(objective: Objective, table: RequestTable) -> NDArray[np.bool_]:
@@ -47,10 +48,10 @@ def verdicts(objective: Objective, table: RequestTable) -> NDArray[np.int64]:
     if of_stage:  # one that was cancelled may have cut it short
         found[cancelled & (found == GOOD)] = NOT_JUDGED
     elif objective.measure is not Measure.TIME_PER_OUTPUT_TOKEN:
-        waited = cancelled & ~is_known
-        if objective.measure is Measure.DURATION:
-            waited = cancelled
-        found[waited] = np.where(table.duration_ns <= within_ns, NOT_JUDGED, BAD)[waited]
+        waited, waited_ns = cancelled & ~is_known, table.duration_ns
+        if objective.measure in _OF_ALL:
+            waited, waited_ns = cancelled, times_ns
+        found[waited] = np.where(waited_ns <= within_ns, NOT_JUDGED, BAD)[waited]
     return found
 
 
@@ -58,6 +59,8 @@ def _measured_ns(objective: Objective, table: RequestTable) -> NDArray[np.int64]
     """(r,): how long what is measured took, if there was anything of it."""
     if objective.measure is Measure.DURATION:
         return table.duration_ns
+    if objective.measure is Measure.UNTIL_IDLE:
+        return table.duration_ns + table.after_ns
     if objective.measure in _KNOWN:
         return table.known[:, _KNOWN[objective.measure]]
     if objective.stage is None:

@@ -151,7 +151,7 @@ def _column(windows: Sequence[GpuWindow], counter: str) -> NDArray[np.float64]:
 
 
 def _foreign(windows: Sequence[GpuWindow], shares: Shares) -> NDArray[np.float64]:
-    """1: somebody else was at work in the window, 0: not, NaN: unknown."""
+    """1: another program was at work in the window, 0: not, NaN: unknown."""
     busy = _column(windows, "engine_ratio")
     unknown_of = busy - np.minimum(1.0, shares.sum(axis=1))
     return np.where(np.isnan(busy), np.nan, np.where(unknown_of > FOREIGN_RATIO, 1.0, 0.0))

@@ -38,7 +38,7 @@ def over_time(windows: Sequence[GpuWindow], work: Sequence[DeviceWork]) -> GpuOv
 
     Args:
         windows: Of one GPU, in any order.
-        work: Of the same GPU, likewise.
+        work: Of the same GPU, in order of time.
     """
     ends = [*(one.end_ns for one in windows), *(one.end_ns for one in work)]
     if not ends:

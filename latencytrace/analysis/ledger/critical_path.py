@@ -41,7 +41,7 @@ def critical_path(trace: Trace) -> tuple[Segment, ...]:
     start and the order of stages decide.
 
     Args:
-        trace: Every child lies within its parent (see `analysis.build_trace`).
+        trace: Every child lies within its parent, as `build_trace` makes it.
 
     Returns:
         Segments relative to the request's start, in order of time, without gap or

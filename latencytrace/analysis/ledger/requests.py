@@ -5,9 +5,11 @@ from collections.abc import Iterable, Mapping
 from latencytrace.analysis.build_trace import build_traces
 from latencytrace.analysis.calls.waits import with_waits
 from latencytrace.analysis.gpu.engine_steps import without_steps
+from latencytrace.analysis.ledger.after_answer import after_answer
 from latencytrace.analysis.ledger.circumstances import circumstances
 from latencytrace.analysis.ledger.critical_path import critical_path
 from latencytrace.analysis.ledger.metric_attributes import metric_attributes
+from latencytrace.analysis.ledger.processor_waits import with_processor_waits
 from latencytrace.analysis.ledger.runtime_gaps import with_runtime
 from latencytrace.analysis.repairs.implausible import is_untimed
 from latencytrace.analysis.tail.cohort_attributes import cohort_attributes
@@ -80,7 +82,7 @@ def request_of(
 
     Args:
         trace: Of the request.
-        segments: Its critical path (see `analysis.ledger.critical_path`).
+        segments: Its critical path.
         revisions: The highest revision written so far, by trace id and request span id.
         max_weight: The largest weight that is believed.
     """
@@ -90,6 +92,7 @@ def request_of(
     status = status_of(root)
     met = circumstances(trace)
     segments = with_runtime(trace, with_waits(trace, without_steps(trace, segments)))
+    segments = with_processor_waits(trace, segments)
     return Request(
         trace_id=root.trace_id,
         span_id=root.span_id,
@@ -121,6 +124,7 @@ def request_of(
         weight=weight_of(root.trace_id, root.trace_state, root.attributes, max_weight),
         ledger=ledger_of(segments),
         segments=segments,
+        after=after_answer(trace),
         repairs=trace.repairs,
         attributes=attributes,
         attributes_left_out=attributes_left_out,

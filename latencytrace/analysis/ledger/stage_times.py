@@ -13,7 +13,7 @@ def stage_times(trace: Trace, segments: Iterable[Segment] = ()) -> dict[Stage, S
     """Busy and exclusive time of each stage.
 
     Args:
-        trace: Every child lies within its parent (see `analysis.build_trace`).
+        trace: Every child lies within its parent, as `build_trace` makes it.
         segments: Its critical path; what its process reported fills gaps there that no span has.
 
     Returns:

@@ -33,7 +33,7 @@ def stalls(
     Args:
         trace: Of the request.
         segments: Critical path of the request.
-        streams: Its streams (see `token_gaps.token_times`).
+        streams: Its streams.
 
     Returns:
         In order of time. The label is `preemption` where an engine's event says so, else

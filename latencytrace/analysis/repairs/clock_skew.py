@@ -44,7 +44,7 @@ def aligned(
 
     Args:
         spans: By span id.
-        cut: Spans that must not keep their parent (see `repairs.cycles`).
+        cut: Spans that must not keep their parent: it would close a cycle.
 
     Returns:
         The same spans; one repair for each that came from a moved clock to another.

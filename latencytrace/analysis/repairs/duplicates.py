@@ -61,7 +61,7 @@ def _sharing(spans: Iterable[Span]) -> Mapping[str, Sequence[Span]]:
 
 
 def _depth(span: Span) -> tuple[int, str, str]:
-    """Return how deep a span lies among those with its id: a caller, then who answers."""
+    """Return how deep a span lies among those with its id: a caller, then the server."""
     return (span.kind in _ANSWERING) - (span.kind in _CALLERS), span.service, span.kind
 
 

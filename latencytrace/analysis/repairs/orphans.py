@@ -36,9 +36,9 @@ def adopt_orphans(
     """Hang every orphan where it most plausibly ran; those of one lost parent together.
 
     That is below the innermost span that ran around them: of their own process first, else
-    a call of another service that nobody else has answered; server and consumer spans go
-    below a span of another service, for that is who called them. Where nothing ran around
-    them, but their clock is compared with no other and a single call that nobody answered is
+    a call of another service that nothing else has answered; server and consumer spans go
+    below a span of another service, since that is their caller. Where nothing ran around
+    them, but their clock is compared with no other and a single unanswered call is
     long enough, they go below that; else below a request: the last to start of those that ran
     when the orphan started, else the last to start before it, else the first.
 
@@ -48,7 +48,7 @@ def adopt_orphans(
 
     Args:
         spans: By span id.
-        cut: Spans that must not keep their parent (see `repairs.cycles`).
+        cut: Spans that must not keep their parent: it would close a cycle.
         rootless: The root will not come any more. Where there is no request then, server and
             consumer spans below orphans are, which is noted; the spans above those are left out.
 
@@ -200,7 +200,7 @@ class _Adoption:
         self._of_process: dict[_Process, list[Span]] = defaultdict(list)
         self._calls: list[Span] = []
         self._messages: list[Span] = []
-        self._answered: dict[str, _Process] = {}  # calls, by whom
+        self._answered: dict[str, _Process] = {}  # calls, and the answering process
         self._clocks: set[tuple[str, str]] = set()
         self._in_order: dict[tuple[str, bool], list[Span]] = {}  # requests, until one joins
         self._looks = 0
@@ -266,7 +266,7 @@ class _Adoption:
         return max(around, key=lambda span: self._rank(span, group), default=None)
 
     def _last_message(self, group: _Group) -> Span | None:
-        """The last message sent before orphans that nobody else has taken."""
+        """The last message sent before orphans that nothing else has taken."""
         sent = [
             message
             for message in self._messages
@@ -297,7 +297,7 @@ class _Adoption:
         return max(likely, key=lambda call: (group.beside_ns(call), call.span_id), default=None)
 
     def _may_call(self, span: Span, group: _Group) -> bool:
-        """Tell whether a span can have caused orphans: a call that nobody else has answered."""
+        """Tell whether a span can have caused orphans: a call that nothing else has answered."""
         if span.kind is SpanKind.PRODUCER:
             return group.called
         is_call = span.kind is SpanKind.CLIENT

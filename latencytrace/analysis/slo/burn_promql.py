@@ -142,7 +142,7 @@ def alarm(objective: Objective, rules: tuple[BurnRule, ...], expression: str) ->
 
 
 def absent(objective: Objective) -> str:
-    """Nobody watches this objective; an objective of each route has no counters at first."""
+    """No service watches this objective; one of each route has no counters at first."""
     return f"absent({WATCHED}{{{_named(objective)}}})"
 
 
@@ -206,7 +206,7 @@ def _begins(objective: Objective, rule: BurnRule) -> str:
 
 
 def _not_calm(objective: Objective, rule: BurnRule) -> str:
-    """1 or 0; nothing while no request comes, for then nobody can know."""
+    """1 or 0; nothing while no request comes: then it is unknown."""
     long, short = (_series(BURN_RATE, objective, one) for one in (rule.long_ns, rule.short_ns))
     coverage = _series(COVERAGE, objective, rule.long_ns)
     calm = f"{CALM_SHARE * rule.factor:.6g}"

@@ -172,7 +172,7 @@ def least_bad(objective: Objective, severity: Severity, *, is_faint: bool = Fals
 def is_calm(
     objective: Objective, rule: BurnRule, long: Tally, short: Tally, coverage_ratio: float
 ) -> bool | None:
-    """Return whether a tier that fired has calmed down, with some margin; None: nobody can know.
+    """Return whether a tier that fired has calmed down, with some margin; None: unknown.
 
     Silence is no recovery: without requests in the short window it cannot be known.
     """
@@ -190,7 +190,7 @@ def has_calmed(objective: Objective, rule: BurnRule, since: Tally, calm_ns: int)
     burn at the tier's factor must have had time to show, and have shown nothing.
 
     Args:
-        objective: Whose budget it is.
+        objective: The objective with that budget.
         rule: The tier.
         since: Counts of the time since it is calm.
         calm_ns: How long that is; beyond the tier's long window it need not hold more requests.

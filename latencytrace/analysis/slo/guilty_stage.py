@@ -35,6 +35,11 @@ def measured_ledger(objective: Objective, request: Request) -> Ledger:
 
     What happens after the first token cannot have delayed it.
     """
+    if objective.measure is Measure.UNTIL_IDLE:
+        return {
+            stage: request.ledger.get(stage, 0) + request.after.get(stage, 0)
+            for stage in {**request.ledger, **request.after}
+        }
     first_ns = request.time_to_first_token_ns
     if first_ns is None or objective.measure in {Measure.DURATION, Measure.STAGE}:
         return request.ledger

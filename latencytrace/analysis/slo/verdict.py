@@ -12,7 +12,7 @@ def is_good(objective: Objective, request: Request) -> bool | None:
     client that gives up before the threshold says nothing about us.
 
     Returns:
-        None: it is not counted, for it was cancelled in time, or for it has nothing of
+        None: it is not counted: it was cancelled in time, or has nothing of
         what is measured.
     """
     value_ns = measured_ns(objective, request)
@@ -34,6 +34,8 @@ def measured_ns(objective: Objective, request: Request) -> int | None:
     match objective.measure:
         case Measure.DURATION:
             return request.duration_ns
+        case Measure.UNTIL_IDLE:
+            return request.duration_ns + request.after_ns
         case Measure.TIME_TO_FIRST_TOKEN:
             return request.time_to_first_token_ns
         case Measure.TIME_PER_OUTPUT_TOKEN:
@@ -47,6 +49,8 @@ def measured_ns(objective: Objective, request: Request) -> int | None:
 def _cancelled_is_good(
     objective: Objective, request: Request, value_ns: int | None
 ) -> bool | None:
+    if objective.measure is Measure.UNTIL_IDLE:
+        return None if value_ns is None or value_ns <= objective.threshold_ns else False
     if objective.measure is Measure.DURATION or (
         objective.measure is Measure.TIME_TO_FIRST_TOKEN and value_ns is None
     ):

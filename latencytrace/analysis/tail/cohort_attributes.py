@@ -10,6 +10,7 @@ MOST_ATTRIBUTES = 32
 LEFT_OUT = frozenset(
     {
         semconv.INTERVALS, semconv.TOKEN_TIMES, semconv.RUNTIME_GAPS, semconv.STAGE,
+        semconv.PROCESSOR_WAIT_NS,
         semconv.QUEUED_NS, semconv.CONCURRENCY, semconv.QUEUE_DEPTH, semconv.PREEMPTIONS,
         semconv.DETAIL, semconv.NETWORK_PHASES, semconv.BATCH_TOKENS, semconv.DEVICE_START,
         semconv.DEVICE_END, semconv.DEVICE_DURATION, semconv.DEVICE_LAUNCH,

@@ -194,7 +194,7 @@ class Groups:
         return float(weighted.mean(values[which], weighted.of(which, self.columns.weight)))
 
     def median(self, values: NDArray[np.int64], which: Mask) -> float:
-        """The median likewise."""
+        """The weighted median."""
         weight = weighted.of(which, self.columns.weight)
         return float(weighted.quantiles(values[which], 0.5, weight))
 

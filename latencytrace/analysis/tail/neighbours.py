@@ -3,7 +3,7 @@
 A step that serves many takes a fixed time and more for each piece of work in it: tokens where
 they are known, else members. How much more is fitted over the steps themselves, by kind. So a
 member costs the others what the step would be shorter by without it; the fixed time, which a
-step of one pays as well, is nobody's.
+step of one pays as well, belongs to no request.
 """
 
 from collections import defaultdict
@@ -62,7 +62,7 @@ class Wait:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Culprit:
-    """Trait of those whose work cost the tail more than their number explains."""
+    """Trait of requests that cost the tail more than their number explains."""
 
     key: str
     value: str

@@ -138,7 +138,7 @@ def first_body(span: Span) -> int | None:
 
 
 def engines_first_token(span: Span) -> int | None:
-    """Return when the first token came as the engine itself says, not one who asked it."""
+    """Return when the first token came as the engine itself says, not its caller."""
     return _within(span, _seconds(span, semconv.LATENCY_TO_FIRST))
 
 

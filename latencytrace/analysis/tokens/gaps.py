@@ -27,7 +27,7 @@ def token_times(trace: Trace) -> tuple[TokenTimes, ...]:
 
     The request's own span says when tokens left for the caller, one below it when they were
     made; where both say so, it is the caller that counts. What cannot be read is left out,
-    and so is what was made once the request was over, for nobody.
+    and so is what was made after the request was over.
     """
     found = []
     pending = [trace.root]

@@ -59,14 +59,14 @@ def token_latency(trace: Trace) -> TokenLatency:
     Returns:
         Time to first token: when it left for the caller, as the request's own span says, or
         the spans of the messages that it sent; of an answer that was not streamed, the
-        model's, which is kept beside the caller's: what an engine says, counted from
+        model's, which is kept next to the caller's: what an engine says, counted from
         its span's start; else the end of the first prefill to end; without a prefill,
         what any span says. Time per output token: of a streamed answer the time from
         the first packet to the last that left, over the tokens that left after the
         first; else the time that engines say they decoded, else the duration of the
         decode spans, else the decoding that engines tell inside their spans, over the
         tokens that each of their sequences got after its first; what of it ran on once
-        nobody waited is part of it. A first token that came after the request's end is none.
+        no caller waited is part of it. A first token that came after the request's end is none.
         Tokens: of each call the larger of what it tells and what those inside it add up to;
         then the sum over the outermost. Model and finish reason: of the outermost calls that
         tell them, else of the spans inside calls that do, from the one that ended last; without
@@ -214,7 +214,7 @@ def _last(spans: Iterable[Span], said: Said) -> Span | None:
 def _first_tokens(
     trace: Trace, reporters: Iterable[Span], prefills: Collection[str]
 ) -> tuple[FirstTokenOf | None, int | None, int | None]:
-    """Return whose time to first token is the request's, that time, and the model's own."""
+    """Return the source of the request's time to first token, that time, and the model's own."""
     models_ns = _models_first_token(trace, reporters, prefills)
     root = trace.unclipped[trace.root.span_id]
     left_ns = callers_first_token(root)
@@ -271,7 +271,7 @@ def _earliest(times_ns: Iterable[int | None]) -> int | None:
 
 
 def _prefilled(trace: Trace) -> Iterator[int]:
-    """Yield when each prefill ended, whoever still waited; of one cut short nobody knows."""
+    """Yield when each prefill ended; of one cut short that is unknown."""
     for span_id, span in trace.unclipped.items():
         if trace.stages[span_id] is Stage.PREFILL:
             yield span.end_ns
@@ -296,7 +296,7 @@ def _per_left_token(trace: Trace, reported: int | None) -> int | None:
 
 
 def _per_event(trace: Trace, reported: int | None) -> int | None:
-    """Likewise where nobody says what an event carries: an equal part of all tokens, or one."""
+    """Where what an event carries is unknown: an equal part of all tokens, or one."""
     root = trace.unclipped[trace.root.span_id]
     events = _number(root, semconv.STREAMED_EVENTS)
     if events is None:
@@ -307,7 +307,7 @@ def _per_event(trace: Trace, reported: int | None) -> int | None:
 
 
 def _left_ns(root: Span) -> int:
-    """Return how long tokens left for the caller, of each of the answers beside each other."""
+    """Return how long tokens left for the caller, of each of several parallel answers."""
     times = times_of(root)
     return 0 if times is None else sum(times.lengths_ns) * _choices(root)
 

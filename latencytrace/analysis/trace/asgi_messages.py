@@ -49,7 +49,7 @@ def with_messages(
 
     While an answer is sent, its caller keeps the request waiting, whatever else runs: so a
     send wins over the spans beside it, as `latencytrace.intervals` do. An application that
-    streams listens all along for its caller's leaving; nobody waits for that, though it may
+    streams listens all along for its caller's leaving; nothing waits for that, though it may
     end last of all: it stays in the tree without a length.
 
     Args:

@@ -22,7 +22,7 @@ def error_type(span: Span) -> str | None:
 
 
 def failed_by(trace: Trace) -> tuple[Span, str] | None:
-    """The span whose exception failed a request, and its type.
+    """The span with the exception that failed a request, and its type.
 
     The request's own span names it, or else, where that tells the status of an answer or
     nothing, the failed child that ended last, or that one's, and so on: it was raised there, and

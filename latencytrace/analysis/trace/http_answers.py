@@ -17,8 +17,8 @@ def http_code(span: Span) -> int:
 def is_refused(span: Span) -> bool:
     """Tell whether a call was answered that it asked wrongly, or for what is not there.
 
-    OpenTelemetry calls its span an error. Whoever called may have asked whether it is there,
-    as caches and downloads do, so this alone fails nobody.
+    OpenTelemetry calls its span an error. A caller may have asked whether it is there,
+    as caches and downloads do, so this alone is no failure.
     """
     is_call = span.kind is SpanKind.CLIENT
     return is_call and FIRST_CLIENT_ERROR <= http_code(span) < FIRST_SERVER_ERROR

@@ -15,7 +15,7 @@ def is_request(span: Span, parent: Span | None) -> bool:
 
     Engines mark spans inside one service SERVER as well (Triton, vLLM, Ray); those are
     no requests, and some requests begin with a span that is marked as nothing (SGLang).
-    Nor is a shared step one: it is a root, but nobody asked for it alone.
+    Nor is a shared step one: it is a root, but no caller asked for it alone.
     """
     if parent is None:
         return not is_shared(span)

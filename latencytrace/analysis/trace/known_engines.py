@@ -1,4 +1,4 @@
-"""The engines whose spans we know how to read: a new one is a file and a line here."""
+"""The engines with spans that we can read: a new one is a file and a line here."""
 
 from collections.abc import Iterable
 from functools import lru_cache

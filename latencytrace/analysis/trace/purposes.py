@@ -6,7 +6,7 @@ from latencytrace.analysis.trace.is_request import is_entry
 from latencytrace.model import Span, SpanKind, Stage
 
 PLACED_NOWHERE = frozenset({Stage.OTHER, Stage.UNATTRIBUTED})
-# Whoever makes such a call waits for all that is done for it.
+# The caller waits for all that is done for such a call.
 CALLS = frozenset(
     {
         Stage.CACHE, Stage.DATABASE, Stage.EMBED, Stage.GUARDRAIL, Stage.REMOTE_MODEL,

@@ -1,11 +1,11 @@
 """The route that a request took, and whether it only asks how the server is."""
 
-import re
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from latencytrace.analysis.trace.known_engines import title_of
 from latencytrace.model import AttributeValue, Span, SpanKind, semconv
+from latencytrace.model.health_paths import is_health_path
 from latencytrace.model.texts.names import is_blank, named
 
 UNMATCHED: Final = "unmatched"  # the route of all requests that no route of the server matched
@@ -15,32 +15,6 @@ METHODS: Final = frozenset(  # that the conventions know
     }
 )  # fmt: skip
 
-_HEALTH = frozenset(
-    {
-        "/_health", "/api/health", "/health", "/healthcheck", "/healthz", "/live", "/liveness",
-        "/livez", "/metrics", "/ping", "/readiness", "/ready", "/readyz", "/v1/health",
-        "/v1/health/live", "/v1/health/ready", "/v2/health/live", "/v2/health/ready",
-        "/health/live", "/health/ready", "/health_generate",
-        # LiteLLM's proxy
-        "/health/backlog", "/health/history", "/health/latest", "/health/liveliness",
-        "/health/liveness", "/health/readiness", "/health/readiness/details",
-        "/health/services", "/health/shared-status",
-        "/-/healthz", "/-/routes",  # Ray Serve
-        "/grpc.health.v1.health/check", "grpc.health.v1.health/check",
-        "grpc.health.v1.health/watch", "/grpc.health.v1.health/watch",
-        *(
-            f"{slash}inference.grpcinferenceservice/{method}"  # KServe and Triton
-            for slash in ("", "/")
-            for method in ("serverlive", "serverready", "modelready")
-        ),
-    }
-)  # fmt: skip
-_HEALTH_IF_READ = re.compile(  # what else may be done there by another method
-    r"/load|/version"  # vLLM
-    r"|/v1/models/[^/:]+"  # KServe
-    r"|/v2/models/[^/]+(?:/versions/[^/]+)?/ready"
-)
-_READS = frozenset({"GET", "HEAD"})
 _ADDRESSES = (semconv.URL_PATH, semconv.HTTP_TARGET_OLD, semconv.URL_FULL, semconv.HTTP_URL_OLD)
 
 
@@ -65,10 +39,7 @@ def is_health(root: Span) -> bool:
     if root.kind is not SpanKind.SERVER:
         return False
     path = str(root.attributes.get(semconv.HTTP_ROUTE) or _path(root) or root.name)
-    path = path.partition("?")[0].rstrip("/").lower()
-    return path in _HEALTH or (
-        _method(root) in _READS and _HEALTH_IF_READ.fullmatch(path) is not None
-    )
+    return is_health_path(path, _method(root))
 
 
 def _is_as_asked(root: Span, method: str) -> bool:

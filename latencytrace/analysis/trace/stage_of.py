@@ -1,4 +1,4 @@
-"""The tables that find the stage of any span, whoever sent it."""
+"""The tables that find the stage of any span, of any sender."""
 
 from collections.abc import Callable, Mapping
 

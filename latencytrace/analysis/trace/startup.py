@@ -10,7 +10,7 @@ LOAD_ROUTE: Final = Stage.LOAD.value
 
 
 def may_be_startup(root: Span) -> bool:
-    """Return whether a root may be work of starting up: nobody called for it."""
+    """Return whether a root may be work of starting up: it has no caller."""
     return root.parent_id is None and not is_entry(root)
 
 
@@ -18,7 +18,7 @@ def as_load(request: Request) -> Request:
     """Return what a process did before it served its first request, as its load.
 
     A client's call while modules are imported, or a model that is read, has a trace of its own
-    and looks like a request that nobody made.
+    and looks like a request without a caller.
     """
     segments = (
         Segment(

@@ -34,7 +34,7 @@ def weight_of(trace_id: str, state: str, attributes: Attributes, most: int = MOS
         trace_id: Of its trace.
         state: The `tracestate` of its own span.
         attributes: Of its own span.
-        most: The largest weight that is believed: whoever calls a program may state one.
+        most: The largest weight that is believed: any caller may state one.
     """
     exact = _of_state(trace_id, state) if state else None
     if exact is None and not STATED_IN.isdisjoint(attributes):
@@ -53,7 +53,7 @@ def _of_state(trace_id: str, state: str) -> float | None:
         if threshold := _THRESHOLD.fullmatch(entry):
             dropped = int(threshold[1].ljust(_DIGITS, "0"), 16)
             stated = _RANDOMNESS.search(found[1].strip()) if found else None
-            # Below the threshold nobody who samples by it has recorded the trace.
+            # Below the threshold no sampler by it has recorded the trace.
             if int(stated[1] if stated else trace_id[-_DIGITS:], 16) < dropped:
                 return None
             return _ALL / (_ALL - dropped)
@@ -63,7 +63,7 @@ def _of_state(trace_id: str, state: str) -> float | None:
 
 
 def _of_attributes(attributes: Attributes) -> float | None:
-    """Likewise, of attributes."""
+    """The same, read from attributes."""
     rate = _number(attributes, semconv.SAMPLE_RATE)
     if rate is not None and rate >= 1:
         return rate

@@ -1,4 +1,4 @@
-"""`latencytrace acknowledge`: say that somebody looks after an alert."""
+"""`latencytrace acknowledge`: acknowledge an alert that fires."""
 
 from typing import Annotated, cast
 from urllib.parse import quote
@@ -27,7 +27,7 @@ def acknowledge(  # noqa: PLR0913 - one argument a flag
 ) -> None:
     """Say that somebody looks after an alert that fires.
 
-    Nobody is reminded of it any more; its end is sent as ever. Who and what is shown
+    No more reminders are sent; its end is sent as ever. The name and the note are shown
     with the alert until then.
 
     Example: latencytrace acknowledge chat-e2e --by Ada --note "index is being rebuilt"

@@ -31,7 +31,7 @@ def adopt(
 ) -> None:
     """Store and attribute what a dead service left: its journal, and spans without a ledger.
 
-    Its folder is a volume that is mounted here, and nobody uses it. Where that is lost, so is
+    Its folder is a volume that is mounted here, and no service uses it. Where that is lost, so is
     its journal; its id (column `Writer`) is enough for what it had stored. To do it again does
     nothing more. Metrics do not count these requests: the service that counted them is gone.
 
@@ -40,7 +40,7 @@ def adopt(
     if not service_is_installed():
         raise LatencytraceError(f"to adopt needs the service's parts: {EXTRA_HINT}")
     from latencytrace.service.app import take_over  # noqa: PLC0415 - an extra, and heavy
-    from latencytrace.service.storage.private_files import private_umask  # noqa: PLC0415 - likewise
+    from latencytrace.service.storage.private_files import private_umask  # noqa: PLC0415 - loaded where it is used
 
     with private_umask(), _folder(service, store) as folder:
         settings = service_settings(folder=folder, store=store)
@@ -58,7 +58,7 @@ def adopt(
 
 @contextmanager
 def _folder(service: str, store: str | None) -> Iterator[Path]:
-    """The folder of a service; of one whose folder is lost an empty one with its id."""
+    """The folder of a service; if it is lost, an empty one with the service's id."""
     if not _ID.fullmatch(service):
         folder = Path(service)
         if not (folder / "writer").is_file():
@@ -68,8 +68,8 @@ def _folder(service: str, store: str | None) -> Iterator[Path]:
         yield folder
         return
     from latencytrace.service.clock import now_ns  # noqa: PLC0415 - an extra, and heavy
-    from latencytrace.service.storage.private_files import write_private  # noqa: PLC0415 - likewise
-    from latencytrace.service.store import open_store  # noqa: PLC0415 - likewise
+    from latencytrace.service.storage.private_files import write_private  # noqa: PLC0415 - loaded where it is used
+    from latencytrace.service.store import open_store  # noqa: PLC0415 - loaded where it is used
 
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

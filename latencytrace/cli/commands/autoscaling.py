@@ -50,7 +50,7 @@ def autoscaling(  # noqa: PLR0913 - one argument a flag
 ) -> None:
     """Write what scales a deployment by its queue, its batches or its objectives.
 
-    FILE has the objectives whose burn rate counts. Several measures: the largest number of
+    FILE has the objectives: their burn rates count. Several measures: the largest number of
     replicas that one of them asks for.
 
     Example: latencytrace autoscaling --deployment chat --by waiting=2 > chat-autoscaling.yaml

@@ -25,8 +25,8 @@ def backup(
     """Write a backup of all ledgers and spans, of a service while it runs or of a folder.
 
     It is read again and compared with its checksums before it has its name. What came in the
-    last seconds, and waits in the journal, is not in it; nor are profiles, baselines and
-    objectives' counts, which are files beside the store.
+    last seconds, and waits in the journal, is not in it, and neither are profiles, baselines and
+    objectives' counts, which are files outside the store.
 
     Example: latencytrace backup monday.tar
     """
@@ -39,7 +39,7 @@ def backup(
     if not service_is_installed():
         raise LatencytraceError(f"a backup needs the service's parts: {EXTRA_HINT}")
     from latencytrace.cli.copying.backup import back_up  # noqa: PLC0415 - an extra, and heavy
-    from latencytrace.cli.copying.progress import tables_line  # noqa: PLC0415 - likewise
+    from latencytrace.cli.copying.progress import tables_line  # noqa: PLC0415 - loaded where it is used
 
     with reading.source(url, data) as source:
         counts = back_up(source, file)

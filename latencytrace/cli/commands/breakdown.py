@@ -24,10 +24,12 @@ from latencytrace.model import Stage
 from latencytrace.model.texts.escaped import escaped
 from latencytrace.model.texts.units import count, duration, share, shares
 from latencytrace.service.answers.documents import BreakdownDocument, StageDocument
+from latencytrace.service.answers.sentences.after_answer import after_answers
 from latencytrace.service.answers.sentences.stage_parts import OTHERS, others_ns
 from latencytrace.service.answers.sentences.unnamed import unnamed_sentence, unnamed_stages
 
 MOST_ROUTES = 20  # each is a question of its own
+MOST_VALUES = 1_000  # of an attribute
 BAR_SHORTEST, BAR_LONGEST = 4, 48
 WIDEST = 120  # cells of the bar of all stages
 NEVER_TWO = (
@@ -44,7 +46,7 @@ PLACE_IT = (
     "The rows below `other` name these spans; the attribute `latencytrace.stage` on a span names "
     "its stage."
 )
-LOADS = "load"  # the route of processes before they served: nobody sends them
+LOADS = "load"  # the route of processes before they served: no requests
 ROUNDING_NS = 1  # each mean is a whole number of nanoseconds
 
 
@@ -53,8 +55,16 @@ def breakdown(  # noqa: PLR0913 - one argument a flag
     *,
     wanted: Filters,
     every: Annotated[
-        bool, typer.Option("--all", help=f"Every route, not just the {MOST_ROUTES} busiest.")
+        bool,
+        typer.Option("--all", help=f"Every route or value, not just the busiest {MOST_ROUTES}."),
     ] = False,
+    by: Annotated[
+        str | None,
+        typer.Option(
+            help="A row for each service, route, model, version, instance, status or value of an "
+            "attribute, as tenant."
+        ),
+    ] = None,
     as_json: options.AsJson = False,
     again: options.Watch = False,
     url: options.Url = None,
@@ -62,21 +72,29 @@ def breakdown(  # noqa: PLR0913 - one argument a flag
 ) -> None:
     """Show where the milliseconds went: time per stage, for each of the busiest routes.
 
-    Example: latencytrace breakdown --route "POST /chat" --since 15m
+    Example: latencytrace breakdown --route "POST /chat" --since 15m --by tenant
     """
     with reading.source(url, data) as source:
         if as_json:
-            say_found(source, wanted, reading.breakdown(source, wanted))
+            limit = MOST_VALUES if every else None
+            if by is None:
+                say_found(source, wanted, reading.breakdown(source, wanted))
+            else:
+                say_found(source, wanted, reading.groups(source, wanted, by, limit))
             return
         console = screen()
+
+        def drawn(
+            reason: Callable[[reading.Source, Filters], str] = why_none,
+        ) -> Iterator[list[RenderableType]]:
+            if by is None:
+                return pictures(source, wanted, console, reason, every=every)
+            return grouped(source, wanted, by, console, reason, every=every)
+
         if again:
-            watch(
-                lambda: joined(pictures(source, wanted, console, every=every)),
-                console,
-                options.WATCH_S,
-            )
+            watch(lambda: joined(drawn()), console, options.WATCH_S)
             return
-        found = pictures(source, wanted, console, nothing, every=every)
+        found = drawn(nothing)
         if every or not sys.stdout.isatty():
             for parts in found:  # as they come
                 show(console, *parts)
@@ -146,6 +164,25 @@ def pictures(
         yield last
 
 
+def grouped(  # noqa: PLR0913 - as `pictures`
+    source: reading.Source,
+    wanted: Filters,
+    by: str,
+    console: Console,
+    reason: Callable[[reading.Source, Filters], str],
+    *,
+    every: bool,
+) -> Iterator[list[RenderableType]]:
+    """The breakdown asked for by the values of a label or an attribute; see `pictures`."""
+    from latencytrace.cli.pictures import groups  # noqa: PLC0415 - few ask for it
+
+    found = reading.groups(source, wanted, by, MOST_VALUES if every else None)
+    if not found["requests"]:
+        yield [reason(source, wanted)]
+        return
+    yield groups.picture(found, console)
+
+
 def _mostly_unnamed(routes: Sequence[tuple[Filters, BreakdownDocument]]) -> list[RenderableType]:
     """Say how to see more, where most of a route has no name; one says it for all."""
     dark = [(asked, document) for asked, document in routes if unnamed_stages(document)]
@@ -197,7 +234,7 @@ def _routes(
 
 
 def _more(number: int, wanted: Filters) -> list[RenderableType]:
-    """Say that there are more routes, and how to see them."""
+    """Say that there are more routes, and how to list them."""
     if not number:
         return []
     flags = "--route" if "service" in wanted else "--service or --route"
@@ -237,6 +274,9 @@ def _numbers(document: BreakdownDocument) -> list[RenderableType]:
         if document["output_tokens_per_second"] is not None:
             facts.append(f"{document['output_tokens_per_second']:.0f} tokens/s a request")
         lines.append(" · ".join(facts))
+    went_on = after_answers(document.get("after"), document["requests"])  # older: no such key
+    if went_on is not None:
+        lines.append(went_on)
     return [Text(line) for line in lines]
 
 

@@ -1,6 +1,8 @@
 """`latencytrace capacity`: latency against load, and what the service keeps up with."""
 
-from typing import cast
+from typing import Annotated, cast
+
+import typer
 
 from latencytrace.cli.doctor_checks.no_request import nothing, say_found
 from latencytrace.cli.pictures.cohorts.capacity import picture
@@ -18,6 +20,10 @@ def capacity(  # noqa: PLR0913 - one argument a flag
     within: options.Within = None,
     first_token_within: options.FirstTokenWithin = None,
     per_token_within: options.PerTokenWithin = None,
+    rate: Annotated[
+        float | None,
+        typer.Option(min=0.001, help="Requests a second: how many replicas they ask for."),
+    ] = None,
     wanted: Filters,
     as_json: options.AsJson = False,
     url: options.Url = None,
@@ -25,9 +31,9 @@ def capacity(  # noqa: PLR0913 - one argument a flag
 ) -> None:
     """Show latency against load: by how many requests are under way at once, and the knee.
 
-    Without a limit, good requests are those that meet the service's objectives.
+    Without a limit, good requests are the ones that meet the service's objectives.
 
-    Example: latencytrace capacity --service rag --since 1h --within 2s
+    Example: latencytrace capacity --service rag --since 1h --within 2s --rate 120
     """
     limits = {
         "within": within,
@@ -35,6 +41,8 @@ def capacity(  # noqa: PLR0913 - one argument a flag
         "per_token_within": per_token_within,
     }
     asked = {**wanted, **{name: text for name, text in limits.items() if text is not None}}
+    if rate is not None:
+        asked["rate"] = str(rate)
     with reading.source(url, data) as source:
         found = cast(CapacityDocument, source.document("/capacity", asked))
         if as_json:

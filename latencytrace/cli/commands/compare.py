@@ -168,7 +168,7 @@ def _explain(
     """Say which of its filters leaves a side without any request.
 
     Raises:
-        NotFoundError: A name that nobody has; that is no lack of data.
+        NotFoundError: An unknown name; that is no lack of data.
     """
     with reading.source(url, data) as source:
         try:

@@ -127,7 +127,7 @@ def _run(
     if importlib.util.find_spec("aiohttp") is None:
         raise LatencytraceError("load needs aiohttp: pip install 'latencytrace[load]'")
     from latencytrace.cli.load_test.generator import generate  # noqa: PLC0415 - an extra
-    from latencytrace.cli.load_test.spans import Receiver  # noqa: PLC0415 - likewise
+    from latencytrace.cli.load_test.spans import Receiver  # noqa: PLC0415 - loaded where it is used
 
     settings = agent_settings(endpoint=endpoint, over_http=True)
     receiver = Receiver(
@@ -149,7 +149,7 @@ def _run(
 
 @contextmanager
 def _progress(steps: Sequence[Step], record: LoadRecord) -> Iterator[Callable[[StepRecord], None]]:
-    """A bar over all steps, where somebody watches."""
+    """A bar over all steps, on a terminal."""
     console = side_screen()
     bar = Progress(
         BarColumn(bar_width=40),

@@ -33,7 +33,7 @@ def maintenance(  # noqa: PLR0913 - one argument a flag
     as_json: options.AsJson = False,
     url: options.Url = None,
 ) -> None:
-    """Begin or end a window of maintenance, or list those that are not over.
+    """Begin or end a window of maintenance, or list the ones that are not over.
 
     Requests that end within one are not counted for objectives, and no alert begins.
 

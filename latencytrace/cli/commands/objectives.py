@@ -1,4 +1,4 @@
-"""`latencytrace objectives`: the objectives, how each stands, and when somebody is paged."""
+"""`latencytrace objectives`: the objectives, how each stands, and when each pages."""
 
 from dataclasses import astuple
 from pathlib import Path
@@ -108,7 +108,7 @@ def _asked(url: str | None, *, is_needed: bool) -> reading.Source | None:
 
 
 def _without_data(source: reading.Source, objective: ObjectiveDocument) -> str | None:
-    """Say why no request of an objective has come, if its names are known to nobody."""
+    """Say why no request of an objective has come, if its names are unknown."""
     if objective["requests"]:
         return None
     route, named = objective["route"], {"service": objective["service"]}

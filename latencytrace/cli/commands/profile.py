@@ -80,7 +80,7 @@ def profile(  # noqa: PLR0913 - one argument per flag
 
 
 def _taken(source: reading.ServiceSource, wanted: object, wait_s: float) -> ProfileDocument:
-    """Ask for one and wait for it; who stops waiting cancels it."""
+    """Ask for one and wait for it; an interrupt cancels it."""
     asked = cast(ProfileDocument, source.send("POST", "/profiles", wanted))
     try:
         return _awaited(lambda: _one(source, asked["id"]), wait_s)

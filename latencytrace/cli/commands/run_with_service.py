@@ -24,7 +24,7 @@ LAST_SPANS_S = 0.5  # for child processes that outlive the program; it sends its
 def run_with_service(
     command: list[str], environment: dict[str, str], settings: AgentSettings, folder: Path
 ) -> int:
-    """Run a command with a service of its own beside it.
+    """Run a command together with a service of its own.
 
     Args:
         command: And its arguments.

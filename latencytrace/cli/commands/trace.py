@@ -25,9 +25,11 @@ from latencytrace.cli.source.filters import Filters, with_filters
 from latencytrace.errors import LatencytraceError
 from latencytrace.model.stage import IN_PARTS
 from latencytrace.model.texts.escaped import escaped
+from latencytrace.model.texts.trace_ids import written_trace_id
 from latencytrace.model.texts.units import count, duration, exact, moment, shares
 from latencytrace.service.answers.documents import RequestDocument
 from latencytrace.service.answers.gpu_documents import GpuStageDocument
+from latencytrace.service.answers.sentences.after_answer import after_answer
 from latencytrace.service.answers.sentences.gaps import gaps
 from latencytrace.service.answers.sentences.stage_parts import stage_parts
 
@@ -111,7 +113,7 @@ def full_id(source: reading.Source, trace_id: str, wanted: Filters) -> str:
     Raises:
         LatencytraceError: There is none, or more than one.
     """
-    wanted_id = trace_id.strip().lower()
+    wanted_id = written_trace_id(trace_id)
     if wanted_id in FIRST_OF:
         first = reading.requests(source, wanted, FIRST_OF[wanted_id], 1)
         if not first:
@@ -198,11 +200,12 @@ def ledger(request: RequestDocument, width: int) -> list[RenderableType]:
             "bold red",
         )
     lines = (*_network(request["network"]), *_in_parts(request), *_unexplained(request))
-    return [drawn.drawn(width), *lines, verdict]
+    went_on = after_answer(request.get("after", {}))  # an older service says nothing of it
+    return [drawn.drawn(width), *lines, verdict, *([Text(went_on)] if went_on else [])]
 
 
 def _in_parts(request: RequestDocument) -> Iterator[Text]:
-    """A line for each stage whose parts have names."""
+    """A line for each stage with named parts."""
     for stage in IN_PARTS:
         parts = stage_parts(request["segments"], stage)
         if parts:

@@ -19,7 +19,7 @@ from latencytrace.service.answers.compare_documents import WhatifDocument
 @with_filters
 def whatif(  # noqa: PLR0913 - one argument a flag
     *,
-    stage: Annotated[str, typer.Option(help="The stage that shall be faster, as retrieve.")],
+    stage: Annotated[str, typer.Option(help="Stage to speed up, as retrieve.")],
     faster: Annotated[
         str | None,
         typer.Option(help="By which share of its time: 0.5 or 50%.", show_default=False),
@@ -35,7 +35,7 @@ def whatif(  # noqa: PLR0913 - one argument a flag
 ) -> None:
     """Forecast p50, p95 and p99 end to end if a stage were faster.
 
-    Requests are replayed along their critical paths: a stage beside the path gives nothing.
+    Requests are replayed along their critical paths: a stage off the path gives nothing.
 
     Example: latencytrace whatif --stage retrieve --faster 50% --route "POST /chat"
     """

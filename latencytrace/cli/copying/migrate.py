@@ -92,7 +92,7 @@ def _known(path: Path, move: Mapping[str, Any]) -> Mapping[str, Any]:
     if known.get("to") != move["to"]:
         return {}
     rows = known.get("rows", {})
-    # There may be fewer: those that grew old, and what merges left out.
+    # There may be fewer: old rows expire, and merges drop duplicates.
     more = any(count > rows.get(table, 0) for table, count in move["rows"].items())
     if more or move["written_ns"] > known.get("written_ns", 0):
         raise LatencytraceError(

@@ -15,14 +15,12 @@ from latencytrace.model.texts.units import count
 class Advance(Protocol):
     """Called with how many rows are done."""
 
-    def __call__(self, rows: int) -> None:
-        """Take note of them."""
-        ...
+    def __call__(self, rows: int) -> None: ...
 
 
 @contextmanager
 def rows_bar(title: str, rows: int) -> Iterator[Advance]:
-    """A bar, where somebody watches."""
+    """A bar, on a terminal."""
     with Progress(
         TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(),
         TextColumn("rows", markup=False), TimeRemainingColumn(), console=side_screen(),

@@ -17,7 +17,7 @@ _EXEC = re.compile(
     rb"'''exec' [\"']?([^\"'\s]+(?: [^\"'\s]+)*?)[\"']? \"\$0\""
 )  # pip's long shebangs
 _SHEBANG_BYTES = 1024
-_VALUED_FLAGS = "cmWX"  # of Python's flags, those that what follows belongs to
+_VALUED_FLAGS = "cmWX"  # flags of Python that take a value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -110,7 +110,7 @@ def _protocol(environ: Mapping[str, str], agent: AgentSettings) -> Iterator[Find
 
 
 def _other_providers(environ: Mapping[str, str]) -> Iterator[Finding]:
-    """Judge whether the environment starts somebody else's instrumentation."""
+    """Judge whether the environment starts another instrumentation."""
     other = other_tracer((), environ.get("PYTHONPATH", ""))
     if other is not None:
         yield _wrong(*other)

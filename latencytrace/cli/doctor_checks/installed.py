@@ -1,4 +1,4 @@
-"""Packages of this interpreter: versions, hooks, and who would time a call twice."""
+"""Packages of this interpreter: versions, hooks, and what would time a call twice."""
 
 import importlib.metadata
 import importlib.util
@@ -22,7 +22,7 @@ HOOKED = "hooks"
 OTHERS = "other instrumentation"
 CONTRIB = "opentelemetry_instrumentor"  # the entry-point group of OpenTelemetry's own
 
-# Which of our hooks times the same calls as an instrumentor of somebody else's.
+# Which of our hooks times the same calls as another instrumentor.
 SAME_CALLS = {
     "aiohttp-client": "aiohttp",
     "asgi": "asgi",
@@ -34,7 +34,7 @@ SAME_CALLS = {
     "starlette": "asgi",
     "wsgi": "wsgi",
 }
-# Hooks that leave a call to whoever traces it already.
+# Hooks that leave a call to another tracer.
 STAND_ASIDE = frozenset(
     {
         "asgi", "wsgi", "aiohttp", "httpx", "requests", "urllib3",
@@ -61,7 +61,7 @@ def installed_findings(
     """Judge what is installed, as far as a program may use it.
 
     Args:
-        hooks: Those that the settings name; None: all.
+        hooks: The hooks that the settings name; None: all.
         used: What the program imports.
         torch_named: Whether the settings name modules of torch.
     """

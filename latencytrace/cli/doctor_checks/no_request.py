@@ -9,6 +9,7 @@ from latencytrace.cli.source import reading
 from latencytrace.cli.source.filters import Filters
 from latencytrace.errors import NotFoundError
 from latencytrace.model.texts.units import moment
+from latencytrace.service.cohort import REPEATED
 
 TIMES = ("since", "until")
 NAMES = ("service", "route")
@@ -27,7 +28,7 @@ NOTHING_YET = (
 def why_none(source: reading.Source, wanted: Filters) -> str:
     """Explain why no request answers a question.
 
-    Names that nobody has come first, then a time without any request, then the filters that
+    Unknown names come first, then a time without any request, then the filters that
     no request of that time passes.
     """
     listed = _nobodys(source, wanted)
@@ -51,20 +52,20 @@ def why_none(source: reading.Source, wanted: Filters) -> str:
 
 
 def nothing(source: reading.Source, wanted: Filters) -> str:
-    """Explain why no request answers a question about names that somebody has.
+    """Explain why no request answers a question about known names.
 
     Raises:
-        NotFoundError: Nobody has one of them; the message says who there is.
+        NotFoundError: One of them is unknown; the message lists the known ones.
     """
     require_known(source, wanted)
     return why_none(source, wanted)
 
 
 def require_known(source: reading.Source, wanted: Filters) -> None:
-    """Fail where no request was found because nobody has a name that was asked for.
+    """Fail where no request was found because a name that was asked for is unknown.
 
     Raises:
-        NotFoundError: The message says who there is.
+        NotFoundError: The message lists the known names.
     """
     listed = _nobodys(source, wanted)
     if listed is not None:
@@ -90,7 +91,7 @@ def say_found(source: reading.Source, wanted: Filters, document: Mapping[str, ob
     """Print a document with its `requests`.
 
     Raises:
-        NotFoundError: It has none, as nobody has a name that was asked for.
+        NotFoundError: It has none, as a name that was asked for is unknown.
     """
     say_document(document)
     if not document["requests"]:
@@ -98,7 +99,7 @@ def say_found(source: reading.Source, wanted: Filters, document: Mapping[str, ob
 
 
 def unknown(source: reading.Source, wanted: Filters) -> str | None:
-    """Say which name nobody has, and which there are; None: all are known."""
+    """Say which name is unknown, and which there are; None: all are known."""
     listed = reading.services(source)
     named, route = wanted.get("service"), wanted.get("route")
     known = {service["service"] for service in listed}
@@ -143,8 +144,8 @@ def _none_then(source: reading.Source, wanted: Filters) -> str:
 def _one_by_one(filters: Iterable[tuple[str, str]]) -> Iterator[tuple[str, Filters]]:
     """Each filter as it was written, and as a question of its own."""
     for name, value in filters:
-        for part in value.split("&") if name == "where" else [value]:
-            yield _flag(name, unquote(part) if name == "where" else part), {name: part}
+        for part in value.split("&") if name in REPEATED else [value]:
+            yield _flag(name, unquote(part) if name in REPEATED else part), {name: part}
 
 
 def _versions(source: reading.Source, wanted: Filters) -> str:
@@ -163,7 +164,7 @@ def _versions(source: reading.Source, wanted: Filters) -> str:
 
 
 def _service_called(source: reading.Source, wanted: Filters) -> str | None:
-    """A service whose requests pass, though others called them; None: there is none."""
+    """A service with requests of other services that pass; None: there is none."""
     if "service" in wanted:
         return None
     names = sorted(service["service"] for service in reading.services(source))[:MOST_NAMES]

@@ -1,4 +1,4 @@
-"""Commands that start a program with somebody else's tracing, and what becomes of ours there."""
+"""Commands that start a program with another tracer, and what becomes of ours there."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,7 +9,7 @@ CONTRIB_AUTOSTART = "opentelemetry/instrumentation/auto_instrumentation"  # in P
 
 
 def other_tracer(command: Sequence[str], python_path: str) -> tuple[str, str] | None:
-    """Say what other tracing does beside ours, and how to have it otherwise; None: nothing.
+    """Say what another tracer does together with ours, and how to change that; None: nothing.
 
     Args:
         command: The program and its arguments.

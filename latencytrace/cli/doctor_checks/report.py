@@ -107,7 +107,7 @@ def doctor_findings(
     """Look at what is installed, at the environment and at the service.
 
     Args:
-        command: A program and its arguments, of whose Python that is said; empty: of this one.
+        command: A program and its arguments, to check its Python; empty: to check this one.
         modules: What the program imports; None: it is not known.
         url: Address of the service; None: the usual one.
     """
@@ -127,7 +127,7 @@ def _found(
         if looked_at.interpreter.parent != Path(sys.executable).parent:
             yield from _elsewhere(looked_at.interpreter, modules, url)
             return
-    from latencytrace.cli.doctor_checks.gpu import gpu_findings  # noqa: PLC0415 - likewise
+    from latencytrace.cli.doctor_checks.gpu import gpu_findings  # noqa: PLC0415 - loaded where it is used
     from latencytrace.cli.doctor_checks.installed import (  # noqa: PLC0415 - other commands do without the agent
         installed_findings,
     )

@@ -39,7 +39,7 @@ def service_findings(
         url: Where reading commands ask.
         token: What they show.
         agent: Where spans would go; None: its settings cannot be used.
-        named: Somebody asks for this address, where a service must answer then.
+        named: The user named this address, so a service must answer there.
     """
     there = service_at(url) is not None
     if not there:

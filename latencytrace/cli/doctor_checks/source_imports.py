@@ -64,7 +64,7 @@ def _own_files(name: str, folders: Sequence[Path]) -> list[Path]:
                 folder.joinpath(*parts[:count], "__init__.py"),
                 *([folder.joinpath(*parts, "__main__.py")] if count == len(parts) else ()),
             )
-            if os.path.isfile(file)  # noqa: PTH113 - however long, and whoever may look there
+            if os.path.isfile(file)  # noqa: PTH113 - however long it is, and without the right to look
         ]
         if files:
             return files

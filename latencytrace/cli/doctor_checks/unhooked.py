@@ -36,7 +36,7 @@ UNHOOKED: Final = {
     "diskcache": Stage.CACHE,
 }  # fmt: skip
 _TORCH: Final = "torch"
-# Whose hooks time the models of torch that they run.
+# Their hooks time the models of torch that they run.
 _RUN_TORCH: Final = ("transformers", "sentence-transformers", "infinity-emb", "diffusers")
 
 

@@ -37,7 +37,7 @@ class Used:
         return frozenset(found)
 
     def may_use(self, distributions: Iterable[str]) -> bool:
-        """Tell whether the program may use one of these; without any, whoever runs Python does."""
+        """Tell whether the program may use one of these; without any, any program does."""
         names = {_plain(each) for each in distributions}
         return self.modules is None or not names or not names.isdisjoint(self.needed)
 

@@ -46,7 +46,7 @@ _LINES: Final = "JSONCompactEachRow"
 
 
 class Reader(Protocol):
-    """A connection to a server, for a user who may only read."""
+    """A connection to a server, for a user with the right to read alone."""
 
     def query(self, sql: str, answer_format: str) -> bytes: ...
 

@@ -167,7 +167,7 @@ class _Batch:
 
 
 def _progress() -> Progress:
-    """A bar a file, where somebody watches."""
+    """A bar a file, on a terminal."""
     return Progress(
         TextColumn("{task.description}", markup=False),
         BarColumn(),

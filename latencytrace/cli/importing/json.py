@@ -22,7 +22,7 @@ _NEAR_THE_END = 16  # characters: a literal, number or escape that is cut off be
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
-    """One item of a list, or what a document holds beside its long lists."""
+    """One item of a list, or what a document holds besides its long lists."""
 
     line: int  # where it begins
     list_name: str | None  # "": of a list at the top; None: of no list

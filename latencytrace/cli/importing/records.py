@@ -95,7 +95,7 @@ def _from_document(document: dict[str, object], place: Place) -> Iterator[Record
         yield Record(place=place, message=message_from_jaeger(document))
         return
     _refuse_errors(document)
-    whole = document.get("trace")  # of Tempo, beside what its search cost
+    whole = document.get("trace")  # of Tempo, next to what its search cost
     if isinstance(whole, dict) and _OTLP_LISTS & whole.keys():
         document = whole
     for key in _OTLP_LISTS & document.keys():

@@ -57,7 +57,7 @@ class Target(Protocol):
         ...
 
     def finish(self) -> Source:
-        """Wait until everything is attributed; return who answers from now on."""
+        """Wait until everything is attributed; return what answers from now on."""
         ...
 
 
@@ -88,7 +88,7 @@ def target(url: str | None, endpoint: str | None, data: Path | None) -> Iterator
 
 @dataclass(slots=True)
 class FolderTarget:
-    """A data folder that nobody else owns meanwhile."""
+    """A data folder, locked meanwhile."""
 
     title: str
     pipeline: Pipeline

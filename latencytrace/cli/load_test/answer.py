@@ -145,7 +145,7 @@ class WholeReader:
         if len(self._kept) <= MOST_KEPT_BYTES:
             self._kept += received
 
-    def answer(self, at_ns: int) -> Answer:  # noqa: ARG002 - likewise
+    def answer(self, at_ns: int) -> Answer:  # noqa: ARG002 - of the contract
         complete = len(self._kept) <= MOST_KEPT_BYTES
         return Answer(
             shape=Shape.WHOLE,

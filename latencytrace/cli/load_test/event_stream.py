@@ -26,7 +26,7 @@ class EventStream:
     """
 
     def __init__(self) -> None:
-        self._rest = b""  # of a line whose end has not come
+        self._rest = b""  # of a line without its end yet
         self._skip_line_feed = False  # the bytes so far ended between CR and LF
         self._begun = False
         self._name = b""

@@ -4,8 +4,8 @@ A closed loop waits for answers, so that a slow server is asked less: its slowes
 moments are the least measured. Source: Schroeder et al., "Open Versus Closed",
 NSDI 2006; Tene, "How NOT to Measure Latency" (coordinated omission).
 
-aiohttp, for it costs a third of httpx's CPU a chunk and sees each chunk in half the
-time after it was sent. A thread wakes the event loop when a request is due, for the
+aiohttp, since it costs a third of httpx's CPU a chunk and sees each chunk in half the
+time after it was sent. A thread wakes the event loop when a request is due, since the
 loop's own timers are whole milliseconds.
 """
 

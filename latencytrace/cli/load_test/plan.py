@@ -26,7 +26,7 @@ class Step:
 
     rate_per_s: float
     warm_up_due_ns: tuple[int, ...]  # since the step's start, ascending
-    due_ns: tuple[int, ...]  # likewise, after the warm-up
+    due_ns: tuple[int, ...]  # due times after the warm-up
     length_ns: int  # with the warm-up
 
 

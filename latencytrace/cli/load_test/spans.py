@@ -41,10 +41,10 @@ class Receiver:
 
 
 class SpanSender:
-    """Sends spans twice a second; those nobody takes wait, up to a bound.
+    """Sends spans twice a second; spans that are not taken wait, up to a bound.
 
     Args:
-        client: Not that of the load, whose connections are measured.
+        client: Not that of the load: its connections are measured.
         method: Of every request.
         address: Of every request; its query stays out of the spans.
     """

@@ -70,7 +70,7 @@ class RateSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Knee:
-    """Up to which rate a server keeps up; see `knee`."""
+    """The rate up to which a server keeps up."""
 
     rate_per_s: float | None  # None: not even at the lowest
     broken_at_per_s: float | None  # None: it kept up at every rate
@@ -85,7 +85,7 @@ def summaries(record: LoadRecord) -> tuple[RateSummary, ...]:
 def summary(record: StepRecord, limits: Limits = NO_LIMITS) -> RateSummary:
     """The numbers of one step.
 
-    Durations are those of successful requests and of those whose time was up, which
+    Durations are those of successful requests and of timed-out ones, which
     count with how long they were waited for: without them a stalled server would seem
     fast. Failures that came at once count as errors only.
     """

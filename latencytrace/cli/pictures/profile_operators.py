@@ -1,4 +1,4 @@
-"""Operators of a profile, as a table: those that took the most time."""
+"""Operators of a profile, as a table: the slowest ones."""
 
 import gzip
 import json

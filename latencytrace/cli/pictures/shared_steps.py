@@ -1,4 +1,4 @@
-"""Steps that a request shared with others: those that held it up, and who cost how much."""
+"""Steps that a request shared with others: how long they held it up, and what others cost."""
 
 from collections.abc import Iterator, Sequence
 
@@ -20,7 +20,7 @@ SHARE_CELLS = 9
 
 
 def shared_steps(request: RequestDocument) -> list[RenderableType]:
-    """The steps that held it up longest, but for those that it had to itself."""
+    """The steps that held it up longest, without those of this request alone."""
     steps = [step for step in request["shared_steps"] if step["size"] != 1]
     if not steps:
         return []
@@ -33,7 +33,7 @@ def shared_steps(request: RequestDocument) -> list[RenderableType]:
 
 
 def _lines(step: RequestStepDocument) -> Iterator[Text]:
-    """A step, then who cost it most, or who shared it alike."""
+    """A step, then the requests that cost it most, or shared it equally."""
     size = "" if step["size"] is None else f" for {count(step['size'], 'request')}"
     alike = step["basis"] == ShareBasis.EQUAL
     if step["share_ns"] is None:
@@ -55,7 +55,7 @@ def _lines(step: RequestStepDocument) -> Iterator[Text]:
 
 
 def _alike(step: RequestStepDocument) -> Iterator[Text]:
-    """Those of each route on a line; which of them were largest nobody knows."""
+    """The requests of each route on a line; their sizes are unknown."""
     routes: dict[str, list[str]] = {}
     for member in step["largest_others"]:
         routes.setdefault(_who(member), []).append(member["trace_id"][:SHORT_ID])

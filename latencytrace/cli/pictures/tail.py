@@ -58,7 +58,7 @@ def _verdict(document: TailDocument) -> str:
 
 
 def _enough_for(document: TailDocument) -> float | None:
-    """The highest quantile, in percent, whose tail is large enough; None: below the median."""
+    """The highest quantile, in percent, with a large enough tail; None: below the median."""
     slow = (document["needed_requests"] or 0) * (1 - document["quantile"])
     percent = math.floor(100 * (1 - slow / max(document["requests"], 1)) + 1e-9)
     return percent / 100 if percent > MEDIAN else None

@@ -1,6 +1,6 @@
 """The way out to the terminal: pictures and documents go through here, lines through `lines`.
 
-Names of spans, routes and services are what somebody sent. They are shown with control
+Names of spans, routes and services are what senders sent. They are shown with control
 characters, escape sequences and invisible characters spelled out, and are never markup.
 """
 
@@ -17,7 +17,7 @@ from rich.text import Span, Text
 from latencytrace.cli.pictures.lines import encodable
 from latencytrace.model.texts.escaped import escaped, escaped_json, escaped_lines, is_fit
 
-PIPED_WIDTH = 140  # nothing is cut off where nobody watches
+PIPED_WIDTH = 140  # nothing is cut off outside a terminal
 
 
 class Screen(Console):
@@ -38,13 +38,13 @@ class Screen(Console):
 
     @property
     def color_system(self) -> str | None:
-        """See `Console.color_system`; with NO_COLOR none, for bars of one colour say nothing."""
+        """The colours of the terminal; none with NO_COLOR: bars of one colour say nothing."""
         return None if self.no_color else super().color_system
 
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
     ) -> Iterable[Segment]:
-        """See `Console.render`; whatever `fit` did not see is escaped here, at last."""
+        """Render, and escape what `fit` did not see."""
         for segment in super().render(renderable, options):
             if segment.control:  # rich's own, such as the cursor's
                 yield segment
@@ -52,7 +52,7 @@ class Screen(Console):
                 yield Segment(escaped_lines(segment.text), segment.style)
 
     def print(self, *objects: object, **settings: object) -> None:
-        """See `Console.print`; each text is one line."""
+        """Print; each text is one line."""
         shown = [fit(part) if isinstance(part, _TEXTS) else part for part in objects]
         super().print(*shown, **settings)  # type: ignore[arg-type] # rich's own
 
@@ -92,7 +92,7 @@ def json_text(document: object) -> str:
 
 
 def write_out(body: bytes) -> None:
-    """Write a file to standard output: as it is, but spelled out where somebody watches."""
+    """Write a file to standard output: as it is, but spelled out on a terminal."""
     if sys.stdout.isatty():
         text = body.decode(errors="backslashreplace")
         body = escaped_lines(text.replace("\r\n", "\n")).encode(errors="backslashreplace")

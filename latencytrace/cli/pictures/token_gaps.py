@@ -19,7 +19,7 @@ MEANINGS = {
 
 
 def first_token(request: RequestDocument) -> list[str]:
-    """The time to the first token, and whose it is; nothing where it is unknown."""
+    """The time to the first token, and where it was taken; nothing where it is unknown."""
     first_ns, models_ns = (
         request["time_to_first_token_ns"],
         request["model_time_to_first_token_ns"],

@@ -1,4 +1,4 @@
-"""A picture that is drawn anew until somebody ends it."""
+"""A picture that is drawn anew until an interrupt."""
 
 import sys
 import time

@@ -25,7 +25,7 @@ OFF_PATH = "░"
 AXIS = "─"
 BARS_LEAST, BARS_MOST = 16, 80
 NAME_LEAST, NAME_LONGEST = 16, 44
-NAME_CUT = 6  # cells that a name keeps beside its notes
+NAME_CUT = 6  # cells that a name keeps next to its notes
 STAGE_LONGEST = 14
 GAP = 2  # cells between columns
 MOST_ROWS = 300
@@ -101,7 +101,7 @@ def _add(drawn: Table, row: Row, whole_ns: int, layout: Layout) -> None:
 
 
 def _took(row: Row) -> str:
-    """The time that it ran, so that nobody reads it as what its stage held up."""
+    """The time that it ran, not to be read as what its stage held up."""
     return f"of {duration(row.duration_ns)}"
 
 

@@ -1,4 +1,4 @@
-"""A program of ours that runs beside us and ends with us, such as a service."""
+"""A program of ours that runs in the background and ends with us, such as a service."""
 
 import os
 import subprocess
@@ -19,7 +19,7 @@ LAST_LINES = 5  # of a failed program's log, shown in the message
 
 
 class BackgroundProgram:
-    """A program of ours that runs beside us, writes to a log, and never outlives us.
+    """A program of ours in the background that writes to a log and never outlives us.
 
     Args:
         title: What messages call it.

@@ -78,7 +78,7 @@ def start_application(  # noqa: PLR0913 - what it needs
 
 
 def example_folder() -> Path:
-    """Find the example: inside the installed package, or beside it in a checkout."""
+    """Find the example: inside the installed package, or next to it in a checkout."""
     package = Path(latencytrace.__file__).parent
     for folder in (package / "_examples" / SERVICE, package.parent / "examples" / SERVICE):
         if (folder / "app.py").is_file():

@@ -60,7 +60,7 @@ def check_writable(path: Path) -> None:
 
 @contextmanager
 def part_of(path: Path, mode: int = OF_ANYBODY) -> Iterator[Path]:
-    """A new, empty file beside another, to be moved there; what is left of it is removed.
+    """A new, empty file next to another, to be moved there; what is left of it is removed.
 
     Args:
         path: The file that it will be.

@@ -17,7 +17,7 @@ _FLAGS_OF_LESS = "-FRX"  # colours as they are; it ends by itself where all fits
 def page(console: Console, *parts: RenderableType) -> None:
     """Print parts one below the other; where they do not fit a terminal, through its pager.
 
-    Call it with nothing open that others wait for: somebody may read for long.
+    Call it with nothing open that others wait for: a user may read for long.
     """
     command = pager_command()
     if command and sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty():

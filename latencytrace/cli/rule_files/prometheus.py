@@ -42,7 +42,7 @@ def rules_of(objective: Objective, settings: RuleSettings) -> tuple[BurnRule, ..
     """The tiers that this Prometheus can watch.
 
     Raises:
-        ObjectivesError: Its scrapes are too far apart for any, or for those that page.
+        ObjectivesError: Its scrapes are too far apart for any tier, or for any page.
     """
     rules = prometheus_rules(objective, settings.scrape_ns)
     pages = any(rule.severity is Severity.PAGE for rule in burn_rules(objective))
@@ -73,7 +73,7 @@ def alert_labels(objective: Objective, severity: Severity) -> dict[str, str]:
 
 
 def whose(objective: Objective) -> str:
-    """Name whose requests an alert is of, as a template: the route of each has its own series."""
+    """Name the requests an alert is of, as a template: the route of each has its own series."""
     if objective.route is not None:
         return literal(objective.route)
     of = literal(objective.service)

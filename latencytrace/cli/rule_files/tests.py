@@ -82,7 +82,7 @@ class _Watched:
 
     @property
     def absent(self) -> str:
-        """Return what selects the alert that nobody watches it."""
+        """Return what selects the alert on an unwatched objective."""
         return f"ALERTS{{{firing(ABSENT, self.objective, Severity.PAGE)}}}"
 
     def whole(self, length_ns: float) -> int:

@@ -11,7 +11,7 @@ from latencytrace.service.cohort import CohortQuery
 
 Filters = Mapping[str, str]  # as the API's query parameters spell them
 
-_FILTERS = "wanted"  # the parameter of a command in whose place the flags stand
+_FILTERS = "wanted"  # the parameter of a command that the flags replace
 
 
 def _flags() -> Iterator[inspect.Parameter]:

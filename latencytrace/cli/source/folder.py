@@ -68,7 +68,7 @@ class FolderSource:
 
 @contextmanager
 def open_folder(folder: Path) -> Iterator[FolderSource]:
-    """Open a data folder for reading; nobody else may own it meanwhile.
+    """Open a data folder for reading; it is locked meanwhile.
 
     Raises:
         StoreInUseError: A service owns it.

@@ -38,6 +38,7 @@ from latencytrace.service.objectives.report import ReportDocument
 from latencytrace.settings import data_folder, service_token
 
 if TYPE_CHECKING:  # its parts are an extra
+    from latencytrace.service.answers.groups import GroupsDocument
     from latencytrace.service.answers.overview_documents import OverviewDocument
 
 HEALTHY_WITHIN_S = 5.0  # a busy machine's service is there, too
@@ -122,10 +123,10 @@ def service(url: str | None) -> ServiceSource:
 
 @contextmanager
 def source(url: str | None, data: Path | None) -> Iterator[Api]:
-    """Find who can answer: the folder named, else the service, else the usual folder.
+    """Find what can answer: the folder named, else the service, else the usual folder.
 
     Raises:
-        ServiceUnreachableError: Nobody; the message says what to do.
+        ServiceUnreachableError: Nothing can; the message says what to do.
     """
     address = service_address(url)
     running = service_at(address) if data is None else None
@@ -193,6 +194,12 @@ def breakdown(source: Source, wanted: Filters) -> BreakdownDocument:
     return cast(BreakdownDocument, source.document("/breakdown", wanted))
 
 
+def groups(source: Source, wanted: Filters, by: str, limit: int | None) -> "GroupsDocument":
+    """A cohort by a label or an attribute."""
+    asked = {**wanted, "by": by} | ({} if limit is None else {"limit": str(limit)})
+    return cast("GroupsDocument", source.document("/breakdown/groups", asked))
+
+
 def tail(source: Source, wanted: Filters, quantile: float) -> TailDocument:
     """The slowest requests of a cohort against its usual ones."""
     return cast(TailDocument, source.document("/tail", {**wanted, "quantile": str(quantile)}))
@@ -218,7 +225,7 @@ def listed(source: Source, wanted: Filters, order: str, limit: int) -> RequestsD
 
 
 def trace_ids(source: Source, wanted: Filters, beginning: str, limit: int) -> list[str]:
-    """The first traces of a cohort whose id begins so."""
+    """The first traces of a cohort with ids that begin so."""
     asked = {**wanted, "beginning": beginning, "limit": str(limit)}
     return cast(TraceIdsDocument, source.document("/traces", asked))["trace_ids"]
 

@@ -42,6 +42,18 @@ class StageBreakdown:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WorkAfter:
+    """What requests of a cohort went on with after their answers; no part of their ledgers."""
+
+    requests: int  # that went on; all else is over these
+    mean_ns: float
+    p50_ns: float
+    p95_ns: float
+    p99_ns: float
+    stages: tuple[tuple[Stage, float], ...]  # means, the longest first: they add up to `mean_ns`
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Breakdown:
     """Time per stage of a cohort, as means, shares and quantiles."""
 
@@ -53,6 +65,7 @@ class Breakdown:
     time_per_output_token_ns: Quantiles | None
     output_tokens_per_second: float | None  # of one request while it decodes, mean
     stages: tuple[StageBreakdown, ...]  # in the order of `Stage`; absent ones left out
+    after: WorkAfter | None = None  # None: no request went on after its answer
     health_left_out: int
     reduced_detail_left_out: int
     reduced_requests: int = 0  # counted, though pauses, intervals or cheap calls are not recorded

@@ -2,36 +2,73 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TypedDict
 
 from latencytrace.model.stage import Stage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeColumn:
-    """The requests of a route that started in one column of time."""
+    """Some requests that started in one column of time."""
 
     column: int  # from 0, at the beginning of the cohort's time
     requests: int
     mean_ns: float
-    p99_ns: float  # see `p99_of_rows_ns`
+    p99_ns: float  # estimated from counts by rows of durations
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RouteSummary:
-    """A route of a service: how many requests, how long, and where their time went."""
+class Summary:
+    """Requests taken together: how many, how long, and where their time went."""
 
-    service: str
-    route: str
     requests: int
-    failed: int  # whose status is not ok
+    failed: int  # with a status that is not ok
     p50_ns: float
     p95_ns: float
     p99_ns: float
-    first_token_p50_ns: float | None  # None: no request has a first token
-    first_tokens_of_model: int  # of them counted to the model's, for nothing was streamed
     mean_ns: Mapping[Stage, float]  # over all requests; absent stages left out
     timeline: tuple[TimeColumn, ...]  # those with requests, in order
+
+
+class SummaryFields(TypedDict):
+    """The fields of a `Summary`, for those that have more."""
+
+    requests: int
+    failed: int
+    p50_ns: float
+    p95_ns: float
+    p99_ns: float
+    mean_ns: Mapping[Stage, float]
+    timeline: tuple[TimeColumn, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RouteSummary(Summary):
+    """A route of a service."""
+
+    service: str
+    route: str
+    first_token_p50_ns: float | None  # None: no request has a first token
+    first_tokens_of_model: int  # of them counted to the model's, for nothing was streamed
     versions: Mapping[str, int]  # by version, the start of its first request in this time
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group(Summary):
+    """The requests of a cohort with one value of a label or an attribute."""
+
+    value: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Groups:
+    """A cohort by the values of a label or an attribute: each request is in exactly one part."""
+
+    groups: tuple[Group, ...]  # those that took most time in all, the first of them first
+    others: Summary | None  # all other values; None: there are none
+    other_values: int  # how many these are
+    without: Summary | None  # requests without a value; None: there are none
+    unsure: int  # of those without: not all of their attributes are kept
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +84,7 @@ class HeatCell:
     """The requests that started in one column of time and took about as long."""
 
     column: int  # from 0, at the beginning of the cohort's time
-    row: int  # of durations; see `row_bounds_ns`
+    row: int  # of durations, as `row_bounds_ns` has them
     requests: int
 
 

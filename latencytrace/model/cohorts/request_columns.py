@@ -124,7 +124,7 @@ class Words:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttributeColumns:
-    """The `m` attributes that are kept with requests (see `Request.attributes`)."""
+    """The `m` attributes that are kept with requests."""
 
     row: Rows  # (m,): the request of each, in rising order
     key: Words  # (m,)
@@ -160,6 +160,7 @@ class RequestColumns:
     start_ns: Times  # since the Unix epoch
     duration_ns: Times
     stages_ns: Times  # (n, len(STAGES)): its ledger, 0 where a stage is absent
+    after_ns: KnownNumbers  # how long each went on after its end
     time_to_first_token_ns: KnownNumbers
     time_per_output_token_ns: KnownNumbers
     input_tokens: KnownNumbers
@@ -267,8 +268,9 @@ def as_they_are(columns: RequestColumns) -> RequestColumns:
 
 
 NUMBERS = (
-    "time_to_first_token_ns", "time_per_output_token_ns", "input_tokens", "cached_input_tokens",
-    "output_tokens", "batch_size", "queue_depth", "concurrency", "preemptions", "cold_start",
+    "after_ns", "time_to_first_token_ns", "time_per_output_token_ns", "input_tokens",
+    "cached_input_tokens", "output_tokens", "batch_size", "queue_depth", "concurrency",
+    "preemptions", "cold_start",
 )  # fmt: skip
 _PLAIN = ("trace_id", "start_ns", "duration_ns", "stages_ns")
 WORDS = ("service", "instance", "version", "route", "model", "status", "finish_reason")

@@ -1,4 +1,4 @@
-"""Readings of a GPU, whoever reads it: devices, metrics, samples."""
+"""Readings of a GPU, of any vendor: devices, metrics, samples."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class BandwidthMethod(StrEnum):
-    """The source of a memory bandwidth; it stands beside every such number."""
+    """The source of a memory bandwidth; it is given with every such number."""
 
     GPM = "gpm"  # counted by the device, read through NVML
     DCGM = "dcgm"  # counted by the device, read by NVIDIA's own exporter

@@ -13,7 +13,7 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 def shown(address: str) -> str:
     """An address without user, password and query, also one that is malformed.
 
-    Everything before the last `@` may be of a password that nobody escaped.
+    Everything before the last `@` may be of a password that was not escaped.
     """
     scheme = _SCHEME.match(address)
     start = scheme.end() if scheme else 0
@@ -60,7 +60,7 @@ def with_path(address: str, path: str) -> str:
 
 
 class Secrets:
-    """Parts of an address and of headers that are shown to nobody.
+    """Parts of an address and of headers that are never shown.
 
     Args:
         address: Where something is sent.

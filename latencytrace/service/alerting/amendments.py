@@ -1,4 +1,4 @@
-"""Alerts whose cause turned out to be another one than was said."""
+"""Alerts with another cause than was sent."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ class Amendments:
         self._said: dict[str, _Said] = {}  # by fingerprint
 
     def due(self, firing: Iterable[Alert]) -> list[Alert]:
-        """Return the alerts that are to be sent again, for their cause is another one."""
+        """Return the alerts that are to be sent again, since their cause is another one."""
         now_ns = self._now_ns()
         burning = {one.fingerprint: one for one in firing if one.kind is AlertKind.BURN}
         self._said = {

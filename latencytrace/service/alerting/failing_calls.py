@@ -38,7 +38,7 @@ class FailingCalls:
         """Return the call that made most of these fail; None: it is not known.
 
         Args:
-            series: Whose requests they are: an objective's, of one route.
+            series: The requests: an objective's, of one route.
             requests: The newest that failed.
         """
         known = self._known.get(series)

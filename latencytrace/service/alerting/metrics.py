@@ -21,7 +21,6 @@ class NotificationMetrics(Collector):
         self._outbox = outbox
 
     def collect(self) -> Iterator[Metric]:
-        """Read it."""
         counters = (
             ("sent", "Notifications of alerts that a sink took.", self._outbox.sent),
             ("refused", "Tries that a sink did not take; tried again.", self._outbox.failed),

@@ -31,7 +31,7 @@ class Outbox:
     Args:
         sinks: By name.
         links: What documents link to.
-        memory: Keeps those that wait.
+        memory: Keeps waiting notifications.
         now_ns: The evaluator's clock.
         wall_ns: The time of day as others have it, which may be set back.
         chance: A number between 0 and 1.
@@ -116,7 +116,7 @@ class Outbox:
         known: set[tuple[str, str]] = set()
         for alert in firing:
             for name, sink in self._receivers(alert).items():
-                # Who forgets must hear of it again; people who look after it need not.
+                # Send again to stateless receivers; skip what was acknowledged.
                 is_for_people = sink.ends == 1
                 if sink.repeat_s is None or (alert.acknowledged and is_for_people):
                     continue

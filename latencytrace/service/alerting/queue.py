@@ -80,7 +80,7 @@ class SinkQueue:
             retry_after_s: How long the receiver wants nothing at all; None: it does not say.
 
         Returns:
-            False: no more, for it has failed for a day.
+            False: no more, since it has failed for a day.
         """
         asked_ns = min(round((retry_after_s or 0) * 1e9), LONGEST_PAUSE_NS)
         self._paused_until_ns = now_ns + asked_ns

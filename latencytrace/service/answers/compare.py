@@ -43,7 +43,7 @@ from latencytrace.service.answers.compare_documents import (
 )
 from latencytrace.service.answers.documents import rounded
 from latencytrace.service.answers.sentences.stage_parts import moved_part, part_means
-from latencytrace.service.cohort import Cohort, CohortQuery
+from latencytrace.service.cohort import REPEATED, Cohort, CohortQuery
 from latencytrace.service.storage.baselines import Baseline, Baselines
 from latencytrace.service.store import Store, TableFormat
 
@@ -98,7 +98,7 @@ def cohort_written(written: str, now_ns: int) -> Cohort:
         if name not in CohortQuery.model_fields:
             known = ", ".join(CohortQuery.model_fields)
             raise QuestionError(f"{name!r} is no filter of requests: use {known}")
-        if name == "where":
+        if name in REPEATED:
             asked[name] = [*asked.get(name, []), value]
         elif name in asked:
             raise QuestionError(f"{name} is named twice in {written!r}")

@@ -63,6 +63,17 @@ class LeftOutDocument(TypedDict):
     unsure: int  # asked for by an attribute, of requests that not all attributes are kept of
 
 
+class WorkAfterDocument(TypedDict):
+    """What requests went on with after their answers, over the `requests` that did."""
+
+    requests: int
+    mean_ns: int
+    p50_ns: int
+    p95_ns: int
+    p99_ns: int
+    stages: dict[Stage, int]  # means, the longest first: they add up to `mean_ns`
+
+
 class BreakdownDocument(TypedDict):
     """Time per stage of a cohort; the means add up to the mean duration."""
 
@@ -77,6 +88,7 @@ class BreakdownDocument(TypedDict):
     reduced_requests: int  # of which pauses, intervals or cheap calls were not recorded
     quantile_error_ratio: float  # 0: exact; more: from histograms, off by at most so much
     stages: list[StageDocument]
+    after: WorkAfterDocument | None  # null: no request went on; no part of `stages`
     left_out: LeftOutDocument
 
 
@@ -114,7 +126,7 @@ class PlaceDocument(TypedDict):
 
 
 class DeviceDocument(TypedDict):
-    """The work of a span on a GPU, relative to the request's start; see `GET /gpu`."""
+    """The work of a span on a GPU, relative to the request's start."""
 
     gpu: str  # its UUID
     start_ns: int
@@ -185,7 +197,7 @@ class StepDocument(StepFieldsDocument):
 
 
 class RequestStepDocument(StepFieldsDocument):
-    """A shared step that held a request up, and whose parts in it were the largest."""
+    """A shared step that held a request up, and the requests with the largest parts in it."""
 
     held_up_ns: int
     share_ns: int | None
@@ -240,7 +252,10 @@ class ListedRequestDocument(TypedDict):
     detail: TraceDetail  # what its trace lacks, for the agent kept its budget
     ledger: dict[Stage, int]
     segments: list[SegmentDocument]
+    after: dict[Stage, int]  # what it went on with after its end; no part of `ledger`
     repairs: list[RepairDocument]
+    attributes: dict[str, list[str]]  # by which it can be asked for; each value once
+    attributes_left_out: int
 
 
 class OpenedRequestDocument(ListedRequestDocument):
@@ -253,7 +268,7 @@ class OpenedRequestDocument(ListedRequestDocument):
     shared_steps_left_out: int
     inter_token_ns: InterTokenDocument | None
     stalls: list[StallDocument] | None
-    profiles: list[str]  # ids of profiles that saw it; see `GET /profiles/{id}`
+    profiles: list[str]  # ids of profiles that saw it
     started_by: list[PlaceDocument]  # what sent the message that it answers, of other traces
 
 
@@ -398,7 +413,7 @@ class BadRequestDocument(TypedDict):
 
 
 class AcknowledgementDocument(TypedDict):
-    """Somebody who looks after an alert."""
+    """A person who looks after an alert."""
 
     at: str
     by: str | None

@@ -67,7 +67,7 @@ def _table(body: bytes, table_format: TableFormat) -> pa.Table:
     )  # fmt: skip
     table = csv.read_csv(io.BytesIO(body), convert_options=options)
     for place, name in enumerate(table.column_names):
-        if pa.types.is_string(table.schema.field(name).type):  # see `plain_answers.FORMULA`
+        if pa.types.is_string(table.schema.field(name).type):  # a spreadsheet would run it
             plain = compute.replace_substring_regex(table[name], "^'('*[=+@\\t\\r-])", "\\1")
             table = table.set_column(place, name, plain)
     return table

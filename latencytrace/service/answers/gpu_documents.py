@@ -32,7 +32,7 @@ class BandwidthDocument(TypedDict):
 
 
 class GpuDocument(TypedDict):
-    """One GPU as it was read last; a value that nobody reported lately is null or absent."""
+    """One GPU as it was read last; a value without a recent report is null or absent."""
 
     uuid: str
     index: int
@@ -86,7 +86,7 @@ class GpuStageDocument(TypedDict):
     coverage_ratio: float
     used: dict[str, UsedDocument]
     modelled_bandwidth_ratio: float | None  # the least it can have used, by the model's weights
-    modelled_tensor_ratio: float | None  # likewise of the tensor cores, in half precision
+    modelled_tensor_ratio: float | None  # of the tensor cores, in half precision
 
 
 class GpuColumnDocument(TypedDict):

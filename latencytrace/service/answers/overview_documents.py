@@ -1,15 +1,20 @@
 """Documents of pages at a glance: routes side by side, durations over time."""
 
+from collections.abc import Iterable
+
 from typing_extensions import TypedDict
 
 from latencytrace.model import Stage
-from latencytrace.model.cohorts.overview import row_bounds_ns
+from latencytrace.model.cohorts.overview import RouteSummary, TimeColumn, row_bounds_ns
 from latencytrace.service.answers.documents import by_stage
 from latencytrace.service.cohort import Cohort
-from latencytrace.service.store import Store
+from latencytrace.service.store import Questions
 
 TIMELINE_COLUMNS = 30
 HEAT_MAP_COLUMNS = 60
+LONG_LIVED_NS = 30 * 10**9
+_IDLE = (Stage.RESPOND, Stage.NETWORK, Stage.UNATTRIBUTED, Stage.RUNTIME)
+_IDLE_RATIO = 0.9  # of the mean
 ROUTES, MOST_ROUTES = 50, 1000  # unless more are asked for; at most
 
 
@@ -37,6 +42,7 @@ class RouteDocument(TypedDict):
     mean_ns: dict[Stage, int]
     timeline: list[TimeColumnDocument]
     versions: dict[str, str]  # by version, the start of its first request in this time
+    long_lived: bool  # connections that stay open: heartbeats, channels of events
 
 
 class OverviewDocument(TypedDict):
@@ -70,7 +76,9 @@ class HeatMapDocument(TypedDict):
     cells: list[HeatCellDocument]
 
 
-def overview(store: Store, cohort: Cohort, now_ns: int, limit: int = ROUTES) -> OverviewDocument:
+def overview(
+    store: Questions, cohort: Cohort, now_ns: int, limit: int = ROUTES
+) -> OverviewDocument:
     """`GET /overview`, of so many routes."""
     since_ns, until_ns = times_ns(cohort, now_ns)
     column_ns = column_length_ns(since_ns, until_ns, TIMELINE_COLUMNS)
@@ -94,23 +102,43 @@ def overview(store: Store, cohort: Cohort, now_ns: int, limit: int = ROUTES) -> 
                 ),
                 "first_tokens_of_model": one.first_tokens_of_model,
                 "mean_ns": by_stage(one.mean_ns),
-                "timeline": [
-                    {
-                        "column": column.column,
-                        "requests": column.requests,
-                        "mean_ns": round(column.mean_ns),
-                        "p99_ns": round(column.p99_ns),
-                    }
-                    for column in one.timeline
-                ],
+                "timeline": timeline(one.timeline),
                 "versions": {version: str(at_ns) for version, at_ns in one.versions.items()},
+                "long_lived": is_long_lived(one),
             }
-            for one in found.routes
+            for one in sorted(found.routes, key=is_long_lived)  # else as they were
         ],
     }
 
 
-def heat_map(store: Store, cohort: Cohort, now_ns: int) -> HeatMapDocument:
+def is_long_lived(route: RouteSummary) -> bool:
+    """Say whether the requests of a route are connections that stay open.
+
+    Half of them last for long, no token comes out, and nearly all of their time passes in sending
+    and in waiting that no stage explains: heartbeats, channels of events, sockets.
+    """
+    idle_ns = sum(route.mean_ns.get(stage, 0.0) for stage in _IDLE)
+    return (
+        route.p50_ns >= LONG_LIVED_NS
+        and route.first_token_p50_ns is None
+        and idle_ns >= _IDLE_RATIO * sum(route.mean_ns.values())
+    )
+
+
+def timeline(columns: Iterable[TimeColumn]) -> list[TimeColumnDocument]:
+    """Columns of time as documents."""
+    return [
+        {
+            "column": one.column,
+            "requests": one.requests,
+            "mean_ns": round(one.mean_ns),
+            "p99_ns": round(one.p99_ns),
+        }
+        for one in columns
+    ]
+
+
+def heat_map(store: Questions, cohort: Cohort, now_ns: int) -> HeatMapDocument:
     """`GET /heatmap`."""
     since_ns, until_ns = times_ns(cohort, now_ns)
     column_ns = column_length_ns(since_ns, until_ns, HEAT_MAP_COLUMNS)

@@ -28,6 +28,7 @@ from latencytrace.model import (
     StatusCode,
     Trace,
 )
+from latencytrace.model.cohorts.breakdown import WorkAfter
 from latencytrace.model.texts.names import named
 from latencytrace.service.answers.documents import (
     BreakdownDocument,
@@ -43,6 +44,7 @@ from latencytrace.service.answers.documents import (
     SpanDocument,
     SpanHeadDocument,
     TraceIdsDocument,
+    WorkAfterDocument,
     by_stage,
 )
 from latencytrace.service.answers.steps import steps_of_request
@@ -137,7 +139,7 @@ def request(
 def found_request(
     store: Store, trace_id: str, span_id: str | None, is_open: Callable[[str], bool]
 ) -> tuple[Request, Trace | None]:
-    """One request and the tree of its spans; None: they were not kept. See `request`."""
+    """One request and the tree of its spans; None: they were not kept."""
     trace_id = trace_id.lower()
     if not _TRACE_ID.fullmatch(trace_id):
         raise QuestionError(f"{trace_id!r} is no trace id: it has 32 hex digits")
@@ -271,12 +273,26 @@ def breakdown_document(found: Breakdown) -> BreakdownDocument:
             }
             for row in found.stages
         ],
+        "after": _after(found.after),
         "left_out": {
             "health": found.health_left_out,
             "startup": found.startup_left_out,
             "reduced_detail": found.reduced_detail_left_out,
             "unsure": found.unsure_left_out,
         },
+    }
+
+
+def _after(found: WorkAfter | None) -> WorkAfterDocument | None:
+    if found is None:
+        return None
+    return {
+        "requests": found.requests,
+        "mean_ns": round(found.mean_ns),
+        "p50_ns": round(found.p50_ns),
+        "p95_ns": round(found.p95_ns),
+        "p99_ns": round(found.p99_ns),
+        "stages": by_stage(dict(found.stages)),
     }
 
 
@@ -321,10 +337,16 @@ def request_document(found: Request) -> ListedRequestDocument:
             }
             for segment in found.segments
         ],
+        "after": by_stage(found.after),
         "repairs": [
             {"kind": repair.kind.value, "span_id": repair.span_id, "detail": repair.detail}
             for repair in found.repairs
         ],
+        "attributes": {
+            key: [value for name, value in found.attributes if name == key]
+            for key, _ in found.attributes
+        },
+        "attributes_left_out": found.attributes_left_out,
     }
 
 

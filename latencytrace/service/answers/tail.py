@@ -244,7 +244,7 @@ def _heading(cause: Cause) -> str:
         case CauseKind.STAGE if cause.stage is Stage.UNATTRIBUTED:
             return "More time that no span explains"
         case CauseKind.DEPENDENCY if cause.stage is Stage.NETWORK:
-            return "Slower call"  # of whom, or for a caller too busy to read the answer
+            return "Slower call"  # of a slower service, or of a caller too busy to read the answer
         case CauseKind.STAGE if cause.stage:
             return f"Slower {cause.stage}"
         case kind:
@@ -266,15 +266,16 @@ def _reasons(found: Tail, cause: Cause, part: str | None) -> Iterator[str]:
     if cause.trait:
         trait = cause.trait
         yield (
-            f"{_percent(trait.tail_ratio)} of the tail have {trait_text(trait.key, trait.value)}, "
-            f"of the usual requests {_percent(trait.reference_ratio)}"
+            f"{_percent(trait.tail_ratio)} of slow requests have "
+            f"{trait_text(trait.key, trait.value)}, "
+            f"{_percent(trait.reference_ratio)} of typical ones"
         )
     grown = next((stage for stage in found.stages if stage.stage is cause.stage), None)
     if grown and found.excess_ns:
         yield (
             f"{grown.stage} takes {_length(grown.tail_mean_ns)} instead of "
             f"{_length(grown.reference_mean_ns)}, {_percent(grown.excess_ns / found.excess_ns)} "
-            f"of what the tail takes longer{f', most of it in {part}' if part else ''}"
+            f"of the extra time{f', most of it in {part}' if part else ''}"
         )
 
 

@@ -39,7 +39,7 @@ class CauseDocument(TypedDict):
 
 
 class CulpritDocument(TypedDict):
-    """Trait of those whose work cost the tail more than their number explains."""
+    """Trait of requests that cost the tail more than their number explains."""
 
     key: str
     value: str

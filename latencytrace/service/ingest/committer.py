@@ -162,7 +162,7 @@ class Committer:
         now_ns: The clock.
         begin: Tells what of a request's columns is to be committed; None: nothing for now.
         max_bytes: How much may wait before `submit` refuses.
-        journal: Holds what was acknowledged; None: everybody waits for the commit.
+        journal: Holds what was acknowledged; None: every post waits for the commit.
     """
 
     def __init__(  # noqa: PLR0913 - what it is made of
@@ -188,7 +188,7 @@ class Committer:
         self._ended = False  # the thread does nothing more
         self._submitted = 0  # requests, in the order of their commits
         self._settled = 0  # of these; committed, or refused
-        self._wanted = 0  # of these; somebody waits for them in `flush`
+        self._wanted = 0  # of these; `flush` waits for them
         self._fault: StoreError | None = None  # of the last commit
         self._journal_fault: StoreError | None = None  # of the last request
         self._changed = threading.Condition()
@@ -343,7 +343,7 @@ class Committer:
                         self._settle(ready, self._commit(ready))
                     done = True
                 finally:
-                    if not done:  # a fault of ours ends this thread, and nobody waits for it
+                    if not done:  # a fault of ours ends this thread: no caller must wait for it
                         self._fail(taken, StoreError("the service has failed: see its log"))
         finally:
             self._abandon()
@@ -355,7 +355,7 @@ class Committer:
                 due_in_ns = self._queue.due_in_ns(self._now_ns())
                 if due_in_ns is None and not self._open:
                     return []
-                # What could not be committed waits for the interval, whoever wants it.
+                # What could not be committed waits for the interval in any case.
                 is_wanted = self._wanted > self._settled and not self._queue.is_retry
                 is_wanted |= not self._open
                 if due_in_ns is not None and (due_in_ns == 0 or is_wanted):
@@ -372,7 +372,7 @@ class Committer:
             with self._changed:
                 for busy in (one for one, part in parts if part is None):
                     self._queue.add(replace(busy, due_ns=self._now_ns() + BUSY_NS))
-                if not ready:  # whoever has the rest is waited for
+                if not ready:  # wait for the thread that has the rest
                     self._changed.wait(BUSY_NS / 1e9)
         return ready
 
@@ -407,7 +407,7 @@ class Committer:
         self._bytes -= sum(waiting.request.columns.nbytes for waiting in gone)
 
     def _abandon(self) -> None:
-        """Leave nobody waiting for a thread that is gone."""
+        """Wake every caller that waits for a thread that is gone."""
         with self._changed:
             self._open = False
             self._ended = True

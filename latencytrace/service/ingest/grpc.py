@@ -97,7 +97,6 @@ class GrpcReceiver:
         await self._server.stop(grace_s)
 
     async def stopped(self) -> None:
-        """Return once it has ended."""
         await self._server.wait_for_termination()
 
     def _answering(self, take: Take) -> Answering:

@@ -43,7 +43,7 @@ def receiver(intake: Intake, reports: MetricReports, profiles: Profiles) -> Star
 
     Answers 200 once they are kept, 400 to what is not OTLP, 408 to what comes too slowly or not
     to its end, 413 to what is too large, 415 to what is not said to be OTLP, 429 with
-    `Retry-After` while too much waits, 503 likewise while the store fails.
+    `Retry-After` while too much waits, 503 with `Retry-After` while the store fails.
     """
 
     async def traces(request: Request) -> OtlpAnswer:
@@ -130,7 +130,7 @@ async def _profile_kept(request: Request, intake: Intake, profiles: Profiles) ->
 
 
 def _order(request: Request, profiles: Profiles) -> Mapping[str, str] | None:
-    """Return what to tell the agent that posts, beside that its post was taken."""
+    """Return the headers of the answer to an agent's post."""
     agent = request.headers.get(AGENT_HEADER)
     order = profiles.received(agent) if agent is not None else None
     return {ORDER_HEADER: order} if order is not None else None
@@ -156,14 +156,14 @@ async def _body(request: Request, share: Share) -> bytes:
 
 
 def _status(error: Exception) -> HTTPStatus:
-    """Return whose fault it is, and whether sending again can help."""
+    """Return the status of a fault, and whether sending again can help."""
     if isinstance(error, MediaTypeError):
         return HTTPStatus.UNSUPPORTED_MEDIA_TYPE
     if isinstance(error, OverloadedError):
         return HTTPStatus.TOO_MANY_REQUESTS
     if isinstance(error, StoreError):
         return HTTPStatus.SERVICE_UNAVAILABLE
-    if isinstance(error, ClientDisconnect):  # who hears no answer; it is counted
+    if isinstance(error, ClientDisconnect):  # it gets no answer; it is counted
         return HTTPStatus.REQUEST_TIMEOUT
     return HTTPStatus.BAD_REQUEST
 

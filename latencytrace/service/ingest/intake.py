@@ -19,7 +19,7 @@ LONG_BODY_BYTES: Final = 64 * 1024  # decompressed; more would hold up the event
 RETRY_AFTER_S: Final = 1
 WAIT_S: Final = 3.0  # for room, before a sender is put off
 WAITING: Final = 1000  # posts, beyond which none waits
-WAITING_BYTES: Final = 32 * 1024 * 1024  # of their bodies, likewise
+WAITING_BYTES: Final = 32 * 1024 * 1024  # of their bodies
 LOOK_S: Final = 0.02  # between two looks whether there is room
 
 T = TypeVar("T")
@@ -72,7 +72,7 @@ class Intake:
         self._check = partial(otlp.check, capture_content=capture_content)
         self.bytes = 0  # being read and checked now
         self._workers = Workers()
-        self._queue = asyncio.Lock()  # for room: whoever came first goes first
+        self._queue = asyncio.Lock()  # for room: first come, first served
         self._waiting = 0  # for room
         self._waiting_bytes = 0
 
@@ -88,7 +88,7 @@ class Intake:
     async def check(
         self, body: bytes, content_type: str | None, content_encoding: str | None
     ) -> CheckedRequest:
-        """See `otlp.check`; a long body is checked beside the event loop.
+        """Check a body; a long one is checked off the event loop.
 
         Raises:
             OtlpError: Nothing of it can be kept.
@@ -135,7 +135,7 @@ class Intake:
         return not self._workers.are_busy
 
     async def beside(self, work: Callable[..., T], *arguments: object) -> T:
-        """Do what takes a while beside the event loop, which it would hold up.
+        """Do what takes a while off the event loop, which it would block.
 
         Raises:
             OverloadedError: Too much of that is being done.

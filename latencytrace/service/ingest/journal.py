@@ -1,8 +1,8 @@
 """Blocks of spans that were acknowledged and are not in the store yet: files that outlive us.
 
 A file is a row of records: a head with a magic number, the block's length and checksums, then
-the block. A damaged record costs itself alone, for the next one is found by its magic number.
-What cannot be read is kept in a file of its own beside the others, never deleted. A record that
+the block. A damaged record costs itself alone: the next one is found by its magic number.
+What cannot be read is kept in a file of its own, never deleted. A record that
 the end of a file cuts off was never acknowledged. What is read again after a crash may be in
 the store already, where a span that comes twice is one.
 """
@@ -63,7 +63,7 @@ class _Content:
 class Journal:
     """The files of one process, and those that an earlier one left.
 
-    It has no lock: whoever uses it from several threads holds one.
+    It has no lock: a caller that uses it from several threads must hold one.
 
     Args:
         folder: Where they lie; made where there is none.
@@ -255,7 +255,7 @@ def _content(data: bytes) -> _Content:
 
 
 def _fields_at(data: bytes, at: int) -> tuple[int, int] | None:
-    """Length and checksum of the block whose head begins there; None: no head does."""
+    """Length and checksum of the block that begins there; None: none does."""
     if at + _HEAD_BYTES > len(data):
         return None
     magic, size, checksum = _FIELDS.unpack_from(data, at)

@@ -18,14 +18,14 @@ T = TypeVar("T")
 
 
 class Workers:
-    """Threads that nobody waits for at the end, and that take only so much work at once.
+    """Threads that the end does not wait for, and that take only so much work at once.
 
     `asyncio.to_thread` would do neither: its threads hold up the end of the process, and
     whatever it is given waits for one of them.
 
     Args:
         threads: Started with the first piece of work.
-        most_waiting: Pieces of work beside those that are being done.
+        most_waiting: Pieces of work that may wait.
     """
 
     def __init__(self, threads: int = THREADS, most_waiting: int = MOST_WAITING) -> None:
@@ -83,10 +83,10 @@ class Workers:
 
 def _answer(future: Future[object], work: Callable[[], object]) -> None:
     if not future.set_running_or_notify_cancel():
-        return  # whoever wanted it is gone
+        return  # its caller is gone
     try:
         result = work()
-    except BaseException as error:  # noqa: BLE001 - handed to whoever waits for it
+    except BaseException as error:  # noqa: BLE001 - handed to the waiting caller
         future.set_exception(error)
     else:
         future.set_result(result)

@@ -11,7 +11,7 @@ MAX_ROUTES: Final = 100
 MAX_LABEL_CHARACTERS: Final = 200
 OVERFLOW: Final = "overflow"
 OVERFLOWED: Final = (OVERFLOW, OVERFLOW, OVERFLOW)
-OTHER: Final = "other"  # the route of requests whose own is not among the busiest
+OTHER: Final = "other"  # the route of requests outside the busiest routes
 BUSIER: Final = 2.0  # times as busy as the least of the busiest, to take its place
 _MAX_WAITING: Final = 1000  # routes of a service that are compared with the busiest
 
@@ -62,7 +62,7 @@ class RequestCohorts:
         """Let routes that were busier since the last time take the place of the least busy.
 
         Returns:
-            The cohorts whose route stands for itself no more.
+            The cohorts of routes that no longer have series of their own.
         """
         gone = {
             (service, route)

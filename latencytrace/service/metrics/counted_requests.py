@@ -26,12 +26,12 @@ from latencytrace.service.metrics.slowest import SlowestRequests
 
 _NS_PER_S: Final = 1e9
 
-# Round numbers, for those are what objectives name; dense where serving happens.
+# Round numbers, as objectives name them; dense where serving happens.
 DURATION_BUCKETS = (
     0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75,
     1.0, 1.5, 2.0, 3.0, 5.0, 8.0, 13.0, 20.0, 30.0, 60.0, 120.0, 300.0,
 )  # fmt: skip
-# Fewer, for there are as many series of them as stages: LATENCYTRACE_STAGE_BUCKETS names others.
+# Fewer, since each stage has a series of each: LATENCYTRACE_STAGE_BUCKETS names others.
 STAGE_BUCKETS = (0.001, 0.005, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 FIRST_TOKEN_BUCKETS = (
     0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0, 60.0,
@@ -59,7 +59,7 @@ class CountedRequests:
 
     Args:
         registry: Where they are read.
-        objectives: Whose thresholds are boundaries.
+        objectives: Their thresholds become boundaries.
         max_cohorts: How many combinations of service, route and model there may be.
         max_routes: How many routes of a service there may be.
         stage_buckets: The bounds of the buckets of stages.
@@ -90,6 +90,12 @@ class CountedRequests:
             "From a request's start to its end.",
             _COHORT,
             self._buckets(DURATION_BUCKETS, Measure.DURATION),
+        )
+        self.request_after_answer = self._histogram(
+            "latencytrace_request_after_answer_seconds",
+            "From a request's end until the last of its spans has ended, of those that went on.",
+            _COHORT,
+            DURATION_BUCKETS,
         )
         self.stage_duration = self._histogram(
             "latencytrace_stage_duration_seconds",
@@ -156,14 +162,14 @@ class CountedRequests:
         self.cohorts.pinned = frozenset((one.service, one.route or "") for one in objectives)
 
     def count_left_out(self, cohort: Cohort, requests: int) -> None:
-        """Count requests whose cohort is not their own."""
+        """Count requests of cohorts without series of their own."""
         if cohort is OVERFLOWED:
             self.overflowed.inc(requests)
         elif cohort[1] == OTHER:
             self.of_other_routes.inc(requests)
 
     def counted_at_s(self) -> float:
-        """The time of day; asked before cohorts, for the busiest routes may be others then."""
+        """The time of day; asked before cohorts, since the busiest routes may change with it."""
         at_s = now_ns() / 1e9
         if self._replaced_at_s is None:
             self._replaced_at_s = at_s
@@ -177,6 +183,7 @@ class CountedRequests:
         """Leave out the series of a cohort."""
         for histogram in (
             self.request_duration,
+            self.request_after_answer,
             self.stage_duration,
             self.time_to_first_token,
             self.time_per_output_token,
@@ -226,7 +233,6 @@ class _OfCohort:
         self._weights = None if table.weight is None else table.weight[places]
 
     def count(self) -> None:
-        """Count them."""
         counted, table, places = self._counted, self._table, self._places
         weights = np.ones(len(places), np.int64) if self._weights is None else self._weights
         counted.count_left_out(self._cohort, int(weights.sum()))
@@ -236,6 +242,9 @@ class _OfCohort:
                 for kind in {repair.kind for repair in repairs}:
                     counted.repaired.labels(kind.value).inc()
         self._observe(counted.request_duration, self._cohort, table.duration_ns)
+        if table.after is not None:
+            after_ns = table.after_ns
+            self._observe(counted.request_after_answer, self._cohort, after_ns, unknown=0)
         by_root = np.bincount(table.root[places], weights)
         for root in np.flatnonzero(by_root).tolist():
             status = table.roots[root].status.value

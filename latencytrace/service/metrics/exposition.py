@@ -59,7 +59,6 @@ class _Others(Collector):
         self._families = families
 
     def collect(self) -> Iterable[Metric]:
-        """Return them."""
         return self._families
 
 

@@ -1,8 +1,8 @@
 """Histograms for many observations: 0.6 µs each, where the client's own take 4.
 
 A series is found once a batch, not once an observation, and one lock is taken for all. Each counts
-in classic buckets, whose bounds are exact, and in those of a native histogram. They are read as
-arrays: `exposition` writes these itself, and only who asks for samples has samples made.
+in classic buckets with exact bounds, and in those of a native histogram. They are read as
+arrays: `exposition` writes these itself, and samples are made only where a caller asks for them.
 """
 
 import threading
@@ -82,7 +82,7 @@ class SeriesFamily(Metric):
 
     @samples.setter
     def samples(self, _: list[Sample]) -> None:
-        """Forget those that were made: the client begins each family without any."""
+        """Forget the series that were made: the client begins each family without any."""
         self._samples = None
 
     def _buckets(
@@ -207,7 +207,7 @@ class ManyHistogram(Collector):
                 series.exemplars[bucket] = (float(seconds[place]), trace_id_of(place), at_s)
 
     def forget(self, begin: tuple[str, ...]) -> None:
-        """Leave out every series whose labels begin with these."""
+        """Leave out every series with labels that begin with these."""
         with self._lock:
             for labels in [one for one in self._series if one[: len(begin)] == begin]:
                 del self._series[labels]

@@ -145,7 +145,7 @@ def _labels(labels: Mapping[str, str]) -> bytes:
 
 @lru_cache(maxsize=_KNOWN)
 def _label(name: str, value: str) -> bytes:
-    """A label, of which there are few beside the series that have it."""
+    """A label, encoded once: many series share it."""
     return b"\x0a" + _sized(_text(b"\x0a", name) + _text(b"\x12", value))
 
 

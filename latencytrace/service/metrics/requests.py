@@ -1,4 +1,4 @@
-"""Times of requests, as metrics of OpenTelemetry's conventions and the stages beside them.
+"""Times of requests, as metrics of OpenTelemetry's conventions, and times of their stages.
 
 A request is recorded long after it ended, by what its spans reported; each measurement has the
 request's own span in its context, so that exemplars lead to the trace.
@@ -106,7 +106,7 @@ class RequestMetrics:
         if gen_ai:
             attributes = self._of_gen_ai.get(cohort[0], gen_ai)
             self._gen_ai.record(duration_s, attributes, context)
-            if not reported.error_type:  # the conventions count those that succeed
+            if not reported.error_type:  # the conventions count requests that succeed
                 self._count_tokens(request, attributes, context)
         self._count_stages(request, cohort, context)
 

@@ -27,7 +27,7 @@ from latencytrace.service.metrics.endpoint import MetricsEndpoint
 from latencytrace.service.metrics.requests import RequestMetrics
 
 GRACE_MS: Final = 5000  # for the last metrics, at the end
-MOST_POINTS: Final = 1000  # in one request over gRPC, whose receivers take 4 MB by default
+MOST_POINTS: Final = 1000  # in one request over gRPC: receivers take 4 MB by default
 _OURSELVES: Final = "latencytrace"
 _SDK_LOGS: Final = (
     "opentelemetry.exporter.otlp.proto.http.metric_exporter",
@@ -88,7 +88,7 @@ class PerServiceExporter(MetricExporter):
     ) -> None:
         super().__init__(
             exporter._preferred_temporality,  # noqa: SLF001 - as the SDK's reader does
-            exporter._preferred_aggregation,  # noqa: SLF001 - likewise
+            exporter._preferred_aggregation,  # noqa: SLF001 - it has no public name
         )
         self._exporter = exporter
         self._instance = instance

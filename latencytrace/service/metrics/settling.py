@@ -35,7 +35,7 @@ class Settled:
 
 @dataclass(eq=False)
 class _Written:
-    """Requests of a table that were written, less those that were taken out since."""
+    """Requests of a table that were written and not taken out since."""
 
     written_ns: int
     due_ns: int
@@ -60,7 +60,6 @@ class _Written:
         self.gone.add(self.places[key])
 
     def left(self) -> LedgerTable:
-        """What is left of the table."""
         if not self.gone:
             return self.table
         return self.table.taken(np.setdiff1d(np.arange(len(self.table)), list(self.gone)))
@@ -95,7 +94,7 @@ class Settling:
         Args:
             tables: Any.
             written_ns: The moment.
-            known: Those of which something was written before: it is let go of.
+            known: Requests that were written before: their entry is forgotten.
         """
         for key in known:
             self._take_out(key)

@@ -18,7 +18,6 @@ class StorageMetrics(Collector):
         self._retention = retention
 
     def collect(self) -> Iterator[Metric]:
-        """Read them."""
         size = GaugeMetricFamily(
             f"{_PREFIX}_store_bytes", "Bytes of each table on disk.", labels=("table",)
         )

@@ -41,7 +41,7 @@ class Telemetry:
 
     Args:
         max_cohorts: Passed to `CountedRequests`, as the next three.
-        objectives: Objectives whose thresholds become buckets.
+        objectives: Their thresholds become buckets.
         stage_buckets: Buckets of the stages' histogram, in seconds; empty: the default.
         max_routes: Routes of a service that metrics tell apart.
     """
@@ -53,7 +53,7 @@ class Telemetry:
         stage_buckets: Sequence[float] = STAGE_BUCKETS,
         max_routes: int = MAX_ROUTES,
     ) -> None:
-        # A series more for each label set, that nobody asks for.
+        # A series more for each label set, without a use.
         disable_created_metrics()  # type: ignore[no-untyped-call] # untyped there
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
@@ -190,7 +190,6 @@ class _CustodyMetrics(Collector):
         self._custody = custody
 
     def collect(self) -> Iterator[Metric]:
-        """Read it."""
         custody = self._custody()
         account = custody.account
         yield CounterMetricFamily(
@@ -246,7 +245,7 @@ class _CustodyMetrics(Collector):
 
 
 class _WatchedCounter(Collector):
-    """A counter whose count is kept elsewhere."""
+    """A counter that reads a count kept elsewhere."""
 
     def __init__(self, name: str, text: str, count: Callable[[], int]) -> None:
         self._name = name
@@ -254,5 +253,4 @@ class _WatchedCounter(Collector):
         self._count = count
 
     def collect(self) -> Iterator[CounterMetricFamily]:
-        """Read it."""
         yield CounterMetricFamily(self._name, self._text, value=self._count())

@@ -1,4 +1,4 @@
-"""Tells addresses that can be asked or posted to from those that cannot."""
+"""Checks whether an address can be asked or posted to."""
 
 from urllib.parse import SplitResult, urlsplit
 

@@ -1,7 +1,7 @@
 """Connections of a listener over HTTP: how many, and how long one may keep us waiting.
 
 uvicorn bounds none of that but the time between two requests: headers that never end, an answer
-that nobody reads and connections that say nothing would each be kept for ever.
+that are not read and connections that say nothing would each be kept for ever.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ class Connections:
     """The connections of one listener.
 
     Beyond `most`, the one that has waited longest for a request's headers makes room, else the
-    one whose body has been coming for longest: whoever sends a request at once is served, however
+    the one with the longest-running body: a request that is sent at once is served, however
     many others send none or half of one.
 
     Args:
@@ -40,7 +40,7 @@ class Connections:
         self._closed = closed
         self._open: set[BoundedProtocol] = set()
         self._waiting: dict[BoundedProtocol, None] = {}  # for headers; the longest first
-        self._sending: dict[BoundedProtocol, None] = {}  # a body; likewise
+        self._sending: dict[BoundedProtocol, None] = {}  # by the start of its body
         self._is_crowded = False
 
     def protocol(self, **settings: Any) -> asyncio.Protocol:
@@ -71,7 +71,7 @@ class Connections:
         self._sending[one] = None
 
     def goes_on(self, one: "BoundedProtocol") -> None:
-        """Note that it is we who have to do something for one."""
+        """Note that the next step is ours."""
         self._waiting.pop(one, None)
         self._sending.pop(one, None)
 
@@ -130,7 +130,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self._wait_for_headers()
 
     def on_headers_complete(self) -> None:
-        """See `HttpToolsProtocol`; a target in absolute form says the host that counts."""
+        """Begin a request; a target in absolute form says the host that counts."""
         self._reads_headers = self._goes_on_with_headers = False
         scheme, is_absolute, rest = self.url.partition(b"://")
         if is_absolute and scheme.isalpha():
@@ -146,7 +146,7 @@ class BoundedProtocol(HttpToolsProtocol):
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
-        """See `HttpToolsProtocol`, which closes it soon if nothing more comes."""
+        """End an answer; the connection is closed soon if nothing more comes."""
         super().on_response_complete()
         if not self._is_answering() and not self.transport.is_closing():
             self._all.waits(self)

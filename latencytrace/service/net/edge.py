@@ -1,4 +1,4 @@
-"""The checks before both listeners: who may speak to them, and from where."""
+"""The checks before both listeners: credentials, and where a request comes from."""
 
 import asyncio
 import hmac
@@ -63,7 +63,7 @@ class Login(Protocol):
         ...
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a request to log in, or one of somebody who has not."""
+        """Serve a request to log in, or one without a login."""
         ...
 
 
@@ -83,7 +83,7 @@ class Edge:
         login: Asks people for the token; None: all are refused alike.
     """
 
-    def __init__(  # noqa: PLR0913 - who may come in, and how
+    def __init__(  # noqa: PLR0913 - one for each check
         self,
         application: Application,
         host: str,
@@ -150,7 +150,7 @@ class Edge:
     def _is_for_login(
         self, scope: Scope, headers: Headers, refusal: tuple[HTTPStatus, str] | None
     ) -> bool:
-        """Tell whether somebody logs in, or looks at a page without having done so."""
+        """Tell whether a request is a login, or for a page without one."""
         status = refusal[0] if refusal is not None else None
         if scope["path"] == LOGIN_PATH:  # its form is no JSON
             return status in {None, HTTPStatus.UNSUPPORTED_MEDIA_TYPE}
@@ -181,7 +181,7 @@ class Edge:
 
 
 def shows_token(headers: Headers, token: str | None) -> bool:
-    """Return whether somebody may pass; None: anybody."""
+    """Return whether a request may pass; None: any."""
     if token is None:
         return True
     scheme, _, shown = headers.get(b"authorization", b"").strip().partition(b" ")

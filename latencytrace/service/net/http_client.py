@@ -26,7 +26,7 @@ def exchange(  # noqa: PLR0913 - one argument a part of the request
 ) -> Iterator[httpx.Response]:
     """Send a request, past the proxies of the environment; the body is left to be read.
 
-    A user and password in the address are sent as a header, unless one says who asks. The time
+    A user and password in the address are sent as a header, unless one has them already. The time
     is that of connecting, and of each reading and writing. Redirects are answers, unless they
     are to be followed.
 

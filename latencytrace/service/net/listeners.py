@@ -69,9 +69,7 @@ class Companion(Protocol):
         """Answer what is under way within this time; may be called again with less."""
         ...
 
-    async def stopped(self) -> None:
-        """Return once it has ended."""
-        ...
+    async def stopped(self) -> None: ...
 
 
 class _Server(uvicorn.Server):
@@ -113,7 +111,7 @@ class Servers:
         self._closed = closed
         self._servers: tuple[_Server, ...] = ()
         self._companions = companions
-        self._stopping: list[asyncio.Future[None]] = []  # a task that nobody holds may vanish
+        self._stopping: list[asyncio.Future[None]] = []  # a task without a reference may vanish
 
     @property
     def are_started(self) -> bool:
@@ -134,7 +132,7 @@ class Servers:
             uvicorn.Config(
                 listener.application,
                 # A class is asked for; it is only called.
-                http=Connections(most, self._closed).protocol,  # type: ignore[arg-type] # see above
+                http=Connections(most, self._closed).protocol,  # type: ignore[arg-type] # a protocol of ours
                 access_log=False,
                 log_config=None,
                 log_level="warning",
@@ -161,7 +159,7 @@ class Servers:
         # `serve` would install signal handlers of its own, one server's over the other's.
         await asyncio.gather(
             *(
-                server._serve([listened])  # noqa: SLF001 - see above
+                server._serve([listened])  # noqa: SLF001 - it has no public name
                 for server, listened in zip(self._servers, sockets, strict=True)
             ),
             *(companion.stopped() for companion in self._companions),
@@ -179,7 +177,7 @@ class Servers:
 
 
 async def _watch_descriptors() -> None:
-    """Say when nobody can connect any more for want of descriptors: accepting fails in silence."""
+    """Log when no client can connect for want of descriptors: accepting fails in silence."""
     known = None
     while True:
         short = descriptors.shortage()

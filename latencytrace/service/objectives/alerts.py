@@ -119,7 +119,7 @@ def _alert(  # noqa: PLR0913 - what it is made of
 
 
 def acknowledge(state: ObjectiveState, alert: Alert, said: Acknowledgement | None) -> Alert | None:
-    """Note of an objective's alert that somebody looks after it; None: it fires no more."""
+    """Acknowledge an objective's alert; None: it fires no more."""
     key = _key(alert.kind, alert.severity)
     announced = state.announced.get(key)
     if announced is None or announced.started_ns != alert.started_ns:

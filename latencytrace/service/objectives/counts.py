@@ -40,7 +40,7 @@ class ObjectiveCounts:
     """Counts each request once, when it has settled; exact, whatever the histograms hold.
 
     Args:
-        objective: The one whose requests they are.
+        objective: The objective that counts them.
     """
 
     def __init__(self, objective: Objective) -> None:
@@ -81,7 +81,7 @@ class ObjectiveCounts:
     def recall(
         self, table: LedgerTable, places: NDArray[np.int64], at_ns: NDArray[np.int64]
     ) -> None:
-        """Note what there is to say of requests, without counting them; see `count`."""
+        """Note what there is to say of requests, without counting them."""
         self._note(table, places, at_ns)
 
     def add(self, at_ns: int, tally: Tally) -> bool:

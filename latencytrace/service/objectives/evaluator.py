@@ -166,7 +166,7 @@ class Evaluator:
         return self._memory.past_alerts()
 
     def acknowledge(self, fingerprint: str, said: Acknowledgement | None) -> Alert | None:
-        """Note that somebody looks after an alert, or does not; None: no such alert fires.
+        """Acknowledge an alert, or take that back; None: no such alert fires.
 
         Raises:
             StoreError: The note could not be written.

@@ -76,7 +76,7 @@ class ObjectiveMemory:
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
-        finalize(self, connection.close)  # where nobody closes it
+        finalize(self, connection.close)  # where it is not closed
         self._lock = threading.Lock()  # one thread evaluates, one for each sink sends
 
     @classmethod
@@ -159,7 +159,7 @@ class ObjectiveMemory:
         return [orjson.loads(alert) for (alert,) in rows]
 
     def keep_past(self, alerts: Iterable[AlertDocument]) -> None:
-        """Keep alerts that are over; where the disk refuses, nobody waits for them."""
+        """Keep alerts that are over; where the disk refuses, they are lost."""
         rows = [(one["fingerprint"], int(one["ended"] or 0), orjson.dumps(one)) for one in alerts]
         try:
             with self._lock, self._connection:

@@ -22,7 +22,7 @@ class ObjectiveMetrics(Collector):
 
     Args:
         evaluator: What counts and decides.
-        is_file_wrong: Tells whether the file of objectives changed and could not be taken up.
+        is_file_wrong: Tells whether the file of objectives changed and could not be read.
     """
 
     def __init__(

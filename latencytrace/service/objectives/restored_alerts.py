@@ -50,7 +50,7 @@ def _alerts(kept: Mapping[str, object]) -> list[Alert]:
 
 
 def _standing(objective: Objective) -> Standing:
-    """The standing of an objective that nobody counts for."""
+    """The standing of an objective without counts."""
     return Standing(
         objective=objective,
         rates=(),

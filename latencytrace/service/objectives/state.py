@@ -97,7 +97,7 @@ class SilenceState:
 
         Args:
             counts: Of the objective.
-            started_ns: Since when the evaluator runs: before, nobody listened.
+            started_ns: Since when the evaluator runs.
             now_ns: The time.
             page_fires: Whether the objective burns, which says more than few requests.
         """

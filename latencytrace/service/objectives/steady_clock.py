@@ -12,8 +12,8 @@ class SteadyClock:
     where it is set back, time goes on, so that nothing is counted twice.
 
     Args:
-        wall_ns: Nanoseconds since the Unix epoch, which somebody may set.
-        monotonic_ns: Nanoseconds since any moment, which nobody can set.
+        wall_ns: Nanoseconds since the Unix epoch, by a clock that may be set.
+        monotonic_ns: Nanoseconds since any moment, by a clock that cannot be set.
     """
 
     def __init__(self, wall_ns: Callable[[], int], monotonic_ns: Callable[[], int]) -> None:

@@ -216,7 +216,7 @@ class CountRings:
     def close(self, now_ns: int) -> int | None:
         """Judge what is over by now; the start of the latest slice that is, where there are any.
 
-        It is kept, for counts that are taken up again: `since_start` has each slice once.
+        It is kept for counts that go on after a restart: `since_start` has each slice once.
         """
         del now_ns
         return None
@@ -359,7 +359,7 @@ def rings_of(objective: Objective) -> CountRings:
 def outlived(now_ns: int, periods_ns: Iterable[int]) -> dict[int, int]:
     """The moments before which slots are not needed any more, by their length.
 
-    Coarse ones go by whole days in UTC, which they are added up to (see `ObjectiveMemory.days`).
+    Coarse ones go by whole days in UTC, for the report of a month.
 
     Args:
         now_ns: The time.

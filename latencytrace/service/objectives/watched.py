@@ -49,7 +49,7 @@ class WatchedObjectives:
     Args:
         objectives: As the file has them.
         memory: Where counts and states are kept.
-        now_ns: The time: a route that was silent for a period is not taken up.
+        now_ns: The time: a route that was silent for a period is not restored.
 
     Attributes:
         of_file: The objectives as the file has them.
@@ -103,7 +103,7 @@ class WatchedObjectives:
                 self._add(group, table.roots[root].route, number)
 
     def acknowledge(self, alert: Alert, said: Acknowledgement | None) -> Alert | None:
-        """Note, and keep, that somebody looks after an alert; None: it fires no more.
+        """Acknowledge an alert, and keep that; None: it fires no more.
 
         Raises:
             StoreError: The note could not be written.

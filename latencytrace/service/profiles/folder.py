@@ -34,7 +34,7 @@ class ProfileFolder:
         self._most = most
 
     def keep(self, profile_id: str, about: Mapping[str, object], packed: bytes) -> None:
-        """Keep one, and let go of the oldest.
+        """Keep one, and delete the oldest.
 
         Raises:
             StoreError: The profile cannot be written.

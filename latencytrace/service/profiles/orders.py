@@ -1,4 +1,4 @@
-"""Profiles ordered of agents: those that could take one, took one, and what came of it."""
+"""Profiles ordered of agents: which agents can take one, which took one, and the results."""
 
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -58,7 +58,7 @@ class Profile:
 
 @dataclass(slots=True)
 class _Open:
-    """One whose end is not known."""
+    """An order that has not ended."""
 
     order: ProfileOrder
     since_ns: int
@@ -97,7 +97,7 @@ class Profiles:
         }
 
     def received(self, header: str) -> str | None:
-        """Note who posts.
+        """Note a process that posts.
 
         Returns:
             What the agent shall profile, as the answer's header says it; None: nothing.
@@ -126,10 +126,10 @@ class Profiles:
             service: Of which; None: of any.
             steps: How many.
             seconds: How long at most.
-            cause: The fingerprint of the alert that asks; None: somebody waits for it.
+            cause: The fingerprint of the alert that asks; None: a caller waits for it.
 
         Raises:
-            ProfileError: There is nobody, or one is under way.
+            ProfileError: No process can take one, or one is under way.
         """
         profile = Profile(
             id=cause or uuid4().hex, service=service, cause=cause, asked=str(self._wall_ns())
@@ -194,7 +194,7 @@ class Profiles:
                 self._end(profile_id, reported)
 
     def cancel(self, profile_id: str) -> Profile:
-        """Nobody waits for it any more: a process that has not taken it will not.
+        """Cancel it: a process that has not taken it will not.
 
         Raises:
             NotFoundError: There is none.

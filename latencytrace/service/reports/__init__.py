@@ -1,1 +1,1 @@
-"""Reports of agents, GPUs and engines beside spans."""
+"""Reports of agents, GPUs and engines, apart from spans."""

@@ -41,6 +41,8 @@ _PARTS: Final = {
     semconv.AGENT_CPU_NS: semconv.AGENT_PART,
     semconv.AGENT_REDUCTION: semconv.DETAIL,
     semconv.AGENT_REQUESTS: semconv.DETAIL,
+    semconv.AGENT_START_NS: semconv.START_PHASE,
+    semconv.AGENT_PRESSURE: semconv.PRESSURE_RESOURCE,
 }
 _AGENT = ("service", "agent")  # not `instance`: Prometheus keeps that for what it scrapes
 
@@ -163,8 +165,21 @@ def _parts(live: Sequence[_Live]) -> Iterator[MetricFamily]:
         "Requests of an agent's program, by the detail that they are traced in.",
         labels=(*_AGENT, "detail"),
     )
+    start = GaugeMetricFamily(
+        "latencytrace_start_seconds",
+        "How long a process took to start, by phase, until its first request was answered.",
+        labels=(*_AGENT, "phase"),
+    )
+    pressure = GaugeMetricFamily(
+        f"{PREFIX}_pressure_ratio",
+        "Share of the last minute in which some thread of an agent's control group, or machine, "
+        "waited for a resource.",
+        labels=(*_AGENT, "resource"),
+    )
     families = (
         (semconv.AGENT_CPU_NS, cpu, 1e9),
+        (semconv.AGENT_START_NS, start, 1e9),
+        (semconv.AGENT_PRESSURE, pressure, 1),
         (semconv.AGENT_REDUCTION, reduction, 1),
         (semconv.AGENT_REQUESTS, requests, 1),
     )

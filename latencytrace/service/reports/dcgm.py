@@ -15,7 +15,7 @@ from latencytrace.errors import ScrapeError
 
 _NAMES: Final = frozenset({"DCGM_FI_PROF_DRAM_ACTIVE", "DCGM_FI_PROF_DRAM_UTIL_RATIO"})
 _PREFIX: Final = "DCGM_FI_"  # of all its names
-_INSTANCE: Final = "GPU_I_ID"  # of a partitioned GPU, whose own UUID is not shown
+_INSTANCE: Final = "GPU_I_ID"  # of a partitioned GPU: its own UUID is not shown
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from latencytrace.service.reports.engine_readings import EngineModel
 
 MOST_READINGS: Final = 1 << 14  # of a model on a target: 22 hours of them
 MOST_SERIES: Final = 64  # models on targets
-LONGEST_GAP_NS: Final = 20 * 10**9  # of what is not reported for longer, nobody knows
+LONGEST_GAP_NS: Final = 20 * 10**9  # beyond it a value is unknown
 _FIRST_ROWS: Final = 64
 _PERCENT: Final = 100.0
 _MOST: Final = 2.0**53  # of a reading: more fits no number of a request

@@ -17,7 +17,7 @@ from latencytrace.service.reports.engine_readings import EngineModel, Readings, 
 
 PREFIX: Final = "latencytrace_engine"
 PACE_S: Final = 5.0  # between two readings of an engine
-SILENT_NS: Final = 20_000_000_000  # readings that are older are not shown: nobody knows any more
+SILENT_NS: Final = 20_000_000_000  # readings that are older are not shown
 MAX_MODELS: Final = 50  # of one target
 MAX_CHARACTERS: Final = 200
 _LABELS: Final = ("engine", "target", "model")

@@ -32,7 +32,7 @@ MAX_GPUS: Final = 256
 MAX_SERIES: Final = 100  # of one GPU
 MAX_WINDOWS: Final = 200_000  # of all GPUs
 KEPT_NS: Final = 3_600_000_000_000  # windows
-SILENT_NS: Final = 30_000_000_000  # a value that is older is not shown: nobody knows it any more
+SILENT_NS: Final = 30_000_000_000  # a value that is older is not shown
 PREFIX: Final = "latencytrace_gpu"
 _GPU: Final = ("gpu", "uuid", "name")
 _METRICS: Final = {metric.value: metric for metric in GpuMetric}
@@ -57,7 +57,7 @@ class Value:
 
 @dataclass(slots=True)
 class OpenWindow:
-    """A window whose values still come."""
+    """A window that still gets values."""
 
     start_ns: int = 0  # 0: no value yet that is a mean
     ratios: dict[str, float] = field(default_factory=dict)
@@ -85,7 +85,7 @@ class GpuReports(Collector):
 
     Args:
         now_ns: A monotonic clock.
-        estimates: Show an upper bound of the bandwidth where nobody counts it.
+        estimates: Show an upper bound of the bandwidth where it is not counted.
     """
 
     def __init__(self, now_ns: Callable[[], int], *, estimates: bool = False) -> None:

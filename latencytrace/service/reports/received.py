@@ -16,7 +16,7 @@ from latencytrace.service.reports.gpus import GpuReports
 
 
 class MetricReports(Collector):
-    """Shows each request of metrics to all who keep some.
+    """Gives each request of metrics to every collector that keeps some.
 
     Args:
         agents: Keeps what agents report on themselves.
@@ -34,7 +34,7 @@ class MetricReports(Collector):
 
     @classmethod
     def of(cls, now_ns: Callable[[], int], *, gpu_estimates: bool = False) -> Self:
-        """All of them, on a monotonic clock; see `GpuReports` for its estimates."""
+        """All of them, on a monotonic clock."""
         gpus = GpuReports(now_ns, estimates=gpu_estimates)
         return cls(AgentReports(now_ns), gpus, GpuSamplerReports(now_ns))
 
@@ -50,7 +50,6 @@ class MetricReports(Collector):
         return ignored
 
     def collect(self) -> Iterator[MetricFamily]:
-        """Read what all of them keep."""
         yield CounterMetricFamily(
             "latencytrace_service_data_points_ignored",
             "Data points of metrics that nobody keeps.",

@@ -1,7 +1,7 @@
 """Copies of the tables, a piece at a time: for backups, and for moving to a server.
 
 A piece is a part of one partition, so that an insert of it is kept whole or not at all. Rows keep
-the moments of their arrival; who wrote them is said anew by whoever takes them.
+the moments of their arrival; the receiving store sets the writer anew.
 """
 
 import re
@@ -36,7 +36,7 @@ _STARTED: Final = {Table.REQUESTS: "Start"}
 _ROWS_OF: Final = {
     Table.REQUESTS: f"{REQUESTS} FINAL", Table.SPANS: SPANS, Table.ARRIVALS: ARRIVALS,
 }  # fmt: skip
-# How many rows the whole answer has: the last eight bytes of it, for a block says only its own.
+# How many rows the whole answer has: its last eight bytes, since a block counts only its own.
 _IN_ALL: Final = "InAll"
 _COUNT_BYTES: Final = 8
 

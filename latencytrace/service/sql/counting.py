@@ -64,7 +64,7 @@ class ByRow:
         return f"avgIf({value}, {condition})"
 
     def quantiles(self, levels: Sequence[float], value: str, condition: str = "") -> str:
-        """See `Counting.quantiles`: between two values in proportion."""
+        """Interpolate between two values in proportion."""
         listed = ", ".join(map(str, levels))
         if not condition:
             return f"quantilesExactInclusive({listed})({value})"
@@ -98,7 +98,7 @@ class ByWeight:
         return f"if(maxIf(Weight, {having}) > 1, {weighted}, {BY_ROW.mean(value, condition)})"
 
     def quantiles(self, levels: Sequence[float], value: str, condition: str = "") -> str:
-        """See `Counting.quantiles`: the least value that so many requests are within.
+        """The least value that so many requests are within.
 
         Where each row is one request after all, as if there were no weights.
         """

@@ -35,6 +35,7 @@ _COLUMNS: Final = {
     "concurrency": "Concurrency",
     "preemptions": "Preemptions",
     "cold_start": "ColdStart",
+    "after_ns": "toInt64(AfterNs)",
     "revision": "toInt32(Revision)",
     "weight": "toInt32(Weight)",
 } | {f"{stage}_ns": f"toInt64({stage_column(stage)})" for stage in Stage}

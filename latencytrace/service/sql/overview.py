@@ -13,6 +13,7 @@ from latencytrace.model.cohorts.overview import (
     Overview,
     RouteSummary,
     StageColumn,
+    SummaryFields,
     TimeColumn,
     p99_of_rows_ns,
 )
@@ -66,32 +67,43 @@ def stages_over_time(
 def overview_question(cohort: Cohort, standing: Standing = WITH_FINAL) -> tuple[str, Parameters]:
     """A row for each of the `{limit:UInt32}` routes that took most time in all.
 
-    Each service's requests count, whoever called it: a row is what a breakdown of that service
+    Each service's requests count, inner ones too: a row is what a breakdown of that service
     and route says.
     """
     condition, parameters = where(cohort, outermost=False)
     by = standing.counting
-    # Whole nanoseconds by weight, to the last one: 64 bits do not hold every sum.
-    times = f"toInt128({{}}) * {by.number}" if standing.weighted else "{}"
-    stages = ", ".join(f"sum({times.format(stage_column(stage))})" for stage in Stage)
-    longest = by.total("toFloat64(DurationNs)")
     return (
         (
-            f"SELECT ServiceName AS service, Route AS route, {by.count()} AS requests, "
-            f"{by.count(_FAILED)} AS failed, count() OVER () AS routes, "
-            f"{by.quantiles(_LEVELS, 'DurationNs')} AS durations, "
+            "SELECT ServiceName AS service, Route AS route, count() OVER () AS routes, "
             f"{by.median('TimeToFirstTokenNs')} AS first_token, "
             f"{by.count(OF_MODEL)} AS of_model, "
-            f"[{stages}] AS stages, "
-            f"sumMap([{_COLUMN}], [{by.number}]) AS counts, "
-            f"sumMap([{_FINE_CELL}], [{by.number}]) AS cells, "
             "minMap([ifNull(ServiceVersion, '')], [toUnixTimestamp64Nano(Start)]) AS versions, "
-            f"sumMap([{_COLUMN}], [{times.format('DurationNs')}]) AS times "
+            f"{together(standing)} "
             f"FROM {standing.rows(f'{condition} AND {explained(cohort)}')} "
-            f"GROUP BY service, route ORDER BY {longest} DESC, service, route "
+            f"GROUP BY service, route ORDER BY {longest(standing)} DESC, service, route "
             "LIMIT {limit:UInt32}"
         ),
         {**parameters, **standing.bound()},
+    )
+
+
+def longest(standing: Standing) -> str:
+    """The time that requests took in all."""
+    return standing.counting.total("toFloat64(DurationNs)")
+
+
+def together(standing: Standing) -> str:
+    """What `summary_fields` reads of requests taken together."""
+    by = standing.counting
+    # Whole nanoseconds by weight, to the last one: 64 bits do not hold every sum.
+    times = f"toInt128({{}}) * {by.number}" if standing.weighted else "{}"
+    stages = ", ".join(f"sum({times.format(stage_column(stage))})" for stage in Stage)
+    return (
+        f"{by.count()} AS requests, {by.count(_FAILED)} AS failed, "
+        f"{by.quantiles(_LEVELS, 'DurationNs')} AS durations, [{stages}] AS stages, "
+        f"sumMap([{_COLUMN}], [{by.number}]) AS counts, "
+        f"sumMap([{_FINE_CELL}], [{by.number}]) AS cells, "
+        f"sumMap([{_COLUMN}], [{times.format('DurationNs')}]) AS times"
     )
 
 
@@ -158,6 +170,19 @@ def stages_over_time_from(lines: bytes) -> tuple[StageColumn, ...]:
 
 
 def _summary(row: dict[str, object]) -> RouteSummary:
+    versions = zip(*cast("tuple[list[str], list[int]]", row["versions"]), strict=True)
+    return RouteSummary(
+        service=cast(str, row["service"]),
+        route=cast(str, row["route"]),
+        first_token_p50_ns=cast(float | None, row["first_token"]),
+        first_tokens_of_model=cast(int, row["of_model"]),
+        versions={version: first for version, first in versions if version},
+        **summary_fields(row),
+    )
+
+
+def summary_fields(row: dict[str, object]) -> SummaryFields:
+    """Read what `together` selected."""
     requests = cast(int, row["requests"])
     p50_ns, p95_ns, p99_ns = cast(list[float], row["durations"])
     sums = zip(Stage, cast(list[int], row["stages"]), strict=True)
@@ -167,19 +192,14 @@ def _summary(row: dict[str, object]) -> RouteSummary:
     for cell, count in zip(*cast("tuple[list[int], list[int]]", row["cells"]), strict=True):
         column, fine_row = divmod(cell, _CELLS)
         rows[column][fine_row] = count
-    versions = zip(*cast("tuple[list[str], list[int]]", row["versions"]), strict=True)
-    return RouteSummary(
-        service=cast(str, row["service"]),
-        route=cast(str, row["route"]),
-        requests=requests,
-        failed=cast(int, row["failed"]),
-        p50_ns=p50_ns,
-        p95_ns=p95_ns,
-        p99_ns=p99_ns,
-        first_token_p50_ns=cast(float | None, row["first_token"]),
-        first_tokens_of_model=cast(int, row["of_model"]),
-        mean_ns={stage: total / requests for stage, total in sums if total},
-        timeline=tuple(
+    return {
+        "requests": requests,
+        "failed": cast(int, row["failed"]),
+        "p50_ns": p50_ns,
+        "p95_ns": p95_ns,
+        "p99_ns": p99_ns,
+        "mean_ns": {stage: total / requests for stage, total in sums if total},
+        "timeline": tuple(
             TimeColumn(
                 column=column,
                 requests=count,
@@ -188,5 +208,4 @@ def _summary(row: dict[str, object]) -> RouteSummary:
             )
             for column, count in zip(columns, counts, strict=True)
         ),
-        versions={version: first for version, first in versions if version},
-    )
+    }

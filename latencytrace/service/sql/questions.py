@@ -16,9 +16,10 @@ from latencytrace.model import (
     StagePart,
     semconv,
 )
+from latencytrace.model.cohorts.breakdown import WorkAfter
 from latencytrace.model.detail import WITHOUT_STAGES, TraceDetail
 from latencytrace.model.stage import IN_PARTS
-from latencytrace.service.cohort import FAILED, Cohort
+from latencytrace.service.cohort import FAILED, LABELS, Cohort
 from latencytrace.service.plain_answers import MOST_PARTS
 from latencytrace.service.sql.standing import WITH_FINAL, Standing
 from latencytrace.service.sql.tables import ARRIVALS, REQUESTS, SPANS, stage_column
@@ -81,7 +82,7 @@ _UNASSEMBLED: Final = (  # no request was written since their last span arrived
 
 
 def written_by(writer: str) -> str:
-    """The condition that a service wrote a row; empty: whoever did, for there is only one."""
+    """The condition that a service wrote a row; empty: any row, since there is one writer."""
     return f"Writer = '{writer}'" if writer else "true"
 
 
@@ -96,7 +97,7 @@ def unassembled(mine: str) -> str:
 
 
 def unassembled_anywhere() -> str:
-    """The same over both tables of spans; only where nobody else writes."""
+    """The same over both tables of spans; only where one service writes."""
     return _UNASSEMBLED.format(
         came=f"({_CAME} {ARRIVALS} UNION ALL {_CAME} {SPANS} "
         "WHERE Arrived >= now() - INTERVAL 2 HOUR) AS Either",
@@ -196,6 +197,12 @@ def where(
         }
         sure = has_attributes(cohort)
         conditions.append(f"({sure} OR AttributesLeftOut > 0)" if unsure else sure)
+    conditions += [_has_not(key, place) for place, (key, _) in enumerate(cohort.without)]
+    parameters |= {
+        f"without_{part}{place}": text
+        for place, pair in enumerate(cohort.without)
+        for part, text in zip(("key", "value"), pair, strict=True)
+    }
     if cohort.since_ns is not None:
         conditions.append("Start >= fromUnixTimestamp64Nano({since:Int64})")
         parameters["since"] = cohort.since_ns
@@ -210,6 +217,16 @@ def _label(column: str, wanted: str) -> tuple[str, str]:
     if column == "Status" and wanted == FAILED:
         return f"{column} != {{{column}:String}}", RequestStatus.OK.value
     return f"{column} = {{{column}:String}}", wanted
+
+
+def _has_not(key: str, place: int) -> str:
+    """The condition that a request does not have a label or an attribute of this value."""
+    if key in LABELS:
+        return f"ifNull({LABELS[key]} != {{without_value{place}:String}}, true)"
+    return (
+        f"NOT arrayExists((key, value) -> key = {{without_key{place}:String}} "
+        f"AND value = {{without_value{place}:String}}, `Attributes.Key`, `Attributes.Value`)"
+    )
 
 
 def has_attributes(cohort: Cohort) -> str:
@@ -264,7 +281,7 @@ def breakdown_question(cohort: Cohort, standing: Standing = WITH_FINAL) -> tuple
             f"{by.mean(name, which)} AS {name}Mean",
             f"{by.quantiles(_LEVELS, name, which)} AS {name}Quantiles",
         ]
-    for column in map(stage_column, Stage):
+    for column in (*map(stage_column, Stage), "AfterNs"):
         has = f"{which} AND {column} > 0"
         selected += [
             f"{by.total(f'toFloat64({column})', which)} AS {column}Sum",
@@ -315,6 +332,39 @@ def parts_question(
     )
 
 
+# What requests went on with after their answers, as rows likewise: a stage's name once a request.
+AFTER_PARTS: Final = "ARRAY JOIN `After.Stage` AS name, `After.Ns` AS ns"
+
+
+def after_question(cohort: Cohort, standing: Standing = WITH_FINAL) -> tuple[str, Parameters]:
+    """The stages of what requests went on with after their answers."""
+    condition, parameters = where(cohort)
+    by = standing.counting
+    rows = standing.rows(f"{condition} AND {explained(cohort)} AND AfterNs > 0")
+    return (
+        (
+            f"SELECT name, {by.total('toFloat64(ns)')} AS total_ns FROM {rows} {AFTER_PARTS} "
+            "GROUP BY name"
+        ),
+        {**parameters, **standing.bound()},
+    )
+
+
+def with_after(found: Breakdown, lines: bytes) -> Breakdown:
+    """A breakdown of requests that went on, with the answer to that question."""
+    if found.after is None:
+        return found
+    total_ns = {row["name"]: row["total_ns"] for row in map(orjson.loads, lines.splitlines())}
+    stages = after_stages(total_ns, found.after.requests)
+    return replace(found, after=replace(found.after, stages=stages))
+
+
+def after_stages(total_ns: Mapping[str, float], requests: int) -> tuple[tuple[Stage, float], ...]:
+    """The mean of each stage over so many requests that went on, the longest first."""
+    longest = sorted(total_ns, key=lambda name: (-total_ns[name], name))
+    return tuple((Stage(name), total_ns[name] / requests) for name in longest)
+
+
 def with_parts(found: Breakdown, of: Stage, lines: bytes) -> Breakdown:
     """A breakdown of at least one request with the answer to that question."""
     duration_ns = 0.0 if found.duration_ns is None else found.duration_ns.mean * found.requests
@@ -353,6 +403,7 @@ def breakdown_from(line: bytes) -> Breakdown:
         time_per_output_token_ns=_quantiles(row, "TimePerOutputTokenNs"),
         output_tokens_per_second=cast(float | None, row["tokens_per_second"]),
         stages=stages,
+        after=_after(row),
         health_left_out=cast(int, row["all_requests"])
         - sum(cast(int, row[name]) for name in ("requests", "startup", "reduced")),
         startup_left_out=cast(int, row["startup"]),
@@ -369,6 +420,22 @@ def _quantiles(row: Mapping[str, object], name: str) -> Quantiles | None:
         return None
     p50, p90, p95, p99, p999 = cast(list[float], row[f"{name}Quantiles"])
     return Quantiles(mean=mean, p50=p50, p90=p90, p95=p95, p99=p99, p999=p999)
+
+
+def _after(row: Mapping[str, object]) -> WorkAfter | None:
+    """What they went on with, without its stages."""
+    requests = cast(int, row["AfterNsCount"])
+    if not requests:
+        return None
+    p50_ns, p95_ns, p99_ns = cast(list[float], row["AfterNsQuantiles"])
+    return WorkAfter(
+        requests=requests,
+        mean_ns=cast(float, row["AfterNsSum"]) / requests,
+        p50_ns=p50_ns,
+        p95_ns=p95_ns,
+        p99_ns=p99_ns,
+        stages=(),
+    )
 
 
 def _stage(
@@ -489,7 +556,7 @@ def uncounted_question(columns: str, mine: str) -> str:
         f"SELECT {columns}, toUnixTimestamp64Nano(Written) AS WrittenNs FROM {REQUESTS} FINAL "
         f"WHERE (toStartOfFiveMinutes(Start), TraceId, SpanId) IN {_KEYS} "
         f"AND Written > fromUnixTimestamp64Nano({{until:Int64}}) AND NOT Moved AND {mine} "
-        # A millisecond after 1970: of one that was counted nobody knows when.
+        # A millisecond after 1970: it was counted at an unknown time.
         "AND (CountedAs = 0 "
         "OR CountedAs > fromUnixTimestamp64Nano(greatest({until:Int64}, 1000000))) "
     )

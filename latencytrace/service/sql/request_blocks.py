@@ -71,7 +71,7 @@ def block_of(
 def block_of_table(
     table: LedgerTable, read_ns: int, counted_as_ns: Mapping[Key, int] = NONE_COUNTED
 ) -> bytes:
-    """The block that `request_rows.block_of` makes of the same requests; see `block_of`."""
+    """The block that `request_rows.block_of` makes of the same requests."""
     none = np.zeros(len(table), np.uint64)
     written = {
         "Moved": none.astype(np.uint8).tobytes(),
@@ -140,8 +140,24 @@ def _columns_of_lists(table: LedgerTable) -> dict[str, bytes]:
         "Segments.Name": _lists(segments, table.segment_name),
         "Attributes.Key": _lists(attributes, table.attribute_key),
         "Attributes.Value": attributes + table.attribute_texts.tobytes(),
+        **_after(table),
         **_runtime(table),
         **_repairs(table),
+    }
+
+
+def _after(table: LedgerTable) -> dict[str, bytes]:
+    """What each went on with after its end."""
+    after = table.after
+    if after is None:
+        after = np.zeros((len(table), len(STAGES)), np.int64)
+    of, stage = after.nonzero()  # in order of both
+    counts = np.bincount(of, minlength=len(table))
+    ends = np.cumsum(counts, dtype=np.uint64).tobytes()
+    return {
+        "AfterNs": after.sum(axis=1).astype(np.uint64).tobytes(),
+        "After.Stage": _lists(ends, Words(stage, STAGES)),
+        "After.Ns": ends + after[of, stage].astype(np.uint64).tobytes(),
     }
 
 
@@ -202,7 +218,6 @@ def _words(words: Words, before: Mapping[str | None, int]) -> bytes:
 
 
 def _lists(ends: bytes, words: Words) -> bytes:
-    """Lists of words."""
     return native_values.VERSION + ends + _dictionary(words, {})
 
 

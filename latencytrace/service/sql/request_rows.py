@@ -52,7 +52,9 @@ class Void(NamedTuple):
 
 # What a request is read from. Its stages and the parts of its runtime are in its segments: each
 # column costs a question that looks for few among many as much as all of a granule.
-_NOT_READ = {"Start", "Written", "Moved", "CountedAs", "Runtime.Name", "Runtime.Ns", *_STAGES}
+_NOT_READ = {
+    "Start", "Written", "Moved", "CountedAs", "AfterNs", "Runtime.Name", "Runtime.Ns", *_STAGES
+}  # fmt: skip
 # `Start` is renamed, so that a question can still name the column itself.
 COLUMNS = ", ".join(
     [
@@ -97,6 +99,8 @@ _Row = TypedDict(
         "Segments.Stage": list[str],
         "Segments.SpanId": list[str],
         "Segments.Name": list[str],
+        "After.Stage": list[str],
+        "After.Ns": list[int],
         "Repairs.Kind": list[str],
         "Repairs.SpanId": list[str],
         "Repairs.Detail": list[str],
@@ -216,6 +220,9 @@ _TOLD: Mapping[str, Callable[[Request], object]] = {
     "Segments.Stage": lambda request: [segment.stage for segment in request.segments],
     "Segments.SpanId": lambda request: [segment.span_id for segment in request.segments],
     "Segments.Name": lambda request: [segment.name for segment in request.segments],
+    "AfterNs": attrgetter("after_ns"),
+    "After.Stage": lambda request: list(request.after),
+    "After.Ns": lambda request: list(request.after.values()),
     "Repairs.Kind": lambda request: [repair.kind for repair in request.repairs],
     "Repairs.SpanId": lambda request: [repair.span_id for repair in request.repairs],
     "Repairs.Detail": lambda request: [repair.detail for repair in request.repairs],
@@ -258,7 +265,7 @@ def requests_from(lines: bytes) -> Iterator[Request]:
 
 
 def written_from(lines: bytes) -> Iterator[tuple[int, Request]]:
-    """Likewise, each with the moment it was written under, from an answer with `WrittenNs`."""
+    """Requests with the moment each was written under, from an answer with `WrittenNs`."""
     for line in lines.splitlines():
         row = orjson.loads(line)
         yield row["WrittenNs"], _request(cast(_Row, row))
@@ -300,6 +307,10 @@ def _request(row: _Row) -> Request:
         weight=row["Weight"],
         ledger={stage: ledger[stage] for stage in Stage if ledger.get(stage)},
         segments=tuple(segments),
+        after={
+            _STAGE_OF[stage]: length_ns
+            for stage, length_ns in zip(row["After.Stage"], row["After.Ns"], strict=True)
+        },
         repairs=tuple(
             Repair(kind=RepairKind(kind), span_id=span_id, detail=detail)
             for kind, span_id, detail in zip(

@@ -11,6 +11,7 @@ import numpy as np
 import orjson
 
 from latencytrace.model import Breakdown, Quantiles, Stage, StageBreakdown, StagePart
+from latencytrace.model.cohorts.breakdown import WorkAfter
 from latencytrace.model.cohorts.histogram import BINS_PER_DOUBLING, ERROR_RATIO, ZERO, Histogram
 from latencytrace.model.detail import TraceDetail
 from latencytrace.model.stage import IN_PARTS
@@ -18,9 +19,11 @@ from latencytrace.service.cohort import Cohort
 from latencytrace.service.plain_answers import MOST_PARTS
 from latencytrace.service.sql.counting import BY_ROW, Counting
 from latencytrace.service.sql.questions import (
+    AFTER_PARTS,
     BY_SEGMENTS,
     PARTS,
     Parameters,
+    after_stages,
     explained,
     has_stages,
     where,
@@ -38,6 +41,8 @@ _DURATION: Final = "DurationNs"
 _FIRST_TOKEN: Final = "TimeToFirstTokenNs"  # noqa: S105 - tokens of models
 _PER_TOKEN: Final = "TimePerOutputTokenNs"  # noqa: S105 - tokens of models
 _TOKEN_RATE: Final = "OutputTokensPerSecond"  # noqa: S105 - tokens of models
+_AFTER: Final = "AfterNs"
+_AFTER_PART: Final = "AfterPart"
 _OF_MODEL: Final = "FirstTokensOfModel"
 _REDUCED: Final = "ReducedRequests"
 _PART: Final = {stage: f"{stage.capitalize()}Part" for stage in IN_PARTS}
@@ -73,8 +78,8 @@ _MEASURES: Final = {
         for measure in (_FIRST_TOKEN, _PER_TOKEN)
     },
     **{
-        stage_column(stage): f"if({stage_column(stage)} > 0, toFloat64({stage_column(stage)}), -1)"
-        for stage in Stage
+        column: f"if({column} > 0, toFloat64({column}), -1)"
+        for column in (*map(stage_column, Stage), _AFTER)
     },
 }
 
@@ -93,7 +98,7 @@ def _totals(by: Counting) -> Mapping[str, str]:
         _REDUCED: f"{by.count(_IS_REDUCED)}, 0.",
         **{
             column: f"{by.count(f'{column} > 0')}, {by.total(f'toFloat64({column})')}"
-            for column in map(stage_column, Stage)
+            for column in (*map(stage_column, Stage), _AFTER)
         },
     }
 
@@ -154,6 +159,10 @@ def _entries(standing: Standing, condition: str, listed: str, labels: Mapping[st
         named = f"{stage_column(stage)} > 0"
         some = f"SELECT DISTINCT {WINDOW} FROM {REQUESTS} WHERE {named} AND {WINDOW} IN {listed}"
         rows_of[stage] = standing.rows(f"{condition} AND {named} AND {WINDOW} IN ({some})")
+    parts_of = [
+        (measure, rows_of.get(stage, rows), *PARTS[stage]) for stage, measure in _PART.items()
+    ]
+    parts_of.append((_AFTER_PART, rows, AFTER_PARTS, ""))
     return (
         f"SELECT {names}, total.1 AS Measure, '' AS Part, toInt16({_TOTAL}) AS Bin, "
         f"total.2 AS Count, total.3 AS Sum FROM (SELECT {read}, [{totals}] AS totals "
@@ -165,10 +174,10 @@ def _entries(standing: Standing, condition: str, listed: str, labels: Mapping[st
         f"FROM {rows}) GROUP BY {names}, number, bin)"
     ) + "".join(
         f" UNION ALL SELECT * FROM (SELECT {read}, '{measure}' AS Measure, name AS Part, "
-        f"toInt16({_TOTAL}) AS Bin, {by.count(PARTS[stage][1])} AS Count, "
-        f"{by.total('toFloat64(ns)')} AS Sum FROM {rows_of.get(stage, rows)} {PARTS[stage][0]} "
+        f"toInt16({_TOTAL}) AS Bin, {by.count(counted_by)} AS Count, "
+        f"{by.total('toFloat64(ns)')} AS Sum FROM {some_rows} {joined} "
         f"GROUP BY {names}, Part ORDER BY Sum DESC, Part LIMIT {_MOST_NAMED} BY {names})"
-        for stage, measure in _PART.items()
+        for measure, some_rows, joined, counted_by in parts_of
     )
 
 
@@ -188,8 +197,8 @@ ROLL_UP: Final = {one: _roll_up(Standing(weighted=one)) for one in (True, False)
 
 def is_by_labels(cohort: Cohort) -> bool:
     """Say whether rollups distinguish the requests of a cohort from others."""
-    others = (cohort.duration, cohort.input_tokens, cohort.output_tokens)
-    return not cohort.where and all(one is None for one in others)
+    others = (cohort.duration, cohort.after, cohort.input_tokens, cohort.output_tokens)
+    return not (cohort.where or cohort.without) and all(one is None for one in others)
 
 
 def breakdown_question(cohort: Cohort, standing: Standing | None) -> tuple[str, Parameters]:
@@ -263,6 +272,7 @@ def breakdown_from(lines: bytes, max_concurrency: int | None) -> Breakdown:
         time_per_output_token_ns=_quantiles(found.get(_PER_TOKEN)),
         output_tokens_per_second=rate.mean if rate else None,
         stages=stages,
+        after=_after(found.get(_AFTER), rows),
         health_left_out=sum(left_out.values()) - left_out.get(_STARTUP, 0),
         startup_left_out=left_out.get(_STARTUP, 0),
         reduced_detail_left_out=reduced,
@@ -307,6 +317,27 @@ class _Measured:
     def quantiles(self, levels: Iterable[float]) -> Sequence[float]:
         """Return quantiles of what lies in bins."""
         return [self._histogram.quantile(level) for level in levels]
+
+
+def _after(found: _Measured | None, rows: Iterable[list[Any]]) -> WorkAfter | None:
+    if found is None:
+        return None
+    p50_ns, p95_ns, p99_ns = found.quantiles(_STAGE_LEVELS)
+    return WorkAfter(
+        requests=found.count,
+        mean_ns=found.mean,
+        p50_ns=p50_ns,
+        p95_ns=p95_ns,
+        p99_ns=p99_ns,
+        stages=after_stages(
+            {
+                name: total_ns
+                for kind, measure, name, _, total_ns, *_ in rows
+                if measure == _AFTER_PART and not kind
+            },
+            found.count,
+        ),
+    )
 
 
 def _quantiles(found: _Measured | None) -> Quantiles | None:

@@ -180,7 +180,7 @@ def attributes_from(keys: _Texts, values: _Texts, types: str) -> Attributes:
     Args:
         keys: In the map's order.
         values: Texts, one per key.
-        types: A letter per key (see `native`); empty: all are strings.
+        types: A letter per key; empty: all are strings.
 
     Returns:
         Arrays as tuples, maps as JSON text; in the place of content its mark.

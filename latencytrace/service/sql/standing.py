@@ -28,7 +28,6 @@ class Standing:
 
     @property
     def counting(self) -> Counting:
-        """How they are counted."""
         return BY_WEIGHT if self.weighted else BY_ROW
 
     def rows(self, condition: str, columns: str = "*") -> str:

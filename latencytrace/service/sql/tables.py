@@ -16,7 +16,7 @@ DATABASE = "latencytrace"
 ARRIVALS = f"{DATABASE}.span_arrivals"
 SPANS = f"{DATABASE}.spans"
 REQUESTS = f"{DATABASE}.requests"
-# Made of `requests`, and made anew from there where they are lost: see `rollups`.
+# Made of `requests`, and made anew from there where they are lost.
 ROLLUPS = f"{DATABASE}.request_rollups"
 WINDOWS = f"{DATABASE}.rollup_windows"
 DERIVED = (WINDOWS, ROLLUPS)  # the first names what of the second counts: it goes first
@@ -117,7 +117,7 @@ COLLECTOR_COLUMNS = {
     "Links.Attributes": f"Array({_MAP}) CODEC({{codec}})",
 }
 
-# One letter per attribute, in the map's order (see `native`); empty: all are strings.
+# One letter per attribute, in the map's order; empty: all are strings.
 OWN_SPAN_COLUMNS = {
     "SpanAttributeTypes": f"{_WORD} DEFAULT '' CODEC({{codec}})",
     "Events.AttributeTypes": f"Array({_WORD}) CODEC({{codec}})",
@@ -129,7 +129,7 @@ OWN_SPAN_COLUMNS = {
         f"{_WORD} DEFAULT ResourceAttributes['{semconv.SERVICE_VERSION}'] CODEC({{codec}})"
     ),
     "Host": f"{_WORD} DEFAULT {host_of('ResourceAttributes')} CODEC({{codec}})",
-    # How many attributes were left out as content (see `redaction`).
+    # How many attributes were left out as content.
     "ContentRemoved": "UInt32 DEFAULT 0 CODEC({codec})",
 }
 
@@ -174,6 +174,10 @@ REQUEST_COLUMNS = {
     "Segments.Stage": f"Array({_WORD}) CODEC(ZSTD(1))",
     "Segments.SpanId": "Array(String) CODEC(ZSTD(1))",
     "Segments.Name": f"Array({_WORD}) CODEC(ZSTD(1))",
+    # What its spans went on with after its end: how long, and each stage's part of that.
+    "AfterNs": "UInt64 DEFAULT 0 CODEC(ZSTD(1))",
+    "After.Stage": f"Array({_WORD}) CODEC(ZSTD(1))",
+    "After.Ns": "Array(UInt64) CODEC(ZSTD(1))",
     # What its stage `runtime` was: each name once, and how long it held the request up.
     "Runtime.Name": f"Array({_WORD}) CODEC(ZSTD(1))",
     "Runtime.Ns": "Array(UInt64) CODEC(ZSTD(1))",
@@ -188,7 +192,7 @@ REQUEST_COLUMNS = {
 # Labels are those of `requests`, by which cohorts are distinguished.
 ROLLUP_COLUMNS = {
     "Window": "UInt32 CODEC(Delta, ZSTD(1))",  # its start in seconds since the Unix epoch
-    "Pass": "UInt64 CODEC(Delta, ZSTD(1))",  # what was written together; see WINDOW_COLUMNS
+    "Pass": "UInt64 CODEC(Delta, ZSTD(1))",  # what was written together
     "Day": "Date",  # on which the requests were written
     "Kind": "UInt8",
     "Detail": REQUEST_COLUMNS["Detail"],
@@ -243,7 +247,7 @@ OLD_SETTINGS = (  # tables of older versions
 NEW_SETTINGS = f"ALTER TABLE {{table}} MODIFY SETTING {_FEWER_MERGES}, {_FEWER_FILES}"
 
 
-# Which service wrote a row, where several write to the tables; empty: nobody else does.
+# Which service wrote a row, where several write to the tables; empty: one service alone writes.
 WRITER = {"Writer": f"{_WORD} DEFAULT ''"}
 _ARRIVED = {"Arrived": "DateTime64(3) DEFAULT now64(3)", **WRITER}
 
@@ -368,7 +372,7 @@ class Target:
         block = f"file('{path}', '{self.block_format}', '{structure}')"
         if path is None:
             block = f"input('{structure}') FORMAT {self.block_format}\n"
-        # Whoever reads finds the last revision anyway; the engine need not look in each block.
+        # A reader finds the last revision anyway; the engine need not look in each block.
         into = f"INSERT INTO {self.table} ({names}{column}) SETTINGS optimize_on_insert = 0"
         return f"{into} SELECT {read}{value} FROM {block}"
 

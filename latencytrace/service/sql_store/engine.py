@@ -71,7 +71,7 @@ class StoreEngine(Protocol):
 
     @property
     def writer(self) -> str:
-        """The id of this service, where others can write to the tables; empty: nobody can."""
+        """The id of this service, where others can write to the tables; empty: none can."""
         ...
 
     def connect(self, **settings: int) -> EngineConnection:
@@ -91,7 +91,7 @@ class StoreEngine(Protocol):
         ...
 
     def close(self) -> None:
-        """End all connections, then let go of the data folder."""
+        """End all connections, then release the data folder."""
         ...
 
 
@@ -106,7 +106,7 @@ class Readers:
     def query(
         self, sql: str, answer_format: str, parameters: Mapping[str, object] | None = None
     ) -> bytes:
-        """See `EngineConnection.query`; waits for its turn."""
+        """Run a query; wait for a free connection."""
         with self._turn() as connection:
             return connection.query(sql, answer_format, parameters)
 

@@ -15,7 +15,7 @@ _ID_DIGITS = 32
 class NotedTraces:
     """A set of trace ids that outlives the process, not the machine.
 
-    It has no lock: whoever uses it from several threads holds one.
+    It has no lock: a caller that uses it from several threads must hold one.
 
     Args:
         path: The file; a line each. One that is torn was never noted.

@@ -9,13 +9,14 @@ import numpy as np
 import orjson
 
 from latencytrace.model import Breakdown, Request, Span
-from latencytrace.model.cohorts.overview import HeatCell, Overview, StageColumn
+from latencytrace.model.cohorts.overview import Groups, HeatCell, Overview, StageColumn
 from latencytrace.model.cohorts.request_columns import DurationBand, Durations, RequestColumns
 from latencytrace.model.cohorts.request_times import RequestTimes
 from latencytrace.model.stage import IN_PARTS
 from latencytrace.service.cohort import Cohort
 from latencytrace.service.sql import (
     cohort_columns,
+    groups,
     ledger_table,
     overview,
     questions,
@@ -82,6 +83,21 @@ class SqlQuestions(Store):
     def overview(self, cohort: Cohort, column_ns: int, limit: int) -> Overview:
         ask = partial(overview.overview, self._readers.query, cohort, column_ns, limit)
         return self._over(cohort, lambda plan: ask(plan.standing))
+
+    def groups(self, cohort: Cohort, by: str, column_ns: int, limit: int) -> Groups:
+        ask = partial(groups.groups, self._readers.query, cohort, by, column_ns, limit)
+        return self._over(cohort, lambda plan: ask(plan.standing))
+
+    def versions(self, cohort: Cohort) -> Mapping[tuple[str, str], int]:
+        answer = self._asked(cohort, partial(groups.versions_question, cohort), LISTS)
+        return {
+            (cast(str, service), cast(str, version)): cast(int, first)
+            for service, version, first in rows(answer)
+        }
+
+    def attribute_keys(self, cohort: Cohort) -> Mapping[str, int]:
+        answer = self._asked(cohort, partial(groups.keys_question, cohort), LISTS)
+        return {cast(str, key): cast(int, count) for key, count in rows(answer)}
 
     def heat_map(self, cohort: Cohort, column_ns: int) -> Sequence[HeatCell]:
         ask = partial(overview.heat_map, self._readers.query, cohort, column_ns)
@@ -231,6 +247,9 @@ def _breakdown(ask: Query, cohort: Cohort, plan: Plan, *, from_rollups: bool) ->
         return rollups.breakdown_from(lines, most_at_once)
     question, parameters = questions.breakdown_question(cohort, plan.standing)
     found = questions.breakdown_from(ask(question, OBJECTS, parameters))
+    if found.after is not None:
+        question, parameters = questions.after_question(cohort, plan.standing)
+        found = questions.with_after(found, ask(question, OBJECTS, parameters))
     for stage in {*IN_PARTS} & {row.stage for row in found.stages}:
         question, parameters = questions.parts_question(cohort, stage, plan.standing)
         found = questions.with_parts(found, stage, ask(question, OBJECTS, parameters))

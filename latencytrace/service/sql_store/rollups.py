@@ -245,7 +245,7 @@ class Rollups:
             )
 
     def _begin_anew(self) -> None:
-        """Forget all rollups, for some of them were lost, or of what they were made of."""
+        """Forget all rollups: some of them, or of their requests, were lost."""
         with self._lock:
             lost = self._lost_parts()
             self._knows_all, self._looked_ns = False, None
@@ -271,8 +271,8 @@ class NoRollups(Rollups):
 
     def over(
         self,
-        since_ns: int | None,  # noqa: ARG002 - likewise
-        until_ns: int | None,  # noqa: ARG002 - likewise
+        since_ns: int | None,  # noqa: ARG002 - of the contract
+        until_ns: int | None,  # noqa: ARG002 - of the contract
         ask: Callable[[Plan], T],
     ) -> T:
         return ask(self._unplanned())

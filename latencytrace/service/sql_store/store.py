@@ -49,7 +49,7 @@ from latencytrace.service.store import (
 _log = logging.getLogger(__name__)
 
 MOST_TO_KEEP = 500  # traces that are noted; a copy costs 20 ms of CPU, however few they are
-KNOWN_AT_ONCE = 1 << 15  # traces; whoever takes them holds up receivers meanwhile
+KNOWN_AT_ONCE = 1 << 15  # traces; reading them delays receivers meanwhile
 _MS = 1_000_000
 _U64 = (1 << 64) - 1
 _CLOCKS_MS = 20  # by which two readings of clocks may differ
@@ -181,9 +181,9 @@ class SqlStore(SqlTables):
         return Written(at_ns=read_ns, withdrawn=len(withdrawn.keys() & standing.keys()))
 
     def known_traces(self) -> Iterator[NDArray[np.uint64]]:
-        """See `Store.known_traces`: a day at a time, for all of them are many."""
+        """Traces with a request, read a day at a time, since all of them are many."""
         days = [one for one in self.partitions() if one.table is Table.REQUESTS]
-        # Who takes them forgets the first ones first.
+        # Oldest first: the filter evicts in this order.
         for day in sorted(days, key=lambda one: one.since_ns):
             stretch = {"since": day.since_ns, "until": day.until_ns}
             question = questions.known_traces(self._mine)

@@ -16,7 +16,7 @@ class Weights:
     Args:
         ask: Answers a question in a format.
         now_ns: The time of day.
-        alone: Nobody else writes to the tables.
+        alone: No other service writes to the tables.
     """
 
     def __init__(

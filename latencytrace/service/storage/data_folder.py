@@ -15,15 +15,15 @@ def owned(folder: Path) -> IO[str]:
     """Make a data folder where there is none, and lock it.
 
     Returns:
-        The lock file, which is to be closed by whoever lets go of the folder.
+        The lock file; closing it releases the folder.
 
     Raises:
         StoreInUseError: Another process, or another store of this one, owns it.
-        StoreError: The folder cannot be used, or is somebody else's.
+        StoreError: The folder cannot be used, or another process has it.
     """
     with unusable_is_said(folder):
         if folder.is_dir():
-            refuse_others(folder)  # before a folder of somebody's is tightened
+            refuse_others(folder)  # before the rights of a wrong folder are changed
         private_folder(folder, may_be_link=True)
         return locked(folder / "lock")
 

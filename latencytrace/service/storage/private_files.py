@@ -1,6 +1,6 @@
 """Files and folders that only the service's own user can read, and that lead nowhere else.
 
-The rights are set whatever the umask is and whoever made the folder. A symbolic link inside the
+The rights are set, whatever the umask and the rights of the folder. A symbolic link inside the
 data folder is refused: writing through it would change a file that is not ours.
 """
 
@@ -18,7 +18,7 @@ from latencytrace.errors import StoreError
 FOLDER_MODE: Final = 0o700
 FILE_MODE: Final = 0o600
 UMASK: Final = 0o077  # for files that others write for us: the engine, SQLite
-_OF_OTHERS: Final = 0o077  # rights of the group and of everybody
+_OF_OTHERS: Final = 0o077  # rights of the group and of others
 _WRITABLE_BY_GROUP: Final = 0o020
 _WRITABLE_BY_ALL: Final = 0o002
 _ROOT: Final = 0
@@ -68,7 +68,7 @@ def open_private(path: Path, flags: int) -> int:
         StoreError: It is a symbolic link, or no regular file.
         OSError: As of `os.open`.
     """
-    # O_NONBLOCK: a named pipe in the file's place would hold us until somebody reads it.
+    # O_NONBLOCK: a named pipe in the file's place would block us until a process reads it.
     safe = flags | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
     try:
         opened = os.open(path, safe, FILE_MODE)
@@ -111,7 +111,7 @@ def write_private(path: Path, content: bytes) -> None:
 
 
 def refuse_link(path: Path) -> None:
-    """Refuse a path that somebody else's code opens for us and would follow.
+    """Refuse a path that a library opens for us and would follow.
 
     Raises:
         StoreError: The path is a symbolic link.

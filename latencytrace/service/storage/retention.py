@@ -151,7 +151,7 @@ class Retention:
                 continue
             self._store.drop(partition)
             left.remove(partition)
-            # The rows first: who reads meanwhile sees no partition without them.
+            # The rows first: a reader meanwhile sees no partition without them.
             self._expired_rows[partition.table, reason] += partition.rows
             self._expired[partition.table, reason] += 1
             _log.info(

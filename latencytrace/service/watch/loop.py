@@ -27,7 +27,7 @@ class Watch:
         evaluator: Decides.
         memory: Keeps its counts and alerts; closed at the end.
         outbox: Notifies sinks.
-        amendments: Finds the alerts whose cause is another one than was said.
+        amendments: Finds the alerts with another cause than was sent.
         changed: Takes the alerts that began or ended, before anybody is notified.
         reload: Looks whether the objectives are others now.
     """

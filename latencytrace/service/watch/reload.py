@@ -25,7 +25,7 @@ Stamp = tuple[tuple[str, int, int, int], ...]
 
 
 class ObjectivesReload:
-    """Reads a file of objectives again whenever it has changed, or somebody asks.
+    """Reads a file of objectives again whenever it has changed, or at a signal.
 
     Args:
         path: A file, or a folder of them; None: there is none.

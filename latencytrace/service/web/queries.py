@@ -12,9 +12,11 @@ from latencytrace.analysis.tail.groups import Selection
 from latencytrace.errors import QuestionError
 from latencytrace.model import Measure, Objective
 from latencytrace.model.texts.durations import written_duration_ns
+from latencytrace.service.answers.groups import GROUPS, MOST_GROUPS
 from latencytrace.service.answers.overview_documents import MOST_ROUTES, ROUTES
 from latencytrace.service.cohort import (
     LONGEST_NS,
+    REPEATED,
     Cohort,
     CohortQuery,
     duration_range,
@@ -41,11 +43,11 @@ async def refuse_twice(request: Request) -> None:
     """Refuse a parameter that is given twice, of which one would not count.
 
     Raises:
-        QuestionError: There is one; `where` may come as often as one likes.
+        QuestionError: There is one, but for those that may be repeated.
     """
     counts = Counter(name for name, _ in request.query_params.multi_items())
     for name, count in counts.items():
-        if count > 1 and name != "where":
+        if count > 1 and name not in REPEATED:
             raise QuestionError(f"{name} is given {count} times: name it once")
 
 
@@ -76,6 +78,17 @@ class OverviewQuery(BreakdownQuery):
     limit: Annotated[
         int, Field(ge=1, le=MOST_ROUTES, description="of routes, those first that took most time")
     ] = ROUTES
+
+
+class GroupsQuery(BreakdownQuery):
+    """A cohort by a label or an attribute."""
+
+    by: Annotated[
+        str, Field(description="service, route, model, version, instance, status or an attribute")
+    ]
+    limit: Annotated[
+        int, Field(ge=1, le=MOST_GROUPS, description="of values, those first that took most time")
+    ] = GROUPS
 
 
 class RequestsQuery(BreakdownQuery):
@@ -150,6 +163,11 @@ class CapacityQuery(BreakdownQuery):
     ] = None
     per_token_within: Annotated[
         str | None, Field(description="how long each further token may take: 50ms")
+    ] = None
+
+    rate: Annotated[
+        float | None,
+        Field(gt=0, description="requests a second that replicas are wanted for; else those seen"),
     ] = None
 
     def limits(self, objectives: Iterable[Objective]) -> tuple[Limit, ...]:

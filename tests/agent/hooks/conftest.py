@@ -8,9 +8,18 @@ import pytest
 from latencytrace.agent.timing import holds
 from tests.support.agent.hooked import Spans, hooked
 from tests.support.brokers.rabbitmq import rabbitmq_server
+from tests.support.later import Later
 from tests.support.model_apis.server import ModelApi, serving_models
 from tests.support.models import tiny_chat as model
 from tests.support.servers.postgres import program, serving_postgres
+
+
+@pytest.fixture(autouse=True, scope="module")
+def libraries_are_imported(request: pytest.FixtureRequest) -> None:
+    """Import what the file says is imported later, before a hook is applied."""
+    for one in list(vars(request.module).values()):
+        if isinstance(one, Later):
+            one.imported()
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 import torch
-from torch._dynamo.utils import counters
 from transformers import LogitsProcessor
 
 from latencytrace.agent.clock import monotonic_ns
@@ -17,8 +16,10 @@ from latencytrace.model import Stage, semconv
 from tests.support.agent.hooked import Spans, hooked
 from tests.support.fakes.contracts import FakeClock
 from tests.support.fakes.cuda import FakeCuda
+from tests.support.later import Later
 from tests.support.models.tiny_chat import END, TinyChat
 
+dynamo = Later("torch._dynamo.utils")
 TOKENS = 5
 PROMPT = 24
 Form = Callable[[Any], Mapping[str, Any]]  # prepares a model; how it is asked then
@@ -60,7 +61,7 @@ def spans(cuda: RealTimeCuda) -> Iterator[Spans]:
 @pytest.fixture(autouse=True)
 def compiled_anew() -> Iterator[None]:
     torch.compiler.reset()
-    counters.clear()
+    dynamo.counters.clear()
     yield
     torch.compiler.reset()
 
@@ -103,7 +104,7 @@ def of_stage(spans: Spans, stage: Stage) -> RecordedSpan:
         (static_cache, False),
         (chunked, False),
         (without_cache, False),
-        (compiled, True),
+        pytest.param(compiled, True, marks=pytest.mark.long),
         pytest.param(compiled_in_place, True, marks=pytest.mark.long),
     ],
 )
@@ -128,8 +129,8 @@ def test_prefill_and_decode_are_told_apart_in_every_form_of_model(
     assert all(decode.started_ns < at_ns <= decode.ended_ns for at_ns in others_ns)
     assert prefill.attributes[semconv.DEVICE_PASSES] == 1
     assert decode.attributes[semconv.DEVICE_PASSES] == len(others_ns) == TOKENS - 1
-    assert counters["graph_break"] == {}
-    assert (counters["stats"]["unique_graphs"] > 0) is is_compiled
+    assert dynamo.counters["graph_break"] == {}
+    assert (dynamo.counters["stats"]["unique_graphs"] > 0) is is_compiled
 
 
 def test_the_times_of_the_device_are_on_the_span_with_its_model(

@@ -5,16 +5,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import lancedb
 import pytest
-from lancedb.index import FTS
 from opentelemetry.trace import StatusCode
 
 from latencytrace.agent.hooks.lancedb import LancedbHook
 from latencytrace.agent.hooks.threads import ThreadsHook
 from latencytrace.model import Stage, semconv
 from tests.support.agent.hooked import Spans, attribute_text, hooked, in_request
+from tests.support.later import Later
 
+lancedb, index = Later("lancedb"), Later("lancedb.index")
 ROWS: list[dict[str, Any]] = [
     {"id": number, "vector": [1.0, float(number)], "text": f"a secret {number}"}
     for number in range(5)
@@ -69,7 +69,7 @@ def test_reading_and_writing_are_distinguished(spans: Spans, table: Any) -> None
 
 
 def test_both_halves_of_a_hybrid_search_are_one_span(table: Any) -> None:
-    table.create_index("text", config=FTS())
+    table.create_index("text", config=index.FTS())
     with hooked(LancedbHook, ThreadsHook) as spans:
         search = table.search(query_type="hybrid").vector([1.0, 0.0]).text("secret").limit(2)
         in_request(spans, search.to_list)

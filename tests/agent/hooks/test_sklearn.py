@@ -5,29 +5,30 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
-from sklearn.ensemble import RandomForestClassifier
-from sklearn.feature_extraction.text import TfidfVectorizer
-from sklearn.linear_model import LogisticRegression, Ridge, RidgeClassifier
-from sklearn.neighbors import NearestNeighbors
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
-from sklearn.svm import SVC
-from sklearn.tree import DecisionTreeRegressor
 
 from latencytrace.agent.hooks.sklearn import SklearnHook
 from latencytrace.model import Stage, semconv
 from tests.support.agent.hooked import Spans, attribute_text, hooked, in_request
+from tests.support.later import Later
+
+base = Later("sklearn.base")
+discriminant_analysis = Later("sklearn.discriminant_analysis")
+ensemble = Later("sklearn.ensemble")
+features = Later("sklearn.feature_extraction.text")
+linear_model = Later("sklearn.linear_model")
+neighbors = Later("sklearn.neighbors")
+pipeline = Later("sklearn.pipeline")
+preprocessing = Later("sklearn.preprocessing")
+svm = Later("sklearn.svm")
+tree = Later("sklearn.tree")
 
 HOOKS = (SklearnHook,)
-
 ROWS = np.random.default_rng(0).random((40, 3))
 CLASSES = (ROWS[:, 0] > 0.5).astype(int)
 
 
 def test_a_prediction_is_one_span_with_its_model_and_rows(spans: Spans) -> None:
-    model = LogisticRegression().fit(ROWS, CLASSES)
+    model = linear_model.LogisticRegression().fit(ROWS, CLASSES)
     assert spans.all == []  # outside of any request
 
     in_request(spans, lambda: model.predict(ROWS[:5]))
@@ -41,32 +42,34 @@ def test_a_prediction_is_one_span_with_its_model_and_rows(spans: Spans) -> None:
 
 
 @pytest.mark.parametrize(
-    "model",
+    ("module", "name"),
     [
-        LinearDiscriminantAnalysis(),
-        DecisionTreeRegressor(),
-        RandomForestClassifier(n_estimators=3, n_jobs=2),
-        Ridge(),
-        RidgeClassifier(),
-        SVC(),
+        (discriminant_analysis, "LinearDiscriminantAnalysis"),
+        (tree, "DecisionTreeRegressor"),
+        (ensemble, "RandomForestClassifier"),
+        (linear_model, "Ridge"),
+        (linear_model, "RidgeClassifier"),
+        (svm, "SVC"),
     ],
-    ids=lambda model: type(model).__name__,
 )
-def test_whatever_the_class_a_prediction_is_one_span(spans: Spans, model: Any) -> None:
-    model.fit(ROWS, CLASSES)
+def test_whatever_the_class_a_prediction_is_one_span(
+    spans: Spans, module: Later, name: str
+) -> None:
+    parallel = {"n_estimators": 3, "n_jobs": 2} if module is ensemble else {}
+    model = getattr(module, name)(**parallel).fit(ROWS, CLASSES)
 
     in_request(spans, lambda: model.predict(ROWS))
 
     assert spans.names == ["predict", "request"]
-    assert spans.all[0].attributes[semconv.GEN_AI_REQUEST_MODEL] == type(model).__name__
+    assert spans.all[0].attributes[semconv.GEN_AI_REQUEST_MODEL] == name
 
 
 def test_of_a_pipeline_each_step_is_a_span(spans: Spans) -> None:
-    pipeline = make_pipeline(TfidfVectorizer(), LogisticRegression())
+    made = pipeline.make_pipeline(features.TfidfVectorizer(), linear_model.LogisticRegression())
     texts = ["a secret", "another one", "one more"]
-    pipeline.fit(texts, [0, 1, 1])
+    made.fit(texts, [0, 1, 1])
 
-    in_request(spans, lambda: pipeline.predict_proba(texts))
+    in_request(spans, lambda: made.predict_proba(texts))
 
     assert spans.names == ["transform", "predict_proba", "request"]
     assert spans.stages[:2] == [Stage.PREPROCESS, Stage.FORWARD]
@@ -75,7 +78,7 @@ def test_of_a_pipeline_each_step_is_a_span(spans: Spans) -> None:
 
 
 def test_a_search_for_neighbours_is_retrieving(spans: Spans) -> None:
-    index = NearestNeighbors().fit(ROWS)
+    index = neighbors.NearestNeighbors().fit(ROWS)
 
     in_request(spans, lambda: index.kneighbors(ROWS[:2], 3))
 
@@ -116,7 +119,7 @@ def test_a_class_that_is_made_later_is_timed_until_everything_is_restored() -> N
 def test_a_class_that_joblib_sends_to_its_workers_by_value_is_sent_as_before() -> None:
     cloudpickle = pytest.importorskip("cloudpickle")
 
-    class Own(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+    class Own(base.ClassifierMixin, base.BaseEstimator):  # type: ignore[misc, name-defined]  # which are not known yet
         def predict(self, X: Any) -> Any:  # noqa: N803 - as scikit-learn calls it
             return X
 
@@ -131,7 +134,12 @@ def test_a_class_that_joblib_sends_to_its_workers_by_value_is_sent_as_before() -
 def test_classes_get_their_very_own_methods_back() -> None:
     places = [
         (kind, name)
-        for kind in (LogisticRegression, RandomForestClassifier, SVC, StandardScaler)
+        for kind in (
+            linear_model.LogisticRegression,
+            ensemble.RandomForestClassifier,
+            svm.SVC,
+            preprocessing.StandardScaler,
+        )
         for base in kind.__mro__
         for name in ("predict", "transform", "decision_function", "__init_subclass__")
         if name in vars(base)
@@ -145,7 +153,7 @@ def test_classes_get_their_very_own_methods_back() -> None:
 
 
 def test_a_model_is_pickled_and_asked_for_its_methods_as_before(spans: Spans) -> None:
-    model = SVC().fit(ROWS, CLASSES)
+    model = svm.SVC().fit(ROWS, CLASSES)
 
     again = pickle.loads(pickle.dumps(model))  # noqa: S301 - our own
 
@@ -155,7 +163,7 @@ def test_a_model_is_pickled_and_asked_for_its_methods_as_before(spans: Spans) ->
 
 
 def test_what_an_estimator_raises_passes_through(spans: Spans) -> None:
-    model = Ridge().fit(ROWS, CLASSES)
+    model = linear_model.Ridge().fit(ROWS, CLASSES)
 
     with pytest.raises(ValueError, match="features"):
         in_request(spans, lambda: model.predict(ROWS[:, :1]))
@@ -164,7 +172,7 @@ def test_what_an_estimator_raises_passes_through(spans: Spans) -> None:
 
 
 def test_the_predictions_of_one_span_are_bounded(spans: Spans) -> None:
-    model = Ridge().fit(ROWS, CLASSES)
+    model = linear_model.Ridge().fit(ROWS, CLASSES)
 
     in_request(spans, lambda: [model.predict(ROWS[:1]) for _ in range(300)])
 

@@ -6,7 +6,7 @@ from operator import attrgetter
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from latencytrace.analysis.build_trace import build_traces
@@ -368,7 +368,6 @@ def calls_within_each_other(random: Random) -> list[Span]:
 
 
 @COMPILED
-@settings(max_examples=300)
 @given(st.integers(0, 1 << 32))
 def test_columns_charge_retries_as_objects_do(seed: int) -> None:
     random = Random(seed)

@@ -8,6 +8,7 @@ import pytest
 
 from latencytrace.analysis.capacity.capacity import LEAST_REQUESTS, Capacity, capacity
 from latencytrace.analysis.capacity.limits import Limit
+from latencytrace.analysis.capacity.replicas import instances_at_once
 from latencytrace.model import Measure, Stage
 from latencytrace.model.cohorts.request_columns import RequestColumns, Words
 from tests.support.simulation.queues import Station, arrivals, served, times_of
@@ -45,6 +46,39 @@ def test_the_knee_of_a_queue_is_at_its_servers(servers: int) -> None:
     assert knee.low <= servers <= knee.high
     assert knee.rate_per_s == pytest.approx(station.most_per_s, rel=0.05)
     assert knee.low_per_s < knee.rate_per_s < knee.high_per_s
+
+
+@pytest.mark.parametrize("instances", [1, 4])
+def test_a_rate_asks_for_as_many_replicas_as_it_is_times_the_knee_of_one(instances: int) -> None:
+    columns = traffic([DECODE])
+    each = DECODE.most_per_s / instances
+    number = np.arange(len(columns)) % instances
+    named = Words(names=[f"pod-{one}" for one in range(instances)], number=number.astype(np.int32))
+    columns = replace(columns, instance=named)
+
+    answer = capacity(times_of(columns), columns, (), rate_per_s=10.5 * each).replicas
+
+    assert answer is not None
+    assert answer.instances == pytest.approx(instances, rel=0.01)
+    assert answer.each_per_s == pytest.approx(each, rel=0.05)
+    assert answer.low <= 11 <= answer.high
+    assert answer.low <= answer.count <= answer.high
+
+
+def test_pods_that_replaced_each_other_are_one_at_a_time() -> None:
+    columns = traffic([DECODE])
+    half = (np.arange(len(columns)) >= len(columns) // 2).astype(np.int32)
+    columns = replace(columns, instance=Words(names=["old", "new"], number=half))
+
+    assert instances_at_once(columns) == pytest.approx(1, abs=0.01)
+
+
+def test_without_a_rate_replicas_are_those_for_the_rate_that_came() -> None:
+    answer = found(traffic([DECODE], (0.3, 0.9, 1.1)))
+
+    assert answer.replicas is not None
+    assert answer.replicas.rate_per_s == answer.requests_per_s
+    assert found(traffic([replace(DECODE, servers=1_000)], (0.01, 0.02))).replicas is None
 
 
 def test_no_knee_is_found_where_nobody_waits() -> None:

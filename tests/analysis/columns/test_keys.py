@@ -5,7 +5,7 @@ from dataclasses import replace
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from latencytrace.analysis.calls.retries import have_failed_calls
@@ -76,19 +76,16 @@ def test_recorded_spans_are_asked_only_for_what_is_held(name: str) -> None:
     assert asked <= HELD
 
 
-@settings(deadline=None)
 @given(heaps())
 def test_any_heap_of_spans_is_asked_only_for_what_is_held(heap: list[Span]) -> None:
     assert asked_for(heap) <= HELD
 
 
-@settings(deadline=None)
 @given(st.integers(0, 1 << 32))
 def test_made_traces_are_asked_only_for_what_is_held(seed: int) -> None:
     assert asked_for(made_trace(Random(seed))) <= HELD
 
 
-@settings(deadline=None)
 @given(heaps())
 def test_a_request_is_asked_of_its_own_span_only_what_tells_it_from_others(
     heap: list[Span],

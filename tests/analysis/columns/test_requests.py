@@ -5,7 +5,7 @@ from dataclasses import replace
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from latencytrace.analysis.calls.retries import MAX_SIDE_BY_SIDE
@@ -58,7 +58,6 @@ def is_odd(*spans: Span) -> bool:
     return ByColumns()({TRACE_ID: spans})[1] == [TRACE_ID]
 
 
-@settings(deadline=None)
 @given(st.integers(0, 1 << 32))
 def test_columns_give_what_objects_give(seed: int) -> None:
     traces = made(Random(seed), 5)
@@ -84,7 +83,6 @@ def test_later_batches_give_what_objects_give() -> None:
     assert min(ways) > 100
 
 
-@settings(deadline=None)
 @given(heaps())
 def test_any_heap_of_spans_goes_one_way_or_the_other(heap: list[Span]) -> None:
     traces = {TRACE_ID: heap} if heap else {}
@@ -92,6 +90,33 @@ def test_any_heap_of_spans_goes_one_way_or_the_other(heap: list[Span]) -> None:
     found, _ = ByColumns()(traces)
 
     assert differences(found, traces) == []
+
+
+@given(heaps())
+def test_work_after_an_answer_is_the_same_either_way(heap: list[Span]) -> None:
+    late = [replace(one, start_ns=one.start_ns * MS, end_ns=one.end_ns * MS) for one in heap]
+    traces = {TRACE_ID: late} if late else {}
+
+    found, _ = ByColumns()(traces)
+
+    assert differences(found, traces) == []
+
+
+def test_requests_with_background_tasks_go_by_columns() -> None:
+    tasks = [span(number, 90, number * MS, parent=number // 2) for number in range(2, 40)]
+
+    (request,) = divided(root(), *tasks)
+
+    assert request.after_ns == 39 * MS - 100
+
+
+def test_a_long_chain_of_tasks_that_outlive_each_other_gives_the_same() -> None:
+    chain = [span(number, 90, number * MS, parent=number - 1) for number in range(2, 400)]
+    chain += [span(400 + number, 90, 5 * MS, parent=number) for number in range(200, 400)]
+
+    (request,) = divided(root(), *chain)
+
+    assert request.after_ns == 399 * MS - 100
 
 
 @pytest.mark.parametrize("name", FIXTURE_NAMES)

@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import latencytrace.analysis
@@ -94,7 +94,6 @@ def test_recorded_spans_have_the_facts_of_their_ruled_parts(name: str) -> None:
     assert [one for one in recorded(name) if not same_facts(one)] == []
 
 
-@settings(deadline=None, max_examples=40)
 @given(heaps())
 def test_any_span_has_the_facts_of_its_ruled_part(heap: list[Span]) -> None:
     assert [one for one in heap if not same_facts(one)] == []
@@ -105,7 +104,6 @@ def test_what_is_known_of_a_text_is_known_of_what_is_left_of_it(text: str) -> No
     assert ruled_text(ruled_text(text)) == ruled_text(text)
 
 
-@settings(deadline=None, max_examples=40)
 @given(heaps())
 def test_rules_ask_for_no_attribute_beside_those_of_the_ruled_part(heap: list[Span]) -> None:
     asked: set[str] = set()

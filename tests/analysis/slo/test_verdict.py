@@ -1,5 +1,7 @@
 """Which requests keep a promise."""
 
+from dataclasses import replace
+
 import pytest
 
 from latencytrace.analysis.slo.verdict import is_good
@@ -57,6 +59,23 @@ def test_a_stage_that_may_have_been_cut_short_is_not_counted() -> None:
 
     assert is_good(RETRIEVE, short) is None
     assert is_good(RETRIEVE, long) is False
+
+
+def test_until_idle_counts_what_a_request_went_on_with() -> None:
+    until_idle = made_objective(measure=Measure.UNTIL_IDLE)
+    went_on = {Stage.RETRIEVE: SECOND_NS, Stage.UNATTRIBUTED: 1}
+
+    assert is_good(until_idle, made_request(2 * SECOND_NS)) is True
+    assert is_good(until_idle, made_request(SECOND_NS - 1, after=went_on)) is True
+    assert is_good(until_idle, made_request(SECOND_NS, after=went_on)) is False
+
+
+def test_a_client_that_left_says_nothing_of_work_that_ended_in_time() -> None:
+    until_idle = made_objective(measure=Measure.UNTIL_IDLE)
+    left = made_request(SECOND_NS, status=RequestStatus.CANCELLED)
+
+    assert is_good(until_idle, left) is None
+    assert is_good(until_idle, replace(left, after={Stage.RETRIEVE: 2 * SECOND_NS})) is False
 
 
 def test_a_request_without_what_is_measured_is_not_counted() -> None:

@@ -21,6 +21,7 @@ from latencytrace.service.answers.findings.finding import Finding, Verdict
 from latencytrace.settings import agent_settings
 from tests.support.agent.receiving import Receiver
 from tests.support.builders.spans.otlp_messages import child, one_span, otlp
+from tests.support.few import few
 from tests.support.servers.command_line import NOWHERE, environment, latencytrace, listening
 from tests.support.servers.ports import free_port
 from tests.support.servers.recording import RecordingServer
@@ -335,64 +336,72 @@ def test_an_agent_that_dropped_spans_is_named_with_its_process(tmp_path: Path) -
 
 @pytest.mark.parametrize(
     ("variable", "value", "what", "fix"),
-    [
-        ("LATENCYTRACE_DISABLED", "1", "tracing is switched off", "unset LATENCYTRACE_DISABLED"),
-        ("OTEL_SDK_DISABLED", "true", "tracing is switched off", "unset OTEL_SDK_DISABLED"),
-        (
-            "OTEL_TRACES_SAMPLER",
-            "always_off",
-            "nothing is recorded: OTEL_TRACES_SAMPLER=always_off",
-            "unset OTEL_TRACES_SAMPLER",
-        ),
-        (
-            "OTEL_TRACES_SAMPLER",
-            "parentbased_always_off",
-            "nothing of traces that begin here is recorded: OTEL_TRACES_SAMPLER=parentbased_al",
-            "unset OTEL_TRACES_SAMPLER",
-        ),
-        (
-            "OTEL_EXPORTER_OTLP_ENDPOINT",
-            "localhost:4318",
-            "the agent stays off: endpoint 'localhost:4318' must begin with http://",
-            "correct the variable that is named",
-        ),
-        (
-            "OTEL_EXPORTER_OTLP_ENDPOINT",
-            f"{NOWHERE}/v1/traces",
-            f"OTEL_EXPORTER_OTLP_ENDPOINT={NOWHERE}/v1/traces is a base address",
-            f"export OTEL_EXPORTER_OTLP_ENDPOINT={NOWHERE}",
-        ),
-        (
-            "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
-            NOWHERE,
-            f"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT={NOWHERE} is used as it is",
-            f"export OTEL_EXPORTER_OTLP_TRACES_ENDPOINT={NOWHERE}/v1/traces",
-        ),
-        (
-            "OTEL_EXPORTER_OTLP_PROTOCOL",
-            "http/json",
-            "OTEL_EXPORTER_OTLP_PROTOCOL=http/json, but",
-            "export OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf",
-        ),
-        (
-            "OTEL_EXPORTER_OTLP_ENDPOINT",
-            "http://127.0.0.1:4317",
-            "OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:4317 is the usual port of OTLP",
-            "export OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:4318",
-        ),
-        (
-            "PYTHONPATH",
-            "/x/opentelemetry/instrumentation/auto_instrumentation",
-            "PYTHONPATH starts opentelemetry-instrument",
-            "take the entry that ends in auto_instrumentation out of PYTHONPATH",
-        ),
-        (
-            "LATENCYTRACE_HOOKS",
-            "httpx,htttpx",
-            "LATENCYTRACE_HOOKS names 'htttpx', and no hook is called so",
-            "choose among ",
-        ),
-    ],
+    few(
+        3,
+        [
+            (
+                "LATENCYTRACE_DISABLED",
+                "1",
+                "tracing is switched off",
+                "unset LATENCYTRACE_DISABLED",
+            ),
+            ("OTEL_SDK_DISABLED", "true", "tracing is switched off", "unset OTEL_SDK_DISABLED"),
+            (
+                "OTEL_TRACES_SAMPLER",
+                "always_off",
+                "nothing is recorded: OTEL_TRACES_SAMPLER=always_off",
+                "unset OTEL_TRACES_SAMPLER",
+            ),
+            (
+                "OTEL_TRACES_SAMPLER",
+                "parentbased_always_off",
+                "nothing of traces that begin here is recorded: OTEL_TRACES_SAMPLER=parentbased",
+                "unset OTEL_TRACES_SAMPLER",
+            ),
+            (
+                "OTEL_EXPORTER_OTLP_ENDPOINT",
+                "localhost:4318",
+                "the agent stays off: endpoint 'localhost:4318' must begin with http://",
+                "correct the variable that is named",
+            ),
+            (
+                "OTEL_EXPORTER_OTLP_ENDPOINT",
+                f"{NOWHERE}/v1/traces",
+                f"OTEL_EXPORTER_OTLP_ENDPOINT={NOWHERE}/v1/traces is a base address",
+                f"export OTEL_EXPORTER_OTLP_ENDPOINT={NOWHERE}",
+            ),
+            (
+                "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
+                NOWHERE,
+                f"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT={NOWHERE} is used as it is",
+                f"export OTEL_EXPORTER_OTLP_TRACES_ENDPOINT={NOWHERE}/v1/traces",
+            ),
+            (
+                "OTEL_EXPORTER_OTLP_PROTOCOL",
+                "http/json",
+                "OTEL_EXPORTER_OTLP_PROTOCOL=http/json, but",
+                "export OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf",
+            ),
+            (
+                "OTEL_EXPORTER_OTLP_ENDPOINT",
+                "http://127.0.0.1:4317",
+                "OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:4317 is the usual port of OTLP",
+                "export OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:4318",
+            ),
+            (
+                "PYTHONPATH",
+                "/x/opentelemetry/instrumentation/auto_instrumentation",
+                "PYTHONPATH starts opentelemetry-instrument",
+                "take the entry that ends in auto_instrumentation out of PYTHONPATH",
+            ),
+            (
+                "LATENCYTRACE_HOOKS",
+                "httpx,htttpx",
+                "LATENCYTRACE_HOOKS names 'htttpx', and no hook is called so",
+                "choose among ",
+            ),
+        ],
+    ),
 )
 def test_a_variable_that_makes_no_sense_is_named_with_its_fix(
     variable: str, value: str, what: str, fix: str

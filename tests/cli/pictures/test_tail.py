@@ -111,20 +111,22 @@ def test_requests_of_senders_that_sample_are_said_to_count_by_weight() -> None:
 def test_a_tail_without_a_cause_is_said_to_have_none() -> None:
     lines = drawn(document(cause=None, attributes=[]))
 
-    assert lines[2].startswith("Nothing sets the tail apart")
+    assert lines[2].startswith("Nothing sets slow requests apart")
     assert not any("more often" in line for line in lines)
 
 
 def test_a_tail_without_a_cause_names_the_stage_that_most_of_it_is_in() -> None:
     lines = drawn(document(cause=None, attributes=[]), 200)
 
-    assert lines[2].endswith("Most of it, 100.0 %, is retrieve, which varies as much in all.")
+    assert lines[2].endswith(
+        "Most of it, 100.0 %, is retrieve, which varies this much in all requests."
+    )
 
 
 def test_a_tail_of_several_causes_is_not_said_to_have_nothing_of_its_own() -> None:
     lines = drawn(document(cause=None))
 
-    assert lines[2].startswith("No single cause explains the tail")
+    assert lines[2].startswith("No single cause explains the slow requests")
     assert any("more often" in line for line in lines[3:])
 
 
@@ -198,6 +200,6 @@ def test_what_others_in_shared_steps_cost_stands_below_with_whose_work_it_was() 
     said = " ".join(drawn(document(neighbours=beside)))
     by_chance = " ".join(drawn(document(neighbours={**beside, "low_ns": -1})))
 
-    assert "31.2 % of what the tail takes longer. tenant bulk: 90.0 % of it, by 25.0 %" in said
-    assert "300 ms of a request of the tail, 50.0 ms of a usual one; that may be" in by_chance
+    assert "31.2 % of the extra time. tenant bulk: 90.0 % of it, by 25.0 %" in said
+    assert "300 ms of a slow request, 50.0 ms of a typical one; that may be" in by_chance
     assert "bulk" not in by_chance

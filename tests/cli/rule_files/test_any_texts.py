@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from latencytrace.cli.commands.rules import yaml_text
@@ -169,7 +169,6 @@ def quoted(text: str) -> str:
 
 
 @given(st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1).filter(str.strip))
-@settings(max_examples=50, deadline=None)
 def test_what_is_written_is_what_was_meant(text: str) -> None:
     objective = made_objective(service=text, route=text, period_ns=7 * DAY_NS)
     for document in (

@@ -11,7 +11,7 @@ from latencytrace.cli.app import app
 from latencytrace.cli.commands import breakdown, export, requests, trace
 from latencytrace.cli.source.filters import filters
 from latencytrace.cli.source.folder import FolderSource
-from latencytrace.service.cohort import CohortQuery, attributes_of
+from latencytrace.service.cohort import REPEATED, CohortQuery, attributes_of
 from tests.support.builders.filtered_folder import folder
 from tests.support.servers.recording_api import RecordingApi, recording_api
 
@@ -29,10 +29,15 @@ FILTERS = {
     "input_tokens": "10..20",
     "output_tokens": "..5",
     "where": "tenant=acme",
+    "without": "service=another",
     "since": "2025-11-21T00:00:00Z",
     "until": "2025-11-22T00:00:00Z",
 }
-FLAGS: Mapping[str, Any] = {**FILTERS, "where": ["tenant=acme"]}  # what a command takes of them
+FLAGS: Mapping[str, Any] = {
+    **FILTERS,
+    "where": ["tenant=acme"],
+    "without": ["service=another"],
+}  # what a command takes of them
 READING = ("breakdown", "requests", "trace", "tail", "export")
 COMMANDS = {
     command.name or cast(Callable[[], None], command.callback).__name__: command.callback
@@ -105,7 +110,7 @@ def test_conditions_with_an_ampersand_in_them_stay_apart() -> None:
 
 @pytest.mark.parametrize("name", FILTERS)
 def test_an_empty_filter_is_refused_rather_than_forgotten(name: str) -> None:
-    empty: Mapping[str, Any] = {name: [""] if name == "where" else ""}
+    empty: Mapping[str, Any] = {name: [""] if name in REPEATED else ""}
 
     with pytest.raises(typer.BadParameter, match="it is empty"):
         filters(**empty)

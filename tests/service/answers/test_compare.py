@@ -156,7 +156,7 @@ def test_that_neighbours_are_alike_is_said_where_they_are(tmp_path: Path) -> Non
 
     assert not any("resemble" in note for note in notes({**found, "block_requests": [24, 24]}))
     assert list(notes({**found, "alike_requests": [1, 40]})) == [
-        "Up to 40 neighbouring requests resemble each other and count as one."
+        "Neighbouring requests are correlated; up to 40 count as one."
     ]
 
 

@@ -101,11 +101,11 @@ def test_a_sentence_names_the_cause_its_stage_and_its_trait(
     told = document["cause"]
     assert told is not None
     shared = (
-        f"90 % of the tail have {trait_text(trait.key, trait.value)}, of the usual requests 10 %; "
+        f"90 % of slow requests have {trait_text(trait.key, trait.value)}, 10 % of typical ones; "
         if trait
         else ""
     )
-    grown = f"{stage} takes 912 ms instead of 100 µs, 100 % of what the tail takes longer."
+    grown = f"{stage} takes 912 ms instead of 100 µs, 100 % of the extra time."
     assert told["sentence"] == f"{begins}{shared}{grown}"
     assert (told["kind"], told["stage"]) == (kind, stage)
     assert (told["key"], told["value"]) == ((trait.key, trait.value) if trait else (None, None))
@@ -148,7 +148,7 @@ def test_the_users_own_stage_that_grew_most_is_named(
 
     assert cause is not None
     assert cause["stage"] == Stage.APPLICATION
-    assert cause["sentence"].endswith(f"of what the tail takes longer, most of it in {named}.")
+    assert cause["sentence"].endswith(f"of the extra time, most of it in {named}.")
 
 
 def called(number: int, lengths_ms: tuple[int, int]) -> Request:
@@ -181,7 +181,7 @@ def test_the_span_that_most_of_any_other_stage_grew_in_is_named() -> None:
     cause = tail(store_of(*requests), Cohort(), 0.95)["cause"]
 
     assert cause is not None
-    assert cause["sentence"].endswith("what the tail takes longer, most of it in GET /policy.")
+    assert cause["sentence"].endswith("the extra time, most of it in GET /policy.")
 
 
 @pytest.mark.parametrize(
@@ -208,7 +208,7 @@ def test_the_only_span_of_a_stage_is_not_named() -> None:
     cause = tail(store_of(*requests), Cohort(), 0.95)["cause"]
 
     assert cause is not None
-    assert cause["sentence"].endswith("of what the tail takes longer.")
+    assert cause["sentence"].endswith("of the extra time.")
 
 
 @pytest.mark.parametrize(
@@ -242,6 +242,6 @@ def test_a_stage_that_most_of_an_unexplained_tail_is_in_is_named_beside_what_set
     ]
 
     assert sentence(document) == (
-        "No single cause explains the tail: what it has more often stands below. Most of it, "
-        "100.0 %, is application, which varies as much in all."
+        "No single cause explains the slow requests: what they have in common is listed below. "
+        "Most of it, 100.0 %, is application, which varies this much in all requests."
     )

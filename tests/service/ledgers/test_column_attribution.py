@@ -21,6 +21,7 @@ from latencytrace.service.otlp.shapes import SHAPES
 from latencytrace.service.otlp.traces import check
 from tests.support.builders.spans.otlp_messages import one_span, otlp
 from tests.support.compiled import COMPILED
+from tests.support.few import few
 from tests.support.simulation.simulator import simulate
 from tests.support.simulation.ways import WAYS
 
@@ -51,7 +52,7 @@ def in_order(found: Attributed) -> list[Request]:
     return sorted(requests(found), key=lambda request: (request.trace_id, not request.outermost))
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", few(6, WAYS))
 def test_simulated_traces_become_the_same_requests(way: str) -> None:
     simulated = simulate(7, 40, {}, WAYS[way])
     spans = [span for trace in simulated for span in trace.spans]

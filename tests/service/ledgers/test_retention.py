@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from latencytrace.analysis.columns.objects import requests_of
@@ -111,7 +111,6 @@ def test_a_step_is_slow_by_how_long_it_took_not_by_when_it_was() -> None:
 
 
 @COMPILED
-@settings(deadline=None)
 @given(st.lists(st.integers(0, 1 << 32), min_size=1, max_size=3), st.sampled_from([0.0, 0.4, 1.0]))
 def test_a_table_keeps_the_spans_that_its_requests_keep(seeds: list[int], ratio: float) -> None:
     of_tables, one_by_one = SpanKeeping(ratio), SpanKeeping(ratio)

@@ -330,4 +330,4 @@ class Walk(RuleBasedStateMachine):
 
 
 TestWalk = Walk.TestCase
-TestWalk.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
+TestWalk.settings = settings(stateful_step_count=30)

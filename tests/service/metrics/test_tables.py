@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.openmetrics.exposition import generate_latest
 
@@ -16,7 +16,6 @@ from tests.support.builders.made_tables import made_table
 from tests.support.tables.counted_one_by_one import count_one_by_one
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(0, 1 << 32), min_size=1, max_size=3), st.sampled_from([1, 3, 200]))
 def test_tables_are_counted_as_their_requests_are(seeds: list[int], max_cohorts: int) -> None:
     by_tables, one_by_one = Telemetry(max_cohorts), Telemetry(max_cohorts)

@@ -5,7 +5,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from latencytrace.analysis.columns.objects import requests_of
@@ -38,7 +38,6 @@ objectives = st.builds(
 )
 
 
-@settings(deadline=None)
 @given(seeds, objectives)
 def test_each_request_is_judged_as_by_itself(seed: int, objective: Objective) -> None:
     table = made_table(seed)
@@ -49,7 +48,6 @@ def test_each_request_is_judged_as_by_itself(seed: int, objective: Objective) ->
     assert in_cohort(objective, table).tolist() == [objective.counts(one) for one in requests]
 
 
-@settings(deadline=None)
 @given(seeds, st.lists(objectives, max_size=3))
 def test_what_violates_an_objective_is_told_alike(seed: int, some: list[Objective]) -> None:
     table, index = made_table(seed), ObjectiveIndex(some)
@@ -62,7 +60,6 @@ def test_what_violates_an_objective_is_told_alike(seed: int, some: list[Objectiv
     assert index.violated_in(table).tolist() == expected
 
 
-@settings(deadline=None, max_examples=30)
 @given(st.lists(seeds, min_size=1, max_size=3), st.lists(objectives, min_size=1, max_size=2))
 def test_an_evaluator_counts_tables_as_their_requests(
     some: list[int], objectives: list[Objective]

@@ -102,7 +102,7 @@ def test_each_route_alerts_for_itself_and_names_it(tmp_path: Path) -> None:
     traffic = Traffic(tmp_path, EACH)
     for _ in range(60):
         traffic.move(60)
-        for _ in range(60):
+        for _ in range(15):
             traffic.one(route="POST /chat")
             traffic.one(SLOW, route="POST /embed")
         traffic.tick()

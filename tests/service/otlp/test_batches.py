@@ -71,9 +71,7 @@ def time(time_ns: int) -> int:
     return time_ns if time_ns < 1 << 63 else -1
 
 
-@settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(drawn=st.lists(requests, min_size=1, max_size=3))
 def test_a_batch_says_what_its_spans_say(
     read: Callable[[bytes], SpanBlock], drawn: list[ExportTraceServiceRequest]
@@ -172,9 +170,7 @@ def test_a_key_that_comes_twice_makes_its_own_trace_odd(
     assert batch.shape.tolist() == [-1]
 
 
-@settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(request=requests)
 def test_what_was_removed_is_counted_alike_both_ways(request: ExportTraceServiceRequest) -> None:
     block = span_block_of(request)

@@ -55,9 +55,7 @@ def plainly(sent: bytes, *, capture_content: bool) -> SpanBlock:
 
 
 MODES = pytest.mark.parametrize("capture_content", [False, True], ids=["redacted", "as sent"])
-MANY = settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+MANY = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @MODES
@@ -179,7 +177,6 @@ KINDS: dict[str, Callable[[str], str]] = {
 }
 
 
-@settings(max_examples=150, deadline=None)
 @given(key=st.sampled_from(list(KINDS)), said=texts | st.text(max_size=40) | any_text)
 @example(key="mine", said="[::1]:80")
 @example(key="url.full", said=" data:x")

@@ -4,6 +4,7 @@ import gzip
 import json
 import os
 import zlib
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 
@@ -385,34 +386,34 @@ TOO_MANY = MOST_PARTS + 1
 @pytest.mark.parametrize(
     "body",
     [
-        b"\x0a\x00" * TOO_MANY,
-        nested(RESOURCES, b"\x12\x00" * TOO_MANY),
-        nested(RESOURCES, nested(SCOPES, b"\x12\x00" * TOO_MANY)),
-        nested(RESOURCES, nested(SCOPES, nested(SPANS, b"\x4a\x00" * TOO_MANY))),
+        lambda: b"\x0a\x00" * TOO_MANY,
+        lambda: nested(RESOURCES, b"\x12\x00" * TOO_MANY),
+        lambda: nested(RESOURCES, nested(SCOPES, b"\x12\x00" * TOO_MANY)),
+        lambda: nested(RESOURCES, nested(SCOPES, nested(SPANS, b"\x4a\x00" * TOO_MANY))),
     ],
     ids=["resources", "scopes", "spans", "attributes"],
 )
-def test_more_parts_than_any_batch_has_are_refused(body: bytes) -> None:
+def test_more_parts_than_any_batch_has_are_refused(body: Callable[[], bytes]) -> None:
     with pytest.raises(OtlpError, match="send smaller batches"):
-        otlp.check(body, None, None)
+        otlp.check(body(), None, None)
 
 
 @pytest.mark.parametrize(
     "body",
     [
-        nested(RESOURCES, nested(SCOPES, nested(SPANS, b"\x4a\x02\x12\x00" * 3_000_000))),
-        nested(RESOURCES, b"\x0a\x02\x1a\x00" * 3_000_000),  # a resource again and again
-        nested(RESOURCES, nested(RESOURCE, nested(ENTITY, b"\x1a\x00" * 5_000_000))),
+        lambda: nested(RESOURCES, nested(SCOPES, nested(SPANS, b"\x4a\x02\x12\x00" * 3_000_000))),
+        lambda: nested(RESOURCES, b"\x0a\x02\x1a\x00" * 3_000_000),  # a resource again and again
+        lambda: nested(RESOURCES, nested(RESOURCE, nested(ENTITY, b"\x1a\x00" * 5_000_000))),
     ],
     ids=["values", "resources", "texts"],
 )
 def test_parts_are_counted_before_they_are_decoded(
-    body: bytes, monkeypatch: pytest.MonkeyPatch
+    body: Callable[[], bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(otlp, "ExportTraceServiceRequest", Undecoded)
 
     with pytest.raises(OtlpError, match="send smaller batches"):
-        otlp.check(body, None, None)
+        otlp.check(body(), None, None)
 
 
 class Undecoded:
@@ -424,15 +425,15 @@ class Undecoded:
 @pytest.mark.parametrize(
     "body",
     [
-        b'{"resourceSpans":[' + b",".join([b"{}"] * 2_000_001) + b"]}",
-        b'{"resourceSpans":[' + b",".join([b'""'] * 600_000) + b"]}",
-        b'{"resourceSpans":[{"a":[' + b",".join([b"[0]"] * 300_000) + b"]}]}",
+        lambda: b'{"resourceSpans":[' + b",".join([b"{}"] * 2_000_001) + b"]}",
+        lambda: b'{"resourceSpans":[' + b",".join([b'""'] * 600_000) + b"]}",
+        lambda: b'{"resourceSpans":[{"a":[' + b",".join([b"[0]"] * 300_000) + b"]}]}",
     ],
     ids=["objects", "texts", "lists"],
 )
-def test_more_json_than_any_batch_has_is_refused(body: bytes) -> None:
+def test_more_json_than_any_batch_has_is_refused(body: Callable[[], bytes]) -> None:
     with pytest.raises(OtlpError, match="send smaller batches"):
-        otlp.check(body, otlp.JSON, None)
+        otlp.check(body(), otlp.JSON, None)
 
 
 @given(message=st.binary(max_size=300), most=st.integers(0, 40))

@@ -118,6 +118,24 @@ def test_an_agents_budget_is_shown_with_what_it_leaves_out() -> None:
     assert (steps, requests) == (5, 70)
 
 
+def test_the_phases_of_a_processs_start_are_shown() -> None:
+    reports, request = AgentReports(FakeClock()), report()
+    metrics = request.resource_metrics[0].scope_metrics[0].metrics
+    points = metrics.add(name=semconv.AGENT_START_NS).gauge.data_points
+    for phase, length_ns in (("imports", 2_500_000_000), ("weights", 40_000_000_000)):
+        point = points.add(as_int=length_ns)
+        point.attributes.add(key=semconv.START_PHASE).value.string_value = phase
+
+    reports.take(request)
+
+    name = "latencytrace_start_seconds"
+    found = [
+        shown(reports).get_sample_value(name, {**RAG, "phase": phase})
+        for phase in ("imports", "weights", "warm_up")
+    ]
+    assert found == [2.5, 40, None]
+
+
 def test_only_requests_of_a_control_group_make_one() -> None:
     reports = AgentReports(FakeClock())
     request = report()

@@ -84,9 +84,7 @@ def ways(
     two.close()
 
 
-@settings(
-    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(request=requests)
 def test_both_ways_come_to_the_same_rows(
     ways: TwoWays, request: ExportTraceServiceRequest
@@ -118,9 +116,7 @@ def in_order(spans: list[Span]) -> list[str]:
     return sorted(map(repr, once.values()))
 
 
-@settings(
-    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(request=requests)
 def test_spans_of_columns_are_those_that_the_store_gives_back(
     ways: TwoWays, request: ExportTraceServiceRequest

@@ -5,7 +5,7 @@ from random import Random
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from latencytrace.analysis.columns.objects import requests_of
@@ -32,7 +32,6 @@ def is_written_alike(table: RequestTable) -> bool:
     return block_of_table(LedgerTable.new(table), READ_NS) == block_of(requests, [], READ_NS, {})
 
 
-@settings(deadline=None)
 @given(seeds)
 def test_made_traces_are_written_alike(seed: int) -> None:
     random = Random(seed)
@@ -62,7 +61,6 @@ def test_a_simulated_system_is_written_alike(way: str) -> None:
     assert is_written_alike(ByColumns().table(traces)[0])
 
 
-@settings(deadline=None)
 @given(seeds, st.data())
 def test_the_load_of_a_process_is_written_alike(seed: int, data: st.DataObject) -> None:
     table = made_table(seed)
@@ -77,7 +75,6 @@ def test_the_load_of_a_process_is_written_alike(seed: int, data: st.DataObject) 
     assert found.counts.tolist() == [one.counts for one in expected]
 
 
-@settings(deadline=None)
 @given(seeds, st.data())
 def test_some_requests_of_a_table_are_those_requests(seed: int, data: st.DataObject) -> None:
     table = made_table(seed)

@@ -18,6 +18,7 @@ from latencytrace.service.store import Order
 from latencytrace.service.stores.chdb.store import ChdbStore
 from tests.support.builders.made_requests import made_request
 from tests.support.builders.spans.otlp_messages import columns, one_span, otlp
+from tests.support.few import few
 from tests.support.tables.ledger_tables import write
 
 EVERYTHING = Cohort(service=None)
@@ -157,7 +158,7 @@ def filled(folder: Path) -> None:
     store.close()
 
 
-@pytest.mark.parametrize("name", ["data.bin", "primary.cidx"])
+@pytest.mark.parametrize("name", few(1, ["data.bin", "primary.cidx"]))
 @pytest.mark.parametrize("table", [ARRIVALS, SPANS, REQUESTS])
 def test_a_wrong_bit_costs_one_part_and_every_question_is_answered(
     tmp_path: Path, table: str, name: str, caplog: pytest.LogCaptureFixture

@@ -45,6 +45,7 @@ def breakdown_document(**stages_ns: int) -> BreakdownDocument:
             }
             for stage, mean_ns in stages_ns.items()
         ],
+        after=None,
         left_out={"health": 3, "startup": 0, "reduced_detail": 0, "unsure": 0},
         max_concurrency=2,
         reduced_requests=0,
@@ -62,6 +63,7 @@ def no_requests() -> BreakdownDocument:
         time_per_output_token_ns=None,
         output_tokens_per_second=None,
         stages=[],
+        after=None,
         left_out={"health": 0, "startup": 0, "reduced_detail": 0, "unsure": 0},
         max_concurrency=None,
         reduced_requests=0,
@@ -144,6 +146,7 @@ def request_document() -> RequestDocument:
             segment("cc", "detokenize", 90, 95),
             segment("aa", "unattributed", 95, 100),
         ],
+        after={},
         spans=[
             span("aa", None, "POST /chat", "unattributed", 0, 100),
             span("bb", "aa", "encode", "embed", 5, 25),
@@ -162,6 +165,8 @@ def request_document() -> RequestDocument:
         busy={},
         exclusive={},
         repairs=[{"kind": "clipped", "span_id": "cc", "detail": "ended 2 ms after its parent"}],
+        attributes={},
+        attributes_left_out=0,
     )
 
 

@@ -1,9 +1,13 @@
 """An evaluator fed with requests while a fake clock moves on."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+
 from latencytrace.model import Alert, Objective, Request, Stage
+from latencytrace.service.ledger_table import LedgerTable
 from latencytrace.service.metrics.settling import Settled
 from latencytrace.service.objectives.evaluator import Evaluator
 from latencytrace.service.objectives.memory import ObjectiveMemory
@@ -92,9 +96,9 @@ class Traffic:
         count, self._owed = int(self._owed), self._owed % 1
         self._sent += bad_ratio * count
         bad, self._sent = int(self._sent), self._sent % 1
-        end_ns = self.wall()
-        requests = [stamped(SLOW, end_ns)] * bad + [stamped(GOOD, end_ns)] * (count - bad)
-        self.count(requests)
+        if count:
+            table = ended_at(self.wall(), bad, count - bad)
+            self.evaluator.count(Settled(tables=[table], until_ns=self.wall()))
         self.tick()
 
 
@@ -105,3 +109,12 @@ def stamped(request: Request, end_ns: int, **more: object) -> Request:
         request.ledger,
         **{"start_ns": end_ns - request.duration_ns, **more},
     )
+
+
+_EACH = LedgerTable.of([stamped(SLOW, START_NS), stamped(GOOD, START_NS)])
+
+
+def ended_at(end_ns: int, slow: int, good: int) -> LedgerTable:
+    """So many requests of each, as `tables_of` would make them one by one."""
+    table = _EACH.taken(np.repeat([0, 1], [slow, good]))
+    return replace(table, start_ns=table.start_ns + end_ns - START_NS)

@@ -110,23 +110,36 @@ def opened(browser: Browser, address: str, **options: Any) -> Iterator[tuple[Pag
 
 
 def check_sound(
-    browser: Browser, url: str, path: str, options: Mapping[str, Any], picture: Path
+    browser: Browser, url: str, path: str, picture: Path | None = None, **options: Any
 ) -> None:
     """Assert that a page has no serious fault: axe, width, cut bars, console, policy, other hosts.
 
-    A picture of it is stored, to be looked at.
+    In light and in dark colours, and as a phone loads it.
     """
     with opened(browser, f"{url}{path}", **options) as (page, watched):
         keep(page, picture)
-        assert violations(page) == []
-        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-        assert page.evaluate(CUT_BARS) == []
+        check_shown(page)
+        page.emulate_media(**SCREENS["dark"])
+        check_shown(page)
+        page.emulate_media(color_scheme="light")
+        page.set_viewport_size(SCREENS["phone"]["viewport"])
+        page.reload()  # what is drawn depends on the width
+        check_shown(page)
         assert (watched.status, watched.errors) == (200, [])
         assert watched.hosts == {urlsplit(url).netloc}
 
 
-def keep(page: Page, picture: Path) -> None:
-    """Store a picture of a page as it stands."""
+def check_shown(page: Page) -> None:
+    """Assert that what a page shows now can be read by everybody, and is not cut."""
+    assert violations(page) == []
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert page.evaluate(CUT_BARS) == []
+
+
+def keep(page: Page, picture: Path | None) -> None:
+    """Store a picture of a page as it stands, where one is asked for."""
+    if picture is None:
+        return
     bottom = page.evaluate("Math.ceil(scrollY + document.body.getBoundingClientRect().bottom)")
     page.screenshot(
         path=picture,

@@ -197,6 +197,7 @@ def cohort(seed: int, kind: CauseKind | None, count: int) -> RequestColumns:
         start_ns=START_NS + (made.moment * HOUR_NS).astype(np.int64),
         duration_ns=stages_ns.sum(axis=1),
         stages_ns=stages_ns,
+        after_ns=_unknown(count),
         time_to_first_token_ns=_unknown(count),
         time_per_output_token_ns=_unknown(count),
         input_tokens=_numbers(made.input_tokens),

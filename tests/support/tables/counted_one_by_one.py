@@ -33,6 +33,7 @@ def _count(
         counted.repaired.labels(kind.value).inc()
     durations = ((one.duration_ns, one) for one in requests)
     _observe(counted.request_duration, cohort, durations, at_s)
+    _observe_after(counted, requests, cohort, at_s)
     by_status: Tally[str] = Tally()
     for one in requests:
         by_status[one.status.value] += one.weight
@@ -47,6 +48,14 @@ def _count(
         _observe(counted.stage_duration, (*cohort, stage.value), stage_times, at_s)
     _count_slowest(counted, requests, cohort, at_s)
     _count_tokens(counted, requests, cohort, at_s)
+
+
+def _observe_after(
+    counted: CountedRequests, requests: Sequence[Request], cohort: tuple[str, ...], at_s: float
+) -> None:
+    after = [(one.after_ns, one) for one in requests if one.after]
+    if after:
+        _observe(counted.request_after_answer, cohort, after, at_s)
 
 
 def _count_slowest(

@@ -32,7 +32,7 @@ def arrived_ns(requests: OpenRequests, connection: Any) -> int:
 
     Args:
         requests: Those under way, with what held their threads.
-        connection: Whose bytes are read; None: unknown.
+        connection: The one that bytes are read from; None: unknown.
 
     Returns:
         A monotonic time while the thread was held; now, where they may have come later or the

@@ -44,7 +44,7 @@ def caller_of(
 
 
 def carried_beside(caller: Context) -> Context | None:
-    """Return what a caller sends beside its span, as baggage is; None: nothing, as most do."""
+    """Return what a caller sends with its span, such as baggage; None: nothing."""
     if caller.keys() <= _ALONE:
         return None
     return Context({key: value for key, value in caller.items() if key not in _ALONE})

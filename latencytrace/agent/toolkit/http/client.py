@@ -5,10 +5,10 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextvars import Token
-from functools import wraps
+from functools import lru_cache, wraps
 from inspect import iscoroutinefunction, signature
 from typing import Any, ClassVar, Final, Self
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from opentelemetry.context import (
     _SUPPRESS_HTTP_INSTRUMENTATION_KEY,  # by which contrib's HTTP clients know of each other
@@ -31,6 +31,7 @@ from latencytrace.agent.timing.wrapping import (
     timed_coroutine,
     timed_function,
 )
+from latencytrace.agent.toolkit.drops import when_dropped
 from latencytrace.agent.toolkit.http import propagation
 from latencytrace.agent.toolkit.http.propagation import CALLER
 from latencytrace.agent.toolkit.models.plain_http import model_asked
@@ -39,6 +40,7 @@ from latencytrace.model import semconv
 from latencytrace.model.stage import Stage
 
 _FIRST_ERROR = 400
+_new: Final = object.__new__
 _CLIENT: Final = SpanKind.CLIENT  # which takes longer to look up than to use
 _NETWORK: Final = Stage.NETWORK.value
 _PORTS = {"https": 443, "wss": 443}
@@ -60,39 +62,46 @@ class ClientCall:
 
     headers_argument: ClassVar[str | None] = None  # takes `headers`; None: `begin` sends them
     has_ended = False
-    sampled: SampledCall | None = None  # None: nobody wants to know what it costs
+    sampled: SampledCall | None = None  # None: its cost is not measured
+    _token: Token[Context] | None = None
     covers: ClassVar[bool] = True  # one call, one span: what the library is built on adds none
 
     def __init__(
         self, recorder: Recorder, name: str, attributes: HookAttributes, body: object = None
     ) -> None:
         self.recorder = recorder
-        self.model = model_asked(recorder, attributes, body)  # None: none
-        here = current() if self.model is None else self.model.context()
+        self.model = model = model_asked(recorder, attributes, body)  # None: none
+        here = current() if model is None else model.context()
         attributes[semconv.STAGE] = _NETWORK  # else it is copied for that
-        self.timing: Timing = recorder.start(name, None, attributes, kind=_CLIENT, context=here)
-        entries = {**here, _SPAN_KEY: self.timing.span}
+        if recorder.detail.spares:
+            timing = recorder.start(name, None, attributes, kind=_CLIENT, context=here)
+        else:
+            timing = _new(Timing)
+            recorder.start_call(timing, name, attributes, here, _CLIENT)
+        self.timing = timing
+        entries = {**here, _SPAN_KEY: timing.span}
         if self.covers:  # neither what the library is built on nor contrib adds a span of it
             entries[_SUPPRESS_HTTP_INSTRUMENTATION_KEY] = True
-        self.context: Context | None = Context(entries)
-        self.headers: Any = {}  # to be sent
+        self.context: Context | None = (context := Context(entries))
+        headers: dict[str, str] = {}  # to be sent
+        self.headers: Any = headers
         patterns = recorder.propagate_to
         if not patterns or propagation.goes_to(_host_of(attributes), patterns):
-            propagation.inject(self.headers, self.context)
-        if CALLER in self.headers:
-            _sent.append(self.headers[CALLER])
-        self._token: Token[Context] | None = None
+            propagation.inject(headers, context)
+            if CALLER in headers:
+                _sent.append(headers[CALLER])
 
-    def added_to(self, own: object) -> Mapping[str, str]:
-        """Return the headers to be sent beside a request's own: none if it names a caller itself.
+    def added_to(self, own: Any, *, ignores_case: bool = False) -> Mapping[str, str]:
+        """Return the headers to be sent with a request's own: none if it names a caller itself.
 
         Args:
             own: A mapping, or pairs; None: it has none.
+            ignores_case: Whether `own` does, so that it need not be gone through.
         """
         headers: Mapping[str, str] = self.headers
-        if not own:
+        if not own or (ignores_case and CALLER not in own):
             return headers
-        pairs: Any = own.items() if hasattr(own, "items") else own
+        pairs = own.items() if hasattr(own, "items") else own
         named = [str(value) for name, value in pairs if str(name).lower() == CALLER]
         return headers if all(one in _sent for one in named) else {}
 
@@ -173,7 +182,7 @@ class ClientCall:
 
     def end_with(self, body: object) -> None:
         """End at the latest when the program drops a body."""
-        weakref.finalize(body, self.end).atexit = False
+        when_dropped(body, self.end)
 
     def end_with_connection(self, body: Any) -> None:
         """End when a body's connection is free again: it was read, closed or broke off."""
@@ -251,24 +260,34 @@ def _host_of(attributes: HookAttributes) -> str:
 
 
 def is_within_call() -> bool:
-    """Say whether a request is made by a library whose own call is timed already."""
+    """Say whether a request is made by a library with a timed call of its own."""
     return bool(get_value(_SUPPRESS_HTTP_INSTRUMENTATION_KEY))
 
 
 def request_attributes(method: str, url: str) -> HookAttributes:
     """Attributes of a request; never the query: it may hold a secret or a prompt."""
-    parts = urlsplit(url)
+    scheme, place, path, _, _ = urlsplit(url)
+    host, port = _server_at(scheme, place)
     return {
         semconv.HTTP_REQUEST_METHOD: method,
-        semconv.SERVER_ADDRESS: parts.hostname or "",
-        semconv.SERVER_PORT: parts.port or _PORTS.get(parts.scheme, 80),
-        semconv.URL_SCHEME: parts.scheme,
-        semconv.URL_PATH: parts.path,
+        semconv.SERVER_ADDRESS: host,
+        semconv.SERVER_PORT: port,
+        semconv.URL_SCHEME: scheme,
+        semconv.URL_PATH: path,
     }
 
 
+@lru_cache(maxsize=1024)
+def _server_at(scheme: str, place: str) -> tuple[str, int]:
+    """Return host and port of an address; its parts are looked for once."""
+    parts = SplitResult(scheme, place, "", "", "")
+    return parts.hostname or "", parts.port or _PORTS.get(scheme, 80)
+
+
 def with_headers(headers: Any, added: Mapping[str, str]) -> list[tuple[Any, Any]]:
-    """Headers and more of them; those of the same name are replaced, as nobody wants two."""
-    pairs = list(headers.items()) if hasattr(headers, "items") else list(headers or ())
+    """Headers and more of them; headers of the same name are replaced."""
+    if not headers:
+        return list(added.items())
+    pairs = list(headers.items()) if hasattr(headers, "items") else list(headers)
     kept = [(name, value) for name, value in pairs if str(name).lower() not in added]
     return [*kept, *added.items()]

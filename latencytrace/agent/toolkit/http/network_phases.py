@@ -1,7 +1,7 @@
 """Phases of one HTTP call: connected, encrypted, sent, waited, received.
 
 Speed is the point here: httpcore reports some ten events a call (`bench_routes.py`).
-Where nobody else listens its steps are noted as they begin and end, without the texts and calls of
+Without other listeners its steps are noted as they begin and end, without the texts and calls of
 a report, and they are put together once the span is sent.
 """
 
@@ -40,11 +40,10 @@ class NetworkPhases:
         other: The program's own listener, which is still called with everything.
     """
 
-    __slots__ = ("ends", "is_alone", "other", "starts")
+    __slots__ = ("ends", "other", "starts")
 
     def __init__(self, other: Trace | None) -> None:
         self.other = other
-        self.is_alone = other is None
         self.starts: dict[str, int] = {}
         self.ends: dict[str, int] = {}
 
@@ -114,20 +113,21 @@ _Note = Callable[[Any, str], None]
 
 def _taking(recorder: Recorder, kind: type[NetworkPhases], note: _Note) -> Callable[[Any], bool]:
     """Return a function that notes a step; False: another listener wants it, or it failed."""
-    cost = HookCost()
+    cost, phase_of = HookCost(), _STEPS.get
 
     def takes(step: Any) -> bool:
         try:
             phases = step.trace_extension
-            if type(phases) is not kind or not phases.is_alone or step.debug:
+            if type(phases) is not kind or step.debug or phases.other is not None:
                 return False
-            phase = _STEPS.get(step.name)
-            if phase is not None:
-                left = cost.left = cost.left - 1
-                if left > 0:
-                    note(phases, phase)
-                else:
-                    cost.sampled(note, phases, phase)
+            phase = phase_of(step.name)
+            if phase is None:
+                return True
+            left = cost.left = cost.left - 1
+            if left > 0:
+                note(phases, phase)
+            else:
+                cost.sampled(note, phases, phase)
         except FAULTS as fault:
             recorder.on_fault(_NOTING, fault)
             return False

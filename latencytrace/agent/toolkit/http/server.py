@@ -99,7 +99,7 @@ class ServedRequest(RoutedRequest):
             started_ns = wait.since_ns
         self.recorder = recorder
         self.name = name
-        self._carried = carried_beside(caller)  # as baggage; None: nothing but who calls
+        self._carried = carried_beside(caller)  # as baggage; None: the caller's span alone
         self.detail: TraceDetail | None = TraceDetail.FULL  # None: nothing is recorded
         if recorder.decides:
             caller, self.detail = recorder.detail.decide(caller)
@@ -235,7 +235,7 @@ class ServedRequest(RoutedRequest):
 
 
 class HeldTiming(Timing):
-    """A span that ends when its answer has left, and is let go once it is known why that failed.
+    """A span that ends when its answer has left, and is released once it is known why that failed.
 
     Starlette sends all of a 500 before it raises what a handler raised.
     """
@@ -247,7 +247,6 @@ class HeldTiming(Timing):
         self._left_ns: int | None = None
 
     def end(self, ended_ns: int | None = None) -> None:
-        """Note when it ended."""
         if self.intervals is not None:
             self.defer(semconv.INTERVALS, self.intervals.taken(self.started_ns))
             self.intervals = None
@@ -309,7 +308,7 @@ def request_served() -> ServedRequest | None:
 def _waited(
     recorder: Recorder, attributes: HookAttributes, arrived_ns: int, started_ns: int | None
 ) -> Wait | None:
-    """Return how long a request waited to be taken up; a proxy's queue ends where that begins."""
+    """Return how long a request waited for its turn; a proxy's queue ends where that begins."""
     until_ns = monotonic_ns() if started_ns is None else started_ns
     wait = recorder.open_requests.holds.wait(arrived_ns, until_ns)
     queued_ns = attributes.get(semconv.QUEUED_NS)

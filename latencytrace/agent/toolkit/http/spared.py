@@ -1,4 +1,4 @@
-"""Requests that are spared: not recorded at all, or with nothing but their own span.
+"""Requests that are left out: not recorded at all, or with nothing but their own span.
 
 Speed is the point here: what is left out to keep a budget must itself cost next to nothing
 (`tests/benchmarks/bench_overhead.py`).
@@ -22,7 +22,7 @@ Receive = Callable[[], Awaitable[Message]]
 
 
 class DroppedRequest:
-    """A request that is not recorded; whoever it calls learns so.
+    """A request that is not recorded; the services it calls learn so.
 
     Args:
         within: The context of all that it does.
@@ -36,7 +36,7 @@ class DroppedRequest:
         self._token: Token[Context] | None = None
 
     def activate(self) -> None:
-        """Let whoever it calls know that nobody records its trace."""
+        """Tell the services it calls that its trace is not recorded."""
         try:
             self._token = enter(self._within)
         except FAULTS as fault:
@@ -53,12 +53,10 @@ class DroppedRequest:
 
     @staticmethod
     def received(receive: Receive) -> Receive:
-        """Return it as it is."""
         return receive
 
     @staticmethod
     def sent(send: Send) -> Send:
-        """Return it as it is."""
         return send
 
     def fail(self, error: BaseException) -> None:
@@ -87,7 +85,7 @@ def decided_on(recorder: Recorder, caller: Context) -> tuple[DroppedRequest | No
 
 
 def sending(request: ServedRequest, send: Send, has_left: Callable[[], None]) -> Send:
-    """Return what notes a spared request's status, and calls `has_left` with its last byte."""
+    """Return what notes the status of such a request, and calls `has_left` with its last byte."""
     if request.detail is None:
         return send
 

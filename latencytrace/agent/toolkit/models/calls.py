@@ -64,7 +64,6 @@ class Phases:
         self._phase: Timing = self._start("prefill", Stage.PREFILL, started_ns)
 
     def token(self) -> None:
-        """Note one more token."""
         self.made += 1
         if self.made > 1:
             self._tokens.add()

@@ -51,11 +51,11 @@ class DeviceCopy:
             self._passes.drop_open()
 
     def note(self, attributes: Mapping[str, AttributeValue]) -> None:
-        """Take what the device timer knows; see `Ending`."""
+        """Take what the device timer knows."""
         self._attributes.update(attributes)
 
     def end(self, ended_ns: int | None = None) -> None:
-        """Make the span and end it; see `Ending`."""
+        """Make the span and end it."""
         end_ns = monotonic_ns() if ended_ns is None else ended_ns
         name = "copy to host"
         if self._attributes[semconv.TRANSFER_DIRECTION] == TO_DEVICE:

@@ -27,7 +27,7 @@ class ModelApi:
         provider: The value of `gen_ai.provider.name`, or how it is found.
         form: Of its answers.
         url: Where the server's address lies in the arguments: `self._client.base_url`.
-        model: Likewise the model that is asked for; the first that is there counts.
+        model: Where the name of the model stands; the first that is there counts.
         inputs: Arguments that may hold several inputs.
         below: The library's function beneath a call, which others may have wrapped.
         is_one: Says whether a call asks a model; None: all do.
@@ -93,7 +93,7 @@ class ModelApi:
         )
 
     def describe(self, arguments: Arguments, stage: Stage) -> HookAttributes:
-        """Note who is asked for which model, and how many inputs there are if several."""
+        """Note the provider and the model, and the number of inputs if several."""
         provider = self.provider if isinstance(self.provider, str) else self.provider(arguments)
         noted: HookAttributes = {semconv.GEN_AI_PROVIDER_NAME: provider}
         model = first_at(arguments, self.model)

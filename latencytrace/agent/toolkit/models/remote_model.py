@@ -16,13 +16,14 @@ from latencytrace.agent.timing.costs import HookCost
 from latencytrace.agent.timing.hook import Arguments, HookAttributes, Timed
 from latencytrace.agent.timing.recorder import Recorder, Timing
 from latencytrace.agent.timing.wrapping import named_arguments
+from latencytrace.agent.toolkit.drops import when_dropped
 from latencytrace.agent.toolkit.models.answer_form import AnswerForm
 from latencytrace.agent.toolkit.other_tracers import is_theirs
 from latencytrace.agent.toolkit.streaming import MadeTokens
 from latencytrace.model import semconv
 from latencytrace.model.stage import Stage
 
-# What a span of somebody else's says of itself that is the same call already.
+# Attributes of another tracer's span that is the same call already.
 _KINDS: Final = frozenset({"LLM", "EMBEDDING", "RERANKER"})
 _OPERATIONS: Final = frozenset({"chat", "text_completion", "generate_content", "embeddings"})
 _END: Final = object()
@@ -104,7 +105,7 @@ class ModelCall:
             self.end()
 
     def _follows(self, answer: Any) -> bool:
-        """Follow a stream by the iterator inside, for the stream itself must stay what it is."""
+        """Follow a stream by the iterator inside, since the stream itself must stay what it is."""
         name, stream_in = self._form.iterator, self._form.stream_in
         stream = answer if stream_in is None else stream_in(answer)
         chunks = None if name is None else getattr(stream, name, None)
@@ -224,7 +225,7 @@ class ModelCall:
         """Note what the call or the reading of its stream raised, and end it."""
         with guarded("noting an exception", self._on_fault):
             self._timing.fail(error)
-        # Nobody waits for a stream that is left, however late it is known.
+        # End an abandoned stream at its last chunk, however late it is known.
         self.end(self._seen_ns if isinstance(error, GeneratorExit) else None)
 
     def drop(self) -> None:
@@ -239,8 +240,8 @@ class _Followed:
     program left half-way, perhaps after its request. But each loop over it has a reader of its
     own, which goes when the loop is left.
 
-    It is no generator: an event loop closes each async one that the collector finds, and whoever
-    closed the library's beside it would be in its way.
+    It is no generator: an event loop closes each async one that the collector finds, and code that
+    closed the library's own would be in its way.
     """
 
     __slots__ = ("_asked", "_call", "_chunks")
@@ -319,7 +320,7 @@ def _is_short_json(response: Any) -> bool:
 
 def _held_by(stream: Any, end: Callable[[], None]) -> Any:
     """End a call at the latest when the program drops its stream."""
-    weakref.finalize(stream, end).atexit = False
+    when_dropped(stream, end)
     return stream
 
 
@@ -338,7 +339,7 @@ def note_parsed(_: Recorder, arguments: Arguments, answer: object) -> None:
 
 
 def open_call(stream: object) -> ModelCall | None:
-    """Return the call that a stream belongs to; None: it has ended, or nobody timed it."""
+    """Return the call that a stream belongs to; None: it has ended, or was not timed."""
     return _open.get(stream)
 
 

@@ -23,7 +23,7 @@ class HeaderPairs:
 
 
 def sent(_: tuple[Any, ...], kwargs: dict[str, Any]) -> Sent:
-    """Read a call that sends a message, and have it carry headers of ours beside its own."""
+    """Read a call that sends a message, and have it carry headers of ours next to its own."""
     topic = str(kwargs["topic"])
     given, headers = kwargs.get("headers") or (), None
     if isinstance(given, (Mapping, list, tuple)):  # else the client says what is wrong

@@ -65,7 +65,7 @@ class Sent(NamedTuple):
 
 
 class _CarriedWork(Timing):
-    """Work whose message carries more than a span, such as baggage: it is current within, too."""
+    """Work on a message that carries baggage, too: that is current within."""
 
     __slots__ = ("_carried",)
 
@@ -82,7 +82,7 @@ class _CarriedWork(Timing):
 
 
 class MessageSpan:
-    """A span around a sending or its work, whose failure may be in what the call returns.
+    """A span around a sending or its work; a failure may be in what the call returns.
 
     Args:
         timing: The span under way.
@@ -142,7 +142,7 @@ def timed_sends(read: Callable[[tuple[Any, ...], dict[str, Any]], Sent]) -> Buil
                 name, headers, is_due, noted = read(args, kwargs)
                 around = get_current_span()
                 sending: Timing | None = None
-                # Who has it sent later does not wait for it.
+                # A request that has it sent later does not wait for it.
                 is_awaited = is_due and around.is_recording() and not _is_sending(name, around)
                 if is_awaited and counts.next_of(around) <= _MOST:
                     sending = recorder.start(
@@ -175,7 +175,7 @@ def begun_work(
     attributes: HookAttributes | None = None,
     otherwise: Context | None = None,
 ) -> Timing | None:
-    """Begin the work that a message asks for, in the trace of who sent it.
+    """Begin the work that a message asks for, in the sender's trace.
 
     Args:
         recorder: Where its span goes.
@@ -234,7 +234,7 @@ def flush(recorder: Recorder, timeout_s: float = SHUTDOWN_S) -> bool:
 
     Args:
         recorder: Takes our faults.
-        timeout_s: The longest to wait, for whoever comes next waits too.
+        timeout_s: The longest to wait, since the next caller waits too.
 
     Returns:
         Whether all was sent in time.

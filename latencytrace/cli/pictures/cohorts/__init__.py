@@ -1,1 +1,1 @@
-"""Pictures of cohorts beside each other, and of one as it might be."""
+"""Pictures of two cohorts side by side, and of forecasts."""

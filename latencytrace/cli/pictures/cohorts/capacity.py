@@ -13,7 +13,7 @@ from latencytrace.service.answers.load.capacity_documents import (
     GrowthDocument,
     LevelDocument,
 )
-from latencytrace.service.answers.load.sentence import limit_text, per_s, range_text
+from latencytrace.service.answers.load.sentence import limit_text, per_s, range_text, replicas_text
 from latencytrace.service.answers.sentences.weights import recorded_note
 
 BAR_SHORTEST, BAR_LONGEST = 6, 32
@@ -27,6 +27,8 @@ def picture(document: CapacityDocument, console: Console) -> list[RenderableType
     parts: list[RenderableType] = [Text(_numbers(document))]
     parts += [*(Text(note) for note in recorded_note(document)), ""]
     parts += [Text(document["sentence"], "bold"), ""]
+    needed = replicas_text(document.get("replicas"))  # an older service says nothing of them
+    parts += [Text(needed), ""] if needed else []
     if document["levels"]:
         parts += [_levels(document, console.width), ""]
     parts += [Text(line) for line in _goodput(document)]

@@ -11,6 +11,15 @@ SHORT_INSTANCE = 8
 MOST_NAMED = 3  # agents of one cause
 PREFIX = "latencytrace_agent_"
 OVERDUE_S = 75  # an agent reports once a minute at least
+PRESSED, MUCH_PRESSED = 0.25, 0.5  # of the last minute, from which on a wait is worth a word
+_PRESSED = {
+    "cpu": (
+        "a processor",
+        "allow it more processors, or take away what runs beside it: its times are longer for it",
+    ),
+    "memory": ("memory", "allow it more memory: it is read back from where it was put aside"),
+    "io": ("a disk", "see what reads and writes there: models that are read, swap, logs"),
+}
 REDUCTIONS = {
     "no_runtime_gaps": "pauses of the process are not watched for",
     "no_intervals": "neither pauses of the process nor work interleaved with answers is recorded",
@@ -92,7 +101,7 @@ def _agent(info: Sample, metrics: Sequence[Sample]) -> Iterator[_Found]:
             ),
             faults,
         )
-    for cause in (*_overhead(metrics), *_hooks(metrics)):
+    for cause in (*_overhead(metrics), *_pressure(metrics), *_hooks(metrics)):
         yield cause, 0
 
 
@@ -127,6 +136,17 @@ def _overhead(metrics: Sequence[Sample]) -> Iterator[_Cause]:
         f"it took {100 * took:.2g} % of late",
         "export LATENCYTRACE_OVERHEAD=0.05 there to allow it more, or off for all detail",
     )
+
+
+def _pressure(metrics: Sequence[Sample]) -> Iterator[_Cause]:
+    """Say what its threads waited for of late, as Linux tells it."""
+    for sample in metrics:
+        if sample.name == f"{PREFIX}pressure_ratio" and sample.value >= PRESSED:
+            what, fix = _PRESSED.get(sample.labels["resource"], (None, None))
+            if what is not None:
+                part = "half" if sample.value >= MUCH_PRESSED else "a quarter"  # many are one line
+                text = f"threads waited for {what} in more than {part} of the last minute"
+                yield _Cause(Verdict.NOTE, text, fix)
 
 
 def _hooks(metrics: Sequence[Sample]) -> Iterator[_Cause]:

@@ -26,7 +26,7 @@ MOST_COMPARED: Final = 50_000  # requests of a group; more would not narrow what
 def overhead(store: Store, cohort: Cohort) -> OverheadDocument:
     """Hold requests whose stages are recorded against those of the control group.
 
-    Without a service: those of all services with a control group, whoever called them.
+    Without a service: requests of all services with a control group, inner ones too.
     """
     control = cohort.model_copy(update={"detail": TraceDetail.CONTROL})
     named = [control.service] if control.service else store.services()

@@ -1,4 +1,4 @@
-"""Traces that had to be mended: what that says of those who send spans."""
+"""Traces that had to be mended: what that says of their senders."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping

@@ -8,6 +8,7 @@ from latencytrace.analysis.capacity.capacity import Capacity, Goodput, LevelLate
 from latencytrace.analysis.capacity.growth import Growth, StageGrowth
 from latencytrace.analysis.capacity.levels import Knee
 from latencytrace.analysis.capacity.limits import Limit
+from latencytrace.analysis.capacity.replicas import Replicas
 from latencytrace.errors import QuestionError
 from latencytrace.model.cohorts.request_columns import DurationBand
 from latencytrace.model.objective import AVAILABILITY, NO_LIMIT_NS
@@ -18,6 +19,7 @@ from latencytrace.service.answers.load.capacity_documents import (
     KneeDocument,
     LevelDocument,
     LimitDocument,
+    ReplicasDocument,
     StageGrowthDocument,
 )
 from latencytrace.service.answers.load.sentence import sentence
@@ -29,7 +31,11 @@ MOST_READ: Final = 50_000  # requests whose stages are read; of more a share
 
 
 def capacity_of(
-    store: Store, cohort: Cohort, limits: Sequence[Limit], now_ns: int
+    store: Store,
+    cohort: Cohort,
+    limits: Sequence[Limit],
+    now_ns: int,
+    rate_per_s: float | None = None,
 ) -> CapacityDocument:
     """Find what the service of a cohort keeps up with.
 
@@ -50,7 +56,7 @@ def capacity_of(
     times = store.times(cohort)
     share = min(1.0, MOST_READ / max(len(times), 1))
     columns = store.cohort_columns(cohort, [DurationBand(share_ratio=share)])
-    return capacity_document(capacity(times, columns, limits))
+    return capacity_document(capacity(times, columns, limits, rate_per_s))
 
 
 def capacity_document(found: Capacity) -> CapacityDocument:
@@ -68,6 +74,7 @@ def capacity_document(found: Capacity) -> CapacityDocument:
         "knee": None if found.knee is None else _knee(found.knee),
         "goodput": None if found.goodput is None else _goodput(found.goodput, found.levels),
         "growth": None if found.growth is None else _growth(found.growth),
+        "replicas": None if found.replicas is None else _replicas(found.replicas),
         "sentence": "",
     }
     document["sentence"] = sentence(document)
@@ -95,6 +102,17 @@ def _knee(found: Knee) -> KneeDocument:
         "served_per_second": found.rate_per_s,
         "low_per_second": found.low_per_s,
         "high_per_second": found.high_per_s,
+    }
+
+
+def _replicas(found: Replicas) -> ReplicasDocument:
+    return {
+        "requests_per_second": found.rate_per_s,
+        "count": found.count,
+        "low": found.low,
+        "high": found.high,
+        "each_per_second": found.each_per_s,
+        "instances": found.instances,
     }
 
 

@@ -71,6 +71,17 @@ class GrowthDocument(TypedDict):
     stages: list[StageGrowthDocument]
 
 
+class ReplicasDocument(TypedDict):
+    """How many replicas a rate asks for, each at its knee."""
+
+    requests_per_second: float
+    count: int
+    low: int  # 95 % interval, by that of the knee's rate
+    high: int
+    each_per_second: float
+    instances: float  # that served the cohort, on average over its time
+
+
 class CapacityDocument(TypedDict):
     """A cohort's latency against its load."""
 
@@ -86,4 +97,5 @@ class CapacityDocument(TypedDict):
     knee: KneeDocument | None  # null: none is proven
     goodput: GoodputDocument | None  # null: there is no limit
     growth: GrowthDocument | None  # null: too few requests, or always as many at once
+    replicas: ReplicasDocument | None  # null: no knee is proven
     sentence: str

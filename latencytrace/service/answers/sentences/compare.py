@@ -1,4 +1,4 @@
-"""Sentences of a comparison: the verdict, what it was matched on, and what to know beside it."""
+"""Sentences of a comparison: the verdict, what it was matched on, and notes."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -47,7 +47,7 @@ def sentence(document: CompareDocument) -> str:
         return f"No change: no shift of {least} or more is proven, and the median is sure."
     if document["unmatched"] is not None:
         what = document["unmatched"].replace("_", " ")
-        return f"Not enough data: A and B have too few requests of the same {what}."
+        return f"Not enough data: both sides have too few requests of the same {what}."
     sides = zip("AB", both(document), strict=True)
     empty = [letter for letter, side in sides if not side["requests"]]
     if empty:
@@ -58,7 +58,7 @@ def sentence(document: CompareDocument) -> str:
 
 
 def notes(document: CompareDocument) -> Iterator[str]:
-    """What a reader should know beside the numbers."""
+    """Notes on the numbers."""
     for letter, side in zip("AB", both(document), strict=True):
         yield from recorded_note(side, letter)
     failed = [side["failed_ratio"] for side in both(document)]
@@ -72,16 +72,16 @@ def notes(document: CompareDocument) -> Iterator[str]:
             yield f"Too few requests to test {' and '.join(untested)}."
     longest = max(document.get("alike_requests", (1,)))  # an older service does not say
     if longest > 1:
-        yield f"Up to {longest:,} neighbouring requests resemble each other and count as one."
+        yield f"Neighbouring requests are correlated; up to {longest:,} count as one."
 
 
 def at_equal(document: CompareDocument) -> str:
     """What the two sides have been made equal in."""
     names = [name.replace("_", " ") for name in document["matched_on"]]
     if not names:
-        return "As they were, for nothing is known to match on"
+        return "Raw: nothing is known to adjust for"
     listed = " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
-    return f"At equal {listed}"
+    return f"Adjusted for {listed}"
 
 
 def both(document: CompareDocument) -> tuple[SideDocument, SideDocument]:

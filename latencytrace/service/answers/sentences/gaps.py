@@ -13,7 +13,7 @@ class Gap:
     """A stretch that no span explains."""
 
     length_ns: int
-    inside: str | None  # the span whose own time it is; None: it is the request's own
+    inside: str | None  # the span that spent it; None: the request itself did
     between: tuple[str, str] | None  # the spans before and after it; None: one of them is missing
 
     @property

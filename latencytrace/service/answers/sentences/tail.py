@@ -7,12 +7,11 @@ from latencytrace.model.texts.units import duration, share
 from latencytrace.service.answers.tail_documents import NeighboursDocument, TailDocument
 
 NOTHING = (
-    "Nothing sets the tail apart: no attribute, and no stage that takes longer than its usual "
-    "spread explains."
+    "Nothing sets slow requests apart: no attribute, and no stage that varies more than usual."
 )
 MOST_NAMED = 3
 NAME_IT = 'A stage of your own around that code says more: with latencytrace.stage("NAME"):'
-MIXED = "No single cause explains the tail: what it has more often stands below."
+MIXED = "No single cause explains the slow requests: what they have in common is listed below."
 
 
 def sentence(document: TailDocument) -> str:
@@ -31,7 +30,7 @@ def sentence(document: TailDocument) -> str:
     if grown is None or part is None or part < MOSTLY:
         return said
     where = f"Most of it, {share(part)}, is {grown['stage']}"
-    return f"{said} {where}, which varies as much in all."
+    return f"{said} {where}, which varies this much in all requests."
 
 
 def next_step(document: TailDocument) -> str | None:
@@ -41,15 +40,15 @@ def next_step(document: TailDocument) -> str | None:
 
 
 def beside(found: NeighboursDocument) -> str:
-    """Cost of others' work in shared steps to the tail, and whose it was."""
+    """Cost of others' work in shared steps to the tail, and the requests that caused it."""
     text = (
-        f"Others' work in shared steps: {duration(found['tail_mean_ns'])} of a request of the "
-        f"tail, {duration(found['reference_mean_ns'])} of a usual one"
+        f"Others' work in shared steps: {duration(found['tail_mean_ns'])} of a slow request, "
+        f"{duration(found['reference_mean_ns'])} of a typical one"
     )
     if found["low_ns"] <= 0:
         return f"{text}; that may be chance."
     part = found["excess_share_ratio"]
-    text += "." if part is None else f", {share(part)} of what the tail takes longer."
+    text += "." if part is None else f", {share(part)} of the extra time."
     whose = (
         f"{trait_text(one['key'], one['value'])}: {share(one['cost_share_ratio'])} of it, by "
         f"{share(one['member_share_ratio'])} of the others"

@@ -8,7 +8,7 @@ def recorded_note(document: Mapping[str, object], of: str = "") -> Iterator[str]
 
     Args:
         document: With `requests` and `recorded_requests`; of an older service without.
-        of: Whose requests, for the sentence.
+        of: The subject of the sentence.
     """
     rows = document.get("recorded_requests")
     if rows is not None:

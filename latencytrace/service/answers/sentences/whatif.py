@@ -47,4 +47,4 @@ def notes(document: WhatifDocument) -> Iterator[str]:
     if error is None:
         yield "Too few requests have the stage for a back-test."
     else:
-        yield f"Such forecasts of this cohort's own requests were off by {share(error)}."
+        yield f"Back-tested error: {share(error)}."

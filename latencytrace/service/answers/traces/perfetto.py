@@ -51,7 +51,7 @@ def perfetto_trace(request: RequestDocument) -> dict[str, object]:
 
 
 def microseconds(ns: int) -> float:
-    """A time as the format has it, such that who cuts off after a nanosecond reads the same."""
+    """A time as the format has it, the same where a reader cuts off after a nanosecond."""
     value = ns / _US
     while int(value * _US) < ns:
         value = math.nextafter(value, math.inf)

@@ -6,6 +6,7 @@ from typing import Final, NamedTuple, overload
 
 from typing_extensions import ReadOnly, TypedDict
 
+from latencytrace.analysis.calls.call_names import call_name
 from latencytrace.model import Stage, semconv
 from latencytrace.service.answers.documents import SegmentDocument, SpanHeadDocument
 
@@ -139,7 +140,7 @@ class Rows(Sequence[Row]):
                 self.failed.add(len(self.lines))
         self.lines.append(
             (
-                span["name"],
+                call_name(span["name"], span["attributes"]),
                 span["stage"],
                 span["service"],
                 span["span_id"],

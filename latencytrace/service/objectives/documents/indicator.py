@@ -34,7 +34,7 @@ class Period:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alerting:
-    """When an objective alerts, and whom."""
+    """When an objective alerts, and at which sinks."""
 
     tiers: tuple[BurnRule, ...] = ()
     receivers: tuple[str, ...] = ()

@@ -121,7 +121,7 @@ def indicator_of(spec: IndicatorSpec, service: str, references: References) -> I
 
 
 def _type_of(source: Source, references: References) -> str | None:
-    """Whose metric it is; None: of somebody else, which is noted."""
+    """The source of the metric; None: not ours, which is noted."""
     named, at = source.type, source.found.get("type", source.at)
     if named is None and source.metric_source_ref is not None:
         at = source.found["metricSourceRef"]

@@ -69,7 +69,7 @@ def truth(field: Field) -> bool:
 
 
 def number(field: Field, advice: str) -> float:
-    """Read a number; the advice is given to who wrote something else."""
+    """Read a number; the advice is part of the error."""
     text = field.text()
     try:
         value = float(text)

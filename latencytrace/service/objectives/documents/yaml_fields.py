@@ -89,7 +89,7 @@ class Field:
 
         Args:
             known: Their names.
-            others: Whether it may have fields that nobody reads.
+            others: Whether it may have fields that are not read.
 
         Raises:
             ValueError: It is not a mapping.

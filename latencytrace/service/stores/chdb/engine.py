@@ -1,4 +1,4 @@
-"""The embedded engine: who owns its folder, its connections, and what its faults mean."""
+"""The embedded engine: the lock of its folder, its connections, and what its faults mean."""
 
 import logging
 import os
@@ -58,7 +58,7 @@ class Engine:
         lock: The open lock file.
     """
 
-    writer = ""  # nobody else can
+    writer = ""  # one process alone can write
 
     def __init__(self, folder: Path, lock: IO[str]) -> None:
         self._path = folder / "clickhouse"
@@ -75,7 +75,7 @@ class Engine:
 
         Raises:
             StoreInUseError: Another process, or another store of this one, owns it.
-            StoreError: The folder cannot be used, or is somebody else's.
+            StoreError: The folder cannot be used, or another process has it.
         """
         folder = folder.absolute()
         engine = cls(folder, owned(folder))
@@ -110,10 +110,10 @@ class Engine:
         return 0 if self._damage is None else self._damage.lost
 
     def hurry(self) -> None:
-        """See `StoreEngine.hurry`: nothing is waited for."""
+        """Do nothing: the embedded engine waits for no server."""
 
     def close(self) -> None:
-        """End all connections, then let go of the folder."""
+        """End all connections, then release the folder."""
         for connection in self._connections:
             connection.close()
         self._connections.clear()
@@ -139,7 +139,7 @@ class Engine:
         connection = self.connect()  # one that sets aside what is damaged
         for table, definition in table_definitions():
             self._take_over(connection, table, definition)
-            # A table whose definition is lost still has its data under its UUID.
+            # A table that lost its definition still has its data under its UUID.
             missing = connection.query(f"EXISTS TABLE {table}", "TSV").strip() == b"0"
             found = missing and chdb_repair.has_data(self._path, UUIDS[table])
             verb = "ATTACH TABLE" if found else "CREATE TABLE IF NOT EXISTS"
@@ -246,7 +246,7 @@ class Connection:
         self._verify(written, rows)
 
     def _verify(self, written: int, rows: int) -> None:
-        """Hold the rows that were written against those that were sent."""
+        """Compare the number of rows written with the number sent."""
         if written == rows:
             self._short_inserts = 0
             return

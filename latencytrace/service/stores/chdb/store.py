@@ -21,7 +21,7 @@ class ChdbStore(SqlStore):
         day_ns: Callable[[], int] = now_ns,
         exact_requests: int = EXACT_REQUESTS,
     ) -> Self:
-        """See `Store.open`.
+        """Open a store in a folder.
 
         Args:
             folder: The data folder.

@@ -21,7 +21,7 @@ _KNOWN: Final = ("secure", "cluster", "ca_cert")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerAddress:
-    """A database on a server, and who asks for it."""
+    """A database on a server, and the user who asks."""
 
     host: str
     port: int
@@ -29,7 +29,7 @@ class ServerAddress:
     user: str = "default"
     password: str = field(default="", repr=False)
     database: str = DATABASE
-    cluster: str | None = None  # on whose servers the tables have copies
+    cluster: str | None = None  # of servers with copies of the tables
     authorities: str | None = None  # a file; the server's certificate is checked by them
 
     @classmethod
@@ -72,7 +72,7 @@ class ServerAddress:
 
     @property
     def url(self) -> str:
-        """Where it is asked, without who asks."""
+        """The address, without user and password."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{'https' if self.secure else 'http'}://{host}:{self.port}"
 

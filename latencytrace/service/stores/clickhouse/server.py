@@ -1,11 +1,11 @@
 """A ClickHouse server, asked over HTTP, in the place of the embedded engine.
 
-An insert is one request with a token: sent again, for its answer was lost, it is kept once
+An insert is one request with a token: sent again after a lost answer, it is kept once
 (but where all attempts have failed). Reasons that pass by themselves are waited for a few times;
 for longer, the service keeps spans in its journal.
 
-Several services may write to one database. Each row says by whom it was written, and each service
-takes up after a restart what it wrote itself.
+Several services may write to one database. Each row names its writer, and each service
+resumes after a restart what it wrote itself.
 """
 
 import random
@@ -50,11 +50,11 @@ from latencytrace.service.stores.clickhouse.address import ServerAddress
 PAUSES_S: Final = (0.1, 0.4, 1.6)  # before what failed is asked again
 _AT_ONCE: Final = (0.0,)  # a connection that was kept may have been closed meanwhile
 _CONNECT_S: Final = 5.0
-_ANSWER_S: Final = READ_SECONDS + 10.0  # to whoever only reads: the server gives up before
+_ANSWER_S: Final = READ_SECONDS + 10.0  # to a reader: the server gives up before
 _LONGEST_S: Final = 120.0  # to the service itself, which asks for much when it starts
 _INSERT_S: Final = 20.0  # a block that has not been taken by then is sent again
 _AT_THE_END_S: Final = 3.0  # once the service ends
-_NOT_AGAIN_S: Final = 0.2  # likewise, after it gave no answer
+_NOT_AGAIN_S: Final = 0.2  # after a server gave no answer
 _MS: Final = 1_000_000
 _HOUR_MS: Final = 3_600_000  # partitions begin at full ones
 _WRITER: Final = "writer"  # the file with this service's id
@@ -146,7 +146,7 @@ class Server:
 
         Args:
             address: Of the database; made where there is none.
-            folder: The data folder, for all that is not in the database.
+            folder: The data folder, for what is not in the database.
             lock: Of the folder, where it is locked already.
 
         Raises:
@@ -167,7 +167,7 @@ class Server:
         return server
 
     def connect(self, **settings: int) -> "ServerConnection":
-        # Whoever only reads hears at once that there is no answer.
+        # A reader learns at once that there is no answer.
         only_reads = "readonly" in settings
         return ServerConnection(
             self._client,
@@ -180,7 +180,7 @@ class Server:
         )
 
     def only_reading(self) -> "ServerConnection":
-        """A connection that sets nothing, for users who may not."""
+        """A connection that sets nothing, for users without the right to."""
         whole = {"wait_end_of_query": 1}
         return ServerConnection(
             self._client, self._address, whole, _LONGEST_S, PAUSES_S, self._ending
@@ -194,7 +194,7 @@ class Server:
         return 0
 
     def hurry(self) -> None:
-        """See `StoreEngine.hurry`: a server that hangs does not hold up the end."""
+        """Wait no longer for the server: one that hangs does not delay the end."""
         self._ending.began.set()
 
     def close(self) -> None:
@@ -238,7 +238,7 @@ class Server:
         """Those of our tables that there are.
 
         Raises:
-            StoreError: One that has the name of a table of ours is somebody else's.
+            StoreError: A table with the name of one of ours has another form.
         """
         lines = connection.query(
             f"SELECT name, comment = '{_COMMENT}' FROM system.tables "  # noqa: S608 - our own texts
@@ -314,7 +314,7 @@ class ServerConnection:
     def _statement(self, target: Target, arrived_ms: int | None, first_ms: int) -> bytes:
         if arrived_ms is None and target.table != REQUESTS and "Arrived" not in target.columns:
             # By this machine's clock, like the ledgers: the server's may be another. Made for
-            # each attempt, for a ledger that lacks these spans may have been written meanwhile.
+            # each attempt, since a ledger that lacks these spans may have been written meanwhile.
             # In the hour of the first attempt: in another partition it would not be known again.
             arrived_ms = min(now_ns() // _MS, first_ms - first_ms % _HOUR_MS + _HOUR_MS - 1)
         writer = "" if "Writer" in target.columns else self._writer
@@ -352,14 +352,14 @@ class ServerConnection:
                 fault, passes = _fault(self._address, answer, inserts=inserts)
                 if not passes:
                     raise fault
-            # Those who wait come back at different moments.
+            # Waiting callers come back at different moments.
             if pause_s is None or self._ending.wait(pause_s * random.uniform(0.5, 1.5)):  # noqa: S311 - no secret
                 raise fault
         raise AssertionError("the last round returns or raises")
 
 
 def writer_of(folder: Path) -> str:
-    """The id of the service whose data folder this is; it keeps it.
+    """The id of the service that owns this data folder, kept in it.
 
     Raises:
         StoreError: It cannot be read or written.

@@ -22,8 +22,8 @@ class ClickHouseStore(SqlStore):
     def open(
         cls,
         folder: Path,  # noqa: ARG003 - it names no server
-        day_ns: Callable[[], int] = now_ns,  # noqa: ARG003 - likewise
-        exact_requests: int = EXACT_REQUESTS,  # noqa: ARG003 - likewise
+        day_ns: Callable[[], int] = now_ns,  # noqa: ARG003 - of the contract
+        exact_requests: int = EXACT_REQUESTS,  # noqa: ARG003 - of the contract
     ) -> Self:
         """Refuse: a folder names no server."""
         raise SettingsError(
@@ -41,7 +41,7 @@ class ClickHouseStore(SqlStore):
     @classmethod
     @contextmanager
     def reading(cls, url: str) -> Iterator[ServerConnection]:
-        """A connection for a user who may only read, to tables that need not be ours."""
+        """A connection for a user with the right to read alone, to any tables."""
         with closing(Server(ServerAddress.parse(url), StringIO())) as server:
             yield server.only_reading()
 

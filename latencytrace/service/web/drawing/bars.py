@@ -105,12 +105,13 @@ def trend(
         f"<title>version {escape(escaped(version))} began</title></path>"
         for version, at in versions.items()
     )
+    said = ";".join(f"{column}:{duration(value)}" for column, value in columns)
     named = f"; new: version {', '.join(versions)}" if versions else ""
     label = escaped(f"p99 over time, at most {duration(highest)}{named}")
     return Markup(  # noqa: S704 - numbers and escaped text
         f'<svg class="spark" viewBox="0 0 {SPARK_WIDTH} {SPARK_HEIGHT}" '
-        f'preserveAspectRatio="none" role="img" aria-label="{escape(label)}">'
-        f'<path d="{path}"/>{releases}</svg>'
+        f'preserveAspectRatio="none" role="img" aria-label="{escape(label)}" '
+        f'data-columns="{count}" data-values="{said}"><path d="{path}"/>{releases}</svg>'
     )
 
 

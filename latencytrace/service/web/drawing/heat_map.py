@@ -1,6 +1,7 @@
 """Durations over time: how many requests took about as long."""
 
 from collections import defaultdict
+from collections.abc import Sequence
 from math import log, log2
 
 import orjson
@@ -11,12 +12,13 @@ from latencytrace.service.answers.overview_documents import HeatMapDocument
 from latencytrace.service.web.drawing.axes import HEIGHT, WIDTH, Axes
 from latencytrace.service.web.drawing.bars import number
 from latencytrace.service.web.drawing.nothing import nothing
+from latencytrace.service.web.drawing.releases import Release, release_lines
 
 LEVELS = 9
 SMALL_WIDTH, SMALL_HEIGHT = 360, 72
 
 
-def heat_map(document: HeatMapDocument) -> Markup:
+def heat_map(document: HeatMapDocument, releases: Sequence[Release] = ()) -> Markup:
     """A picture of cells, one path for each level of colour; scripts read the cells beside it.
 
     Without a cell, the picture says so.
@@ -45,7 +47,8 @@ def heat_map(document: HeatMapDocument) -> Markup:
     return Markup(  # noqa: S704 - numbers and escaped text
         f'<svg class="chart heat" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
         f'aria-label="{escape(label)}" data-scale="{escape(_scale(axes, document))}">'
-        f'{axes.drawn()}{paths}<rect class="brush" width="0" height="0"/></svg>'
+        f"{axes.drawn()}{paths}{release_lines(releases, axes)}"
+        '<rect class="brush" width="0" height="0"/></svg>'
     )
 
 

@@ -11,6 +11,7 @@ from latencytrace.service.answers.documents import ListedRequestDocument
 from latencytrace.service.web.drawing.axes import HEIGHT, LEFT, WIDTH, Axes
 from latencytrace.service.web.drawing.bars import number
 from latencytrace.service.web.drawing.nothing import nothing
+from latencytrace.service.web.drawing.releases import Release, release_lines
 
 MOST_POINTS = 500
 LEAST_MARGIN_NS = 10 * 10**9  # moments below the ground differ in their seconds
@@ -20,6 +21,7 @@ def scatter(
     requests: Sequence[ListedRequestDocument],
     slow_ns: float | None,
     address: Callable[[ListedRequestDocument], str],
+    releases: Sequence[Release] = (),
 ) -> Markup:
     """A point a request, each a link; slow ones are triangles, failed ones squares.
 
@@ -27,6 +29,7 @@ def scatter(
         requests: Without one, the picture says so.
         slow_ns: Beyond it a request is slow; None: that is not known.
         address: Of the page of a request.
+        releases: Versions that began in this time.
     """
     shown = requests[:MOST_POINTS]
     if not shown:
@@ -40,6 +43,7 @@ def scatter(
         low=log2(max(min(lasted), 1)) - 0.5,
         high=log2(max(*lasted, 1)) + 0.5,
     )
+    began = [one for one in releases if axes.since_ns < one.at_ns < axes.until_ns]
     points = "".join(_point(one, axes, slow_ns, address(one)) for one in shown)
     line = ""
     if slow_ns is not None and axes.low < log2(max(slow_ns, 1)) < axes.high:
@@ -51,7 +55,7 @@ def scatter(
     return Markup(  # noqa: S704 - numbers and escaped text
         f'<svg class="chart scatter" viewBox="0 0 {WIDTH} {HEIGHT}" role="group" '
         f'aria-label="{len(shown)} requests by start and duration">'
-        f"{axes.drawn()}{line}{points}</svg>"
+        f"{axes.drawn()}{line}{release_lines(began, axes)}{points}</svg>"
     )
 
 

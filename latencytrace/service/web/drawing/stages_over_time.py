@@ -23,11 +23,12 @@ from latencytrace.service.web.drawing.axes import (
     plain,
 )
 from latencytrace.service.web.drawing.bars import in_order, number
+from latencytrace.service.web.drawing.releases import Release, release_lines
 
 LINES = 4  # of the grid, at most
 
 
-def stages_over_time(document: StagesOverTimeDocument) -> Markup:
+def stages_over_time(document: StagesOverTimeDocument, releases: Sequence[Release] = ()) -> Markup:
     """A picture with one path for each stage; a script reads the columns beside it."""
     since_ns, column_ns = int(document["since"]), document["column_ns"]
     columns = document["columns"]
@@ -46,7 +47,7 @@ def stages_over_time(document: StagesOverTimeDocument) -> Markup:
     return Markup(  # noqa: S704 - numbers, names of stages and escaped text
         f'<svg class="chart timeline" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
         f'aria-label="{escape(label)}" data-scale="{escape(_scale(axes, document))}">'
-        f"{_grid(most_ns)}{axes.times()}{paths}"
+        f"{_grid(most_ns)}{axes.times()}{paths}{release_lines(releases, axes)}"
         f'<rect class="brush" y="{TOP}" height="{HEIGHT - TOP - BOTTOM}" width="0"/></svg>'
     )
 

@@ -17,13 +17,17 @@ from latencytrace.service.answers.breakdown_parts import (
 )
 from latencytrace.service.answers.documents import BreakdownDocument, StageDocument
 from latencytrace.service.answers.overview_documents import HeatMapDocument, heat_map
+from latencytrace.service.answers.sentences.after_answer import after_answers
 from latencytrace.service.answers.sentences.stage_parts import others_ns
 from latencytrace.service.answers.sentences.unnamed import unnamed_sentence, unnamed_stages
 from latencytrace.service.web.drawing.heat_map import heat_map as drawn_heat_map
+from latencytrace.service.web.drawing.releases import Release
 from latencytrace.service.web.drawing.stages_over_time import stages_over_time as drawn_stages
 from latencytrace.service.web.pages.cohort_bar import Asked, nearest, rfc3339
 from latencytrace.service.web.pages.exports import Export
+from latencytrace.service.web.pages.grouping import BY, group_files, grouping
 from latencytrace.service.web.pages.parts import Parts
+from latencytrace.service.web.pages.releases import releases
 from latencytrace.service.web.pages.rendering import Address
 
 MOST_COLUMNS = 20  # of the table behind the heat map, the slowest first
@@ -50,6 +54,10 @@ def breakdown_pages(parts: Parts) -> APIRouter:
         def durations() -> HeatMapDocument:
             return heat_map(parts.service.store, question.cohort, question.now_ns)
 
+        @cache
+        def began() -> list[Release]:
+            return releases(parts.service.store, question)
+
         return {
             "files": [
                 Export("stages.csv", lambda: [*map(stage_row, breakdown()["stages"])]),
@@ -58,18 +66,22 @@ def breakdown_pages(parts: Parts) -> APIRouter:
                 Export("durations.csv", lambda: durations()["cells"]),
                 Export("timeline.svg", lambda: drawn_stages(over_time())),
                 Export("durations.svg", lambda: drawn_heat_map(durations())),
+                *group_files(parts.service.store, question),
             ],
+            **grouping(parts.service.store, question, "/breakdown"),
             "breakdown": breakdown,
             "heat_map": durations,
-            "drawn": drawn_heat_map,
+            "drawn": lambda found: drawn_heat_map(found, began()),
+            "releases": began,
             "arounds": around_quantiles,
             "near": partial(near, question),
             "stages_over_time": over_time,
-            "stacked": drawn_stages,
+            "stacked": lambda found: drawn_stages(found, began()),
             "columns": partial(latest_columns, question),
             "cells": partial(slowest_cells, question),
             "requests": question.link("/requests"),
             "tail": question.link("/tail"),
+            "after_answers": after_answers,
             "unnamed_stages": unnamed_stages,
             "unnamed_sentence": unnamed_sentence,
             "others_ns": others_ns,
@@ -78,7 +90,7 @@ def breakdown_pages(parts: Parts) -> APIRouter:
 
     @router.get("/breakdown")
     def breakdown_page(request: Request) -> Response:
-        return parts.cohort_page(request, "breakdown.html", "Breakdown", context)
+        return parts.cohort_page(request, "breakdown.html", "Breakdown", context, (BY,))
 
     return router
 

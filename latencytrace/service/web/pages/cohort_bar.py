@@ -4,14 +4,14 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, TypeVar
-from urllib.parse import urlencode
+from urllib.parse import quote, unquote, urlencode
 
 from fastapi import Request
 from pydantic import BaseModel, ValidationError
 
 from latencytrace.errors import QuestionError
 from latencytrace.model.texts.units import count, moment
-from latencytrace.service.cohort import Cohort, CohortQuery, Filters
+from latencytrace.service.cohort import LABEL_NAMES, LABELS, REPEATED, Cohort, CohortQuery, Filters
 from latencytrace.service.store import Store
 from latencytrace.service.web.pages.rendering import Address
 from latencytrace.service.web.queries import CAME, RequestsQuery, refuse_misspelt
@@ -20,7 +20,10 @@ FIELDS: Final = tuple(CohortQuery.model_fields)
 TIMES: Final = ("since", "until")
 FIRST: Final = "1970-01-01T00:00:00Z"
 LONGER: Final = {f"{days}d": days * 86_400 * 10**9 for days in (1, 7, 30)}
-_EXACT: Final = {"service", "route", "model", "version", "instance", "where"}
+_EXACT: Final = {"service", "route", "model", "version", "instance", *REPEATED}
+RANGES: Final = ("15m", "1h", "6h", "24h", "7d")
+DEFAULT_RANGE: Final = "1h"
+ADDED: Final = "add"  # the parameter that holds one more filter
 MOST_NAMES: Final = 200  # that a field proposes
 _Model = TypeVar("_Model", bound=BaseModel)
 
@@ -37,9 +40,79 @@ class Written:
         """What stands in the fields of the form."""
         return {name: "&".join(self.all(name)) for name in FIELDS}
 
+    @property
+    def set_names(self) -> set[str]:
+        """The filters and times that are set."""
+        return {name for name, _ in self.given}
+
     def all(self, name: str) -> list[str]:
         """All values of a parameter."""
         return [value for key, value in self.given if key == name]
+
+    def again(self, path: str, **changed: str | None) -> Address:
+        """An address of the same page with all that it was asked for, but for what is changed."""
+        return self.link(path, **{**self.parameters, **changed})
+
+    def chips(self, path: str) -> Iterator[tuple[str, Address]]:
+        """The filters that are set, each with the address of the page without it."""
+        for name, value in self.given:
+            if name in TIMES:
+                continue
+            for condition in value.split("&") if name in REPEATED else [value]:
+                key, _, text = condition.partition("=")
+                shown = f"{unquote(key)} = {unquote(text)}" if name in REPEATED else value
+                said = {"where": "", "without": "not "}.get(name, f"{name.replace('_', ' ')} ")
+                yield f"{said}{shown}", self.again(path, **{name: self._less(name, condition)})
+
+    def ranges(self, path: str) -> Iterator[tuple[str, Address, bool]]:
+        """The usual times up to now, each with its address, and whether it is the present one."""
+        now = None if self.values["until"] else self.values["since"] or DEFAULT_RANGE
+        for text in RANGES:
+            yield text, self.again(path, since=text, until=None), text == now
+
+    def adding(self, path: str, text: str) -> Address:
+        """The address with one more filter, as somebody wrote it.
+
+        Raises:
+            QuestionError: It is none.
+        """
+        key, separator, value = (part.strip() for part in text.partition("="))
+        without = key.endswith("!")
+        key = key.removesuffix("!").strip()
+        if not (key and separator and value):
+            raise QuestionError(
+                f"{text!r} is no filter: write KEY=VALUE, as tenant=acme, version!=2, "
+                "status=failed or duration=2s.."
+            )
+        changed: dict[str, str | None]
+        if without:
+            changed = {"without": self.more("without", key, value)}
+        elif key in FIELDS and key not in REPEATED:
+            changed = {key: value}
+        else:
+            changed = self._changed(LABEL_NAMES.get(key, key), value)
+        return self.again(path, **{ADDED: None}, **changed)
+
+    def having(self, path: str, key: str, value: str) -> Address:
+        """An address of those that also have a label or an attribute of this value."""
+        return self.link(path, **self._changed(key, value))
+
+    def lacking(self, path: str, key: str, value: str) -> Address:
+        """An address of those that do not have it."""
+        return self.link(path, without=self.more("without", key, value))
+
+    def more(self, name: str, key: str, value: str) -> str:
+        """A filter that may be repeated, with one more condition."""
+        condition = f"{quote(key, safe='')}={quote(value, safe='')}"
+        return "&".join([*self.all(name), condition])
+
+    def _changed(self, key: str, value: str) -> dict[str, str | None]:
+        return {key: value} if key in LABELS else {"where": self.more("where", key, value)}
+
+    def _less(self, name: str, condition: str) -> str | None:
+        """What is left of a filter that may be repeated."""
+        rest = [one for text in self.all(name) for one in text.split("&") if one != condition]
+        return "&".join(rest) if name in REPEATED and rest else None
 
     def link(self, path: str, **changed: str | None) -> Address:
         """An address with the same cohort, but for what is changed; None: left out."""
@@ -98,7 +171,7 @@ def written(request: Request) -> Written:
         given=tuple(
             (name, value)
             for place, (name, value) in enumerate(given)
-            if name in FIELDS and (name == "where" or place == last[name])
+            if name in FIELDS and (name in REPEATED or place == last[name])
         ),
         parameters={name: value for name, value in given if name not in FIELDS},
     )
@@ -119,9 +192,7 @@ def asked(request: Request, now_ns: int, own: Collection[str] = ()) -> Asked:
     given = {**dict(found.given), **found.parameters}
     refuse_misspelt(given, (*own, *RequestsQuery.model_fields))
     values: dict[str, object] = {name: value for name, value in given.items() if name not in own}
-    conditions = found.all("where")
-    if conditions:
-        values["where"] = conditions
+    values |= {name: found.all(name) for name in REPEATED if found.all(name)}
     query = read(RequestsQuery, values)
     return Asked(
         query=query,

@@ -32,7 +32,8 @@ FAILING: Final = 0.05  # of a route's requests
 SLOWER: Final = 1.25  # times the p99 of before
 ENOUGH: Final = 100  # requests, for a p99 to be compared
 _ALIKE: Final = 0.1  # by which a p99 may differ and still be as before
-_STATES: Final = ("incident", "budget spent", "failing", "slower", "ok")
+LONG_LIVED: Final = "long-lived"
+_STATES: Final = ("incident", "budget spent", "failing", "slower", "ok", LONG_LIVED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,6 +189,8 @@ def state_of(
         one.service == route["service"] and one.route in {None, route["route"]} for one in wrong
     ):
         return "incident"
+    if route["long_lived"] and not objectives:
+        return LONG_LIVED
     left = [one["budget_left_ratio"] for one in objectives]
     if any(one is not None and one <= 0 for one in left):
         return "budget spent"
@@ -201,16 +204,19 @@ def state_of(
 
 def traffic(rows: Sequence[Row]) -> Mapping[str, object]:
     """What the headline says of requests: those of the route that took most time."""
-    if not rows:
+    answering = [row for row in rows if row.state != LONG_LIVED] or rows
+    if not answering:
         return {}
-    most = max(rows, key=lambda row: sum(row.route["mean_ns"].values()) * row.route["requests"])
+    most = max(
+        answering, key=lambda row: sum(row.route["mean_ns"].values()) * row.route["requests"]
+    )
     was = most.before["p99_ns"] if most.before is not None else None
     said = ""
     if was and most.before is not None and most.before["requests"] >= ENOUGH:
         alike = abs(most.route["p99_ns"] / was - 1) <= _ALIKE
         said = ", as before" if alike else f" ({duration(was)} before)"
     return {
-        "per_s": rate(sum(row.route["requests"] for row in rows), most.length_ns),
+        "per_s": rate(sum(row.route["requests"] for row in answering), most.length_ns),
         "name": most.route["route"],
         "p99_ns": most.route["p99_ns"],
         "change": said,

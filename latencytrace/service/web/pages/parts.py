@@ -6,7 +6,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from fastapi import Request
-from fastapi.responses import Response
+from fastapi.responses import RedirectResponse, Response
 
 from latencytrace.errors import NotFoundError, QuestionError
 from latencytrace.service.alerting.over_time import ObjectivesOverTimeDocument
@@ -17,7 +17,7 @@ from latencytrace.service.answers.documents import (
 )
 from latencytrace.service.net.problems import problem_of
 from latencytrace.service.web.context import ServiceContext
-from latencytrace.service.web.pages.cohort_bar import MOST_NAMES, Asked, asked
+from latencytrace.service.web.pages.cohort_bar import ADDED, MOST_NAMES, Asked, asked, written
 from latencytrace.service.web.pages.errors import error_page, wants_page
 from latencytrace.service.web.pages.exports import PARAMETER, Export, answer
 from latencytrace.service.web.pages.rendering import Address, Renderer
@@ -53,6 +53,9 @@ class Parts:
             own: Parameters that are none of the cohort's.
         """
         try:
+            more = request.query_params.get(ADDED, "").strip()
+            if more:
+                return RedirectResponse(written(request).adding(request.url.path, more), 303)
             question = asked(request, self.service.now_ns(), (*own, PARAMETER))
         except QuestionError as error:
             if not wants_page(request):

@@ -10,10 +10,13 @@ from markupsafe import Markup
 from latencytrace.service.answers import requests as answers
 from latencytrace.service.answers.documents import BreakdownDocument, RequestsDocument
 from latencytrace.service.store import Order
+from latencytrace.service.web.drawing.releases import Release
 from latencytrace.service.web.drawing.scatter import scatter
 from latencytrace.service.web.pages.cohort_bar import Asked, nearest
 from latencytrace.service.web.pages.exports import Export
+from latencytrace.service.web.pages.grouping import BY, group_files, grouping
 from latencytrace.service.web.pages.parts import Parts
+from latencytrace.service.web.pages.releases import releases
 from latencytrace.service.web.pages.trace import trace_address
 
 MOST_LISTED = 200
@@ -40,12 +43,18 @@ def requests_pages(parts: Parts) -> APIRouter:
         def breakdown() -> BreakdownDocument:
             return answers.breakdown(parts.service.store, question.cohort)
 
+        @cache
+        def began() -> list[Release]:
+            return releases(parts.service.store, question)
+
         def points() -> Markup:
             durations = breakdown()["duration_ns"]
-            return scatter(found()["requests"], durations["p99"] if durations else None, address)
+            p99_ns = durations["p99"] if durations else None
+            return scatter(found()["requests"], p99_ns, address, began())
 
         return {
-            "files": [Export("requests.svg", points)],
+            "files": [Export("requests.svg", points), *group_files(parts.service.store, question)],
+            **grouping(parts.service.store, question, "/requests"),
             "found": found,
             "breakdown": breakdown,
             "order": order,
@@ -55,13 +64,14 @@ def requests_pages(parts: Parts) -> APIRouter:
             "limit": limit,
             "more": question.link("/requests", order=str(order), limit=str(MOST_LISTED)),
             "tail": question.link("/tail", duration=None, selected=took),
-            "scatter": scatter,
+            "points": points,
+            "releases": began,
             "trace_address": address,
             "nearest": lambda: list(nearest(parts.service.store, question)),
         }
 
     @router.get("/requests")
     def requests_page(request: Request) -> Response:
-        return parts.cohort_page(request, "requests.html", "Requests", context)
+        return parts.cohort_page(request, "requests.html", "Requests", context, (BY,))
 
     return router

@@ -1,18 +1,22 @@
 """One request: its time in stages, its spans over time, and what is worth knowing about it."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from functools import partial
 from operator import itemgetter
 from typing import Any
 
 from fastapi import APIRouter, Request
-from fastapi.responses import Response
+from fastapi.responses import RedirectResponse, Response
 
+from latencytrace.analysis.calls.call_names import call_name
+from latencytrace.analysis.trace.routes import METHODS
 from latencytrace.analysis.trace.stage_of import stage_of
-from latencytrace.errors import NotFoundError
+from latencytrace.errors import NotFoundError, QuestionError
 from latencytrace.model import Request as FoundRequest
 from latencytrace.model import Stage
 from latencytrace.model.stage import IN_PARTS
+from latencytrace.model.texts.trace_ids import written_trace_id
 from latencytrace.service.answers.documents import ListedRequestDocument
 from latencytrace.service.answers.requests import (
     found_request,
@@ -23,32 +27,64 @@ from latencytrace.service.answers.requests import (
     spans_in_order,
     tree_of,
 )
+from latencytrace.service.answers.sentences.after_answer import after_answer
 from latencytrace.service.answers.sentences.gaps import gaps
 from latencytrace.service.answers.sentences.stage_parts import stage_parts
 from latencytrace.service.answers.traces.collection_pause import collection_pause
 from latencytrace.service.answers.traces.waterfall_rows import chosen, rows
+from latencytrace.service.cohort import HOUR_NS, Cohort
+from latencytrace.service.store import Store
 from latencytrace.service.web.drawing.bars import segment_bar
 from latencytrace.service.web.drawing.waterfall import (
+    Held,
     columns,
     held_longest,
     name_of,
     row_bar,
     stall_marks,
 )
-from latencytrace.service.web.pages.cohort_bar import Written, written
+from latencytrace.service.web.pages.cohort_bar import Written, rfc3339, written
 from latencytrace.service.web.pages.exports import Export
 from latencytrace.service.web.pages.parts import Parts
 from latencytrace.service.web.pages.rendering import Address, json_block
 
 WITHOUT_SCRIPT = 300  # rows that the page itself holds; a script draws the others
+ID_DIGITS = 32
+MOST_NAMED = 50  # traces that begin alike
+_HEX = re.compile(r"[0-9a-f]{1,32}")
 DEEP = 12  # levels, beyond which each row says its own
 MOST_GAPS = 5
+LEAST_ALIKE = 10  # requests of a route, for its p50 to be named
+CONVENTIONS = (  # how the keys begin that instrumentations write
+    "client.", "code.", "container.", "db.", "enduser.", "error.", "exception.", "gen_ai.",
+    "graphql.", "host.", "http.", "input.", "latencytrace.", "llm.", "messaging.", "net.",
+    "network.",
+    "openinference.", "otel.", "output.", "peer.", "process.", "rpc.", "server.", "telemetry.",
+    "thread.", "tls.", "traceloop.", "url.", "user_agent.",
+)  # fmt: skip
 LITTLE = 0.05  # of what spans explain: where the longest alone took less, many held it up
 
 
 def trace_pages(parts: Parts) -> APIRouter:
     """Answer at `/requests/{trace_id}`."""
     router = APIRouter(include_in_schema=False)
+
+    @router.get("/trace")
+    def by_id(request: Request, id: str = "") -> Response:  # noqa: A002 - what the form calls it
+        """Lead to the request whose trace id, or the beginning of it, somebody wrote."""
+        asked = written(request)
+        found = trace_ids(parts.service.store, id)
+        if len(found) == 1:
+            return RedirectResponse(asked.link(f"/requests/{found[0]}"), 303)
+        context = {
+            "path": request.url.path,
+            "asked": asked,
+            "title": "Traces",
+            "beginning": id.strip(),
+            "found": [(one, asked.link(f"/requests/{one}")) for one in found[:MOST_NAMED]],
+            "more": len(found) > MOST_NAMED,
+        }
+        return parts.renderer.page("traces.html", context, 200 if found else 404)
 
     @router.get("/requests/{trace_id}")
     @collection_pause
@@ -63,7 +99,7 @@ def trace_pages(parts: Parts) -> APIRouter:
             raise NotFoundError(f"no request has the trace id {trace_id} any more")
         head = request_document(listed)
         asked = written(request)
-        shown = _head(asked, head)
+        shown = _head(parts, asked, listed, head)
         files = parts.files(request, _files(parts, listed, shown))
         if isinstance(files, Response):
             return files
@@ -88,6 +124,22 @@ def trace_pages(parts: Parts) -> APIRouter:
     return router
 
 
+def trace_ids(store: Store, text: str) -> Sequence[str]:
+    """The traces that a trace id, the beginning of one or a `traceparent` names.
+
+    Raises:
+        QuestionError: It is none of these.
+    """
+    beginning = written_trace_id(text)
+    if not _HEX.fullmatch(beginning):
+        raise QuestionError(
+            f"{text.strip()!r} is not a trace ID: write up to 32 hex digits, or a traceparent"
+        )
+    if len(beginning) == ID_DIGITS:
+        return [beginning]
+    return store.trace_ids(Cohort(since_ns=0), beginning, MOST_NAMED + 1)
+
+
 def trace_address(
     asked: Written, request: ListedRequestDocument, span_id: str | None = None
 ) -> Address:
@@ -102,12 +154,15 @@ def trace_address(
     return asked.link(path, span_id=request["span_id"], span=span_id)
 
 
-def _head(asked: Written, found: ListedRequestDocument) -> Mapping[str, Any]:
+def _head(
+    parts: Parts, asked: Written, request: FoundRequest, found: ListedRequestDocument
+) -> Mapping[str, Any]:
     """What is known without the spans, which can be many."""
     segments = [
         (one["stage"], one["start_ns"], one["end_ns"], one["name"]) for one in found["segments"]
     ]
     held = held_longest(found)
+    who, others = who_of(request)
     named = dict(found["ledger"])
     unexplained_ns = named.pop(Stage.UNATTRIBUTED, 0)
     return {
@@ -115,12 +170,24 @@ def _head(asked: Written, found: ListedRequestDocument) -> Mapping[str, Any]:
         "found": found,
         "stages_bar": segment_bar(segments, found["duration_ns"]),
         "held": held,
+        "held_name": lambda: _held_name(parts.service.store, found["trace_id"], held),
+        "who": who,
+        "others": others,
+        "usual": lambda: usual_ns(parts.service.store, request),
+        "of_route": asked.link(
+            "/requests",
+            service=request.service,
+            route=request.route,
+            since=rfc3339(max(request.start_ns - HOUR_NS, 0)),
+            until=rfc3339(request.start_ns + HOUR_NS),
+        ),
         "unexplained_ns": unexplained_ns,
         "few": held and held.length_ns < LITTLE * (found["duration_ns"] - unexplained_ns),
         "longest_stage": max(named.items(), key=itemgetter(1), default=None),
         "parts_of": lambda stage: (
             stage_parts(found["segments"], stage) if stage in IN_PARTS else []
         ),
+        "after_answer": after_answer(found["after"]),
         "gaps": gaps(found["segments"], found["span_id"], MOST_GAPS),
         "perfetto": Address(
             f"/api/v1/requests/{found['trace_id']}?span_id={found['span_id']}&format=perfetto"
@@ -130,6 +197,42 @@ def _head(asked: Written, found: ListedRequestDocument) -> Mapping[str, Any]:
         "row_bar": row_bar,
         "name_of": name_of,
     }
+
+
+def who_of(request: FoundRequest) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+    """Labels and the user's own attributes of a request; and what conventions have beside."""
+    labels = [
+        (name, value)
+        for name in ("version", "instance", "model")
+        if (value := getattr(request, name)) is not None and value.strip()
+    ]
+    own = [pair for pair in request.attributes if not pair[0].startswith(CONVENTIONS)]
+    others = [pair for pair in request.attributes if pair[0].startswith(CONVENTIONS)]
+    return [*labels, *own], others
+
+
+def usual_ns(store: Store, request: FoundRequest) -> float | None:
+    """The p50 of its route within an hour before and after it; None: it is alone."""
+    cohort = Cohort(
+        service=request.service,
+        route=request.route,
+        since_ns=max(request.start_ns - HOUR_NS, 0),
+        until_ns=request.start_ns + HOUR_NS,
+    )
+    found = store.breakdown(cohort)
+    if found.duration_ns is None or found.requests < LEAST_ALIKE:
+        return None
+    return found.duration_ns.p50
+
+
+def _held_name(store: Store, trace_id: str, held: Held | None) -> str:
+    """The name of the span that it waited for longest; of a call with what it asked."""
+    if held is None:
+        return ""
+    if held.name in METHODS:
+        for span in store.spans_at([(trace_id, held.span_id)]):
+            return call_name(span.name, span.attributes)
+    return held.name or held.stage
 
 
 def _files(parts: Parts, request: FoundRequest, shown: Mapping[str, Any]) -> list[Export]:
@@ -161,7 +264,7 @@ def _full(
     ]
     every = rows({"segments": found["segments"], "spans": spans})
     shown = [every[place] for place in chosen(every, WITHOUT_SCRIPT)]
-    opened = unclipped.get(span_id or "")
+    opened = unclipped.get(span_id or request.span_id)
 
     def name_of_span(one_id: str | None) -> str | None:
         found_span = unclipped.get(one_id or "")

@@ -10,9 +10,15 @@ from latencytrace.service.answers import breakdown_parts
 from latencytrace.service.answers import requests as answers
 from latencytrace.service.answers.breakdown_parts import AroundsDocument, StagesOverTimeDocument
 from latencytrace.service.answers.documents import BreakdownDocument
+from latencytrace.service.answers.groups import (
+    AttributeKeysDocument,
+    GroupsDocument,
+    attribute_keys,
+)
+from latencytrace.service.answers.groups import groups as groups_of
 from latencytrace.service.net.json_answer import JsonAnswer
 from latencytrace.service.store import Store
-from latencytrace.service.web.queries import BreakdownQuery
+from latencytrace.service.web.queries import BreakdownQuery, GroupsQuery
 
 
 def breakdown_router(store: Store, now_ns: Callable[[], int]) -> APIRouter:
@@ -34,5 +40,17 @@ def breakdown_router(store: Store, now_ns: Callable[[], int]) -> APIRouter:
         """Mean time per stage over time."""
         at_ns = now_ns()
         return JsonAnswer(breakdown_parts.stages_over_time(store, asked.cohort(at_ns), at_ns))
+
+    @router.get("/breakdown/groups", response_model=GroupsDocument)
+    def groups(asked: Annotated[GroupsQuery, Query()]) -> Response:
+        """A cohort by a label or an attribute: each value with its requests."""
+        at_ns = now_ns()
+        cohort = asked.cohort(at_ns)
+        return JsonAnswer(groups_of(store, cohort, asked.by, at_ns, asked.limit))
+
+    @router.get("/attributes", response_model=AttributeKeysDocument)
+    def attributes(asked: Annotated[BreakdownQuery, Query()]) -> Response:
+        """The attributes of a cohort's requests, and how many requests have each."""
+        return JsonAnswer(attribute_keys(store, asked.cohort(now_ns())))
 
     return router

@@ -28,6 +28,7 @@ def capacity_router(
         """
         limits = asked.limits(objectives())
         at_ns = now_ns()
-        return JsonAnswer(answers.capacity_of(store, asked.cohort(at_ns), limits, at_ns))
+        cohort = asked.cohort(at_ns)
+        return JsonAnswer(answers.capacity_of(store, cohort, limits, at_ns, asked.rate))
 
     return router

@@ -141,6 +141,33 @@ def test_of_an_agent_with_all_detail_there_is_nothing_to_note() -> None:
     assert agents(0) == []
 
 
+@pytest.mark.parametrize(
+    ("resource", "share", "said"),
+    [
+        ("cpu", 0.3, ["threads waited for a processor in more than a quarter of the last minute"]),
+        ("memory", 0.9, ["threads waited for memory in more than half of the last minute"]),
+        ("io", 0.24, []),
+        ("of a later version", 1.0, []),
+    ],
+)
+def test_a_doctor_says_what_the_threads_of_a_machine_wait_for(
+    resource: str, share: float, said: list[str]
+) -> None:
+    rag = {"service": "rag", "agent": "rag-1"}
+    about = {**rag, "version": "1.0", "pid": "42", "provider": "ours"}
+    pressed = {**rag, "resource": resource}
+
+    found = agent_findings(
+        [
+            Sample(name="latencytrace_agent_info", labels=about, value=1),
+            Sample(name="latencytrace_agent_pressure_ratio", labels=pressed, value=share),
+        ]
+    )
+
+    notes = [one.what.partition(": ")[2] for one in found if one.verdict is Verdict.NOTE]
+    assert notes == said
+
+
 def test_requests_that_a_traced_caller_made_have_their_control_group_too() -> None:
     store = store_of(
         *(

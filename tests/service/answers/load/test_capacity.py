@@ -47,7 +47,7 @@ def test_requests_without_stages_are_under_way_too() -> None:
     assert (level["concurrency"], level["concurrency_to"]) == (1, 2)
     assert level["served_per_second"] == pytest.approx(1.5 / 0.008, rel=0.02)
     assert document["knee"] is None
-    assert document["sentence"].startswith("No knee is proven up to 1 at once.")
+    assert document["sentence"].startswith("No saturation found up to 1 concurrent request.")
 
 
 def test_more_requests_than_can_be_counted_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,7 +106,7 @@ def test_what_is_served_beyond_the_knee_is_said_as_it_is(most_per_s: float, said
     }
     document["growth"] = None
 
-    assert sentence(document) == f"Knee: 2 at once, 26.4/s. Beyond it {said}."
+    assert sentence(document) == f"Knee: 2 concurrent requests, 26.4/s. Beyond it {said}."
 
 
 def test_a_stage_that_grew_only_in_between_is_named_without_figures() -> None:
@@ -119,4 +119,4 @@ def test_a_stage_that_grew_only_in_between_is_named_without_figures() -> None:
         "stages": [],
     }
 
-    assert sentence(document).endswith(" First to grow is load, from 4 at once.")
+    assert sentence(document).endswith(" First to grow is load, from 4 concurrent requests.")

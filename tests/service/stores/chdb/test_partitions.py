@@ -18,6 +18,7 @@ from latencytrace.service.stores.chdb.store import ChdbStore
 from tests.support.builders.made_requests import made_request
 from tests.support.builders.spans.otlp_messages import columns, one_span, otlp
 from tests.support.fakes.contracts import FakeClock
+from tests.support.few import few
 from tests.support.tables.ledger_tables import write
 
 DAYS = 40  # before today
@@ -154,7 +155,7 @@ for one in sorted(store.partitions(), key=lambda one: one.since_ns):
 """
 
 
-@pytest.mark.parametrize("after", [1, 4, 17])
+@pytest.mark.parametrize("after", few(1, [4, 1, 17]))
 def test_a_death_half_way_leaves_days_that_are_whole(folder: Path, after: int) -> None:
     child = subprocess.Popen(
         [sys.executable, "-c", DROPPING, str(folder)], stdout=subprocess.PIPE, text=True

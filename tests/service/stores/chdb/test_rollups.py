@@ -13,6 +13,7 @@ import pytest
 
 from latencytrace.errors import StoreError
 from latencytrace.model import Breakdown, FirstTokenOf, Request, RequestStatus, Segment, Stage
+from latencytrace.model.cohorts.breakdown import WorkAfter
 from latencytrace.model.cohorts.histogram import ERROR_RATIO
 from latencytrace.model.cohorts.request_columns import DurationBand
 from latencytrace.model.detail import TraceDetail
@@ -27,6 +28,7 @@ from latencytrace.service.store import Order, Table
 from latencytrace.service.stores.chdb.store import ChdbStore
 from tests.support.builders.made_requests import made_request
 from tests.support.fakes.contracts import FakeClock
+from tests.support.few import few
 from tests.support.tables.ledger_tables import write
 
 BEGAN_NS = 1_763_690_100 * 10**9  # where a window begins
@@ -75,6 +77,10 @@ def some_request(chance: random.Random, start_ns: int) -> Request:
         time_to_first_token_ns=chance.choice([None, 0, chance.randrange(10**9)]),
         time_to_first_token_of=chance.choice([None, *FirstTokenOf]),
         time_per_output_token_ns=chance.choice([None, 0, chance.randrange(1, 10**8)]),
+        after={
+            stage: chance.randrange(1, 10**10)
+            for stage in chance.sample([*Stage], chance.choice([0, 0, 2]))
+        },
     )
 
 
@@ -258,6 +264,7 @@ def assert_same(
         ]
         for level in ("p50_ns", "p95_ns", "p99_ns") if between else ():
             assert_near(getattr(stage, level), getattr(expected, level))
+    assert_same_after(found.after, exact.after, between=between)
     for name in ("duration_ns", "time_to_first_token_ns", "time_per_output_token_ns"):
         ours, theirs = getattr(found, name), getattr(exact, name)
         assert (ours is None) == (theirs is None)
@@ -265,6 +272,17 @@ def assert_same(
             assert_near(ours.mean, theirs.mean, 0)
             for level in ("p50", "p90", "p95", "p99", "p999") if between else ():
                 assert_near(getattr(ours, level), getattr(theirs, level))
+
+
+def assert_same_after(found: WorkAfter | None, exact: WorkAfter | None, *, between: bool) -> None:
+    if found is None or exact is None:
+        assert found == exact
+        return
+    assert found.requests == exact.requests
+    assert_near(found.mean_ns, exact.mean_ns, 0)
+    assert dict(found.stages) == pytest.approx(dict(exact.stages))
+    for level in ("p50_ns", "p95_ns", "p99_ns") if between else ():
+        assert_near(getattr(found, level), getattr(exact, level))
 
 
 def assert_near(
@@ -296,7 +314,7 @@ def make(tmp_path: Path) -> Iterator[Callable[[int], Written]]:
         one.store.close()
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", few(1, range(3)))
 def test_a_breakdown_counts_what_was_written_whatever_was_revised_moved_or_dropped(
     make: Callable[[int], Written], seed: int
 ) -> None:
@@ -475,7 +493,7 @@ def test_rollups_that_are_damaged_are_made_anew(rolled: Written, when: str) -> N
     assert rolled.store.damaged_parts() == []
 
 
-@pytest.mark.parametrize("when", ["at once", "at the next start"])
+@pytest.mark.parametrize("when", few(1, ["at the next start", "at once"]))
 def test_what_is_lost_of_requests_is_counted_no_more(rolled: Written, when: str) -> None:
     whole = rolled.store.breakdown(Cohort()).requests
     largest = (
@@ -571,7 +589,7 @@ def test_of_very_many_names_rollups_keep_the_longest(make: Callable[[int], Writt
     assert int(rows) == 32
 
 
-@pytest.mark.parametrize("cohort", [Cohort(), Cohort(route="POST /chat")])
+@pytest.mark.parametrize("cohort", few(1, [Cohort(route="POST /chat"), Cohort()]))
 def test_requests_without_stages_are_left_out_of_rollups_as_they_are_of_exact_answers(
     rolled: Written, cohort: Cohort
 ) -> None:
@@ -649,6 +667,7 @@ while True:
 """
 
 
+@pytest.mark.long
 def test_a_kill_at_any_moment_leaves_no_request_counted_twice(tmp_path: Path) -> None:
     folder, chance = tmp_path / "data", random.Random(5)
     for seed in range(3):

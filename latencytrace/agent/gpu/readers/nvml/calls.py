@@ -56,7 +56,7 @@ class NvmlCalls:
         """The answer of one function; None: there is none, which is counted.
 
         Args:
-            of: Whose reading it is: a refusal holds for this device alone.
+            of: The device that is read: a refusal holds for it alone.
             name: Of the binding's function.
             arguments: Arguments of the function.
 
@@ -116,7 +116,7 @@ def opened(library: str = LIBRARY) -> NvmlCalls:
         GpuUnavailableError: It cannot be used; the message says what to do.
     """
     try:
-        ctypes.CDLL(library)  # before the binding, whose import takes 60 ms
+        ctypes.CDLL(library)  # before the binding: importing that takes 60 ms
     except OSError:
         raise GpuUnavailableError(
             f"{library} is not there: no NVIDIA driver is installed, or the container was "

@@ -15,7 +15,7 @@ from latencytrace.model.gpu.sample import GpuDevice, GpuSample
 
 _XID: Final = 8  # the kind of event
 _MOST_XIDS_A_TICK: Final = 16
-_DRIVER = "driver"  # whose answer it is, where it is no device's
+_DRIVER = "driver"  # stands for a device where the driver answers
 
 
 class NvmlReader:

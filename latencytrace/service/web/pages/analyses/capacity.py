@@ -14,7 +14,7 @@ from latencytrace.service.answers.load.capacity_documents import (
     GrowthDocument,
     LevelDocument,
 )
-from latencytrace.service.answers.load.sentence import limit_text, per_s, range_text
+from latencytrace.service.answers.load.sentence import limit_text, per_s, range_text, replicas_text
 from latencytrace.service.answers.sentences.weights import recorded_note
 from latencytrace.service.web.drawing.intervals import Scale
 from latencytrace.service.web.pages.cohort_bar import Asked, nearest, read
@@ -62,6 +62,7 @@ def capacity_pages(parts: Parts) -> APIRouter:
             "scale_of": scale_of,
             "per_s": per_s,
             "range_text": range_text,
+            "replicas_text": replicas_text,
             "export": lambda: question.link(
                 "/api/v1/capacity", **{name: text for name, text in written.items() if text}
             ),

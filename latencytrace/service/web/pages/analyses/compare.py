@@ -16,6 +16,7 @@ from pydantic import BaseModel, Field
 from latencytrace.analysis.compare.verdict import AT_LEAST, Verdict
 from latencytrace.errors import QuestionError
 from latencytrace.model.cohorts.request_columns import DurationBand
+from latencytrace.model.texts.units import share
 from latencytrace.service.answers import compare as answers
 from latencytrace.service.answers.compare_documents import (
     BaselineDocument,
@@ -282,8 +283,8 @@ def _verdict(shift: ShiftDocument, ratio: float, at_least_ratio: float) -> tuple
     if shift["p_value"] is None:
         return "unproven", "too few to test"
     if not is_sure(shift):
-        return "unproven", "not proven"
+        return "unproven", "no clear change"
     kind = "slower" if shift["shift"] > 0 else "faster"
     if abs(ratio) < at_least_ratio:
-        return kind, f"{kind}, too little to count"
+        return kind, f"{kind}, under {share(at_least_ratio)} of the request"
     return kind, f"{'▲' if kind == 'slower' else '▼'} {kind}"

@@ -75,7 +75,9 @@ def tail_pages(parts: Parts) -> APIRouter:
             ],
             "tail": found,
             "quantile": quantile,
-            "quantiles": [(one, percentile(one)) for one in dict.fromkeys([*QUANTILES, quantile])],
+            "quantiles": [
+                (one, slowest_share(one)) for one in dict.fromkeys([*QUANTILES, quantile])
+            ],
             "sentence": sentence,
             "next_step": next_step,
             "recorded": recorded_note,
@@ -102,10 +104,10 @@ def tail_pages(parts: Parts) -> APIRouter:
     return router
 
 
-def percentile(quantile: str) -> str:
-    """A quantile as people call it; what is none, as it was written."""
+def slowest_share(quantile: str) -> str:
+    """The share of requests beyond a quantile: `1 %`; what is none, as it was written."""
     try:
-        return f"p{100 * float(quantile):g}"
+        return f"{100 - 100 * float(quantile):.4g} %"
     except ValueError:
         return quantile
 
@@ -144,7 +146,7 @@ def enough(question: Asked, document: TailDocument) -> Iterator[tuple[str, Addre
     recorded = document["recorded_requests"] or document["requests"]
     suits = [one for one in lower if needed_requests(one) <= recorded]
     if suits:
-        text = f"take the tail from {percentile(str(max(suits)))} on, for which these are enough"
+        text = f"take the slowest {slowest_share(str(max(suits)))}, for which these are enough"
         yield text, question.link("/tail", quantile=str(max(suits)))
     since = question.longer()
     if since is not None:

@@ -40,7 +40,7 @@ function begin(svg) {
     if (!inBox(found)) return;
     const why = asksWhy(found);
     const address = new URL(why ? 'tail' : 'requests', document.querySelector('.brand').href);
-    for (const [name, value] of new URL(location.href).searchParams) if (value) address.searchParams.append(name, value);
+    for (const [name, value] of new URL(location.href).searchParams) if (value && name !== 'by') address.searchParams.append(name, value);
     const selected = {
       since: moment(found.left), until: moment(found.right), duration: `${ns(found.low)}ns..${ns(found.high) - 1}ns`,
     };
@@ -57,6 +57,7 @@ function begin(svg) {
   let from = null;
   const forget = () => { from = null; brush.setAttribute('width', 0); };
   svg.addEventListener('pointerdown', (event) => {
+    if (event.target.closest('a')) return; // a release
     from = cellAt(event);
     svg.setPointerCapture(event.pointerId);
   });

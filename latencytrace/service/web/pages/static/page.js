@@ -62,6 +62,23 @@ for (const form of document.querySelectorAll('form.cohort')) {
   });
 }
 
+// The value of a column of a small picture over time, beside the pointer.
+const tip = document.createElement('div');
+tip.className = 'tip';
+tip.hidden = true;
+document.body.append(tip);
+document.addEventListener('pointermove', (event) => {
+  const spark = event.target instanceof Element ? event.target.closest('svg.spark') : null;
+  const box = spark?.getBoundingClientRect();
+  const column = box ? Math.floor((event.clientX - box.left) / box.width * Number(spark.dataset.columns)) : -1;
+  const found = (spark?.dataset.values ?? '').split(';').map((one) => one.split(':')).find(([at]) => at === String(column));
+  tip.hidden = !found;
+  if (!found) return;
+  tip.textContent = `p99 ${found[1]}`;
+  tip.style.left = `${Math.min(event.clientX + 14, innerWidth - 140)}px`;
+  tip.style.top = `${event.clientY + 14}px`;
+});
+
 // Of a picture over time that is wider than a phone the latest part is seen first.
 const toTheEnd = () => { for (const one of document.querySelectorAll('.scroll:has(> .budget)')) one.scrollLeft = one.scrollWidth; };
 document.addEventListener('swapped', toTheEnd);

@@ -34,6 +34,7 @@ function begin(svg) {
     location.assign(address);
   };
   svg.addEventListener('pointerdown', (event) => {
+    if (event.target.closest('a')) return; // a release
     const column = columnAt(event);
     if (column !== inside(column)) return;
     from = column;

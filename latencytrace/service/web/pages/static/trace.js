@@ -65,7 +65,7 @@ grid.style.setProperty('--deepest', deepest);
 const head = make('div', 'grid-head', 'row');
 head.setAttribute('aria-rowindex', '1');
 grid.append(head, ground);
-for (const [text, className] of [['Span', ''], ['Stage', ''], ['Held up', 'n'], ['Took', 'n']]) {
+for (const [text, className] of [['Span', ''], ['Stage', ''], ['Critical path', 'n'], ['Duration', 'n']]) {
   const cell = make('div', className, 'columnheader');
   cell.textContent = text;
   head.append(cell);

@@ -1,0 +1,132 @@
+"""The questions about a cohort by a label or an attribute: its values, each with its requests."""
+
+from typing import Final, cast
+
+import orjson
+
+from latencytrace.model.cohorts.overview import Group, Groups, Summary
+from latencytrace.service.cohort import LABELS, Cohort
+from latencytrace.service.plain_answers import MOST_KEYS
+from latencytrace.service.sql.overview import longest, summary_fields, together
+from latencytrace.service.sql.questions import Parameters, Query, counted, explained, where
+from latencytrace.service.sql.standing import WITH_FINAL, Standing
+
+_LINES: Final = "JSONEachRow"
+_OTHERS, _WITHOUT = 1, 2  # parts of a cohort that are no single value
+
+
+def groups(  # noqa: PLR0913 - what the question is asked with
+    query: Query, cohort: Cohort, by: str, column_ns: int, limit: int, standing: Standing
+) -> Groups:
+    """Ask for the values that took most time, then for all requests by these values."""
+    question, parameters = values_question(cohort, by, standing)
+    answer = query(question, _LINES, {**parameters, "limit": limit})
+    values = [cast(str, orjson.loads(line)["value"]) for line in answer.splitlines()]
+    question, parameters = groups_question(cohort, by, standing)
+    bound = {**parameters, "values": values, "column_ns": column_ns}
+    return groups_from(query(question, _LINES, bound), values)
+
+
+def values_question(
+    cohort: Cohort, by: str, standing: Standing = WITH_FINAL
+) -> tuple[str, Parameters]:
+    """The `{limit:UInt32}` values whose requests took most time in all."""
+    rows, parameters = _rows(cohort, by, standing)
+    return (
+        (
+            f"SELECT assumeNotNull({_value(by)}) AS value FROM {rows} "
+            f"WHERE isNotNull({_value(by)}) "
+            f"GROUP BY value ORDER BY {longest(standing)} DESC, value LIMIT {{limit:UInt32}}"
+        ),
+        parameters,
+    )
+
+
+def groups_question(
+    cohort: Cohort, by: str, standing: Standing = WITH_FINAL
+) -> tuple[str, Parameters]:
+    """A row for each of `{values:Array(String)}`, one for all others, one for those without."""
+    rows, parameters = _rows(cohort, by, standing)
+    value = f"ifNull({_value(by)}, '')"
+    part = (
+        f"multiIf(isNull({_value(by)}), {_WITHOUT}, "
+        f"{value} IN {{values:Array(String)}}, 0, {_OTHERS})"
+    )
+    counting = standing.counting
+    unsure = "0" if by in LABELS else counting.count("AttributesLeftOut > 0")
+    return (
+        (
+            f"SELECT {part} AS part, if(part = 0, {value}, '') AS value, "
+            f"uniqExact({value}) AS found, {unsure} AS unsure, {together(standing)} "
+            f"FROM {rows} GROUP BY part, value"
+        ),
+        parameters,
+    )
+
+
+def groups_from(lines: bytes, values: list[str]) -> Groups:
+    """Read the answer to that question in the format JSONEachRow; its values are so ordered."""
+    parts: dict[int, dict[str, object]] = {}
+    by_value: dict[str, dict[str, object]] = {}
+    for line in lines.splitlines():
+        row = cast(dict[str, object], orjson.loads(line))
+        if row["part"]:
+            parts[cast(int, row["part"])] = row
+        else:
+            by_value[cast(str, row["value"])] = row
+    others, without = parts.get(_OTHERS), parts.get(_WITHOUT)
+    return Groups(
+        groups=tuple(
+            Group(value=value, **summary_fields(by_value[value]))
+            for value in values
+            if value in by_value
+        ),
+        others=Summary(**summary_fields(others)) if others else None,
+        other_values=cast(int, others["found"]) if others else 0,
+        without=Summary(**summary_fields(without)) if without else None,
+        unsure=cast(int, without["unsure"]) if without else 0,
+    )
+
+
+def keys_question(cohort: Cohort, standing: Standing = WITH_FINAL) -> tuple[str, Parameters]:
+    """The keys of attributes, and how many requests have each."""
+    condition, parameters = where(cohort)
+    rows = standing.rows(f"{condition} AND {explained(cohort)}")
+    number = standing.counting.count()
+    return (
+        (
+            f"SELECT key, {number} AS requests FROM {rows} "
+            "ARRAY JOIN arrayDistinct(`Attributes.Key`) AS key "
+            f"GROUP BY key ORDER BY requests DESC, key LIMIT {MOST_KEYS}"
+        ),
+        {**parameters, **standing.bound()},
+    )
+
+
+def versions_question(cohort: Cohort, standing: Standing = WITH_FINAL) -> tuple[str, Parameters]:
+    """Services, their versions, and when the first request of each started."""
+    condition, parameters = where(cohort)
+    rows = standing.rows(f"{condition} AND {counted(cohort)}")
+    return (
+        (
+            "SELECT ServiceName, assumeNotNull(ServiceVersion) AS version, "
+            f"toUnixTimestamp64Nano(min(Start)) FROM {rows} "
+            "WHERE isNotNull(ServiceVersion) GROUP BY ServiceName, version"
+        ),
+        {**parameters, **standing.bound()},
+    )
+
+
+def _rows(cohort: Cohort, by: str, standing: Standing) -> tuple[str, Parameters]:
+    condition, parameters = where(cohort)
+    key = {} if by in LABELS else {"by": by}
+    rows = standing.rows(f"{condition} AND {explained(cohort)}")
+    return rows, {**parameters, **standing.bound(), **key}
+
+
+def _value(by: str) -> str:
+    """The value of a label, or the first one of an attribute; null: there is none."""
+    if by in LABELS:
+        return f"CAST({LABELS[by]}, 'Nullable(String)')"
+    place = "indexOf(`Attributes.Key`, {by:String})"
+    return f"if({place} = 0, NULL, `Attributes.Value`[{place}])"

@@ -1,0 +1,233 @@
+"""Runs other libraries' own tests, plain and traced, and lists the tests that only fail traced.
+
+    python -m tests.foreign_suites [NAME ...] [--ways run last away] [--json]
+
+Each library has a virtual environment and its source distribution below `.peers/foreign`, made
+once. Its tests run twice plain, and then traced: below `latencytrace run` with a receiver (run),
+with `instrument()` after everything is imported (last), and with nothing that listens at the
+endpoint (away). What passed in both plain runs and fails traced is run again, alone; if it fails
+again it is a difference. `suites.toml` explains those that are known. It ends with 1 where there
+are others.
+"""
+
+import argparse
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Final
+
+from tests.support.agent.receiving import Receiver
+
+HERE: Final = Path(__file__).parent
+SUITES: Final[Mapping[str, Mapping[str, object]]] = tomllib.loads(
+    (HERE / "suites.toml").read_text()
+)
+WAYS: Final = ("run", "last", "away")
+NOBODY: Final = "http://127.0.0.1:9"  # discard: nothing listens there
+SUITE_S: Final = 1500  # longer takes no suite; what it wrote until then is compared
+
+
+@dataclass(frozen=True)
+class Suite:
+    """One library's tests."""
+
+    name: str
+    version: str
+    requires: Sequence[str]
+    tests: Sequence[str]
+    options: Sequence[str] = ()
+    explained: Mapping[str, str] = field(default_factory=dict)
+
+    def why(self, test: str) -> str | None:
+        """Return why a test may fail traced; None: nobody knows."""
+        found = (why for pattern, why in self.explained.items() if re.search(pattern, test))
+        return next(found, None)
+
+
+@dataclass
+class Compared:
+    """What a suite said in one way of tracing it."""
+
+    suite: str
+    version: str
+    way: str
+    passed_plain: int
+    passed: int
+    explained: dict[str, str]
+    differences: dict[str, str]  # test: its error
+
+
+class Place:
+    """A library's virtual environment and source."""
+
+    def __init__(self, suite: Suite, folder: Path) -> None:
+        self.suite = suite
+        self.folder = folder / f"{suite.name}-{suite.version}"
+        self.python = self.folder / "venv" / "bin" / "python"
+        self.source = self.folder / "source"
+
+    def prepare(self, wheel: Path) -> None:
+        """Install all, unless it is there; this tree's package is always the newest.
+
+        Raises:
+            CalledProcessError: pip could not; it has said why.
+        """
+        suite = self.suite
+        named = f"{suite.name}=={suite.version}"
+        if not (self.folder / "ready").exists():
+            shutil.rmtree(self.folder, ignore_errors=True)
+            self.folder.mkdir(parents=True)
+            subprocess.run([sys.executable, "-m", "venv", self.python.parent.parent], check=True)
+            self._pip("install", named, *suite.requires)
+            only = "--no-binary", suite.name, "--no-deps"
+            self._pip("download", *only, "--dest", str(self.folder), named)
+            [archive] = self.folder.glob("*.tar.gz")
+            with tarfile.open(archive) as packed:
+                packed.extractall(self.source, filter="data")
+            (self.folder / "ready").touch()
+        self._pip("install", "--force-reinstall", "--no-deps", str(wheel))
+        self._pip("install", str(wheel))  # what it requires
+
+    def _pip(self, *arguments: str) -> None:
+        pip = self.python, "-m", "pip", "--disable-pip-version-check", "-qq"
+        subprocess.run([*pip, *arguments], check=True, stdout=sys.stderr)
+
+    def outcomes(self, way: str, *, only: Sequence[str] = ()) -> dict[str, tuple[str, str]]:
+        """Run the tests in one way; return each one's outcome and error."""
+        written = self.folder / f"{way}.jsonl"
+        written.unlink(missing_ok=True)
+        plugins = HERE / "plugins"
+        environment = {
+            **{key: value for key, value in os.environ.items() if not key.startswith("PYTEST")},
+            "OUTCOMES": str(written),
+            "PYTHONPATH": str(plugins),
+            "PATH": f"{self.python.parent}{os.pathsep}{os.environ['PATH']}",
+        }
+        pytest = [
+            *(str(self.python), "-m", "pytest", "-q", "-p", "outcomes"),
+            *("-p", "no:cacheprovider", "--no-header", *self.suite.options),
+            *(only or self.suite.tests),
+        ]
+        with Receiver() as receiver:
+            endpoint = NOBODY if way == "away" else receiver.url
+            environment["OTEL_EXPORTER_OTLP_ENDPOINT"] = endpoint
+            if way == "last":
+                environment["INSTRUMENTED_LAST"] = "1"
+            elif way != "plain":
+                run = str(self.python.parent / "latencytrace"), "run", "--"
+                pytest = [*run, *pytest]
+            else:
+                del environment["OTEL_EXPORTER_OTLP_ENDPOINT"]
+            [top] = (one for one in self.source.iterdir() if one.is_dir())
+            with (self.folder / f"{way}.log").open("w") as log:
+                try:
+                    subprocess.run(
+                        pytest, cwd=top, env=environment, stdout=log, stderr=log,
+                        timeout=SUITE_S, check=False, stdin=subprocess.DEVNULL,
+                    )  # fmt: skip
+                except subprocess.TimeoutExpired:
+                    log.write(f"\nended after {SUITE_S} s\n")
+        lines = written.read_text().splitlines() if written.exists() else []
+        found: dict[str, tuple[str, str]] = {}
+        for line in map(json.loads, lines):
+            if found.get(line["test"], ("passed",))[0] != "failed":
+                found[line["test"]] = line["outcome"], line["why"]
+        return found
+
+
+def compared(place: Place, ways: Sequence[str]) -> list[Compared]:
+    """Run a library's tests in each way."""
+    suite = place.suite
+    plain = [place.outcomes("plain") for _ in range(2)]
+    passed_plain = {
+        test for test, (outcome, _) in plain[0].items()
+        if outcome == "passed" == plain[1].get(test, ("",))[0]
+    }  # fmt: skip
+    if not passed_plain:
+        sys.exit(f"{suite.name}: no test passes plain. {place.folder / 'plain.log'} says why.")
+    found = []
+    for way in ways:
+        traced = place.outcomes(way)
+        suspects = sorted(
+            test for test in passed_plain if traced.get(test, ("missing",))[0] != "passed"
+        )
+        again = place.outcomes(way, only=suspects) if suspects else {}
+        differ = {
+            test: again.get(test, ("missing", "it did not run"))[1].strip()[-600:]
+            for test in suspects
+            if again.get(test, ("missing",))[0] != "passed"
+        }
+        explained = {test: why for test in differ if (why := suite.why(test))}
+        found.append(
+            Compared(
+                suite=suite.name,
+                version=suite.version,
+                way=way,
+                passed_plain=len(passed_plain),
+                passed=sum(outcome == "passed" for outcome, _ in traced.values()),
+                explained=explained,
+                differences={test: why for test, why in differ.items() if test not in explained},
+            )
+        )
+    return found
+
+
+def built(folder: Path) -> Path:
+    """Build this tree's wheel."""
+    wheels = folder / "wheel"
+    shutil.rmtree(wheels, ignore_errors=True)
+    root = HERE.parent.parent
+    build = (sys.executable, "-m", "pip", "--disable-pip-version-check", "-qq", "wheel")
+    subprocess.run(
+        [*build, "--no-deps", "--wheel-dir", wheels, root], check=True, stdout=sys.stderr
+    )
+    [wheel] = wheels.glob("*.whl")
+    return wheel
+
+
+def main() -> int:
+    """Run what is asked for."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("names", nargs="*", choices=[*SUITES, []], metavar="NAME")
+    parser.add_argument("--ways", nargs="+", choices=WAYS, default=WAYS)
+    parser.add_argument("--folder", type=Path, default=Path(".peers/foreign"))
+    parser.add_argument("--json", action="store_true")
+    asked = parser.parse_args()
+    folder = asked.folder.absolute()
+    wheel = built(folder)
+    rows: list[Compared] = []
+    for name in asked.names or SUITES:
+        place = Place(Suite(name=name, **SUITES[name]), folder)  # type: ignore[arg-type]
+        print(f"{name} {place.suite.version}", file=sys.stderr, flush=True)  # noqa: T201
+        place.prepare(wheel)
+        rows += compared(place, asked.ways)
+        for row in rows[-len(asked.ways) :]:
+            shown(row)
+    if asked.json:
+        print(json.dumps([asdict(row) for row in rows], indent=1))  # noqa: T201
+    return 1 if any(row.differences for row in rows) else 0
+
+
+def shown(row: Compared) -> None:
+    """Print a way's row and its differences."""
+    print(  # noqa: T201
+        f"{row.suite:15} {row.version:9} {row.way:5} {row.passed_plain:6} pass plain, "
+        f"{len(row.differences):3} only plain, {len(row.explained):3} explained",
+        file=sys.stderr,
+        flush=True,
+    )
+    for test, error in row.differences.items():
+        last = error.splitlines()[-1] if error else ""
+        print(f"    {test}\n        {last}", file=sys.stderr, flush=True)  # noqa: T201
+
+
+if __name__ == "__main__":
+    sys.exit(main())
