@@ -111,11 +111,11 @@ def test_attributes_in_json_are_what_the_parser_makes_of_them(pair: object, name
     plain = {"key": "plain", "value": {"intValue": "7"}}
     spans = [{"name": "one", "attributes": [plain]}, {"name": "two", "attributes": [plain, pair]}]
     tree = {"resourceSpans": [{name: [{"spans": spans}]}, {"scopeSpans": [{"spans": spans}]}]}
-    expected, found = ExportTraceServiceRequest(), None
-    try:
-        json_format.ParseDict(tree, expected, ignore_unknown_fields=True)
-    except (json_format.ParseError, ValueError, OverflowError):
-        expected = None
+    expected = found = None
+    with suppress(json_format.ParseError, ValueError, OverflowError):
+        expected = json_format.ParseDict(
+            tree, ExportTraceServiceRequest(), ignore_unknown_fields=True
+        )
 
     with suppress(OtlpError):
         found = message_from_json(json.dumps(tree).encode())
