@@ -162,16 +162,12 @@ def serve(
         servers = Servers(*grpc, stopping=stop, closed=telemetry.connection_closed)
         unready = partial(_unready, store, pipeline, watch, servers)
         context = ServiceContext(
-            store=store,
-            baselines=Baselines(folder / BASELINES),
-            now_ns=now_ns,
-            is_open=pipeline.is_open,
-            profiles_of=profiles.of_trace,
+            store=store, baselines=Baselines(folder / BASELINES), now_ns=now_ns,
+            is_open=pipeline.is_open, profiles_of=profiles.of_trace,
             objectives=partial(watched_objectives, evaluator),
             gpus=partial(gpus, reports.gpus, works),
-            gpu_timelines=partial(timelines, reports.gpus, works),
-            beside=history.beside,
-        )
+            gpu_timelines=partial(timelines, reports.gpus, works), beside=history.beside,
+        )  # fmt: skip
         answering = api(context, telemetry, unready, _address(otlp_socket))
         renderer = _with_pages(answering, context, profiles, evaluator, links, telemetry, unready)
         with _running(watch), _running(pipeline), _running(engines), on_hangup(reload.ask):

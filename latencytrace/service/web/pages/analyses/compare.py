@@ -64,6 +64,7 @@ class Least(BaseModel):
 
 def compare_pages(parts: Parts) -> APIRouter:
     """Answer at `/compare`."""
+    of = parts.service
     router = APIRouter(include_in_schema=False)
 
     def context(question: Asked) -> Mapping[str, object]:
@@ -76,17 +77,12 @@ def compare_pages(parts: Parts) -> APIRouter:
         def comparison() -> CompareDocument:
             ratio = read(Least, question.parameters).ratio
             return answers.comparison(
-                parts.service.store,
-                parts.service.baselines,
-                (a, b),
-                ratio,
-                question.now_ns,
-                parts.service.beside,
+                of.store, of.baselines, (a, b), ratio, question.now_ns, of.beside
             )
 
         @cache
         def saved() -> list[BaselineDocument]:
-            return answers.saved_baselines(parts.service.baselines)["baselines"]
+            return answers.saved_baselines(of.baselines)["baselines"]
 
         def to(one: str, other: str) -> Address:
             return question.link("/compare", a=one or None, b=other or None, least=least)
@@ -110,14 +106,13 @@ def compare_pages(parts: Parts) -> APIRouter:
             "longer": longer(question, written),
             "swapped": to(written["b"], written["a"]),
             "offers": lambda: [
-                (one, other, to(one, other))
-                for one, other in offers(parts.service.store, question, saved())
+                (one, other, to(one, other)) for one, other in offers(of.store, question, saved())
             ],
             "saved": saved,
             "against": lambda name: to(f"{answers.BASELINE}{name}", "since=1h"),
             "export": partial(export, question, a, b),
-            "requests": lambda: parts.service.store.count(question.cohort),
-            "nearest": lambda: list(nearest(parts.service.store, question)),
+            "requests": lambda: of.store.count(question.cohort),
+            "nearest": lambda: list(nearest(of.store, question)),
         }
 
     @router.get("/compare")

@@ -42,6 +42,7 @@ NO_FILTERS: Final = (  # traits that requests cannot be asked for by
 
 def tail_pages(parts: Parts) -> APIRouter:
     """Answer at `/tail`."""
+    of = parts.service
     router = APIRouter(include_in_schema=False)
 
     def context(question: Asked) -> Mapping[str, object]:
@@ -57,12 +58,8 @@ def tail_pages(parts: Parts) -> APIRouter:
         def found() -> TailDocument:
             asked, selection = own()
             if selection is not None:
-                return answers.tail_of_selected(
-                    parts.service.store, question.cohort, selection, parts.service.beside
-                )
-            return answers.tail(
-                parts.service.store, question.cohort, asked.quantile, parts.service.beside
-            )
+                return answers.tail_of_selected(of.store, question.cohort, selection, of.beside)
+            return answers.tail(of.store, question.cohort, asked.quantile, of.beside)
 
         return {
             "check": own,
@@ -93,7 +90,7 @@ def tail_pages(parts: Parts) -> APIRouter:
             ),
             "examples": lambda document: list(examples(parts, question, document)),
             "whatif": lambda stage: question.link("/whatif", stage=stage),
-            "nearest": lambda: list(nearest(parts.service.store, question)),
+            "nearest": lambda: list(nearest(of.store, question)),
         }
 
     @router.get("/tail")
