@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from socket import gethostname, socket
 
 from fastapi import FastAPI
@@ -14,12 +13,10 @@ from fastapi import FastAPI
 from latencytrace.errors import SettingsError, StoreError
 from latencytrace.extensions.loading import FIX, OF_THE_SERVICE, missing
 from latencytrace.model import Objective, Request
-from latencytrace.model.cohorts.request_columns import Beside
 from latencytrace.service.alerting.links import AlertLinks
 from latencytrace.service.alerting.over_time import objectives_over_time
 from latencytrace.service.answers.findings.overhead import latest_overhead
 from latencytrace.service.answers.gpu_answers import gpus, timelines
-from latencytrace.service.answers.gpu_documents import GpusDocument, GpuTimelinesDocument
 from latencytrace.service.clock import now_ns
 from latencytrace.service.ingest.grpc import GrpcReceiver
 from latencytrace.service.ingest.http import receiver
@@ -56,6 +53,7 @@ from latencytrace.service.watch.reload import ObjectivesReload
 from latencytrace.service.watch.wiring import watching
 from latencytrace.service.web.application import API, application
 from latencytrace.service.web.below_path import BelowPath
+from latencytrace.service.web.context import ServiceContext
 from latencytrace.service.web.login import LoginPage
 from latencytrace.service.web.pages.assets import Assets
 from latencytrace.service.web.pages.parts import Parts
@@ -163,16 +161,15 @@ def serve(
         stop = partial(_stop, store, partial(stopping, settings.stop_within_s))
         servers = Servers(*grpc, stopping=stop, closed=telemetry.connection_closed)
         unready = partial(_unready, store, pipeline, watch, servers)
-        read_gpus = partial(gpus, reports.gpus, works)
-        read_timelines = partial(timelines, reports.gpus, works)
-        answering = api(
-            store, pipeline, telemetry, unready, _address(otlp_socket), profiles, read_gpus,
-            read_timelines, folder, partial(watched_objectives, evaluator), history.beside,
+        context = ServiceContext(
+            store=store, baselines=Baselines(folder / BASELINES), now_ns=now_ns,
+            is_open=pipeline.is_open, profiles_of=profiles.of_trace,
+            objectives=partial(watched_objectives, evaluator),
+            gpus=partial(gpus, reports.gpus, works),
+            gpu_timelines=partial(timelines, reports.gpus, works), beside=history.beside,
         )  # fmt: skip
-        renderer = _with_pages(
-            answering, store, folder, pipeline, profiles, evaluator, links, telemetry, unready,
-            read_gpus, read_timelines, history.beside,
-        )  # fmt: skip
+        answering = api(context, telemetry, unready, _address(otlp_socket))
+        renderer = _with_pages(answering, context, profiles, evaluator, links, telemetry, unready)
         with _running(watch), _running(pipeline), _running(engines), on_hangup(reload.ask):
             ready(_address(api_socket), _address(otlp_socket), grpc_address)
             servers.run(
@@ -199,31 +196,14 @@ def serve(
             )
 
 
-def api(  # noqa: PLR0913 - what it shows
-    store: Store,
-    pipeline: Pipeline,
+def api(
+    context: ServiceContext,
     telemetry: Telemetry,
     unready: Callable[[], str | None],
     otlp_http: Address,
-    profiles: Profiles,
-    read_gpus: Callable[[], GpusDocument],
-    read_timelines: Callable[[], GpuTimelinesDocument],
-    folder: Path,
-    objectives: Callable[[], Sequence[Objective]],
-    beside: Beside,
 ) -> FastAPI:
     """The JSON API with its health checks and metrics."""
-    app = application(
-        store,
-        now_ns,
-        folder,
-        is_open=pipeline.is_open,
-        profiles_of=profiles.of_trace,
-        objectives=objectives,
-        gpus=read_gpus,
-        gpu_timelines=read_timelines,
-        beside=beside,
-    )
+    app = application(context)
     app.include_router(receivers_router(otlp_http.host, otlp_http.port), prefix=API)
     app.include_router(health_router(telemetry, unready))
     return app
@@ -259,17 +239,12 @@ def _links(settings: ServiceSettings, listened: Address, profiles: Profiles) -> 
 
 def _with_pages(  # noqa: PLR0913 - what they show
     app: FastAPI,
-    store: Store,
-    folder: Path,
-    pipeline: Pipeline,
+    context: ServiceContext,
     profiles: Profiles,
     evaluator: Evaluator,
     links: AlertLinks,
     telemetry: Telemetry,
     unready: Callable[[], str | None],
-    read_gpus: Callable[[], GpusDocument],
-    read_timelines: Callable[[], GpuTimelinesDocument],
-    beside: Beside,
 ) -> Renderer:
     """Add objectives, profiles and the pages to the API, and return what draws these."""
     app.include_router(objectives_router(evaluator, links), prefix=API)
@@ -278,20 +253,12 @@ def _with_pages(  # noqa: PLR0913 - what they show
     assets = Assets()
     renderer = Renderer(assets)
     parts = Parts(
-        store=store,
-        baselines=Baselines(folder / BASELINES),
-        now_ns=now_ns,
+        service=context,
         renderer=renderer,
-        is_open=pipeline.is_open,
-        profiles_of=profiles.of_trace,
         objectives=partial(objectives_document, evaluator),
-        watched=partial(watched_objectives, evaluator),
         objectives_over_time=partial(objectives_over_time, evaluator),
         alerts=partial(alerts_document, evaluator, links),
         past_alerts=evaluator.past_alerts,
-        gpus=read_gpus,
-        gpu_timelines=read_timelines,
-        beside=beside,
     )
     add_pages(app, parts, assets, telemetry.registry, unready)
     return renderer

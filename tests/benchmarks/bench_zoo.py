@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from latencytrace.service.ledgers.attribution import Attribution
+from latencytrace.service.ledgers.span_parts import by_block, in_few_blocks
 from latencytrace.service.metrics.telemetry import Telemetry
-from latencytrace.service.otlp.traces import PROTOBUF, check
 from latencytrace.service.sql.native import native
 from latencytrace.service.sql.request_blocks import block_of
 from tests.support.builders.zoo.loads import LOADS, Load, mixture
@@ -33,6 +33,8 @@ class Account:
 
     ways: Counter[str] = field(default_factory=Counter)  # traces
     us: dict[str, float] = field(default_factory=dict)  # of CPU a span, by step
+    bytes_a_span: float = 0.0  # of posts
+    attributes_a_span: float = 0.0
 
     def add(self, spans: int, *seconds: float) -> None:
         """Add a round: the least of all says what it costs where nobody disturbs."""
@@ -48,15 +50,17 @@ def measured(load: Load, traces: int, rounds: int) -> Account:
         bodies, spans = posts.made(traces)
         gc.collect()
         began_s = time.process_time()
-        checked = [check(body, PROTOBUF, None) for body in bodies]
+        checked = posts.checked(bodies)
         decoded_s = time.process_time()
         taken = Taken(checked)
         found = attribution.attributed({}, {}, taken.held)
         attributed_s = time.process_time()
-        for one in checked:
-            native(one.columns)
+        for block, rows in in_few_blocks(by_block(taken.held.values())):
+            native(block, rows)
         block_of(found.tables, [], 0, {})
         written_s = time.process_time()
+        account.bytes_a_span = sum(map(len, bodies)) / spans
+        account.attributes_a_span = sum(len(one.columns.pairs) for one in checked) / spans
         if number:
             account.add(spans, began_s, decoded_s, attributed_s, written_s)
             account.ways["objects"] += len(found.spans)
@@ -77,7 +81,8 @@ def main() -> None:
     loads = dict(LOADS) | {f"mixture {seed}": mixture(seed) for seed in range(asked.seeds)}
     loads = {name: one for name, one in loads.items() if name.startswith(asked.only or "")}
     sys.stdout.write(
-        f"{'µs of CPU a span':34}{'decode':>8}{'attrib.':>8}{'both':>8}{'rows':>8}  columns\n"
+        f"{'µs of CPU a span':42}{'decode':>8}{'attrib.':>8}{'both':>8}{'rows':>8}"
+        "  columns   bytes  attributes a span\n"
     )
     both: dict[str, float] = {}
     for name, load in loads.items():
@@ -86,7 +91,8 @@ def main() -> None:
         columns = account.ways["columns"] / account.ways.total()
         shown = account.us["decode"], account.us["attribute"], both[name], account.us["rows"]
         numbers = "".join(f"{one:8.2f}" for one in shown)
-        sys.stdout.write(f"{name:34}{numbers}  {columns:6.1%}\n")
+        size = f"{account.bytes_a_span:7.0f}{account.attributes_a_span:7.1f}"
+        sys.stdout.write(f"{name:42}{numbers}  {columns:6.1%} {size}\n")
         sys.stdout.flush()
     worst, best = max(both, key=both.__getitem__), min(both, key=both.__getitem__)
     sys.stdout.write(f"{worst} costs {both[worst] / both[best]:.2f} times as much as {best}\n")

@@ -9,8 +9,9 @@ import argparse
 import sys
 from random import Random
 
+from latencytrace.analysis.columns.shapes import MOST_SHAPES
 from tests.support.simulation.by_columns import ByColumns, differences
-from tests.support.simulation.made_traces import made_calls, made_trace
+from tests.support.simulation.made_traces import made_attempts, made_calls, made_trace
 from tests.support.simulation.simulator import GPU, MS, VECTORS, Aside, simulate
 from tests.support.simulation.ways import WAYS
 
@@ -29,10 +30,11 @@ def main() -> None:
     for number in range(-(-asked.traces // BATCH)):
         seed = asked.seed * 1_000_003 + number
         random = Random(seed)
-        made = (made_trace, made_calls)[number % 2]
+        made = (made_trace, made_calls, made_attempts)[number % 3]
         traces = {f"{one:032x}": made(random, one) for one in range(1, BATCH + 1)}
-        if number % 20 == 0:
+        if len(by_columns.shapes.spans) > MOST_SHAPES // 2:  # as good as no trace is like another
             by_columns = ByColumns()
+        if number % 20 == 0:
             aside, skew_ns = ways[number // 20 % len(ways)], random.choice(SKEWS_NS)
             traces = {one.trace_id: one.spans for one in simulate(seed, 100, skew_ns, aside)}
         found, others = by_columns(traces)

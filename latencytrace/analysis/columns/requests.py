@@ -18,7 +18,6 @@ from latencytrace.analysis.columns.clocks import shifts
 from latencytrace.analysis.columns.engine_words import MOST_COUNTED, add_engines, begun_earlier
 from latencytrace.analysis.columns.facts import PROCESS, Facts, FactsOfBatch
 from latencytrace.analysis.columns.processor_waits import with_processor_waits
-from latencytrace.analysis.columns.waits import with_waits
 from latencytrace.analysis.ledger.processor_waits import TITLE as PROCESSOR_WAIT
 from latencytrace.analysis.ledger.runtime_gaps import COLLECTION
 from latencytrace.analysis.repairs.implausible import DATED_NS, PLAUSIBLE, Plausible
@@ -40,7 +39,7 @@ from latencytrace.model.stage import STAGES
 
 _Column = NDArray[np.int64]
 _Flags = NDArray[np.bool_]
-_Linked = tuple[_Flags, _Flags, _Column, _Column, _Column, _Column, _Column, _Column]
+_Linked = tuple[_Flags, _Flags, _Column, _Column, _Column, _Column, _Column]
 
 GAPS: Final = tuple(sorted(RuntimeGap))
 TITLES: Final = (*map(title_of_gap, GAPS), PROCESSOR_WAIT)
@@ -66,11 +65,11 @@ class Trees(NamedTuple):
     above: _Column  # its parent's place; -1: none
     start_ns: _Column  # within its parent
     end_ns: _Column
+    held_ns: _Column  # until when it holds up its parent
     stage: _Column
     children: _Column  # where they begin and end
-    awaited: (
-        _Column  # until when the parent of a failed attempt waits for the next; -1: it does not
-    )
+    attempt: _Column  # the innermost failed attempt that it is or lies below; -1: none
+    awaited: _Column  # until when the parent of an attempt waits for the next; -1: it does not
     outlives: _Flags
     clipped: _Flags  # it stuck out of its parent
     intervals: _Column  # where its intervals begin; one more
@@ -136,18 +135,17 @@ def attributed(
         odd_row |= (sent_ns < DATED_NS) | (end_ns < DATED_NS)
     times = sent_ns, start_ns, end_ns
     linked, (_, start_ns, end_ns), skewed = _link(batch, known, said, odd_row, times)
-    odd, _, child, following, stage, by_start, retried, requests = linked
+    odd, _, child, following, stage, by_start, requests = linked
     laid = Trees(
         *trees.lay_out_trees(
             requests, start_ns, end_ns, known.kind, known.table, resource, known.resources,
-            stage, child, following, retried, _IS_CALL, _IS_WORK, *intervals,
+            batch.target, stage, child, following, _IS_CALL, _IS_WORK, *intervals,
         )
     )  # fmt: skip
     filled = paths.fill_pauses(
-        with_waits(_critical_paths(laid), laid, span_id), laid.first, laid.rows, laid.above,
-        laid.stage, start_ns,
-        span_id, known.kind, known.table, resource, known.resources, tells,
-        *packed.put_apart(*gaps), _COLLECTION,
+        _critical_paths(laid), laid.first, laid.rows, laid.above, laid.held_ns, laid.stage,
+        laid.attempt, laid.awaited, start_ns, span_id, known.kind, known.table, resource,
+        known.resources, tells, *packed.put_apart(*gaps), _COLLECTION,
     )  # fmt: skip
     segments, segment_first, ledger = _with_processor_waits(filled, laid, batch, known)
     carried = batch.carried
@@ -166,7 +164,7 @@ def attributed(
         after=after_answers(laid, start_ns, end_ns, span_id, known, resource),
         clipped_spans=np.diff(np.concatenate(([0], np.cumsum(laid.clipped)))[laid.first]),
         known=reported.read_reporters(
-            laid.first, laid.rows, laid.above, laid.start_ns, laid.end_ns, laid.stage,
+            laid.first, laid.rows, laid.above, laid.start_ns, laid.held_ns, laid.stage,
             laid.intervals, laid.interval_start_ns, laid.interval_end_ns, laid.interval_stage,
             start_ns, end_ns, span_id, known.kind, known.table, said,
         ),
@@ -204,7 +202,7 @@ def _link(
         sent_ns, start_ns, end_ns = times
         return trees.link_spans(
             first, span_id, parent_id, sent_ns, start_ns, end_ns, known.kind, known.table,
-            _uniform(batch.resource), known.resources, batch.target, _EXPLAINS, odd_row, aligned,
+            _uniform(batch.resource), known.resources, _EXPLAINS, odd_row, aligned,
         )  # fmt: skip
 
     as_sent = linked(times, np.zeros(len(batch.trace_ids), np.bool_))
@@ -236,7 +234,7 @@ def _critical_paths(laid: Trees) -> _Column:
         laid.intervals, laid.interval_start_ns, laid.interval_end_ns, laid.interval_stage
     )
     parts_and_tracks = critical_paths.descend(
-        laid.first, laid.start_ns, laid.end_ns, laid.stage, laid.children, laid.outlives, *winners
+        laid.first, laid.start_ns, laid.held_ns, laid.stage, laid.children, laid.outlives, *winners
     )
     return critical_paths.gather(*parts_and_tracks)
 

@@ -1,6 +1,8 @@
 """From attributed columns to tables of requests."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from itertools import islice
 from typing import Final, NamedTuple, TypedDict, TypeVar
 
 import numpy as np
@@ -286,54 +288,61 @@ def _names(columns: RequestColumns, segments: _Column) -> Words:
 
 def _repairs(columns: RequestColumns, numbers: _Column) -> dict[int, tuple[Repair, ...]]:
     """Of the spans that stuck out of their parents, and whose clocks were off."""
-    places = (
-        np.arange(len(numbers)) if columns.skewed else columns.clipped_spans[numbers].nonzero()[0]
-    )
-    found = {place: _repairs_of(columns, int(numbers[place])) for place in places.tolist()}
-    return {place: repairs for place, repairs in found.items() if repairs}
-
-
-def _repairs_of(columns: RequestColumns, number: int) -> tuple[Repair, ...]:
-    """Of the spans that stuck out of their parents, and whose clocks were off."""
-    if not (columns.clipped_spans[number] or columns.skewed):
-        return ()
-    first, beyond = columns.trees.first[number : number + 2].tolist()
-    rows = columns.trees.rows
-    repairs: list[Repair] = []
-    if columns.clipped_spans[number]:
-        places = first + np.flatnonzero(columns.trees.clipped[first:beyond])
-        places = places[np.argsort(columns.batch.span_id[rows[places]])]
-        shown = [_clipping(columns, place) for place in places[:MAX_REPAIRS_OF_A_KIND].tolist()]
-        repairs += _listed(columns, rows[first], shown, len(places))
-    if columns.skewed:
-        moved = [
-            columns.skewed[row] for row in rows[first:beyond].tolist() if row in columns.skewed
-        ]
-        moved.sort(key=lambda repair: repair.span_id)
-        repairs += _listed(columns, rows[first], moved[:MAX_REPAIRS_OF_A_KIND], len(moved))
-    return tuple(repairs)
-
-
-def _listed(
-    columns: RequestColumns, root: int, shown: Sequence[Repair], count: int
-) -> Iterator[Repair]:
-    """The first repairs of a kind, and how many more there are."""
-    yield from shown
-    if count > len(shown):
-        yield Repair(
-            kind=shown[0].kind,
-            span_id=f"{int(columns.batch.span_id[root]):016x}",
-            detail=f"and {count - len(shown)} more",
+    rows, skewed = columns.trees.rows, columns.skewed
+    clipped = _by_request(columns, columns.trees.clipped, partial(_clippings, columns))
+    moved: dict[int, list[Repair]] = {}
+    if skewed:
+        is_moved = np.isin(rows, np.fromiter(skewed, np.int64, len(skewed)))
+        moved = _by_request(
+            columns, is_moved, lambda places: map(skewed.__getitem__, rows[places].tolist())
         )
+    return {
+        place: (*clipped.get(number, ()), *moved.get(number, ()))
+        for place, number in enumerate(numbers.tolist())
+        if number in clipped or number in moved
+    }
 
 
-def _clipping(columns: RequestColumns, place: int) -> Repair:
-    batch = columns.batch
-    row, above = int(columns.trees.rows[place]), int(columns.trees.above[place])
-    parent_name = batch.name_of(int(columns.trees.rows[above]))
-    sent = int(columns.start_ns[row]), int(columns.end_ns[row])
-    return clipping(batch.bare(row), parent_name, sent, _extent(columns, above))
+def _by_request(
+    columns: RequestColumns,
+    is_told: NDArray[np.bool_],
+    repairs_of: Callable[[_Column], Iterable[Repair]],
+) -> dict[int, list[Repair]]:
+    """The first repairs of a kind of each request, and how many more there are."""
+    first, rows, span_id = columns.trees.first, columns.trees.rows, columns.batch.span_id
+    places = np.flatnonzero(is_told)
+    places = places[np.lexsort((span_id[rows[places]], _request_of(first, places)))]
+    requests, begin, counts = np.unique(
+        _request_of(first, places), return_index=True, return_counts=True
+    )
+    is_shown = np.arange(len(places)) - np.repeat(begin, counts) < MAX_REPAIRS_OF_A_KIND
+    shown = iter(repairs_of(places[is_shown]))
+    found: dict[int, list[Repair]] = {}
+    for number, count in zip(requests.tolist(), counts.tolist(), strict=True):
+        found[number] = list(islice(shown, min(count, MAX_REPAIRS_OF_A_KIND)))
+        if count > MAX_REPAIRS_OF_A_KIND:
+            root, more = int(span_id[rows[first[number]]]), count - MAX_REPAIRS_OF_A_KIND
+            kind = found[number][0].kind
+            found[number].append(
+                Repair(kind=kind, span_id=f"{root:016x}", detail=f"and {more} more")
+            )
+    return found
 
 
-def _extent(columns: RequestColumns, place: int) -> tuple[int, int]:
-    return int(columns.trees.start_ns[place]), int(columns.trees.end_ns[place])
+def _request_of(first: _Column, places: _Column) -> _Column:
+    return np.searchsorted(first, places, side="right") - 1
+
+
+def _clippings(columns: RequestColumns, places: _Column) -> Iterable[Repair]:
+    trees, batch = columns.trees, columns.batch
+    rows, above = trees.rows[places], trees.above[places]
+    ends = np.stack((rows, trees.rows[above]), axis=1)
+    _, first, which = np.unique(batch.name[ends], return_index=True, return_inverse=True)
+    names = [batch.name_of(row) for row in ends.reshape(-1)[first].tolist()]
+    return map(
+        clipping,
+        [f"{one:016x}" for one in batch.span_id[rows].tolist()],
+        [(names[one], names[other]) for one, other in which.reshape(-1, 2).tolist()],
+        zip(columns.start_ns[rows].tolist(), columns.end_ns[rows].tolist(), strict=True),
+        zip(trees.start_ns[above].tolist(), trees.end_ns[above].tolist(), strict=True),
+    )

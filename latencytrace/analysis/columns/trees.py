@@ -69,11 +69,10 @@ def link_spans(  # noqa: PLR0913 - columns
     facts: _Column,
     resource: _Column,
     resources: _Column,
-    target: _Column,
     explains: _Flags,
     odd_row: _Flags,
     aligned: _Flags,
-) -> tuple[_Flags, _Flags, _Column, _Column, _Column, _Column, _Column, _Column]:
+) -> tuple[_Flags, _Flags, _Column, _Column, _Column, _Column, _Column]:
     """Find each span's parent, the requests, and the traces that objects must take.
 
     Args:
@@ -87,7 +86,6 @@ def link_spans(  # noqa: PLR0913 - columns
         facts: See `analysis.columns.facts`.
         resource: Of each span its row of the next.
         resources: See there.
-        target: By span, what it calls; 0: it does not say.
         explains: By stage, whether it explains anything.
         odd_row: Spans that send their trace to the objects.
         aligned: Traces whose clocks have been brought together.
@@ -95,20 +93,19 @@ def link_spans(  # noqa: PLR0913 - columns
     Returns:
         Which traces are odd; which are so for their clocks alone; of each span its first child,
         the next child of its parent, by id; its stage; the rows of each trace in order of start;
-        of each failed call the row of the next attempt (-1: none); the requests (r, 4): their
+        the requests (r, 4): their
         row, trace, whether they are outermost, how many spans.
     """
     rows, traces = len(span_id), len(first) - 1
     odd, skewed = np.empty(traces, np.bool_), np.empty(traces, np.bool_)
     child, following = np.empty(rows, np.int64), np.empty(rows, np.int64)
     stage, by_start = np.empty(rows, np.int64), np.empty(rows, np.int64)
-    retried, requests = np.empty(rows, np.int64), np.empty((rows, 4), np.int64)
+    requests = np.empty((rows, 4), np.int64)
     made = needed().link_spans(
         first, span_id, parent_id, sent_ns, start_ns, end_ns, kind, facts, resource, resources,
-        target, explains, odd_row, aligned, odd, skewed, child, following, stage, by_start,
-        retried, requests,
+        explains, odd_row, aligned, odd, skewed, child, following, stage, by_start, requests,
     )  # fmt: skip
-    return odd, skewed, child, following, stage, by_start, retried, requests[:made]
+    return odd, skewed, child, following, stage, by_start, requests[:made]
 
 
 def lay_out_trees(  # noqa: PLR0913 - columns
@@ -119,19 +116,21 @@ def lay_out_trees(  # noqa: PLR0913 - columns
     facts: _Column,
     resource: _Column,
     resources: _Column,
+    target: _Column,
     stage: _Column,
     child: _Column,
     following: _Column,
-    retried: _Column,
     is_call: _Flags,
     is_work: _Flags,
     packed: _Column,
     packed_times: _Column,
 ) -> tuple[
-    _Column, _Column, _Column, _Column, _Column, _Column, _Column, _Column, _Flags, _Flags,
-    _Column, _Column, _Column, _Column,
+    _Column, _Column, _Column, _Column, _Column, _Column, _Column, _Column, _Column, _Column,
+    _Flags, _Flags, _Column, _Column, _Column, _Column,
 ]:  # fmt: skip
     """Lay each request's tree out as columns, its spans clipped from the top down.
+
+    Failed attempts of calls, and all below them, are of stage `retry` (see `calls.retries`).
 
     Args:
         requests: From `link_spans`.
@@ -141,10 +140,10 @@ def lay_out_trees(  # noqa: PLR0913 - columns
         facts: See `analysis.columns.facts`.
         resource: Of each span its row of the next.
         resources: See there.
-        stage: Stage of each span, from `link_spans` as the next three.
+        target: By span, what it calls; 0: it does not say.
+        stage: Stage of each span, from `link_spans` as the next two.
         child: First child of each span.
         following: Next child of each span's parent.
-        retried: Next attempt of each failed call.
         is_call: By stage, whether it is a call's (see `trace.purposes`).
         is_work: By stage, whether its spans work themselves (see `calls.waits`).
         packed: Where the intervals packed on each span begin (n + 1,).
@@ -152,27 +151,30 @@ def lay_out_trees(  # noqa: PLR0913 - columns
 
     Returns:
         Where each tree begins; of each span its row, its parent's place (-1: none), start, end,
-        stage, children, until when its parent waits for the next attempt (-1: it does not),
-        whether it outlives its parent, whether it was clipped, its intervals.
+        until when it holds up its parent (a failed attempt longer than it lasts, what waits for
+        the caller to leave not at all), stage, children, the innermost failed attempt that it is
+        or lies below (-1: none), until when its parent waits for the next attempt (-1: it does
+        not), whether it outlives its parent, whether it was clipped, its intervals.
     """
     first = np.concatenate((np.zeros(1, np.int64), np.cumsum(requests[:, 3])))
     spans = int(first[-1])
-    rows, above, begin_ns, finish_ns, stages = (np.empty(spans, np.int64) for _ in range(5))
-    children, awaited = np.empty((spans, 2), np.int64), np.empty(spans, np.int64)
+    rows, above, begin_ns, finish_ns, held_ns = (np.empty(spans, np.int64) for _ in range(5))
+    children = np.empty((spans, 2), np.int64)
+    stages, attempt, awaited = (np.empty(spans, np.int64) for _ in range(3))
     outlives, clipped = np.empty(spans, np.bool_), np.empty(spans, np.bool_)
     most = needed().lay_out_trees(
-        requests, start_ns, end_ns, kind, facts, resource, resources, stage, child, following,
-        retried, is_call, is_work, packed, first, rows, above, begin_ns, finish_ns, stages,
-        children, awaited, outlives, clipped,
+        requests, start_ns, end_ns, kind, facts, resource, resources, target, stage, child,
+        following, is_call, is_work, packed, first, rows, above, begin_ns, finish_ns, held_ns,
+        stages, children, attempt, awaited, outlives, clipped,
     )  # fmt: skip
     intervals = np.empty(spans + 1, np.int64)
     times = np.empty(most, np.int64), np.empty(most, np.int64), np.empty(most, np.int64)
     made = needed().lay_out_intervals(
-        start_ns, kind, facts, retried, packed, packed_times, rows, above, begin_ns, finish_ns,
-        children, intervals, *times,
+        start_ns, kind, facts, packed, packed_times, rows, begin_ns, finish_ns, children,
+        attempt, intervals, *times,
     )  # fmt: skip
     interval_start_ns, interval_end_ns, interval_stage = (one[:made] for one in times)
     return (
-        first, rows, above, begin_ns, finish_ns, stages, children, awaited, outlives, clipped,
-        intervals, interval_start_ns, interval_end_ns, interval_stage,
+        first, rows, above, begin_ns, finish_ns, held_ns, stages, children, attempt, awaited,
+        outlives, clipped, intervals, interval_start_ns, interval_end_ns, interval_stage,
     )  # fmt: skip

@@ -14,7 +14,10 @@ def clipped(span: Span, parent: Span) -> tuple[Span, Repair | None]:
     start_ns = min(max(span.start_ns, parent.start_ns), parent.end_ns)
     end_ns = min(max(span.end_ns, parent.start_ns), parent.end_ns)
     repair = clipping(
-        span, parent.name, (span.start_ns, span.end_ns), (parent.start_ns, parent.end_ns)
+        span.span_id,
+        (span.name, parent.name),
+        (span.start_ns, span.end_ns),
+        (parent.start_ns, parent.end_ns),
     )
     return replace(span, start_ns=start_ns, end_ns=end_ns), repair
 
@@ -28,12 +31,12 @@ def ran_afterwards(span: Span, parent: Span) -> bool:
     return is_same and bool(span.instance) and span.start_ns >= parent.end_ns
 
 
-def clipping(span: Span, parent_name: str, sent: _Extent, parent: _Extent) -> Repair:
+def clipping(span_id: str, names: tuple[str, str], sent: _Extent, parent: _Extent) -> Repair:
     """The repair of a span that sticks out of its parent.
 
     Args:
-        span: The span; only its id and name are used.
-        parent_name: The parent's.
+        span_id: Of the span.
+        names: Its name and its parent's.
         sent: From when to when it ran.
         parent: From when to when its parent did.
     """
@@ -47,6 +50,6 @@ def clipping(span: Span, parent_name: str, sent: _Extent, parent: _Extent) -> Re
         where = f"by {before_ns} ns before it, {after_ns} ns after it"
     return Repair(
         kind=RepairKind.CLIPPED,
-        span_id=span.span_id,
-        detail=f"{span.name} stuck out of {parent_name}: {where}",
+        span_id=span_id,
+        detail=f"{names[0]} stuck out of {names[1]}: {where}",
     )

@@ -11,8 +11,11 @@ import httpx
 
 from latencytrace.errors import LatencytraceError, TooLargeError
 from latencytrace.service.clock import now_ns
+from latencytrace.service.storage.baselines import NAME as BASELINES
+from latencytrace.service.storage.baselines import Baselines
 from latencytrace.service.store import Store, open_store
 from latencytrace.service.web.application import API, application
+from latencytrace.service.web.context import ServiceContext
 from latencytrace.settings import service_settings
 
 
@@ -25,7 +28,9 @@ class FolderSource:
     """
 
     def __init__(self, store: Store, folder: Path) -> None:
-        self._transport = httpx.ASGITransport(application(store, now_ns, folder))
+        baselines = Baselines(folder / BASELINES)
+        context = ServiceContext(store=store, baselines=baselines, now_ns=now_ns)
+        self._transport = httpx.ASGITransport(application(context))
 
     def document(self, path: str, parameters: Mapping[str, str]) -> object:
         document: object = json.loads(self.body(path, parameters))

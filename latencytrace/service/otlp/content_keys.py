@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from itertools import chain
+from string import ascii_letters, digits
 from typing import Final
 
 from latencytrace.model import semconv
@@ -168,13 +169,14 @@ class Kind(StrEnum):
 
 
 LONGEST_KEY: Final = 128
-_PLAIN_KEY = re.compile(rf"[A-Za-z0-9_.:/-]{{1,{LONGEST_KEY}}}")
+PLAIN_CHARACTERS: Final = ascii_letters + digits + "_.:/-"
+_PLAIN_KEY = re.compile(rf"[{PLAIN_CHARACTERS}]{{1,{LONGEST_KEY}}}")
 _OURS = tuple(
     key
     for key in vars(semconv).values()
     if isinstance(key, str) and key.startswith("latencytrace.")
 )
-_LISTED = {
+LISTED: Final = {
     **dict.fromkeys((*KNOWN, *_OURS), Kind.KNOWN),
     **dict.fromkeys(LONG, Kind.LONG),
     **dict.fromkeys(ADDRESSES, Kind.ADDRESS),
@@ -205,9 +207,20 @@ _TOKEN_NUMBER_KEY = re.compile(
 )
 
 
+_SECRET_PARTS = (
+    "authorization", "bearer", "passw", "passphrase", "pwd", "secret", "credential", "key",
+    "token",
+)  # fmt: skip
+TELLING_PARTS: Final = frozenset(
+    max(pattern.split("*"), key=len)[:6]
+    for pattern in (*chain(*CONTENT.values()), *STRICT, *WORD, *WORDS, *_SECRET_PARTS)
+)
+"""A plain key that is not listed and has none of these, in any case, is of an unknown kind."""
+
+
 def kind_of(key: str) -> Kind:
     """Return what the values under a key are."""
-    listed = _LISTED.get(key)
+    listed = LISTED.get(key)
     if listed is not None:
         return listed
     if not _PLAIN_KEY.fullmatch(key):

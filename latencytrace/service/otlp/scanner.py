@@ -6,7 +6,7 @@ some twenty times as much (`tests/benchmarks/bench_ingest.py`).
 The result is that of `redaction` on the decoded message.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
@@ -26,7 +26,7 @@ from latencytrace.service.otlp.block_builder import (
 )
 from latencytrace.service.otlp.compiled import telling
 from latencytrace.service.otlp.compiled.core import core
-from latencytrace.service.otlp.content_keys import Kind
+from latencytrace.service.otlp.content_keys import LISTED, LONGEST_KEY, Kind
 from latencytrace.service.otlp.mending.account import Mending
 from latencytrace.service.otlp.messages import (
     MOST_MESSAGES,
@@ -56,7 +56,7 @@ from latencytrace.service.otlp.span_block import (
     WORD,
     Records,
     SpanBlock,
-    ranges,
+    chained,
 )
 from latencytrace.service.otlp.values import Form, flat_text
 from latencytrace.service.otlp.wire_parts import has_more_parts
@@ -64,6 +64,7 @@ from latencytrace.service.otlp.wire_parts import has_more_parts
 _LONGEST_KNOWN: Final = 256  # bytes of what is remembered
 _DEEPEST_BYTES: Final = 160  # a list of fewer bytes is not too deep for the decoder
 _RULES: Final[Sequence[Texts]] = tuple(KINDS.values())
+_RULE_NUMBERS: Final = {id(texts): number for number, texts in enumerate(_RULES)}
 
 
 def scanned(plain: bytes, *, capture_content: bool, mending: Mending | None = None) -> SpanBlock:
@@ -116,17 +117,29 @@ _RESOURCE_KEYS = frozenset(
 )
 
 
-def _facts(raw: bytes) -> _KeyFacts:
+_MOST_KEYS: Final = 8192
+_facts_by_key: dict[bytes, _KeyFacts] = {}  # of keys seen; another thread may clear it
+
+
+def _facts(raw: bytes, *, tells: bool) -> _KeyFacts:
+    """What is known of a key.
+
+    Args:
+        raw: The key.
+        tells: Its kind may be another than unknown, even if it is not listed.
+    """
     key = raw.decode()
-    texts = texts_under(key)
-    return _KeyFacts(
-        rule=next(number for number, one in enumerate(_RULES) if one is texts),
+    texts = texts_under(key) if tells or key in LISTED else KINDS[Kind.UNKNOWN]
+    facts = _KeyFacts(
+        rule=_RULE_NUMBERS[id(texts)],
         code=key_code(raw),
         of_resource=key if key in _RESOURCE_KEYS else "",
     )
-
-
-_known_facts = lru_cache(maxsize=8192)(_facts)
+    if len(raw) <= _LONGEST_KNOWN:
+        if len(_facts_by_key) >= _MOST_KEYS:
+            _facts_by_key.clear()
+        _facts_by_key[raw] = facts
+    return facts
 
 
 class _Columns:
@@ -185,15 +198,32 @@ class _Columns:
 
     def find_keys(self) -> None:
         """Find out what is known of each key."""
-        for word in _distinct(self.pairs["key"], len(self.words)):
-            self.facts[word] = facts = _facts_of(self.word_bytes(word))
-            self.words[word]["code"] = facts.code
+        words = _distinct(self.pairs["key"], len(self.words))
+        places = self.words[words].tolist()
+        keys = {
+            word: self.texts[at : at + size]
+            for word, (at, size, _) in zip(words, places, strict=True)
+        }
+        new = [one for one, key in keys.items() if key not in _facts_by_key]
+        telling = (
+            set(self.telling(_KEY_FILTER, np.array(new), LONGEST_KEY).tolist()) if new else ()
+        )
+        for word, key in keys.items():
+            known = _facts_by_key.get(key)
+            self.facts[word] = known or _facts(key, tells=not key or word in telling)
+        self.words["code"][words] = [self.facts[word].code for word in words]
+
+    def telling(self, rules: object, words: NDArray[np.int64], longest: int) -> NDArray[np.int64]:
+        """Those words that a machine tells of (see `compiled/telling.py`), and longer ones."""
+        asked = np.empty(len(words), np.bool_)
+        core.tells(rules, self.texts, self.words, words, longest, asked)
+        return words[asked]
 
     def block(self) -> SpanBlock:
         """The columns, with the shapes of the spans."""
         self._tell_resources()
         texts = self.texts + bytes(self.more)
-        self.words = np.concatenate([self.words, np.array(self.new_words, WORD)])
+        self.words = chained([self.words, np.array(self.new_words, WORD)])
         SHAPES.find(self._assembled(texts))
         return self._assembled(self._gathered(texts))
 
@@ -221,23 +251,18 @@ class _Columns:
     def _tell_resources(self) -> None:
         """Fill in the words of resources."""
         asked = {word: one.of_resource for word, one in self.facts.items() if one.of_resource}
-        is_asked = np.zeros(len(self.words) + len(self.new_words), np.bool_)
-        is_asked[list(asked)] = True
-        counts = self.resources["pair_count"]
-        rows = ranges(self.resources["pairs"], counts)
-        hits = np.flatnonzero(is_asked[self.pairs["key"][rows]])
-        owners = np.repeat(np.arange(len(counts)), counts)[hits]
-        named: list[dict[str, str]] = [{} for _ in range(len(counts))]
-        pairs = self.pairs[rows[hits]].tolist()
-        for owner, (value, size, key, form, _) in zip(owners.tolist(), pairs, strict=True):
-            text = self.text(value, size) if form in _TEXTS else b""
-            named[owner].setdefault(asked[key], flat_text(form, value, text))
-        words = [list(map(self.word, map(str.encode, resource_words(one)))) for one in named]
-        of_columns = np.array(words, np.int32).reshape(-1, 4).T
-        for name, column in zip(
-            ("service", "instance", "version", "host"), of_columns, strict=True
-        ):
-            self.resources[name] = column
+        keys, words = self.pairs["key"], []
+        for first, count, *_ in self.resources.tolist():
+            named: dict[str, str] = {}
+            for row, key in enumerate(keys[first : first + count].tolist(), first):
+                if key in asked:
+                    value, size, _, form, _ = self.pairs[row].item()
+                    text = self.text(value, size) if form in _TEXTS else b""
+                    named.setdefault(asked[key], flat_text(form, value, text))
+            words.append([self.word(one.encode()) for one in _words_of(named)])
+        columns = np.array(words, np.int32).reshape(-1, 4)
+        for place, name in enumerate(("service", "instance", "version", "host")):
+            self.resources[name] = columns[:, place]
 
     # Texts and words
 
@@ -282,17 +307,15 @@ class _Redaction:
         """Do it."""
         mark = self._columns.word(MARK)
         rules = np.zeros(len(self._columns.words), np.uint8)
-        for word, facts in self._columns.facts.items():
-            rules[word] = facts.rule
+        facts = self._columns.facts
+        rules[list(facts)] = [one.rule for one in facts.values()]
         asked = np.empty(len(self._columns.pairs), np.int64)
         count = core.judge(
             _FILTER, self._columns.texts, self._columns.pairs, rules,
             self._columns.mark_at, len(MARK), mark, asked,
         )  # fmt: skip
         for row in asked[:count].tolist():
-            self._ask(
-                row, _RULES[self._columns.facts[int(self._columns.pairs[row]["key"])].rule], mark
-            )
+            self._ask(row, _RULES[facts[int(self._columns.pairs[row]["key"])].rule], mark)
         self._redact_words()
 
     def _ask(self, row: int, texts: Texts, mark: int) -> None:
@@ -313,20 +336,17 @@ class _Redaction:
         spans, events = self._columns.spans, self._columns.events
         links, scopes = self._columns.links, self._columns.scopes
         names = [(spans, "name"), (events, "name"), (scopes, "name"), (scopes, "version")]
-        self._replace(names, NAMES, self._suspicious)
+        self._replace(
+            names,
+            NAMES,
+            lambda words: self._columns.telling(_FILTER, words, plain_text.NAME_CHARACTERS),
+        )
         self._replace([(spans, "state"), (links, "state")], STATES, np.asarray)
         self._replace([(spans, "message")], STATUSES, np.asarray)
-        for column, size in (("trace", TRACE_ID_BYTES), ("span", SPAN_ID_BYTES)):
+        ids = (("trace", TRACE_ID_BYTES), ("span", SPAN_ID_BYTES))
+        for column, size in ids if len(links) else ():
             numbers = links[column]
             numbers[self._columns.words["size"][numbers] != size] = 0
-
-    def _suspicious(self, words: NDArray[np.int64]) -> NDArray[np.int64]:
-        asked = np.empty(len(words), np.bool_)
-        core.tells(
-            _FILTER, self._columns.texts, self._columns.words, words, plain_text.NAME_CHARACTERS,
-            asked,
-        )  # fmt: skip
-        return words[asked]
 
     def _replace(
         self,
@@ -337,10 +357,12 @@ class _Redaction:
         """Put other words in the place of some."""
         seen = np.zeros(len(self._columns.words), np.bool_)
         for records, column in places:
-            seen[records[column]] = True
+            if len(records):
+                seen[records[column]] = True
         seen[0] = False
         replaced: dict[int, int] = {}
-        for word in chosen(np.flatnonzero(seen)).tolist():
+        words = np.flatnonzero(seen)
+        for word in chosen(words).tolist() if len(words) else ():
             plain = texts[self._columns.word_bytes(word).decode()]
             if plain is not None:
                 replaced[word] = self._columns.word(plain.encode())
@@ -351,6 +373,16 @@ class _Redaction:
                 records[column] = numbers[records[column]]
 
 
+def _words_of(named: Mapping[str, str]) -> Sequence[str]:
+    is_short = max(map(len, named.values()), default=0) <= _LONGEST_KNOWN
+    return _known_words(tuple(named.items())) if is_short else resource_words(named)
+
+
+@lru_cache(maxsize=8192)
+def _known_words(named: tuple[tuple[str, str], ...]) -> Sequence[str]:
+    return resource_words(dict(named))
+
+
 _TEXTS = frozenset({Form.STRING, Form.ARRAY, Form.MAP, Form.BYTES})
 
 
@@ -359,11 +391,6 @@ def _distinct(numbers: NDArray[np.int32], most: int) -> list[int]:
     seen[numbers] = True
     found: list[int] = np.flatnonzero(seen).tolist()
     return found
-
-
-def _facts_of(raw: bytes) -> _KeyFacts:
-    """Return what is known of a key."""
-    return (_known_facts if len(raw) <= _LONGEST_KNOWN else _facts)(raw)
 
 
 # Lists and maps
@@ -404,7 +431,7 @@ def _is_plain_list(raw: bytes) -> bool:
 _known_plain = lru_cache(maxsize=4096)(_is_plain_list)
 
 
-def _filter() -> object:
+def _filter(machine: telling.Machine) -> object:
     """The rules in the order of `KINDS`, for compiled code."""
     hows = {
         Kind.KNOWN: (_PLAIN, plain_text.KNOWN_CHARACTERS),
@@ -424,11 +451,12 @@ def _filter() -> object:
         np.array([texts[""] is None for texts in _RULES]),
         np.array([texts.takes_lists for texts in _RULES]),
         np.array([texts.takes_key for texts in _RULES]),
-        *telling.machine(),
+        *machine,
         packed,
     )
 
 
 # What a rule does with texts (see `compiled/content.c`).
 _ALWAYS_CONTENT, _ASK, _PLAIN, _NO_JSON, _LETTERS_ALONE = range(5)
-_FILTER: Final = None if core is None else _filter()
+_FILTER: Final = None if core is None else _filter(telling.of_texts())
+_KEY_FILTER: Final = None if core is None else _filter(telling.of_keys())

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from latencytrace.analysis.calls.retries import MAX_SIDE_BY_SIDE
 from latencytrace.analysis.ledger.requests import requests_of
 from latencytrace.model import (
     AttributeValue,
@@ -24,7 +25,7 @@ from tests.support.builders.spans.numbered import TRACE_ID, root, span
 from tests.support.builders.spans.recorded import FIXTURES, recorded
 from tests.support.builders.spans.strategies import heaps
 from tests.support.simulation.by_columns import ByColumns, Traces, differences
-from tests.support.simulation.made_traces import made_calls, made_trace
+from tests.support.simulation.made_traces import made_attempts, made_calls, made_trace
 from tests.support.simulation.simulator import GPU, MS, VECTORS, Aside, simulate
 from tests.support.simulation.ways import WAYS
 
@@ -34,8 +35,8 @@ CALLED = {semconv.SERVER_ADDRESS: "a"}
 
 
 def made(random: Random, traces: int) -> Traces:
-    ways = (made_trace, made_calls)
-    return {f"{one:032x}": ways[one % 2](random, one) for one in range(1, traces + 1)}
+    ways = (made_trace, made_calls, made_attempts)
+    return {f"{one:032x}": ways[one % 3](random, one) for one in range(1, traces + 1)}
 
 
 def by_trace(spans: list[Span]) -> Traces:
@@ -457,11 +458,12 @@ def test_many_spans_below_one_give_the_same() -> None:
         pytest.param(
             [
                 root(),
-                span(2, 1, 2, attributes=CALLED, kind=SpanKind.CLIENT, status=StatusCode.ERROR),
-                replace(span(3, 3, 4, attributes=CALLED, kind=SpanKind.CLIENT), name="span 2"),
-                span(4, 1, 2, 2),
+                *(
+                    span(2 + one, one, one + 1, kind=SpanKind.CLIENT, status=StatusCode.ERROR)
+                    for one in range(MAX_SIDE_BY_SIDE + 1)
+                ),
             ],
-            id="work below a call that failed and was made again",
+            id="more calls than are compared, some of which failed",
         ),
         pytest.param(
             [root(), span(2, 1, 2, attributes={semconv.INTERVALS: "x"})], id="unreadable intervals"

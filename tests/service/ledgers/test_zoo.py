@@ -1,6 +1,5 @@
 """Loads of every kind go by columns, and nothing that they carry makes shapes."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -11,7 +10,6 @@ from latencytrace.service.ledgers.attribution import Attributed, Attribution
 from latencytrace.service.ledgers.column_attribution import ColumnAttribution
 from latencytrace.service.metrics.telemetry import Telemetry
 from latencytrace.service.otlp.shapes import SHAPES
-from latencytrace.service.otlp.traces import PROTOBUF, check
 from tests.support.builders.zoo.loads import LOADS, Load, mixture
 from tests.support.builders.zoo.posts import Posts
 from tests.support.builders.zoo.taken import Taken
@@ -20,14 +18,12 @@ from tests.support.compiled import COMPILED
 pytestmark = COMPILED
 
 TRACES = 40
-WORK_BELOW = "50 % errors, tried again, five services"  # failed attempts have spans below them
-USUAL = {name: load for name, load in LOADS.items() if name != WORK_BELOW}
 MIXTURES = {f"mixture {seed}": mixture(seed) for seed in range(6)}
 
 
-def attributed(bodies: Sequence[bytes], *, compiled: bool = True) -> tuple[Attributed, Taken]:
+def attributed(posts: Posts, traces: int, *, compiled: bool = True) -> tuple[Attributed, Taken]:
     columns = ColumnAttribution(is_used=compiled)
-    taken = Taken([check(body, PROTOBUF, None) for body in bodies])
+    taken = Taken(posts.checked(posts.made(traces)[0]))
     attribution = Attribution(Telemetry(), lambda _: False, columns=columns)
     return attribution.attributed({}, {}, taken.held), taken
 
@@ -37,11 +33,9 @@ def in_order(found: Attributed) -> list[Request]:
     return sorted(every, key=lambda one: (one.trace_id, one.start_ns, one.span_id))
 
 
-@pytest.mark.parametrize("load", [*USUAL.values(), *MIXTURES.values()], ids=[*USUAL, *MIXTURES])
+@pytest.mark.parametrize("load", [*LOADS.values(), *MIXTURES.values()], ids=[*LOADS, *MIXTURES])
 def test_traces_of_usual_loads_go_by_columns(load: Load) -> None:
-    bodies, _ = Posts(load, 1).made(TRACES)
-
-    found, taken = attributed(bodies)
+    found, taken = attributed(Posts(load, 1), TRACES)
 
     assert len(taken.held) == TRACES
     assert found.spans == {}
@@ -50,16 +44,15 @@ def test_traces_of_usual_loads_go_by_columns(load: Load) -> None:
 
 @pytest.mark.parametrize("load", [*LOADS.values(), *MIXTURES.values()], ids=[*LOADS, *MIXTURES])
 def test_any_load_becomes_the_requests_that_objects_give(load: Load) -> None:
-    bodies, _ = Posts(load, 2).made(TRACES // 2)
+    by_columns, _ = attributed(Posts(load, 2), TRACES // 2)
+    by_objects, _ = attributed(Posts(load, 2), TRACES // 2, compiled=False)
 
-    assert in_order(attributed(bodies)[0]) == in_order(attributed(bodies, compiled=False)[0])
+    assert in_order(by_columns) == in_order(by_objects)
 
 
 def test_calls_that_were_tried_again_go_by_columns_too() -> None:
     load = replace(LOADS["2 % errors"], errors_ratio=0.2, retries_ratio=1.0, routes=1)
-    bodies, _ = Posts(load, 3).made(TRACES)
-
-    found, _ = attributed(bodies)
+    found, _ = attributed(Posts(load, 3), TRACES)
 
     assert any(one.ledger.get(Stage.RETRY) for one in in_order(found))
     assert found.spans == {}
@@ -68,19 +61,19 @@ def test_calls_that_were_tried_again_go_by_columns_too() -> None:
 @pytest.mark.parametrize("unique", ["ids", "urls", "agents", "statements", "names", "keys"])
 def test_new_values_make_no_new_shapes(unique: str) -> None:
     posts = Posts(LOADS[f"unique {unique}"], 4)
-    attributed(posts.made(TRACES)[0])
+    attributed(posts, TRACES)
     before = len(SHAPES.spans)
 
-    attributed(posts.made(TRACES)[0])
+    attributed(posts, TRACES)
 
     assert len(SHAPES.spans) == before
 
 
 def test_a_fleet_has_as_many_shapes_as_one_process() -> None:
-    attributed(Posts(LOADS["plain"], 5).made(2 * TRACES)[0])
+    attributed(Posts(LOADS["plain"], 5), 2 * TRACES)
     before = len(SHAPES.spans)
 
     for name in ("5 000 pods", "200 pods, 400 routes, 60 models", "Kubernetes"):
-        attributed(Posts(LOADS[name], 5).made(2 * TRACES)[0])
+        attributed(Posts(LOADS[name], 5), 2 * TRACES)
 
     assert len(SHAPES.spans) - before <= 1

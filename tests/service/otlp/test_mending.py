@@ -125,6 +125,7 @@ OTHER_JSON = f'{{"traceId": "{OTHER.trace_id}", "spanId": "{SPAN}", "name": "goo
         '"attributes": [{"key": "k", "value": {"intValue": "9223372036854775808"}}]',
         '"attributes": [{"key": "k", "value": {"intValue": true}}]',
         '"attributes": [{"key": "k", "value": {"doubleValue": NaN}}]',
+        f'"attributes": [{{"key": "k", "value": {{"doubleValue": 1{400 * "0"}}}}}]',
         '"attributes": [{"key": "k", "value": {"stringValue": "a", "intValue": "1"}}]',
         '"attributes": [{"key": "k", "value": {"arrayValue": [1]}}]',
         '"events": [5]',

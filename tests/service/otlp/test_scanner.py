@@ -1,6 +1,7 @@
 """OTLP read by compiled code, beside the decoder and the plain way of taking content out."""
 
 from collections.abc import Callable
+from itertools import chain
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
@@ -11,6 +12,7 @@ from latencytrace.errors import OtlpError
 from latencytrace.model import semconv
 from latencytrace.service.otlp import plain_text
 from latencytrace.service.otlp.block_builder import span_block_of
+from latencytrace.service.otlp.content_keys import CONTENT, KNOWN, STRICT, WORD, WORDS
 from latencytrace.service.otlp.messages import MOST_MESSAGES, message_of, purify
 from latencytrace.service.otlp.scanner import scanned, scanned_by_core
 from latencytrace.service.otlp.span_block import SpanBlock
@@ -186,6 +188,41 @@ def test_texts_are_taken_out_by_the_rule_for_their_key(key: str, said: str) -> N
 
     kept = KINDS[key](said) if said != semconv.CONTENT_REMOVED else said
     assert block.spans()[0].attributes == {key: kept}
+
+
+SECRETS = ("sk-abcdefgh1", "r8-abcdefg1", "hf_abcdefgh", "AKIAABCDEFGH", "eyJabcdefgh", "pwd:x")
+PARTS = (
+    *(pattern.replace("*", "") for pattern in (*chain(*CONTENT.values()), *STRICT, *WORD)),
+    *WORDS, *KNOWN, *SECRETS, "Api_Key", "sessionToken", "passwd", "tokens", "token_count", "ab",
+    " ", "é", 130 * "x",
+)  # fmt: skip
+keys = st.lists(st.sampled_from(PARTS) | st.text("0af.-_:/%Z", max_size=6), max_size=3)
+
+
+@settings(max_examples=500, deadline=None)
+@given(parts=keys, between=st.sampled_from(["", ".", "_"]), upper=st.booleans())
+def test_any_key_has_the_rule_that_the_plain_way_gives_it(
+    parts: list[str], between: str, *, upper: bool
+) -> None:
+    key = between.join(parts)
+    key = key.upper() if upper else key
+    sent = otlp(one_span(attributes={key: "some words", "thread.id": 1, f"{key}.": 7}))
+
+    block = scanned_by_core(sent, capture_content=False)
+
+    assert block is not None
+    assert told(block) == told(plainly(sent, capture_content=False))
+
+
+@pytest.mark.parametrize("pattern", [*chain(*CONTENT.values()), *STRICT, *WORDS])
+def test_each_key_that_is_content_is_told(pattern: str) -> None:
+    key = pattern.replace("*", "x")
+    sent = otlp(one_span(attributes={key: "some words"}))
+
+    block = scanned_by_core(sent, capture_content=False)
+
+    assert block is not None
+    assert told(block) == told(plainly(sent, capture_content=False))
 
 
 def test_equal_spans_have_one_shape_and_others_another() -> None:

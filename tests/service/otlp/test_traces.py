@@ -23,11 +23,29 @@ from latencytrace.errors import MediaTypeError, OtlpError
 from latencytrace.model import SpanKind
 from latencytrace.service.otlp import traces as otlp
 from latencytrace.service.otlp.block_builder import NAMELESS
+from latencytrace.service.otlp.json import message_from_json
 from latencytrace.service.otlp.messages import MOST_PARTS
 from latencytrace.service.otlp.wire_parts import has_more_parts
 from tests.support.builders.spans.otlp_messages import SPAN, TRACE, one_span
 from tests.support.builders.spans.otlp_messages import otlp as encoded
 
+INTEGERS = (
+    0,
+    -3,
+    "12",
+    "-12",
+    "+5",
+    " 5",
+    "5.0",
+    5.0,
+    5.5,
+    True,
+    1 << 63,
+    str(1 << 63),
+    "1e3",
+    "٣",
+    "",
+)
 SENT = one_span(attributes={"a": 1, "b": 0.5, "http.route": "/chat"})
 BODY = encoded(SENT)
 
@@ -60,6 +78,61 @@ def test_json_says_the_same_as_protobuf(content_type: str) -> None:
     checked = otlp.check(json_body(BODY), content_type, None)
 
     assert checked.columns.spans() == [SENT]
+
+
+@pytest.mark.parametrize(
+    "pair",
+    [
+        {"key": "k", "value": {"stringValue": "é"}},
+        {"key": "k", "value": {"stringValue": 1}},
+        {"key": "k", "value": {"stringValue": "\ud800"}},
+        {"key": "k", "value": {"string_value": "a"}},
+        {"key": "\ud800", "value": {"boolValue": True}},
+        {"key": 1, "value": {"boolValue": True}},
+        {"key": "k", "value": {"boolValue": "true"}},
+        *({"key": "k", "value": {"intValue": one}} for one in INTEGERS),
+        *({"key": "k", "value": {"doubleValue": one}} for one in (1, 1.5, "NaN", "2", True, None)),
+        {"key": "k", "value": {"doubleValue": float("nan")}},
+        {"key": "k", "value": {"doubleValue": 10**400}},
+        {"key": "k", "value": {"intValue": 1, "boolValue": True}},
+        {"key": "k", "value": {"arrayValue": {"values": [{"intValue": "1"}]}}},
+        {"key": "k", "value": {}},
+        {"key": "k", "value": None},
+        {"key": "k"},
+        {"value": {"intValue": 1}},
+        {"key": "k", "value": {"intValue": 1}, "of another version": 2},
+        None,
+        "k",
+    ],
+    ids=lambda pair: str(pair)[:60],
+)
+@pytest.mark.parametrize("name", ["scopeSpans", "scope_spans"])
+def test_attributes_in_json_are_what_the_parser_makes_of_them(pair: object, name: str) -> None:
+    plain = {"key": "plain", "value": {"intValue": "7"}}
+    spans = [{"name": "one", "attributes": [plain]}, {"name": "two", "attributes": [plain, pair]}]
+    tree = {"resourceSpans": [{name: [{"spans": spans}]}, {"scopeSpans": [{"spans": spans}]}]}
+    expected = found = None
+    with suppress(json_format.ParseError, ValueError, OverflowError):
+        expected = json_format.ParseDict(
+            tree, ExportTraceServiceRequest(), ignore_unknown_fields=True
+        )
+
+    with suppress(OtlpError):
+        found = message_from_json(json.dumps(tree).encode())
+
+    assert repr(found) == repr(expected)
+
+
+def test_a_list_of_spans_under_both_of_its_names_leaves_each_attribute_its_span() -> None:
+    spans = [{"name": "one", "attributes": [{"key": "k", "value": {"intValue": "7"}}]}]
+    tree = {"resourceSpans": [{"scopeSpans": None, "scope_spans": [{"spans": spans}]},
+                              {"scopeSpans": [{"spans": spans}]}]}  # fmt: skip
+
+    found = message_from_json(json.dumps(tree).encode())
+
+    expected = ExportTraceServiceRequest()
+    json_format.ParseDict(tree, expected)
+    assert found == expected
 
 
 def test_fields_that_json_does_not_define_are_passed_over() -> None:

@@ -13,7 +13,10 @@ from latencytrace.service.answers.breakdown_parts import AroundsDocument, Stages
 from latencytrace.service.answers.documents import BreakdownDocument, RequestsDocument
 from latencytrace.service.answers.overview_documents import HeatMapDocument, OverviewDocument
 from latencytrace.service.answers.tail_documents import TailDocument
+from latencytrace.service.storage.baselines import NAME, Baselines
+from latencytrace.service.store import Store
 from latencytrace.service.web.application import API, application
+from latencytrace.service.web.context import ServiceContext
 from latencytrace.service.web.queries import CAME
 from tests.support.builders.made_requests import START_NS, made_request
 from tests.support.fakes.listed_requests import store_of
@@ -28,8 +31,13 @@ REQUESTS = [
 ]
 
 
+def context_of(store: Store, folder: Path) -> ServiceContext:
+    baselines = Baselines(folder / NAME)
+    return ServiceContext(store=store, baselines=baselines, now_ns=lambda: START_NS + 10**9)
+
+
 def answered(method: str, path: str, folder: Path, body: bytes = b"") -> httpx.Response:
-    served = application(store_of(*REQUESTS), lambda: START_NS + 10**9, folder)
+    served = application(context_of(store_of(*REQUESTS), folder))
 
     async def ask() -> httpx.Response:
         transport = httpx.ASGITransport(served)
@@ -97,7 +105,7 @@ def test_a_body_that_is_no_json_is_told_from_a_wrong_one(tmp_path: Path) -> None
 
 
 def test_every_address_is_described_with_the_errors_that_it_answers(tmp_path: Path) -> None:
-    described = application(store_of(), lambda: START_NS, tmp_path).openapi()
+    described = application(context_of(store_of(), tmp_path)).openapi()
     operations = [one for methods in described["paths"].values() for one in methods.values()]
 
     assert operations

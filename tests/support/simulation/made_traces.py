@@ -168,6 +168,61 @@ def made_calls(random: Random, number: int = 1) -> list[Span]:
     return moved
 
 
+def made_attempts(random: Random, number: int = 1) -> list[Span]:
+    """Calls that fail and are made again, beside and below each other, with work below them."""
+    spans = random.choice((made_trace, made_calls, made_calls))(random, number)
+    for _ in range(random.randint(1, 8)):
+        at = random.randrange(len(spans))
+        if spans[at].parent_id is None or spans[at].end_ns < spans[at].start_ns:
+            continue
+        call = replace(
+            spans[at],
+            kind=SpanKind.CLIENT,
+            attributes={**spans[at].attributes, semconv.SERVER_ADDRESS: random.choice("ab")},
+        )
+        spans[at] = attempt = _ended(random, call, 0)
+        unit_ns = random.choice((1, 1_000, max((call.end_ns - call.start_ns) // 3, 1)))
+        for count in range(1, random.randint(2, 5)):
+            spans += _work_beside(random, attempt, unit_ns)
+            start_ns = max(attempt.end_ns + random.choice((0, 0, 1, 2, -1)) * unit_ns, 0)
+            again = replace(
+                call, span_id=_any_id(random), start_ns=start_ns,
+                end_ns=start_ns + random.choice((0, 1, 3, 3)) * unit_ns,
+            )  # fmt: skip
+            attempt = _ended(random, again, count)
+            spans.append(attempt)
+    random.shuffle(spans)
+    return spans
+
+
+def _ended(random: Random, call: Span, count: int) -> Span:
+    """An attempt at a call, failed most of the time; maybe with its client's count."""
+    code = random.choice((200, 404, 429, 503, 503, 503))
+    counted = {semconv.HTTP_REQUEST_RESEND_COUNT: count} if count and random.random() < 0.3 else {}
+    return replace(
+        call,
+        status=StatusCode.ERROR if random.random() < 0.3 else call.status,
+        attributes={**call.attributes, semconv.HTTP_RESPONSE_STATUS_CODE: code, **counted},
+    )
+
+
+def _work_beside(random: Random, attempt: Span, unit_ns: int) -> list[Span]:
+    """Some work below an attempt and beside it."""
+    below = replace(_inside(random, attempt, 0, unit_ns), span_id=_any_id(random))
+    beside = replace(
+        _inside(random, attempt, 0, unit_ns),
+        span_id=_any_id(random),
+        parent_id=attempt.parent_id,
+        start_ns=attempt.end_ns,
+        end_ns=attempt.end_ns + unit_ns,
+    )
+    return [one for one in (below, beside) if random.random() < 0.5]
+
+
+def _any_id(random: Random) -> str:
+    return f"{random.getrandbits(63) * 2 + 1:016x}"
+
+
 def _messages(random: Random, answer: Span, number: int) -> list[Span]:
     """The messages that an application sends, as contrib's middleware sees them."""
     edges = (answer.start_ns, answer.end_ns)

@@ -20,13 +20,11 @@ typedef struct {
 /* --- parents and requests */
 
 typedef struct {
-    const int64_t *first, *span_id, *parent_id, *sent_ns, *start_ns, *end_ns, *kind, *facts, *resource, *resources,
-        *target;
+    const int64_t *first, *span_id, *parent_id, *sent_ns, *start_ns, *end_ns, *kind, *facts, *resource, *resources;
     const uint8_t *explains, *odd_row, *aligned;
     /* Found */
     uint8_t *odd, *skewed;
     int64_t *child, *following, *stage, *by_start;
-    int64_t *retried; /* the next attempt of a failed call; below 0: none */
     Request *requests;
     int64_t made;
     /* By row, for now */
@@ -35,10 +33,10 @@ typedef struct {
     int64_t *around; /* how many requests it is part of */
     int64_t *purpose, *size;
     int64_t *step_stage; /* before it is known what calls were made for */
+    int64_t *tried;      /* how many calls it made */
     int64_t *room;
     uint8_t *answered; /* by another service */
     uint8_t *calls;    /* it is the parent of a server span */
-    uint8_t *is_counted; /* another attempt of a call, by its client's count */
 } Links;
 
 static inline const int64_t *facts_of(const Links *links, int64_t row) {
@@ -157,131 +155,21 @@ static inline int find_requests(Links *links, int64_t trace, int64_t begin, int6
     return usual;
 }
 
-static inline int sticks_out(const Links *links, int64_t row) {
-    int64_t above = links->parent[row];
-    return links->start_ns[row] < links->start_ns[above] || links->end_ns[row] > links->end_ns[above];
-}
-
-/* The order of calls: by start, end and id. */
-static inline int comes_later(const Links *links, int64_t one, int64_t other) {
-    if (links->start_ns[one] != links->start_ns[other])
-        return links->start_ns[one] > links->start_ns[other];
-    if (links->end_ns[one] != links->end_ns[other])
-        return links->end_ns[one] > links->end_ns[other];
-    return links->span_id[one] > links->span_id[other];
-}
-
-static inline int is_clipped_somewhere(const Links *links, int64_t begin, int64_t beyond) {
-    for (int64_t row = begin; row < beyond; row++)
-        if (links->parent[row] >= 0 && sticks_out(links, row))
+/* Whether a span of a trace made more calls than objects compare, one of which failed. */
+static inline int tries_too_often(Links *links, int64_t begin, int64_t beyond) {
+    const int64_t failed = FAILED, client = CLIENT, *parent = links->parent;
+    int64_t *tried = links->tried, fails = 0;
+    for (int64_t row = begin; row < beyond; row++) {
+        fails |= facts_of(links, row)[failed];
+        tried[row] = 0;
+    }
+    for (int64_t row = begin; fails && row < beyond; row++)
+        if (parent[row] >= 0)
+            tried[parent[row]] += facts_of(links, row)[client];
+    for (int64_t row = begin; fails && row < beyond; row++)
+        if (parent[row] >= 0 && facts_of(links, row)[failed] && tried[parent[row]] > MOST_TRIED)
             return 1;
     return 0;
-}
-
-/* Put the calls below a span in order. Returns how many; below 0: more than objects compare, or too many. */
-static inline int64_t calls_below(Links *links, int64_t above) {
-    int64_t *calls = links->room, count = 0;
-    for (int64_t one = links->child[above]; one >= 0; one = links->following[one]) {
-        if (!facts_of(links, one)[CLIENT])
-            continue;
-        if (count == MOST_TRIED)
-            return -1;
-        int64_t place = count++;
-        for (; place && comes_later(links, calls[place - 1], one); place--)
-            calls[place] = calls[place - 1];
-        calls[place] = one;
-    }
-    return count;
-}
-
-static inline int is_of_process(const Links *links, int64_t one, int64_t other) {
-    return resource_of(links, one)[PROCESS] == resource_of(links, other)[PROCESS];
-}
-
-/* Find attempts as their clients count them: each follows the last one before that failed and had ended. */
-static inline void find_counted(Links *links, int64_t count) {
-    const int64_t resent = RESENT, failed = FAILED, *calls = links->room;
-    for (int64_t at = 1; at < count; at++) {
-        int64_t call = calls[at], attempt = facts_of(links, call)[resent];
-        for (int64_t before = at - 1; attempt && before >= 0; before--) {
-            int64_t one = calls[before];
-            if (facts_of(links, one)[failed] && facts_of(links, one)[resent] == attempt - 1 && links->retried[one] < 0 &&
-                is_of_process(links, one, call) && links->end_ns[one] <= links->start_ns[call]) {
-                links->retried[one] = call;
-                links->is_counted[call] = 1;
-                break;
-            }
-        }
-    }
-}
-
-/* Find attempts by their target: a failed call was made again by the next one to it. */
-static inline void find_by_target(Links *links, int64_t count) {
-    const int64_t worth_another = WORTH_ANOTHER, *calls = links->room, *target = links->target;
-    for (int64_t at = 0; at + 1 < count; at++) {
-        int64_t call = calls[at], after = at + 1;
-        if (!target[call] || !facts_of(links, call)[worth_another] || links->retried[call] >= 0)
-            continue;
-        while (after < count && (target[calls[after]] != target[call] || !is_of_process(links, calls[after], call)))
-            after++;
-        if (after < count && !links->is_counted[calls[after]] && links->end_ns[call] <= links->start_ns[calls[after]])
-            links->retried[call] = calls[after];
-    }
-}
-
-/* Whether calls may be attempts, whatever their times are once they are clipped. */
-static inline int may_be_attempts(const Links *links, int64_t count) {
-    const int64_t failed = FAILED, worth_another = WORTH_ANOTHER, resent = RESENT, *calls = links->room;
-    for (int64_t one = 0; one < count; one++) {
-        const int64_t *facts = facts_of(links, calls[one]), target = links->target[calls[one]];
-        if (!facts[failed])
-            continue;
-        for (int64_t other = 0; other < count; other++)
-            if (other != one && is_of_process(links, calls[one], calls[other]) &&
-                (facts_of(links, calls[other])[resent] ||
-                 (facts[worth_another] && target && links->target[calls[other]] == target)))
-                return 1;
-    }
-    return 0;
-}
-
-/* Find the calls below a span that failed and were made again (see `calls.retries`). 0: objects must take its trace. */
-static inline int find_attempts(Links *links, int64_t above, int are_clipped) {
-    int64_t count = calls_below(links, above);
-    if (count < 0 || are_clipped)
-        return count >= 0 && !may_be_attempts(links, count);
-    find_counted(links, count);
-    find_by_target(links, count);
-    for (int64_t at = 0; at < count; at++) {
-        int64_t call = links->room[at];
-        if (links->retried[call] >= 0 && links->child[call] >= 0)
-            return 0; /* what lies below it would be charged to it */
-    }
-    return 1;
-}
-
-/* Whether a failed call is the first one below its parent, in the order of ids. */
-static inline int is_first_failed(const Links *links, int64_t failed) {
-    const int64_t is_failed = FAILED;
-    int64_t one = links->child[links->parent[failed]];
-    while (!facts_of(links, one)[is_failed])
-        one = links->following[one];
-    return one == failed;
-}
-
-/* Find the calls of a trace that failed and were made again. 0: objects must take it. */
-static inline int find_retries(Links *links, int64_t begin, int64_t beyond) {
-    const int64_t is_failed = FAILED;
-    int are_clipped = -1; /* not looked for yet */
-    for (int64_t row = begin; row < beyond; row++) {
-        if (!facts_of(links, row)[is_failed] || links->parent[row] < 0 || !is_first_failed(links, row))
-            continue;
-        if (are_clipped < 0)
-            are_clipped = is_clipped_somewhere(links, begin, beyond);
-        if (!find_attempts(links, links->parent[row], are_clipped))
-            return 0;
-    }
-    return 1;
 }
 
 /* Count what lies below each span, and note who was answered by another service. */
@@ -361,7 +249,7 @@ static int link_trace(Links *links, int64_t trace) {
     int64_t fill = find_parents(links, begin, beyond);
     if (fill < 0 || !put_parents_first(links, begin, beyond, fill))
         return 1;
-    int usual = find_requests(links, trace, begin, beyond) && find_retries(links, begin, beyond);
+    int usual = find_requests(links, trace, begin, beyond) && !tries_too_often(links, begin, beyond);
     add_up(links, begin, beyond);
     int64_t nested = measure_requests(links, before);
     if (!usual || nested > MAX_NESTED_SPANS || links->made - before > MOST_REQUESTS)
@@ -377,30 +265,30 @@ static int link_trace(Links *links, int64_t trace) {
 
 static void link_traces(Links *links, int64_t traces, int64_t rows) {
     for (int64_t row = 0; row < rows; row++)
-        links->child[row] = links->following[row] = links->retried[row] = -1, links->is_counted[row] = 0;
+        links->child[row] = links->following[row] = -1;
     for (int64_t trace = 0; trace < traces; trace++) {
         links->skewed[trace] = 0;
         links->odd[trace] = (uint8_t)link_trace(links, trace);
     }
 }
 
-/* `link_spans(first, span_id, parent_id, sent_ns, start_ns, end_ns, kind, facts, resource, resources, target, explains,
- * odd_row, aligned, odd, skewed, child, following, stage, by_start, retried, requests)`: how many requests there are */
+/* `link_spans(first, span_id, parent_id, sent_ns, start_ns, end_ns, kind, facts, resource, resources, explains,
+ * odd_row, aligned, odd, skewed, child, following, stage, by_start, requests)`: how many requests there are */
 static PyObject *link_spans(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t given) {
     Held held;
-    Array first, span_id, parent_id, sent_ns, start_ns, end_ns, kind, facts, resource, resources, target, explains,
-        odd_row, aligned;
-    Array odd, skewed, child, following, stage, by_start, retried, requests;
+    Array first, span_id, parent_id, sent_ns, start_ns, end_ns, kind, facts, resource, resources, explains, odd_row,
+        aligned;
+    Array odd, skewed, child, following, stage, by_start, requests;
     if (!core_are_bound(trees_names) ||
-        !arrays_take(&held, args, given, "qqqqqqqqqqqbbbBBQQQQQQ", &first, &span_id, &parent_id, &sent_ns, &start_ns,
-                     &end_ns, &kind, &facts, &resource, &resources, &target, &explains, &odd_row, &aligned, &odd,
-                     &skewed, &child, &following, &stage, &by_start, &retried, &requests))
+        !arrays_take(&held, args, given, "qqqqqqqqqqbbbBBQQQQQ", &first, &span_id, &parent_id, &sent_ns, &start_ns,
+                     &end_ns, &kind, &facts, &resource, &resources, &explains, &odd_row, &aligned, &odd,
+                     &skewed, &child, &following, &stage, &by_start, &requests))
         return NULL;
     int64_t rows = span_id.count, traces = first.count - 1;
     if (traces < 0 || parent_id.count != rows || sent_ns.count != rows || start_ns.count != rows ||
-        end_ns.count != rows || kind.count != rows || resource.count != rows || target.count != rows || odd_row.count != rows || aligned.count != traces ||
+        end_ns.count != rows || kind.count != rows || resource.count != rows || odd_row.count != rows || aligned.count != traces ||
         odd.count != traces || skewed.count != traces || child.count != rows || following.count != rows ||
-        stage.count != rows || by_start.count != rows || retried.count != rows || requests.count != 4 * rows)
+        stage.count != rows || by_start.count != rows || requests.count != 4 * rows)
         return core_misfit(&held);
     int64_t *scratch = core_scratch(&held, 11 * rows), *left = scratch;
     if (!scratch)
@@ -415,7 +303,6 @@ static PyObject *link_spans(PyObject *Py_UNUSED(module), PyObject *const *args, 
                    .facts = facts.q,
                    .resource = resource.q,
                    .resources = resources.q,
-                   .target = target.q,
                    .explains = explains.b,
                    .odd_row = odd_row.b,
                    .aligned = aligned.b,
@@ -425,7 +312,6 @@ static PyObject *link_spans(PyObject *Py_UNUSED(module), PyObject *const *args, 
                    .following = following.q,
                    .stage = stage.q,
                    .by_start = by_start.q,
-                   .retried = retried.q,
                    .requests = requests.any};
     Py_BEGIN_ALLOW_THREADS
     links.parent = taken(&left, rows);
@@ -435,10 +321,10 @@ static PyObject *link_spans(PyObject *Py_UNUSED(module), PyObject *const *args, 
     links.purpose = taken(&left, rows);
     links.size = taken(&left, rows);
     links.step_stage = taken(&left, rows);
+    links.tried = taken(&left, rows);
     links.room = taken(&left, rows);
     links.answered = (uint8_t *)taken(&left, rows);
     links.calls = (uint8_t *)taken(&left, rows);
-    links.is_counted = (uint8_t *)taken(&left, rows);
     link_traces(&links, traces, rows);
     free(scratch);
     Py_END_ALLOW_THREADS
@@ -450,13 +336,16 @@ static PyObject *link_spans(PyObject *Py_UNUSED(module), PyObject *const *args, 
 
 typedef struct {
     const int64_t *start_ns, *end_ns, *kind, *facts, *resource, *resources, *packed; /* by span */
-    const int64_t *stage, *child, *following, *retried;       /* likewise, by `link_spans` */
+    const int64_t *target;                                    /* likewise */
+    const int64_t *stage, *child, *following;                 /* likewise, by `link_spans` */
     const uint8_t *is_call, *is_work;                         /* by stage */
     const int64_t *packed_times;
-    int64_t *rows, *above, *begin_ns, *finish_ns, *stages, *children, *awaited;
+    int64_t *rows, *above, *begin_ns, *finish_ns, *held_ns, *stages, *children, *attempt, *awaited;
     uint8_t *outlives, *clipped;
     int64_t *intervals, *interval_start_ns, *interval_end_ns, *interval_stage;
     int64_t *call; /* by place: the stage of the call that it is, or lies in; below 0: of none */
+    int64_t *next; /* by place: the next attempt of a failed call; below 0: none */
+    uint8_t *is_counted; /* by place: another attempt of a call, by its client's count */
     int64_t *room;
 } Trees;
 
@@ -483,22 +372,29 @@ static inline int64_t add_children(Trees *trees, int64_t at, int64_t fill) {
     return fill;
 }
 
+/* Whether a span went on when the one above it had ended, by the clock that both tell. */
+static inline int outlives(const Trees *trees, int64_t at) {
+    int64_t above = trees->above[at], row = trees->rows[at], over = trees->rows[above];
+    return trees->held_ns[at] >= trees->held_ns[above] && trees->end_ns[row] > trees->end_ns[over] &&
+           resource_at(trees, row)[CLOCK] == resource_at(trees, over)[CLOCK];
+}
+
+/* Whether a span only waits for the caller to leave. */
+static inline int awaits_hang_up(const Trees *trees, int64_t row) {
+    return facts_at(trees, row)[MESSAGE] == HANG_UP && trees->child[row] < 0;
+}
+
 /* Tell of children whether they were clipped, and whether they outlive their parent. */
 static inline void compare_children(Trees *trees, int64_t at, int64_t one, int64_t beyond) {
-    const int64_t hang_up = HANG_UP;
-    int64_t row = trees->rows[at], high_ns = trees->finish_ns[at];
-    const int64_t *of_row = resource_at(trees, row);
-    int64_t process = of_row[KNOWN_PROCESS];
+    int64_t high_ns = trees->finish_ns[at], process = resource_at(trees, trees->rows[at])[KNOWN_PROCESS];
     for (int64_t place = one; place < beyond; place++) {
         int64_t below = trees->rows[place], start_ns = trees->start_ns[below], end_ns = trees->end_ns[below];
-        const int64_t *facts = facts_at(trees, below), *place_of = resource_at(trees, below);
         int moved = trees->begin_ns[place] != start_ns || trees->finish_ns[place] != end_ns;
-        int waits = facts[MESSAGE] == hang_up && trees->child[below] < 0;
-        int is_same = process >= 0 && place_of[KNOWN_PROCESS] == process;
+        int is_same = process >= 0 && resource_at(trees, below)[KNOWN_PROCESS] == process;
         trees->above[place] = at;
-        trees->clipped[place] = moved && !(waits || (is_same && start_ns >= high_ns));
-        trees->outlives[place] =
-            trees->finish_ns[place] >= high_ns && end_ns > trees->end_ns[row] && place_of[CLOCK] == of_row[CLOCK];
+        trees->held_ns[place] = awaits_hang_up(trees, below) ? trees->begin_ns[place] : trees->finish_ns[place];
+        trees->clipped[place] = moved && !(awaits_hang_up(trees, below) || (is_same && start_ns >= high_ns));
+        trees->outlives[place] = (uint8_t)outlives(trees, place);
     }
 }
 
@@ -511,75 +407,164 @@ static inline void place_stage(Trees *trees, int64_t at) {
     trees->call[at] = trees->is_call[stage] ? stage : call;
 }
 
-/* When work other than a pause begins among the children at some places, from a time on; else a later time. */
-static inline int64_t other_work_ns(const Trees *trees, int64_t one, int64_t beyond, int64_t from_ns, int64_t until_ns) {
-    const int64_t retry = RETRY;
-    for (int64_t place = one; place < beyond && trees->begin_ns[place] < until_ns; place++) {
-        int64_t row = trees->rows[place]; /* as it was: it may be an attempt that lasts longer by now */
-        if (trees->begin_ns[place] >= from_ns && trees->start_ns[row] < trees->end_ns[row] && trees->stage[row] != retry)
-            return trees->begin_ns[place];
+/* --- calls that failed and were made again (see `calls.retries`) */
+
+/* Put the calls below the span at a place in order: by start, end and id. Returns how many; at most `MOST_TRIED`, where
+ * one of them failed. */
+static inline int64_t calls_below(Trees *trees, int64_t at) {
+    const int64_t client = CLIENT, *begin_ns = trees->begin_ns, *held_ns = trees->held_ns;
+    int64_t *calls = trees->room, count = 0;
+    for (int64_t one = trees->children[2 * at]; one < trees->children[2 * at + 1]; one++) { /* by start and id */
+        if (!facts_at(trees, trees->rows[one])[client])
+            continue;
+        int64_t place = count++;
+        for (; place && begin_ns[calls[place - 1]] == begin_ns[one] && held_ns[calls[place - 1]] > held_ns[one]; place--)
+            calls[place] = calls[place - 1];
+        calls[place] = one;
     }
+    return count;
+}
+
+static inline int may_follow(const Trees *trees, int64_t one, int64_t other) {
+    return trees->held_ns[one] <= trees->begin_ns[other];
+}
+
+static inline int is_of_process(const Trees *trees, int64_t one, int64_t other) {
+    return resource_at(trees, trees->rows[one])[PROCESS] == resource_at(trees, trees->rows[other])[PROCESS];
+}
+
+/* Find attempts as their clients count them: each follows the last one before that failed and had ended. */
+static inline void find_counted(Trees *trees, int64_t count) {
+    const int64_t resent = RESENT, failed = FAILED, *calls = trees->room;
+    for (int64_t at = 1; at < count; at++) {
+        int64_t call = calls[at], attempt = facts_at(trees, trees->rows[call])[resent];
+        for (int64_t before = at - 1; attempt && before >= 0; before--) {
+            int64_t one = calls[before];
+            const int64_t *facts = facts_at(trees, trees->rows[one]);
+            if (facts[failed] && facts[resent] == attempt - 1 && trees->next[one] < 0 &&
+                is_of_process(trees, one, call) && may_follow(trees, one, call)) {
+                trees->next[one] = call;
+                trees->is_counted[call] = 1;
+                break;
+            }
+        }
+    }
+}
+
+/* Find attempts by their target: a failed call was made again by the next one to it. */
+static inline void find_by_target(Trees *trees, int64_t count) {
+    const int64_t worth_another = WORTH_ANOTHER, *calls = trees->room, *rows = trees->rows;
+    for (int64_t at = 0; at + 1 < count; at++) {
+        int64_t call = calls[at], after = at + 1, target = trees->target[rows[call]];
+        if (!target || !facts_at(trees, rows[call])[worth_another] || trees->next[call] >= 0)
+            continue;
+        while (after < count && (trees->target[rows[calls[after]]] != target || !is_of_process(trees, calls[after], call)))
+            after++;
+        if (after < count && !trees->is_counted[calls[after]] && may_follow(trees, call, calls[after]))
+            trees->next[call] = calls[after];
+    }
+}
+
+static inline int has_failed_call(const Trees *trees, int64_t at) {
+    const int64_t failed = FAILED;
+    for (int64_t one = trees->children[2 * at]; one < trees->children[2 * at + 1]; one++)
+        if (facts_at(trees, trees->rows[one])[failed])
+            return 1;
+    return 0;
+}
+
+/* Until when a failed attempt lasts: until the next one, or until work other than a pause begins beside it; no longer
+ * than it did where its parent may have worked in between. */
+static inline int64_t lasts_until(const Trees *trees, int64_t at) {
+    int64_t above = trees->above[at], ended_ns = trees->held_ns[at], until_ns = trees->begin_ns[trees->next[at]];
+    if (trees->is_work[trees->stages[above]])
+        return ended_ns;
+    int64_t place = trees->children[2 * above];
+    for (; trees->begin_ns[place] < until_ns; place++) /* the next one begins then */
+        if (trees->begin_ns[place] >= ended_ns && trees->begin_ns[place] < trees->held_ns[place] &&
+            trees->stages[place] != RETRY)
+            return trees->begin_ns[place];
     return until_ns;
 }
 
-/* A failed attempt lasts until the next one or other work begins, unless its parent may have worked in between. What
- * is left until the next one is a wait for it. */
-static inline void place_retry(Trees *trees, int64_t at) {
-    int64_t next = trees->retried[trees->rows[at]], above = trees->above[at];
+/* Charge what lies below a failed attempt to it. What is left until the next one is a wait of its parent for it. */
+static inline void place_attempt(Trees *trees, int64_t at) {
+    int64_t above = trees->above[at], next = trees->next[at], until_ns = trees->awaited[at];
+    int64_t around = above < 0 ? -1 : trees->attempt[above];
+    trees->attempt[at] = next >= 0 ? at : around;
     trees->awaited[at] = -1;
-    if (next < 0 || above < 0)
-        return;
-    int64_t one = trees->children[2 * above], beyond = trees->children[2 * above + 1], place = one;
-    trees->stages[at] = RETRY;
-    while (trees->rows[place] != next)
-        place++;
-    if (trees->is_work[trees->stages[above]])
-        return;
-    int64_t until_ns = other_work_ns(trees, one, beyond, trees->finish_ns[at], trees->begin_ns[place]);
-    trees->finish_ns[at] = until_ns;
-    if (until_ns < trees->begin_ns[place])
-        trees->awaited[at] = trees->begin_ns[place];
+    if (next >= 0) {
+        trees->held_ns[at] = until_ns;
+        if (around < 0 && !trees->is_work[trees->stages[above]] && until_ns < trees->begin_ns[next])
+            trees->awaited[at] = trees->begin_ns[next];
+    }
+    if (trees->attempt[at] >= 0)
+        trees->stages[at] = RETRY;
+    if (above >= 0)
+        trees->outlives[at] = (uint8_t)outlives(trees, at);
 }
+
+static inline void find_attempts(Trees *trees, int64_t base, int64_t beyond) {
+    for (int64_t at = base; at < beyond; at++) {
+        trees->next[at] = -1;
+        trees->is_counted[at] = 0;
+    }
+    for (int64_t at = base; at < beyond; at++)
+        if (has_failed_call(trees, at)) {
+            int64_t count = calls_below(trees, at);
+            find_counted(trees, count);
+            find_by_target(trees, count);
+        }
+    for (int64_t at = base; at < beyond; at++) /* as all of them were */
+        trees->awaited[at] = trees->next[at] < 0 ? -1 : lasts_until(trees, at);
+    for (int64_t at = base; at < beyond; at++)
+        place_attempt(trees, at);
+}
+
+/* --- */
 
 /* Lay a request's tree out, its spans clipped from the top down. Returns how many intervals it may have. */
 static int64_t lay_out_tree(Trees *trees, int64_t root, int64_t base) {
-    int64_t fill = base + 1, most = 0;
+    const int64_t failed = FAILED;
+    int64_t fill = base + 1, most = 0, fails = 0;
     trees->rows[base] = root;
     trees->above[base] = -1;
     trees->begin_ns[base] = trees->start_ns[root];
-    trees->finish_ns[base] = trees->end_ns[root];
+    trees->finish_ns[base] = trees->held_ns[base] = trees->end_ns[root];
     trees->outlives[base] = trees->clipped[base] = 0;
     for (int64_t at = base; at < fill; at++) {
         int64_t row = trees->rows[at], one = fill;
         place_stage(trees, at);
+        trees->attempt[at] = trees->awaited[at] = -1;
+        fails |= facts_at(trees, row)[failed];
         most += trees->packed[row + 1] - trees->packed[row] + 1;
         fill = add_children(trees, at, fill);
         trees->children[2 * at] = one;
         trees->children[2 * at + 1] = fill;
         compare_children(trees, at, one, fill);
     }
-    for (int64_t at = base; at < fill; at++)
-        place_retry(trees, at);
+    if (fails)
+        find_attempts(trees, base, fill);
     return most;
 }
 
-/* `lay_out_trees(requests, start_ns, end_ns, kind, facts, resource, resources, stage, child, following, retried, is_call, is_work, packed,
- * first, rows, above, begin_ns, finish_ns, stages, children, awaited, outlives, clipped)`: how many intervals there may be */
+/* `lay_out_trees(requests, start_ns, end_ns, kind, facts, resource, resources, target, stage, child, following, is_call, is_work, packed,
+ * first, rows, above, begin_ns, finish_ns, held_ns, stages, children, attempt, awaited, outlives, clipped)`: how many intervals there may be */
 static PyObject *lay_out_trees(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t given) {
     Held held;
-    Array requests, start_ns, end_ns, kind, facts, resource, resources, stage, child, following, retried;
+    Array requests, start_ns, end_ns, kind, facts, resource, resources, target, stage, child, following;
     Array is_call, is_work, packed, first;
-    Array rows, above, begin_ns, finish_ns, stages, children, awaited, outlives, clipped;
+    Array rows, above, begin_ns, finish_ns, held_ns, stages, children, attempt, awaited, outlives, clipped;
     if (!core_are_bound(trees_names) ||
-        !arrays_take(&held, args, given, "qqqqqqqqqqqbbqqQQQQQQQBB", &requests, &start_ns, &end_ns, &kind, &facts, &resource, &resources, &stage,
-                     &child, &following, &retried, &is_call, &is_work, &packed, &first, &rows, &above, &begin_ns, &finish_ns, &stages, &children,
-                     &awaited, &outlives, &clipped))
+        !arrays_take(&held, args, given, "qqqqqqqqqqqbbqqQQQQQQQQQBB", &requests, &start_ns, &end_ns, &kind, &facts, &resource, &resources, &target, &stage,
+                     &child, &following, &is_call, &is_work, &packed, &first, &rows, &above, &begin_ns, &finish_ns, &held_ns, &stages, &children,
+                     &attempt, &awaited, &outlives, &clipped))
         return NULL;
     int64_t count = first.count - 1, spans = count < 0 ? 0 : first.q[count], all = start_ns.count, most = 0;
-    if (count < 0 || requests.count != 4 * count || end_ns.count != all || kind.count != all || resource.count != all || stage.count != all ||
-        child.count != all || following.count != all || retried.count != all || is_call.count != STAGES || is_work.count != STAGES || packed.count != all + 1 ||
-        rows.count != spans || above.count != spans || begin_ns.count != spans || finish_ns.count != spans || stages.count != spans ||
-        children.count != 2 * spans || awaited.count != spans || outlives.count != spans || clipped.count != spans)
+    if (count < 0 || requests.count != 4 * count || end_ns.count != all || kind.count != all || resource.count != all || target.count != all || stage.count != all ||
+        child.count != all || following.count != all || is_call.count != STAGES || is_work.count != STAGES || packed.count != all + 1 ||
+        rows.count != spans || above.count != spans || begin_ns.count != spans || finish_ns.count != spans || held_ns.count != spans || stages.count != spans ||
+        children.count != 2 * spans || attempt.count != spans || awaited.count != spans || outlives.count != spans || clipped.count != spans)
         return core_misfit(&held);
     Trees trees = {.start_ns = start_ns.q,
                    .end_ns = end_ns.q,
@@ -587,10 +572,10 @@ static PyObject *lay_out_trees(PyObject *Py_UNUSED(module), PyObject *const *arg
                    .facts = facts.q,
                    .resource = resource.q,
                    .resources = resources.q,
+                   .target = target.q,
                    .stage = stage.q,
                    .child = child.q,
                    .following = following.q,
-                   .retried = retried.q,
                    .is_call = is_call.b,
                    .is_work = is_work.b,
                    .packed = packed.q,
@@ -598,16 +583,20 @@ static PyObject *lay_out_trees(PyObject *Py_UNUSED(module), PyObject *const *arg
                    .above = above.q,
                    .begin_ns = begin_ns.q,
                    .finish_ns = finish_ns.q,
+                   .held_ns = held_ns.q,
                    .stages = stages.q,
                    .children = children.q,
+                   .attempt = attempt.q,
                    .awaited = awaited.q,
                    .outlives = outlives.b,
                    .clipped = clipped.b};
-    int64_t *scratch = core_scratch(&held, 3 * spans), *left = scratch;
+    int64_t *scratch = core_scratch(&held, 5 * spans), *left = scratch;
     if (!scratch)
         return NULL;
     trees.room = taken(&left, 2 * spans);
     trees.call = taken(&left, spans);
+    trees.next = taken(&left, spans);
+    trees.is_counted = (uint8_t *)taken(&left, spans);
     Py_BEGIN_ALLOW_THREADS
     const Request *one = requests.any;
     for (int64_t request = 0; request < count; request++)
@@ -635,7 +624,7 @@ static inline int64_t add_intervals(Trees *trees, int64_t at, int64_t made) {
     int64_t row = trees->rows[at], start_ns = trees->start_ns[row], one = made;
     int64_t begin_ns = trees->begin_ns[at], finish_ns = trees->finish_ns[at];
     const int64_t *packed = trees->packed_times + 3 * trees->packed[row];
-    if (trees->retried[row] >= 0) /* that it failed says more */
+    if (trees->attempt[at] >= 0) /* that it failed says more */
         return made;
     for (const int64_t *beyond = trees->packed_times + 3 * trees->packed[row + 1]; packed < beyond; packed += 3)
         made = add_interval(trees, made, larger(plus(start_ns, packed[0]), begin_ns),
@@ -649,46 +638,40 @@ static inline int64_t add_intervals(Trees *trees, int64_t at, int64_t made) {
 }
 
 static int64_t add_all_intervals(Trees *trees, int64_t spans) {
-    const int64_t message = MESSAGE, hang_up = HANG_UP, *children = trees->children;
     int64_t made = 0;
     trees->intervals[0] = 0;
     for (int64_t at = 0; at < spans; at++)
         trees->intervals[at + 1] = made = add_intervals(trees, at, made);
-    for (int64_t at = 0; at < spans; at++) /* nobody waits for what waits for the caller to leave */
-        if (trees->above[at] >= 0 && children[2 * at] == children[2 * at + 1] &&
-            facts_at(trees, trees->rows[at])[message] == hang_up)
-            trees->finish_ns[at] = trees->begin_ns[at];
     return made;
 }
 
-/* `lay_out_intervals(start_ns, kind, facts, retried, packed, packed_times, rows, above, begin_ns, finish_ns, children,
+/* `lay_out_intervals(start_ns, kind, facts, packed, packed_times, rows, begin_ns, finish_ns, children, attempt,
  * intervals, interval_start_ns, interval_end_ns, interval_stage)`: how many intervals there are */
 static PyObject *lay_out_intervals(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t given) {
     Held held;
-    Array start_ns, kind, facts, retried, packed, packed_times, rows, above, begin_ns, finish_ns, children;
+    Array start_ns, kind, facts, packed, packed_times, rows, begin_ns, finish_ns, children, attempt;
     Array intervals, interval_start_ns, interval_end_ns, interval_stage;
     int64_t made;
     if (!core_are_bound(trees_names) ||
-        !arrays_take(&held, args, given, "qqqqqqqqqQqQQQQ", &start_ns, &kind, &facts, &retried, &packed, &packed_times, &rows,
-                     &above, &begin_ns, &finish_ns, &children, &intervals, &interval_start_ns, &interval_end_ns,
+        !arrays_take(&held, args, given, "qqqqqqqqqqQQQQ", &start_ns, &kind, &facts, &packed, &packed_times, &rows, &begin_ns,
+                     &finish_ns, &children, &attempt, &intervals, &interval_start_ns, &interval_end_ns,
                      &interval_stage))
         return NULL;
     int64_t spans = rows.count, all = start_ns.count, most = interval_start_ns.count;
-    if (kind.count != all || retried.count != all || packed.count != all + 1 || above.count != spans || begin_ns.count != spans ||
-        finish_ns.count != spans || children.count != 2 * spans || intervals.count != spans + 1 ||
+    if (kind.count != all || attempt.count != spans || packed.count != all + 1 || begin_ns.count != spans || finish_ns.count != spans ||
+        children.count != 2 * spans || intervals.count != spans + 1 ||
         interval_end_ns.count != most || interval_stage.count != most)
         return core_misfit(&held);
     Trees trees = {.start_ns = start_ns.q,
                    .kind = kind.q,
                    .facts = facts.q,
-                   .retried = retried.q,
                    .packed = packed.q,
                    .packed_times = packed_times.q,
                    .rows = rows.q,
-                   .above = above.q,
                    .begin_ns = begin_ns.q,
                    .finish_ns = finish_ns.q,
                    .children = children.q,
+                   .attempt = attempt.q,
                    .intervals = intervals.q,
                    .interval_start_ns = interval_start_ns.q,
                    .interval_end_ns = interval_end_ns.q,

@@ -1,15 +1,18 @@
 """A cheap look at texts: whether `plain_text` may find anything in them to take out.
 
 A state machine over bytes; it says yes of all texts that `plain_text` would change, and of few
-others (`tests/service/otlp/test_scanner.py`).
+others (`tests/service/otlp/test_scanner.py`). Likewise of keys whose values may be content.
 """
 
 from collections import deque
+from collections.abc import Mapping
 from string import ascii_lowercase, ascii_uppercase
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
+
+from latencytrace.service.otlp.content_keys import PLAIN_CHARACTERS, TELLING_PARTS
 
 HIT: Final = 1
 SECRET_WORD: Final = 2  # suspicious before a colon
@@ -23,14 +26,30 @@ _ANYWHERE: Final = (
 _BEFORE_COLON: Final = ("pass", "pwd", "secret", "token", "credential", "key")
 _ASCII = 0x80
 
+Machine = tuple[NDArray[np.uint8], NDArray[np.uint16], NDArray[np.uint8]]
 
-def machine() -> tuple[NDArray[np.uint8], NDArray[np.uint16], NDArray[np.uint8]]:
+
+def of_texts() -> Machine:
+    """The machine that tells of values and names."""
+    finds = dict.fromkeys(_ANYWHERE, HIT) | dict.fromkeys(_BEFORE_COLON, SECRET_WORD)
+    return _machine({**finds, ":": COLON}, bytes([*range(0x20), 0x7F, *range(_ASCII, 256)]))
+
+
+def of_keys() -> Machine:
+    """The machine that tells of keys: those that are not plain, and of all kinds but unknown."""
+    unfit = set(range(256)) - set(PLAIN_CHARACTERS.encode())
+    return _machine(dict.fromkeys((*_ANYWHERE, *TELLING_PARTS), HIT), bytes(unfit))
+
+
+def _machine(finds: Mapping[str, int], unfit_bytes: bytes) -> Machine:
     """The classes of bytes; the next state by state plus class; what was found by state.
+
+    Args:
+        finds: Words in lower case, and what each says.
+        unfit_bytes: A hit, each.
 
     Source: Aho and Corasick, "Efficient string matching", Communications of the ACM, 1975.
     """
-    finds = dict.fromkeys(_ANYWHERE, HIT) | dict.fromkeys(_BEFORE_COLON, SECRET_WORD)
-    finds[":"] = COLON
     letters = sorted(set("".join(finds)))
     classes = np.zeros(256, np.uint8)  # 0: in none of the words
     for number, letter in enumerate(letters, start=1):
@@ -38,7 +57,7 @@ def machine() -> tuple[NDArray[np.uint8], NDArray[np.uint16], NDArray[np.uint8]]
         if letter in ascii_lowercase:
             classes[ord(letter.upper())] = number
     unfit = len(letters) + 1
-    classes[[*range(0x20), 0x7F, *range(_ASCII, 256)]] = unfit
+    classes[list(unfit_bytes)] = unfit
     children: list[dict[int, int]] = [{unfit: 1}, {}]
     found = [0, HIT]
     for word, what in finds.items():
@@ -55,14 +74,14 @@ def machine() -> tuple[NDArray[np.uint8], NDArray[np.uint16], NDArray[np.uint8]]
     states, found_by_state = _completed(children, found, width)
     found_by_row = np.zeros(states.size, np.uint8)
     found_by_row[::width] = found_by_state
-    return classes, (states.astype(np.uint16) * width).ravel(), found_by_row
+    return classes, (states * width).astype(np.uint16).ravel(), found_by_row
 
 
 def _completed(
     children: list[dict[int, int]], found: list[int], width: int
-) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
     """Say of each state where all others go: to the longest word that they may begin."""
-    states = np.zeros((len(children), width), np.uint8)
+    states = np.zeros((len(children), width), np.int64)
     behind = [0] * len(children)
     open_states = deque([0])
     while open_states:

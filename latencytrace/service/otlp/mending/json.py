@@ -123,7 +123,7 @@ def _can_be(value: object, known: Any, kind: type[Message]) -> bool:
     tree = {known.name: [value] if known.is_repeated else value}
     try:
         json_format.ParseDict(tree, kind(), ignore_unknown_fields=True)
-    except (json_format.ParseError, ValueError):
+    except (json_format.ParseError, ValueError, OverflowError):
         return False
     return value is not None
 

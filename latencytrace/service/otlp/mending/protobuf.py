@@ -113,7 +113,7 @@ class _Mender:
             if known is None and not is_cut:
                 written += plain[begin : at + size]
             elif known is not None and (not is_cut or _HOW.get(known.kind) == _Torn.HOLDS_SPANS):
-                before = self._mending.count
+                before = 0 if depth else self._mending.count
                 self._field(plain[at : at + size], known, depth, written)
                 if not depth and self._mending.count > before:
                     self._mending.resources.add(place)
@@ -209,6 +209,8 @@ def _number(plain: bytes, at: int) -> tuple[int, int]:
     Raises:
         _TornError: The number is cut off, or too long.
     """
+    if at < len(plain) and plain[at] < 0x80:  # noqa: PLR2004 - most have one byte
+        return plain[at], at + 1
     value = 0
     for shift in range(0, 70, 7):
         if at >= len(plain):
@@ -248,8 +250,13 @@ def _after_number(plain: bytes, at: int, wire_type: int) -> int:
 
 
 def _varint(value: int) -> bytes:
+    if value < 0x80:  # noqa: PLR2004 - likewise
+        return _BYTES[value]
     written = bytearray()
     while value >= 0x80:  # noqa: PLR2004 - likewise
         written.append(value & 0x7F | 0x80)
         value >>= 7
     return bytes((*written, value))
+
+
+_BYTES: Final = tuple(bytes((value,)) for value in range(0x80))

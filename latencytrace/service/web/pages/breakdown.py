@@ -40,23 +40,23 @@ def breakdown_pages(parts: Parts) -> APIRouter:
     def context(question: Asked) -> Mapping[str, object]:
         @cache
         def breakdown() -> BreakdownDocument:
-            return answers.breakdown(parts.store, question.cohort)
+            return answers.breakdown(parts.service.store, question.cohort)
 
         @cache
         def over_time() -> StagesOverTimeDocument:
-            return stages_over_time(parts.store, question.cohort, question.now_ns)
+            return stages_over_time(parts.service.store, question.cohort, question.now_ns)
 
         @cache
         def around_quantiles() -> AroundsDocument:
-            return arounds(parts.store, question.cohort)
+            return arounds(parts.service.store, question.cohort)
 
         @cache
         def durations() -> HeatMapDocument:
-            return heat_map(parts.store, question.cohort, question.now_ns)
+            return heat_map(parts.service.store, question.cohort, question.now_ns)
 
         @cache
         def began() -> list[Release]:
-            return releases(parts.store, question)
+            return releases(parts.service.store, question)
 
         return {
             "files": [
@@ -66,9 +66,9 @@ def breakdown_pages(parts: Parts) -> APIRouter:
                 Export("durations.csv", lambda: durations()["cells"]),
                 Export("timeline.svg", lambda: drawn_stages(over_time())),
                 Export("durations.svg", lambda: drawn_heat_map(durations())),
-                *group_files(parts.store, question),
+                *group_files(parts.service.store, question),
             ],
-            **grouping(parts.store, question, "/breakdown"),
+            **grouping(parts.service.store, question, "/breakdown"),
             "breakdown": breakdown,
             "heat_map": durations,
             "drawn": lambda found: drawn_heat_map(found, began()),
@@ -85,7 +85,7 @@ def breakdown_pages(parts: Parts) -> APIRouter:
             "unnamed_stages": unnamed_stages,
             "unnamed_sentence": unnamed_sentence,
             "others_ns": others_ns,
-            "nearest": lambda: list(nearest(parts.store, question)),
+            "nearest": lambda: list(nearest(parts.service.store, question)),
         }
 
     @router.get("/breakdown")

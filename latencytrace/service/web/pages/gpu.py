@@ -31,8 +31,8 @@ def gpu_pages(parts: Parts) -> APIRouter:
 
     @router.get("/gpu")
     def gpu_page(request: Request) -> Response:
-        found = parts.gpus()
-        over_time = {one["uuid"]: one for one in parts.gpu_timelines()["gpus"]}
+        found = parts.service.gpus()
+        over_time = {one["uuid"]: one for one in parts.service.gpu_timelines()["gpus"]}
         files = parts.files(
             request,
             [

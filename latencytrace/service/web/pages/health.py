@@ -87,7 +87,7 @@ def health_pages(
             "unready": unready(),
             "account": account(samples),
             "agents": agents(samples),
-            "overhead": latest_overhead(parts.store, parts.now_ns),
+            "overhead": latest_overhead(parts.service.store, parts.service.now_ns),
             "wrong": [one for one in findings(samples) if one.verdict is Verdict.WRONG],
         }
         return parts.renderer.page("health.html", context)

@@ -92,7 +92,7 @@ def overview_pages(parts: Parts, metrics: CollectorRegistry) -> APIRouter:
         metrics: Those of the service.
     """
     router = APIRouter(include_in_schema=False)
-    pace = Pace(metrics, parts.now_ns)
+    pace = Pace(metrics, parts.service.now_ns)
 
     def context(question: Asked) -> Mapping[str, object]:
         given = "limit" in question.query.model_fields_set
@@ -100,7 +100,7 @@ def overview_pages(parts: Parts, metrics: CollectorRegistry) -> APIRouter:
 
         @cache
         def found(limit: int = limit) -> OverviewDocument:
-            return overview(parts.store, question.cohort, question.now_ns, limit)
+            return overview(parts.service.store, question.cohort, question.now_ns, limit)
 
         @cache
         def objectives() -> Sequence[ObjectiveDocument]:
@@ -125,12 +125,12 @@ def overview_pages(parts: Parts, metrics: CollectorRegistry) -> APIRouter:
             "incidents": wrong,
             "headline": lambda: headline(wrong(), objectives(), traffic(rows()), question.now_ns),
             "heat": lambda one: small_heat_map(
-                one.heat_map(parts.store, question.now_ns), one.since_ns, one.threshold_ns
+                one.heat_map(parts.service.store, question.now_ns), one.since_ns, one.threshold_ns
             ),
             "rows": rows,
             "anchor": anchor,
             "pace": pace,
-            "nearest": lambda: list(nearest(parts.store, question)),
+            "nearest": lambda: list(nearest(parts.service.store, question)),
         }
 
     @router.get("/")
@@ -153,7 +153,9 @@ def rows_of(
     earlier = question.cohort.model_copy(
         update={"since_ns": max(since_ns - length_ns, 0), "until_ns": since_ns}
     )
-    former = overview(parts.store, earlier, since_ns, MOST_ROUTES)["routes"] if since_ns else []
+    former = (
+        overview(parts.service.store, earlier, since_ns, MOST_ROUTES)["routes"] if since_ns else []
+    )
     before = {(one["service"], one["route"]): one for one in former}
     rows = []
     for route in found["routes"]:

@@ -9,18 +9,14 @@ from fastapi import Request
 from fastapi.responses import RedirectResponse, Response
 
 from latencytrace.errors import NotFoundError, QuestionError
-from latencytrace.model import Objective
-from latencytrace.model.cohorts.request_columns import Beside
 from latencytrace.service.alerting.over_time import ObjectivesOverTimeDocument
 from latencytrace.service.answers.documents import (
     AlertDocument,
     AlertsDocument,
     ObjectivesDocument,
 )
-from latencytrace.service.answers.gpu_documents import GpusDocument, GpuTimelinesDocument
 from latencytrace.service.net.problems import problem_of
-from latencytrace.service.storage.baselines import Baselines
-from latencytrace.service.store import Store
+from latencytrace.service.web.context import ServiceContext
 from latencytrace.service.web.pages.cohort_bar import ADDED, MOST_NAMES, Asked, asked, written
 from latencytrace.service.web.pages.errors import error_page, wants_page
 from latencytrace.service.web.pages.exports import PARAMETER, Export, answer
@@ -31,20 +27,12 @@ from latencytrace.service.web.pages.rendering import Address, Renderer
 class Parts:
     """Where pages get what they show, and what draws them."""
 
-    store: Store
-    baselines: Baselines
-    now_ns: Callable[[], int]
+    service: ServiceContext
     renderer: Renderer
-    is_open: Callable[[str], bool]  # a trace, whose spans are not attributed yet
-    profiles_of: Callable[[str], list[str]]  # those that saw a trace
     objectives: Callable[[], ObjectivesDocument]
-    watched: Callable[[], Sequence[Objective]]  # the same, themselves
     objectives_over_time: Callable[[], ObjectivesOverTimeDocument]
     alerts: Callable[[], AlertsDocument]
     past_alerts: Callable[[], Sequence[AlertDocument]]
-    gpus: Callable[[], GpusDocument]
-    gpu_timelines: Callable[[], GpuTimelinesDocument]
-    beside: Beside
 
     def cohort_page(
         self,
@@ -68,7 +56,7 @@ class Parts:
             more = request.query_params.get(ADDED, "").strip()
             if more:
                 return RedirectResponse(written(request).adding(request.url.path, more), 303)
-            question = asked(request, self.now_ns(), (*own, PARAMETER))
+            question = asked(request, self.service.now_ns(), (*own, PARAMETER))
         except QuestionError as error:
             if not wants_page(request):
                 raise
@@ -88,7 +76,7 @@ class Parts:
         return self.renderer.streamed(template, {**frame, **files, **about}, status)
 
     def _services(self) -> Sequence[str]:
-        return self.store.services()[:MOST_NAMES]
+        return self.service.store.services()[:MOST_NAMES]
 
     def _refused(self, request: Request, error: QuestionError) -> Response:
         """The form with what cannot be read, to be mended."""

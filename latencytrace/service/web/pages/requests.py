@@ -40,15 +40,15 @@ def requests_pages(parts: Parts) -> APIRouter:
 
         @cache
         def found() -> RequestsDocument:
-            return answers.requests(parts.store, question.cohort, order, limit)
+            return answers.requests(parts.service.store, question.cohort, order, limit)
 
         @cache
         def breakdown() -> BreakdownDocument:
-            return answers.breakdown(parts.store, question.cohort)
+            return answers.breakdown(parts.service.store, question.cohort)
 
         @cache
         def began() -> list[Release]:
-            return releases(parts.store, question)
+            return releases(parts.service.store, question)
 
         def points() -> Markup:
             durations = breakdown()["duration_ns"]
@@ -56,8 +56,8 @@ def requests_pages(parts: Parts) -> APIRouter:
             return scatter(found()["requests"], p99_ns, address, began())
 
         return {
-            "files": [Export("requests.svg", points), *group_files(parts.store, question)],
-            **grouping(parts.store, question, "/requests"),
+            "files": [Export("requests.svg", points), *group_files(parts.service.store, question)],
+            **grouping(parts.service.store, question, "/requests"),
             "found": found,
             "breakdown": breakdown,
             "order": order,
@@ -71,7 +71,7 @@ def requests_pages(parts: Parts) -> APIRouter:
             "open_routes": lambda: open_routes(parts.store, question, found()),
             "releases": began,
             "trace_address": address,
-            "nearest": lambda: list(nearest(parts.store, question)),
+            "nearest": lambda: list(nearest(parts.service.store, question)),
         }
 
     @router.get("/requests")

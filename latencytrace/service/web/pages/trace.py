@@ -73,7 +73,7 @@ def trace_pages(parts: Parts) -> APIRouter:
     def by_id(request: Request, id: str = "") -> Response:  # noqa: A002 - what the form calls it
         """Lead to the request whose trace id, or the beginning of it, somebody wrote."""
         asked = written(request)
-        found = trace_ids(parts.store, id)
+        found = trace_ids(parts.service.store, id)
         if len(found) == 1:
             return RedirectResponse(asked.link(f"/requests/{found[0]}"), 303)
         context = {
@@ -91,9 +91,11 @@ def trace_pages(parts: Parts) -> APIRouter:
     def trace_page(
         request: Request, trace_id: str, span_id: str | None = None, span: str | None = None
     ) -> Response:
-        listed = parts.store.request(trace_id.lower(), span_id.lower() if span_id else None)
+        listed = parts.service.store.request(
+            trace_id.lower(), span_id.lower() if span_id else None
+        )
         if listed is None:  # the reason is in the answer
-            found_request(parts.store, trace_id, span_id or None, parts.is_open)
+            found_request(parts.service.store, trace_id, span_id or None, parts.service.is_open)
             raise NotFoundError(f"no request has the trace id {trace_id} any more")
         head = request_document(listed)
         asked = written(request)
@@ -111,7 +113,7 @@ def trace_pages(parts: Parts) -> APIRouter:
     @router.get("/requests/{trace_id}/spans/{span_id}")
     def span_part(request: Request, trace_id: str, span_id: str, start: int) -> Response:
         """One span, for the script of the page that has all of them."""
-        found = parts.store.spans_at([(trace_id, span_id)])
+        found = parts.service.store.spans_at([(trace_id, span_id)])
         if not found:
             raise NotFoundError(f"no span {span_id} of trace {trace_id} is kept any more")
         document = span_document(found[0], stage_of(found[0]), start)
@@ -168,10 +170,10 @@ def _head(
         "found": found,
         "stages_bar": segment_bar(segments, found["duration_ns"]),
         "held": held,
-        "held_name": lambda: _held_name(parts.store, found["trace_id"], held),
+        "held_name": lambda: _held_name(parts.service.store, found["trace_id"], held),
         "who": who,
         "others": others,
-        "usual": lambda: usual_ns(parts.store, request),
+        "usual": lambda: usual_ns(parts.service.store, request),
         "of_route": asked.link(
             "/requests",
             service=request.service,
@@ -237,7 +239,7 @@ def _files(parts: Parts, request: FoundRequest, shown: Mapping[str, Any]) -> lis
     """The ledger, the spans and the critical path."""
 
     def spans() -> list[Mapping[str, object]]:
-        found = spans_in_order(tree_of(parts.store, request))
+        found = spans_in_order(tree_of(parts.service.store, request))
         return [{**span_document(span, stage, request.start_ns)} for span, stage in found]
 
     return [
@@ -252,8 +254,8 @@ def _full(
     parts: Parts, request: FoundRequest, head: ListedRequestDocument, span_id: str | None
 ) -> Mapping[str, object]:
     """What is known with the spans."""
-    tree = tree_of(parts.store, request)
-    found = opened_document(parts.store, request, tree, head, parts.profiles_of)
+    tree = tree_of(parts.service.store, request)
+    found = opened_document(parts.service.store, request, tree, head, parts.service.profiles_of)
     unclipped = tree.unclipped if tree else {}
     spans = [
         span_head(span, tree.stages[span.span_id], request.start_ns)

@@ -5,6 +5,8 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Final
 
+from latencytrace.service.otlp.traces import JSON, PROTOBUF
+
 UNIQUE: Final = ("ids", "urls", "agents", "statements", "names", "keys")
 
 
@@ -25,6 +27,8 @@ class Load:
     spans_a_post: int = 512
     is_new_each_round: bool = False  # all names of pods, routes, models and tenants
     has_bad_texts: bool = False  # tenants that are not UTF-8
+    content_type: str = PROTOBUF
+    is_compressed: bool = False
 
 
 _PLAIN: Final = Load()
@@ -51,6 +55,8 @@ LOADS: Final[Mapping[str, Load]] = {
     "bad texts": replace(_PLAIN, has_bad_texts=True),
     "posts of 1": replace(_PLAIN, spans_a_post=1),
     "posts of 8 192": replace(_PLAIN, spans_a_post=8_192),
+    "JSON": replace(_PLAIN, content_type=JSON),
+    "gzip": replace(_PLAIN, is_compressed=True),
     "all new each round": replace(_PLAIN, pods=20, is_new_each_round=True),
 }
 
@@ -70,4 +76,5 @@ def mixture(seed: int) -> Load:
         services=chance.choice((1, 2, 5)),
         spans_a_post=chance.choice((512, 8_192)),
         is_new_each_round=chance.random() < 1 / 2,
+        is_compressed=chance.random() < 1 / 2,
     )

@@ -1,16 +1,21 @@
 """Posts of a load, as senders encode them."""
 
-from collections.abc import Callable, Iterator, Sequence
+import gzip
+from base64 import b64decode
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from operator import attrgetter
 from random import Random
 from typing import Final
 
+import orjson
+from google.protobuf import json_format
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.common.v1.common_pb2 import KeyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
+from latencytrace.service.otlp.traces import JSON, CheckedRequest, check
 from tests.support.builders.zoo.loads import Load
 
 Value = str | int | float | bool
@@ -80,8 +85,15 @@ class Posts:
                 scoped = resource.scope_spans.add()
                 scoped.scope.name = scope
                 scoped.spans.extend(one.span for one in of_scope)
-        body = request.SerializeToString()
-        return body.replace(b"tenant", b"te\xff\xfent") if self.load.has_bad_texts else body
+        body = as_json(request) if self.load.content_type == JSON else request.SerializeToString()
+        if self.load.has_bad_texts:
+            body = body.replace(b"tenant", b"te\xff\xfent")
+        return gzip.compress(body, mtime=0) if self.load.is_compressed else body
+
+    def checked(self, bodies: Iterable[bytes]) -> list[CheckedRequest]:
+        """The posts as the service takes them."""
+        encoding = "gzip" if self.load.is_compressed else None
+        return [check(body, self.load.content_type, encoding) for body in bodies]
 
     def _resource(self, service: int, pod: int) -> Iterator[KeyValue]:
         host = self._name("node", pod // 4)
@@ -111,6 +123,18 @@ class Posts:
                     "cloud.availability_zone": f"eu-1{'abc'[pod % 3]}",
                 }
             )
+
+
+def as_json(request: ExportTraceServiceRequest) -> bytes:
+    """A request as OTLP/JSON has it: ids in hex."""
+    tree = json_format.MessageToDict(request)
+    for spans in tree["resourceSpans"]:
+        for scoped in spans["scopeSpans"]:
+            for span in scoped["spans"]:
+                for one in (span, *span.get("links", ())):
+                    for key in one.keys() & {"traceId", "spanId", "parentSpanId"}:
+                        one[key] = b64decode(one[key]).hex()
+    return orjson.dumps(tree)
 
 
 @dataclass(slots=True)

@@ -43,8 +43,10 @@ def capacity_pages(parts: Parts) -> APIRouter:
 
         @cache
         def found() -> CapacityDocument:
-            limits = own().limits(parts.watched())
-            return answers.capacity_of(parts.store, question.cohort, limits, parts.now_ns())
+            limits = own().limits(parts.service.objectives())
+            return answers.capacity_of(
+                parts.service.store, question.cohort, limits, parts.service.now_ns()
+            )
 
         return {
             "check": own,
@@ -64,7 +66,7 @@ def capacity_pages(parts: Parts) -> APIRouter:
             "export": lambda: question.link(
                 "/api/v1/capacity", **{name: text for name, text in written.items() if text}
             ),
-            "nearest": lambda: list(nearest(parts.store, question)),
+            "nearest": lambda: list(nearest(parts.service.store, question)),
         }
 
     @router.get("/capacity")

@@ -64,6 +64,7 @@ class Least(BaseModel):
 
 def compare_pages(parts: Parts) -> APIRouter:
     """Answer at `/compare`."""
+    of = parts.service
     router = APIRouter(include_in_schema=False)
 
     def context(question: Asked) -> Mapping[str, object]:
@@ -76,12 +77,12 @@ def compare_pages(parts: Parts) -> APIRouter:
         def comparison() -> CompareDocument:
             ratio = read(Least, question.parameters).ratio
             return answers.comparison(
-                parts.store, parts.baselines, (a, b), ratio, question.now_ns, parts.beside
+                of.store, of.baselines, (a, b), ratio, question.now_ns, of.beside
             )
 
         @cache
         def saved() -> list[BaselineDocument]:
-            return answers.saved_baselines(parts.baselines)["baselines"]
+            return answers.saved_baselines(of.baselines)["baselines"]
 
         def to(one: str, other: str) -> Address:
             return question.link("/compare", a=one or None, b=other or None, least=least)
@@ -105,14 +106,13 @@ def compare_pages(parts: Parts) -> APIRouter:
             "longer": longer(question, written),
             "swapped": to(written["b"], written["a"]),
             "offers": lambda: [
-                (one, other, to(one, other))
-                for one, other in offers(parts.store, question, saved())
+                (one, other, to(one, other)) for one, other in offers(of.store, question, saved())
             ],
             "saved": saved,
             "against": lambda name: to(f"{answers.BASELINE}{name}", "since=1h"),
             "export": partial(export, question, a, b),
-            "requests": lambda: parts.store.count(question.cohort),
-            "nearest": lambda: list(nearest(parts.store, question)),
+            "requests": lambda: of.store.count(question.cohort),
+            "nearest": lambda: list(nearest(of.store, question)),
         }
 
     @router.get("/compare")
@@ -134,7 +134,7 @@ def check(parts: Parts, question: Asked, sides: Sequence[str]) -> None:
     read(Least, question.parameters)
     for side in sides:
         if side.startswith(answers.BASELINE):
-            parts.baselines.refuse_unknown(side.removeprefix(answers.BASELINE))
+            parts.service.baselines.refuse_unknown(side.removeprefix(answers.BASELINE))
         else:
             answers.cohort_written(side, question.now_ns)
 

@@ -41,6 +41,7 @@ NO_FILTERS: Final = (  # traits that requests cannot be asked for by
 
 def tail_pages(parts: Parts) -> APIRouter:
     """Answer at `/tail`."""
+    of = parts.service
     router = APIRouter(include_in_schema=False)
 
     def context(question: Asked) -> Mapping[str, object]:
@@ -56,10 +57,8 @@ def tail_pages(parts: Parts) -> APIRouter:
         def found() -> TailDocument:
             asked, selection = own()
             if selection is not None:
-                return answers.tail_of_selected(
-                    parts.store, question.cohort, selection, parts.beside
-                )
-            return answers.tail(parts.store, question.cohort, asked.quantile, parts.beside)
+                return answers.tail_of_selected(of.store, question.cohort, selection, of.beside)
+            return answers.tail(of.store, question.cohort, asked.quantile, of.beside)
 
         return {
             "check": own,
@@ -90,7 +89,7 @@ def tail_pages(parts: Parts) -> APIRouter:
             ),
             "examples": lambda document: list(examples(parts, question, document)),
             "whatif": lambda stage: question.link("/whatif", stage=stage),
-            "nearest": lambda: list(nearest(parts.store, question)),
+            "nearest": lambda: list(nearest(of.store, question)),
         }
 
     @router.get("/tail")
@@ -207,7 +206,7 @@ def examples(
     stage = cause["stage"] if cause else None
     if stage is None and document["stages"]:
         stage = document["stages"][0]["stage"]
-    found = parts.store.requests_of(document["examples"])
+    found = parts.service.store.requests_of(document["examples"])
     for trace_id in document["examples"]:
         requests = [one for one in found if one.trace_id == trace_id and _is_in(question, one)]
         if not requests:

@@ -62,7 +62,7 @@ def whatif_pages(parts: Parts) -> APIRouter:
 
         @cache
         def breakdown() -> BreakdownDocument:
-            return breakdowns.breakdown(parts.store, question.cohort)
+            return breakdowns.breakdown(parts.service.store, question.cohort)
 
         @cache
         def parameters() -> Mapping[str, str]:
@@ -70,7 +70,7 @@ def whatif_pages(parts: Parts) -> APIRouter:
 
         @cache
         def forecast() -> WhatifDocument:
-            return answers.whatif(parts.store, question.cohort, change(parameters()))
+            return answers.whatif(parts.service.store, question.cohort, change(parameters()))
 
         def export() -> Address | None:
             try:
@@ -96,7 +96,7 @@ def whatif_pages(parts: Parts) -> APIRouter:
             "offers": lambda: list(offers(question, breakdown())),
             "scale": scale,
             "export": export,
-            "nearest": lambda: list(nearest(parts.store, question)),
+            "nearest": lambda: list(nearest(parts.service.store, question)),
         }
 
     @router.get("/whatif")
