@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -172,7 +173,7 @@ def test_traces_that_make_columns_fail_are_attributed_as_objects_and_no_others(
 ) -> None:
     faulty, whole = ("3" * 32, "7" * 32), attributed
 
-    def fail(batch: SpanBatch, *known: object) -> object:
+    def fail(batch: SpanBatch, *known: Any) -> object:
         if not set(faulty).isdisjoint(batch.trace_ids):
             raise TypeError("an array of items of 1 bytes, not of 8")
         return whole(batch, *known)
@@ -193,7 +194,7 @@ def test_a_batch_that_fails_although_no_trace_does_is_attributed_as_objects(
 ) -> None:
     whole = attributed
 
-    def fail(batch: SpanBatch, *known: object) -> object:
+    def fail(batch: SpanBatch, *known: Any) -> object:
         if len(batch.trace_ids) > 1:
             raise MemoryError
         return whole(batch, *known)
