@@ -305,12 +305,12 @@ def _repairs(columns: RequestColumns, numbers: _Column) -> dict[int, tuple[Repai
 
 def _by_request(
     columns: RequestColumns,
-    is_known: NDArray[np.bool_],
+    is_reported: NDArray[np.bool_],
     repairs_of: Callable[[_Column], Iterable[Repair]],
 ) -> dict[int, list[Repair]]:
     """The first repairs of a kind of each request, and how many more there are."""
     first, rows, span_id = columns.trees.first, columns.trees.rows, columns.batch.span_id
-    places = np.flatnonzero(is_known)
+    places = np.flatnonzero(is_reported)
     places = places[np.lexsort((span_id[rows[places]], _request_of(first, places)))]
     requests, begin, counts = np.unique(
         _request_of(first, places), return_index=True, return_counts=True
