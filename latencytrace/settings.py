@@ -33,8 +33,11 @@ DEFAULT_GPU_INTERVAL_S = 0.2
 SHORTEST_GPU_INTERVAL_S = 0.11  # the counters of GPUs change every 100 ms
 GRPC = "grpc"  # a protocol of OTLP
 KEEP_REQUESTS_S = 30 * 86_400.0
+LONGEST_S = 7 * 86_400
+MOST_LONGEST_S = 31 * 86_400
 KEEP_SPANS_S = 7 * 86_400.0
 MAX_DISK_BYTES = 20e9
+STOP_WITHIN_S = 10.0
 MAX_WEIGHT = 1024  # the least share that our agent records to keep its budget
 MOST_WEIGHT = 1_000_000
 ALL_TRACES = "parentbased_always_on"  # a sampler: all but those of a parent that is not
@@ -141,10 +144,12 @@ class ServiceSettings(NamedTuple):
     stage_buckets: tuple[float, ...] = ()  # of the stages' histogram, in seconds; none: ours
     profile_on_alert: bool = False  # alerts ask for a profile
     settle_s: float = 10.0  # without a span, before a request is counted
+    stop_within_s: float = STOP_WITHIN_S  # of the signal, whatever is under way
     keep_requests_s: float | None = KEEP_REQUESTS_S  # None: for ever, as below
     keep_spans_s: float | None = KEEP_SPANS_S
     max_disk_bytes: float | None = MAX_DISK_BYTES
     max_weight: int = MAX_WEIGHT  # of a request that is believed; 1: none
+    longest_ns: int = LONGEST_S * 10**9  # of a span that is believed
 
     def __repr__(self) -> str:
         return _without_secrets(self, {"store", "token", "sinks"})
@@ -267,6 +272,9 @@ def service_settings(  # noqa: PLR0913 - one argument per flag of `latencytrace 
         )
     if not 1 <= max_weight <= MOST_WEIGHT:
         raise SettingsError(f"--max-weight is from 1 to {MOST_WEIGHT}, not {max_weight}")
+    longest_s = length_s(environ, "LATENCYTRACE_LONGEST", LONGEST_S)
+    if longest_s is None or not 1 <= longest_s <= MOST_LONGEST_S:
+        raise SettingsError("LATENCYTRACE_LONGEST is from 1s to 31d")
     grpc = otlp_grpc or environ.get("LATENCYTRACE_OTLP_GRPC") or "127.0.0.1:4317"
     return ServiceSettings(
         folder=folder or data_folder(environ),
@@ -293,10 +301,14 @@ def service_settings(  # noqa: PLR0913 - one argument per flag of `latencytrace 
         stage_buckets=rising(environ, "LATENCYTRACE_STAGE_BUCKETS"),
         profile_on_alert=flag(environ, "LATENCYTRACE_PROFILE_ON_ALERT"),
         settle_s=number(environ, "LATENCYTRACE_SETTLE", 10.0, least=0, most=3600),
+        stop_within_s=number(
+            environ, "LATENCYTRACE_STOP_WITHIN", STOP_WITHIN_S, least=5, most=3600
+        ),
         keep_requests_s=length_s(environ, "LATENCYTRACE_KEEP_REQUESTS_FOR", KEEP_REQUESTS_S),
         keep_spans_s=length_s(environ, "LATENCYTRACE_KEEP_SPANS_FOR", KEEP_SPANS_S),
         max_disk_bytes=size_bytes(environ, "LATENCYTRACE_MAX_DISK", MAX_DISK_BYTES),
         max_weight=max_weight,
+        longest_ns=round(longest_s * 1e9),
     )
 
 

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from latencytrace.analysis.repairs.implausible import WEEK_NS
 from latencytrace.analysis.trace.weight import MOST
 from latencytrace.errors import SettingsError
 from latencytrace.settings import agent_settings, service_settings, service_token, service_url
@@ -226,6 +227,17 @@ def test_how_much_disk_is_taken_is_a_size(text: str, size_bytes: float | None) -
 def test_a_limit_of_what_is_kept_that_is_none_is_refused(name: str, form: str, text: str) -> None:
     with pytest.raises(SettingsError, match=f"{name}='{text}' is {form}"):
         service_settings(environ={name: text})
+
+
+def test_how_long_a_request_may_take_is_a_length_of_time() -> None:
+    assert service_settings(environ={}).longest_ns == WEEK_NS
+    assert service_settings(environ={"LATENCYTRACE_LONGEST": "1.5h"}).longest_ns == 5400 * 10**9
+
+
+@pytest.mark.parametrize("text", ["off", "0.5s", "32d", "a week"])
+def test_a_length_of_requests_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(SettingsError, match="LATENCYTRACE_LONGEST"):
+        service_settings(environ={"LATENCYTRACE_LONGEST": text})
 
 
 def test_buckets_of_stages_are_rising_seconds() -> None:

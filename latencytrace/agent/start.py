@@ -66,7 +66,7 @@ _GREENLETS = ("gevent.monkey", "eventlet.patcher")
 _LATER = (
     "ctypes",
     "latencytrace.agent.export.http_connection",
-    "latencytrace.agent.gpu.visible",
+    "latencytrace.agent.gpu.watch",
     "latencytrace.agent.gpu.watch",
     "latencytrace.agent.profiling.orders",
     "latencytrace.agent.reporting.own_budget",
@@ -164,8 +164,7 @@ class _Reports:
         port = settings.gpu_port
         if settings.gpu is False or (url is None and port is None):
             return None
-        from latencytrace.agent.gpu.visible import visible_gpus  # noqa: PLC0415 - loaded where it is used
-        from latencytrace.agent.gpu.watch import GpuWatch  # noqa: PLC0415 - loaded where it is used
+        from latencytrace.agent.gpu.watch import GpuWatch, visible_gpus  # noqa: PLC0415 - loaded where it is used
 
         return GpuWatch(
             self._resource,

@@ -14,7 +14,12 @@ from latencytrace.analysis.repairs.clock_skew import aligned
 from latencytrace.analysis.repairs.cycles import cut_cycles
 from latencytrace.analysis.repairs.duplicates import without_duplicates
 from latencytrace.analysis.repairs.handing_over import handed_over
-from latencytrace.analysis.repairs.implausible import without_implausible
+from latencytrace.analysis.repairs.implausible import (
+    PLAUSIBLE,
+    Plausible,
+    out_of_time,
+    without_implausible,
+)
 from latencytrace.analysis.repairs.intervals import (
     Intervals,
     clipped_intervals,
@@ -30,7 +35,7 @@ from latencytrace.analysis.trace.is_request import is_request
 from latencytrace.analysis.trace.known_engines import engine_of, have_engines
 from latencytrace.analysis.trace.purposes import with_purposes, within_calls
 from latencytrace.analysis.trace.stage_of import stage_of
-from latencytrace.model import Interval, Repair, Span, Stage, Trace
+from latencytrace.model import Interval, Repair, RepairKind, Span, Stage, Trace
 
 # A request inside another costs its whole subtree again; a service graph is never deeper
 # or larger than this, but what a stranger sends may be.
@@ -54,12 +59,15 @@ class _Forest:
     retried: Mapping[str, str]  # consumers whose work was tried again: the next one
 
 
-def build_traces(spans: Iterable[Span], *, rootless: bool = False) -> tuple[Trace, ...]:
+def build_traces(
+    spans: Iterable[Span], *, rootless: bool = False, plausible: Plausible = PLAUSIBLE
+) -> tuple[Trace, ...]:
     """Build a tree for each request of one trace id.
 
     Args:
         spans: Spans of one trace id, in any order.
         rootless: The root, if it is not among them, will not come any more.
+        plausible: The times that are believed.
 
     Returns:
         One `Trace` a request, the outermost ones first, in order of
@@ -68,8 +76,8 @@ def build_traces(spans: Iterable[Span], *, rootless: bool = False) -> tuple[Trac
         inside more than `MAX_NESTED_REQUESTS` others, and those beyond
         `MAX_NESTED_SPANS`, the outer ones first, are left to those.
     """
-    forest = _forest(spans, rootless=rootless)
-    traces = [_tree(forest, root, outermost=root.parent_id is None) for root in _requests(forest)]
+    forest = _forest(spans, rootless=rootless, longest_ns=plausible.longest_ns)
+    traces = [_tree(forest, root, plausible) for root in _requests(forest)]
     if forest.queued:
         traces = [with_queues(trace, forest.queued) for trace in traces]
     if forest.calls_failed or forest.retried:
@@ -82,11 +90,12 @@ def build_traces(spans: Iterable[Span], *, rootless: bool = False) -> tuple[Trac
     )
 
 
-def _forest(found: Iterable[Span], *, rootless: bool) -> _Forest:
+def _forest(found: Iterable[Span], *, rootless: bool, longest_ns: int) -> _Forest:
     """Mend what can be mended without clipping, in the order in which it must be."""
     spans, duplicates = without_duplicates(found)
-    spans, negative = without_negative(_as_they_ran(spans))
-    spans, implausible = without_implausible(spans)  # before clocks are brought together by them
+    # Before clocks are brought together by them.
+    spans, implausible = without_implausible(_as_they_ran(spans), longest_ns)
+    spans, negative = without_negative(spans)
     cut, cycles = cut_cycles(spans)
     spans, skewed = aligned(spans, cut)
     adopted = adopt_orphans(spans, cut, rootless=rootless)
@@ -168,7 +177,7 @@ def _sizes(spans: dict[str, Span]) -> dict[str, int]:
     return sizes
 
 
-def _tree(forest: _Forest, root: Span, *, outermost: bool) -> Trace:
+def _tree(forest: _Forest, root: Span, plausible: Plausible) -> Trace:
     """The subtree below one request, clipped from the top down."""
     spans: dict[str, Span] = {}
     unclipped: dict[str, Span] = {}
@@ -194,7 +203,11 @@ def _tree(forest: _Forest, root: Span, *, outermost: bool) -> Trace:
         spans[span.span_id] = span
         return span
 
+    wrong_time = out_of_time(root, plausible)
+    outermost = root.parent_id is None
     root = within(root, None)
+    repairs.extend(() if wrong_time is None else (wrong_time,))
+    was_mended = any(one.kind is RepairKind.IMPLAUSIBLE for one in repairs)
     pending = [root]
     while pending:
         parent = pending.pop()
@@ -216,6 +229,7 @@ def _tree(forest: _Forest, root: Span, *, outermost: bool) -> Trace:
         stages=within_calls(spans, stages),
         intervals=reported,
         repairs=_listed((*repairs, *unlikely), root),
+        is_timed=not (wrong_time or (was_mended and root.start_ns == root.end_ns)),
         unawaited=frozenset(beyond),
     )
 

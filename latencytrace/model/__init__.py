@@ -22,12 +22,13 @@ if TYPE_CHECKING:
     )
     from latencytrace.model.cohorts.breakdown import (
         Breakdown,
+        DurationRange,
         Quantiles,
         StageBreakdown,
         StagePart,
+        TokenRange,
     )
-    from latencytrace.model.cohorts.cohort import DurationRange, TokenRange
-    from latencytrace.model.gpu.shared_step import ShareBasis, SharedStep, StepMember
+    from latencytrace.model.gpu.sample import ShareBasis, SharedStep, StepMember
     from latencytrace.model.ledger import Ledger, Segment, StageTimes
     from latencytrace.model.objective import (
         BurnRule,
@@ -109,8 +110,7 @@ _HOMES = (
     "trace",
     "request",
     "cohorts.breakdown",
-    "cohorts.cohort",
-    "gpu.shared_step",
+    "gpu.sample",
     "objective",
     "alert",
 )

@@ -18,7 +18,7 @@ class RepairKind(StrEnum):
     CYCLE = "cycle"  # it was its own ancestor; the loop was cut
     CLOCK_SKEW = "clock_skew"  # its host's clock was off; all spans of that clock were moved
     NEGATIVE = "negative"  # it ended before it started; made empty at its start
-    IMPLAUSIBLE = "implausible"  # it lasted longer than a week; its children's time is its own
+    IMPLAUSIBLE = "implausible"  # it lasted too long, or its start or end was never set
     CLIPPED = "clipped"  # it stuck out of its parent
     INTERVALS = "intervals"  # its packed intervals could not be read
     TIMES = "times"  # times that its engine reported could not be
@@ -49,6 +49,7 @@ class Trace:
     stages: Mapping[str, Stage]  # by span id; framework spans are UNATTRIBUTED
     intervals: Mapping[str, tuple[Interval, ...]]  # by span id, within their span
     repairs: tuple[Repair, ...] = ()
+    is_timed: bool = True  # False: when it was, or how long it took, nobody knows
     retried: Mapping[str, str] = field(default_factory=dict)  # failed attempts: the next one
     # When the messages that spans waited for were sent: no more known of a tree once built.
     queued: Mapping[str, int] = field(default_factory=dict, compare=False)

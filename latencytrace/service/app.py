@@ -22,6 +22,7 @@ from latencytrace.service.ingest.grpc import GrpcReceiver
 from latencytrace.service.ingest.http import receiver
 from latencytrace.service.ingest.intake import Intake
 from latencytrace.service.ingest.journal import Journal
+from latencytrace.service.ledgers.column_attribution import ColumnAttribution
 from latencytrace.service.ledgers.pipeline import Pipeline
 from latencytrace.service.metrics.control_group import ControlGroup
 from latencytrace.service.metrics.counted_requests import STAGE_BUCKETS
@@ -31,8 +32,7 @@ from latencytrace.service.metrics.storage import StorageMetrics
 from latencytrace.service.metrics.telemetry import Telemetry
 from latencytrace.service.net import descriptors
 from latencytrace.service.net.edge import Application, Edge, is_loopback
-from latencytrace.service.net.hangup import on_hangup
-from latencytrace.service.net.listeners import Listener, Servers, listening
+from latencytrace.service.net.listeners import Listener, Servers, listening, on_hangup
 from latencytrace.service.objectives.evaluator import Evaluator
 from latencytrace.service.objectives.file import read_objectives
 from latencytrace.service.objectives.matching import ObjectiveIndex
@@ -83,7 +83,7 @@ def serve(
     ready: Callable[[Address, Address, Address | None], None],
     *,
     insecure: bool,
-    stopping: Callable[[], None] = lambda: None,
+    stopping: Callable[[float], None] = lambda _: None,
 ) -> None:
     """Run the service until SIGINT or SIGTERM stops it.
 
@@ -92,7 +92,7 @@ def serve(
         ready: Called with the addresses of the API, of the receiver over HTTP and of the one
             over gRPC, if it is on.
         insecure: Listen off loopback without asking for a token.
-        stopping: Called when it is to stop.
+        stopping: Called when it is to stop, with the seconds that it has left.
 
     Raises:
         SettingsError: An address cannot be used; the message says what to do.
@@ -153,12 +153,12 @@ def serve(
             settings.settle_s,
             evaluator.counted_until_ns,
             tidy=_retention(settings, store, telemetry).step,
-            max_weight=settings.max_weight,
+            columns=_columns(settings),
         )
         token = None if insecure else settings.token
         intake = _intake(settings, pipeline, telemetry)
         grpc = [] if grpc_socket is None else [GrpcReceiver(intake, reports, grpc_socket, token)]
-        stop = partial(_stop, store, stopping)
+        stop = partial(_stop, store, partial(stopping, settings.stop_within_s))
         servers = Servers(*grpc, stopping=stop, closed=telemetry.connection_closed)
         unready = partial(_unready, store, pipeline, watch, servers)
         context = ServiceContext(
@@ -295,6 +295,10 @@ def _unready(store: Store, pipeline: Pipeline, watch: Watch, servers: Servers) -
     return None
 
 
+def _columns(settings: ServiceSettings) -> ColumnAttribution:
+    return ColumnAttribution(settings.max_weight, settings.longest_ns)
+
+
 @contextmanager
 def taking_in(settings: ServiceSettings) -> Iterator[tuple[Store, Pipeline]]:
     """A store and its pipeline without a service around them, as an import needs them.
@@ -305,7 +309,7 @@ def taking_in(settings: ServiceSettings) -> Iterator[tuple[Store, Pipeline]]:
     with closing(open_store(settings.store, settings.folder)) as store:
         pipeline = Pipeline(
             store, Telemetry(), time.monotonic_ns, settings.keep_spans_ratio,
-            max_weight=settings.max_weight,
+            columns=_columns(settings),
         )  # fmt: skip
         with _running(pipeline):
             yield store, pipeline
@@ -343,7 +347,7 @@ def take_over(settings: ServiceSettings) -> Adopted:
             telemetry = Telemetry()
             pipeline = Pipeline(
                 store, telemetry, time.monotonic_ns, settings.keep_spans_ratio, adopted.count,
-                journal=Journal(folder), max_weight=settings.max_weight,
+                journal=Journal(folder), columns=_columns(settings),
             )  # fmt: skip
             with _running(pipeline):
                 pass
@@ -449,7 +453,7 @@ def _check_doors(settings: ServiceSettings, *, insecure: bool) -> None:
             )
     if settings.token and not insecure and is_loopback(settings.listen.host):
         _log.warning(
-            "LATENCYTRACE_TOKEN is set, but on loopback, at %s, nobody is asked for it: a proxy "
+            "LATENCYTRACE_TOKEN is set, but on loopback, at %s, no request needs it: a proxy "
             "that lets others in has to ask them itself",
             settings.listen,
         )

@@ -17,7 +17,7 @@ from pydantic.fields import FieldInfo
 from latencytrace.analysis.tail.cohort_attributes import LEFT_OUT
 from latencytrace.errors import QuestionError
 from latencytrace.model import DurationRange, RequestStatus, TokenRange, semconv
-from latencytrace.model.cohorts.cohort import attribute_text
+from latencytrace.model.cohorts.breakdown import attribute_text
 from latencytrace.model.detail import TraceDetail
 from latencytrace.model.texts.durations import written_duration_ns
 
@@ -190,7 +190,7 @@ def without_of(text: str) -> tuple[tuple[str, str], ...]:
 
 
 def group_key(name: str) -> str:
-    """The label or the attribute of this name, by which requests can be told apart.
+    """The label or the attribute of this name, that requests can be grouped by.
 
     Raises:
         QuestionError: It is not kept.
@@ -291,7 +291,7 @@ class Filters(BaseModel):
 
 
 REPEATED: Final = ("where", "without")  # filters that an address may name more than once
-LABELS: Final = {  # that requests are told apart by, and their columns
+LABELS: Final = {  # that requests are grouped by, and their columns
     name: str(Filters.model_fields[name].serialization_alias)
     for name in ("service", "route", "model", "version", "instance", "status")
 }

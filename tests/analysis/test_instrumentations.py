@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from latencytrace.analysis.ledger.requests import requests_of
+from latencytrace.analysis.trace.known_engines import title_of
 from latencytrace.model import Attributes, Stage
 from tests.support.builders.spans.recorded import recorded, recorded_requests
 from tests.support.builders.spans.trees import root
@@ -90,6 +91,84 @@ def test_strands_tells_its_first_token_in_milliseconds() -> None:
     (request,) = requests_of([root(end_ns=120 * MS), call], {})
 
     assert request.time_to_first_token_ns == 50 * MS
+
+
+@pytest.mark.parametrize(
+    ("fixture", "stages", "model", "tokens", "reason"),
+    [
+        ("agent_framework", {Stage.REMOTE_MODEL, Stage.TOOL}, "tiny", (22, 12), "stop"),
+        ("autogen", {Stage.TOOL}, None, (None, None), None),  # it has no spans of calls
+        ("google_adk", {Stage.REMOTE_MODEL, Stage.TOOL}, "openai/tiny", (22, 12), "stop"),
+        (
+            "google_adk_older",
+            {Stage.REMOTE_MODEL, Stage.TOOL},
+            "openai/tiny",
+            (None, None),
+            None,
+        ),
+        (
+            "haystack",
+            {Stage.RETRIEVE, Stage.PREPROCESS, Stage.REMOTE_MODEL},
+            None,
+            (None, None),
+            None,
+        ),
+        ("langgraph", {Stage.REMOTE_MODEL, Stage.TOOL}, "tiny", (22, 12), None),
+        ("llama_index", {Stage.REMOTE_MODEL, Stage.TOOL}, "tiny", (None, None), None),
+        ("mastra", {Stage.REMOTE_MODEL}, "tiny", (22, 12), "stop"),
+        (
+            "mlflow",
+            {Stage.EMBED, Stage.TOOL, Stage.REMOTE_MODEL},
+            "tiny",
+            (11, 6),
+            None,
+        ),
+        ("strands", {Stage.REMOTE_MODEL, Stage.TOOL}, "tiny", (22, 12), "end_turn"),
+    ],
+)
+def test_a_library_that_writes_spans_by_itself_shows_what_it_did(
+    fixture: str,
+    stages: set[Stage],
+    model: str | None,
+    tokens: tuple[int | None, int | None],
+    reason: str | None,
+) -> None:
+    request, *_ = recorded_requests(fixture)
+
+    assert {stage for stage in request.ledger if stage.explains} == stages
+    assert request.model == model
+    assert (request.input_tokens, request.output_tokens) == tokens
+    assert request.finish_reason == reason
+
+
+@pytest.mark.parametrize(
+    ("fixture", "name"),
+    [("mastra", "chat tiny"), ("mlflow", "Completions"), ("strands", "chat")],
+)
+def test_a_library_that_tells_its_first_token_is_believed(fixture: str, name: str) -> None:
+    (request,) = recorded_requests(fixture)
+    call = min(
+        (span for span in recorded(fixture) if span.name == name), key=lambda span: span.start_ns
+    )
+
+    assert request.time_to_first_token_ns is not None
+    first_ns = request.start_ns + request.time_to_first_token_ns
+    assert call.start_ns + 40 * MS <= first_ns <= call.end_ns
+
+
+def test_a_query_engine_of_llama_index_shows_its_steps() -> None:
+    *_, request = recorded_requests("llama_index")
+
+    assert {stage for stage in request.ledger if stage.explains} == {
+        Stage.RETRIEVE, Stage.EMBED, Stage.PREPROCESS, Stage.REMOTE_MODEL,
+    }  # fmt: skip
+
+
+def test_the_titles_of_autogens_messages_have_no_ids() -> None:
+    titles = {title_of(span) for span in recorded("autogen") if span.scope != "made-up-server"}
+
+    assert "autogen process" in titles
+    assert not {title for title in titles if "forecaster_" in title}
 
 
 def test_a_completion_start_of_langfuse_may_be_bare() -> None:

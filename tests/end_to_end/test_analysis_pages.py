@@ -334,7 +334,7 @@ def test_a_bar_begins_at_zero_and_ends_within_its_interval(
 
 def test_sides_are_swapped(versions: RunningService, browser: Browser) -> None:
     with opened(browser, f"{versions.url}{SLOWER}") as (page, _):
-        page.get_by_role("link", name="Swap A and B").click()
+        page.get_by_role("link", name="Swap before and after").click()
 
         expect(page.locator(".verdict.better")).to_contain_text("Improvement: p50 is")
         expect(page.get_by_label("Before", exact=True)).to_have_value("version=slower-search")

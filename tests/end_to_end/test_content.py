@@ -18,6 +18,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Status
 
 from latencytrace.model.semconv import CONTENT_REMOVED as MARK
 from tests.support.builders.spans.otlp_messages import any_value, key_values, message, one_span
+from tests.support.over_all import over_all
 from tests.support.secrets.content_keys import ADDRESSES, HARMLESS, KEYS, SAID
 from tests.support.secrets.data_folder import DataFolder
 from tests.support.servers.command_line import environment
@@ -203,8 +204,8 @@ def asked_for(kept: tuple[Kept, ...]) -> Kept:
     return kept[1]
 
 
-@pytest.mark.parametrize("key", KEYS)
 @pytest.mark.parametrize("how", FORMATS)
+@over_all("key", KEYS)
 def test_content_under_a_known_key_is_nowhere(usual: Kept, key: str, how: str) -> None:
     assert [place for place in PLACES if usual.holds(secret(how, place, key))] == []
 
@@ -230,8 +231,8 @@ def test_what_real_instrumentations_send_is_nowhere(usual: Kept, said: str) -> N
     assert said not in usual.instrumented
 
 
-@pytest.mark.parametrize("key", KEYS)
 @pytest.mark.parametrize("how", FORMATS)
+@over_all("key", KEYS)
 def test_content_is_kept_where_it_was_asked_for(asked_for: Kept, key: str, how: str) -> None:
     assert [place for place in PLACES if not asked_for.holds(secret(how, place, key))] == []
 

@@ -96,8 +96,8 @@ def test_a_first_token_that_no_caller_got_is_said_to_be_the_models(
         service.get(f"{path}?service=whole", HTML).text for path in ("/breakdown", "/requests")
     )
 
-    assert "p99 20.0 ms (1 of them the model\u2019s, not the caller\u2019s)" in breakdown
-    assert '20.0 ms <span class="quiet">(the model\u2019s)</span>' in requests
+    assert "(1 request measured at the model)" in breakdown
+    assert '20.0 ms <span class="quiet">(at the model)</span>' in requests
 
 
 @pytest.mark.parametrize("path", ["/breakdown", f"/requests/{4:032x}", "/whatif"])

@@ -200,7 +200,7 @@ def test_the_form_and_the_json_keep_what_the_list_was_asked_for(
 
         assert dict(parse_qsl(urlsplit(as_json).query)) == dict(parse_qsl(asked))
         assert parse_qs(urlsplit(page.url).query).items() >= parse_qs(asked).items()
-        expect(page.locator(".chip")).to_contain_text("input tokens 1..")
+        expect(page.locator(".chip", has_text="input tokens 1..")).to_be_visible()
 
 
 def test_the_failed_requests_of_the_overview_are_those_of_its_link(

@@ -199,7 +199,7 @@ def test_numbers_of_a_waterfall_on_a_phone_say_what_they_are(
 
         expect(found.locator(".took")).to_be_visible()
         expect(found.locator(".stage-name")).to_be_visible()
-        assert found.locator(".took").evaluate(label) == '"took "'
+        assert found.locator(".took").evaluate(label) == '"duration "'
         assert found.locator(".held-up").evaluate(label) == '"critical path "'
 
 

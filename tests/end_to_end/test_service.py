@@ -400,7 +400,7 @@ def test_off_loopback_a_token_is_needed_to_start(tmp_path: Path, flag: str) -> N
 def test_it_says_that_a_token_is_not_asked_for_on_loopback(tmp_path: Path) -> None:
     with RunningService(tmp_path / "data", env={"LATENCYTRACE_TOKEN": TOKEN}) as service:
         assert service.get("/api/v1/services").status_code == 200
-        assert "on loopback, at 127.0.0.1:0, nobody is asked for it" in service.said()
+        assert "on loopback, at 127.0.0.1:0, no request needs it" in service.said()
 
     with RunningService(tmp_path / "other") as service:
         assert "nobody is asked" not in service.said()

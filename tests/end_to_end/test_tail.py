@@ -147,5 +147,5 @@ def test_the_page_says_whose_work_it_was(batched: RunningService) -> None:
     page = batched.get("/tail?quantile=0.95")
 
     assert page.status_code == 200
-    assert "What others cost it" in page.text
+    assert "Slowed by neighbours" in page.text
     assert "tenant bulk: " in page.text

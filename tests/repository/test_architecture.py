@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from tests.support.repository.over_all import over_all
+from tests.support.over_all import over_all
 
 ROOT = Path(__file__).parents[2]
 MAP = ROOT / "docs" / "pages" / "architecture.md"

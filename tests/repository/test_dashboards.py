@@ -19,6 +19,7 @@ from latencytrace.analysis.slo.burn_rate import burn_rules
 from latencytrace.model import Stage
 from latencytrace.model.stage_colours import STAGE_COLOURS
 from tests.support.builders.made_objectives import made_objective
+from tests.support.over_all import over_all
 from tests.support.repository.dashboard_files import (
     FILES,
     ROOT,
@@ -31,7 +32,6 @@ from tests.support.repository.dashboard_files import (
     variables,
 )
 from tests.support.repository.known_metrics import labels_of_metrics
-from tests.support.repository.over_all import over_all
 from tests.support.repository.promql import Selector, grouped_labels, selectors
 from tests.support.servers.prometheus_programs import promtool
 

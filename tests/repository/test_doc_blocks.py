@@ -14,7 +14,7 @@ import yaml
 import latencytrace
 from latencytrace.cli.app import app
 from latencytrace.cli.commands.run import HELP as RUN_HELP
-from tests.support.repository.over_all import over_all
+from tests.support.over_all import over_all
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs" / "pages"

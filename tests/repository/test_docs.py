@@ -12,8 +12,8 @@ from latencytrace.model import Stage
 from latencytrace.plugins import SINKS, plugins
 from latencytrace.service.answers.gpu_documents import GpuDocument, GpuStageDocument
 from latencytrace.settings import agent_settings, service_settings, service_token
+from tests.support.over_all import over_all
 from tests.support.repository.known_metrics import families
-from tests.support.repository.over_all import over_all
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs" / "pages"
@@ -21,6 +21,7 @@ SETTING = re.compile(r"(?:LATENCYTRACE|OTEL)_[A-Z_]*[A-Z]")
 METRIC = re.compile(r"latencytrace_(?:[a-z]+_)*[a-z]+")
 QUOTED = re.compile(r"`([^`]+)`")
 FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+WITH_BACKTICKS = re.compile(r"``[^`].*?``")  # code that holds backticks itself
 
 
 class Row(NamedTuple):
@@ -32,7 +33,7 @@ class Row(NamedTuple):
 
 def text_of(page: Path) -> str:
     """A page without its programs."""
-    return FENCED.sub("", page.read_text("utf-8"))
+    return WITH_BACKTICKS.sub("", FENCED.sub("", page.read_text("utf-8")))
 
 
 def rows(page: Path) -> Iterator[Row]:

@@ -7,8 +7,8 @@ from typing import Any
 import jsonschema
 import pytest
 
+from tests.support.over_all import over_all
 from tests.support.repository.dashboard_files import FILES, dashboard, panels
-from tests.support.repository.over_all import over_all
 
 FOUND: dict[str, Any] = json.loads((Path(__file__).parent / "grafana/schema.json").read_text())
 SCHEMAS = {version: found for version, found in FOUND.items() if version != "source"}

@@ -5,7 +5,7 @@ from pathlib import Path
 from latencytrace.agent.timing.discovery import HOOK_LIST, OURS, listed_hooks
 from latencytrace.plugins import Plugin
 from tests.support.agent.hook_list import hooks_of_ours, listed
-from tests.support.repository.over_all import over_all
+from tests.support.over_all import over_all
 
 MOST_MISSING = 0.2  # of our hooks: one that is not listed works, and is loaded at the start
 LINES = HOOK_LIST.read_text().splitlines()

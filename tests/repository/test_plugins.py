@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.repository.over_all import over_all
+from tests.support.over_all import over_all
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = {

@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.support.repository.over_all import over_all
+from tests.support.over_all import over_all
 
 PACKAGE = Path(__file__).parents[2] / "latencytrace"
 MODULES = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py"))

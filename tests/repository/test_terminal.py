@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from tests.support.repository.over_all import over_all
+from tests.support.over_all import over_all
 
 PACKAGE = Path(__file__).parents[2] / "latencytrace" / "cli"
 GUARDS = {"pictures/lines.py", "pictures/terminal.py"}

@@ -4,7 +4,7 @@ import pytest
 
 from latencytrace.errors import QuestionError
 from latencytrace.model import DurationRange, RequestStatus, TokenRange
-from latencytrace.model.cohorts.cohort import ATTRIBUTE_CHARACTERS
+from latencytrace.model.cohorts.breakdown import ATTRIBUTE_CHARACTERS
 from latencytrace.service.cohort import (
     Cohort,
     CohortQuery,

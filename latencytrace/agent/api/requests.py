@@ -1,9 +1,25 @@
 """Requests that a program names itself."""
 
+from typing import cast
+
 import latencytrace.agent.api.stages  # noqa: F401 - the first request would wait for it
-from latencytrace.agent.api.user_request import UserRequest
+from latencytrace.agent.api.user_stage import UserStage
 from latencytrace.agent.start import recorder
+from latencytrace.agent.timing.wrapping import Call
+from latencytrace.agent.toolkit.own_request import OwnRequest
 from latencytrace.model.attributes import AttributeValue
+
+
+class UserRequest(UserStage):
+    """Times a block or a function as a request; made by `latencytrace.request(name)`."""
+
+    __slots__ = ()
+
+    def _begun(self) -> OwnRequest:
+        return OwnRequest(self._recorder(), self._name, self._attributes)
+
+    def _begun_call(self) -> Call:
+        return cast("Call", self._begun())  # it does all that is asked of one
 
 
 def request(name: str, **attributes: AttributeValue) -> UserRequest:

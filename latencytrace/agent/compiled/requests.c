@@ -3,12 +3,13 @@
  * forms in Python. */
 #include "recorder.h"
 
-enum { CONCURRENCY, LOOP_THREAD, NOTED_GAPS, OWN_GAPS, QUEUE_DEPTH, RETURNED_NS, WAITS, GAPS_SLOTS };
-static const char *const gaps_names[] = {"concurrency", "loop_thread", "_noted", "_own", "queue_depth", "returned_ns", "waits", NULL};
+enum { CONCURRENCY, LOOP_THREAD, NOTED_GAPS, OWN_GAPS, G_PROCESSOR, QUEUE_DEPTH, RETURNED_NS, SINCE, WAITS, GAPS_SLOTS };
+static const char *const gaps_names[] = {
+    "concurrency", "loop_thread", "_noted", "_own", "_processor", "queue_depth", "returned_ns", "_since", "waits", NULL};
 static Py_ssize_t of_gaps[GAPS_SLOTS];
 
-enum { LAST_SERVED, LOCK, OPEN, UNWATCHED, WAITING, WATCH, OPEN_SLOTS };
-static const char *const open_names[] = {"last_served", "_lock", "open", "_unwatched", "_waiting", "_watch", NULL};
+enum { LAST_SERVED, LOCK, OPEN, PROCESSOR, UNWATCHED, WAITING, WATCH, OPEN_SLOTS };
+static const char *const open_names[] = {"last_served", "_lock", "open", "_processor", "_unwatched", "_waiting", "_watch", NULL};
 static Py_ssize_t of_open[OPEN_SLOTS];
 
 enum {
@@ -36,18 +37,20 @@ static Py_ssize_t of_st[ST_SLOTS];
 enum {
     REQUEST_TYPE, GAPS_TYPE, OPEN_TYPE, LAYERS_TYPE, TIMINGS_TYPE, DETAILS_TYPE, FULL, EMPTY_STATE, READS_W3C_ALONE, CALLBACKS, RESPOND,
     GAPS_KEY, REQUEST_KEY, ANSWER_KEY, TIMED_KEY, SUPPRESSED_KEY, SUPPRESS_KEY, METHOD_KEY, SCHEME_KEY, PATH_KEY,
-    VERSION_KEY, ADDRESS_KEY, PORT_KEY, STATUS_KEY, ROUTE_KEY, CONCURRENCY_KEY, DEPTH_KEY, STREAMED_TYPE, TIMES_KEY, ARRIVED_KEY, KNOWN
+    VERSION_KEY, ADDRESS_KEY, PORT_KEY, STATUS_KEY, ROUTE_KEY, CONCURRENCY_KEY, DEPTH_KEY, STREAMED_TYPE, TIMES_KEY, ARRIVED_KEY,
+    PROCESSOR_KEY, KNOWN
 };
 static const char *const known_names[] = {
     "request_type", "gaps_type", "open_type", "layers_type", "timings_type", "details_type", "full", "empty_state", "reads_w3c_alone",
     "callbacks", "respond", "gaps", "request", "answer", "timed", "suppressed", "suppress", "method", "scheme", "path",
-    "version", "address", "port", "status", "route", "concurrency", "depth", "streamed_type", "times", "arrived"};
+    "version", "address", "port", "status", "route", "concurrency", "depth", "streamed_type", "times", "arrived",
+    "processor_wait"};
 static PyObject *known[KNOWN];
 
 static PyObject *zero, *name_acquire, *name_release, *name_stack, *name_describe, *name_describe_answer, *name_end,
     *name_add, *name_headers, *name_type, *name_method, *name_scheme, *name_path, *name_version, *name_server, *name_status,
     *name_route, *name_fastapi, *name_effective, *name_original_route, *name_path_format, *name_app_root,
-    *name_remote, *name_state, *name_random, *name_note;
+    *name_remote, *name_state, *name_random, *name_note, *name_read, *name_waited;
 
 enum { HELD = 2048, TIME_BYTES = 40, MOST_DEFERRED = 8, SERVER_KIND = 1, FIRST_SERVER_ERROR = 500, NOTICED_NS = 1000000 };
 
@@ -107,9 +110,12 @@ static int let_go(PyObject *requests, PyObject *gaps) {
     return failed ? -1 : 0;
 }
 
-static PyObject *new_gaps(void) {
-    PyObject *gaps = core_new(known[GAPS_TYPE]);
+static PyObject *new_gaps(PyObject *requests) {
+    PyObject *gaps = core_new(known[GAPS_TYPE]), *processor = SLOT(requests, of_open[PROCESSOR]);
     if (!gaps) return NULL;
+    if (!processor) processor = Py_None;
+    SLOT(gaps, of_gaps[G_PROCESSOR]) = Py_NewRef(processor);
+    SLOT(gaps, of_gaps[SINCE]) = processor == Py_None ? Py_NewRef(Py_None) : PyObject_CallMethodNoArgs(processor, name_read);
     SLOT(gaps, of_gaps[CONCURRENCY]) = Py_NewRef(zero);
     SLOT(gaps, of_gaps[QUEUE_DEPTH]) = Py_NewRef(Py_None);
     SLOT(gaps, of_gaps[RETURNED_NS]) = Py_NewRef(zero);
@@ -117,7 +123,8 @@ static PyObject *new_gaps(void) {
     SLOT(gaps, of_gaps[OWN_GAPS]) = PyList_New(0);
     SLOT(gaps, of_gaps[NOTED_GAPS]) = PyDict_New();
     SLOT(gaps, of_gaps[LOOP_THREAD]) = PyLong_FromUnsignedLong(PyThread_get_thread_ident());
-    if (!SLOT(gaps, of_gaps[OWN_GAPS]) || !SLOT(gaps, of_gaps[NOTED_GAPS]) || !SLOT(gaps, of_gaps[LOOP_THREAD])) Py_CLEAR(gaps);
+    if (!SLOT(gaps, of_gaps[OWN_GAPS]) || !SLOT(gaps, of_gaps[NOTED_GAPS]) || !SLOT(gaps, of_gaps[LOOP_THREAD]) || !SLOT(gaps, of_gaps[SINCE]))
+        Py_CLEAR(gaps);
     return gaps;
 }
 
@@ -325,7 +332,7 @@ static PyObject *new_request(PyObject *recorder, PyObject *scope, PyObject *name
     int failed = !(SLOT(request, of_request[TIMING]) = new_timing(recorder, span));
     failed = failed || !(SLOT(request, of_request[R_INTERVALS]) = new_intervals());
     failed = failed || !(SLOT(request, of_request[NOTED]) = PyDict_New());
-    failed = failed || !(SLOT(request, of_request[R_GAPS]) = new_gaps());
+    failed = failed || !(SLOT(request, of_request[R_GAPS]) = new_gaps(SLOT(recorder, of_recorder[OPEN_REQUESTS])));
     failed = failed || PyDict_SetItem(scope, known[TIMED_KEY], Py_True) < 0;
     failed = failed || count_request(SLOT(recorder, of_recorder[DETAIL])) < 0;
     failed = failed || take_up(SLOT(recorder, of_recorder[OPEN_REQUESTS]), SLOT(request, of_request[R_GAPS])) < 0;
@@ -560,6 +567,21 @@ static int describe_stream(PyObject *request, PyObject *detail, PyObject *timing
     return done;
 }
 
+/* Note how long its thread waited for a processor, as `RuntimeGaps.described` does. -1 with an exception. */
+static int note_processor_wait(PyObject *gaps, PyObject *timing, PyObject *noted) {
+    PyObject *processor = SLOT(gaps, of_gaps[G_PROCESSOR]), *since = SLOT(gaps, of_gaps[SINCE]), *waited;
+    if (!processor || !since || since == Py_None) return 0;
+    long long started_ns = PyLong_AsLongLong(SLOT(timing, of_timing[T_STARTED_NS]));
+    if (started_ns == -1 && PyErr_Occurred()) return -1;
+    if (core_monotonic_ns() - started_ns < NOTICED_NS) return 0;
+    if (!(waited = PyObject_CallMethodOneArg(processor, name_waited, since))) return -1;
+    long long waited_ns = PyLong_AsLongLong(waited);
+    int failed = (waited_ns == -1 && PyErr_Occurred()) ||
+                 (waited_ns >= NOTICED_NS && PyDict_SetItem(noted, known[PROCESSOR_KEY], waited) < 0);
+    Py_DECREF(waited);
+    return failed ? -1 : 0;
+}
+
 /* Note what is known of a request only at its end. 1: done; 0: Python's form is to; -1: an exception. */
 static int described(PyObject *request) {
     PyObject *gaps = SLOT(request, of_request[R_GAPS]), *noted = SLOT(request, of_request[NOTED]),
@@ -582,7 +604,8 @@ static int described(PyObject *request) {
     PyObject *name = PyUnicode_FromFormat("%U %U", SLOT(request, of_request[R_NAME]), route);
     int failed = !name || PyDict_SetItem(noted, known[ROUTE_KEY], route) < 0 ||
                  PyDict_SetItem(noted, known[CONCURRENCY_KEY], concurrency) < 0 ||
-                 (depth != Py_None && PyDict_SetItem(noted, known[DEPTH_KEY], depth) < 0);
+                 (depth != Py_None && PyDict_SetItem(noted, known[DEPTH_KEY], depth) < 0) ||
+                 note_processor_wait(gaps, timing, noted) < 0;
     Py_DECREF(route);
     if (!failed && core_answer_of(request) != Py_None) {
         core_rename_span(span, name);
@@ -686,7 +709,7 @@ int requests_ready(PyObject *module) {
         {&name_server, "server"}, {&name_status, "status"}, {&name_route, "route"}, {&name_fastapi, "fastapi"},
         {&name_effective, "effective_route_context"}, {&name_original_route, "original_route"}, {&name_path_format, "path_format"},
         {&name_app_root, "app_root_path"}, {&name_remote, "remote_parent"}, {&name_state, "trace_state"},
-        {&name_random, "random_id"}, {&name_note, "note"}};
+        {&name_random, "random_id"}, {&name_note, "note"}, {&name_read, "read"}, {&name_waited, "waited_ns"}};
     for (size_t at = 0; at < sizeof texts / sizeof *texts; at++)
         if (!(*texts[at].place = PyUnicode_InternFromString(texts[at].text))) return -1;
     if (!(zero = PyLong_FromLong(0))) return -1;

@@ -496,6 +496,7 @@ if core is not None:
             "streamed_type": StreamedAttributes,
             "times": semconv.TOKEN_TIMES,
             "arrived": ARRIVED,
+            "processor_wait": semconv.PROCESSOR_WAIT_NS,
         }
     )
 

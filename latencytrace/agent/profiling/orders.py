@@ -244,7 +244,7 @@ class Profiling:
         try:
             sender.send(json.dumps(named).encode() + b"\n" + packed)
         except OSError as error:
-            self._phase = f"nobody takes it: {error}"
+            self._phase = f"no receiver takes it: {error}"
         finally:
             sender.close()
 

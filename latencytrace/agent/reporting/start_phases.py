@@ -36,7 +36,7 @@ class StartPhases:
 
     Args:
         starting: When its server started up.
-        began_ns: When a process began, in monotonic time; None: it cannot be told.
+        began_ns: When a process began, in monotonic time; None: unknown.
     """
 
     def __init__(

@@ -101,6 +101,9 @@ class ProcessorWaits:
                 return
 
 
+PROCESSOR_WAITS: Final = ProcessorWaits()  # of this process: threads have one file, whoever asks
+
+
 def _identity(number: int) -> tuple[int, int]:
     found = os.fstat(number)
     return found.st_dev, found.st_ino

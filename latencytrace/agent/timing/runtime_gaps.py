@@ -21,7 +21,7 @@ from latencytrace.agent.native import RLock
 from latencytrace.agent.spans.span import RecordedSpan
 from latencytrace.agent.timing.holds import NOTICED_NS, Holds, resumed_within_ns
 from latencytrace.agent.timing.intervals import IntervalRecorder, merged
-from latencytrace.agent.timing.processor_waits import ProcessorWaits
+from latencytrace.agent.timing.processor_waits import PROCESSOR_WAITS, ProcessorWaits
 from latencytrace.model import semconv
 from latencytrace.model.attributes import AttributeValue
 from latencytrace.model.packed.interval import pack_named
@@ -174,7 +174,7 @@ class OpenRequests:
         self.last_served: object = None  # the span of the request that ended last
         self._waiting: dict[RuntimeGaps, tuple[int, int]] = {}  # since when, and by when it runs
         self._collecting_since_ns: int | None = None
-        self._processor = ProcessorWaits()
+        self._processor = PROCESSOR_WAITS
         self._watch = self._collected  # one object, which is found the quickest
 
     def begin(self, *, on_loop: bool) -> RuntimeGaps:

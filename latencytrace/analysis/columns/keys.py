@@ -44,7 +44,8 @@ RULED: Final = frozenset(
         semconv.RPC_GRPC_STATUS_CODE_OLD, semconv.SERVER_ADDRESS, semconv.DB_SYSTEM_NAME,
         semconv.DB_SYSTEM_OLD, semconv.DB_OPERATION_NAME, semconv.GEN_AI_OPERATION_NAME,
         semconv.MCP_METHOD_NAME, semconv.OPENINFERENCE_SPAN_KIND, semconv.TRACELOOP_SPAN_KIND,
-        semconv.TRACELOOP_REQUEST_TYPE, semconv.LANGFUSE_TYPE, semconv.LOGFIRE_SPAN_TYPE,
+        semconv.TRACELOOP_REQUEST_TYPE, semconv.LANGFUSE_TYPE, semconv.LANGSMITH_KIND,
+        semconv.MLFLOW_TYPE, semconv.HAYSTACK_COMPONENT_TYPE, semconv.LOGFIRE_SPAN_TYPE,
         semconv.SGLANG_MODULE, semconv.RUST_NAMESPACE, semconv.RUST_MODULE,
     }
 )  # fmt: skip
@@ -79,7 +80,7 @@ OF_CALLS: Final = frozenset(
     {
         *MODEL.keys, *FINISH_REASON.keys, semconv.GEN_AI_OPERATION_NAME,
         semconv.GEN_AI_PROVIDER_NAME, semconv.GEN_AI_SYSTEM_OLD, semconv.OPENINFERENCE_SPAN_KIND,
-        semconv.TRACELOOP_REQUEST_TYPE, semconv.LANGFUSE_TYPE,
+        semconv.TRACELOOP_REQUEST_TYPE, semconv.LANGFUSE_TYPE, semconv.MLFLOW_TYPE,
     }
 )  # fmt: skip
 """Keys that are asked of the span that tells a request's model, or why its answer ended."""

@@ -20,7 +20,7 @@ from latencytrace.analysis.columns.facts import PROCESS, Facts, FactsOfBatch
 from latencytrace.analysis.columns.processor_waits import with_processor_waits
 from latencytrace.analysis.ledger.processor_waits import TITLE as PROCESSOR_WAIT
 from latencytrace.analysis.ledger.runtime_gaps import COLLECTION
-from latencytrace.analysis.repairs.implausible import LONGEST_NS
+from latencytrace.analysis.repairs.implausible import DATED_NS, PLAUSIBLE, Plausible
 from latencytrace.analysis.tokens.counts import (
     CACHED,
     FINISH_REASON,
@@ -107,12 +107,15 @@ class RequestColumns:
         return len(self.requests)
 
 
-def attributed(batch: SpanBatch, facts: Facts) -> tuple[RequestColumns, _Column]:
+def attributed(
+    batch: SpanBatch, facts: Facts, plausible: Plausible = PLAUSIBLE
+) -> tuple[RequestColumns, _Column]:
     """Attribute every request of many traces to stages.
 
     Args:
         batch: The traces.
         facts: What is known of shapes from earlier batches.
+        plausible: The times that are believed.
 
     Returns:
         The requests; and the numbers of the traces that the object path must take, for they
@@ -126,7 +129,10 @@ def attributed(batch: SpanBatch, facts: Facts) -> tuple[RequestColumns, _Column]
     start_ns, intervals = begun_earlier(batch, sent_ns, known, said, intervals)
     tells, *gaps = _unpacked(batch, semconv.RUNTIME_GAPS, _GAP_NAMES, odd_row)
     odd_row |= (start_ns < 0) | (end_ns >= _MOST_NS)  # of the others no difference goes round
-    odd_row |= end_ns - sent_ns > LONGEST_NS
+    odd_row |= end_ns - sent_ns > plausible.longest_ns
+    odd_row |= (sent_ns < plausible.earliest_ns) | (end_ns > plausible.latest_ns)
+    if (end_ns >= DATED_NS).any():
+        odd_row |= (sent_ns < DATED_NS) | (end_ns < DATED_NS)
     times = sent_ns, start_ns, end_ns
     linked, (_, start_ns, end_ns), skewed = _link(batch, known, said, odd_row, times)
     odd, _, child, following, stage, by_start, requests = linked

@@ -3,10 +3,13 @@
 import math
 import re
 from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta
 
 from latencytrace.analysis.dialects.engine import Times
 from latencytrace.model import Interval, Span, Stage
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
 NS_PER_S = 1_000_000_000
 NS_PER_MS = 1_000_000
 
@@ -41,6 +44,17 @@ class Reading:
             self._fault(key, value)
             return None
         return round(float(match[1]) * _RUST_UNITS_NS[match[2]])
+
+    def moment(self, key: str) -> int | None:
+        """A time of day in ISO's form, bare or as JSON, in ns after the span's start."""
+        text = self._span.attributes.get(key)
+        try:
+            at = datetime.fromisoformat(text.strip('"')) if isinstance(text, str) else None
+        except ValueError:
+            return None
+        if at is None or at.tzinfo is None:
+            return None
+        return (at - _EPOCH) // _MICROSECOND * 1_000 - self._span.start_ns
 
     def _number(self, key: str, unit_ns: int) -> int | None:
         value = self._span.attributes.get(key)

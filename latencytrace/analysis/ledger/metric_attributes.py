@@ -26,6 +26,10 @@ _OPERATIONS = (
         {"chat": "chat", "completion": "text_completion", "embedding": "embeddings"},
     ),
     (semconv.LANGFUSE_TYPE, {"generation": "chat", "embedding": "embeddings"}),
+    (
+        semconv.MLFLOW_TYPE,
+        {'"CHAT_MODEL"': "chat", '"LLM"': "text_completion", '"EMBEDDING"': "embeddings"},
+    ),
 )
 _PROVIDERS = {  # by the engine that made the call's span
     "vLLM": "vllm",

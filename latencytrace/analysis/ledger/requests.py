@@ -11,7 +11,6 @@ from latencytrace.analysis.ledger.critical_path import critical_path
 from latencytrace.analysis.ledger.metric_attributes import metric_attributes
 from latencytrace.analysis.ledger.processor_waits import with_processor_waits
 from latencytrace.analysis.ledger.runtime_gaps import with_runtime
-from latencytrace.analysis.repairs.implausible import is_untimed
 from latencytrace.analysis.tail.cohort_attributes import cohort_attributes
 from latencytrace.analysis.tokens.latency import token_latency
 from latencytrace.analysis.trace.http_answers import FIRST_SERVER_ERROR, http_code, is_refused
@@ -119,7 +118,7 @@ def request_of(
         concurrency=met.concurrency,
         preemptions=met.preemptions,
         cold_start=met.cold_start,
-        health=is_health(root) or is_untimed(trace),
+        health=is_health(root) or not trace.is_timed,
         detail=detail_named(root.attributes.get(semconv.DETAIL)),
         weight=weight_of(root.trace_id, root.trace_state, root.attributes, max_weight),
         ledger=ledger_of(segments),

@@ -1,70 +1,149 @@
-"""Gives spans of years another time: those whose start or end was never set."""
+"""Gives spans another time whose start or end cannot be: those that were never set."""
 
 from collections import defaultdict
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import Final
 
-from latencytrace.model import Repair, RepairKind, Span, Trace
+from latencytrace.model import Repair, RepairKind, Request, Span
 from latencytrace.model.texts.units import duration
 
-LONGEST_NS: Final = 7 * 86_400 * 10**9  # of a span; what lasts longer was not timed
-_EARLIEST_NS: Final = 946_684_800 * 10**9  # the year 2000: a start before it was never set
+WEEK_NS: Final = 7 * 86_400 * 10**9
+DATED_NS: Final = 946_684_800 * 10**9  # the year 2000: a time before it was never set
+_LATEST_NS = (1 << 63) - 1
 
 
-def without_implausible(spans: dict[str, Span]) -> tuple[dict[str, Span], list[Repair]]:
-    """The same spans; those that last longer than `LONGEST_NS` last as long as their children.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plausible:
+    """The times that are believed."""
 
-    One whose start cannot be keeps its end, any other its start. Without children that lie near
-    that, it is empty there.
+    longest_ns: int = WEEK_NS  # of a span; what lasts longer was not timed
+    earliest_ns: int = 0  # of a request's start
+    latest_ns: int = _LATEST_NS  # of its end
+
+    def has(self, span: Span) -> bool:
+        """Return whether a request may have been then."""
+        return self.earliest_ns <= span.start_ns and span.end_ns <= self.latest_ns
+
+
+PLAUSIBLE: Final = Plausible()
+
+
+def as_believed(request: Request) -> Plausible:
+    """The times that were believed when a request was attributed, as far as its tree shows them.
+
+    Whatever was mended is at most as long as the request now.
     """
-    absurd = [span for span in spans.values() if span.end_ns - span.start_ns > LONGEST_NS]
+    was_mended = any(one.kind is RepairKind.IMPLAUSIBLE for one in request.repairs)
+    return Plausible(longest_ns=request.duration_ns if was_mended else _LATEST_NS)
+
+
+def without_implausible(
+    spans: dict[str, Span], longest_ns: int = WEEK_NS
+) -> tuple[dict[str, Span], list[Repair]]:
+    """The same spans; those that last too long, or have no start or end, last as their children.
+
+    One keeps the end of it that can be, its start if both can; where only its other end has
+    children near, that. Without children it is empty there.
+    """
+    are_dated = any(span.end_ns >= DATED_NS for span in spans.values())
+    absurd = [
+        span
+        for span in spans.values()
+        if span.end_ns - span.start_ns > longest_ns
+        or (are_dated and min(span.start_ns, span.end_ns) < DATED_NS)
+    ]
     if not absurd:
         return spans, []
     children: dict[str | None, list[Span]] = defaultdict(list)
     for span in spans.values():
         children[span.parent_id].append(span)
+    are_absurd = {span.span_id for span in absurd}
     mended = dict(spans)
     repairs = []
     for span in absurd:
-        mended[span.span_id] = found = _as_children(span, children)
+        inside = list(_timed_inside(span, children, are_absurd))
+        found = _as_children(span, inside, longest_ns) or _empty(span, spans)
+        mended[span.span_id] = found
         repairs.append(
             Repair(
                 kind=RepairKind.IMPLAUSIBLE,
                 span_id=span.span_id,
                 detail=(
-                    f"{span.name} lasted {duration(span.end_ns - span.start_ns)}, which cannot "
-                    f"be; it lasts {duration(found.end_ns - found.start_ns)} now"
+                    f"{span.name} {_said(span)}, which cannot be; "
+                    f"it lasts {duration(found.end_ns - found.start_ns)} now"
                 ),
             )
         )
     return mended, repairs
 
 
-def is_untimed(trace: Trace) -> bool:
-    """Return whether the duration of a request is unknown: its time was mended to none."""
-    root = trace.root
-    return root.start_ns == root.end_ns and any(
-        repair.kind is RepairKind.IMPLAUSIBLE and repair.span_id == root.span_id
-        for repair in trace.repairs
+def out_of_time(root: Span, plausible: Plausible) -> Repair | None:
+    """Say that a request cannot have been when it says; None: it can."""
+    if plausible.has(root):
+        return None
+    at_ns = root.start_ns if root.start_ns < plausible.earliest_ns else root.end_ns
+    at = datetime.fromtimestamp(min(at_ns, _LATEST_NS) // 10**9, UTC)
+    return Repair(
+        kind=RepairKind.IMPLAUSIBLE,
+        span_id=root.span_id,
+        detail=f"{root.name} was in {at:%Y-%m}, which cannot be",
     )
 
 
-def _as_children(span: Span, children: Mapping[str | None, list[Span]]) -> Span:
-    keeps_end = span.start_ns < _EARLIEST_NS
-    kept_ns = span.end_ns if keeps_end else span.start_ns
-    start_ns = end_ns = kept_ns
+def _said(span: Span) -> str:
+    if span.end_ns < DATED_NS:
+        return "has no end" if span.start_ns >= DATED_NS else "has neither a start nor an end"
+    return f"lasted {duration(span.end_ns - span.start_ns)}"
+
+
+def _timed_inside(
+    span: Span, children: Mapping[str | None, Sequence[Span]], absurd: set[str]
+) -> Iterator[Span]:
+    """The spans below one whose times tell; of an absurd child, those below it."""
     seen = {span.span_id}
-    pending = list(children[span.span_id])
+    pending = list(children.get(span.span_id, ()))
     while pending:
         child = pending.pop()
         if child.span_id in seen:
             continue
         seen.add(child.span_id)
-        if child.end_ns - child.start_ns > LONGEST_NS:  # likewise: what is inside it tells
-            pending += children[child.span_id]
-        elif keeps_end and kept_ns - LONGEST_NS <= child.start_ns <= child.end_ns <= kept_ns:
-            start_ns = min(start_ns, child.start_ns)
-        elif not keeps_end and kept_ns <= child.start_ns <= child.end_ns <= kept_ns + LONGEST_NS:
-            end_ns = max(end_ns, child.end_ns)
-    return replace(span, start_ns=start_ns, end_ns=end_ns)
+        if child.span_id in absurd:
+            pending += children.get(child.span_id, ())
+        elif child.start_ns <= child.end_ns:
+            yield child
+
+
+def _as_children(span: Span, inside: Sequence[Span], longest_ns: int) -> Span | None:
+    ends = _dated_ends(span)
+    for kept_ns in ends:
+        is_start = kept_ns == span.start_ns
+        first_ns = kept_ns if is_start else kept_ns - longest_ns
+        near = [
+            one
+            for one in inside
+            if first_ns <= one.start_ns and one.end_ns <= first_ns + longest_ns
+        ]
+        if near and is_start:
+            return replace(span, end_ns=max(one.end_ns for one in near))
+        if near:
+            return replace(span, start_ns=min(one.start_ns for one in near))
+    if not ends and inside:
+        start_ns = min(one.start_ns for one in inside)
+        end_ns = max(one.end_ns for one in inside)
+        if end_ns - start_ns <= longest_ns:
+            return replace(span, start_ns=start_ns, end_ns=end_ns)
+    return None
+
+
+def _empty(span: Span, spans: Mapping[str, Span]) -> Span:
+    """The span without a length, where it can have been."""
+    above = spans.get(span.parent_id or "")
+    ends = _dated_ends(span) or ([] if above is None else _dated_ends(above))
+    kept_ns = ends[0] if ends else span.start_ns
+    return replace(span, start_ns=kept_ns, end_ns=kept_ns)
+
+
+def _dated_ends(span: Span) -> list[int]:
+    return [at_ns for at_ns in (span.start_ns, span.end_ns) if at_ns >= DATED_NS]

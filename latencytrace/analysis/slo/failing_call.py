@@ -3,9 +3,10 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from latencytrace.analysis.trace.http_answers import FIRST_SERVER_ERROR, http_code, is_refused
+from latencytrace.analysis.trace.error_types import error_type
+from latencytrace.analysis.trace.http_answers import has_failed, is_refused
 from latencytrace.analysis.trace.stage_of import stage_of
-from latencytrace.model import FailingCall, Span, SpanKind, StatusCode, semconv
+from latencytrace.model import FailingCall, Span
 
 _MOST_CHARACTERS = 100
 
@@ -32,18 +33,11 @@ def failing_call(requests: Mapping[str, Sequence[Span]]) -> FailingCall | None:
 def _blamed(request_id: str, spans: Sequence[Span]) -> Span | None:
     """Return the last of the failed calls that no call of their own made fail."""
     parents = {span.span_id: span.parent_id for span in spans}
-    failed = [span for span in spans if _failed(span) and not is_refused(span)]
+    failed = [span for span in spans if has_failed(span) and not is_refused(span)]
     below = [span for span in failed if _is_below(span.span_id, request_id, parents)]
     made_fail = {span.parent_id for span in below}
     deepest = [span for span in below if span.span_id not in made_fail]
     return max(deepest, key=lambda span: span.end_ns, default=None)
-
-
-def _failed(span: Span) -> bool:
-    """Return whether it says so, or is a call that a server failed to answer."""
-    return span.status is StatusCode.ERROR or (
-        span.kind is SpanKind.CLIENT and http_code(span) >= FIRST_SERVER_ERROR
-    )
 
 
 def _is_below(span_id: str, request_id: str, parents: Mapping[str, str | None]) -> bool:
@@ -59,11 +53,8 @@ def _is_below(span_id: str, request_id: str, parents: Mapping[str, str | None]) 
 
 def _error(span: Span) -> str | None:
     """Return the type of the error; its text may hold content."""
-    found = span.attributes.get(semconv.ERROR_TYPE)
-    for event in span.events:
-        if event.name == semconv.EXCEPTION_EVENT:
-            found = found or event.attributes.get(semconv.EXCEPTION_TYPE)
-    return _shown(str(found)) if found else None
+    found = error_type(span)
+    return None if found is None else _shown(found)
 
 
 def _shown(text: str) -> str:

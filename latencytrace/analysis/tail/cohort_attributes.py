@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from latencytrace.model import Span, Trace, semconv
-from latencytrace.model.cohorts.cohort import attribute_text
+from latencytrace.model.cohorts.breakdown import attribute_text
 
 MOST_ATTRIBUTES = 32
 # What a request's own columns say, or what differs in each request.

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from latencytrace.analysis.trace.http_answers import has_failed, server_error
 from latencytrace.model import Event, Span, Stage, StatusCode, Trace, semconv
 
 MOST_CHARACTERS = 200
@@ -12,10 +13,12 @@ def error_type(span: Span) -> str | None:
     """The type of the exception that a span failed with; never its message.
 
     Returns:
-        What its last event `exception` says; else its `error.type`, which may be the status of
-        an answer, such as `503`; None, where it says neither.
+        What its last event `exception` says; else its `error.type`, or the status of the answer
+        that its server failed with, as `503`; None, where it says neither.
     """
     reported = span.attributes.get(semconv.ERROR_TYPE)
+    if reported is None and (code := server_error(span)) is not None:
+        reported = str(code)
     if span.status is StatusCode.ERROR or reported is not None:  # else it was recorded and handled
         reported = next(map(_exception_type, reversed(_exceptions(span.events))), None) or reported
     return reported[:MOST_CHARACTERS] if isinstance(reported, str) and reported else None
@@ -60,7 +63,7 @@ def _failed_child(trace: Trace, span: Span) -> Span | None:
 
 
 def _failed(span: Span) -> bool:
-    return span.status is StatusCode.ERROR or semconv.ERROR_TYPE in span.attributes
+    return has_failed(span) or semconv.ERROR_TYPE in span.attributes
 
 
 def _is_work(trace: Trace, span: Span) -> bool:

@@ -6,10 +6,15 @@ from functools import lru_cache
 from latencytrace.analysis.dialects.engine import NOTHING_GENERATED, Engine, Generation
 from latencytrace.analysis.engines import (
     ai_sdk,
+    autogen,
+    google_adk,
     langfuse,
     litellm,
+    llama_index,
     llm_d,
     logfire,
+    mastra,
+    mlflow,
     openinference_langchain,
     ray_serve,
     sglang,
@@ -37,6 +42,11 @@ ENGINES: tuple[Engine, ...] = (
     openinference_langchain.ENGINE,
     ai_sdk.ENGINE,
     strands.ENGINE,
+    google_adk.ENGINE,
+    autogen.ENGINE,
+    llama_index.ENGINE,
+    mastra.ENGINE,
+    mlflow.ENGINE,
 )
 
 

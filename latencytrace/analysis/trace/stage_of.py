@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 
 from latencytrace.analysis.dialects.asked import Asked
 from latencytrace.analysis.trace.asgi_messages import message_stage
+from latencytrace.analysis.trace.haystack import haystack_stage
 from latencytrace.analysis.trace.is_request import ENTRY_KINDS
 from latencytrace.analysis.trace.known_engines import engine_of
 from latencytrace.model import Span, SpanKind, Stage, semconv
@@ -35,6 +36,7 @@ _BY_ATTRIBUTE: tuple[tuple[str, Mapping[str, Stage]], ...] = (
             "create_agent": Stage.UNATTRIBUTED,
             "invoke_workflow": Stage.UNATTRIBUTED,
             "plan": Stage.UNATTRIBUTED,
+            "execute_event_loop_cycle": Stage.UNATTRIBUTED,  # Strands
         },
     ),
     (
@@ -81,6 +83,35 @@ _BY_ATTRIBUTE: tuple[tuple[str, Mapping[str, Stage]], ...] = (
             "chain": Stage.UNATTRIBUTED,
             "event": Stage.UNATTRIBUTED,
             "span": Stage.UNATTRIBUTED,
+        },
+    ),
+    (
+        semconv.LANGSMITH_KIND,
+        {
+            "llm": Stage.REMOTE_MODEL,
+            "embedding": Stage.EMBED,
+            "retriever": Stage.RETRIEVE,
+            "tool": Stage.TOOL,
+            "prompt": Stage.PREPROCESS,
+            "parser": Stage.POSTPROCESS,
+            "chain": Stage.UNATTRIBUTED,
+        },
+    ),
+    (
+        semconv.MLFLOW_TYPE,  # as JSON
+        {
+            '"CHAT_MODEL"': Stage.REMOTE_MODEL,
+            '"LLM"': Stage.REMOTE_MODEL,
+            '"EMBEDDING"': Stage.EMBED,
+            '"RETRIEVER"': Stage.RETRIEVE,
+            '"RERANKER"': Stage.RERANK,
+            '"TOOL"': Stage.TOOL,
+            '"GUARDRAIL"': Stage.GUARDRAIL,
+            '"PARSER"': Stage.POSTPROCESS,
+            '"AGENT"': Stage.UNATTRIBUTED,
+            '"CHAIN"': Stage.UNATTRIBUTED,
+            '"TASK"': Stage.UNATTRIBUTED,
+            '"WORKFLOW"': Stage.UNATTRIBUTED,
         },
     ),
     (semconv.MCP_METHOD_NAME, {"tools/call": Stage.TOOL}),
@@ -233,6 +264,7 @@ _RULES: tuple[Callable[[Span], Stage | None], ...] = (
     _by_attribute,
     _database,
     _chromadb,
+    haystack_stage,
     message_stage,
     _call,
     _producer,

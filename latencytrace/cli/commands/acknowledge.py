@@ -21,11 +21,13 @@ def acknowledge(  # noqa: PLR0913 - one argument a flag
     *,
     by: Annotated[str | None, typer.Option(help="Who looks after it.")] = None,
     note: Annotated[str | None, typer.Option(help="What there is to say.")] = None,
-    withdraw: Annotated[bool, typer.Option("--withdraw", help="Nobody does any more.")] = False,
+    withdraw: Annotated[
+        bool, typer.Option("--withdraw", help="Remove the acknowledgement.")
+    ] = False,
     as_json: options.AsJson = False,
     url: options.Url = None,
 ) -> None:
-    """Say that somebody looks after an alert that fires.
+    """Acknowledge an alert that fires.
 
     No more reminders are sent; its end is sent as ever. The name and the note are shown
     with the alert until then.

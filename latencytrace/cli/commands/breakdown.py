@@ -13,8 +13,7 @@ from latencytrace.cli.doctor_checks.no_request import nothing, say_found, why_no
 from latencytrace.cli.pictures import gpu_stages
 from latencytrace.cli.pictures.bars import stacked_bar
 from latencytrace.cli.pictures.fitted_table import FittedTable, stage_bar
-from latencytrace.cli.pictures.terminal import screen, show
-from latencytrace.cli.pictures.watching import watch
+from latencytrace.cli.pictures.terminal import screen, show, watch
 from latencytrace.cli.processes import options
 from latencytrace.cli.processes.pager import page
 from latencytrace.cli.source import reading

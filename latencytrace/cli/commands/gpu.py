@@ -9,8 +9,7 @@ from rich.text import Text
 from latencytrace.cli.pictures.bars import bar
 from latencytrace.cli.pictures.fitted_table import FittedTable
 from latencytrace.cli.pictures.gpu_stages import stages_table
-from latencytrace.cli.pictures.terminal import say_document, screen
-from latencytrace.cli.pictures.watching import watch
+from latencytrace.cli.pictures.terminal import say_document, screen, watch
 from latencytrace.cli.processes import options
 from latencytrace.cli.processes.pager import page
 from latencytrace.cli.source import reading

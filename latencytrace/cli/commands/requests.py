@@ -11,8 +11,7 @@ from rich.text import Text
 from latencytrace.cli.doctor_checks.no_request import nothing, say_found, why_none
 from latencytrace.cli.pictures.bars import FAILED, legend, stacked_bar
 from latencytrace.cli.pictures.fitted_table import FittedTable
-from latencytrace.cli.pictures.terminal import screen
-from latencytrace.cli.pictures.watching import watch
+from latencytrace.cli.pictures.terminal import screen, watch
 from latencytrace.cli.processes import options
 from latencytrace.cli.processes.pager import page
 from latencytrace.cli.source import reading

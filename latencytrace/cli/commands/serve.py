@@ -122,7 +122,7 @@ def serve(  # noqa: PLR0913 - one argument a flag
     )
     if store is not None and has_password(store):
         logging.getLogger(__name__).warning(
-            "the password in --store is seen by everybody who lists this machine's processes: "
+            "the password in --store is visible in this machine's list of processes: "
             "put it into LATENCYTRACE_CLICKHOUSE_PASSWORD, or LATENCYTRACE_STORE"
         )
 
@@ -153,28 +153,27 @@ COLLECTED_AFTER: Final = (20_000, 10, 10)
 KERNELS_GRACE_S: Final = 0.5  # after the service's own
 
 
-def _end_in_time() -> None:
+def _end_in_time(grace_s: float) -> None:
     """Have this process end within its grace, even where a thread is deep in its work.
 
     A thread cannot be stopped, and Python waits for it. What was acknowledged is in the journal,
     and outlives this.
     """
-    from latencytrace.service.net.listeners import GRACE_S  # noqa: PLC0415 - an extra, and heavy
 
     def end() -> None:
         logging.getLogger(__name__).error(
-            "something is still under way %d s after the signal to stop: it is cut short. What "
+            "something is still under way %g s after the signal to stop: it is cut short. What "
             "was acknowledged is in the journal, and is read at the next start",
-            GRACE_S,
+            grace_s,
         )
         os._exit(1)
 
-    timer = threading.Timer(GRACE_S, end)
+    timer = threading.Timer(grace_s, end)
     timer.daemon = True
     timer.start()
     # The kernel's own, for a thread that keeps the interpreter keeps it from the timer, too.
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
-    signal.setitimer(signal.ITIMER_REAL, GRACE_S + KERNELS_GRACE_S)
+    signal.setitimer(signal.ITIMER_REAL, grace_s + KERNELS_GRACE_S)
 
 
 def _unless_usual(flag: str, address: Address, usual: str) -> str:

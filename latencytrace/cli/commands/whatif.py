@@ -5,15 +5,35 @@ from typing import Annotated, cast
 
 import typer
 from rich.console import RenderableType
+from rich.text import Text
 
 from latencytrace.cli.doctor_checks.no_request import nothing, say_found
-from latencytrace.cli.pictures.cohorts import forecast
+from latencytrace.cli.pictures.bars import table
 from latencytrace.cli.pictures.terminal import screen
 from latencytrace.cli.processes import options
 from latencytrace.cli.processes.pager import page
 from latencytrace.cli.source import reading
 from latencytrace.cli.source.filters import Filters, with_filters
+from latencytrace.model.texts.units import count, duration, share
 from latencytrace.service.answers.compare_documents import WhatifDocument
+from latencytrace.service.answers.sentences.whatif import notes
+
+
+def _picture(document: WhatifDocument, what: str) -> list[RenderableType]:
+    """The forecast, and what it rests on."""
+    drawn = table("end to end", "now", "then", "gain", left=("end to end",))
+    for level, pair in (document["duration_ns"] or {}).items():
+        found = cast("dict[str, int]", pair)
+        gain_ns = found["now"] - found["then"]
+        gained = f"{duration(gain_ns)} ({share(gain_ns / max(found['now'], 1))})"
+        drawn.add_row(level, duration(found["now"]), duration(found["then"]), gained)
+    title = f"If {document['stage']} {what}"
+    return [
+        Text(f"{title} · {count(document['requests'], 'request')}", "bold"),
+        drawn,
+        "",
+        *(Text(note, "dim") for note in notes(document)),
+    ]
 
 
 @with_filters
@@ -58,5 +78,5 @@ def whatif(  # noqa: PLR0913 - one argument a flag
         if document["duration_ns"] is None:
             parts: Sequence[RenderableType] = [nothing(source, wanted)]
         else:
-            parts = forecast.picture(document, what)
+            parts = _picture(document, what)
     page(screen(), *parts)

@@ -123,7 +123,7 @@ def _receiver(agent: AgentSettings, services: str | None) -> Finding:
     try:
         answer = ask("POST", agent.traces_url, TIMEOUT_S, content=b"", headers=headers)
     except OSError as error:
-        what = f"nobody takes spans at {agent.traces_url}: {error}"
+        what = f"nothing takes spans at {agent.traces_url}: {error}"
         if services is not None and agent.endpoint == DEFAULT_OTLP_ENDPOINT:
             return _note(
                 f"{what}; the service takes them at {services}",
@@ -153,7 +153,7 @@ def _grpc_receiver(agent: AgentSettings) -> Finding:
         answer = sender.send(b"")
         sender.close()
     except (OSError, SettingsError) as error:
-        what = f"nobody takes spans over gRPC at {agent.traces_url}: {error}"
+        what = f"nothing takes spans over gRPC at {agent.traces_url}: {error}"
         return _wrong(what, "export OTEL_EXPORTER_OTLP_ENDPOINT=… as the service has it (4317)")
     if answer.status == HTTPStatus.OK:
         return _fine(f"spans are taken at {agent.traces_url}, over gRPC")

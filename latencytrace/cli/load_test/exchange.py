@@ -1,5 +1,6 @@
 """One request and its answer over HTTP, timed on the way."""
 
+import ssl
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,6 +9,28 @@ import aiohttp
 
 from latencytrace.cli.load_test.answer import Answer, reader
 from latencytrace.cli.load_test.target import Target
+
+_ERROR_KINDS: tuple[tuple[tuple[type[Exception], ...], str], ...] = (
+    ((aiohttp.ClientConnectorDNSError,), "host not found"),
+    ((aiohttp.ClientSSLError, ssl.SSLError), "tls"),
+    ((aiohttp.ClientConnectorError,), "cannot connect"),
+    ((aiohttp.ClientPayloadError,), "answer cut off"),
+    ((TimeoutError,), "timeout"),
+    ((aiohttp.ServerDisconnectedError, ConnectionError), "connection closed"),
+    ((aiohttp.ClientResponseError,), "not HTTP"),
+)
+
+
+def error_kind(error: Exception) -> str:
+    """Name what went wrong in few words: the first row that fits."""
+    if isinstance(error, aiohttp.ClientConnectorError) and isinstance(
+        error.os_error, ConnectionRefusedError
+    ):
+        return "connection refused"
+    return next(
+        (kind for types, kind in _ERROR_KINDS if isinstance(error, types)), type(error).__name__
+    )
+
 
 FIRST_SUCCESS, FIRST_REDIRECT = 200, 300
 

@@ -20,7 +20,7 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import ScopeSpans, Span, Status
 
 from latencytrace.agent.clock import ANCHOR_NS
-from latencytrace.cli.load_test.error_kind import error_kind
+from latencytrace.cli.load_test.exchange import error_kind
 from latencytrace.cli.load_test.outcome import Outcome
 from latencytrace.cli.load_test.record import SERVICE, SpansSent
 from latencytrace.model import Stage, semconv

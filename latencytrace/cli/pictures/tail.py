@@ -8,9 +8,8 @@ from rich.text import Text
 
 from latencytrace.cli.pictures.fitted_table import FittedTable, stage_bar
 from latencytrace.model.texts.escaped import escaped
-from latencytrace.model.texts.traits import trait_text
 from latencytrace.model.texts.units import chance, count, duration, interval, share, signed
-from latencytrace.service.answers.sentences.tail import beside, next_step, sentence
+from latencytrace.service.answers.sentences.tail import beside, next_step, sentence, trait_text
 from latencytrace.service.answers.sentences.weights import recorded_note
 from latencytrace.service.answers.tail_documents import TailDocument
 

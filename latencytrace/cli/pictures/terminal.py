@@ -7,15 +7,44 @@ characters, escape sequences and invisible characters spelled out, and are never
 import json
 import logging
 import sys
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType
+from rich.live import Live
 from rich.segment import Segment
 from rich.table import Table
 from rich.text import Span, Text
 
 from latencytrace.cli.pictures.lines import encodable
 from latencytrace.model.texts.escaped import escaped, escaped_json, escaped_lines, is_fit
+
+
+def watch(
+    picture: Callable[[], Sequence[RenderableType]],
+    console: Console,
+    every_s: float,
+    sleep: Callable[[float], None] = time.sleep,
+) -> None:
+    """Draw a picture again and again; once where the output is no terminal.
+
+    Args:
+        picture: Asked for each time.
+        console: Where it is drawn.
+        every_s: How long a picture stands.
+        sleep: Waits so long.
+    """
+    if not sys.stdout.isatty():
+        show(console, *picture())
+        return
+    try:
+        with Live(console=console, auto_refresh=False, screen=True) as live:
+            while True:
+                live.update(fit(Group(*picture(), Text("Ctrl-C ends.", "dim"))), refresh=True)
+                sleep(every_s)
+    except KeyboardInterrupt:
+        return
+
 
 PIPED_WIDTH = 140  # nothing is cut off outside a terminal
 

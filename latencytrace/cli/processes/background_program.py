@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Self
 
+from latencytrace.cli.processes.foreground import ending_with_parent
 from latencytrace.cli.processes.local_service import answers, host_and_port
-from latencytrace.cli.processes.parent_death import ending_with_parent
 from latencytrace.errors import ServiceUnreachableError
 from latencytrace.variables import OFF
 

@@ -4,6 +4,77 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from latencytrace.model.span import Span
+from latencytrace.model.stage import Stage
+
+
+class ShareBasis(StrEnum):
+    """The basis on which the shares of a step's members are estimated."""
+
+    TOKENS = "tokens"  # in proportion to the tokens that each brought
+    EQUAL = "equal"  # one part each
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepMember:
+    """A request's part in a step."""
+
+    trace_id: str
+    span_id: str  # what the step was to it, in its own trace
+    span: Span | None  # that span; None: it is not there, only the step's link to it
+    tokens: int | None  # that it brought; None: not reported
+    share_ns: int  # the estimate of what it cost
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharedStep:
+    """A batch or a decode step; the shares add up to `wall_ns` exactly."""
+
+    span: Span
+    stage: Stage
+    size: int  # members, those unknown included
+    tokens: int | None  # of all of them
+    wall_ns: int
+    basis: ShareBasis
+    members: tuple[StepMember, ...]  # the largest share first
+    unknown_members: int  # that the step counted, and no link leads to
+    unknown_share_ns: int  # theirs together; of a step without members all of it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuWindow:
+    """Means over `[start_ns, end_ns)` of one GPU, as ratios; None: not read."""
+
+    start_ns: int
+    end_ns: int
+    bandwidth_ratio: float | None = None  # of memory's peak
+    tensor_ratio: float | None = None
+    fp32_ratio: float | None = None
+    sm_ratio: float | None = None
+    engine_ratio: float | None = None  # of time with work, of whomever
+    throttled: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceWork:
+    """The work that one span had a GPU do, as the device timer measured it."""
+
+    trace_id: str
+    span_id: str
+    service: str
+    model: str | None
+    stage: Stage
+    gpu: str  # its UUID
+    start_ns: int  # Unix time: of the first work on the device
+    end_ns: int  # of the last
+    device_ns: int  # how long the device worked in between, the gaps between passes left out
+    wall_ns: int  # of the span
+    launch_ns: int  # how long the host took to hand the work over
+    queue_ns: int | None = None  # how long the work waited for earlier work of the device
+    error_ns: int | None = None  # by how much start and end may be wrong
+    moved_bytes: int | None = None  # of weights, at the least; None: not known
+    flops: int | None = None  # operations in half precision, at the least; None: not known
+
 
 class BandwidthMethod(StrEnum):
     """The source of a memory bandwidth; it is given with every such number."""

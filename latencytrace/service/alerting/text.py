@@ -7,8 +7,8 @@ from latencytrace.analysis.slo.traffic import LOOK_NS
 from latencytrace.model import Acknowledgement, Alert, AlertKind, BadRequest, Evidence, Objective
 from latencytrace.model.alert import MOSTLY
 from latencytrace.model.objective import length_text
-from latencytrace.model.texts.traits import trait_text
 from latencytrace.model.texts.units import duration, figure, times
+from latencytrace.service.answers.sentences.tail import trait_text
 
 
 def summary(alert: Alert) -> str:

@@ -12,7 +12,10 @@ from collections.abc import Callable, Iterator, Sequence
 from latencytrace.analysis.build_trace import build_traces
 from latencytrace.analysis.gpu.device_work import device_work
 from latencytrace.analysis.ledger.stage_times import stage_times
+from latencytrace.analysis.ledger.stalls import stalls
+from latencytrace.analysis.repairs.implausible import as_believed
 from latencytrace.analysis.reported.network_phases import network_phases
+from latencytrace.analysis.tokens.gaps import inter_token, token_times
 from latencytrace.analysis.trace.error_types import error_type, failed_by
 from latencytrace.analysis.trace.is_request import is_shared
 from latencytrace.errors import NotFoundError, QuestionError
@@ -22,6 +25,7 @@ from latencytrace.model import (
     Link,
     Quantiles,
     Request,
+    Segment,
     Span,
     SpanKind,
     Stage,
@@ -33,6 +37,7 @@ from latencytrace.model.texts.names import named
 from latencytrace.service.answers.documents import (
     BreakdownDocument,
     DeviceDocument,
+    InterTokenDocument,
     LinkDocument,
     ListedRequestDocument,
     OpenedRequestDocument,
@@ -43,15 +48,35 @@ from latencytrace.service.answers.documents import (
     ServicesDocument,
     SpanDocument,
     SpanHeadDocument,
+    StallDocument,
     TraceIdsDocument,
     WorkAfterDocument,
     by_stage,
 )
 from latencytrace.service.answers.steps import steps_of_request
-from latencytrace.service.answers.token_documents import between_tokens
 from latencytrace.service.answers.traces.collection_pause import collection_pause
 from latencytrace.service.cohort import Cohort
-from latencytrace.service.store import Order, Store, TableFormat
+from latencytrace.service.store import Order, Questions, Store, TableFormat
+
+
+def between_tokens(
+    trace: Trace | None, segments: Sequence[Segment]
+) -> tuple[InterTokenDocument | None, list[StallDocument] | None]:
+    """Quantiles of the gaps, and the stalls among them.
+
+    Args:
+        trace: Of the request; None: its spans were not kept.
+        segments: Critical path of the request.
+    """
+    streams = token_times(trace) if trace else ()
+    quantiles = inter_token(streams)
+    if trace is None or quantiles is None:
+        return None, None
+    return {"p50": quantiles.p50_ns, "p99": quantiles.p99_ns, "max": quantiles.max_ns}, [
+        {"start_ns": stall.start_ns, "duration_ns": stall.duration_ns, "label": stall.label}
+        for stall in stalls(trace, segments, streams)
+    ]
+
 
 MAX_LEDGERS = 500_000  # of one table, which is in memory as a whole
 _TRACE_ID = re.compile(r"[0-9a-f]{32}")
@@ -73,7 +98,7 @@ def breakdown(store: Store, cohort: Cohort) -> BreakdownDocument:
     return breakdown_document(store.breakdown(cohort))
 
 
-def requests(store: Store, cohort: Cohort, order: Order, limit: int) -> RequestsDocument:
+def requests(store: Questions, cohort: Cohort, order: Order, limit: int) -> RequestsDocument:
     """`GET /requests`: requests with their segments, without their spans."""
     found = store.requests(cohort, order, limit)
     return {
@@ -158,7 +183,7 @@ def tree_of(store: Store, found: Request) -> Trace | None:
 
 
 def _tree_of(found: Request, spans: Sequence[Span]) -> Trace | None:
-    trees = build_traces(spans, rootless=True)
+    trees = build_traces(spans, rootless=True, plausible=as_believed(found))
     return next((trace for trace in trees if trace.root.span_id == found.span_id), None)
 
 

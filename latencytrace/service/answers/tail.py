@@ -27,7 +27,6 @@ from latencytrace.model.cohorts.request_columns import (
 )
 from latencytrace.model.cohorts.tail import Cause, CauseKind, SetApart, StageExcess, Tail
 from latencytrace.model.stage import IN_PARTS, Stage
-from latencytrace.model.texts.traits import trait_text
 from latencytrace.service.answers.documents import rounded
 from latencytrace.service.answers.load.neighbours import (
     key_of,
@@ -37,6 +36,7 @@ from latencytrace.service.answers.load.neighbours import (
     some_of,
 )
 from latencytrace.service.answers.sentences.stage_parts import moved_part, part_means
+from latencytrace.service.answers.sentences.tail import trait_text
 from latencytrace.service.answers.tail_documents import (
     CauseDocument,
     SetApartDocument,

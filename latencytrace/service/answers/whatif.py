@@ -7,6 +7,7 @@ import numpy as np
 
 from latencytrace.analysis import weighted
 from latencytrace.analysis.build_trace import build_traces
+from latencytrace.analysis.repairs.implausible import as_believed
 from latencytrace.analysis.whatif.forecast import Replayed, back_test, forecast, quantiles
 from latencytrace.analysis.whatif.replay import (
     MOST_SPANS,
@@ -148,7 +149,9 @@ def kept_tree(spans: Mapping[str, tuple[Span, ...]], request: Request) -> Trace 
     kept = spans.get(request.trace_id, ())
     if not 0 < len(kept) <= MOST_SPANS:
         return None
-    found: Iterator[Trace] = iter(build_traces(kept, rootless=True))
+    found: Iterator[Trace] = iter(
+        build_traces(kept, rootless=True, plausible=as_believed(request))
+    )
     return next(
         (
             trace

@@ -152,7 +152,9 @@ class Attribution:
             self._telemetry.content_removed.inc(sum(span.content_removed for span in spans))
         try:
             # A request without its root stays one until the root comes.
-            traces = build_traces(spans, rootless=bool(known) or self._is_old(trace_id))
+            rootless = bool(known) or self._is_old(trace_id)
+            plausible = self._columns.plausible()
+            traces = build_traces(spans, rootless=rootless, plausible=plausible)
         except FAULTS:
             self._set_aside(trace_id, found)
             return ()

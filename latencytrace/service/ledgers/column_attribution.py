@@ -12,14 +12,17 @@ from latencytrace.analysis.columns.compiled.core import core
 from latencytrace.analysis.columns.facts import IS_ENTRY, SERVER, STARTS_UP, USES_DEVICE, Facts
 from latencytrace.analysis.columns.requests import RequestColumns, attributed
 from latencytrace.analysis.columns.tables import Tables
+from latencytrace.analysis.repairs.implausible import DATED_NS, WEEK_NS, Plausible
 from latencytrace.analysis.trace.weight import MOST
 from latencytrace.model import Span, Stage
 from latencytrace.model.stage import STAGES
+from latencytrace.service.clock import now_ns
 from latencytrace.service.ledger_table import LedgerTable
 from latencytrace.service.ledgers.process_starts import ProcessStarts
 from latencytrace.service.ledgers.span_parts import Parts, by_block
 from latencytrace.service.otlp.batches import batch_of
 
+_AHEAD_NS: Final = 86_400 * 10**9  # of this clock: no sender's is more
 _LOAD: Final = STAGES.index(Stage.LOAD)
 
 
@@ -50,14 +53,28 @@ class ColumnAttribution:
 
     Args:
         max_weight: A larger weight of a request counts as 1.
+        longest_ns: A span that lasts longer was not timed.
         is_used: False: everything takes the object path, as without compiled functions.
     """
 
-    def __init__(self, max_weight: int = MOST, *, is_used: bool = core is not None) -> None:
+    def __init__(
+        self,
+        max_weight: int = MOST,
+        longest_ns: int = WEEK_NS,
+        *,
+        is_used: bool = core is not None,
+    ) -> None:
         self.max_weight = max_weight
+        self._longest_ns = longest_ns
         self._is_used = is_used
         self._facts = Facts()
         self._tables = Tables(max_weight)
+
+    def plausible(self) -> Plausible:
+        """Return the times that are believed now."""
+        return Plausible(
+            longest_ns=self._longest_ns, earliest_ns=DATED_NS, latest_ns=now_ns() + _AHEAD_NS
+        )
 
     def attributed(self, held: Mapping[str, Parts], starts: ProcessStarts) -> ByColumns:
         """Attribute traces of which no request was written before.
@@ -108,7 +125,7 @@ class ColumnAttribution:
 
     def _of_batch(self, held: Mapping[str, Parts]) -> ByColumns:
         batch = batch_of(by_block(held.values()))
-        columns, odd = attributed(batch, self._facts)
+        columns, odd = attributed(batch, self._facts, self.plausible())
         is_odd = np.zeros(len(batch.trace_ids), np.bool_)
         is_odd[odd] = True
         has_request = np.zeros(len(batch.trace_ids), np.bool_)

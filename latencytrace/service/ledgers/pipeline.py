@@ -23,7 +23,6 @@ from functools import partial
 from itertools import groupby
 from operator import itemgetter
 
-from latencytrace.analysis.trace.weight import MOST
 from latencytrace.errors import OverloadedError, StoreError
 from latencytrace.model import Span
 from latencytrace.service.clock import now_ns as time_of_day_ns
@@ -72,7 +71,7 @@ class Pipeline:
         counted_until_ns: An earlier process counted requests written until then; None: unknown.
         traces: Open traces; None: new ones.
         tidy: Drops old data; called once a second.
-        max_weight: A larger weight of a request counts as 1.
+        columns: The column path, and what it believes; None: a new one.
     """
 
     def __init__(  # noqa: PLR0913 - what it is made of
@@ -89,7 +88,7 @@ class Pipeline:
         counted_until_ns: int | None = None,
         traces: OpenTraces | None = None,
         tidy: Callable[[], None] = lambda: None,
-        max_weight: int = MOST,
+        columns: ColumnAttribution | None = None,
     ) -> None:
         self._store = store
         self._tidy = tidy
@@ -106,11 +105,10 @@ class Pipeline:
             journal=journal,
         )
         self._settling = settling = Settling(now_ns, round(settle_s * 1e9))
-        columns = ColumnAttribution(max_weight)
         self._missing = missing = MissingLedgers(store, now_ns, time_of_day_ns)
         self._attributor = Attributor(
             store, traces, settling, telemetry, now_ns, SpanKeeping(keep_spans_ratio), objectives,
-            on_spans, columns, missing.split.rootless,
+            on_spans, columns or ColumnAttribution(), missing.split.rootless,
         )  # fmt: skip
         self._kept_ns: int | None = None  # time of the last copy of kept spans
         self._has_failed_to_keep = False  # at the last copy

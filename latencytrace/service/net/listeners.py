@@ -4,6 +4,8 @@ import asyncio
 import logging
 import signal
 import socket
+import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -16,8 +18,33 @@ from latencytrace.service.net import descriptors
 from latencytrace.service.net.connections import Closed, Connections
 from latencytrace.service.net.edge import Application
 
-GRACE_S: Final = 10  # from the signal to the end of the process, whatever is under way
-ANSWERS_S: Final = 4  # of it, for answers under way
+_HANGUP: Final = getattr(signal, "SIGHUP", None)  # Windows has none
+
+
+@contextmanager
+def on_hangup(call: Callable[[], None]) -> Iterator[None]:
+    """Call something at each SIGHUP while the block runs.
+
+    At a terminal the signal ends the service, as it does when the terminal is closed; where it
+    is ignored, as under `nohup`, it still is.
+    """
+    is_main = threading.current_thread() is threading.main_thread()
+    at_terminal = sys.stdin is not None and sys.stdin.isatty()
+    if _HANGUP is None or not is_main or at_terminal:
+        yield
+        return
+    before = signal.getsignal(_HANGUP)
+    if before == signal.SIG_IGN:
+        yield
+        return
+    signal.signal(_HANGUP, lambda *_: call())
+    try:
+        yield
+    finally:
+        signal.signal(_HANGUP, before)
+
+
+ANSWERS_S: Final = 4  # after the signal to stop, for answers under way
 KEEP_ALIVE_S = 75  # senders post every 5 s: a connection that ends just then costs them a post
 _BACKLOG = 2048
 _LOOK_EVERY_S = 1.0

@@ -16,7 +16,7 @@ from latencytrace.analysis.columns.facts import as_json
 from latencytrace.analysis.columns.keys import COUNTS, KEYS, PACKED, having
 from latencytrace.analysis.tail.cohort_attributes import LEFT_OUT
 from latencytrace.model import AttributeValue
-from latencytrace.model.cohorts.cohort import attribute_text
+from latencytrace.model.cohorts.breakdown import attribute_text
 from latencytrace.model.span_batch import EMPTY, CarriedValues, Resource, SpanBatch
 from latencytrace.service.otlp.compiled.core import core
 from latencytrace.service.otlp.shapes import MARK, SEED, SHAPES

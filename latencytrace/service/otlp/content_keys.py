@@ -89,7 +89,7 @@ CONTENT: Final[Mapping[str, tuple[str, ...]]] = {
                   "langsmith.*input*", "langsmith.*output*"),
     "Haystack": ("haystack.*input*", "haystack.*output*"),
     "LlamaIndex": ("query", "response", "request", "result", "results", "str_or_query_bundle",
-                   "template*", "payload"),
+                   "template*", "payload", "*llamaindex.step.*summary*"),
     "TGI and TEI": ("generation", "ids"),
     "others": (
         "agentops.*input*", "agentops.*output*", "braintrust.*", "gcp.vertex.agent.*data*",
@@ -126,6 +126,7 @@ KNOWN: Final = (
     "http.response.body.size", "http.response.status_code", "http.scheme", "http.server_name",
     "http.status_code", "k8s.pod.name", "llm.model_name", "llm.request.type",
     "llm.usage.total_tokens", "message.id", "message.type", "messaging.message.id",
+    "mlflow.llm.model", "mlflow.spanType",
     "net.host.name", "net.host.port", "net.peer.ip", "net.peer.name", "net.peer.port",
     "network.peer.address", "network.peer.port", "network.protocol.name",
     "network.protocol.version", "network.transport", "openinference.span.kind", "peer.service",
@@ -143,7 +144,10 @@ ADDRESSES: Final = (
 PACKED: Final = (
     semconv.INTERVALS, semconv.NETWORK_PHASES, semconv.RUNTIME_GAPS, semconv.TOKEN_TIMES,
 )  # fmt: skip
-COUNTS: Final = ("langfuse.observation.cost_details", "langfuse.observation.usage_details")
+COUNTS: Final = (
+    "langfuse.observation.cost_details", "langfuse.observation.usage_details",
+    "mlflow.chat.tokenUsage",
+)  # fmt: skip
 # The name of a prompt's template, never a prompt; the reason why an answer ended.
 WORD: Final = ("gen_ai.completion.*.finish_reason", "gen_ai.prompt.name")
 

@@ -305,7 +305,7 @@ class Profiles:
             profile = self._profiles[profile_id]
             longest_ns = WAITING_NS if one.taker is None else TAKEN_NS
             if now_ns - one.since_ns > longest_ns:
-                why = "nobody took it" if one.taker is None else "its process fell silent"
+                why = "no process took it" if one.taker is None else "its process fell silent"
                 self._end(profile_id, replace(profile, state="refused", phase=why))
 
     def _note(self, profile: Profile) -> None:

@@ -5,7 +5,7 @@ from typing import Final
 
 from latencytrace.analysis.gpu.device_work import device_work
 from latencytrace.model import Span
-from latencytrace.model.gpu.window import DeviceWork
+from latencytrace.model.gpu.sample import DeviceWork
 
 MAX_WORKS: Final = 50_000
 KEPT_NS: Final = 3_600_000_000_000  # as long as the windows of the GPUs

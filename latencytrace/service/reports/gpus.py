@@ -1,9 +1,10 @@
-"""Readings of GPUs: the last values as metrics, and the windows before for the join."""
+"""Readings of GPUs, DCGM's too: the last values as metrics, the windows before for the join."""
 
 import math
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import isfinite
 from typing import Final
 
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
@@ -12,9 +13,12 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
 from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric, NumberDataPoint
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.core import Metric as MetricFamily
+from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
+from prometheus_client.samples import Sample
 
 from latencytrace.analysis.gpu.bound import Peaks
+from latencytrace.errors import ScrapeError
 from latencytrace.model import semconv
 from latencytrace.model.gpu.sample import (
     GPU_METRICS,
@@ -22,11 +26,60 @@ from latencytrace.model.gpu.sample import (
     BandwidthMethod,
     GpuDevice,
     GpuMetric,
+    GpuWindow,
     Pipe,
 )
-from latencytrace.model.gpu.window import GpuWindow
 from latencytrace.service.otlp.metrics import number, texts
-from latencytrace.service.reports.dcgm import dcgm_readings
+
+_NAMES: Final = frozenset({"DCGM_FI_PROF_DRAM_ACTIVE", "DCGM_FI_PROF_DRAM_UTIL_RATIO"})
+_PREFIX: Final = "DCGM_FI_"  # of all its names
+_INSTANCE: Final = "GPU_I_ID"  # of a partitioned GPU: its own UUID is not shown
+
+
+@dataclass(frozen=True, slots=True)
+class DcgmReading:
+    """The share of its memory's peak bandwidth that one GPU used."""
+
+    uuid: str
+    index: str
+    name: str
+    bandwidth_ratio: float
+
+
+def dcgm_readings(text: str) -> tuple[DcgmReading, ...]:
+    """Return the readings in the text of a `/metrics`, each GPU once; none in another's text.
+
+    Raises:
+        ScrapeError: It is the exporter's, and has no bandwidth of a whole GPU.
+    """
+    if _PREFIX not in text:
+        return ()
+    lines = (line for line in text.splitlines() if line.partition("{")[0] in _NAMES)
+    found: dict[str, DcgmReading] = {}
+    try:
+        for family in text_string_to_metric_families("\n".join([*lines, ""])):
+            for sample in family.samples:
+                reading = _reading(sample)
+                if reading is not None:
+                    found[reading.uuid] = reading
+    except (ValueError, IndexError, KeyError) as error:
+        raise ScrapeError(f"it answers with no metrics of Prometheus: {error}") from None
+    if not found:
+        raise ScrapeError(
+            "this dcgm-exporter shows no bandwidth of a whole GPU: have it collect "
+            "DCGM_FI_PROF_DRAM_ACTIVE"
+        )
+    return tuple(found.values())
+
+
+def _reading(sample: Sample) -> DcgmReading | None:
+    """None: it is of no whole GPU, or no number; DCGM leaves what it cannot read out."""
+    labels, ratio = sample.labels, sample.value
+    uuid = labels.get("UUID", "")
+    if not uuid or labels.get(_INSTANCE) or not isfinite(ratio) or not 0 <= ratio <= 1:
+        return None
+    return DcgmReading(uuid, labels.get("gpu", ""), labels.get("modelName", ""), ratio)
+
 
 MAX_GPUS: Final = 256
 MAX_SERIES: Final = 100  # of one GPU

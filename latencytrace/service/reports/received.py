@@ -52,7 +52,7 @@ class MetricReports(Collector):
     def collect(self) -> Iterator[MetricFamily]:
         yield CounterMetricFamily(
             "latencytrace_service_data_points_ignored",
-            "Data points of metrics that nobody keeps.",
+            "Data points of metrics that are not kept.",
             value=self._ignored,
         )
         yield from self.agents.collect()

@@ -66,7 +66,7 @@ class LoginPage:
         return False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one ASGI request of somebody who is not known."""
+        """Serve one ASGI request without a login."""
         request = Request(scope, receive)
         if scope["path"] != LOGIN_PATH:
             response = self._unknown(request)

@@ -8,7 +8,7 @@ import pytest
 from opentelemetry.trace import INVALID_SPAN, SpanKind, StatusCode, get_current_span
 
 import latencytrace
-from latencytrace.agent.api.user_request import UserRequest
+from latencytrace.agent.api.requests import UserRequest
 from latencytrace.agent.api.user_stage import UserStage
 from latencytrace.analysis.ledger.requests import requests_of
 from latencytrace.model import Stage, semconv

@@ -4,8 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from latencytrace.agent.device.clock import ANCHOR_NS, DRIFT
-from latencytrace.agent.device.timer import MOST_PENDING, DevicePasses, DeviceTimer
+from latencytrace.agent.device.timer import (
+    ANCHOR_NS,
+    DRIFT,
+    MOST_PENDING,
+    DevicePasses,
+    DeviceTimer,
+)
 from latencytrace.model import semconv
 from tests.support.fakes.contracts import FakeClock
 from tests.support.fakes.cuda import FakeCuda

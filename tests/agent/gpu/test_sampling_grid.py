@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from latencytrace.agent.gpu.sampling_grid import MOST_SLOWER, SLOW_NS, STUCK_NS, SamplingGrid
+from latencytrace.agent.gpu.sampler import MOST_SLOWER, SLOW_NS, STUCK_NS, SamplingGrid
 
 INTERVAL_NS = 200_000_000
 COSTS = st.lists(st.integers(min_value=0, max_value=5_000_000_000), max_size=200)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from latencytrace.agent.gpu.visible import visible_gpus
+from latencytrace.agent.gpu.watch import visible_gpus
 from tests.support.fakes.contracts import GPU
 
 GPUS = [replace(GPU, uuid=f"GPU-{letter}0", index=at) for at, letter in enumerate("abcd")]

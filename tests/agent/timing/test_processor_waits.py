@@ -15,15 +15,16 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-def files() -> set[str]:
-    """The files of schedulers that this process has open."""
-    found = set()
-    for one in Path("/proc/self/fd").iterdir():
-        try:
-            found.add(str(one.readlink()))
-        except OSError:  # the one that lists them
-            continue
-    return {name for name in found if name.endswith("schedstat")}
+def files() -> set[int]:
+    """The numbers of the schedulers' files that this process has open."""
+    return {int(one.name) for one in Path("/proc/self/fd").iterdir() if _is_of_scheduler(one)}
+
+
+def _is_of_scheduler(link: Path) -> bool:
+    try:
+        return str(link.readlink()).endswith("schedstat")
+    except OSError:  # of the folder that is listed
+        return False
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="threads cannot be held")
@@ -87,9 +88,9 @@ def test_threads_that_come_and_go_leave_few_files() -> None:
 
 
 def test_a_file_of_the_programs_with_the_number_of_a_closed_one_stays_open(tmp_path: Path) -> None:
-    waits = ProcessorWaits()
+    waits, before = ProcessorWaits(), files()
     since = waits.read()
-    (number,) = [int(one.name) for one in Path("/proc/self/fd").iterdir() if _is_ours(one)]
+    (number,) = files() - before
     mine = tmp_path / "mine"
     mine.write_text("1 2 3 4 no file of a scheduler")
     os.close(number)  # as a daemon closes all
@@ -103,10 +104,3 @@ def test_a_file_of_the_programs_with_the_number_of_a_closed_one_stays_open(tmp_p
     os.close(opened)
     assert waits.read() is not None
     waits.reset_after_fork()
-
-
-def _is_ours(link: Path) -> bool:
-    try:
-        return str(link.readlink()).endswith("schedstat")
-    except OSError:
-        return False

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from latencytrace.analysis.ledger.requests import requests_of
@@ -69,7 +69,6 @@ def test_whatever_a_sender_says_the_ledger_balances(waited_ns: AttributeValue) -
     assert request.ledger.get(Stage.RUNTIME, 0) in {0, 100}
 
 
-@settings(deadline=None)
 @given(heaps(), st.integers(0, 50))
 def test_columns_fill_what_objects_fill_and_nothing_else_changes(
     heap: list[Span], waited_ns: int

@@ -1,11 +1,15 @@
-"""A span that lasted longer than a week lasts as long as its children."""
+"""A span that lasted too long, or was never timed, lasts as long as its children."""
 
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from latencytrace.analysis.ledger.requests import requests_of
-from latencytrace.analysis.repairs.implausible import LONGEST_NS
+from latencytrace.analysis.build_trace import build_traces
+from latencytrace.analysis.ledger.critical_path import critical_path
+from latencytrace.analysis.ledger.requests import request_of, requests_of
+from latencytrace.analysis.repairs.implausible import DATED_NS, WEEK_NS, Plausible, as_believed
 from latencytrace.model import RepairKind, Request, Span
 from tests.support.builders.spans.numbered import TRACE_ID, root, span
 from tests.support.simulation.by_columns import ByColumns
@@ -59,6 +63,74 @@ def test_spans_inside_a_child_that_is_absurd_itself_tell_too() -> None:
     assert (request.start_ns, request.duration_ns) == (NOW_NS - 40, 40)
 
 
+@pytest.mark.parametrize(
+    ("sent", "meant"),
+    [
+        ((NOW_NS, 0), (NOW_NS, NOW_NS + 70)),
+        ((0, 0), (NOW_NS + 10, NOW_NS + 70)),
+        ((NOW_NS - 2 * WEEK_NS, NOW_NS + 90), (NOW_NS + 10, NOW_NS + 90)),
+        ((0, NOW_NS + 90), (NOW_NS + 10, NOW_NS + 90)),
+        ((NOW_NS, NOW_NS + 2 * WEEK_NS), (NOW_NS, NOW_NS + 70)),
+    ],
+    ids=["no end", "neither", "a start long ago", "no start", "an end far away"],
+)
+def test_what_was_never_set_is_taken_from_the_children(
+    sent: tuple[int, int], meant: tuple[int, int]
+) -> None:
+    request = told(
+        at(root(), *sent),
+        at(span(2, 0, 1), NOW_NS + 10, NOW_NS + 30),
+        at(span(3, 0, 1), NOW_NS + 40, NOW_NS + 70),
+    )
+
+    assert (request.start_ns, request.start_ns + request.duration_ns) == meant
+    assert not request.health
+
+
+def test_a_child_that_was_never_timed_is_empty_where_its_parent_is() -> None:
+    request = told(at(root(), NOW_NS, NOW_NS + 90), at(span(2, 0, 1), 0, 0))
+
+    assert (request.start_ns, request.duration_ns) == (NOW_NS, 90)
+    assert [repair.kind for repair in request.repairs] == [RepairKind.IMPLAUSIBLE]
+
+
+@pytest.mark.parametrize(
+    "start_ns", [DATED_NS - 10**9, NOW_NS + 10**9], ids=["before 2000", "to come"]
+)
+def test_a_request_of_a_time_that_cannot_be_is_in_no_mean(start_ns: int) -> None:
+    plausible = Plausible(earliest_ns=DATED_NS, latest_ns=NOW_NS)
+    spans = [at(root(), start_ns, start_ns + 90), at(span(2, 0, 1), start_ns, start_ns + 50)]
+
+    (trace,) = build_traces(spans, plausible=plausible)
+
+    assert not trace.is_timed
+    assert trace.root.end_ns - trace.root.start_ns == 90
+    assert [repair.kind for repair in trace.repairs] == [RepairKind.IMPLAUSIBLE]
+    assert build_traces(spans)[0].is_timed
+
+
+@given(
+    st.lists(
+        st.tuples(*[st.sampled_from([0, 1, NOW_NS - 90, NOW_NS, NOW_NS + 50, 1 << 62])] * 2),
+        min_size=1,
+        max_size=4,
+    ),
+    st.sampled_from([40, 90, WEEK_NS]),
+)
+def test_what_is_believed_shows_in_the_request_alone(
+    times: list[tuple[int, int]], longest_ns: int
+) -> None:
+    """A tree that is built again for a request is of its length, whatever bound it was made by."""
+    spans = [at(root() if not n else span(n + 1, 0, 1, n), *one) for n, one in enumerate(times)]
+    (trace,) = build_traces(spans, plausible=Plausible(longest_ns=longest_ns))
+    request = request_of(trace, critical_path(trace), {})
+
+    (again,) = build_traces(spans, plausible=as_believed(request))
+
+    assert request.duration_ns <= longest_ns
+    assert (again.root.start_ns, again.root.end_ns) == (trace.root.start_ns, trace.root.end_ns)
+
+
 @pytest.mark.parametrize("child", [[], [at(span(2, 0, 1), 5, 9)]], ids=["none", "far away"])
 def test_a_request_whose_time_nobody_knows_is_in_no_mean(child: list[Span]) -> None:
     request = told(at(root(), 0, NOW_NS), *child)
@@ -68,8 +140,8 @@ def test_a_request_whose_time_nobody_knows_is_in_no_mean(child: list[Span]) -> N
 
 
 def test_a_week_is_believed() -> None:
-    spans = [at(root(), NOW_NS, NOW_NS + LONGEST_NS)]
+    spans = [at(root(), NOW_NS, NOW_NS + WEEK_NS)]
 
     (request,) = requests_of(spans, {})
 
-    assert (request.duration_ns, request.repairs) == (LONGEST_NS, ())
+    assert (request.duration_ns, request.repairs) == (WEEK_NS, ())

@@ -73,7 +73,7 @@ def test_a_call_that_a_server_failed_to_answer_is_blamed_though_nobody_marked_it
     found = failing_call({REQUEST: [ROOT, call]})
 
     assert found is not None
-    assert found.name == "GET"
+    assert (found.name, found.error) == ("GET", "503")
 
 
 def test_a_request_that_fails_by_itself_has_no_failing_call() -> None:

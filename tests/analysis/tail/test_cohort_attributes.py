@@ -3,7 +3,7 @@
 from latencytrace.analysis.build_trace import build_traces
 from latencytrace.analysis.tail.cohort_attributes import MOST_ATTRIBUTES, cohort_attributes
 from latencytrace.model import AttributeValue, Span, Trace, semconv
-from latencytrace.model.cohorts.cohort import ATTRIBUTE_CHARACTERS
+from latencytrace.model.cohorts.breakdown import ATTRIBUTE_CHARACTERS
 from tests.support.builders.spans.trees import root, span
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from latencytrace.analysis.build_trace import build_traces
 from latencytrace.analysis.trace.error_types import MOST_CHARACTERS, error_type, failed_by
-from latencytrace.model import Event, Span, Stage, StatusCode, semconv
+from latencytrace.model import Event, Span, SpanKind, Stage, StatusCode, semconv
 from tests.support.builders.spans.trees import root, span
 
 TIMEOUT, KEY = "httpx.ReadTimeout", "KeyError"
@@ -40,6 +40,14 @@ def test_a_span_has_the_type_of_its_last_exception() -> None:
 
 def test_a_span_without_an_exception_has_its_error_type() -> None:
     assert error_type(answered(span("call", 0, 10), "503")) == "503"
+
+
+def test_a_call_that_its_server_failed_to_answer_is_what_failed_a_request() -> None:
+    code = {semconv.HTTP_RESPONSE_STATUS_CODE: 503}
+    call = replace(span("call", 10, 90, attributes=code), kind=SpanKind.CLIENT)
+
+    assert error_type(call) == "503"
+    assert failed(replace(root(), status=StatusCode.ERROR), call) == (call.span_id, "503")
 
 
 def test_an_exception_says_more_than_the_status_of_an_answer() -> None:

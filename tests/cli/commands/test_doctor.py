@@ -168,7 +168,7 @@ def test_a_receiver_that_is_elsewhere_than_the_service_loses_spans(
 ) -> None:
     (what, fix), *more = found(LATENCYTRACE_URL=service.url).items()
 
-    assert what.startswith(f"nobody takes spans at {NOWHERE}/v1/traces: ")
+    assert what.startswith(f"nothing takes spans at {NOWHERE}/v1/traces: ")
     assert fix == f"export OTEL_EXPORTER_OTLP_ENDPOINT={service.otlp}"
     assert not more
 
@@ -179,7 +179,7 @@ def test_who_names_no_receiver_may_send_no_spans_from_here(service: RunningServi
     *_, last = service_findings(service.url, None, unnamed)
 
     assert last.verdict is Verdict.NOTE
-    assert last.what.startswith(f"nobody takes spans at {NOWHERE}/v1/traces: ")
+    assert last.what.startswith(f"nothing takes spans at {NOWHERE}/v1/traces: ")
     assert last.what.endswith(f"; the service takes them at {service.otlp}")
 
 
@@ -218,7 +218,7 @@ def test_a_receiver_over_grpc_is_asked_as_the_agent_would(service: RunningServic
 
     assert f"spans are taken at http://{service.otlp_grpc}, over gRPC" in said.stdout
     assert said.returncode == 0
-    assert [what for what in wrong if what.startswith("nobody takes spans over gRPC")]
+    assert [what for what in wrong if what.startswith("nothing takes spans over gRPC")]
 
 
 def test_something_else_at_the_services_address_is_no_service() -> None:

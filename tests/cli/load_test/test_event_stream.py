@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from latencytrace.cli.load_test.event_stream import (
+from latencytrace.cli.load_test.answer import (
     MOST_EVENT_BYTES,
     Event,
     EventStream,

@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from latencytrace.cli.pictures.watching import watch
+from latencytrace.cli.pictures.terminal import watch
 
 
 class Watched:

@@ -10,9 +10,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from latencytrace.cli.commands.rules import yaml_text
+from latencytrace.cli.commands.rules import checked, yaml_text
 from latencytrace.cli.rule_files import tests as rule_tests
-from latencytrace.cli.rule_files.checking import checked
 from latencytrace.cli.rule_files.grafana import grafana_document
 from latencytrace.cli.rule_files.prometheus import RuleSettings, rules_document
 from latencytrace.errors import LatencytraceError

@@ -1,8 +1,5 @@
 """A cohort by a label or an attribute, and routes whose connections stay open."""
 
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import replace
-
 import pytest
 
 from latencytrace.errors import NotFoundError, QuestionError
@@ -10,27 +7,12 @@ from latencytrace.model import Request, RequestStatus, Stage
 from latencytrace.service.answers.groups import attribute_keys, groups
 from latencytrace.service.answers.overview_documents import overview
 from latencytrace.service.cohort import Cohort
-from latencytrace.service.store import Questions
+from tests.support.builders.listed_requests import Listed
 from tests.support.builders.made_requests import START_NS, made_request
 
 SECOND_NS = 10**9
 COHORT = Cohort(since_ns=START_NS)
 NOW_NS = START_NS + 3600 * SECOND_NS
-
-
-class Listed(Questions):
-    """Answers about requests in a list, going over them one by one."""
-
-    def __init__(self, requests: Iterable[Request]) -> None:
-        self._requests = [
-            replace(one, trace_id=f"{number:032x}") for number, one in enumerate(requests, 1)
-        ]
-
-    def written(self, trace_ids: Collection[str]) -> Sequence[Request]:
-        return [one for one in self._requests if one.trace_id in trace_ids]
-
-    def of_service(self, service: str | None) -> Iterable[Request]:
-        return [one for one in self._requests if service in {None, one.service}]
 
 
 def of(tenant: str | None, duration_ns: int = 100, **more: object) -> Request:

@@ -8,8 +8,7 @@ from pydantic import TypeAdapter
 
 from latencytrace.model import Request, Segment, Stage
 from latencytrace.model.cohorts.tail import Cause, CauseKind, SetApart, StageExcess, Tail
-from latencytrace.model.texts.traits import trait_text
-from latencytrace.service.answers.sentences.tail import NAME_IT, next_step, sentence
+from latencytrace.service.answers.sentences.tail import NAME_IT, next_step, sentence, trait_text
 from latencytrace.service.answers.tail import tail, tail_document
 from latencytrace.service.answers.tail_documents import TailDocument
 from latencytrace.service.cohort import Cohort

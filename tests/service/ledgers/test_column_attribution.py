@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import pytest
 
-from latencytrace.analysis.columns.facts import Facts
 from latencytrace.analysis.columns.requests import attributed
 from latencytrace.model import Attributes, Request, Span, SpanKind, Stage, semconv
 from latencytrace.model.span_batch import SpanBatch
@@ -28,6 +27,7 @@ from tests.support.simulation.ways import WAYS
 pytestmark = COMPILED
 
 S = 1_000_000_000
+BEGAN_NS = 1_763_690_000 * S
 
 
 def attribution(*, compiled: bool) -> Attribution:
@@ -76,9 +76,17 @@ def test_most_traces_are_made_no_objects() -> None:
 
 
 def test_what_a_process_did_before_it_served_is_its_load_by_columns_too() -> None:
-    serving = one_span("1" * 32, start_ns=10 * S, end_ns=11 * S)
-    loading = one_span("2" * 32, kind=SpanKind.CLIENT, name="GET", start_ns=S, end_ns=5 * S)
-    later = one_span("3" * 32, kind=SpanKind.CLIENT, name="GET", start_ns=20 * S, end_ns=25 * S)
+    serving = one_span("1" * 32, start_ns=BEGAN_NS + 10 * S, end_ns=BEGAN_NS + 11 * S)
+    loading = one_span(
+        "2" * 32, kind=SpanKind.CLIENT, name="GET", start_ns=BEGAN_NS + S, end_ns=BEGAN_NS + 5 * S
+    )
+    later = one_span(
+        "3" * 32,
+        kind=SpanKind.CLIENT,
+        name="GET",
+        start_ns=BEGAN_NS + 20 * S,
+        end_ns=BEGAN_NS + 25 * S,
+    )
 
     found = attribution(compiled=True).attributed({}, {}, held([serving, loading, later]))
 
@@ -90,8 +98,10 @@ def test_what_a_process_did_before_it_served_is_its_load_by_columns_too() -> Non
 
 
 def test_a_trace_that_turns_out_to_be_of_starting_up_is_attributed_again() -> None:
-    loading = one_span("2" * 32, kind=SpanKind.CLIENT, name="GET", start_ns=S, end_ns=5 * S)
-    serving = one_span("1" * 32, start_ns=10 * S, end_ns=11 * S)
+    loading = one_span(
+        "2" * 32, kind=SpanKind.CLIENT, name="GET", start_ns=BEGAN_NS + S, end_ns=BEGAN_NS + 5 * S
+    )
+    serving = one_span("1" * 32, start_ns=BEGAN_NS + 10 * S, end_ns=BEGAN_NS + 11 * S)
     columns = attribution(compiled=True)
 
     columns.attributed({}, {}, held([loading]))
@@ -162,10 +172,10 @@ def test_traces_that_make_columns_fail_are_attributed_as_objects_and_no_others(
 ) -> None:
     faulty, whole = ("3" * 32, "7" * 32), attributed
 
-    def fail(batch: SpanBatch, facts: Facts) -> object:
+    def fail(batch: SpanBatch, *known: object) -> object:
         if not set(faulty).isdisjoint(batch.trace_ids):
             raise TypeError("an array of items of 1 bytes, not of 8")
-        return whole(batch, facts)
+        return whole(batch, *known)
 
     monkeypatch.setattr(column_attribution, "attributed", fail)
     columns = attribution(compiled=True)
@@ -183,10 +193,10 @@ def test_a_batch_that_fails_although_no_trace_does_is_attributed_as_objects(
 ) -> None:
     whole = attributed
 
-    def fail(batch: SpanBatch, facts: Facts) -> object:
+    def fail(batch: SpanBatch, *known: object) -> object:
         if len(batch.trace_ids) > 1:
             raise MemoryError
-        return whole(batch, facts)
+        return whole(batch, *known)
 
     monkeypatch.setattr(column_attribution, "attributed", fail)
     columns = attribution(compiled=True)

@@ -20,6 +20,7 @@ from latencytrace.service.ingest.committer import Outcome
 from latencytrace.service.ingest.journal import Journal
 from latencytrace.service.ledger_table import LedgerTable
 from latencytrace.service.ledgers import attribution, pipeline
+from latencytrace.service.ledgers.column_attribution import ColumnAttribution
 from latencytrace.service.ledgers.pipeline import Pipeline
 from latencytrace.service.metrics.settling import Settled
 from latencytrace.service.metrics.telemetry import Telemetry
@@ -698,12 +699,27 @@ def test_requests_a_hundred_days_apart_are_divided_together(rig: Rig, trace_id: 
         replace(
             root(uuid4().hex), service=trace_id, start_ns=day * day_ns, end_ns=day * day_ns + MS
         )
-        for day in range(10_000, 10_101)
+        for day in range(20_000, 20_101)
     ]
     rig.send(*spans)
     rig.after_s(1)
 
     assert rig.store.breakdown(Cohort(service=trace_id)).requests == len(spans)
+
+
+@pytest.mark.usefixtures("both_ways")
+@pytest.mark.parametrize("days_off", [-20_000, 10_000], ids=["never set", "to come"])
+def test_a_request_of_a_time_that_cannot_be_is_left_out_of_metrics(
+    rig: Rig, trace_id: str, days_off: int
+) -> None:
+    off_ns = days_off * 86_400 * 1000 * MS
+    one = root(trace_id)
+    rig.send(replace(one, start_ns=one.start_ns + off_ns, end_ns=one.end_ns + off_ns))
+    rig.after_s(5)
+
+    [request] = rig.store.written([trace_id])
+    assert [repair.kind for repair in request.repairs] == [RepairKind.IMPLAUSIBLE]
+    assert rig.counted("latencytrace_requests_total") == 0
 
 
 @pytest.mark.usefixtures("both_ways")
@@ -785,7 +801,7 @@ def test_a_fault_of_counting_ends_nothing_and_is_counted(
 @pytest.mark.usefixtures("both_ways")
 def test_weights_are_believed_up_to_the_largest(store: FlakyStore) -> None:
     rig = Rig(store)
-    rig.pipeline = Pipeline(store, Telemetry(), rig.clock, max_weight=10)
+    rig.pipeline = Pipeline(store, Telemetry(), rig.clock, columns=ColumnAttribution(10))
     rates = {uuid4().hex: rate for rate in (2, 10, 11, 10**9)}
 
     rig.send(*(replace(root(one), attributes={"SampleRate": rate}) for one, rate in rates.items()))

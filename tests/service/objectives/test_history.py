@@ -6,7 +6,7 @@ import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
-from latencytrace.cli.pictures.objectives_report import markdown
+from latencytrace.cli.commands.objectives import markdown
 from latencytrace.model import Tally
 from latencytrace.model.objective import DAY_NS, NO_LIMIT_NS
 from latencytrace.service.metrics.settling import Settled

@@ -32,6 +32,7 @@ from latencytrace.service.otlp.messages import message_of, purify
 from latencytrace.service.otlp.plain_text import MARK
 from tests.support.builders.spans.otlp_messages import key_values, message, one_span
 from tests.support.builders.spans.recorded import FIXTURES, spans_of
+from tests.support.over_all import over_all
 
 SAID = "xyzzy"
 TOLD = {semconv.EXCEPTION_MESSAGE, semconv.EXCEPTION_STACKTRACE}
@@ -72,7 +73,7 @@ def becomes(key: str, value: AttributeValue) -> AttributeValue:
     "sent",
     [
         {key: "word" for name, key in READ.items() if "_TOKENS" not in name}
-        | {semconv.LANGFUSE_USAGE: '{"input": 3}'},
+        | {semconv.LANGFUSE_USAGE: '{"input": 3}', semconv.MLFLOW_USAGE: '{"input_tokens": 3}'},
         dict.fromkeys(READ.values(), 1),
         dict.fromkeys(READ.values(), 1.5),
         {key: "7" for name, key in READ.items() if "_TOKENS" in name},
@@ -88,7 +89,7 @@ def test_nothing_that_the_analysis_reads_is_content(sent: Attributes) -> None:
     assert kept(sent) == sent
 
 
-@pytest.mark.parametrize("key", [*KNOWN, *ADDRESSES])
+@over_all("key", [*KNOWN, *ADDRESSES])
 def test_bytes_and_texts_in_arrays_are_content_under_known_keys(key: str) -> None:
     assert becomes(key, b"https://a/?q=1") == MARK
     assert becomes(key, (f"https://{SAID}:x@host",)) == MARK
@@ -96,7 +97,7 @@ def test_bytes_and_texts_in_arrays_are_content_under_known_keys(key: str) -> Non
     assert becomes(key, ("x",) * 17) == MARK
 
 
-@pytest.mark.parametrize("pattern", [word for words in CONTENT.values() for word in words])
+@over_all("pattern", [word for words in CONTENT.values() for word in words])
 def test_every_pattern_matches_whatever_the_case(pattern: str) -> None:
     key = pattern.replace("*", "x")
 
@@ -104,13 +105,13 @@ def test_every_pattern_matches_whatever_the_case(pattern: str) -> None:
     assert becomes(key, 1) == 1
 
 
-@pytest.mark.parametrize("word", sorted({*WORDS} - {"authorization"}))
+@over_all("word", sorted({*WORDS} - {"authorization"}))
 def test_words_of_content_count_between_dots(word: str) -> None:
     assert becomes(f"mine.{word}.0", "hello") == MARK
     assert becomes(f"mine{word}x", "hello") == "hello"
 
 
-@pytest.mark.parametrize("pattern", STRICT)
+@over_all("pattern", STRICT)
 def test_numbers_are_content_where_the_key_is_a_programs_own(pattern: str) -> None:
     assert becomes(pattern.replace("*", "x"), 7) == MARK
 
@@ -217,8 +218,8 @@ TOKENS = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("value", TOKENS)
 @pytest.mark.parametrize("key", ["mine", "server.address", "user_agent.original", "url.full"])
+@over_all("value", TOKENS)
 def test_what_has_the_form_of_a_secret_is_removed_under_any_key(key: str, value: str) -> None:
     told = becomes(key, value)
 
@@ -226,7 +227,7 @@ def test_what_has_the_form_of_a_secret_is_removed_under_any_key(key: str, value:
     assert SAID not in told.lower()
 
 
-@pytest.mark.parametrize("value", TOKENS)
+@over_all("value", TOKENS)
 def test_what_has_the_form_of_a_secret_is_removed_from_names(value: str) -> None:
     assert SAID not in plain_text.name(f"call {value}").lower() or value == "Basic xyzzy"
     assert SAID not in plain_text.name(value).lower()
@@ -460,6 +461,17 @@ def test_recorded_spans_come_to_the_same_ledgers(fixture: str) -> None:
     body = (FIXTURES / f"{fixture}.json").read_bytes()
 
     assert _ledgers(redacted(message_from_json(body))) == _ledgers(message_from_json(body))
+
+
+def test_no_recorded_question_and_no_answer_is_kept() -> None:
+    asking = [path for path in FIXTURES.glob("*.json") if b"weather in Kiel" in path.read_bytes()]
+    assert len(asking) > 5
+
+    for path in asking:
+        found = redacted(message_from_json(path.read_bytes())).SerializeToString()
+        assert b"weather in Kiel" not in found, path.stem
+        assert b"rain in Kiel" not in found, path.stem
+        assert b"a a a a" not in found, path.stem
 
 
 def _ledgers(request: ExportTraceServiceRequest) -> list[dict[str, object]]:

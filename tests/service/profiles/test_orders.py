@@ -201,7 +201,7 @@ def test_one_that_nobody_takes_is_given_up(service: Service) -> None:
 
     service.clock.move_s(601)
 
-    assert service.profiles.one(asked.id).phase == "nobody took it"
+    assert service.profiles.one(asked.id).phase == "no process took it"
 
 
 def test_a_process_that_dies_with_it_is_not_waited_for(service: Service) -> None:

@@ -6,10 +6,9 @@ from prometheus_client import CollectorRegistry
 from latencytrace.errors import ScrapeError
 from latencytrace.model.gpu.sample import GpuMetric, Reading
 from latencytrace.service.answers import gpu_answers
-from latencytrace.service.reports.dcgm import DcgmReading, dcgm_readings
 from latencytrace.service.reports.device_works import DeviceWorks
 from latencytrace.service.reports.engine_scraper import EngineScraper
-from latencytrace.service.reports.gpus import SILENT_NS, GpuReports
+from latencytrace.service.reports.gpus import SILENT_NS, DcgmReading, GpuReports, dcgm_readings
 from tests.support.builders.gpu_requests import request, sample
 from tests.support.fakes.contracts import GPU, FakeClock
 

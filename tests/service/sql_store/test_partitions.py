@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from latencytrace.service.sql_store.partitions import drop_statements, partitions_from
+from latencytrace.service.sql_store.whole_tables import drop_statements, partitions_from
 from latencytrace.service.store import Table
 
 HOUR_NS, DAY_NS = 3600 * 10**9, 24 * 3600 * 10**9

@@ -8,6 +8,7 @@ from latencytrace.model import Stage
 from latencytrace.service.answers.breakdown_parts import StagesOverTimeDocument
 from latencytrace.service.web.drawing.axes import CLOSE_NS, FAR_NS, ROUND_NS, Axes, plain
 from latencytrace.service.web.drawing.stages_over_time import stages_over_time
+from tests.support.over_all import over_all
 
 MS, SECOND_NS, MINUTE_NS = 10**6, 10**9, 60 * 10**9
 NARROWEST = 0.75  # doublings, of a heat map with one row
@@ -41,7 +42,7 @@ def test_round_durations_ascend(lengths_ns: tuple[int, ...]) -> None:
     assert list(lengths_ns) == sorted(set(lengths_ns))
 
 
-@pytest.mark.parametrize("quarter", range(4 * 10, 4 * 50))
+@over_all("quarter", range(4 * 10, 4 * 50))
 def test_a_narrow_range_of_durations_has_a_label(quarter: int) -> None:
     low = quarter / 4 - 0.25
     axes = Axes(since_ns=0, until_ns=SECOND_NS, low=low, high=low + NARROWEST)

@@ -4,12 +4,13 @@ from latencytrace.model import Span, semconv
 from latencytrace.model.gpu.sample import (
     BandwidthMethod,
     ClockEvent,
+    DeviceWork,
     GpuMetric,
     GpuSample,
+    GpuWindow,
     Pipe,
     Reading,
 )
-from latencytrace.model.gpu.window import DeviceWork, GpuWindow
 from tests.support.builders.spans.otlp_messages import one_span
 from tests.support.fakes.contracts import GPU
 

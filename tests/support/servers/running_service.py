@@ -16,6 +16,10 @@ from tests.support.servers.command_line import COMMAND, environment
 from tests.support.waiting import PATIENCE_S, until
 
 PROTOBUF = {"content-type": "application/x-protobuf"}
+USUAL = {
+    "LATENCYTRACE_SETTLE": "0",  # most tests look at metrics at once
+    "LATENCYTRACE_STOP_WITHIN": "3600",  # nothing is cut short on a busy machine
+}
 _ADDRESSES = re.compile(r"takes spans at (\S+) and answers at (\S+)")
 _GRPC = re.compile(r"over gRPC too, at (\S+)\n")
 
@@ -48,8 +52,7 @@ class RunningService:
                     ],
                     stdout=self._log,
                     stderr=subprocess.STDOUT,
-                    # Most tests look at metrics at once.
-                    env=environment(**{"LATENCYTRACE_SETTLE": "0", **(env or {})}),
+                    env=environment(**{**USUAL, **(env or {})}),
                 )
             )
             opened.callback(self.process.kill)  # which is nothing to one that has ended

@@ -23,8 +23,8 @@ _MENDED: Mapping[str, tuple[str, str]] = {  # repair: what its requests are, and
         _ONE_CLOCK,
     ),
     RepairKind.IMPLAUSIBLE: (
-        "requests with a span of more than a week, whose start or end was never set",
-        "look for an exporter that sends spans before they end, or sets no start",
+        "requests of a time or a length that cannot be",
+        "look for an exporter that sends spans before they end, and for a clock that is years off",
     ),
     RepairKind.ORPHAN: ("requests with a span whose parent never came", _WHOLE_TRACES),
     RepairKind.ROOTLESS: ("requests whose caller's span never came", _WHOLE_TRACES),

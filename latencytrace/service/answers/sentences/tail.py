@@ -1,10 +1,29 @@
-"""The tail's cause, or the reason why none is named."""
+"""Traits of requests in words; the tail's cause, or the reason why none is named."""
 
-from latencytrace.model import Stage
+from typing import Final
+
+from latencytrace.model import Stage, semconv
 from latencytrace.model.cohorts.tail import MOSTLY
-from latencytrace.model.texts.traits import trait_text
 from latencytrace.model.texts.units import duration, share
 from latencytrace.service.answers.tail_documents import NeighboursDocument, TailDocument
+
+_NAMED: Final = frozenset(
+    {
+        "input_tokens", "cached_input_tokens", "output_tokens", "batch_size", "queue_depth",
+        "finish_reason",
+    }
+)  # fmt: skip
+
+
+def trait_text(key: str, value: str) -> str:
+    """A trait in words: `input tokens over 882`; what a user named, by that name."""
+    if key == "cold_start":
+        return "a cold start"
+    if key == semconv.BATCH_SIZE:
+        return f"batch size {value}"
+    is_ours = key in _NAMED or key.startswith("engine_")
+    return f"{key.replace('_', ' ') if is_ours else key} {value}"
+
 
 NOTHING = (
     "Nothing sets slow requests apart: no attribute, and no stage that varies more than usual."

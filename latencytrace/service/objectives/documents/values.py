@@ -156,7 +156,7 @@ def ratio_of(field: Field, whole: int) -> float:
         highest = f"{whole * (1 - LEAST_BUDGET_RATIO):.6g}"
         raise ValueError(
             f"is {field.text()}: that allows less than one bad request in a million, which "
-            f"nobody can keep; write {highest} at most"
+            f"no service can keep; write {highest} at most"
         )
     return target / whole
 

@@ -23,6 +23,7 @@ LONGER: Final = {f"{days}d": days * 86_400 * 10**9 for days in (1, 7, 30)}
 _EXACT: Final = {"service", "route", "model", "version", "instance", *REPEATED}
 RANGES: Final = ("15m", "1h", "6h", "24h", "7d")
 DEFAULT_RANGE: Final = "1h"
+WITH_FIELDS: Final = (*TIMES, "service", "route")  # of the form
 ADDED: Final = "add"  # the parameter that holds one more filter
 MOST_NAMES: Final = 200  # that a field proposes
 _Model = TypeVar("_Model", bound=BaseModel)
@@ -54,9 +55,9 @@ class Written:
         return self.link(path, **{**self.parameters, **changed})
 
     def chips(self, path: str) -> Iterator[tuple[str, Address]]:
-        """The filters that are set, each with the address of the page without it."""
+        """The filters without a field of their own, each with the address without it."""
         for name, value in self.given:
-            if name in TIMES:
+            if name in WITH_FIELDS:
                 continue
             for condition in value.split("&") if name in REPEATED else [value]:
                 key, _, text = condition.partition("=")

@@ -7,10 +7,10 @@ from urllib.parse import urlencode
 
 from latencytrace.model import AlertKind, Measure
 from latencytrace.model.alert import MOSTLY
-from latencytrace.model.texts.traits import trait_text
 from latencytrace.model.texts.units import clock, count, duration
 from latencytrace.service.answers.documents import AlertDocument, ObjectiveDocument
 from latencytrace.service.answers.overview_documents import HeatMapDocument, heat_map
+from latencytrace.service.answers.sentences.tail import trait_text
 from latencytrace.service.cohort import Cohort
 from latencytrace.service.store import Store
 from latencytrace.service.web.pages.cohort_bar import rfc3339

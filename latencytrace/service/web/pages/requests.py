@@ -9,7 +9,8 @@ from markupsafe import Markup
 
 from latencytrace.service.answers import requests as answers
 from latencytrace.service.answers.documents import BreakdownDocument, RequestsDocument
-from latencytrace.service.store import Order
+from latencytrace.service.answers.overview_documents import LONG_LIVED_NS, overview
+from latencytrace.service.store import Order, Questions
 from latencytrace.service.web.drawing.releases import Release
 from latencytrace.service.web.drawing.scatter import scatter
 from latencytrace.service.web.pages.cohort_bar import Asked, nearest
@@ -17,10 +18,12 @@ from latencytrace.service.web.pages.exports import Export
 from latencytrace.service.web.pages.grouping import BY, group_files, grouping
 from latencytrace.service.web.pages.parts import Parts
 from latencytrace.service.web.pages.releases import releases
+from latencytrace.service.web.pages.rendering import Address
 from latencytrace.service.web.pages.trace import trace_address
 
 MOST_LISTED = 200
 LISTED = 50
+MOST_OPEN = 3  # routes of connections that stay open
 
 
 def requests_pages(parts: Parts) -> APIRouter:
@@ -65,6 +68,7 @@ def requests_pages(parts: Parts) -> APIRouter:
             "more": question.link("/requests", order=str(order), limit=str(MOST_LISTED)),
             "tail": question.link("/tail", duration=None, selected=took),
             "points": points,
+            "open_routes": lambda: open_routes(parts.store, question, found()),
             "releases": began,
             "trace_address": address,
             "nearest": lambda: list(nearest(parts.service.store, question)),
@@ -75,3 +79,27 @@ def requests_pages(parts: Parts) -> APIRouter:
         return parts.cohort_page(request, "requests.html", "Requests", context, (BY,))
 
     return router
+
+
+def open_routes(
+    store: Questions, question: Asked, found: RequestsDocument
+) -> list[tuple[str, Address]]:
+    """Routes whose connections stay open, and the page without each.
+
+    Args:
+        store: What answers.
+        question: The page's.
+        found: The requests that are listed.
+    """
+    long = any(one["duration_ns"] >= LONG_LIVED_NS for one in found["requests"])
+    if question.cohort.route is not None or not long:
+        return []
+    routes = overview(store, question.cohort, question.now_ns)["routes"]
+    names = dict.fromkeys(one["route"] for one in routes if one["long_lived"])
+    return [
+        (
+            route,
+            question.again("/requests", without=question.more("without", "route", route)),
+        )
+        for route in names
+    ][:MOST_OPEN]

@@ -1,4 +1,4 @@
-"""Writes of those on call: alerts that somebody looks after, and windows of maintenance."""
+"""Writes of those on call: acknowledged alerts, and windows of maintenance."""
 
 import re
 from collections.abc import Callable
@@ -113,12 +113,12 @@ def maintenance_router(
 
     @router.post("/alerts/{fingerprint}/acknowledge", response_model=AlertDocument)
     def acknowledge(fingerprint: str, said: Said) -> Response:
-        """Say that somebody looks after an alert: people are not reminded of it any more."""
+        """Acknowledge an alert: no more reminders are sent."""
         return noted(fingerprint, Acknowledgement(at_ns=now_ns(), by=said.by, note=said.note))
 
     @router.delete("/alerts/{fingerprint}/acknowledge", response_model=AlertDocument)
     def withdraw(fingerprint: str) -> Response:
-        """Say that nobody does."""
+        """Remove the acknowledgement."""
         return noted(fingerprint, None)
 
     @router.get("/maintenance", response_model=MaintenancesDocument)

@@ -56,7 +56,7 @@ def profiles_router(profiles: Profiles, url_of: Callable[[str], str]) -> APIRout
 
     @router.delete("/profiles/{profile_id}", response_model=ProfileDocument)
     def cancel(profile_id: str) -> Response:
-        """Give up one that nobody waits for any more; what is kept stays."""
+        """Cancel a profile that is under way; what is kept stays."""
         return JsonAnswer(document(profiles.cancel(profile_id)))
 
     @router.get("/profiles/{profile_id}/trace", response_class=Response)

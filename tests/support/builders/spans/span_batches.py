@@ -9,7 +9,7 @@ from latencytrace.analysis.columns.keys import CODES, COUNTS, PACKED
 from latencytrace.analysis.columns.shapes import NO_SHAPE, Shapes
 from latencytrace.analysis.tail.cohort_attributes import LEFT_OUT
 from latencytrace.model import AttributeValue, Span, semconv
-from latencytrace.model.cohorts.cohort import attribute_text
+from latencytrace.model.cohorts.breakdown import attribute_text
 from latencytrace.model.span_batch import EMPTY, TEXT, CarriedValues, Resource, SpanBatch
 
 _BEYOND = 1 << 63  # what no column of times holds

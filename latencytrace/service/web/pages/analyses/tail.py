@@ -10,11 +10,10 @@ from fastapi.responses import Response
 
 from latencytrace.analysis.tail.groups import Selection, needed_requests
 from latencytrace.model import Request as FoundRequest
-from latencytrace.model.texts.traits import trait_text
 from latencytrace.service.answers import tail as answers
 from latencytrace.service.answers.documents import ListedRequestDocument
 from latencytrace.service.answers.requests import request_document
-from latencytrace.service.answers.sentences.tail import beside, next_step, sentence
+from latencytrace.service.answers.sentences.tail import beside, next_step, sentence, trait_text
 from latencytrace.service.answers.sentences.weights import recorded_note
 from latencytrace.service.answers.tail_documents import (
     SetApartDocument,
@@ -125,12 +124,12 @@ def means(document: TailDocument) -> list[tuple[str, int, dict[str, int]]]:
     """The usual and the slow requests: how many, and their mean in each stage."""
     return [
         (
-            "around the median",
+            "typical",
             document["reference_requests"],
             {row["stage"]: row["reference_mean_ns"] for row in document["stages"]},
         ),
         (
-            "the tail",
+            "slow",
             document["tail_requests"],
             {row["stage"]: row["tail_mean_ns"] for row in document["stages"]},
         ),
