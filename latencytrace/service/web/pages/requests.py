@@ -68,7 +68,7 @@ def requests_pages(parts: Parts) -> APIRouter:
             "more": question.link("/requests", order=str(order), limit=str(MOST_LISTED)),
             "tail": question.link("/tail", duration=None, selected=took),
             "points": points,
-            "open_routes": lambda: open_routes(parts.store, question, found()),
+            "open_routes": lambda: open_routes(parts.service.store, question, found()),
             "releases": began,
             "trace_address": address,
             "nearest": lambda: list(nearest(parts.service.store, question)),
