@@ -272,9 +272,6 @@ def service_settings(  # noqa: PLR0913 - one argument per flag of `latencytrace 
         )
     if not 1 <= max_weight <= MOST_WEIGHT:
         raise SettingsError(f"--max-weight is from 1 to {MOST_WEIGHT}, not {max_weight}")
-    longest_s = length_s(environ, "LATENCYTRACE_LONGEST", LONGEST_S)
-    if longest_s is None or not 1 <= longest_s <= MOST_LONGEST_S:
-        raise SettingsError("LATENCYTRACE_LONGEST is from 1s to 31d")
     grpc = otlp_grpc or environ.get("LATENCYTRACE_OTLP_GRPC") or "127.0.0.1:4317"
     return ServiceSettings(
         folder=folder or data_folder(environ),
@@ -308,8 +305,15 @@ def service_settings(  # noqa: PLR0913 - one argument per flag of `latencytrace 
         keep_spans_s=length_s(environ, "LATENCYTRACE_KEEP_SPANS_FOR", KEEP_SPANS_S),
         max_disk_bytes=size_bytes(environ, "LATENCYTRACE_MAX_DISK", MAX_DISK_BYTES),
         max_weight=max_weight,
-        longest_ns=round(longest_s * 1e9),
+        longest_ns=_longest_ns(environ),
     )
+
+
+def _longest_ns(environ: Mapping[str, str]) -> int:
+    longest_s = length_s(environ, "LATENCYTRACE_LONGEST", LONGEST_S)
+    if longest_s is None or not 1 <= longest_s <= MOST_LONGEST_S:
+        raise SettingsError("LATENCYTRACE_LONGEST is from 1s to 31d")
+    return round(longest_s * 1e9)
 
 
 def tracing_variables(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
