@@ -317,7 +317,6 @@ def service_settings(  # noqa: PLR0913 - one argument per flag of `latencytrace 
 
 
 def _longest_ns(environ: Mapping[str, str]) -> int:
-    """Return how long a request may take to be believed, in nanoseconds."""
     longest_s = length_s(environ, "LATENCYTRACE_LONGEST", LONGEST_S)
     if longest_s is None or not 1 <= longest_s <= MOST_LONGEST_S:
         raise SettingsError("LATENCYTRACE_LONGEST is from 1s to 31d")

@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
+from latencytrace.analysis.columns.facts import Facts
 from latencytrace.analysis.columns.requests import attributed
+from latencytrace.analysis.repairs.implausible import Plausible
 from latencytrace.model import Attributes, Request, Span, SpanKind, Stage, semconv
 from latencytrace.model.span_batch import SpanBatch
 from latencytrace.service.ledger_table import each_request
@@ -173,10 +174,10 @@ def test_traces_that_make_columns_fail_are_attributed_as_objects_and_no_others(
 ) -> None:
     faulty, whole = ("3" * 32, "7" * 32), attributed
 
-    def fail(batch: SpanBatch, *known: Any) -> object:
+    def fail(batch: SpanBatch, facts: Facts, plausible: Plausible) -> object:
         if not set(faulty).isdisjoint(batch.trace_ids):
             raise TypeError("an array of items of 1 bytes, not of 8")
-        return whole(batch, *known)
+        return whole(batch, facts, plausible)
 
     monkeypatch.setattr(column_attribution, "attributed", fail)
     columns = attribution(compiled=True)
@@ -194,10 +195,10 @@ def test_a_batch_that_fails_although_no_trace_does_is_attributed_as_objects(
 ) -> None:
     whole = attributed
 
-    def fail(batch: SpanBatch, *known: Any) -> object:
+    def fail(batch: SpanBatch, facts: Facts, plausible: Plausible) -> object:
         if len(batch.trace_ids) > 1:
             raise MemoryError
-        return whole(batch, *known)
+        return whole(batch, facts, plausible)
 
     monkeypatch.setattr(column_attribution, "attributed", fail)
     columns = attribution(compiled=True)
