@@ -244,13 +244,6 @@ def agent_settings(  # noqa: PLR0913 - one argument per argument of `instrument`
     )
 
 
-def _longest_ns(environ: Mapping[str, str]) -> int:
-    longest_s = length_s(environ, "LATENCYTRACE_LONGEST", LONGEST_S)
-    if longest_s is None or not 1 <= longest_s <= MOST_LONGEST_S:
-        raise SettingsError("LATENCYTRACE_LONGEST is from 1s to 31d")
-    return round(longest_s * 1e9)
-
-
 def service_settings(  # noqa: PLR0913 - one argument per flag of `latencytrace serve`
     *,
     folder: Path | None = None,
