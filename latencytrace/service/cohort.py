@@ -156,7 +156,7 @@ def attributes_of(text: str) -> tuple[tuple[str, str], ...]:
     Raises:
         QuestionError: A condition is none or asks for what is not kept, or there are too many.
     """
-    found = _pairs(text, "where")
+    found = tuple((key, attribute_text(value)) for key, value in _pairs(text, "where"))
     for key, _ in found:
         if key in LEFT_OUT:
             raise QuestionError(
@@ -176,7 +176,7 @@ def _pairs(text: str, parameter: str) -> tuple[tuple[str, str], ...]:
             raise QuestionError(
                 f"{condition!r} is no condition: write KEY=VALUE, as {parameter}=tenant=acme"
             )
-        found.append((unquote(key), attribute_text(unquote(value))))
+        found.append((unquote(key), unquote(value)))
     return tuple(found)
 
 
@@ -186,7 +186,8 @@ def without_of(text: str) -> tuple[tuple[str, str], ...]:
     Raises:
         QuestionError: See `attributes_of`.
     """
-    return tuple((group_key(key), value) for key, value in _pairs(text, "without"))
+    found = [(group_key(key), value) for key, value in _pairs(text, "without")]
+    return tuple((key, value if key in LABELS else attribute_text(value)) for key, value in found)
 
 
 def group_key(name: str) -> str:

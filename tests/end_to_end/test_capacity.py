@@ -92,6 +92,11 @@ def test_a_limit_that_is_no_duration_is_refused(service: RunningService) -> None
     assert "'soon' is no duration: write 2s" in answer.json()["detail"]
 
 
+@pytest.mark.parametrize("rate", ["inf", "nan", "0", "1e300"])
+def test_a_rate_that_no_replicas_answer_is_refused(service: RunningService, rate: str) -> None:
+    assert service.get(f"/api/v1/capacity?since=1h&rate={rate}").status_code == 400
+
+
 def test_the_command_prints_the_knee_first_and_the_levels_below(service: RunningService) -> None:
     ended = latencytrace("capacity", "--within", "400ms", "--url", service.url)
 

@@ -160,6 +160,12 @@ def test_conditions_may_be_joined_or_repeated() -> None:
     assert asked.where == (("tenant", "acme"), ("tier", "gold"), ("zone", "a"))
 
 
+def test_a_label_is_left_out_by_the_whole_of_it_and_an_attribute_by_what_is_kept() -> None:
+    asked = CohortQuery.model_validate({"without": [f"route={'r' * 200}&tenant={'t' * 200}"]})
+
+    assert asked.without == (("route", "r" * 200), ("tenant", "t" * 128))
+
+
 @pytest.mark.parametrize("name", CohortQuery.model_fields)
 @pytest.mark.parametrize("empty", ["", ["", "a=b"]])
 def test_an_empty_parameter_is_refused(name: str, empty: str | list[str]) -> None:

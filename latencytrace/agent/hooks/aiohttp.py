@@ -43,7 +43,7 @@ class _Call(ClientCall):
         url = session._build_url(arguments["str_or_url"])  # noqa: SLF001 - its base and the rest
         attributes: HookAttributes = {
             semconv.HTTP_REQUEST_METHOD: method,
-            semconv.SERVER_ADDRESS: url.host or "",
+            semconv.SERVER_ADDRESS: url.raw_host or "",
             semconv.SERVER_PORT: url.port or 80,
             semconv.URL_SCHEME: url.scheme,
             semconv.URL_PATH: url.raw_path,

@@ -25,7 +25,7 @@ class _Call(ClientCall):
         attributes = request_attributes(request.method, request.url)
         call = cls(recorder, request.method, attributes, request.body)
         headers = request.headers
-        added = call.added_to(headers, ignores_case=type(headers) is not dict)
+        added = call.added_to(headers, ignores_case=not isinstance(headers, dict))
         for name, value in added.items():  # a third of what `update` takes
             headers[name] = value
         return call

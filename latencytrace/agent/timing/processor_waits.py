@@ -41,10 +41,11 @@ class ProcessorWaits:
 
     def read(self) -> Reading | None:
         """Read this thread's; None: the kernel tells nothing."""
-        if self._files is None:
+        files = self._files  # another thread may find that the kernel tells nothing
+        if files is None:
             return None
         thread = get_ident()
-        file = self._files.get(thread)
+        file = files.get(thread)
         if file is not None:
             try:
                 return Reading(thread, os.pread(file.number, _LONGEST, 0))
@@ -77,12 +78,18 @@ class ProcessorWaits:
             if not self._files:
                 self._files = None
             return None
-        text = os.read(number, _LONGEST)
+        try:
+            text = os.read(number, _LONGEST)
+        except OSError:  # where it may be opened, and not be read
+            text = b""
         with self._lock:
             if self._files is None or _waited_ns(text) is None:
                 self._files = None
                 os.close(number)
                 return None
+            # One of this number was closed by the program: it would be read in another's place.
+            for other in [one for one, file in self._files.items() if file.number == number]:
+                del self._files[other]
             while len(self._files) >= _MOST_FILES:
                 self._close(next(iter(self._files)))
             self._files[thread] = _File(number, _identity(number))

@@ -12,6 +12,7 @@ from latencytrace.model.texts.units import duration
 WEEK_NS: Final = 7 * 86_400 * 10**9
 DATED_NS: Final = 946_684_800 * 10**9  # the year 2000: a time before it was never set
 _LATEST_NS = (1 << 63) - 1
+_MOST_BETWEEN: Final = 32  # absurd spans, one below the other, between a span and those that tell
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,17 +103,19 @@ def _timed_inside(
     span: Span, children: Mapping[str | None, Sequence[Span]], absurd: set[str]
 ) -> Iterator[Span]:
     """The spans below one whose times tell; of an absurd child, those below it."""
-    seen = {span.span_id}
-    pending = list(children.get(span.span_id, ()))
-    while pending:
-        child = pending.pop()
-        if child.span_id in seen:
-            continue
-        seen.add(child.span_id)
-        if child.span_id in absurd:
-            pending += children.get(child.span_id, ())
-        elif child.start_ns <= child.end_ns:
-            yield child
+    seen, above = {span.span_id}, [span]
+    for _ in range(_MOST_BETWEEN):
+        below = [
+            child
+            for one in above
+            for child in children.get(one.span_id, ())
+            if child.span_id not in seen
+        ]
+        seen.update(child.span_id for child in below)
+        above = [child for child in below if child.span_id in absurd]
+        for child in below:
+            if child.span_id not in absurd and child.start_ns <= child.end_ns:
+                yield child
 
 
 def _as_children(span: Span, inside: Sequence[Span], longest_ns: int) -> Span | None:

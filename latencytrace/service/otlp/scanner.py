@@ -204,12 +204,13 @@ class _Columns:
             word: self.texts[at : at + size]
             for word, (at, size, _) in zip(words, places, strict=True)
         }
-        new = [one for one, key in keys.items() if key not in _facts_by_key]
+        found = {word: _facts_by_key.get(key) for word, key in keys.items()}
+        new = [word for word, known in found.items() if known is None]
         telling = (
             set(self.telling(_KEY_FILTER, np.array(new), LONGEST_KEY).tolist()) if new else ()
         )
-        for word, key in keys.items():
-            known = _facts_by_key.get(key)
+        for word, known in found.items():
+            key = keys[word]
             self.facts[word] = known or _facts(key, tells=not key or word in telling)
         self.words["code"][words] = [self.facts[word].code for word in words]
 

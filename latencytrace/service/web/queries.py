@@ -167,7 +167,11 @@ class CapacityQuery(BreakdownQuery):
 
     rate: Annotated[
         float | None,
-        Field(gt=0, description="requests a second that replicas are wanted for; else those seen"),
+        Field(
+            gt=0,
+            le=1e9,
+            description="requests a second that replicas are wanted for; else those seen",
+        ),
     ] = None
 
     def limits(self, objectives: Iterable[Objective]) -> tuple[Limit, ...]:

@@ -4,10 +4,11 @@ import asyncio
 import gc
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 
 import aiohttp
 import pytest
-from aiohttp import web
+from aiohttp import ThreadedResolver, web
 from opentelemetry.trace import (
     SpanKind,
     StatusCode,
@@ -119,6 +120,23 @@ def test_a_callers_own_header_and_the_others_are_sent() -> None:
     traced(program)
 
     assert told == [own, "kept"]
+
+
+def test_a_host_is_named_as_it_is_asked_for_in_the_network() -> None:
+    class Loopback(ThreadedResolver):
+        async def resolve(self, host: str, *given: Any, **named: Any) -> Any:
+            assert host == "xn--bcher-kva.example"
+            return await super().resolve("127.0.0.1", *given, **named)
+
+    async def program(_: aiohttp.ClientSession, url: str) -> None:
+        connector = aiohttp.TCPConnector(resolver=Loopback())
+        async with aiohttp.ClientSession(connector=connector) as session:
+            there = url.replace("127.0.0.1", "bücher.example")
+            async with session.get(f"{there}/echo/x") as answer:
+                await answer.read()
+
+    (client,) = traced(program).of(Stage.NETWORK)
+    assert client.attributes[semconv.SERVER_ADDRESS] == "xn--bcher-kva.example"
 
 
 def test_a_span_ends_with_the_last_byte_of_the_body() -> None:

@@ -104,3 +104,44 @@ def test_a_file_of_the_programs_with_the_number_of_a_closed_one_stays_open(tmp_p
     os.close(opened)
     assert waits.read() is not None
     waits.reset_after_fork()
+
+
+def test_a_closed_files_number_is_not_read_in_another_threads_place() -> None:
+    waits, before = ProcessorWaits(), files()
+    since = waits.read()
+    (number,) = files() - before
+    gate, opened = threading.Event(), threading.Event()
+
+    def other() -> None:
+        waits.read()
+        opened.set()
+        gate.wait()
+
+    os.close(number)  # as a daemon closes all
+    thread = threading.Thread(target=other)
+    thread.start()
+    opened.wait()
+    assert files() - before == {number}  # the other thread's by now
+
+    now = waits.read()
+
+    assert since is not None
+    assert now is not None
+    assert len(files() - before) == 2  # one of each thread
+    gate.set()
+    thread.join()
+    waits.reset_after_fork()
+    assert files() == before
+
+
+def test_a_file_that_cannot_be_read_tells_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    waits, before = ProcessorWaits(), files()
+
+    def refused(number: int, length: int) -> bytes:
+        raise PermissionError(number, length)
+
+    monkeypatch.setattr(os, "read", refused)
+
+    assert waits.read() is None
+    assert waits.read() is None
+    assert files() == before

@@ -1,6 +1,8 @@
 """A span that lasted too long, or was never timed, lasts as long as its children."""
 
+from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -9,6 +11,7 @@ from hypothesis import strategies as st
 from latencytrace.analysis.build_trace import build_traces
 from latencytrace.analysis.ledger.critical_path import critical_path
 from latencytrace.analysis.ledger.requests import request_of, requests_of
+from latencytrace.analysis.repairs import implausible
 from latencytrace.analysis.repairs.implausible import DATED_NS, WEEK_NS, Plausible, as_believed
 from latencytrace.model import RepairKind, Request, Span
 from tests.support.builders.spans.numbered import TRACE_ID, root, span
@@ -61,6 +64,27 @@ def test_spans_inside_a_child_that_is_absurd_itself_tell_too() -> None:
     )
 
     assert (request.start_ns, request.duration_ns) == (NOW_NS - 40, 40)
+
+
+def test_the_work_for_spans_that_are_absurd_one_below_the_other_is_bounded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    deep, wide, looks = 300, 300, 0
+    inside = implausible._timed_inside
+
+    def counted(*given: Any) -> Iterator[Span]:
+        nonlocal looks
+        for one in inside(*given):
+            looks += 1
+            yield one
+
+    monkeypatch.setattr(implausible, "_timed_inside", counted)
+    chain = [at(span(n, 0, 1, n - 1), 0, NOW_NS) for n in range(2, deep)]
+    leaves = [at(span(deep + n, 0, 1, deep - 1), NOW_NS - 90, NOW_NS - 50) for n in range(wide)]
+
+    told(at(root(), 0, NOW_NS), *chain, *leaves)
+
+    assert looks <= (deep + wide) * implausible._MOST_BETWEEN
 
 
 @pytest.mark.parametrize(

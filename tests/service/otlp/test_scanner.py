@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from itertools import chain
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
@@ -10,7 +11,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from latencytrace.errors import OtlpError
 from latencytrace.model import semconv
-from latencytrace.service.otlp import plain_text
+from latencytrace.service.otlp import plain_text, scanner
 from latencytrace.service.otlp.block_builder import span_block_of
 from latencytrace.service.otlp.content_keys import CONTENT, KNOWN, STRICT, WORD, WORDS
 from latencytrace.service.otlp.messages import MOST_MESSAGES, message_of, purify
@@ -218,6 +219,27 @@ def test_any_key_has_the_rule_that_the_plain_way_gives_it(
 def test_each_key_that_is_content_is_told(pattern: str) -> None:
     key = pattern.replace("*", "x")
     sent = otlp(one_span(attributes={key: "some words"}))
+
+    block = scanned_by_core(sent, capture_content=False)
+
+    assert block is not None
+    assert told(block) == told(plainly(sent, capture_content=False))
+
+
+def test_a_key_that_is_forgotten_meanwhile_keeps_its_rule(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Another thread makes room for keys between two looks at them."""
+    key = "gen_ai.prompt.forgotten"
+    scanned_by_core(otlp(one_span(attributes={key: "some words"})), capture_content=False)
+    telling = scanner._Columns.telling
+
+    def forgetting(*given: Any) -> Any:
+        scanner._facts_by_key.clear()
+        return telling(*given)
+
+    monkeypatch.setattr(scanner._Columns, "telling", forgetting)
+    sent = otlp(one_span(attributes={key: "some words", "new.one": 1}))
 
     block = scanned_by_core(sent, capture_content=False)
 

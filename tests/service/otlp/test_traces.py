@@ -123,6 +123,20 @@ def test_attributes_in_json_are_what_the_parser_makes_of_them(pair: object, name
     assert repr(found) == repr(expected)
 
 
+@pytest.mark.parametrize("attributes", [None, 5, "k", True, {}, {"key": "k"}, []], ids=repr)
+def test_what_is_no_list_of_attributes_is_what_the_parser_makes_of_it(attributes: object) -> None:
+    spans = [{"name": "one", "attributes": attributes}]
+    tree = {"resourceSpans": [{"scopeSpans": [{"spans": spans}]}]}
+    expected = found = None
+    with suppress(json_format.ParseError):
+        expected = json_format.ParseDict(tree, ExportTraceServiceRequest())
+
+    with suppress(OtlpError):
+        found = message_from_json(json.dumps(tree).encode())
+
+    assert repr(found) == repr(expected)
+
+
 def test_a_list_of_spans_under_both_of_its_names_leaves_each_attribute_its_span() -> None:
     spans = [{"name": "one", "attributes": [{"key": "k", "value": {"intValue": "7"}}]}]
     tree = {"resourceSpans": [{"scopeSpans": None, "scope_spans": [{"spans": spans}]},

@@ -1,6 +1,7 @@
 """A program that names the caller of its request itself: its header is sent, and ours is not."""
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 
 import aiohttp
@@ -37,6 +38,13 @@ def by_requests(url: str, headers: dict[str, str]) -> None:
     requests.get(url, headers=headers, timeout=30)
 
 
+def by_a_prepared_request(url: str, headers: dict[str, str]) -> None:
+    with requests.Session() as session:
+        prepared = session.prepare_request(requests.Request("GET", url))
+        prepared.headers = OrderedDict(headers)  # type: ignore[assignment] # which it may be
+        session.send(prepared, timeout=30)
+
+
 def by_urllib3(url: str, headers: dict[str, str]) -> None:
     with urllib3.PoolManager(headers=headers) as pool:
         pool.request("GET", url)
@@ -63,6 +71,7 @@ CLIENTS: dict[str, tuple[type[Hook], Ask]] = {
     "httpx": (HttpxHook, by_httpx),
     "httpx, async": (HttpxHook, by_httpx_async),
     "requests": (RequestsHook, by_requests),
+    "a prepared request": (RequestsHook, by_a_prepared_request),
     "urllib3": (Urllib3Hook, by_urllib3),
     "aiohttp": (AiohttpHook, by_aiohttp),
     "a session of aiohttp": (AiohttpHook, by_an_aiohttp_session),
