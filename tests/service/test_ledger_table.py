@@ -1,5 +1,6 @@
 """Tables of requests: what goes in as objects comes out as the same."""
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -7,17 +8,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from latencytrace.model import Request, Stage
+from latencytrace.analysis.ledger.requests import requests_of
+from latencytrace.model import Request, SpanKind, Stage, semconv
 from latencytrace.service.ledger_table import LedgerTable, each_request
 from latencytrace.service.sql.request_blocks import block_of_table
 from latencytrace.service.sql.request_rows import block_of
 from tests.support.builders.made_requests import made_request
 from tests.support.builders.made_tables import made_table
+from tests.support.builders.spans.numbered import root, span
 from tests.support.compiled import COMPILED
 from tests.support.tables.ledger_tables import tables_of
 
 READ_NS = 1_763_690_000_123_456_789
 LONGEST_NS = (1 << 63) - 1
+COUNTED = (
+    semconv.GEN_AI_USAGE_INPUT_TOKENS, semconv.GEN_AI_USAGE_CACHED_INPUT_TOKENS,
+    semconv.BATCH_SIZE, semconv.QUEUE_DEPTH, semconv.CONCURRENCY, semconv.PREEMPTIONS,
+)  # fmt: skip
 times_ns = st.integers(0, (1 << 64) - 1)
 
 
@@ -53,6 +60,28 @@ def test_a_table_of_objects_is_written_as_they_are(
     counted = dict.fromkeys(table.keys[::every], READ_NS - 10**9)
 
     assert block_of_table(table, READ_NS, counted) == block_of(requests, [], READ_NS, counted)
+
+
+@given(st.lists(st.sampled_from((0, 7, 1 << 40, 1 << 62, LONGEST_NS, 10**30)), min_size=1))
+def test_whatever_spans_count_a_table_holds_it(numbers: list[int]) -> None:
+    """As numbers of 64 bits, and in JSON, which has any; all of a trace are added up."""
+    usage = semconv.MLFLOW_USAGE
+    calls = [
+        span(
+            number,
+            0,
+            9,
+            kind=SpanKind.CLIENT,
+            attributes=dict.fromkeys(COUNTED, min(said, LONGEST_NS))
+            | {semconv.MLFLOW_TYPE: "LLM", usage: json.dumps({"output_tokens": said})},
+        )
+        for number, said in enumerate(numbers, 2)
+    ]
+    requests = requests_of([root(), *calls], {})
+
+    [table] = tables_of(requests)
+
+    assert table.requests() == list(requests)
 
 
 @given(times_ns, times_ns)

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from latencytrace.analysis.tokens.counts import count_in
 from latencytrace.model import Span, Stage, Trace, semconv
 
 OURS = "latencytrace"  # the scope of our agent's spans
@@ -31,7 +32,7 @@ def circumstances(trace: Trace) -> Circumstances:
     depths = [
         depth
         for span in spans.values()
-        if (depth := _count(span, semconv.QUEUE_DEPTH)) is not None
+        if (depth := count_in(span.attributes.get(semconv.QUEUE_DEPTH))) is not None
     ]
     loaded = Stage.LOAD in trace.stages.values() or any(
         interval.stage is Stage.LOAD
@@ -41,14 +42,14 @@ def circumstances(trace: Trace) -> Circumstances:
     is_ours = trace.root.scope == OURS
     return Circumstances(
         queue_depth=max(depths, default=None),
-        concurrency=_count(spans[trace.root.span_id], semconv.CONCURRENCY),
+        concurrency=count_in(spans[trace.root.span_id].attributes.get(semconv.CONCURRENCY)),
         preemptions=sum(put_back) if put_back else None,
         cold_start=loaded if loaded or is_ours else None,
     )
 
 
 def _preemptions(span: Span) -> Iterator[int]:
-    count = _count(span, semconv.PREEMPTIONS)
+    count = count_in(span.attributes.get(semconv.PREEMPTIONS))
     if count is not None:
         yield count
     yield from [1] * reported_preemptions(span)
@@ -58,12 +59,3 @@ def reported_preemptions(span: Span) -> int:
     """Return how often events of a span say that it was put back."""
     names = [event.name.lower() for event in span.events]
     return sum(any(part in name for part in PUT_BACK) for name in names)
-
-
-def _count(span: Span, key: str) -> int | None:
-    found = span.attributes.get(key)
-    is_count = isinstance(found, int) and not isinstance(found, bool) and 0 <= found < _MOST
-    return found if is_count and isinstance(found, int) else None
-
-
-_MOST = 1 << 63  # what a column holds

@@ -8,6 +8,7 @@ from latencytrace.analysis.trace.known_engines import generation_of, may_be_of_e
 from latencytrace.model import AttributeValue, Span, semconv
 
 _NS_PER_S = 1_000_000_000
+_MOST = 1 << 40  # of what a span counts; the sums of all spans of a trace fit a column
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,11 +107,16 @@ def meant(found: AttributeValue) -> AttributeValue:
 def count(span: Span, said: Said) -> int | None:
     """The number that a span says; None also for one that cannot be."""
     for key in said.keys:
-        found = span.attributes.get(key)
-        if isinstance(found, int) and not isinstance(found, bool) and found >= 0:
+        found = count_in(span.attributes.get(key))
+        if found is not None:
             return found
-    reported = None if said.reported is None else _reported(span, said.reported)
-    return reported if isinstance(reported, int) else None
+    return None if said.reported is None else count_in(_reported(span, said.reported))
+
+
+def count_in(found: AttributeValue) -> int | None:
+    """The number that a value is; None: it is none, or one that cannot be."""
+    is_count = isinstance(found, int) and not isinstance(found, bool) and 0 <= found < _MOST
+    return found if is_count and isinstance(found, int) else None
 
 
 def first_token(span: Span) -> int | None:
