@@ -13,6 +13,7 @@ from httpx._config import DEFAULT_TIMEOUT_CONFIG
 from hypothesis import HealthCheck, settings
 
 from latencytrace.agent.guard import FaultCounter, raise_fault
+from latencytrace.agent.timing.processor_waits import PROCESSOR_WAITS
 from tests.support.clickhouse.front import ClickHouseFront
 from tests.support.repository.tree import out_of_place, strangers
 from tests.support.waiting import PATIENCE_S
@@ -26,6 +27,9 @@ _untimed = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("thorough", _untimed)
 settings.register_profile("quick", _untimed, max_examples=25)
 settings.load_profile("quick")
+
+# So does how long a request's thread waited for a processor: tests of that ask for it.
+PROCESSOR_WAITS._files = None
 
 # By far the longest: begun late, one of them would keep a worker busy while the other has no more.
 LONGEST = (

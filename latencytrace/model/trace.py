@@ -53,8 +53,8 @@ class Trace:
     retried: Mapping[str, str] = field(default_factory=dict)  # failed attempts: the next one
     # When the messages that spans waited for were sent: no more known of a tree once built.
     queued: Mapping[str, int] = field(default_factory=dict, compare=False)
-    # Spans that nobody waited for, of messages: their work is a request of its own.
-    unawaited: frozenset[str] = frozenset()
+    # Spans that nobody waited for, of messages: their work is a request of its own. Likewise.
+    unawaited: frozenset[str] = field(default=frozenset(), compare=False)
 
     def outlives(self, child: Span, parent: Span) -> bool:
         """Return whether a child went on when its parent had ended, by the clock that both tell.

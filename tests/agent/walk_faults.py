@@ -105,17 +105,13 @@ def called_by(call: Callable[[], object], codes: set[CodeType]) -> set[CodeType]
 
 
 def changed_by(target: Target, call: Callable[[], object], untraced: object) -> str | None:
-    """What the program sees of a fault, whether calls are samples or not; None: nothing."""
-    for is_sampled in (True, False):
-        sample(is_sampled=is_sampled)
-        try:
-            with target.broken():
-                outcome = copy_context().run(call)
-        except InjectedError:
-            return f"{target.name}: the program sees the fault"
-        if outcome != untraced:
-            return f"{target.name}: {outcome}"
-    return None
+    """What the program sees of a fault; None: nothing."""
+    try:
+        with target.broken():
+            outcome = copy_context().run(call)
+    except InjectedError:
+        return f"{target.name}: the program sees the fault"
+    return None if outcome == untraced else f"{target.name}: {outcome}"
 
 
 def sample(*, is_sampled: bool) -> None:
@@ -161,10 +157,15 @@ def walk(endpoint: str) -> dict[str, Any]:
             uninstrument()
 
     of_all = called_by(started_and_run, codes)
-    started(endpoint)
-    while_running = called_by(run, codes)
-    changes = [changed_by(t, run, untraced) for t in inner if t.code in while_running]
-    uninstrument()
+    changes: list[str | None] = []
+    while_running: set[CodeType] = set()
+    for is_sampled in (False, True):  # what measures a call stands between its parts
+        started(endpoint)
+        sample(is_sampled=is_sampled)
+        more = called_by(run, codes) - while_running
+        changes += [changed_by(t, run, untraced) for t in inner if t.code in more]
+        while_running |= more
+        uninstrument()
     at_the_ends = [t for t in inner if t.code in of_all - while_running]
     changes += [changed_by(t, started_and_run, untraced) for t in at_the_ends]
     changes.append(None if run() == untraced else "the program is not what it was before")

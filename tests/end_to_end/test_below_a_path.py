@@ -49,10 +49,11 @@ def crawled(ask: Ask) -> set[str]:
         address = pending.popleft()
         answer = ask(address)
         assert answer.status_code < 400, (address, answer.status_code, answer.text[:500])
-        if not answer.headers["content-type"].startswith("text/html"):
-            continue
-        pages += 1
-        for link in map(unescape, FOLLOWED.findall(answer.text)):
+        links = [answer.headers["location"]] if answer.is_redirect else []
+        if answer.headers.get("content-type", "").startswith("text/html"):
+            pages += 1
+            links += map(unescape, FOLLOWED.findall(answer.text))
+        for link in links:
             target = urljoin(address, link)
             if link.startswith(("http:", "https:")):
                 continue

@@ -1,5 +1,9 @@
-"""Ten thousand spans of each odd kind, no two alike: counted, bounded, and in nobody's way."""
+"""Thousands of spans of each odd kind, no two alike: counted, bounded, and in nobody's way.
 
+`LATENCYTRACE_TEST_FLOOD=20` sends ten thousand of each.
+"""
+
+import os
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -17,7 +21,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span as ProtoSpan
 from tests.support.servers.running_service import RunningService
 from tests.support.waiting import until
 
-POSTS, SPANS = 20, 500
+POSTS, SPANS = int(os.environ.get("LATENCYTRACE_TEST_FLOOD", "5")), 500
 FORGED = POSTS * SPANS
 GOOD = 25  # requests of a good sender after each flood
 ALIKE = "~~~~"  # four bytes in the place of which comes what is no UTF-8

@@ -101,6 +101,8 @@ def test_what_a_later_version_kept_does_not_stop_the_service(
     paged.memory.keep({}, later, {})
     start_with(paged, OTHER)
 
-    assert "measure: Input should be 'duration', 'time_to_first_token'" in caplog.text
+    assert (
+        "measure: Input should be 'duration', 'until_idle', 'time_to_first_token'" in caplog.text
+    )
     assert "or 'stage', not 'joy'" in caplog.text
     assert paged.names() == [PAGE_BEGAN]

@@ -88,8 +88,8 @@ CONTENT: Final[Mapping[str, tuple[str, ...]]] = {
     "LangSmith": ("gen_ai.event.*", "gen_ai.serialized.*", "langsmith.*metadata*",
                   "langsmith.*input*", "langsmith.*output*"),
     "Haystack": ("haystack.*input*", "haystack.*output*"),
-    "LlamaIndex": ("query", "response", "request", "result", "results", "str_or_query_bundle",
-                   "template*", "payload", "*llamaindex.step.*summary*"),
+    "LlamaIndex": ("query", "response", "request", "response.response*", "result", "results",
+                   "str_or_query_bundle", "template*", "payload", "*llamaindex.step.*summary*"),
     "TGI and TEI": ("generation", "ids"),
     "others": (
         "agentops.*input*", "agentops.*output*", "braintrust.*", "gcp.vertex.agent.*data*",

@@ -29,8 +29,9 @@ pytestmark = pytest.mark.skipif(
 
 
 @pytest.fixture
-def contended() -> Iterator[Callable[[], None]]:
+def contended(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
     """Has the thread that calls it wait for a processor, beside a process that never rests."""
+    monkeypatch.setattr(PROCESSOR_WAITS, "_files", {})
     one = min(os.sched_getaffinity(0))
     busy = subprocess.Popen([sys.executable, "-c", "while True: pass"])
     os.sched_setaffinity(busy.pid, {one})

@@ -50,7 +50,7 @@ def test_an_objective_of_each_route_counts_each_for_itself(tmp_path: Path) -> No
 
 
 def test_a_table_counts_each_route_as_its_requests_do(tmp_path: Path) -> None:
-    table = made_table(7)
+    table = made_table(7, 60)
     each = [
         replace(EACH, name=name, service=name) for name in {one.service for one in table.roots}
     ]

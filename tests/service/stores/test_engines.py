@@ -1,5 +1,6 @@
 """What engines send is divided alike when it has been through the store."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -57,4 +58,6 @@ def test_nothing_that_was_said_is_kept(store: ChdbStore, fixture: Path) -> None:
     arrived = store.arrived(sorted({span.trace_id for span in recorded(fixture.stem)}))
     kept = repr(arrived)
     assert len(arrived) > 0
-    assert [said for said in SAID if said in kept] == []
+    assert [
+        said for said in SAID if re.search(rf"\b{said}\b", kept)
+    ] == []  # of an id it may be a part

@@ -6,12 +6,12 @@ import pytest
 
 from latencytrace.cli.importing.files import import_files
 from latencytrace.cli.source.folder import FolderSource, open_folder
-from latencytrace.model import Span, semconv
-from tests.support.builders.spans.otlp_messages import START_NS, message, one_span
+from latencytrace.model import Span, SpanKind, semconv
+from tests.support.builders.spans.otlp_messages import SPAN, START_NS, message, one_span
 
 
-def two_requests() -> tuple[Span, Span]:
-    """One that every filter finds, one that none does, but for `since` alone."""
+def two_requests() -> tuple[Span, ...]:
+    """One that every filter finds, with a task; one that none does, but for `since` alone."""
     return (
         one_span(attributes={
             semconv.HTTP_REQUEST_METHOD: "POST",
@@ -25,6 +25,8 @@ def two_requests() -> tuple[Span, Span]:
                  end_ns=START_NS + 86_400_000_000_001,
                  attributes={semconv.HTTP_RESPONSE_STATUS_CODE: 500,
                              semconv.DETAIL: "no_intervals"}),
+        one_span(span_id="e" * 16, parent_id=SPAN, name="title", kind=SpanKind.INTERNAL,
+                 end_ns=START_NS + 50_000_000),
     )  # fmt: skip
 
 

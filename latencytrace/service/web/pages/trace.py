@@ -73,9 +73,9 @@ def trace_pages(parts: Parts) -> APIRouter:
     def by_id(request: Request, id: str = "") -> Response:  # noqa: A002 - what the form calls it
         """Lead to the request whose trace id, or the beginning of it, somebody wrote."""
         asked = written(request)
-        found = trace_ids(parts.service.store, id)
+        found = trace_ids(parts.service.store, id) if id.strip() else [""]
         if len(found) == 1:
-            return RedirectResponse(asked.link(f"/requests/{found[0]}"), 303)
+            return RedirectResponse(asked.link(f"/requests/{found[0]}".rstrip("/")), 303)
         context = {
             "path": request.url.path,
             "asked": asked,
