@@ -139,7 +139,7 @@ FUNCTION(core_carry) {
         int is_mark = pair->form == STRING && size == mark.count && !memcmp(text, mark.b, (size_t)size);
         shown.q[one] = is_shown.b[key->code] && pair->form != NONE && !is_mark;
         if (pair->form != NONE && is_target.b[key->code])
-            target.q[owner.q[one]] += (int64_t)mixed(state, 1);
+            target.q[owner.q[one]] = (int64_t)((uint64_t)target.q[owner.q[one]] + mixed(state, 1)); /* it may go round */
     }
     free(blocks.texts);
     Py_END_ALLOW_THREADS
