@@ -53,7 +53,7 @@ class Trace:
     retried: Mapping[str, str] = field(default_factory=dict)  # failed attempts: the next one
     # When the messages that spans waited for were sent: no more known of a tree once built.
     queued: Mapping[str, int] = field(default_factory=dict, compare=False)
-    # Spans that nobody waited for, of messages: their work is a request of its own. Likewise.
+    # Spans of messages whose sender did not wait: requests of their own. Likewise.
     unawaited: frozenset[str] = field(default=frozenset(), compare=False)
 
     def outlives(self, child: Span, parent: Span) -> bool:

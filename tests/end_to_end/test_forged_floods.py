@@ -1,4 +1,4 @@
-"""Thousands of spans of each odd kind, no two alike: counted, bounded, and in nobody's way.
+"""Thousands of odd spans of each kind, no two alike: counted, bounded, and without harm to others.
 
 `LATENCYTRACE_TEST_FLOOD=20` sends ten thousand of each.
 """

@@ -49,14 +49,14 @@ class Suite:
     explained: Mapping[str, str] = field(default_factory=dict)
 
     def why(self, test: str) -> str | None:
-        """Return why a test may fail traced; None: nobody knows."""
+        """Return why a test may fail traced; None: unknown."""
         found = (why for pattern, why in self.explained.items() if re.search(pattern, test))
         return next(found, None)
 
 
 @dataclass
 class Compared:
-    """What a suite said in one way of tracing it."""
+    """Outcomes of a suite in one way of tracing it."""
 
     suite: str
     version: str

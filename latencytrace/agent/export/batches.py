@@ -50,7 +50,7 @@ class Batches:
         on_fault: Takes what our own code raises.
         pause: Lets other threads run.
         now_ns: A monotonic clock.
-        saw: Looks at the first spans, until it says that it wants no more; None: nobody does.
+        saw: Gets the first spans, until it says that it needs no more; may be None.
     """
 
     def __init__(  # noqa: PLR0913 - what it stands between

@@ -14,7 +14,7 @@ HOOK_LIST: Final = Path(__file__).with_name("hook_list.txt")
 
 
 def listed_hooks(path: Path) -> dict[str, tuple[tuple[str, ...], tuple[str, ...]]]:
-    """What hooks require and the modules they patch, by entry point, so that a start loads none.
+    """Requirements and patched modules of hooks, by entry point, so that a start loads none.
 
     A hook that is not listed, such as another package's, is loaded when the agent starts; so are
     all without the file, which a program that was frozen may lack.

@@ -24,7 +24,7 @@ class _File(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """What a thread's file said at a moment."""
+    """A thread's schedstat at a moment."""
 
     thread: int
     text: bytes
@@ -104,7 +104,7 @@ class ProcessorWaits:
             try:
                 if _identity(file.number) == file.identity:
                     os.close(file.number)
-            except OSError:  # somebody has closed it
+            except OSError:  # the program has closed it
                 return
 
 

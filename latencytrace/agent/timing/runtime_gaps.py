@@ -53,7 +53,7 @@ class RuntimeGaps:
     )
 
     def __init__(self, loop_thread: int | None, processor: ProcessorWaits | None = None) -> None:
-        self._processor = processor  # None: nobody looks how long its thread waits for one
+        self._processor = processor  # None: its thread's waits are not measured
         self._since = None if processor is None else processor.read()
         self.concurrency = 0  # requests under way when it began, itself included
         self.queue_depth: int | None = None  # the most that waited for a thread before it

@@ -26,7 +26,7 @@ _BY_NAME |= {f"._{method}": stage for method, stage in _METHODS.items()}
 
 
 def _stage(span: Span) -> Stage:
-    """What is none of these is a framework's step, and explains nothing."""
+    """Return the stage of a step; steps of the framework itself have none."""
     _, dot, method = span.name.rpartition(".")
     return _BY_NAME.get(f"{dot}{method}", Stage.UNATTRIBUTED)
 

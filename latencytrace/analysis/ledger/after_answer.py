@@ -19,8 +19,8 @@ def after_answer(trace: Trace) -> Ledger:
     The rule is that of the critical path, over a tree of what ended after the request: each
     span lies below the nearest one above it that ended no earlier, of the next `MOST_ABOVE`,
     or below the stretch itself, whose own time is unattributed. Left out are spans of
-    another clock that stick out of their parents, for nobody knows when they ran; waits for
-    the caller to leave; messages' work that nobody waited for; and all that is below these.
+    another clock that stick out of their parents, whose time is uncertain; waits for
+    the caller to leave; work for messages whose sender did not wait; and all that is below these.
 
     Args:
         trace: Of the request.

@@ -70,7 +70,7 @@ class StageBreakdown:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkAfter:
-    """What requests of a cohort went on with after their answers; no part of their ledgers."""
+    """Work of a cohort's requests after their answers; no part of their ledgers."""
 
     requests: int  # that went on; all else is over these
     mean_ns: float

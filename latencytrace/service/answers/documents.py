@@ -64,7 +64,7 @@ class LeftOutDocument(TypedDict):
 
 
 class WorkAfterDocument(TypedDict):
-    """What requests went on with after their answers, over the `requests` that did."""
+    """Work after the answers of the `requests` that had some."""
 
     requests: int
     mean_ns: int

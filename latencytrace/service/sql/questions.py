@@ -423,7 +423,7 @@ def _quantiles(row: Mapping[str, object], name: str) -> Quantiles | None:
 
 
 def _after(row: Mapping[str, object]) -> WorkAfter | None:
-    """What they went on with, without its stages."""
+    """Work after the answers, without its stages."""
     requests = cast(int, row["AfterNsCount"])
     if not requests:
         return None

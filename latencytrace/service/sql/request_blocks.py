@@ -147,7 +147,7 @@ def _columns_of_lists(table: LedgerTable) -> dict[str, bytes]:
 
 
 def _after(table: LedgerTable) -> dict[str, bytes]:
-    """What each went on with after its end."""
+    """Work of each after its end."""
     after = table.after
     if after is None:
         after = np.zeros((len(table), len(STAGES)), np.int64)

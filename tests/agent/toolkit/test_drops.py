@@ -1,4 +1,4 @@
-"""What is called when an object is dropped."""
+"""Calls when an object is dropped."""
 
 import gc
 from functools import partial

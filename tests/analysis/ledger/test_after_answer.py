@@ -1,4 +1,4 @@
-"""What a request's spans go on with after its end: a ledger beside the request's own."""
+"""Work of a request's spans after its end: a ledger beside the request's own."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""What requests went on with after their answers, in a sentence."""
+"""Sentence on the work of requests after their answers."""
 
 from collections.abc import Mapping
 from typing import Final

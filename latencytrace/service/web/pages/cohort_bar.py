@@ -72,7 +72,7 @@ class Written:
             yield text, self.again(path, since=text, until=None), text == now
 
     def adding(self, path: str, text: str) -> Address:
-        """The address with one more filter, as somebody wrote it.
+        """The address with one more filter, as it was typed.
 
         Raises:
             QuestionError: It is none.

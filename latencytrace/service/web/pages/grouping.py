@@ -37,7 +37,7 @@ class Row:
 
 
 def grouping(store: Store, question: Asked, path: str) -> Mapping[str, object]:
-    """What a page needs to group its requests.
+    """Context of a page that groups its requests.
 
     Args:
         store: What answers.
@@ -64,7 +64,7 @@ def grouping(store: Store, question: Asked, path: str) -> Mapping[str, object]:
 
 
 def group_files(store: Store, question: Asked) -> list[Export]:
-    """What can be saved of it."""
+    """Files of a group that can be saved."""
     by = question.parameters.get(BY)
     if not by:
         return []

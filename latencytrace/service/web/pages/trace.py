@@ -71,11 +71,11 @@ def trace_pages(parts: Parts) -> APIRouter:
 
     @router.get("/trace")
     def by_id(request: Request, id: str = "") -> Response:  # noqa: A002 - what the form calls it
-        """Lead to the request whose trace id, or the beginning of it, somebody wrote."""
+        """Redirect to the request of a trace id or of its beginning; without one, to all."""
         asked = written(request)
-        found = trace_ids(parts.service.store, id) if id.strip() else [""]
-        if len(found) == 1:
-            return RedirectResponse(asked.link(f"/requests/{found[0]}".rstrip("/")), 303)
+        found = trace_ids(parts.service.store, id) if id.strip() else []
+        if len(found) == 1 or not id.strip():
+            return RedirectResponse(asked.link("/".join(("/requests", *found))), 303)
         context = {
             "path": request.url.path,
             "asked": asked,

@@ -1,4 +1,4 @@
-"""What is said of work after an answer."""
+"""Sentences on work after an answer."""
 
 from latencytrace.model import Stage
 from latencytrace.service.answers.documents import WorkAfterDocument
