@@ -571,6 +571,7 @@ static int describe_stream(PyObject *request, PyObject *detail, PyObject *timing
 static int note_processor_wait(PyObject *gaps, PyObject *timing, PyObject *noted) {
     PyObject *processor = SLOT(gaps, of_gaps[G_PROCESSOR]), *since = SLOT(gaps, of_gaps[SINCE]), *waited;
     if (!processor || !since || since == Py_None) return 0;
+    if (SLOT(gaps, of_gaps[QUEUE_DEPTH]) != Py_None) return 0; /* a pool's thread did the work */
     long long started_ns = PyLong_AsLongLong(SLOT(timing, of_timing[T_STARTED_NS]));
     if (started_ns == -1 && PyErr_Occurred()) return -1;
     if (core_monotonic_ns() - started_ns < NOTICED_NS) return 0;

@@ -92,8 +92,10 @@ class RuntimeGaps:
         if self._own:
             intervals.times(Stage.RUNTIME).extend(self._own)
         attributes: dict[str, AttributeValue] = {semconv.CONCURRENCY: self.concurrency}
-        if self._processor is not None and monotonic_ns() - span_start_ns >= NOTICED_NS:
-            waited_ns = self._processor.waited_ns(self._since)
+        # Where a pool's thread did the work, this thread's waits are not the request's.
+        processor = self._processor if self.queue_depth is None else None
+        if processor is not None and monotonic_ns() - span_start_ns >= NOTICED_NS:
+            waited_ns = processor.waited_ns(self._since)
             if waited_ns >= NOTICED_NS:
                 attributes[semconv.PROCESSOR_WAIT_NS] = waited_ns
         if self.queue_depth is not None:

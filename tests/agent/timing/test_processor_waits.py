@@ -8,7 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from latencytrace.agent.timing.processor_waits import ProcessorWaits
+from latencytrace.agent.timing.intervals import IntervalRecorder
+from latencytrace.agent.timing.processor_waits import ProcessorWaits, Reading
+from latencytrace.agent.timing.runtime_gaps import RuntimeGaps
+from latencytrace.model import semconv
 
 pytestmark = pytest.mark.skipif(
     not Path("/proc/thread-self/schedstat").exists(), reason="the kernel tells nothing"
@@ -145,3 +148,22 @@ def test_a_file_that_cannot_be_read_tells_nothing(monkeypatch: pytest.MonkeyPatc
     assert waits.read() is None
     assert waits.read() is None
     assert files() == before
+
+
+class Waited(ProcessorWaits):
+    """Says that every thread has waited."""
+
+    __slots__ = ()
+
+    def waited_ns(self, before: Reading | None) -> int:  # noqa: ARG002 - as its base has it
+        return 5_000_000
+
+
+def test_waits_of_a_loops_thread_are_not_those_of_work_on_a_pool() -> None:
+    on_loop, on_pool = RuntimeGaps(1, Waited()), RuntimeGaps(1, Waited())
+    on_pool.queued_behind(0)
+
+    ours, theirs = (one.described(0, IntervalRecorder()) for one in (on_loop, on_pool))
+
+    assert ours[semconv.PROCESSOR_WAIT_NS] == 5_000_000
+    assert semconv.PROCESSOR_WAIT_NS not in theirs
