@@ -67,3 +67,16 @@ def at_ranks(values: NDArray[np.int64], ranks: Sequence[int], weight: Weight) ->
     order = np.argsort(values, kind="stable")
     places = np.searchsorted(np.cumsum(weight[order]), ranks, side="right")
     return [int(value) for value in values[order[places]]]
+
+
+def holm(p_values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Correct p-values for how many tests were made, so that all hold together.
+
+    Source: Holm, "A Simple Sequentially Rejective Multiple Test Procedure", Scandinavian Journal
+    of Statistics, 1979.
+    """
+    order = np.argsort(p_values, kind="stable")
+    stepped = p_values[order] * np.arange(len(p_values), 0, -1)
+    corrected = np.empty_like(p_values)
+    corrected[order] = np.minimum(np.maximum.accumulate(stepped), 1.0)
+    return corrected

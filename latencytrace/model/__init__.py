@@ -29,7 +29,6 @@ if TYPE_CHECKING:
         TokenRange,
     )
     from latencytrace.model.gpu.sample import ShareBasis, SharedStep, StepMember
-    from latencytrace.model.ledger import Ledger, Segment, StageTimes
     from latencytrace.model.objective import (
         BurnRule,
         Calendar,
@@ -39,7 +38,15 @@ if TYPE_CHECKING:
         Tally,
     )
     from latencytrace.model.packed.interval import Interval, pack_intervals, unpack_intervals
-    from latencytrace.model.request import FirstTokenOf, MetricAttributes, Request, RequestStatus
+    from latencytrace.model.request import (
+        FirstTokenOf,
+        Ledger,
+        MetricAttributes,
+        Request,
+        RequestStatus,
+        Segment,
+        StageTimes,
+    )
     from latencytrace.model.span import (
         Attributes,
         AttributeValue,

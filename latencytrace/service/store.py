@@ -19,9 +19,9 @@ from latencytrace.model.cohorts.request_columns import (
     DurationBand,
     Durations,
     RequestColumns,
+    RequestTimes,
     weights_of,
 )
-from latencytrace.model.cohorts.request_times import RequestTimes
 from latencytrace.plugins import STORES, load_plugin
 from latencytrace.service import plain_answers
 from latencytrace.service.cohort import Cohort

@@ -10,8 +10,8 @@ from latencytrace.analysis.repairs.clipping import clipped
 from latencytrace.analysis.repairs.intervals import Intervals, clipped_intervals
 from latencytrace.analysis.reported.proxy_queue import begun_earlier
 from latencytrace.analysis.trace.is_request import is_shared
-from latencytrace.analysis.trace.parents_first import parents_first
 from latencytrace.model import Interval, Span, SpanKind, Stage, Trace, semconv
+from latencytrace.model.trace import parents_first
 
 MAX_DEPTH = 64  # how far up we look for the span that awaited it
 MAX_SIBLINGS = 1_000  # that began while a message queued; among more it waits for none

@@ -7,8 +7,8 @@ from dataclasses import replace
 from itertools import islice, pairwise
 
 from latencytrace.analysis.calls.waits import with_all_below, works_itself
-from latencytrace.analysis.dialects.asked import Asked
-from latencytrace.analysis.trace.http_answers import (
+from latencytrace.analysis.dialects.engine import Asked
+from latencytrace.analysis.trace.error_types import (
     FIRST_CLIENT_ERROR,
     FIRST_SERVER_ERROR,
     http_code,

@@ -14,8 +14,7 @@ from latencytrace.analysis.capacity.levels import Knee, Levels, knee
 from latencytrace.analysis.capacity.limits import Limit, are_good, holding
 from latencytrace.analysis.capacity.occupancy import Occupancy
 from latencytrace.analysis.capacity.replicas import Replicas, replicas
-from latencytrace.model.cohorts.request_columns import RequestColumns
-from latencytrace.model.cohorts.request_times import RequestTimes
+from latencytrace.model.cohorts.request_columns import RequestColumns, RequestTimes
 
 LEAST_REQUESTS: Final = 500
 LEAST_ROWS: Final = 20  # of a level: of fewer no quantile is shown

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from latencytrace.analysis.trace.startup import LOAD_ROUTE
+from latencytrace.analysis.trace.is_request import LOAD_ROUTE
 from latencytrace.model import MetricAttributes, Repair, RequestStatus, Stage
 from latencytrace.model.detail import TraceDetail
 from latencytrace.model.stage import STAGES

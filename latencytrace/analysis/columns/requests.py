@@ -4,7 +4,7 @@ Under 1 µs of CPU a span (`tests/benchmarks/bench_columns.py`). The oracle is
 `analysis.ledger.requests.requests_of`: both give equal requests.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 from latencytrace.analysis.calls.waits import WORK
 from latencytrace.analysis.columns import critical_paths, packed, paths, reported, trees
 from latencytrace.analysis.columns.after_answers import after_answers
-from latencytrace.analysis.columns.clocks import shifts
 from latencytrace.analysis.columns.engine_words import MOST_COUNTED, add_engines, begun_earlier
 from latencytrace.analysis.columns.facts import PROCESS, Facts, FactsOfBatch
 from latencytrace.analysis.columns.processor_waits import with_processor_waits
 from latencytrace.analysis.ledger.processor_waits import TITLE as PROCESSOR_WAIT
 from latencytrace.analysis.ledger.runtime_gaps import COLLECTION
+from latencytrace.analysis.repairs.clock_skew import aligned
 from latencytrace.analysis.repairs.implausible import DATED_NS, PLAUSIBLE, Plausible
 from latencytrace.analysis.tokens.counts import (
     CACHED,
@@ -33,9 +33,26 @@ from latencytrace.analysis.tokens.counts import (
 from latencytrace.analysis.tokens.gaps import times_of
 from latencytrace.analysis.trace.purposes import CALLS
 from latencytrace.model import AttributeValue, Repair, semconv
-from latencytrace.model.packed.runtime_gap import RuntimeGap, title_of_gap
+from latencytrace.model.packed.interval import RuntimeGap, title_of_gap
 from latencytrace.model.span_batch import SpanBatch
 from latencytrace.model.stage import STAGES
+
+
+def shifts(batch: SpanBatch, traces: Iterable[int]) -> tuple[NDArray[np.int64], dict[int, Repair]]:
+    """By how much the spans of traces are moved; and by row what is reported of it."""
+    moved_ns = np.zeros(len(batch.span_id), np.int64)
+    reported: dict[int, Repair] = {}
+    for trace in traces:
+        first, beyond = batch.first[trace : trace + 2].tolist()
+        rows = first + np.argsort(batch.span_id[first:beyond])
+        spans = {span.span_id: span for span in (batch.bare(row) for row in rows.tolist())}
+        moved, repairs = aligned(spans, ())
+        for row, (span_id, span) in zip(rows.tolist(), spans.items(), strict=True):
+            moved_ns[row] = moved[span_id].start_ns - span.start_ns
+        places = dict(zip(spans, rows.tolist(), strict=True))
+        reported.update({places[repair.span_id]: repair for repair in repairs})
+    return moved_ns, reported
+
 
 _Column = NDArray[np.int64]
 _Flags = NDArray[np.bool_]

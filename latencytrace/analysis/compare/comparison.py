@@ -23,7 +23,7 @@ from latencytrace.analysis.compare.shifts import (
     p_values,
 )
 from latencytrace.analysis.compare.verdict import AT_LEAST, Verdict
-from latencytrace.analysis.holm import holm
+from latencytrace.analysis.weighted import holm
 from latencytrace.model import Stage
 from latencytrace.model.cohorts.request_columns import STAGES, RequestColumns
 

@@ -7,7 +7,7 @@ from typing import Final
 from latencytrace.analysis.ledger.critical_path import critical_path
 from latencytrace.analysis.trace.asgi_messages import awaits_hang_up
 from latencytrace.model import Ledger, Span, Stage, Trace
-from latencytrace.model.ledger import ledger_of
+from latencytrace.model.request import ledger_of
 
 LEAST_NS: Final = 1_000_000  # less is no work after the answer: spans end a moment late
 MOST_ABOVE: Final = 64  # spans that are tried, from a span up

@@ -5,7 +5,7 @@ from collections.abc import Container, Iterable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
-from latencytrace.analysis.dialects.asked import Asked
+from latencytrace.analysis.dialects.engine import Asked
 from latencytrace.model import Interval, Span, SpanKind, Stage, semconv
 
 _STAGES = {  # how their names end

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 
 from latencytrace.cli.load_test.outcome import Outcome
 from latencytrace.errors import SettingsError
-from latencytrace.model.texts.durations import written_duration_ns
-from latencytrace.model.texts.units import duration
+from latencytrace.model.texts.units import duration, written_duration_ns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,5 +1,6 @@
 """Names that senders left empty, or blank: they have one name that can be seen and asked for."""
 
+import re
 from typing import Final
 
 from latencytrace.model.texts.escaped import is_fit
@@ -17,3 +18,13 @@ def is_blank(text: str) -> bool:
 def named(text: str) -> str:
     """Return a name, or `UNNAMED` in the place of a blank one."""
     return UNNAMED if is_blank(text) else text
+
+
+_TRACEPARENT: Final = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}(-.*)?")
+
+
+def written_trace_id(text: str) -> str:
+    """The trace id, or the beginning of one, that was typed; of a `traceparent` its own."""
+    written = text.strip().lower()
+    parent = _TRACEPARENT.fullmatch(written)
+    return parent[1] if parent else written

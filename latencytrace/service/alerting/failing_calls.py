@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from latencytrace.analysis.slo.failing_call import failing_call
+from latencytrace.analysis.slo.guilty_stage import failing_call
 from latencytrace.errors import StoreError
 from latencytrace.model import BadRequest, FailingCall, Span
 

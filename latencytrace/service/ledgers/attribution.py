@@ -9,8 +9,7 @@ from latencytrace.analysis.build_trace import build_traces
 from latencytrace.analysis.ledger.critical_path import critical_path
 from latencytrace.analysis.ledger.requests import request_of
 from latencytrace.analysis.repairs.duplicates import without_duplicates
-from latencytrace.analysis.trace.is_request import is_shared
-from latencytrace.analysis.trace.startup import as_load, may_be_startup
+from latencytrace.analysis.trace.is_request import as_load, is_shared, may_be_startup
 from latencytrace.model import Request, Span, Stage, Trace, semconv
 from latencytrace.service.ledger_table import LedgerTable
 from latencytrace.service.ledgers.column_attribution import ByColumns, ColumnAttribution

@@ -19,7 +19,7 @@ from latencytrace.model import (
 )
 from latencytrace.model.detail import detail_named
 from latencytrace.model.from_columns import from_columns
-from latencytrace.model.ledger import ledger_of
+from latencytrace.model.request import ledger_of
 from latencytrace.service.sql import native_values
 from latencytrace.service.sql.tables import (
     REQUEST_COLUMNS,

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from latencytrace.analysis.slo.failing_call import failing_call
+from latencytrace.analysis.slo.guilty_stage import failing_call
 from latencytrace.model import AttributeValue, Event, Span, SpanKind, Stage, StatusCode, semconv
 from tests.support.builders.spans.otlp_messages import START_NS, one_span
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from latencytrace.analysis.holm import holm
 from latencytrace.analysis.tail.groups import Split, needed_requests
 from latencytrace.analysis.tail.tail import no_tail, tail_of
+from latencytrace.analysis.weighted import holm
 from latencytrace.model import Request, Stage
 from latencytrace.model.cohorts.request_columns import (
     STAGES,

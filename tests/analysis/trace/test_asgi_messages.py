@@ -21,7 +21,7 @@ from latencytrace.analysis.ledger.critical_path import critical_path
 from latencytrace.analysis.ledger.requests import requests_of
 from latencytrace.analysis.ledger.stage_times import stage_times
 from latencytrace.model import FirstTokenOf, Span, Stage, semconv
-from latencytrace.model.ledger import ledger_of
+from latencytrace.model.request import ledger_of
 from tests.support.builders.spans.recorded import recorded_requests, reported, spans_of
 from tests.support.builders.spans.span_columns import SpanColumns, critical_paths
 from tests.support.builders.spans.trees import request, root, span

@@ -16,7 +16,7 @@ from latencytrace.errors import NotFoundError, QuestionError
 from latencytrace.model import Request as FoundRequest
 from latencytrace.model import Stage
 from latencytrace.model.stage import IN_PARTS
-from latencytrace.model.texts.trace_ids import written_trace_id
+from latencytrace.model.texts.names import written_trace_id
 from latencytrace.service.answers.documents import ListedRequestDocument
 from latencytrace.service.answers.requests import (
     found_request,
