@@ -68,7 +68,7 @@ def _run(arguments: Sequence[str]) -> int:
         from latencytrace.cli.processes.without_extra import answer  # noqa: PLC0415 - seldom needed
 
         return answer(arguments, missing)
-    from latencytrace.cli.processes.typer_fault import typer_fault  # noqa: PLC0415 - loaded where it is used
+    from latencytrace.cli.processes.without_extra import typer_fault  # noqa: PLC0415 - loaded where it is used
 
     if fault := typer_fault():
         raise LatencytraceError(fault)

@@ -59,7 +59,7 @@ from latencytrace.service.web.pages.assets import Assets
 from latencytrace.service.web.pages.parts import Parts
 from latencytrace.service.web.pages.rendering import Renderer
 from latencytrace.service.web.pages.routes import add_pages
-from latencytrace.service.web.views.health import health_router
+from latencytrace.service.web.views.health import health_router, receivers_router
 from latencytrace.service.web.views.maintenance import maintenance_router
 from latencytrace.service.web.views.objectives import (
     alerts_document,
@@ -68,7 +68,6 @@ from latencytrace.service.web.views.objectives import (
     watched_objectives,
 )
 from latencytrace.service.web.views.profiles import profiles_router
-from latencytrace.service.web.views.receivers import receivers_router
 from latencytrace.settings import Address, ServiceSettings
 
 _log = logging.getLogger(__name__)

@@ -22,10 +22,10 @@ import torch
 
 from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.device.timer import DeviceTimer
-from latencytrace.agent.gpu.machine_lock import MachineLock
 from latencytrace.agent.gpu.readers.nvml.reader import NvmlReader
 from latencytrace.agent.gpu.report import GpuReport
 from latencytrace.agent.gpu.sampler import RARE_AFTER_NS, SLOW_AFTER_NS, GpuSampler
+from latencytrace.agent.gpu.watch import MachineLock
 from latencytrace.agent.guard import raise_fault
 from latencytrace.agent.hooks.torch_copies import TorchCopiesHook
 from latencytrace.agent.timing.hook import HookOptions

@@ -5,10 +5,9 @@ from collections.abc import Callable
 from typing import Any
 
 from latencytrace.agent.clock import monotonic_ns
-from latencytrace.agent.device.events import DeviceEvents
 from latencytrace.agent.device.nvtx import DeviceRanges, no_ranges
 from latencytrace.agent.device.pending_spans import PendingDeviceSpans
-from latencytrace.agent.device.timer import DevicePasses, DeviceTimer
+from latencytrace.agent.device.timer import DeviceEvents, DevicePasses, DeviceTimer
 from latencytrace.model.stage import Stage
 
 EventsOf = Callable[[Any], DeviceEvents | None]  # of a torch device

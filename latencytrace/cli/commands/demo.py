@@ -20,9 +20,8 @@ from rich.progress import BarColumn, Progress, TextColumn
 from rich.text import Text
 
 from latencytrace.cli.commands import breakdown, trace
-from latencytrace.cli.load_test.outcome import Outcome
+from latencytrace.cli.load_test.outcome import LoadRecord, Outcome
 from latencytrace.cli.load_test.plan import Arrivals, Pace, plan
-from latencytrace.cli.load_test.record import LoadRecord
 from latencytrace.cli.load_test.target import JSON, Target
 from latencytrace.cli.pictures.lines import say
 from latencytrace.cli.pictures.terminal import screen, show
@@ -32,7 +31,7 @@ from latencytrace.cli.processes.demo_programs import (
     start_application,
     start_service,
 )
-from latencytrace.cli.processes.own_name import own_command
+from latencytrace.cli.processes.local_service import own_command
 from latencytrace.cli.source import reading
 from latencytrace.errors import LatencytraceError
 from latencytrace.model.texts.units import count, duration

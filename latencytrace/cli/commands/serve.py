@@ -12,8 +12,7 @@ import typer
 
 from latencytrace.cli.pictures.lines import say
 from latencytrace.cli.pictures.terminal import LogFormatter
-from latencytrace.cli.processes.local_service import EXTRA_HINT, service_is_installed
-from latencytrace.cli.processes.own_name import own_command
+from latencytrace.cli.processes.local_service import EXTRA_HINT, own_command, service_is_installed
 from latencytrace.errors import LatencytraceError
 from latencytrace.settings import (
     DEFAULT_OTLP_ENDPOINT,

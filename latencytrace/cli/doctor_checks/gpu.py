@@ -4,8 +4,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from latencytrace.agent.gpu.discovery import installed_gpu_readers
-from latencytrace.agent.gpu.reader import GpuReader
+from latencytrace.agent.gpu.reader import GpuReader, installed_gpu_readers
 from latencytrace.agent.guard import FaultCounter
 from latencytrace.errors import GpuUnavailableError
 from latencytrace.model.gpu.sample import GpuDevice

@@ -12,7 +12,7 @@ from latencytrace.cli.doctor_checks.command import ABOUT as COMMAND
 from latencytrace.cli.doctor_checks.command import program
 from latencytrace.cli.doctor_checks.environment import environment_findings
 from latencytrace.cli.doctor_checks.source_imports import imported_modules
-from latencytrace.cli.doctor_checks.used import Used
+from latencytrace.cli.doctor_checks.unhooked import Used
 from latencytrace.cli.processes.local_service import listens
 from latencytrace.cli.source.service_address import service_address
 from latencytrace.errors import SettingsError

@@ -4,7 +4,6 @@ import json
 from collections.abc import Iterator
 from http import HTTPStatus
 
-from latencytrace.cli.doctor_checks.disk import disk_findings
 from latencytrace.cli.processes.local_service import (
     free_port,
     host_and_port,
@@ -15,11 +14,14 @@ from latencytrace.cli.processes.local_service import (
 from latencytrace.cli.source.reading import service_at
 from latencytrace.errors import SettingsError
 from latencytrace.service.answers.findings.agents import agent_findings
-from latencytrace.service.answers.findings.counted import ABOUT, counted_findings
-from latencytrace.service.answers.findings.custody import custody_findings
-from latencytrace.service.answers.findings.finding import Finding, Verdict
-from latencytrace.service.answers.findings.held import held_findings
-from latencytrace.service.answers.findings.metrics_text import samples
+from latencytrace.service.answers.findings.counted import (
+    ABOUT,
+    counted_findings,
+    custody_findings,
+    disk_findings,
+    held_findings,
+)
+from latencytrace.service.answers.findings.finding import Finding, Verdict, samples
 from latencytrace.service.answers.findings.overhead_documents import overhead_findings
 from latencytrace.service.answers.findings.senders import sender_findings
 from latencytrace.service.net.http_client import ask

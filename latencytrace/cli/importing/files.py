@@ -10,9 +10,8 @@ from typing import Final, cast
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
-from latencytrace.cli.importing.chunks import STDIN, opened, plain_chunks
+from latencytrace.cli.importing.chunks import STDIN, Place, Record, opened, plain_chunks
 from latencytrace.cli.importing.collector_table import SCHEME, table_records
-from latencytrace.cli.importing.piece import Place, Record
 from latencytrace.cli.importing.records import records
 from latencytrace.cli.importing.report import Report
 from latencytrace.cli.importing.target import Target, target

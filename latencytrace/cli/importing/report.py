@@ -9,7 +9,7 @@ from typing import Final
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span as ProtoSpan
 
-from latencytrace.cli.importing.piece import Place
+from latencytrace.cli.importing.chunks import Place
 from latencytrace.model.texts.units import count
 from latencytrace.service.otlp.mending.account import Mend
 

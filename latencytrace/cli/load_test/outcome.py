@@ -1,9 +1,17 @@
-"""Outcomes of requests as the client saw them, by its own monotonic clock."""
+"""Outcomes of requests as the client saw them, by its own monotonic clock; limits and the record.
 
-from dataclasses import dataclass
+Source: Zhong et al., "DistServe: Disaggregating Prefill and Decoding for Goodput-optimized Large
+Language Model Serving", OSDI 2024 (goodput).
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 from latencytrace.cli.load_test.answer import Answer
+from latencytrace.cli.load_test.plan import Step
+from latencytrace.errors import SettingsError
+from latencytrace.model.texts.units import duration, written_duration_ns
 
 TIMEOUT = "timeout"
 NEVER_SENT = "never sent"  # too many were in flight until its time was up
@@ -69,3 +77,102 @@ class Outcome:
             return ()
         times_ns = self.answer.token_times_ns
         return tuple(after - before for before, after in pairwise(times_ns))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """How long each may take; None: as long as it likes."""
+
+    duration_ns: int | None = None
+    time_to_first_token_ns: int | None = None
+    time_per_output_token_ns: int | None = None
+
+    @property
+    def are_set(self) -> bool:
+        """Return whether there is any."""
+        return any(True for _ in self._each())
+
+    def are_met(self, outcome: Outcome) -> bool:
+        """Return whether a request was answered in time; what it has nothing of is in time."""
+        return outcome.error is None and all(
+            taken_ns is None or taken_ns <= limit_ns
+            for taken_ns, limit_ns in (
+                (getattr(outcome, f"{name}_ns"), limit_ns) for name, limit_ns in self._each()
+            )
+        )
+
+    def text(self) -> str:
+        """The limits in words."""
+        return ", ".join(
+            f"{name.replace('_', ' ')} within {duration(limit_ns)}"
+            for name, limit_ns in self._each()
+        )
+
+    def _each(self) -> Iterator[tuple[str, int]]:
+        for name in ("duration", "time_to_first_token", "time_per_output_token"):
+            limit_ns: int | None = getattr(self, f"{name}_ns")
+            if limit_ns is not None:
+                yield name, limit_ns
+
+
+NO_LIMITS = Limits()
+
+
+def limits(
+    within: str | None, first_token_within: str | None, per_token_within: str | None
+) -> Limits:
+    """Read the limits that were named.
+
+    Raises:
+        SettingsError: One is no duration.
+    """
+    return Limits(
+        duration_ns=_read(within, "--within"),
+        time_to_first_token_ns=_read(first_token_within, "--first-token-within"),
+        time_per_output_token_ns=_read(per_token_within, "--per-token-within"),
+    )
+
+
+def _read(text: str | None, flag: str) -> int | None:
+    if text is None:
+        return None
+    found_ns = written_duration_ns(text)
+    if found_ns is None:
+        raise SettingsError(f"{text!r} is no duration: write {flag} 2s, or 250ms")
+    return found_ns
+
+
+SERVICE = "latencytrace-load"  # what breakdowns call the generator
+
+
+@dataclass(slots=True, kw_only=True)
+class StepRecord:
+    """The record of one rate."""
+
+    step: Step
+    began_ns: int
+    outcomes: list[Outcome] = field(default_factory=list)
+    failed: int = 0
+    in_flight: int = 0
+    in_flight_max: int = 0
+    elapsed_ns: int = 0
+    cpu_ns: int = 0  # of this whole process
+
+
+@dataclass(slots=True, kw_only=True)
+class SpansSent:
+    """Counts of the load's own spans."""
+
+    url: str
+    sent: int = 0
+    lost: int = 0
+    last_error: str | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class LoadRecord:
+    """Every step begun, in order."""
+
+    steps: list[StepRecord] = field(default_factory=list)
+    spans: SpansSent | None = None  # None: requests are not traced
+    limits: Limits = NO_LIMITS  # that answers shall meet

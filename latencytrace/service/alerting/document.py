@@ -1,5 +1,7 @@
 """Alerts and objectives as documents: of the API, and of what sinks send."""
 
+from collections.abc import Callable, Iterable
+
 from latencytrace.model import (
     Acknowledgement,
     Alert,
@@ -23,6 +25,7 @@ from latencytrace.service.answers.documents import (
     ObjectiveDocument,
 )
 from latencytrace.service.objectives.maintenance import Maintenance, MaintenanceWindows
+from latencytrace.service.objectives.memory import ObjectiveMemory
 
 
 def alert_document(alert: Alert, links: AlertLinks) -> AlertDocument:
@@ -181,3 +184,25 @@ def _bad_request(request: BadRequest, links: AlertLinks) -> BadRequestDocument:
         "summary": request_text(request),
         "url": links.of_request(request),
     }
+
+
+Changed = Callable[[Iterable[Alert]], None]
+
+
+def keeping_past(memory: ObjectiveMemory, links: AlertLinks, changed: Changed) -> Changed:
+    """Return what takes alerts that began or ended: it keeps the ended ones and hands all on.
+
+    Args:
+        memory: Where they are kept.
+        links: What their documents link to.
+        changed: Takes them all next.
+    """
+
+    def noted(alerts: Iterable[Alert]) -> None:
+        every = tuple(alerts)
+        over = [alert_document(one, links) for one in every if one.ended_ns is not None]
+        if over:
+            memory.keep_past(over)
+        changed(every)
+
+    return noted

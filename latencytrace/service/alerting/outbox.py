@@ -2,7 +2,10 @@
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
 
 from latencytrace.errors import SinkError
 from latencytrace.model import Alert
@@ -216,3 +219,35 @@ class Outbox:
             _log.warning("%d notifications to sinks that are gone are not sent", len(gone))
             self._memory.forget(gone)
         self.add([notification for notification in left if notification.sink in self._sinks])
+
+
+_PREFIX = "latencytrace_service_notices"
+
+
+class NotificationMetrics(Collector):
+    """Reads an outbox whenever the metrics are read.
+
+    Args:
+        outbox: What counts.
+    """
+
+    def __init__(self, outbox: Outbox) -> None:
+        self._outbox = outbox
+
+    def collect(self) -> Iterator[Metric]:
+        counters = (
+            ("sent", "Notifications of alerts that a sink took.", self._outbox.sent),
+            ("refused", "Tries that a sink did not take; tried again.", self._outbox.failed),
+            ("dropped", "Those given up, after a day or beyond 1000.", self._outbox.dropped()),
+        )
+        for name, text, counts in counters:
+            counter = CounterMetricFamily(f"{_PREFIX}_{name}", text, labels=("sink",))
+            for sink, count in counts.items():
+                counter.add_metric([sink], count)
+            yield counter
+        waiting = GaugeMetricFamily(
+            f"{_PREFIX}_waiting", "Notifications not taken by a sink yet.", labels=("sink",)
+        )
+        for sink, count in self._outbox.waiting().items():
+            waiting.add_metric([sink], count)
+        yield waiting

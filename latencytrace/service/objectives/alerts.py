@@ -1,7 +1,10 @@
 """The standing and the alerts of an objective: counts and states in, values out."""
 
+from calendar import monthrange
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from datetime import datetime, timedelta
+from zoneinfo import ZoneInfo
 
 from latencytrace.analysis.slo.burn_rate import budget_left_ratio, burn_rules, exhaustion_ns
 from latencytrace.analysis.slo.traffic import LOOK_NS
@@ -11,6 +14,7 @@ from latencytrace.model import (
     AlertKind,
     BadRequest,
     BurnRates,
+    Calendar,
     Evidence,
     FailingCall,
     Objective,
@@ -18,9 +22,41 @@ from latencytrace.model import (
     Standing,
 )
 from latencytrace.model.objective import HOUR_NS, length_text
-from latencytrace.service.objectives.calendar import period_bounds_ns
 from latencytrace.service.objectives.counts import ObjectiveCounts, series_of
 from latencytrace.service.objectives.state import LONGEST_SILENCE_NS, Announced, ObjectiveState
+
+_MONTHS_A_YEAR = 12
+
+
+def period_bounds_ns(calendar: Calendar, now_ns: int) -> tuple[int, int]:
+    """Return the beginning and the end of the period that a moment lies in."""
+    zone = ZoneInfo(calendar.zone)
+    first = datetime.fromisoformat(calendar.start)
+    now = datetime.fromtimestamp(now_ns / 1e9, zone).replace(tzinfo=None)
+    if calendar.months:
+        passed = (now.year - first.year) * _MONTHS_A_YEAR + now.month - first.month
+        number = passed // calendar.months
+    else:
+        number = (now - first).days // calendar.days
+    # The day of the month, or an hour that the clock skips, can make it one less.
+    while _start_ns(calendar, first, number, zone) > now_ns:
+        number -= 1
+    while _start_ns(calendar, first, number + 1, zone) <= now_ns:
+        number += 1
+    return _start_ns(calendar, first, number, zone), _start_ns(calendar, first, number + 1, zone)
+
+
+def _start_ns(calendar: Calendar, first: datetime, number: int, zone: ZoneInfo) -> int:
+    """The beginning of a period by number, as the clocks of its zone have it."""
+    if calendar.months:
+        months = first.year * _MONTHS_A_YEAR + first.month - 1 + number * calendar.months
+        year, month = divmod(months, _MONTHS_A_YEAR)
+        day = min(first.day, monthrange(year, month + 1)[1])
+        local = first.replace(year=year, month=month + 1, day=day)
+    else:
+        local = first + timedelta(days=number * calendar.days)
+    return int(local.replace(tzinfo=zone).timestamp()) * 10**9
+
 
 FindFailingCall = Callable[[str, Sequence[BadRequest]], FailingCall | None]
 _STEPS = 500  # of a period

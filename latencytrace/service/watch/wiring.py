@@ -11,11 +11,10 @@ from latencytrace.model import Alert, Objective, Request
 from latencytrace.model.objective import HOUR_NS
 from latencytrace.plugins import SINKS, load_plugin, plugins
 from latencytrace.service.alerting.amendments import Amendments
+from latencytrace.service.alerting.document import keeping_past
 from latencytrace.service.alerting.failing_calls import FailingCalls
 from latencytrace.service.alerting.links import AlertLinks
-from latencytrace.service.alerting.metrics import NotificationMetrics
-from latencytrace.service.alerting.outbox import Outbox
-from latencytrace.service.alerting.past import keeping_past
+from latencytrace.service.alerting.outbox import NotificationMetrics, Outbox
 from latencytrace.service.clock import now_ns
 from latencytrace.service.cohort import Cohort
 from latencytrace.service.metrics.telemetry import Telemetry

@@ -15,7 +15,7 @@ from latencytrace.service.answers import requests as answers
 from latencytrace.service.answers import steps
 from latencytrace.service.answers.documents import RequestDocument, StepDocument
 from latencytrace.service.answers.steps import MOST_OTHERS, MOST_STEPS
-from latencytrace.service.net.json_answer import JsonAnswer
+from latencytrace.service.net.problems import JsonAnswer
 from latencytrace.service.store import Store
 from latencytrace.service.stores.chdb.store import ChdbStore
 from tests.support.builders.spans.otlp_messages import START_NS, columns, one_span, otlp

@@ -17,7 +17,7 @@ from typing import Any, cast
 import numpy as np
 
 from latencytrace.model import Stage
-from latencytrace.service.answers.findings.metrics_text import Sample, samples
+from latencytrace.service.answers.findings.finding import Sample, samples
 from latencytrace.service.metrics.counted_requests import DURATION_BUCKETS, STAGE_BUCKETS
 from tests.support.servers.command_line import environment, latencytrace
 from tests.support.servers.running_service import RunningService

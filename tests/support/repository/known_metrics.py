@@ -6,8 +6,7 @@ from pathlib import Path
 from prometheus_client.metrics_core import Metric
 
 from latencytrace.model import Repair, RepairKind, Stage
-from latencytrace.service.alerting.metrics import NotificationMetrics
-from latencytrace.service.alerting.outbox import Outbox
+from latencytrace.service.alerting.outbox import NotificationMetrics, Outbox
 from latencytrace.service.answers.findings.overhead_documents import (
     OverheadDocument,
     RouteOverheadDocument,

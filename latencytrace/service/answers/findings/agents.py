@@ -3,8 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from latencytrace.service.answers.findings.finding import Finding, Verdict
-from latencytrace.service.answers.findings.metrics_text import Sample
+from latencytrace.service.answers.findings.finding import Finding, Sample, Verdict
 
 ABOUT = "agents that run"
 SHORT_INSTANCE = 8

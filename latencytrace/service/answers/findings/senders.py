@@ -4,8 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 
 from latencytrace.model import RepairKind
-from latencytrace.service.answers.findings.finding import Finding, Verdict
-from latencytrace.service.answers.findings.metrics_text import Sample
+from latencytrace.service.answers.findings.finding import Finding, Sample, Verdict
 
 ABOUT = "senders"
 FEW_RATIO = 0.01  # of requests; one restart loses as many

@@ -9,10 +9,8 @@ from fastapi.responses import Response
 from prometheus_client import CollectorRegistry
 
 from latencytrace.service.answers.findings.agents import agent_findings
-from latencytrace.service.answers.findings.counted import counted_findings
-from latencytrace.service.answers.findings.custody import custody_findings
-from latencytrace.service.answers.findings.finding import Finding, Verdict
-from latencytrace.service.answers.findings.metrics_text import Sample
+from latencytrace.service.answers.findings.counted import counted_findings, custody_findings
+from latencytrace.service.answers.findings.finding import Finding, Sample, Verdict
 from latencytrace.service.answers.findings.overhead import latest_overhead
 from latencytrace.service.answers.findings.senders import sender_findings
 from latencytrace.service.web.pages.cohort_bar import written

@@ -6,7 +6,7 @@ from fastapi import APIRouter
 from fastapi.responses import Response
 
 from latencytrace.service.answers.gpu_documents import GpusDocument, GpuTimelinesDocument
-from latencytrace.service.net.json_answer import JsonAnswer
+from latencytrace.service.net.problems import JsonAnswer
 from latencytrace.service.web.queries import NO_PARAMETERS
 
 

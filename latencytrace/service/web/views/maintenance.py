@@ -23,7 +23,7 @@ from latencytrace.service.answers.documents import (
     MaintenanceDocument,
     MaintenancesDocument,
 )
-from latencytrace.service.net.json_answer import JsonAnswer
+from latencytrace.service.net.problems import JsonAnswer
 from latencytrace.service.objectives.evaluator import Evaluator
 from latencytrace.service.objectives.maintenance import LONGEST_NS, Maintenance
 from latencytrace.service.web.queries import NO_PARAMETERS

@@ -21,7 +21,7 @@ from latencytrace.service.alerting.over_time import (
 )
 from latencytrace.service.answers.documents import AlertsDocument, ObjectivesDocument
 from latencytrace.service.clock import now_ns
-from latencytrace.service.net.json_answer import JsonAnswer
+from latencytrace.service.net.problems import JsonAnswer
 from latencytrace.service.objectives.alerts import first_standing
 from latencytrace.service.objectives.evaluator import Evaluator
 from latencytrace.service.objectives.report import ReportDocument, month_of, report

@@ -10,8 +10,8 @@ from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from latencytrace.model.profile import DEFAULT_SECONDS, DEFAULT_STEPS, MAX_SECONDS, MAX_STEPS
-from latencytrace.service.answers.profile_documents import ProfileDocument, ProfilesDocument
-from latencytrace.service.net.json_answer import JsonAnswer
+from latencytrace.service.answers.documents import ProfileDocument, ProfilesDocument
+from latencytrace.service.net.problems import JsonAnswer
 from latencytrace.service.profiles.orders import Profile, Profiles
 from latencytrace.service.web.queries import NO_PARAMETERS
 

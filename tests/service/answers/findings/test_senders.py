@@ -2,7 +2,7 @@
 
 import pytest
 
-from latencytrace.service.answers.findings.metrics_text import samples
+from latencytrace.service.answers.findings.finding import samples
 from latencytrace.service.answers.findings.senders import sender_findings
 
 REQUESTS = """
