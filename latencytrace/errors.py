@@ -81,7 +81,6 @@ class SinkError(LatencytraceError):
     """An alert could not be delivered: it is tried again later.
 
     Args:
-        message: What happened.
         retry_after_s: How long the receiver asks for nothing more; None: it does not say.
     """
 

@@ -182,11 +182,8 @@ def agent_settings(  # noqa: PLR0913 - one argument per argument of `instrument`
 
     Args:
         endpoint: The base address to send to.
-        service_name: What to call the program.
         hooks: Names of the hooks to apply; None: all.
-        gpu: Whether to read GPUs.
         over_http: Whatever the environment says of the protocol.
-        environ: The environment.
 
     Raises:
         SettingsError: A value cannot be used; the message names the variable.

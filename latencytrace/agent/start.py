@@ -89,11 +89,8 @@ class _Reports:
     """The agent's word on itself and on GPUs: made once there is time for it, not at the start.
 
     Args:
-        settings: Of this process.
-        resource: What this process is.
         to_metrics: Makes what carries metrics to an address.
         new_budget: Makes what the agent's own cost is held against.
-        on_fault: Takes what our own code raises.
     """
 
     def __init__(
@@ -183,7 +180,6 @@ class Agent:
     """One running agent; at most one a process at a time.
 
     Args:
-        settings: Of this process.
         on_fault: Takes what our own code raises; tests raise it again.
     """
 

@@ -87,7 +87,6 @@ def serve(
     """Run the service until SIGINT or SIGTERM stops it.
 
     Args:
-        settings: Of the service.
         ready: Called with the addresses of the API, of the receiver over HTTP and of the one
             over gRPC, if it is on.
         insecure: Listen off loopback without asking for a token.

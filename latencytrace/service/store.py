@@ -269,7 +269,6 @@ class Questions(StoreEdge, ABC):
         column of the timelines begins.
 
         Args:
-            cohort: Requests.
             by: One of `LABELS`, or the key of an attribute.
             column_ns: Length of a column of the timelines.
             limit: Values that have a part of their own, those that took most time in all.
@@ -364,9 +363,6 @@ class Store(Questions, Copies):
     def open(cls, folder: Path) -> Self:
         """Open a store, creating what is missing and setting aside what is torn.
 
-        Args:
-            folder: The data folder.
-
         Raises:
             StoreInUseError: Another process owns the folder; the message names it.
         """
@@ -418,7 +414,6 @@ class Store(Questions, Copies):
         them have arrived.
 
         Args:
-            parts: Rows of blocks.
             age_ns: Time since their arrival, in ns.
         """
 
@@ -568,7 +563,6 @@ def open_store(engine: str, folder: Path) -> Store:
 
     Args:
         engine: The name of a plugin; or an address, whose scheme is one.
-        folder: The data folder.
 
     Raises:
         PluginError: No such engine is installed.

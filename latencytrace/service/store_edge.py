@@ -29,11 +29,7 @@ class StoreEdge:
 
 @contextmanager
 def engine_faults(asked: str) -> Iterator[None]:
-    """Raise what is not our own error as a `StoreError`.
-
-    Args:
-        asked: The method, for the message.
-    """
+    """Raise what is not our own error as a `StoreError`."""
     try:
         yield
     except LatencytraceError:

@@ -80,7 +80,6 @@ class BudgetKeeper:
     """Fed by the background thread; read by any.
 
     Args:
-        detail: What hooks ask.
         budget_ratio: Of the process's CPU time; None: full detail whatever it costs.
         now_ns: A monotonic clock.
         process_ns: CPU time of the process until now.

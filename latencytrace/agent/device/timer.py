@@ -94,11 +94,7 @@ class Anchor:
 
 
 class DeviceClock:
-    """Makes anchors when the last one is too old.
-
-    Args:
-        events: Of the device.
-    """
+    """Makes anchors when the last one is too old."""
 
     def __init__(self, events: DeviceEvents) -> None:
         self._events = events
@@ -127,7 +123,6 @@ class DeviceTimer:
     """The events and the clock of one device.
 
     Args:
-        events: Of the device.
         now_ns: The host's monotonic clock.
         ranges: Shows passes to NVIDIA's profilers; None: nothing does.
     """

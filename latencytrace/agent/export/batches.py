@@ -45,10 +45,6 @@ class Batches:
     """Takes spans off the queue and encodes them; used by one thread.
 
     Args:
-        queue: Where spans wait.
-        encoder: Makes OTLP of them.
-        on_fault: Takes what our own code raises.
-        pause: Lets other threads run.
         now_ns: A monotonic clock.
         saw: Gets the first spans, until it says that it needs no more; may be None.
     """

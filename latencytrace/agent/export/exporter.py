@@ -48,8 +48,6 @@ class Exporter:
     """Empties the queue of ended spans on a background thread.
 
     Args:
-        encoder: Makes OTLP of them.
-        sender: Where they go.
         queue: Where spans wait; what finds no place there is dropped and counted.
         interval_s: How long spans wait for company.
         saw: Looks at the first spans (see `Batches`); asked for anew in a forked child.

@@ -40,8 +40,6 @@ class GilYield:
 
     Args:
         yield_: Yields the processor, as `yielding` returns it; None: each pause is a sleep.
-        sleep: For so many seconds.
-        now_ns: A clock.
     """
 
     def __init__(

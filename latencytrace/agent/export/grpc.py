@@ -78,7 +78,6 @@ class GrpcSender:
             OpenTelemetry's exporters do.
         headers: Metadata of each call.
         timeout_s: How long to wait for a response.
-        method: What to call.
         options: Compression and certificates; None: neither.
 
     Raises:

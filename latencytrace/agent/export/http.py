@@ -28,8 +28,6 @@ class HttpSender:
     """Posts OTLP bytes to one address over a connection that is kept alive.
 
     Args:
-        url: The address.
-        headers: Of each request.
         timeout_s: How long to wait for a response, the whole of it.
         options: Compression and certificates; None: neither.
         control: Returns what takes orders of the service; None: none are taken.

@@ -109,8 +109,6 @@ def connection_to(
     """Connect.
 
     Args:
-        host: Of the receiver.
-        port: Of the receiver.
         timeout_s: How long to wait for a response, the whole of it.
         tls: Its certificates; None: it is not over TLS.
 

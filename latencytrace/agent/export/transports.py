@@ -14,8 +14,6 @@ class Senders:
     """Makes senders that are alike but for where they send.
 
     Args:
-        headers: Of each request.
-        options: Compression and certificates.
         grpc: Over gRPC, else over HTTP.
     """
 

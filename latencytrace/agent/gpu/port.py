@@ -30,7 +30,6 @@ def exposition(values: Sequence[Value], state: SamplerState) -> bytes:
 
     Args:
         values: Of all GPUs, each metric and label once.
-        state: How reading them goes.
     """
     registry = CollectorRegistry()
     registry.register(_Shown([*_metrics(values), *_state_metrics(state)]))
@@ -93,9 +92,7 @@ class GpuPort:
 
     Args:
         address: A host and a port.
-        state: What the sampler does.
         now_ns: A monotonic clock.
-        on_fault: Takes what our own code raises.
     """
 
     def __init__(

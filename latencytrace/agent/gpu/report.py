@@ -30,8 +30,6 @@ class GpuReport:
     """Holds samples until they are sent; filled by one thread, sent by another.
 
     Args:
-        resource: Attributes of the process.
-        sender: Where metrics go.
         now_ns: A monotonic clock.
     """
 

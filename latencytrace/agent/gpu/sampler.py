@@ -123,7 +123,6 @@ class GpuSampler:
         lock: Of the one process that reads them.
         interval_ns: Between two ticks.
         now_ns: A monotonic clock.
-        on_fault: Takes what our own code raises.
     """
 
     def __init__(  # noqa: PLR0913 - its settings, each by name

@@ -21,7 +21,6 @@ class MachineLock:
 
     Args:
         name: What it is for; None of its holders may need another's.
-        folder: Where its file lies.
     """
 
     def __init__(self, name: str, folder: Path | None = None) -> None:
@@ -107,13 +106,11 @@ class GpuWatch:
     """Reads the GPUs of this machine until it is stopped.
 
     Args:
-        resource: Attributes of the process.
         new_sender: Makes what carries metrics away; None: nowhere.
         port: Where a Prometheus may ask; None: nowhere.
         interval_s: Between two readings.
         is_wanted: The user asked for it: say in the log why it cannot be.
         seen_by: From all GPUs to the ones that this program sees; None: unknown.
-        on_fault: Takes what our own code raises.
     """
 
     def __init__(  # noqa: PLR0913 - its settings, each by name

@@ -67,7 +67,6 @@ class Command(NamedTuple):
     Args:
         program: A path, or a module's name; empty: text (`-c`), or nothing.
         is_module: It was named by `-m`.
-        arguments: The rest of the line.
     """
 
     program: str

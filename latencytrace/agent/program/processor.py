@@ -48,9 +48,7 @@ class ProgramProcessor(SpanProcessor):
     """Hands each sampled span that ends to our exporter's queue, as one of ours.
 
     Args:
-        on_end: Takes it where it ends.
         flush: Sends what has ended, in a bounded time.
-        on_fault: Takes what our own code raises.
     """
 
     def __init__(

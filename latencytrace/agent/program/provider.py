@@ -24,7 +24,6 @@ class GlobalProvider:
     the program's own call still succeeds; when it does, ours delegates to it.
 
     Args:
-        ours: Our provider.
         on_program: Called once with the program's provider, whenever it comes.
     """
 

@@ -19,7 +19,6 @@ class ProgramSpans:
     Args:
         on_end: Takes each of its spans that ends.
         flush: Sends what has ended, in a bounded time.
-        on_fault: Takes what our own code raises.
     """
 
     def __init__(

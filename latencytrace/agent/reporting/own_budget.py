@@ -16,7 +16,6 @@ class OwnBudget:
     """Updated by the background thread after each round; read by any.
 
     Args:
-        recorder: What hooks have in common; its detail is set here.
         budget_ratio: Of the process's CPU time; None: there is no budget.
         some_spans: Shows so many spans that have just ended.
         hooks: Loads those that may time requests and callbacks, once a request was served.

@@ -45,7 +45,6 @@ class CostMeter:
 
     Args:
         now_ns: A monotonic clock.
-        detail: Counts requests and chunks.
         prices: Measures what hooks cost, given whether requests were served.
         thread_ns: CPU time of the background thread; called on it.
         callbacks: Counts callbacks of event loops that were timed.
@@ -88,7 +87,6 @@ class CostMeter:
         """Take the counts so far; now and then look up what hooks cost.
 
         Args:
-            counts: Of the exporter.
             queued: Spans that wait.
             may_measure: False where a caller waits meanwhile.
         """

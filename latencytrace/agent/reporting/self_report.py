@@ -65,8 +65,6 @@ class SelfReport:
     """Sends what changed, not too often; used by one thread.
 
     Args:
-        resource: Attributes of the process.
-        sender: Where metrics go.
         now_ns: A monotonic clock.
         started_ns: Since when everything is counted; None: now.
     """

@@ -35,7 +35,6 @@ class StartPhases:
     """Finds the phases of this process's start in its first spans; used by one thread.
 
     Args:
-        starting: When its server started up.
         began_ns: When a process began, in monotonic time; None: unknown.
     """
 

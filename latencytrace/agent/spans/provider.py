@@ -80,7 +80,6 @@ class RecordingProvider(ProxyTracerProvider):
         """Make the spans ourselves, and hand each that ends to `on_end`.
 
         Args:
-            on_end: Takes it where it ended.
             limits: Of each span; None: OpenTelemetry's.
             sampling: A tracer that asks a sampler before one of ours makes a span; None: every
                 span is recorded whose parent is.

@@ -145,7 +145,6 @@ class SamplingTracer(Tracer):
     """Asks a sampler, and makes what it wants recorded with a tracer of ours.
 
     Args:
-        tracer: Of the same scope.
         sampler: The SDK's, or one written for it.
         asks_for_children: Whether it may decide otherwise on the child of a recorded span.
     """

@@ -55,8 +55,6 @@ def attribute(owner: Any, name: str, raw: Any) -> Attribute:
     """Return how an attribute is called, and replaced.
 
     Args:
-        owner: A class or a module.
-        name: Of the attribute.
         raw: As `raw_attribute` gives it.
     """
     if not isinstance(owner, type):
@@ -165,7 +163,6 @@ class _Method:
     """Stands in the place of a descriptor of the program's or a library's own.
 
     Args:
-        raw: The descriptor.
         built: What times a call of it by an instance.
     """
 

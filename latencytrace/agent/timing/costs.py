@@ -89,7 +89,6 @@ class HookCost:
 
         Args:
             begin: Begins it, or returns None.
-            args: Of that.
 
         Returns:
             What stands in the call's place, and times its methods; None: it is not timed.
@@ -135,12 +134,7 @@ class RequestCost(HookCost):
 
 
 class SampledCall:
-    """A call in whose place it stands: each of its methods is timed.
-
-    Args:
-        call: Of any kind.
-        cost: Takes what they took.
-    """
+    """A call in whose place it stands: each of its methods is timed."""
 
     __slots__ = ("_cost", "_is_timed", "call")
 

@@ -79,7 +79,6 @@ class NotedIntervals:
     """Starts and ends of one span, written as its attribute once it is sent.
 
     Args:
-        stages: The times of each stage.
         span_start_ns: The monotonic start of the span.
     """
 

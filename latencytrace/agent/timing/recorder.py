@@ -55,8 +55,6 @@ class Recorder:
     """Starts spans for hooks; one for all of them, with what they share.
 
     Args:
-        tracer: Ours, or the program's.
-        on_fault: Takes what our own code raises.
         detail: In which requests are traced; None: always in full detail.
         propagate_to: Patterns of hosts that get headers; none: all do.
     """
@@ -110,7 +108,6 @@ class Recorder:
             name: Of low cardinality.
             stage: None for a framework span, which explains nothing by itself.
             attributes: Scalars only.
-            kind: OpenTelemetry's.
             context: Where its parent is; None: the current one.
             started_ns: A monotonic time; None: now.
         """
@@ -168,7 +165,6 @@ class Recorder:
             timing: What is to hold it, made without `__init__`.
             name: Of low cardinality.
             noted: Scalars, its stage among them.
-            here: What is current.
             kind: OpenTelemetry's; no server's.
         """
         lacks = self.detail.lacks

@@ -52,9 +52,6 @@ class Call(Timing):
 
     Args:
         stage: What the call is part of.
-        started: The span of the call.
-        on_fault: Takes what our own code raises.
-        describe_result: Attributes from the result.
     """
 
     __slots__ = ("_describe_result", "_on_fault", "_passes", "_stage")

@@ -165,7 +165,6 @@ class Batch:
     to each other.
 
     Args:
-        recorder: The recorder of the moment.
         tickets: Of the members; one that is named twice counts once, None is passed over.
         name: One of DESIGN's stages, or the user's own name of an `application` stage.
         attributes: Scalars; they travel with the shared span.

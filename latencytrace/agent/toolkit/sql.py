@@ -89,8 +89,6 @@ def timed_subclass(build: Build, recorder: Recorder, kind: Any, methods: Iterabl
 
     Args:
         build: Of `timed_statements`; it takes the first argument.
-        recorder: Where their spans go.
-        kind: Of connections or cursors.
         methods: Names of the methods that execute statements.
     """
 

@@ -93,7 +93,6 @@ class ReadAnswer:
         """Note that a chunk has been sent.
 
         Args:
-            body: Of the chunk.
             known: What `known` was when it was handed to the server.
             sent_ns: When it had left, monotonic.
         """

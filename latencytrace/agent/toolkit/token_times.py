@@ -97,7 +97,6 @@ class TokenRecorder:
         """The longest gaps by themselves, the others together.
 
         Args:
-            lengths: As in `TokenTimes`.
             together: As in `TokenTimes`; empty: each gap is reported by itself.
             passed_ns: The time before each gap and after the last, since whenever.
         """
@@ -135,7 +134,6 @@ class TokenRecorder:
 
         Args:
             in_order: The lengths of some of them, or of all, the shortest first.
-            gaps: How many there are.
         """
         buckets = self._buckets
         points, length = min(_POINTS, gaps), len(in_order)

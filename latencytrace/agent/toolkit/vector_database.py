@@ -36,7 +36,6 @@ class VectorDatabase:
         """Patch the methods of its clients.
 
         Args:
-            module: Where they lie.
             owners: Classes; of async ones the methods are of the same names.
             searches: Methods of stage `retrieve`.
             writes: Methods of stage `database`.

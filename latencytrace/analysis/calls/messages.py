@@ -93,7 +93,6 @@ def with_queues(trace: Trace, queued: Mapping[str, Interval]) -> Trace:
     What is left of the wait is own time of the span that awaited it.
 
     Args:
-        trace: Of a request.
         queued: Of the spans that messages started the time until they took them.
     """
     spans, intervals = dict(trace.spans), dict(trace.intervals)

@@ -122,7 +122,6 @@ def with_retries(trace: Trace, messages: Mapping[str, str]) -> Trace:
     message queued for its first attempt stays what it is.
 
     Args:
-        trace: Of a request.
         messages: Failed attempts at the work of messages: of each the next one, by span ids.
     """
     resent = _beside_each_other(trace, messages)

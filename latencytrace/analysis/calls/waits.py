@@ -49,7 +49,6 @@ def with_waits(trace: Trace, segments: Sequence[Segment]) -> tuple[Segment, ...]
     work is `queue` from when it was sent to when it was taken, and charged to that work.
 
     Args:
-        trace: Of the request.
         segments: Critical path of the request.
     """
     if not (trace.retried or trace.queued):

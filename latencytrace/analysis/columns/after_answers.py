@@ -61,11 +61,8 @@ def after_answers(  # noqa: PLR0913 - columns
     """Divide the time from the end of each request until the last of its spans has ended.
 
     Args:
-        laid: The trees of requests.
         start_ns: Of each span of the batch, by one clock.
-        end_ns: Likewise.
         span_id: Likewise, a number in the order of its id.
-        known: The facts of spans.
         resource: Of each span its row of the table of resources.
 
     Returns:

@@ -28,8 +28,6 @@ def win(
     Args:
         intervals: Where those of each span begin (n + 1,).
         interval_start_ns: Their starts (m,), those of a span in order.
-        interval_end_ns: Their ends.
-        interval_stage: Their stages.
 
     Returns:
         Winners (at most 2 m, 4): span, start, end, stage, in order of span and time; where each

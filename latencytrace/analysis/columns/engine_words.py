@@ -51,7 +51,6 @@ def add_engines(  # noqa: PLR0913 - columns
     """Add what engines tell to what spans say, and to the intervals packed on them.
 
     Args:
-        batch: The spans.
         facts: Facts of the spans (n, `FACTS`).
         said: Columns of `analysis.columns.reported` (n, `SAID`).
         words: Take the models and the reasons to finish that engines tell.
@@ -113,9 +112,7 @@ def begun_earlier(
     """Let requests that a front proxy held back begin when it took them.
 
     Args:
-        batch: The spans.
         sent_ns: When each starts, as sent.
-        facts: Of its rows.
         said: See `reported`; what counts from a span's start moves along.
         packed: Where the intervals of each span begin; start, end and stage of each.
 

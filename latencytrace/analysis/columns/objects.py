@@ -25,7 +25,6 @@ def requests_of(
     """The requests of a table, in order.
 
     Args:
-        table: Requests as columns.
         revisions: The highest revision written so far, by trace id and request span id.
     """
     segments, first = _segments(table), table.segment_first.tolist()

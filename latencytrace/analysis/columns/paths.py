@@ -70,9 +70,7 @@ def fill_pauses(  # noqa: PLR0913 - columns
         start_ns: Start of each span, as sent.
         span_id: As signed numbers of the same order.
         kind: Of each span its row of the facts.
-        facts: See `analysis.columns.facts`.
         resource: Row of `resources` of each span.
-        resources: Facts of resources.
         tells: The spans that tell gaps.
         gaps: Where those of each begin (n + 1,).
         gap: Start and end, from the span's start, and title of each; none overlap.

@@ -99,7 +99,6 @@ def add_pieces(  # noqa: PLR0913 - columns
         start_ns: Start of each span, as sent.
         end_ns: End of each span, as sent.
         kind: Row of `facts` of each span.
-        facts: Facts of the spans.
         said: Gets the piece as the first body.
     """
     needed().add_pieces(first, rows, above, start_ns, end_ns, kind, facts, said)
@@ -140,7 +139,6 @@ def read_reporters(  # noqa: PLR0913 - columns
         end_ns: End of each span, as sent.
         span_id: As signed numbers of the same order.
         kind: Of each span its row of the facts.
-        facts: See `analysis.columns.facts`.
         said: By span, see above (n, `SAID`).
 
     Returns:
@@ -175,9 +173,7 @@ def tell_attributes(  # noqa: PLR0913 - columns
         first: Where each trace begins.
         by_start: The rows of each trace in order of start.
         begin: By span, where its attributes begin, as the next four of `CarriedValues`.
-        count: How many it has.
         item: By attribute, where what it tells begins.
-        items: How much that is.
         number: By place, equal for equal attributes.
 
     Returns:

@@ -130,7 +130,6 @@ def attributed(
     """Attribute every request of many traces to stages.
 
     Args:
-        batch: The traces.
         facts: What is known of shapes from earlier batches.
         plausible: The times that are believed.
 

@@ -68,7 +68,6 @@ class Tables:
         """A table of requests.
 
         Args:
-            columns: Of all.
             numbers: Of those wanted, in order; None: all.
         """
         if numbers is None:

@@ -81,11 +81,8 @@ def link_spans(  # noqa: PLR0913 - columns
         parent_id: Likewise; `NO_PARENT`: none.
         sent_ns: The starts of the spans as sent.
         start_ns: Their starts, from when a proxy took those that it held back.
-        end_ns: Their ends.
         kind: Of each span its row of the facts.
-        facts: See `analysis.columns.facts`.
         resource: Of each span its row of the next.
-        resources: See there.
         explains: By stage, whether it explains anything.
         odd_row: Spans that send their trace to the objects.
         aligned: Traces whose clocks have been brought together.
@@ -135,11 +132,8 @@ def lay_out_trees(  # noqa: PLR0913 - columns
     Args:
         requests: From `link_spans`.
         start_ns: By span, as sent.
-        end_ns: Likewise.
         kind: Of each span its row of the facts.
-        facts: See `analysis.columns.facts`.
         resource: Of each span its row of the next.
-        resources: See there.
         target: By span, what it calls; 0: it does not say.
         stage: Stage of each span, from `link_spans` as the next two.
         child: First child of each span.

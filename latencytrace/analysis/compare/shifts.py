@@ -75,7 +75,6 @@ class Values:
 
     Args:
         values: In order of start.
-        side: Their weights and blocks.
     """
 
     def __init__(self, values: NDArray[np.int64], side: Side) -> None:
@@ -104,13 +103,7 @@ class Values:
 
 
 class Drawn:
-    """Blocks of both sides drawn with replacement, the same for all measures.
-
-    Args:
-        a: One side.
-        b: The other.
-        random: What draws.
-    """
+    """Blocks of both sides drawn with replacement, the same for all measures."""
 
     def __init__(self, a: Side, b: Side, random: np.random.Generator) -> None:
         self._sides = [self._counts(side, random) for side in (a, b)]
@@ -132,9 +125,6 @@ class Drawn:
         """The shifts of a measure at these levels, with their intervals.
 
         Args:
-            a: One side.
-            b: The other.
-            levels: Those of the quantiles.
             p_values: Of each, corrected for all tests; None: it was not tested.
             tests: How many there were: the intervals of shifts that were tested hold together.
         """
@@ -198,7 +188,6 @@ def p_values(tests: Sequence[tuple[Values, Values, float]], random: np.random.Ge
 
     Args:
         tests: Measures of the same two sides, and levels.
-        random: What deals the blocks.
     """
     if not tests:
         return np.zeros(0)

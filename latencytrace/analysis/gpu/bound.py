@@ -127,7 +127,6 @@ def verdict(
     Args:
         times: Of the stage, from the device timer.
         use: What work of its kind used.
-        peaks: Of the device.
         copies: Its work is copies between host and device.
     """
     notes = tuple(_notes(times, use))

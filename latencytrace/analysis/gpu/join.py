@@ -74,7 +74,6 @@ def device_use(
 
     Args:
         windows: Of that GPU, in order of time; the newest `MOST_WINDOWS` are read.
-        work: On that GPU.
 
     Returns:
         Every kind there is; of one that cannot be distinguished from others, that too few

@@ -24,7 +24,6 @@ def shared_step(step: Span, linked: Iterable[Span]) -> SharedStep:
     """Apportion a shared step to its members.
 
     Args:
-        step: The shared span.
         linked: Spans of any trace, in any order; those that link to the step, or that it
             links to, are its members, but for those of its own trace.
 

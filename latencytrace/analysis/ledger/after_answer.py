@@ -22,9 +22,6 @@ def after_answer(trace: Trace) -> Ledger:
     another clock that stick out of their parents, whose time is uncertain; waits for
     the caller to leave; work for messages whose sender did not wait; and all that is below these.
 
-    Args:
-        trace: Of the request.
-
     Returns:
         Nanoseconds per stage that occurs, in their order, which add up to exactly that time;
         none, if it is less than `LEAST_NS`.

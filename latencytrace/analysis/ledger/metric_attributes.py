@@ -49,9 +49,7 @@ def metric_attributes(root: Span, tokens: TokenLatency, status: RequestStatus) -
     """Return what the conventions' metrics say of a request.
 
     Args:
-        root: Of the request.
         tokens: Which model served it, as its spans tell.
-        status: How it ended.
 
     Returns:
         For HTTP what a server span says of its request. For generative AI what the call says

@@ -17,7 +17,6 @@ def with_processor_waits(trace: Trace, segments: Sequence[Segment]) -> tuple[Seg
     is `runtime`, the longest segments first, each from its start.
 
     Args:
-        trace: Of the request.
         segments: Critical path of the request.
     """
     root = trace.unclipped[trace.root.span_id]

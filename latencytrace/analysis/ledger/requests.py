@@ -80,7 +80,6 @@ def request_of(
     """One request and its ledger.
 
     Args:
-        trace: Of the request.
         segments: Its critical path.
         revisions: The highest revision written so far, by trace id and request span id.
         max_weight: The largest weight that is believed.

@@ -18,7 +18,6 @@ def with_runtime(trace: Trace, segments: Sequence[Segment]) -> tuple[Segment, ..
     on a span as an interval is a collection of garbage in the midst of that span's own code.
 
     Args:
-        trace: Of the request.
         segments: Critical path of the request.
 
     Returns:

@@ -31,9 +31,7 @@ def stalls(
     """The gaps longer than five medians and 50 ms.
 
     Args:
-        trace: Of the request.
         segments: Critical path of the request.
-        streams: Its streams.
 
     Returns:
         In order of time. The label is `preemption` where an engine's event says so, else

@@ -35,8 +35,6 @@ def clipping(span_id: str, names: tuple[str, str], sent: _Extent, parent: _Exten
     """The repair of a span that sticks out of its parent.
 
     Args:
-        span_id: Of the span.
-        names: Its name and its parent's.
         sent: From when to when it ran.
         parent: From when to when its parent did.
     """

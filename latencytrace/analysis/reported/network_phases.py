@@ -15,7 +15,6 @@ def network_phases(trace: Trace, segments: Iterable[Segment]) -> dict[str, int]:
     """Split the critical path's network time by what the calling client reported.
 
     Args:
-        trace: Of the request.
         segments: Critical path of the request.
 
     Returns:

@@ -83,7 +83,6 @@ def burn_over_time(
 
     Args:
         slots: Counts, of which those before the first column's window are taken as none.
-        window_ns: The length of the window.
         budget_ratio: The share of requests that may be bad.
         ends: Of the columns, in slots.
     """

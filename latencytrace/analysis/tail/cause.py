@@ -100,7 +100,6 @@ def explanation(
     """Find what explains at least half of the tail.
 
     Args:
-        groups: The requests.
         stages: What they spend their time in, the greatest excess first.
         found: What sets them apart, the greatest difference first.
 

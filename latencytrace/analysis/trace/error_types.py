@@ -63,9 +63,6 @@ def failed_by(trace: Trace) -> tuple[Span, str] | None:
     nothing, the failed child that ended last, or that one's, and so on: it was raised there, and
     became an answer above. Not where other work was begun after it: then it was handled. The
     span is the innermost that failed with this type.
-
-    Args:
-        trace: Of the request.
     """
     found = error_type(trace.root)
     if found is None and trace.root.status is not StatusCode.ERROR:

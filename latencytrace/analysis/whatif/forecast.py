@@ -62,7 +62,6 @@ def back_test(columns: RequestColumns, stage: Stage, gained_ratio: float) -> flo
     models.
 
     Args:
-        columns: Requests of the cohort.
         stage: The stage that becomes faster.
         gained_ratio: How much of the stage's lost time a request gains, as replays found.
 

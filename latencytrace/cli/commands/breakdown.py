@@ -120,8 +120,6 @@ def pictures(
 
     Args:
         source: The service or folder to ask.
-        wanted: What is asked for.
-        console: Where it is drawn.
         reason: Says why there is no request.
         every: Of every route that has requests.
     """

@@ -34,7 +34,6 @@ def checked(text: str, document: Document, *, are_rules: bool) -> str:
 
     Args:
         text: The file, YAML.
-        document: What it says.
         are_rules: Of Prometheus: if `promtool` is installed, it is asked, too.
 
     Raises:
@@ -177,7 +176,6 @@ def yaml_text(document: Mapping[str, object], command: str = "rules") -> str:
     """Write YAML that people can read: long expressions in blocks, order kept.
 
     Args:
-        document: What is written.
         command: Name of the command, for the first line.
     """
     import yaml  # noqa: PLC0415 - an extra

@@ -26,12 +26,6 @@ def run_with_service(
 ) -> int:
     """Run a command together with a service of its own.
 
-    Args:
-        command: And its arguments.
-        environment: Of the command.
-        settings: Where its spans go.
-        folder: Data of the service.
-
     Returns:
         The exit code of the command.
     """

@@ -70,11 +70,7 @@ def counts_of(pieces: Iterable[Piece]) -> Counts:
 
 
 class ArchiveWriter:
-    """Writes a backup.
-
-    Args:
-        archive: The open file.
-    """
+    """Writes a backup."""
 
     def __init__(self, archive: tarfile.TarFile) -> None:
         self._archive = archive

@@ -21,7 +21,6 @@ def environment_findings(
     """Judge the environment.
 
     Args:
-        environ: The variables that are set.
         settings: Reads the agent's settings out of it.
     """
     try:

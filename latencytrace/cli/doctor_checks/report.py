@@ -65,7 +65,6 @@ def lines(findings: Sequence[Finding], *, everything: bool) -> Iterator[Line]:
     """The report: what is wrong, each cause once with its fix, and how much else there is.
 
     Args:
-        findings: All of them.
         everything: Whether notes and what is fine are said as well, below what is wrong.
     """
     distinct = dict.fromkeys(findings)

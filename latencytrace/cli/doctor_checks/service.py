@@ -38,8 +38,6 @@ def service_findings(
     """Judge the service, and the receiver that the agent would send to.
 
     Args:
-        url: Where reading commands ask.
-        token: What they show.
         agent: Where spans would go; None: its settings cannot be used.
         named: The user named this address, so a service must answer there.
     """
@@ -116,7 +114,6 @@ def _receiver(agent: AgentSettings, services: str | None) -> Finding:
     """Send an empty post, which stores nothing, to where spans would go.
 
     Args:
-        agent: Where they would go.
         services: Where the service that answers takes them; None: unknown.
     """
     if agent.grpc:

@@ -102,7 +102,6 @@ def unhooked_findings(used: Used, about: str, *, torch_named: bool) -> Iterator[
 
     Args:
         used: What the program imports.
-        about: The heading.
         torch_named: Whether the settings name modules of torch.
     """
     for name, stage in UNHOOKED.items():

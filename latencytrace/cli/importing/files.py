@@ -43,10 +43,7 @@ def import_files(  # noqa: PLR0913 - one argument a flag
 
     Args:
         files: Paths, or addresses of tables that the Collector wrote.
-        url: Of a service.
-        endpoint: Of its receiver.
         data: A folder, in the place of a service.
-        as_json: Print a document.
         since: Of tables, what started since then; None: in the last hour.
         until: And before; None: now.
 

@@ -44,7 +44,6 @@ class SpanSender:
 
     Args:
         client: Not that of the load: its connections are measured.
-        method: Of every request.
         address: Of every request; its query stays out of the spans.
     """
 

@@ -23,7 +23,6 @@ class FittedTable:
     """A table of which no column is wider than the terminal has room for; `rich` prints it.
 
     Args:
-        headings: Of its columns.
         left: The columns that are set to the left.
         name: The column of names that may be cut, where nothing else helps.
         leave_out: Columns that a narrow terminal does without, the first of these first.

@@ -15,7 +15,6 @@ def complain(message: str, *, in_lines: bool = False) -> None:
     """Print a message to standard error.
 
     Args:
-        message: What is wrong.
         in_lines: Its ends of lines are ours; else it is one line.
     """
     shown = escaped_lines(message) if in_lines else escaped(message)

@@ -22,10 +22,7 @@ class BackgroundProgram:
     """A program of ours in the background that writes to a log and never outlives us.
 
     Args:
-        title: What messages call it.
         command: The program and its arguments.
-        log: Where its output goes.
-        environment: Added to ours.
     """
 
     def __init__(
@@ -118,7 +115,6 @@ def service_program(
         folder: Its data; None: the usual ones.
         listen: Where it answers, a host and a port.
         endpoint: Where it takes spans, a base address.
-        log: Where its output goes.
         grpc: It takes them over gRPC there, else over HTTP.
     """
     otlp = ["--otlp-grpc", address_of(endpoint), "--otlp-http", "127.0.0.1:0"]

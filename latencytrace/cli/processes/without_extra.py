@@ -39,7 +39,6 @@ def answer(arguments: Sequence[str], missing: ImportError) -> int:
     """Answer `--help` and `--version`, and refuse other commands in one line.
 
     Args:
-        arguments: Of the command line.
         missing: Why its commands cannot be loaded.
 
     Returns:

@@ -43,11 +43,6 @@ class Scaling:
 
     Args:
         deployment: Its name; those of what is written begin with it.
-        service: What its spans are called.
-        targets: What each measure shall be.
-        objectives: Objectives for `BURN_RATE`.
-        least: Replicas.
-        most: Replicas.
         prometheus: The address of the server, for KEDA.
     """
 

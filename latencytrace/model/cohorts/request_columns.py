@@ -220,7 +220,6 @@ class RequestColumns:
 
         Args:
             rows: Each of them once, if their attributes are asked for.
-            attributes: Whether they are.
         """
         kept = self.attributes if attributes else None
         return replace(

@@ -190,13 +190,7 @@ Changed = Callable[[Iterable[Alert]], None]
 
 
 def keeping_past(memory: ObjectiveMemory, links: AlertLinks, changed: Changed) -> Changed:
-    """Return what takes alerts that began or ended: it keeps the ended ones and hands all on.
-
-    Args:
-        memory: Where they are kept.
-        links: What their documents link to.
-        changed: Takes them all next.
-    """
+    """Return what takes alerts that began or ended: it keeps the ended ones and hands all on."""
 
     def noted(alerts: Iterable[Alert]) -> None:
         every = tuple(alerts)

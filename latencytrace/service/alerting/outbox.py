@@ -33,8 +33,6 @@ class Outbox:
 
     Args:
         sinks: By name.
-        links: What documents link to.
-        memory: Keeps waiting notifications.
         now_ns: The evaluator's clock.
         wall_ns: The time of day as others have it, which may be set back.
         chance: A number between 0 and 1.
@@ -225,11 +223,7 @@ _PREFIX = "latencytrace_service_notices"
 
 
 class NotificationMetrics(Collector):
-    """Reads an outbox whenever the metrics are read.
-
-    Args:
-        outbox: What counts.
-    """
+    """Reads an outbox whenever the metrics are read."""
 
     def __init__(self, outbox: Outbox) -> None:
         self._outbox = outbox

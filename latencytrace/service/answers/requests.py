@@ -138,7 +138,6 @@ def request(
     """`GET /requests/{trace_id}`: one request with its spans.
 
     Args:
-        store: Where it is kept.
         trace_id: 32 hex digits.
         span_id: Of the request; None: the outermost of its trace.
         is_open: Whether spans of a trace have arrived that are not attributed yet.
@@ -197,8 +196,6 @@ def opened_document(
     """A request with what its spans say about it as a whole.
 
     Args:
-        store: Where it is kept.
-        found: The request.
         tree: Of its spans; None: they were not kept.
         listed: The document of the request without spans.
         profiles_of: The ids of the profiles that saw a trace.

@@ -134,8 +134,6 @@ def found_steps(store: Store, steps: Sequence[Span], *, look_up: bool = True) ->
     """Steps with the members that can be found.
 
     Args:
-        store: Where they are.
-        steps: Their spans.
         look_up: Whether members that a step does not name are looked up, a question each.
     """
     places = {(link.trace_id, link.span_id) for step in steps for link in step.links}

@@ -74,7 +74,6 @@ def tail_of_selected(
     `LEAST_OTHERS` came in that time, they are compared with the whole cohort.
 
     Args:
-        store: Holds both.
         cohort: The requests of which some are selected.
         selection: Bounds of duration and time, within those of the cohort.
         beside: Adds what engines reported.
@@ -180,7 +179,6 @@ def tail_document(
     """A tail as its document.
 
     Args:
-        found: The tail.
         beside: What others in shared steps cost it.
         part: What most of its cause's stage is, by name.
     """

@@ -45,8 +45,6 @@ class GrpcReceiver:
     cannot speak gRPC, so that no page can reach it under a name of its own.
 
     Args:
-        intake: Where spans go.
-        reports: Where reports go.
         reserved: A socket that listens at the address to use; closed as soon as the
             server, which makes its sockets itself, can take its place.
         token: What to ask for off loopback; None: nothing.

@@ -52,7 +52,6 @@ class Attribution:
     """Attributes traces.
 
     Args:
-        telemetry: The service's own metrics.
         is_old: Returns whether the root of a trace is not expected any more.
         known: Returns processes that have served requests; called once, before the first trace.
         columns: The column path; None: a new one.
@@ -134,7 +133,6 @@ class Attribution:
         """Build the trees of a trace.
 
         Args:
-            trace_id: Id of the trace.
             spans: All its spans, and spans that share an id with one of them.
             known: Revisions of its requests in the store, by span id.
             found: Gets withdrawn requests, and the reason if there is no tree.

@@ -33,15 +33,11 @@ class Attributor:
     """Reads, attributes and writes traces.
 
     Args:
-        store: The store of spans and requests.
-        traces: The open traces.
         settling: Holds written requests until metrics count them.
-        telemetry: The service's own metrics.
         now_ns: A monotonic clock.
         span_keeping: Decides which requests keep their spans.
         objectives: Requests that violate one keep their spans.
         on_spans: Called with all spans that used a device, and with some others.
-        columns: Attributes most traces.
         on_rootless: Called with traces that were attributed without their root, if several
             services share the store.
     """
@@ -256,8 +252,6 @@ class _Writer:
     """Writes batches, one after the other, on a thread of its own.
 
     Args:
-        store: The store of spans and requests.
-        traces: The open traces.
         now_ns: A monotonic clock.
     """
 
@@ -332,7 +326,6 @@ def _known(tables: Iterable[LedgerTable], lost: AbstractSet[str]) -> set[Key]:
     """Return the requests that have an earlier revision.
 
     Args:
-        tables: Tables of requests.
         lost: Traces whose ledgers were lost with a part of the store.
     """
     known: set[Key] = set()

@@ -58,7 +58,6 @@ class Pipeline:
     """Stores received spans, attributes complete traces, and counts settled requests.
 
     Args:
-        store: The store of spans and requests.
         telemetry: The service's own metrics, and those of requests.
         now_ns: A monotonic clock.
         keep_spans_ratio: The share of ordinary requests whose spans are kept.

@@ -60,12 +60,7 @@ class _Cohort:
 
 
 class SlowestRequests(Collector):
-    """Counters of the slowest requests, by service, route and model.
-
-    Args:
-        labels: Their names.
-        registry: Where they are read.
-    """
+    """Counters of the slowest requests, by service, route and model."""
 
     def __init__(self, labels: Labels, registry: CollectorRegistry) -> None:
         self._labels = labels
@@ -83,7 +78,6 @@ class SlowestRequests(Collector):
         """(r,): whether each request is one of the slowest; all of them are usual from now on.
 
         Args:
-            cohort: Labels of the requests.
             durations_ns: (r,): how long they took.
             at_s: The time of day.
             weights: (r,): how many each stands for; None: itself.

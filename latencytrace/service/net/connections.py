@@ -91,7 +91,6 @@ class BoundedProtocol(HttpToolsProtocol):
 
     Args:
         connections: The open connections of the same listener.
-        settings: uvicorn's.
     """
 
     def __init__(self, connections: Connections, **settings: Any) -> None:

@@ -114,7 +114,6 @@ class Edge:
     the Origin header gives that away.
 
     Args:
-        application: What stands behind it.
         host: The address listened on.
         token: What to ask for off loopback; None: nothing.
         public_url: Where a browser finds the service if not where it listens.

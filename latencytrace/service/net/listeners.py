@@ -126,7 +126,6 @@ class Servers:
     """Servers that start together, and end together at a signal.
 
     Args:
-        companions: Servers of other protocols.
         stopping: Called at the first signal.
         closed: Called with each connection that is closed before its time, by reason.
     """

@@ -174,13 +174,7 @@ def with_failing_call(alert: Alert, find: FindFailingCall) -> Alert:
 
 
 def ended_alert(alert: Alert, standings: Iterable[Standing], now_ns: int) -> Alert:
-    """An alert that fires no more, with the reason where the objective is not met again.
-
-    Args:
-        alert: As it was announced last.
-        standings: Of the objectives of now.
-        now_ns: The end.
-    """
+    """An alert that fires no more, with the reason where the objective is not met again."""
     before = alert.standing.objective
     named = [one for one in standings if one.objective.name == before.name]
     named = [one for one in named if one.objective.route == before.route] or named

@@ -37,11 +37,7 @@ def series_of(objective: Objective) -> str:
 
 
 class ObjectiveCounts:
-    """Counts each request once, when it has settled; exact, whatever the histograms hold.
-
-    Args:
-        objective: The objective that counts them.
-    """
+    """Counts each request once, when it has settled; exact, whatever the histograms hold."""
 
     def __init__(self, objective: Objective) -> None:
         self.objective = objective
@@ -70,7 +66,6 @@ class ObjectiveCounts:
         """Count requests of its cohort; how many are too long ago.
 
         Args:
-            table: Has them.
             places: (n,): where they are in it.
             at_ns: (n,): the moment at which each counts.
         """

@@ -35,7 +35,6 @@ class Evaluator:
     """Counts requests for every objective, and says at each tick which alerts fire.
 
     Args:
-        objectives: Objectives to evaluate.
         clock: The time of day.
         memory: Where counts and alerts are kept beyond a restart.
         failing_call: Names the call that made requests of an objective fail.

@@ -42,9 +42,6 @@ _WINDOWS: Final = TypeAdapter(tuple[Maintenance, ...])
 class MaintenanceWindows:
     """The windows of a file, and those that were asked for while the service runs.
 
-    Args:
-        windows: Windows of the file.
-
     Attributes:
         keep: Takes those asked for whenever they change, as a text.
     """

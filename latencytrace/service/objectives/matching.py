@@ -14,11 +14,7 @@ from latencytrace.service.ledger_table import LedgerTable
 
 
 class ObjectiveIndex:
-    """Objectives that may be others later; one of each route counts the requests of all.
-
-    Args:
-        objectives: All of them.
-    """
+    """Objectives that may be others later; one of each route counts the requests of all."""
 
     def __init__(self, objectives: Sequence[Objective]) -> None:
         self.replace(objectives)

@@ -70,10 +70,8 @@ class Profiles:
     """Hands orders to agents when they post, one at a time each, and keeps what they send.
 
     Args:
-        folder: Where they are kept.
         now_ns: A monotonic clock.
         wall_ns: The time of day.
-        on_alert: Whether alerts ask for profiles.
     """
 
     def __init__(
@@ -124,7 +122,6 @@ class Profiles:
 
         Args:
             service: Of which; None: of any.
-            steps: How many.
             seconds: How long at most.
             cause: The fingerprint of the alert that asks; None: a caller waits for it.
 

@@ -43,8 +43,6 @@ class EngineScraper(Collector):
     """Reads each engine in a thread of its own, so that one that hangs holds up no other.
 
     Args:
-        urls: Where their metrics are.
-        fetch: Reads an address.
         now_ns: A monotonic clock.
         receive: Takes the text of what is no engine, and says whether it could be used.
         note: Takes what a model on a target reported, and what of it grew.

@@ -21,7 +21,6 @@ class MetricReports(Collector):
     Args:
         agents: Keeps what agents report on themselves.
         gpus: Keeps what is read of GPUs.
-        samplers: Keeps how the reading goes.
     """
 
     def __init__(

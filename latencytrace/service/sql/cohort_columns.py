@@ -128,10 +128,7 @@ def columns_question(
     """The requests of a cohort that lie in one of these bands, for `columns_from`.
 
     Args:
-        cohort: The cohort.
         bands: How long they took, and which share of them is read.
-        standing: How the rows are read.
-        attributes: Whether those are read, too.
         part_ratio: The part of all that the shares are taken of, where its requests
             are spread (`is_spread`): no share is larger.
     """

@@ -120,7 +120,6 @@ def block_of(
     """Requests as a block in the engine's Native format, and rows that void others.
 
     Args:
-        requests: Any.
         void: The rows of requests that moved or are none any more; they come first, so that
             the later one stands where one has the key of a row of today.
         read_ns: Wall time when their spans were read; what arrived since is not in them.

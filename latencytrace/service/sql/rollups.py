@@ -178,7 +178,6 @@ def _entries(standing: Standing, condition: str, listed: str, labels: Mapping[st
     Args:
         standing: How they are read, and counted.
         condition: Which of those in the windows they are.
-        listed: The windows.
         labels: What they are counted by: the name of each label, and how it is read.
     """
     condition = f"({condition}) AND {WINDOW} IN {listed}"

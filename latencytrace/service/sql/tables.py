@@ -319,8 +319,6 @@ def written_anew(table: str, definition: str, columns: Collection[str]) -> Itera
     """Statements that copy the rows of a table of an older layout into a new one.
 
     Args:
-        table: Name of the table.
-        definition: Of the new one.
         columns: Of the old one; those of both are copied.
     """
     known = REQUEST_COLUMNS if table == REQUESTS else SPAN_COLUMNS

@@ -53,9 +53,7 @@ class EngineConnection(Protocol):
         """Insert a block; it is kept when this returns, every row of it.
 
         Args:
-            target: Where to.
             block: In the target's format.
-            rows: How many it has.
             arrived_ms: When its spans arrived; None: now, or as the block has it.
             token: Of several blocks with the same one, a server keeps one.
 

@@ -49,7 +49,6 @@ class SqlQuestions(Store):
     """The part of the store that only reads.
 
     Args:
-        readers: The connections.
         to_keep: Traces whose spans are to be copied.
         rollups: Tell how the requests of a stretch of time are read.
     """

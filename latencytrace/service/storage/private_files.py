@@ -30,7 +30,6 @@ def private_folder(path: Path, *, may_be_link: bool = False) -> None:
     """Make a folder that only its owner can enter, or tighten the one that is there.
 
     Args:
-        path: The folder.
         may_be_link: A symbolic link to a folder will do, as for the data folder itself.
 
     Raises:

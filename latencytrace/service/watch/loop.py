@@ -24,9 +24,7 @@ class Watch:
     """An evaluator that runs.
 
     Args:
-        evaluator: Decides.
         memory: Keeps its counts and alerts; closed at the end.
-        outbox: Notifies sinks.
         amendments: Finds the alerts with another cause than was sent.
         changed: Takes the alerts that began or ended, before anybody is notified.
         reload: Looks whether the objectives are others now.

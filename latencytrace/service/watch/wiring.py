@@ -46,9 +46,6 @@ def watching(  # noqa: PLR0913 - what it is made of
         folder: Where counts and alerts are kept.
         reload: The objectives to watch, and what looks after their file.
         sinks: Names and addresses of where alerts are sent.
-        store: Where requests are kept.
-        links: What alerts link to.
-        telemetry: Shows its metrics, too.
         changed: Takes the alerts that began or ended, before sinks do.
 
     Raises:

@@ -23,7 +23,6 @@ class Mounted(NamedTuple):
     Args:
         template: Of the prefix of its paths, with that of the mounts around it.
         root_path: The same prefix as it was asked for, with that of the server.
-        application: What is called.
     """
 
     template: str

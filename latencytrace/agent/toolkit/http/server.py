@@ -52,12 +52,9 @@ class ServedRequest(RoutedRequest):
     """A request from its arrival to the end of its answer.
 
     Args:
-        recorder: Where its span goes.
         name: Of the span, until the route is known: HTTP's method.
         attributes: What the request says of itself.
         caller: The context that its headers carry.
-        kind: OpenTelemetry's.
-        on_loop: An event loop runs it.
         started_ns: A monotonic time; None: now.
         arrived_ns: When it came, before its server could take it up; None: unknown.
     """

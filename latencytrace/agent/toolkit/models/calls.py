@@ -44,8 +44,6 @@ class Phases:
     """The prefill of one sequence, which its first token ends, and then its decoding.
 
     Args:
-        recorder: Where their spans go.
-        tokens: Where they are noted.
         context: Where their spans belong; None: to what is current.
         started_ns: A monotonic time; None: now.
     """

@@ -80,11 +80,7 @@ class DeviceCopy:
 
 
 class DeviceCopies:
-    """Begins to time copies; one for each hook that finds some.
-
-    Args:
-        recorder: Makes their spans.
-    """
+    """Begins to time copies; one for each hook that finds some."""
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder

@@ -25,7 +25,6 @@ class ModelApi:
 
     Args:
         provider: The value of `gen_ai.provider.name`, or how it is found.
-        form: Of its answers.
         url: Where the server's address lies in the arguments: `self._client.base_url`.
         model: Where the name of the model stands; the first that is there counts.
         inputs: Arguments that may hold several inputs.
@@ -54,11 +53,8 @@ class ModelApi:
         """Patch methods of its clients.
 
         Args:
-            module: Where they lie.
             owners: Classes; those whose name begins with `Async` are awaited. Empty: functions.
-            methods: Their names.
             operation: The value of `gen_ai.operation.name`; empty: none is defined.
-            stage: What they are part of.
             optional: Those of the module and the methods that not every supported version has.
         """
         missing = frozenset(optional)

@@ -35,11 +35,9 @@ class ModelCall:
     """A call, until its answer or the last chunk of that is there.
 
     Args:
-        recorder: Where its span goes.
         stage: `remote_model`, or another that such an API serves.
         operation: The value of `gen_ai.operation.name`; empty: none is defined.
         attributes: What is known before it is made.
-        form: Of the answer.
     """
 
     __slots__ = (

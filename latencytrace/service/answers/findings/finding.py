@@ -19,8 +19,6 @@ class Finding:
     """One thing that was looked at.
 
     Args:
-        about: The heading it belongs under.
-        verdict: How it is judged.
         what: One line: what is so.
         fix: One line to type or to set; None where there is nothing to mend.
     """

@@ -22,8 +22,6 @@ def stage_parts(
     """The names of a request's segments of a stage, and how long each held it up.
 
     Args:
-        segments: Of its critical path.
-        stage: Which of them count.
         start_ns: From when they count.
         end_ns: Until when; None: to the end.
 

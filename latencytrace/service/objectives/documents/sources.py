@@ -222,8 +222,6 @@ def queried(field: Field, service: str | None, part: str) -> Selection | None:
     """Read a query; where it asks metrics of others, note what to write.
 
     Args:
-        field: Holds it.
-        service: Of the document.
         part: `good`, `bad`, `total` or `histogram`; of bad requests that are all less the good
             ones, the good ones are read.
     """

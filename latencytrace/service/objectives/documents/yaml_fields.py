@@ -88,7 +88,6 @@ class Field:
         taken for that one, so that it is not said to be missing, too.
 
         Args:
-            known: Their names.
             others: Whether it may have fields that are not read.
 
         Raises:

@@ -67,7 +67,6 @@ class Damage:
         """Set aside what an answer of the engine's says is damaged.
 
         Args:
-            code: The engine's.
             message: Message of the error, which may name the part.
 
         Returns:

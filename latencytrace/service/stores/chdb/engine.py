@@ -55,7 +55,6 @@ class Engine:
 
     Args:
         folder: The data folder; locked by the caller.
-        lock: The open lock file.
     """
 
     writer = ""  # one process alone can write
@@ -69,9 +68,6 @@ class Engine:
     @classmethod
     def open(cls, folder: Path) -> Self:
         """Lock a folder and bring its tables to today's form.
-
-        Args:
-            folder: The data folder.
 
         Raises:
             StoreInUseError: Another process, or another store of this one, owns it.
@@ -189,7 +185,6 @@ class Connection:
     """One connection; it does one thing at a time.
 
     Args:
-        connection: The engine's.
         damage: Sets aside what an answer says is damaged; None: nothing does.
     """
 
@@ -223,11 +218,8 @@ class Connection:
         it can, and reports success on a full disk.
 
         Args:
-            target: Where to.
             block: In the target's format.
-            rows: How many it has.
             arrived_ms: When its spans arrived; None: now, or as the block has it.
-            token: Of no use here.
 
         Raises:
             PoisonedBlockError: The block is not of its format.

@@ -24,7 +24,6 @@ class ChdbStore(SqlStore):
         """Open a store in a folder.
 
         Args:
-            folder: The data folder.
             day_ns: The time of day, by which windows become quiet.
             exact_requests: Of more than so many, quantiles may be from histograms.
         """

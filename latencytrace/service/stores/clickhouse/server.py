@@ -259,12 +259,9 @@ class ServerConnection:
     """Questions with settings of their own, over connections that are shared and kept.
 
     Args:
-        client: Has the connections.
         address: Address of the server and name of the database.
-        settings: Go with every question.
         longest_s: The longest that a question may take, in seconds.
         pauses_s: Before what failed for a reason that passes is asked again, each.
-        ending: Of the service.
         writer: The id of this service.
     """
 

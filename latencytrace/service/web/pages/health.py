@@ -63,8 +63,6 @@ def health_pages(
     """Answer at `/health`.
 
     Args:
-        parts: What draws it.
-        metrics: The service's own metrics.
         unready: The reason why it is not ready; None: it is.
     """
     router = APIRouter(include_in_schema=False)

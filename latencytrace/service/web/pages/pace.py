@@ -31,7 +31,6 @@ class Pace:
     """Counts what comes between two looks at the metrics.
 
     Args:
-        metrics: Those of the service.
         now_ns: The time of day.
     """
 

@@ -147,7 +147,6 @@ def trace_address(
 
     Args:
         asked: The filters that its links to other pages keep.
-        request: The request.
         span_id: Of the span; None: none is open.
     """
     path = f"/requests/{request['trace_id']}"

@@ -17,7 +17,6 @@ def health_router(telemetry: Telemetry, unready: Callable[[], str | None]) -> AP
     """Liveness, readiness and the metrics of the service.
 
     Args:
-        telemetry: The service's own metrics.
         unready: The reason why it is not ready; None: it is.
     """
     router = APIRouter(tags=["operation"])
@@ -52,7 +51,6 @@ def receivers_router(host: str, port: int) -> APIRouter:
 
     Args:
         host: The address of the receiver of OTLP over HTTP.
-        port: Port of the receiver.
     """
     router = APIRouter(tags=["receivers"], dependencies=NO_PARAMETERS)
 

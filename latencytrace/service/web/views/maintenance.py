@@ -99,8 +99,6 @@ def maintenance_router(
     """Acknowledgements and maintenance that people tell an evaluator.
 
     Args:
-        evaluator: Keeps it.
-        links: What alerts link to.
         now_ns: The time of day.
     """
     router = APIRouter(tags=["objectives"], dependencies=NO_PARAMETERS)

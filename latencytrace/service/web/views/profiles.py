@@ -30,7 +30,6 @@ def profiles_router(profiles: Profiles, url_of: Callable[[str], str]) -> APIRout
     """Profiles of programs that compute with torch.
 
     Args:
-        profiles: Keeps them.
         url_of: The address of the trace of one.
     """
     router = APIRouter(tags=["profiles"], dependencies=NO_PARAMETERS)

@@ -82,9 +82,6 @@ class NvmlDevice:
     """Reads one GPU.
 
     Args:
-        calls: Of the library.
-        device: Identity of the GPU.
-        handle: NVML's handle of the GPU.
         windows: What it counts by itself; None: nothing.
         wall_ns: Unix time.
     """

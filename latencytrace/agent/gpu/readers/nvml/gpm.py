@@ -49,9 +49,6 @@ class GpmWindows:
     """The windows of one GPU, each beginning where the one before ended.
 
     Args:
-        calls: Of the library.
-        uuid: Of the GPU.
-        handle: NVML's handle of the GPU.
         wall_ns: Unix time.
     """
 

@@ -23,7 +23,6 @@ class NvmlReader:
 
     Args:
         wall_ns: Unix time.
-        library: The driver's library.
     """
 
     def __init__(self, wall_ns: Callable[[], int] = wall_clock, library: str = LIBRARY) -> None:
