@@ -13,7 +13,7 @@ from opentelemetry.trace import ProxyTracerProvider, Tracer
 
 from latencytrace.agent.budget.detail import Detail
 from latencytrace.agent.clock import monotonic_ns
-from latencytrace.agent.device.nvtx import no_ranges, torch_ranges
+from latencytrace.agent.device.timer import no_ranges, torch_ranges
 from latencytrace.agent.device.timers import DeviceTimers, torch_events
 from latencytrace.agent.export.batches import Saw
 from latencytrace.agent.export.exporter import ExportCounts, Exporter
@@ -53,7 +53,7 @@ from latencytrace.settings import ALL_TRACES, AgentSettings, agent_settings
 if TYPE_CHECKING:  # what a start does without
     from latencytrace.agent.gpu.watch import GpuWatch
     from latencytrace.agent.profiling.orders import Profiling
-    from latencytrace.agent.reporting.own_budget import OwnBudget
+    from latencytrace.agent.reporting.own_cost import OwnBudget
     from latencytrace.agent.reporting.self_report import SelfReport
     from latencytrace.agent.reporting.status import AgentStatus
 
@@ -69,13 +69,13 @@ _LATER = (
     "latencytrace.agent.gpu.watch",
     "latencytrace.agent.gpu.watch",
     "latencytrace.agent.profiling.orders",
-    "latencytrace.agent.reporting.own_budget",
+    "latencytrace.agent.reporting.own_cost",
     "latencytrace.agent.reporting.self_report",
 )
 # Modules whose patches time requests and callbacks of event loops, by which these are priced.
 _PRICED = ("starlette.applications", "asyncio.events")
 _FASTAPI = ListedHook(
-    Plugin("FastAPI's telemetry", "latencytrace.agent.program.fastapi_telemetry:FastApiTelemetry"),
+    Plugin("FastAPI's telemetry", "latencytrace.agent.program.provider:FastApiTelemetry"),
     (),
     ("fastapi.telemetry._asgi", "fastapi.telemetry._runtime"),
 )
@@ -348,7 +348,7 @@ class Agent:
         )
 
     def _new_own_budget(self) -> "OwnBudget":
-        from latencytrace.agent.reporting.own_budget import OwnBudget  # noqa: PLC0415 - loaded where it is used
+        from latencytrace.agent.reporting.own_cost import OwnBudget  # noqa: PLC0415 - loaded where it is used
 
         return OwnBudget(
             self.recorder, self.settings.overhead_ratio, self._queue.some, self._priced_hooks

@@ -51,7 +51,7 @@ from latencytrace.model.cohorts.request_columns import (
     Words,
 )
 from latencytrace.model.detail import TraceDetail
-from latencytrace.model.texts.names import is_blank
+from latencytrace.model.texts.escaped import is_blank
 from latencytrace.plugins import STORES, plugins
 from latencytrace.service.answers import exported
 from latencytrace.service.cohort import LABELS, Cohort

@@ -3,8 +3,7 @@
 from collections.abc import Iterable
 from typing import cast
 
-import latencytrace.agent.api.stages  # noqa: F401 - the first request would wait for it
-from latencytrace.agent.api.user_stage import UserStage
+from latencytrace.agent.api.stages import UserStage
 from latencytrace.agent.guard import contained
 from latencytrace.agent.start import recorder
 from latencytrace.agent.timing.wrapping import Call

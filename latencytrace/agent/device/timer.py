@@ -5,16 +5,45 @@ device could start on it to when it was done, the gaps in between included. What
 costs the host is measured by `tests/benchmarks/bench_gpu.py`.
 """
 
+import sys
 from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any, Final, Protocol, Self
 
-from latencytrace.agent.device.nvtx import DeviceRanges
+from latencytrace.agent.guard import attempted, logger
 from latencytrace.agent.native import Lock
 from latencytrace.model import semconv
 from latencytrace.model.attributes import AttributeValue
 from latencytrace.model.stage import Stage
+
+
+class DeviceRanges(Protocol):
+    """Begins and ends ranges; one may end in another thread than it began in."""
+
+    def range_start(self, msg: str) -> int:
+        """Begin one; its number."""
+        ...
+
+    def range_end(self, range_id: int) -> None: ...
+
+
+def no_ranges() -> DeviceRanges | None:
+    """Return none: they were not asked for."""
+    return None
+
+
+def torch_ranges() -> DeviceRanges | None:
+    """Torch's; None: this build has none, as those without CUDA."""
+    torch = sys.modules.get("torch")
+    nvtx: Any = getattr(getattr(torch, "cuda", None), "nvtx", None)
+    if attempted(
+        lambda: nvtx.range_end(nvtx.range_start("latencytrace")) is None, otherwise=False
+    ):
+        ranges: DeviceRanges = nvtx
+        return ranges
+    logger.warning("latencytrace: LATENCYTRACE_NVTX is set, but this torch has no NVTX")
+    return None
 
 
 class DeviceEvent(Protocol):

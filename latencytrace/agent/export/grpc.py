@@ -14,8 +14,13 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote, urlsplit
 
 from latencytrace.agent.clock import monotonic_ns
-from latencytrace.agent.export.partial_success import partial_success
-from latencytrace.agent.export.transport import NOTHING, TRACES, Response, TransportOptions
+from latencytrace.agent.export.transport import (
+    NOTHING,
+    TRACES,
+    Response,
+    TransportOptions,
+    partial_success,
+)
 from latencytrace.agent.process.forks import whole_imports
 from latencytrace.errors import SettingsError
 from latencytrace.model.texts.secrets import Secrets, parted, shown, why_no_address

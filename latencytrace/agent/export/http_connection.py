@@ -13,8 +13,7 @@ from importlib.util import module_from_spec
 from typing import TYPE_CHECKING, Final
 
 from latencytrace.agent.clock import monotonic_ns
-from latencytrace.agent.export.partial_success import partial_success
-from latencytrace.agent.export.transport import TransportOptions
+from latencytrace.agent.export.transport import TransportOptions, partial_success
 from latencytrace.agent.native import native
 from latencytrace.model.texts.retry_after import retry_after_s
 

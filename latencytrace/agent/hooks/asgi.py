@@ -17,7 +17,7 @@ from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.compiled.core import core, quicker
 from latencytrace.agent.context import current, enter, leave
 from latencytrace.agent.guard import FAULTS, guarded
-from latencytrace.agent.program.fastapi_telemetry import TIMED
+from latencytrace.agent.program.provider import TIMED
 from latencytrace.agent.spans.sdk_view import EMPTY_STATE
 from latencytrace.agent.spans.span import Details, RecordedSpan
 from latencytrace.agent.timing.costs import RequestCost

@@ -1,13 +1,20 @@
 """Costs of the agent in its program: CPU time in hooks and on its background thread."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
 from weakref import WeakKeyDictionary
 
 from latencytrace.agent.budget.detail import Detail
+from latencytrace.agent.budget.keeper import BudgetKeeper, Overhead
+from latencytrace.agent.clock import cpu_ns, monotonic_ns, process_cpu_ns
 from latencytrace.agent.export.exporter import ExportCounts
-from latencytrace.agent.reporting.prices import Prices
+from latencytrace.agent.reporting.prices import Prices, measured_prices
+from latencytrace.agent.spans.span import RecordedSpan
 from latencytrace.agent.timing.costs import HookCost, RequestCost, all_costs
+from latencytrace.agent.timing.hook import Hook
+from latencytrace.agent.timing.recorder import Recorder
 
 WINDOW_NS = 10_000_000_000  # of a rate
 PRICED_FOR_NS = 60_000_000_000  # then the price of a span is measured again
@@ -174,3 +181,102 @@ class CostMeter:
         if not sampled or not self._prices.sections_ns:
             return 1.0
         return sum(sampled) / len(sampled) / self._prices.sections_ns
+
+
+# Pressure as Linux tells it (PSI): how much of the last minute some thread waited for a resource.
+#
+# Of the process's own control group, where there is one that tells, else of the machine.
+
+RESOURCES: Final = ("cpu", "memory", "io")
+_CONTROL_GROUPS: Final = Path("sys/fs/cgroup")
+_MINUTE: Final = "avg60="
+
+
+def pressure(root: Path = Path("/")) -> Mapping[str, float]:
+    """Return shares of time by resource; those that Linux does not tell are absent.
+
+    Args:
+        root: Where `/proc` and `/sys` are.
+    """
+    folder = _control_group(root)
+    found: dict[str, float] = {}
+    for resource in RESOURCES:
+        ratio = None if folder is None else _ratio(folder / f"{resource}.pressure")
+        if ratio is None:
+            ratio = _ratio(root / "proc/pressure" / resource)
+        if ratio is not None:
+            found[resource] = ratio
+    return found
+
+
+def _control_group(root: Path) -> Path | None:
+    """The folder of the process's own control group, of version 2."""
+    try:
+        lines = (root / "proc/self/cgroup").read_text(encoding="utf-8").splitlines()
+    except (OSError, ValueError):
+        return None
+    named = next((line[3:] for line in lines if line.startswith("0::/")), None)
+    return None if named is None else root / _CONTROL_GROUPS / named.lstrip("/")
+
+
+def _ratio(file: Path) -> float | None:
+    """The share in the line `some avg10=0.00 avg60=98.88 avg300=99.15 total=1`."""
+    try:
+        first = file.read_text(encoding="ascii").partition("\n")[0].split()
+        if first[0] != "some":
+            return None
+        return float(next(one for one in first if one.startswith(_MINUTE))[len(_MINUTE) :]) / 100
+    except (OSError, ValueError, IndexError, StopIteration):
+        return None
+
+
+class OwnBudget:
+    """Updated by the background thread after each round; read by any.
+
+    Args:
+        budget_ratio: Of the process's CPU time; None: there is no budget.
+        some_spans: Shows so many spans that have just ended.
+        hooks: Loads those that may time requests and callbacks, once a request was served.
+    """
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        budget_ratio: float | None,
+        some_spans: Callable[[int], Sequence[RecordedSpan]],
+        hooks: Callable[[], Iterable[type[Hook]]],
+    ) -> None:
+        self._some_spans = some_spans
+        detail = recorder.detail
+        self._meter = CostMeter(
+            monotonic_ns,
+            detail,
+            lambda served: measured_prices(hooks() if served else ()),
+            cpu_ns,
+            callbacks=recorder.open_requests.timed_callbacks,
+        )
+        self._keeper = BudgetKeeper(detail, budget_ratio, monotonic_ns, process_cpu_ns)
+
+    @property
+    def cost(self) -> OwnCost:
+        """Return the cost as of the last round."""
+        return self._meter.read()
+
+    @property
+    def overhead(self) -> Overhead:
+        """Return the budget, and what is left out."""
+        return self._keeper.read()
+
+    def update(
+        self, counts: ExportCounts, queued: int, *, may_sample: bool, may_measure: bool
+    ) -> None:
+        """Take the counts so far, and act on what they cost."""
+        self._meter.update(counts, queued, may_measure=may_measure)
+        cost = self._meter.read()
+        self._keeper.update(
+            cost.cpu_ns,
+            self._some_spans,
+            dropped_ns=cost.dropped_cpu_ns,
+            reporting_ns=cost.reporting_cpu_ns,
+            may_sample=may_sample,
+        )

@@ -18,8 +18,7 @@ from latencytrace.agent.export.otlp_metrics import (
     encoded_resource,
 )
 from latencytrace.agent.export.transport import Sender
-from latencytrace.agent.reporting.own_cost import OwnCost
-from latencytrace.agent.reporting.pressure import pressure
+from latencytrace.agent.reporting.own_cost import OwnCost, pressure
 from latencytrace.agent.reporting.status import AgentStatus
 from latencytrace.agent.timing.patching import HookStatus
 from latencytrace.model import semconv

@@ -5,10 +5,16 @@ take it under 10 ms on one core (`tests/benchmarks/bench_critical_path.py`). Tha
 oracle: it says why each step is taken, and both give equal segments.
 """
 
+from typing import Final
+
 import numpy as np
 from numpy.typing import NDArray
 
 from latencytrace.analysis.columns.compiled.core import bind, needed
+from latencytrace.analysis.columns.facts import FACTS, IS_STEP, OF_RESOURCES, PROCESS
+from latencytrace.model import Stage
+from latencytrace.model.packed.interval import RuntimeGap
+from latencytrace.model.stage import STAGES
 
 _Column = NDArray[np.int64]
 
@@ -93,3 +99,152 @@ def gather(parts: _Column, tracks: _Column) -> _Column:
     segments = np.empty((2 * len(parts), 5), np.int64)
     made = needed().gather(parts, tracks, segments)
     return segments[:made]
+
+
+# Critical paths with waits for the next attempt of a call, and pauses of processes.
+#
+# What `analysis.gpu.engine_steps`, `analysis.calls.waits` and `analysis.ledger.runtime_gaps` do
+# object by object; those are the oracles. The functions are in `compiled/paths.c`.
+
+_Flags = NDArray[np.bool_]
+
+OWN_NAME: Final = -1  # a segment is named as its span
+# The columns of segments
+REQUEST, BEGIN, END, IN_STAGE, PLACE, TITLE = range(6)
+
+bind(
+    {
+        "FACTS": FACTS, "OF_RESOURCES": OF_RESOURCES, "IS_STEP": IS_STEP, "PROCESS": PROCESS,
+        "STAGES": len(STAGES),
+        "RUNTIME": STAGES.index(Stage.RUNTIME), "UNATTRIBUTED": STAGES.index(Stage.UNATTRIBUTED),
+        "OWN_NAME": OWN_NAME,
+        "RETRY": STAGES.index(Stage.RETRY), "QUEUE": STAGES.index(Stage.QUEUE),
+        "WAIT": sorted(RuntimeGap).index(RuntimeGap.RESULT_WAIT),
+    }
+)  # fmt: skip
+
+
+def fill_pauses(  # noqa: PLR0913 - columns
+    segments: _Column,
+    tree_first: _Column,
+    tree_rows: _Column,
+    above: _Column,
+    held_ns: _Column,
+    stages: _Column,
+    attempt: _Column,
+    awaited: _Column,
+    start_ns: _Column,
+    span_id: _Column,
+    kind: _Column,
+    facts: _Column,
+    resource: _Column,
+    resources: _Column,
+    tells: _Flags,
+    gaps: _Column,
+    gap: _Column,
+    collection: int,
+) -> tuple[_Column, _Column, _Column]:
+    """Charge waits and what is below failed attempts to these, fill what is unattributed, add up.
+
+    What is unattributed is filled with the gaps of its process.
+
+    Args:
+        segments: From `critical_paths`: request, start, end, stage, place in the trees.
+        tree_first: Where each request's tree begins, as the next six from `lay_out_trees`.
+        tree_rows: Of each place in a tree the span.
+        above: Place of the parent of each place.
+        held_ns: Until when each place holds up its parent.
+        stages: Stage of each place.
+        attempt: The failed attempt of each place.
+        awaited: Until when the parent of each place waits for the next attempt.
+        start_ns: Start of each span, as sent.
+        span_id: As signed numbers of the same order.
+        kind: Of each span its row of the facts.
+        resource: Row of `resources` of each span.
+        tells: The spans that tell gaps.
+        gaps: Where those of each begin (n + 1,).
+        gap: Start and end, from the span's start, and title of each; none overlap.
+        collection: The title of a collection of garbage.
+
+    Returns:
+        Segments (s, 6), see above, from the start of their request; where those of each request
+        begin; the time of each stage (r, stages).
+    """
+    requests = len(tree_first) - 1
+    telling = tree_rows[tells[tree_rows]]  # each gap, and each wait, may cut a segment in three
+    waits = np.count_nonzero(awaited >= 0)
+    most = 3 * (len(segments) + 2 * waits) + 2 * int((gaps[telling + 1] - gaps[telling]).sum())
+    found = np.empty((most, 6), np.int64)
+    begins = np.empty(requests + 1, np.int64)
+    ledger = np.empty((requests, len(STAGES)), np.int64)
+    made = needed().fill_pauses(
+        segments, tree_first, tree_rows, above, held_ns, stages, attempt, awaited, start_ns,
+        span_id, kind, facts, resource, resources, tells, gaps, gap, collection, found, begins,
+        ledger,
+    )  # fmt: skip
+    return found[:made], begins, ledger
+
+
+# Waits for a processor fill what is unattributed: `analysis.ledger.processor_waits` is the oracle.
+# Only requests whose thread waited a millisecond or more are walked, one by one.
+
+_RUNTIME: Final = STAGES.index(Stage.RUNTIME)
+_UNATTRIBUTED: Final = STAGES.index(Stage.UNATTRIBUTED)
+
+
+def with_processor_waits(
+    paths: tuple[_Column, _Column, _Column],
+    waited_ns: _Column,
+    process: _Column,
+    roots: _Column,
+    title: int,
+) -> tuple[_Column, _Column, _Column]:
+    """Fill what is unattributed with waits for a processor.
+
+    Args:
+        paths: The result of `paths.fill_pauses`; its arrays are changed.
+        waited_ns: Of each request (r,); 0: it did not, or nothing tells.
+        process: Of each place in the trees a number of its process.
+        roots: The place of each request's root (r,).
+        title: The number of the title of such a wait.
+
+    Returns:
+        The same with more segments, in order.
+    """
+    segments, first, ledger = paths
+    cuts: list[tuple[int, int]] = []  # where a segment is cut in two, and its second part's start
+    requests = np.flatnonzero(waited_ns > 0)
+    for request in requests.tolist():
+        begin, beyond = first[request : request + 2].tolist()
+        some = segments[begin:beyond]
+        lengths_ns = some[:, END] - some[:, BEGIN]
+        unexplained = (some[:, IN_STAGE] == _UNATTRIBUTED) & (
+            process[some[:, PLACE]] == process[roots[request]]
+        )
+        left_ns = int(waited_ns[request]) - int(lengths_ns[~unexplained].sum())
+        places = np.flatnonzero(unexplained)
+        for place in places[np.argsort(-lengths_ns[places], kind="stable")].tolist():
+            if left_ns <= 0:
+                break
+            filled_ns = min(left_ns, int(lengths_ns[place]))
+            if filled_ns < lengths_ns[place]:
+                cuts.append((begin + place, int(some[place, BEGIN]) + filled_ns))
+            some[place, [IN_STAGE, TITLE]] = _RUNTIME, title
+            ledger[request, [_RUNTIME, _UNATTRIBUTED]] += filled_ns, -filled_ns
+            left_ns -= filled_ns
+    return (*_cut(segments, first, cuts), ledger)
+
+
+def _cut(
+    segments: _Column, first: _Column, cuts: list[tuple[int, int]]
+) -> tuple[_Column, _Column]:
+    """Segments of which some are cut in two, the second part being unattributed."""
+    if not cuts:
+        return segments, first
+    places, starts_ns = np.array(cuts, np.int64).T
+    rest = segments[places]
+    rest[:, BEGIN] = starts_ns
+    rest[:, [IN_STAGE, TITLE]] = _UNATTRIBUTED, OWN_NAME
+    segments[places, END] = starts_ns
+    more = np.searchsorted(places, first)  # each comes before where its request ends
+    return np.insert(segments, places + 1, rest, axis=0), first + more

@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latencytrace.analysis.calls.waits import WORK
-from latencytrace.analysis.columns import critical_paths, packed, paths, reported, trees
+from latencytrace.analysis.columns import critical_paths, packed, reported, trees
 from latencytrace.analysis.columns.after_answers import after_answers
+from latencytrace.analysis.columns.critical_paths import with_processor_waits
 from latencytrace.analysis.columns.engine_words import MOST_COUNTED, add_engines, begun_earlier
 from latencytrace.analysis.columns.facts import PROCESS, Facts, FactsOfBatch
-from latencytrace.analysis.columns.processor_waits import with_processor_waits
 from latencytrace.analysis.ledger.processor_waits import TITLE as PROCESSOR_WAIT
 from latencytrace.analysis.ledger.runtime_gaps import COLLECTION
 from latencytrace.analysis.repairs.clock_skew import aligned
@@ -158,7 +158,7 @@ def attributed(
             batch.target, stage, child, following, _IS_CALL, _IS_WORK, *intervals,
         )
     )  # fmt: skip
-    filled = paths.fill_pauses(
+    filled = critical_paths.fill_pauses(
         _critical_paths(laid), laid.first, laid.rows, laid.above, laid.held_ns, laid.stage,
         laid.attempt, laid.awaited, start_ns, span_id, known.kind, known.table, resource,
         known.resources, tells, *packed.put_apart(*gaps), _COLLECTION,

@@ -10,9 +10,16 @@ from numpy.typing import NDArray
 
 from latencytrace.analysis.build_trace import MAX_REPAIRS_OF_A_KIND
 from latencytrace.analysis.columns import reported
+from latencytrace.analysis.columns.critical_paths import (
+    END,
+    IN_STAGE,
+    OWN_NAME,
+    PLACE,
+    REQUEST,
+    TITLE,
+)
 from latencytrace.analysis.columns.facts import TELLS_TOKENS
 from latencytrace.analysis.columns.keys import ADDRESSES, CODES, OF_CALLS, OF_REQUESTS, having
-from latencytrace.analysis.columns.paths import END, IN_STAGE, OWN_NAME, PLACE, REQUEST, TITLE
 from latencytrace.analysis.columns.request_table import RequestTable, Root, Words
 from latencytrace.analysis.columns.requests import TITLES, RequestColumns
 from latencytrace.analysis.ledger.metric_attributes import (

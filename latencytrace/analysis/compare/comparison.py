@@ -8,16 +8,18 @@ from typing import Final
 import numpy as np
 
 from latencytrace.analysis import weighted
-from latencytrace.analysis.compare.blocks import LEAST_BLOCKS, Blocks, blocks
 from latencytrace.analysis.compare.matching import Matching, matching
 from latencytrace.analysis.compare.shifts import (
     LEAST_BEYOND,
+    LEAST_BLOCKS,
     WRONG_AT_MOST,
+    Blocks,
     Drawn,
     Shift,
     Side,
     Values,
     are_testable,
+    blocks,
     half_width,
     is_testable,
     p_values,

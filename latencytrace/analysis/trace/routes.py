@@ -6,7 +6,7 @@ from urllib.parse import unquote, urlsplit
 from latencytrace.analysis.trace.known_engines import title_of
 from latencytrace.model import AttributeValue, Span, SpanKind, semconv
 from latencytrace.model.health_paths import is_health_path
-from latencytrace.model.texts.names import is_blank, named
+from latencytrace.model.texts.escaped import is_blank, named
 
 UNMATCHED: Final = "unmatched"  # the route of all requests that no route of the server matched
 METHODS: Final = frozenset(  # that the conventions know

@@ -101,7 +101,7 @@ def serve(  # noqa: PLR0913 - one argument a flag
         raise LatencytraceError(f"the service is not installed: {EXTRA_HINT}")
     _forget_the_programs_settings()
     from latencytrace.service.app import serve as run_service  # noqa: PLC0415 - an extra, and heavy
-    from latencytrace.service.net.descriptors import raise_limit  # noqa: PLC0415 - loaded where it is used
+    from latencytrace.service.net.connections import raise_limit  # noqa: PLC0415 - loaded where it is used
     from latencytrace.service.storage.private_files import private_umask  # noqa: PLC0415 - loaded where it is used
 
     log = logging.StreamHandler()

@@ -24,8 +24,7 @@ from latencytrace.cli.source import reading
 from latencytrace.cli.source.filters import Filters, with_filters
 from latencytrace.errors import LatencytraceError
 from latencytrace.model.stage import IN_PARTS
-from latencytrace.model.texts.escaped import escaped
-from latencytrace.model.texts.names import written_trace_id
+from latencytrace.model.texts.escaped import escaped, written_trace_id
 from latencytrace.model.texts.units import count, duration, exact, moment, shares
 from latencytrace.service.answers.documents import RequestDocument
 from latencytrace.service.answers.gpu_documents import GpuStageDocument

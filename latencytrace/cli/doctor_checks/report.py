@@ -126,7 +126,7 @@ def _found(
         if looked_at.interpreter.parent != Path(sys.executable).parent:
             yield from _elsewhere(looked_at.interpreter, modules, url)
             return
-    from latencytrace.cli.doctor_checks.gpu import gpu_findings  # noqa: PLC0415 - loaded where it is used
+    from latencytrace.cli.doctor_checks.environment import gpu_findings  # noqa: PLC0415 - loaded where it is used
     from latencytrace.cli.doctor_checks.installed import (  # noqa: PLC0415 - other commands do without the agent
         installed_findings,
     )

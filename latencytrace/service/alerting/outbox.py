@@ -9,8 +9,7 @@ from prometheus_client.registry import Collector
 
 from latencytrace.errors import SinkError
 from latencytrace.model import Alert
-from latencytrace.service.alerting.document import alert_document
-from latencytrace.service.alerting.links import AlertLinks
+from latencytrace.service.alerting.document import AlertLinks, alert_document
 from latencytrace.service.alerting.queue import SinkQueue
 from latencytrace.service.objectives.memory import ObjectiveMemory
 from latencytrace.service.sink import Notification, Sink, Transition

@@ -32,7 +32,7 @@ from latencytrace.model import (
     Trace,
 )
 from latencytrace.model.cohorts.breakdown import WorkAfter
-from latencytrace.model.texts.names import named
+from latencytrace.model.texts.escaped import named
 from latencytrace.service.answers.documents import (
     BreakdownDocument,
     DeviceDocument,
@@ -53,7 +53,7 @@ from latencytrace.service.answers.documents import (
     by_stage,
 )
 from latencytrace.service.answers.steps import steps_of_request
-from latencytrace.service.answers.traces.collection_pause import collection_pause
+from latencytrace.service.answers.traces.waterfall_rows import collection_pause
 from latencytrace.service.cohort import Cohort
 from latencytrace.service.reports.device_works import device_work
 from latencytrace.service.store import Order, Questions, Store, TableFormat

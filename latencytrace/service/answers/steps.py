@@ -7,7 +7,7 @@ from latencytrace.analysis.gpu.shared_steps import shared_step
 from latencytrace.analysis.trace.is_request import is_shared
 from latencytrace.errors import NotFoundError, QuestionError
 from latencytrace.model import Link, Request, SharedStep, Span, StepMember, Trace, semconv
-from latencytrace.model.texts.names import named
+from latencytrace.model.texts.escaped import named
 from latencytrace.service.answers.documents import (
     RequestStepDocument,
     StepDocument,

@@ -22,7 +22,7 @@ from latencytrace.service.ledgers.span_parts import Parts, by_block, in_few_bloc
 from latencytrace.service.metrics.settling import Settling
 from latencytrace.service.metrics.span_account import Without
 from latencytrace.service.metrics.telemetry import Telemetry
-from latencytrace.service.objectives.matching import ObjectiveIndex
+from latencytrace.service.objectives.counts import ObjectiveIndex
 from latencytrace.service.store import Revisions, Store, Written
 
 _log = logging.getLogger(__name__)

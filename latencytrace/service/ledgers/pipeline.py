@@ -38,7 +38,7 @@ from latencytrace.service.ledgers.priority import FreedMemory, UnusedCode, yield
 from latencytrace.service.ledgers.retention import SpanKeeping
 from latencytrace.service.metrics.settling import Settled, Settling
 from latencytrace.service.metrics.telemetry import Custody, Telemetry
-from latencytrace.service.objectives.matching import NO_OBJECTIVES, ObjectiveIndex
+from latencytrace.service.objectives.counts import NO_OBJECTIVES, ObjectiveIndex
 from latencytrace.service.otlp.traces import CheckedRequest
 from latencytrace.service.store import Store
 

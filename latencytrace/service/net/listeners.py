@@ -14,7 +14,7 @@ from typing import Final, Protocol
 import uvicorn
 
 from latencytrace.errors import SettingsError
-from latencytrace.service.net import descriptors
+from latencytrace.service.net import connections
 from latencytrace.service.net.connections import Closed, Connections
 from latencytrace.service.net.edge import Application
 
@@ -153,7 +153,7 @@ class Servers:
 
         A second signal cuts short what is under way.
         """
-        most = descriptors.most_connections(descriptors.limit())
+        most = connections.most_connections(connections.limit())
         configurations = [
             uvicorn.Config(
                 listener.application,
@@ -206,7 +206,7 @@ async def _watch_descriptors() -> None:
     """Log when no client can connect for want of descriptors: accepting fails in silence."""
     known = None
     while True:
-        short = descriptors.shortage()
+        short = connections.shortage()
         if short is not None and known is None:
             _log.error("%s", short)
         elif short is None and known is not None:

@@ -16,8 +16,12 @@ from latencytrace.service.objectives.documents.maintenance import (
     is_maintenance,
     maintenance_of,
 )
-from latencytrace.service.objectives.documents.yaml_documents import MAX_CHARACTERS, documents
-from latencytrace.service.objectives.documents.yaml_fields import Faults, Field
+from latencytrace.service.objectives.documents.yaml_fields import (
+    MAX_CHARACTERS,
+    Faults,
+    Field,
+    documents,
+)
 from latencytrace.service.objectives.maintenance import Maintenance
 
 MAX_OBJECTIVES = 100

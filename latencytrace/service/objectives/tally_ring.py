@@ -6,7 +6,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from latencytrace.analysis.slo.onset import rolling
+from latencytrace.analysis.slo.over_time import rolling
 from latencytrace.model import Objective, Tally
 from latencytrace.model.objective import DAY_NS, HOUR_NS, MINUTE_NS, SLICE_PARTS, TimeSlices
 

@@ -11,17 +11,15 @@ from latencytrace.model import Alert, Objective, Request
 from latencytrace.model.objective import HOUR_NS
 from latencytrace.plugins import SINKS, load_plugin, plugins
 from latencytrace.service.alerting.amendments import Amendments
-from latencytrace.service.alerting.document import keeping_past
+from latencytrace.service.alerting.document import AlertLinks, keeping_past
 from latencytrace.service.alerting.failing_calls import FailingCalls
-from latencytrace.service.alerting.links import AlertLinks
 from latencytrace.service.alerting.outbox import NotificationMetrics, Outbox
 from latencytrace.service.clock import now_ns
 from latencytrace.service.cohort import Cohort
 from latencytrace.service.metrics.telemetry import Telemetry
-from latencytrace.service.objectives.evaluator import Evaluator
+from latencytrace.service.objectives.evaluator import Evaluator, SteadyClock
 from latencytrace.service.objectives.memory import ObjectiveMemory
 from latencytrace.service.objectives.metrics import ObjectiveMetrics
-from latencytrace.service.objectives.steady_clock import SteadyClock
 from latencytrace.service.sink import Sink
 from latencytrace.service.store import Order, Store
 from latencytrace.service.watch.loop import Watch

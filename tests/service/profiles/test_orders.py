@@ -8,8 +8,7 @@ import pytest
 
 from latencytrace.errors import NotFoundError, ProfileError, StoreError
 from latencytrace.model.profile import ProfileOrder, ProfilerState, ProfilingAgent
-from latencytrace.service.alerting.document import alert_document
-from latencytrace.service.alerting.links import AlertLinks
+from latencytrace.service.alerting.document import AlertLinks, alert_document
 from latencytrace.service.profiles.folder import ProfileFolder
 from latencytrace.service.profiles.orders import Profile, Profiles
 from tests.support.builders.notices import made_alert

@@ -7,7 +7,7 @@ from typing import Final
 from latencytrace.model.objective import DAY_NS, HOUR_NS
 from latencytrace.service.objectives.documents.indicator import Found, Indicator, Period
 from latencytrace.service.objectives.documents.openslo import Target
-from latencytrace.service.objectives.documents.others import (
+from latencytrace.service.objectives.documents.pyrra import (
     entries,
     found_objective,
     needed,

@@ -16,7 +16,7 @@ from latencytrace.service.objectives.documents.indicator import (
     Found,
     Period,
 )
-from latencytrace.service.objectives.documents.others import (
+from latencytrace.service.objectives.documents.pyrra import (
     entries,
     found_objective,
     needed,

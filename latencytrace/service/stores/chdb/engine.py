@@ -33,10 +33,9 @@ from latencytrace.service.sql.tables import (
     written_anew,
 )
 from latencytrace.service.sql_store.engine import UNREADABLE, bound_text, shortened
-from latencytrace.service.storage.data_folder import owned, unusable_is_said
-from latencytrace.service.storage.private_files import private_folder
+from latencytrace.service.storage.private_files import owned, private_folder, unusable_is_said
 from latencytrace.service.store import DamagedPart
-from latencytrace.service.stores.chdb import repair as chdb_repair
+from latencytrace.service.stores.chdb import damage as chdb_repair
 from latencytrace.service.stores.chdb.damage import Damage
 
 _log = logging.getLogger(__name__)

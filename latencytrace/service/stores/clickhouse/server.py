@@ -42,8 +42,7 @@ from latencytrace.service.sql_store.engine import (
     literal,
     shortened,
 )
-from latencytrace.service.storage.data_folder import owned
-from latencytrace.service.storage.private_files import read_private, write_private
+from latencytrace.service.storage.private_files import owned, read_private, write_private
 from latencytrace.service.store import DamagedPart
 from latencytrace.service.stores.clickhouse.address import ServerAddress
 

@@ -13,11 +13,11 @@ from latencytrace.errors import NotFoundError, QuestionError
 from latencytrace.model import Acknowledgement
 from latencytrace.model.objective import DAY_NS, HOUR_NS, MINUTE_NS
 from latencytrace.service.alerting.document import (
+    AlertLinks,
     alert_document,
     maintenance_document,
     maintenance_documents,
 )
-from latencytrace.service.alerting.links import AlertLinks
 from latencytrace.service.answers.documents import (
     AlertDocument,
     MaintenanceDocument,

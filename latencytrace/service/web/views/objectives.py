@@ -10,11 +10,11 @@ from pydantic import AfterValidator, Field, WithJsonSchema
 from latencytrace.errors import QuestionError
 from latencytrace.model import Objective
 from latencytrace.service.alerting.document import (
+    AlertLinks,
     alert_document,
     maintenance_documents,
     objective_document,
 )
-from latencytrace.service.alerting.links import AlertLinks
 from latencytrace.service.alerting.over_time import (
     ObjectivesOverTimeDocument,
     objectives_over_time,
