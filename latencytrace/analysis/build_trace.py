@@ -25,8 +25,7 @@ from latencytrace.analysis.repairs.intervals import (
 )
 from latencytrace.analysis.repairs.orphans import adopt_orphans, cut_cycles
 from latencytrace.analysis.repairs.outliving import outliving
-from latencytrace.analysis.reported.durations import reported_durations
-from latencytrace.analysis.reported.proxy_queue import with_proxy_queue
+from latencytrace.analysis.reported import reported_durations, with_proxy_queue
 from latencytrace.analysis.trace.asgi_messages import awaits_hang_up, with_messages
 from latencytrace.analysis.trace.is_request import is_request
 from latencytrace.analysis.trace.known_engines import engine_of, have_engines

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
         StagePart,
         TokenRange,
     )
-    from latencytrace.model.gpu.sample import ShareBasis, SharedStep, StepMember
+    from latencytrace.model.gpu import ShareBasis, SharedStep, StepMember
     from latencytrace.model.objective import (
         BurnRule,
         Calendar,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
         Severity,
         Tally,
     )
-    from latencytrace.model.packed.interval import Interval, pack_intervals, unpack_intervals
+    from latencytrace.model.packed import Interval, pack_intervals, unpack_intervals
     from latencytrace.model.request import (
         FirstTokenOf,
         Ledger,

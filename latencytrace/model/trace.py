@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from latencytrace.model.packed.interval import Interval
+from latencytrace.model.packed import Interval
 from latencytrace.model.span import Span
 from latencytrace.model.stage import Stage
 

@@ -47,9 +47,7 @@ from latencytrace.service.storage.baselines import NAME as BASELINES
 from latencytrace.service.storage.baselines import Baselines
 from latencytrace.service.storage.retention import Limits, Retention
 from latencytrace.service.store import Store, open_store
-from latencytrace.service.watch.loop import Watch
-from latencytrace.service.watch.reload import ObjectivesReload
-from latencytrace.service.watch.wiring import watching
+from latencytrace.service.watch import ObjectivesReload, Watch, watching
 from latencytrace.service.web.application import API, application
 from latencytrace.service.web.below_path import BelowPath
 from latencytrace.service.web.context import ServiceContext

@@ -15,7 +15,7 @@ from latencytrace.analysis.tail.around import LEAST, around
 from latencytrace.analysis.tail.groups import Selection, Split
 from latencytrace.analysis.tail.neighbours import neighbours
 from latencytrace.analysis.tail.tail import tail_of, tail_of_selection
-from latencytrace.analysis.whatif.forecast import Replayed, back_test, forecast
+from latencytrace.analysis.whatif import Replayed, back_test, forecast
 from latencytrace.model import Measure, Stage
 from latencytrace.model.cohorts.request_columns import DurationBand, Durations, RequestColumns
 from latencytrace.model.cohorts.tail import CauseKind, Tail

@@ -29,7 +29,7 @@ from latencytrace.agent.gpu.watch import MachineLock
 from latencytrace.agent.guard import raise_fault
 from latencytrace.agent.hooks.torch_copies import TorchCopiesHook
 from latencytrace.agent.timing.hook import HookOptions
-from latencytrace.model.gpu.sample import GpuSample
+from latencytrace.model.gpu import GpuSample
 from latencytrace.settings import DEFAULT_GPU_INTERVAL_S
 from tests.support.agent.hooked import hooked
 from tests.support.builders.gpu_requests import KeepingSender

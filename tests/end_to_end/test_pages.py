@@ -19,7 +19,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from latencytrace.model import BadRequest, RequestStatus, Span, semconv
 from latencytrace.model.objective import HOUR_NS, MINUTE_NS
-from latencytrace.model.packed.interval import RuntimeGap
+from latencytrace.model.packed import RuntimeGap
 from latencytrace.service.alerting.document import AlertLinks, alert_document
 from latencytrace.service.objectives.memory import ObjectiveMemory
 from tests.support.builders.notices import LINKS, made_alert

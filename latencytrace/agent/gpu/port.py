@@ -17,7 +17,7 @@ from latencytrace.agent.gpu.sampler import SamplerState
 from latencytrace.agent.guard import OnFault, guarded, logger
 from latencytrace.agent.process.background import background_thread
 from latencytrace.agent.process.forks import whole_imports
-from latencytrace.model.gpu.sample import GPU_METRICS, GpuDevice, GpuMetric, GpuSample
+from latencytrace.model.gpu import GPU_METRICS, GpuDevice, GpuMetric, GpuSample
 
 _PREFIX = "latencytrace_gpu"
 _LABELS = ("gpu", "uuid", "name")

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from latencytrace.agent.guard import OnFault, guarded
 from latencytrace.agent.process.forks import whole_imports
-from latencytrace.model.gpu.sample import GpuDevice, GpuSample
+from latencytrace.model.gpu import GpuDevice, GpuSample
 from latencytrace.plugins import GPU_READERS, plugins
 
 

@@ -10,7 +10,7 @@ from latencytrace.agent.gpu.reader import Detail, GpuReader
 from latencytrace.agent.guard import OnFault, guarded
 from latencytrace.agent.process.background import BackgroundThread, background_thread, join
 from latencytrace.errors import GpuUnavailableError
-from latencytrace.model.gpu.sample import GpuDevice, GpuSample
+from latencytrace.model.gpu import GpuDevice, GpuSample
 
 SLOW_NS: Final = 20_000_000  # a tick that takes longer delays other users of the driver
 STUCK_NS: Final = 1_000_000_000

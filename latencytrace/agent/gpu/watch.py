@@ -13,7 +13,7 @@ from latencytrace.agent.gpu.reader import installed_gpu_readers
 from latencytrace.agent.gpu.report import STUCK_AFTER_NS, GpuReport
 from latencytrace.agent.gpu.sampler import GpuSampler
 from latencytrace.agent.guard import OnFault, logger
-from latencytrace.model.gpu.sample import GpuDevice, GpuSample
+from latencytrace.model.gpu import GpuDevice, GpuSample
 
 
 class MachineLock:

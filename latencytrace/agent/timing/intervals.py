@@ -14,7 +14,7 @@ from latencytrace.agent.compiled.core import core, quicker
 from latencytrace.agent.spans.attributes import Deferred
 from latencytrace.model import semconv
 from latencytrace.model.attributes import AttributeValue
-from latencytrace.model.packed.interval import MAX_INTERVALS, pack_named
+from latencytrace.model.packed import MAX_INTERVALS, pack_named
 from latencytrace.model.stage import Stage
 
 HELD: Final = 2048  # times of one stage, a start and an end each, before neighbours are merged

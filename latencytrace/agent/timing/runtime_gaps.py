@@ -24,7 +24,7 @@ from latencytrace.agent.timing.intervals import IntervalRecorder, merged
 from latencytrace.agent.timing.processor_waits import PROCESSOR_WAITS, ProcessorWaits
 from latencytrace.model import semconv
 from latencytrace.model.attributes import AttributeValue
-from latencytrace.model.packed.interval import RuntimeGap, pack_named
+from latencytrace.model.packed import RuntimeGap, pack_named
 from latencytrace.model.stage import Stage
 
 _HELD = 128  # times of a kind, a start and an end each, before neighbours are merged

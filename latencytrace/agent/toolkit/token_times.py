@@ -10,7 +10,7 @@ from itertools import accumulate, chain, compress, count
 from operator import sub
 
 from latencytrace.agent.compiled.core import core, quicker
-from latencytrace.model.packed.token_times import (
+from latencytrace.model.packed import (
     LONGEST_TOLD,
     MAX_GAPS,
     TokenTimes,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from latencytrace.analysis.calls.waits import works_itself
 from latencytrace.analysis.repairs.clipping import clipped
 from latencytrace.analysis.repairs.intervals import Intervals, clipped_intervals
-from latencytrace.analysis.reported.proxy_queue import begun_earlier
+from latencytrace.analysis.reported import begun_earlier
 from latencytrace.analysis.trace.is_request import is_shared
 from latencytrace.model import Interval, Span, SpanKind, Stage, Trace, semconv
 from latencytrace.model.trace import parents_first

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from latencytrace.analysis.columns.compiled.core import bind, needed
 from latencytrace.analysis.columns.facts import FACTS, IS_STEP, OF_RESOURCES, PROCESS
 from latencytrace.model import Stage
-from latencytrace.model.packed.interval import RuntimeGap
+from latencytrace.model.packed import RuntimeGap
 from latencytrace.model.stage import STAGES
 
 _Column = NDArray[np.int64]

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from latencytrace.analysis.columns import reported
 from latencytrace.analysis.columns.facts import IS_ENTRY, TELLS_TIMES, TELLS_TOKENS, FactsOfBatch
 from latencytrace.analysis.dialects.engine import Times
-from latencytrace.analysis.reported.proxy_queue import MAX_QUEUED_NS
+from latencytrace.analysis.reported import MAX_QUEUED_NS
 from latencytrace.analysis.tokens.counts import (
     BATCH_SIZE,
     CACHED,

@@ -33,7 +33,7 @@ from latencytrace.analysis.tokens.counts import (
 from latencytrace.analysis.tokens.gaps import times_of
 from latencytrace.analysis.trace.purposes import CALLS
 from latencytrace.model import AttributeValue, Repair, semconv
-from latencytrace.model.packed.interval import RuntimeGap, title_of_gap
+from latencytrace.model.packed import RuntimeGap, title_of_gap
 from latencytrace.model.span_batch import SpanBatch
 from latencytrace.model.stage import STAGES
 

@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Final
 
 from latencytrace.analysis.gpu.join import DeviceUse
-from latencytrace.model.gpu.sample import DeviceWork
+from latencytrace.model.gpu import DeviceWork
 
 # What real kernels reach of the peaks that are counted against; measured on one H200: a copy
 # 0.875 of the bandwidth, a product of bf16 matrices 0.80 of the tensor cores.

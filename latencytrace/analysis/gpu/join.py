@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from latencytrace.model.gpu.sample import DeviceWork, GpuWindow
+from latencytrace.model.gpu import DeviceWork, GpuWindow
 from latencytrace.model.stage import Stage
 
 FOREIGN_RATIO: Final = 0.15  # of a window that the device worked and we know nothing of

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from latencytrace.model import Segment, Span, Stage, Trace, semconv
-from latencytrace.model.packed.interval import RuntimeGap, stage_of_gap, title_of_gap, unpack_named
+from latencytrace.model.packed import RuntimeGap, stage_of_gap, title_of_gap, unpack_named
 
 Gap = tuple[int, int, str]  # start and end from the request's start; its name
 

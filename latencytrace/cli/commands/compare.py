@@ -13,7 +13,7 @@ from latencytrace.cli.doctor_checks.no_request import (
     require_version,
     why_none,
 )
-from latencytrace.cli.pictures.cohorts import comparison
+from latencytrace.cli.pictures import comparison
 from latencytrace.cli.pictures.lines import say
 from latencytrace.cli.pictures.terminal import say_document, screen, show
 from latencytrace.cli.processes import options

@@ -10,7 +10,7 @@ from latencytrace.agent.gpu.reader import GpuReader, installed_gpu_readers
 from latencytrace.agent.guard import FaultCounter
 from latencytrace.cli.doctor_checks.other_tracers import other_tracer
 from latencytrace.errors import GpuUnavailableError, SettingsError
-from latencytrace.model.gpu.sample import GpuDevice
+from latencytrace.model.gpu import GpuDevice
 from latencytrace.model.texts.units import count
 from latencytrace.service.answers.findings.finding import Finding, Verdict
 from latencytrace.settings import GRPC, AgentSettings, off_switches

@@ -13,7 +13,7 @@ from latencytrace.analysis.build_trace import build_traces
 from latencytrace.analysis.ledger.stage_times import stage_times
 from latencytrace.analysis.ledger.stalls import stalls
 from latencytrace.analysis.repairs.implausible import as_believed
-from latencytrace.analysis.reported.network_phases import network_phases
+from latencytrace.analysis.reported import network_phases
 from latencytrace.analysis.tokens.gaps import inter_token, token_times
 from latencytrace.analysis.trace.error_types import error_type, failed_by
 from latencytrace.analysis.trace.is_request import is_shared

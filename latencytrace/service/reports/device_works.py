@@ -5,7 +5,7 @@ from typing import Final
 
 from latencytrace.analysis.trace.stage_of import stage_of
 from latencytrace.model import Span, semconv
-from latencytrace.model.gpu.sample import DeviceWork
+from latencytrace.model.gpu import DeviceWork
 from latencytrace.model.span import Attributes
 
 

@@ -20,7 +20,7 @@ from prometheus_client.samples import Sample
 from latencytrace.analysis.gpu.bound import Peaks
 from latencytrace.errors import ScrapeError
 from latencytrace.model import semconv
-from latencytrace.model.gpu.sample import (
+from latencytrace.model.gpu import (
     GPU_METRICS,
     THROTTLING,
     BandwidthMethod,

@@ -13,7 +13,7 @@ from latencytrace.agent.gpu.sampler import GpuSampler
 from latencytrace.agent.gpu.watch import MachineLock
 from latencytrace.agent.guard import raise_fault
 from latencytrace.errors import GpuUnavailableError
-from latencytrace.model.gpu.sample import GpuSample
+from latencytrace.model.gpu import GpuSample
 from tests.support.fakes.contracts import FakeClock, ScriptedGpuReader
 from tests.support.servers.command_line import python
 from tests.support.waiting import PATIENCE_S

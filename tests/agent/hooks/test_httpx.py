@@ -20,7 +20,7 @@ from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.hooks.httpx import HttpxHook
 from latencytrace.agent.spans.span import RecordedSpan
 from latencytrace.model import Stage, semconv
-from latencytrace.model.packed.interval import unpack_named
+from latencytrace.model.packed import unpack_named
 from tests.support.agent.hooked import Spans, attribute_text
 from tests.support.agent.receiving import TracedProgram
 from tests.support.servers.serving import serving

@@ -24,7 +24,7 @@ from werkzeug.middleware.dispatcher import DispatcherMiddleware
 from latencytrace.agent.hooks.wsgi import WsgiHook
 from latencytrace.agent.toolkit.streaming import MadeTokens
 from latencytrace.model import Stage, semconv
-from latencytrace.model.packed.token_times import unpack_token_times
+from latencytrace.model.packed import unpack_token_times
 from tests.support.agent.hooked import Spans, attribute_text, intervals_of
 from tests.support.servers.serving import serving_wsgi
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from latencytrace.cli.pictures.cohorts.comparison import markdown, picture
+from latencytrace.cli.pictures.comparison import markdown, picture
 from latencytrace.errors import QuestionError
 from latencytrace.model import Request, RequestStatus, Segment, Stage
 from latencytrace.model.detail import TraceDetail

@@ -11,7 +11,7 @@ from latencytrace.agent.hooks.wsgi import time_application as time_wsgi
 from latencytrace.agent.timing.runtime_gaps import RESULT
 from latencytrace.agent.toolkit.http.server import ServedRequest
 from latencytrace.model import semconv
-from latencytrace.model.packed.interval import unpack_named
+from latencytrace.model.packed import unpack_named
 from tests.support.agent.hooked import Spans
 from tests.support.waiting import until
 

@@ -9,7 +9,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
 from latencytrace.agent.export.transport import Response
 from latencytrace.agent.gpu.report import GpuReport
 from latencytrace.agent.gpu.sampler import SamplerState
-from latencytrace.model.gpu.sample import (
+from latencytrace.model.gpu import (
     GPU_METRICS,
     BandwidthMethod,
     ClockEvent,

@@ -17,7 +17,7 @@ from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.gpu.sampler import GpuSampler, SamplerState
 from latencytrace.agent.gpu.watch import MachineLock
 from latencytrace.agent.guard import raise_fault
-from latencytrace.model.gpu.sample import GpuSample
+from latencytrace.model.gpu import GpuSample
 from tests.support.fakes.contracts import FakeClock, ScriptedGpuReader
 
 PATIENCE_NS = 30_000_000_000

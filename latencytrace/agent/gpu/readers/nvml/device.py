@@ -7,7 +7,7 @@ from typing import Any, Final
 from latencytrace.agent.gpu.reader import Detail
 from latencytrace.agent.gpu.readers.nvml.calls import NvmlCalls
 from latencytrace.agent.gpu.readers.nvml.gpm import GpmWindows, Window, bandwidth
-from latencytrace.model.gpu.sample import (
+from latencytrace.model.gpu import (
     ClockEvent,
     GpuDevice,
     GpuMetric,
