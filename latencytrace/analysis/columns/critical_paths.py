@@ -103,7 +103,7 @@ def gather(parts: _Column, tracks: _Column) -> _Column:
 
 # Critical paths with waits for the next attempt of a call, and pauses of processes.
 #
-# What `analysis.gpu.engine_steps`, `analysis.calls.waits` and `analysis.ledger.runtime_gaps` do
+# What `analysis.gpu.shared_steps`, `analysis.calls.waits` and `analysis.ledger.runtime_gaps` do
 # object by object; those are the oracles. The functions are in `compiled/paths.c`.
 
 _Flags = NDArray[np.bool_]

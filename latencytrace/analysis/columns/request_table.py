@@ -109,7 +109,7 @@ class RequestTable:
         )
 
     def as_load(self, places: Sequence[int]) -> Self:
-        """These requests as the load of their process (see `analysis.trace.startup`)."""
+        """These requests as the load of their process (see `analysis.trace.is_request`)."""
         if not places:
             return self
         startup, ledger, root = self.startup.copy(), self.ledger.copy(), self.root.copy()

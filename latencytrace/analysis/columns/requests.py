@@ -115,7 +115,7 @@ class RequestColumns:
     known: _Column  # (r, `reported.KNOWN`): tokens and what it met
     attributes: _Column  # (r, `MOST_ATTRIBUTES`): places of carried values; -1: no more
     attributes_counted: _Column  # (r,): all of them
-    segments: _Column  # (s, 6): see `analysis.columns.paths`; titles are those of `TITLES`
+    segments: _Column  # (s, 6): see `analysis.columns.critical_paths`; titles are those of `TITLES`
     segment_first: _Column  # (r + 1,): where each one's begin
     ledger: _Column  # (r, stages): ns
     after: _Column | None  # (r, stages): ns after their ends; None: no request went on
