@@ -9,7 +9,14 @@ from latencytrace.analysis.calls.messages import delivered, with_queues
 from latencytrace.analysis.calls.retries import have_failed_calls, with_retries
 from latencytrace.analysis.gpu.shared_steps import with_steps
 from latencytrace.analysis.repairs.callbacks import handed_over, hung_inside
-from latencytrace.analysis.repairs.clipping import clipped, ran_afterwards, without_negative
+from latencytrace.analysis.repairs.clipping import (
+    Intervals,
+    clipped,
+    clipped_intervals,
+    ran_afterwards,
+    read_intervals,
+    without_negative,
+)
 from latencytrace.analysis.repairs.clock_skew import aligned
 from latencytrace.analysis.repairs.duplicates import without_duplicates
 from latencytrace.analysis.repairs.implausible import (
@@ -17,11 +24,6 @@ from latencytrace.analysis.repairs.implausible import (
     Plausible,
     out_of_time,
     without_implausible,
-)
-from latencytrace.analysis.repairs.intervals import (
-    Intervals,
-    clipped_intervals,
-    read_intervals,
 )
 from latencytrace.analysis.repairs.orphans import adopt_orphans, cut_cycles
 from latencytrace.analysis.repairs.outliving import outliving

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from latencytrace.analysis.repairs.intervals import Intervals, carrying
+from latencytrace.analysis.repairs.clipping import Intervals, carrying
 from latencytrace.analysis.trace.is_request import ENTRY_KINDS
 from latencytrace.analysis.trace.known_engines import engine_of, have_engines
 from latencytrace.model import (

@@ -14,9 +14,8 @@ from latencytrace.errors import ObjectivesError, PluginError, SettingsError
 from latencytrace.model import Alert, Objective, Request
 from latencytrace.model.objective import HOUR_NS
 from latencytrace.plugins import SINKS, load_plugin, plugins
-from latencytrace.service.alerting.amendments import Amendments
+from latencytrace.service.alerting.amendments import Amendments, FailingCalls
 from latencytrace.service.alerting.document import AlertLinks, keeping_past
-from latencytrace.service.alerting.failing_calls import FailingCalls
 from latencytrace.service.alerting.outbox import NotificationMetrics, Outbox
 from latencytrace.service.clock import now_ns
 from latencytrace.service.cohort import Cohort

@@ -17,8 +17,8 @@ from latencytrace.analysis.tail.neighbours import neighbours
 from latencytrace.analysis.tail.tail import tail_of, tail_of_selection
 from latencytrace.analysis.whatif import Replayed, back_test, forecast
 from latencytrace.model import Measure, Stage
+from latencytrace.model.cohorts.breakdown import CauseKind, Tail
 from latencytrace.model.cohorts.request_columns import DurationBand, Durations, RequestColumns
-from latencytrace.model.cohorts.tail import CauseKind, Tail
 from tests.analysis.tail.test_neighbours import Engine
 from tests.support.simulation import cohorts, tails
 from tests.support.simulation.queues import Station, arrivals, served, times_of

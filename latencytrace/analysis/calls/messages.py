@@ -6,8 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from latencytrace.analysis.calls.waits import works_itself
-from latencytrace.analysis.repairs.clipping import clipped
-from latencytrace.analysis.repairs.intervals import Intervals, clipped_intervals
+from latencytrace.analysis.repairs.clipping import Intervals, clipped, clipped_intervals
 from latencytrace.analysis.reported import begun_earlier
 from latencytrace.analysis.trace.is_request import is_shared
 from latencytrace.model import Interval, Span, SpanKind, Stage, Trace, semconv

@@ -185,7 +185,7 @@ def fill_pauses(  # noqa: PLR0913 - columns
     return found[:made], begins, ledger
 
 
-# Waits for a processor fill what is unattributed: `analysis.ledger.processor_waits` is the oracle.
+# Waits for a processor fill what is unattributed: `analysis.ledger.runtime_gaps` is the oracle.
 # Only requests whose thread waited a millisecond or more are walked, one by one.
 
 _RUNTIME: Final = STAGES.index(Stage.RUNTIME)

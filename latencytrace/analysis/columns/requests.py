@@ -17,8 +17,8 @@ from latencytrace.analysis.columns.after_answers import after_answers
 from latencytrace.analysis.columns.critical_paths import with_processor_waits
 from latencytrace.analysis.columns.engine_words import MOST_COUNTED, add_engines, begun_earlier
 from latencytrace.analysis.columns.facts import PROCESS, Facts, FactsOfBatch
-from latencytrace.analysis.ledger.processor_waits import TITLE as PROCESSOR_WAIT
 from latencytrace.analysis.ledger.runtime_gaps import COLLECTION
+from latencytrace.analysis.ledger.runtime_gaps import TITLE as PROCESSOR_WAIT
 from latencytrace.analysis.repairs.clock_skew import aligned
 from latencytrace.analysis.repairs.implausible import DATED_NS, PLAUSIBLE, Plausible
 from latencytrace.analysis.tokens.counts import (
@@ -115,7 +115,9 @@ class RequestColumns:
     known: _Column  # (r, `reported.KNOWN`): tokens and what it met
     attributes: _Column  # (r, `MOST_ATTRIBUTES`): places of carried values; -1: no more
     attributes_counted: _Column  # (r,): all of them
-    segments: _Column  # (s, 6): see `analysis.columns.critical_paths`; titles are those of `TITLES`
+    segments: (
+        _Column  # (s, 6): see `analysis.columns.critical_paths`; titles are those of `TITLES`
+    )
     segment_first: _Column  # (r + 1,): where each one's begin
     ledger: _Column  # (r, stages): ns
     after: _Column | None  # (r, stages): ns after their ends; None: no request went on

@@ -26,8 +26,8 @@ from latencytrace.analysis.tokens.counts import (
     OUTPUT,
 )
 from latencytrace.analysis.weighted import holm
+from latencytrace.model.cohorts.breakdown import SetApart
 from latencytrace.model.cohorts.request_columns import AttributeColumns, KnownNumbers
-from latencytrace.model.cohorts.tail import SetApart
 
 LEVEL = 0.05  # of all traits together: how often chance alone names one
 LEAST_DIFFERENCE = 0.1  # of the two shares

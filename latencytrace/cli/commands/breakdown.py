@@ -11,8 +11,7 @@ from rich.text import Text
 
 from latencytrace.cli.doctor_checks.no_request import nothing, say_found, why_none
 from latencytrace.cli.pictures import gpu_stages
-from latencytrace.cli.pictures.bars import stacked_bar
-from latencytrace.cli.pictures.fitted_table import FittedTable, stage_bar
+from latencytrace.cli.pictures.fitted_table import FittedTable, stacked_bar, stage_bar
 from latencytrace.cli.pictures.terminal import screen, show, watch
 from latencytrace.cli.processes import options
 from latencytrace.cli.processes.pager import page

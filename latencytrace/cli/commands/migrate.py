@@ -32,8 +32,8 @@ def migrate(
     """
     if not service_is_installed():
         raise LatencytraceError(f"a move needs the service's parts: {EXTRA_HINT}")
+    from latencytrace.cli.copying.archive import tables_line  # noqa: PLC0415 - loaded where it is used
     from latencytrace.cli.copying.migrate import migrate_to  # noqa: PLC0415 - an extra, and heavy
-    from latencytrace.cli.copying.progress import tables_line  # noqa: PLC0415 - loaded where it is used
     from latencytrace.service.storage.private_files import private_umask  # noqa: PLC0415 - loaded where it is used
 
     folder = data or data_folder()

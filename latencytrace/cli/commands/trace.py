@@ -11,13 +11,11 @@ from rich.text import Text
 
 from latencytrace.cli.doctor_checks.no_request import FIRST, why_none
 from latencytrace.cli.pictures import gpu_stages
-from latencytrace.cli.pictures.bars import FAILED, in_order
-from latencytrace.cli.pictures.fitted_table import FittedTable, stage_bar
+from latencytrace.cli.pictures.fitted_table import FAILED, FittedTable, in_order, stage_bar
+from latencytrace.cli.pictures.gpu_stages import shared_steps
 from latencytrace.cli.pictures.lines import say
-from latencytrace.cli.pictures.shared_steps import shared_steps
 from latencytrace.cli.pictures.terminal import say_document, screen
-from latencytrace.cli.pictures.token_gaps import between_tokens, first_token
-from latencytrace.cli.pictures.waterfall import waterfall
+from latencytrace.cli.pictures.waterfall import between_tokens, first_token, waterfall
 from latencytrace.cli.processes import options
 from latencytrace.cli.processes.pager import page
 from latencytrace.cli.source import reading

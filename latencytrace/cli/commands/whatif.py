@@ -8,7 +8,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from latencytrace.cli.doctor_checks.no_request import nothing, say_found
-from latencytrace.cli.pictures.bars import table
+from latencytrace.cli.pictures.fitted_table import table
 from latencytrace.cli.pictures.terminal import screen
 from latencytrace.cli.processes import options
 from latencytrace.cli.processes.pager import page

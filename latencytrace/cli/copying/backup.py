@@ -15,9 +15,9 @@ from latencytrace.cli.copying.archive import (
     counts_of,
     new_archive,
     piece_of,
+    rows_bar,
     rows_in_archive,
 )
-from latencytrace.cli.copying.progress import rows_bar
 from latencytrace.cli.source.reading import Source
 from latencytrace.errors import LatencytraceError, TooLargeError
 from latencytrace.service.store import Piece, Store, Table, open_store

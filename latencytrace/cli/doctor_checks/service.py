@@ -13,7 +13,7 @@ from latencytrace.cli.processes.local_service import (
 )
 from latencytrace.cli.source.reading import service_at
 from latencytrace.errors import SettingsError
-from latencytrace.service.answers.findings.agents import agent_findings
+from latencytrace.service.answers.findings.agents import agent_findings, sender_findings
 from latencytrace.service.answers.findings.counted import (
     ABOUT,
     counted_findings,
@@ -23,7 +23,6 @@ from latencytrace.service.answers.findings.counted import (
 )
 from latencytrace.service.answers.findings.finding import Finding, Verdict, samples
 from latencytrace.service.answers.findings.overhead_documents import overhead_findings
-from latencytrace.service.answers.findings.senders import sender_findings
 from latencytrace.service.net.http_client import ask
 from latencytrace.settings import DEFAULT_OTLP_ENDPOINT, AgentSettings
 

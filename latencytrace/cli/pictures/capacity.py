@@ -5,15 +5,17 @@ from collections.abc import Iterator
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from latencytrace.cli.pictures.bars import bar
-from latencytrace.cli.pictures.fitted_table import Bar, FittedTable, stage_bar
+from latencytrace.cli.pictures.fitted_table import Bar, FittedTable, bar, stage_bar
 from latencytrace.model.texts.units import count, duration, figure, interval, share, signed
 from latencytrace.service.answers.load.capacity_documents import (
     CapacityDocument,
     GrowthDocument,
     LevelDocument,
+    limit_text,
+    per_s,
+    range_text,
+    replicas_text,
 )
-from latencytrace.service.answers.load.sentence import limit_text, per_s, range_text, replicas_text
 from latencytrace.service.answers.sentences.weights import recorded_note
 
 BAR_SHORTEST, BAR_LONGEST = 6, 32

@@ -8,8 +8,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from latencytrace.analysis.compare.verdict import Verdict
-from latencytrace.cli.pictures.bars import bar, stage_style
-from latencytrace.cli.pictures.fitted_table import FittedTable
+from latencytrace.cli.pictures.fitted_table import FittedTable, bar, stage_style
 from latencytrace.model.texts.escaped import escaped
 from latencytrace.model.texts.units import UNKNOWN, duration, interval, signed
 from latencytrace.service.answers.compare_documents import (

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from rich.console import RenderableType
 from rich.text import Text
 
-from latencytrace.cli.pictures.bars import table
+from latencytrace.cli.pictures.fitted_table import table
 from latencytrace.model.objective import EACH_ROUTE, length_text
 from latencytrace.model.texts.units import UNKNOWN, count, moment, objective_text, share, times
 from latencytrace.service.answers.documents import (

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 
 from latencytrace.analysis.build_trace import build_traces
-from latencytrace.analysis.ledger.stage_times import stage_times
+from latencytrace.analysis.ledger.critical_path import stage_times
 from latencytrace.analysis.ledger.stalls import stalls
 from latencytrace.analysis.repairs.implausible import as_believed
 from latencytrace.analysis.reported import network_phases

@@ -18,6 +18,7 @@ from latencytrace.analysis.tail.groups import (
 from latencytrace.analysis.tail.neighbours import Neighbours
 from latencytrace.analysis.tail.tail import no_tail, tail_of, tail_of_selection
 from latencytrace.model import DurationRange, Request
+from latencytrace.model.cohorts.breakdown import Cause, CauseKind, SetApart, StageExcess, Tail
 from latencytrace.model.cohorts.request_columns import (
     Beside,
     DurationBand,
@@ -25,7 +26,6 @@ from latencytrace.model.cohorts.request_columns import (
     RequestColumns,
     as_they_are,
 )
-from latencytrace.model.cohorts.tail import Cause, CauseKind, SetApart, StageExcess, Tail
 from latencytrace.model.stage import IN_PARTS, Stage
 from latencytrace.service.answers.documents import rounded
 from latencytrace.service.answers.load.neighbours import (

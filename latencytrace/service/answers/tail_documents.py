@@ -3,7 +3,7 @@
 from typing_extensions import TypedDict
 
 from latencytrace.model import Stage
-from latencytrace.model.cohorts.tail import CauseKind
+from latencytrace.model.cohorts.breakdown import CauseKind
 
 
 class StageExcessDocument(TypedDict):

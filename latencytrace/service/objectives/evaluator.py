@@ -16,13 +16,13 @@ from latencytrace.service.metrics.settling import Settled
 from latencytrace.service.objectives.alerts import (
     FindFailingCall,
     alerts_of,
+    earlier_alerts,
     ended_alert,
     standing_of,
     with_failing_call,
 )
 from latencytrace.service.objectives.maintenance import MaintenanceWindows
 from latencytrace.service.objectives.memory import ObjectiveMemory
-from latencytrace.service.objectives.restored_alerts import earlier_alerts
 from latencytrace.service.objectives.tally_ring import outlived
 from latencytrace.service.objectives.watched import WatchedObjectives
 from latencytrace.service.sink import Notification

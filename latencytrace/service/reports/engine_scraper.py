@@ -16,8 +16,14 @@ from prometheus_client.registry import Collector
 from latencytrace.errors import ScrapeError, SettingsError
 from latencytrace.service.net.addresses import flaw
 from latencytrace.service.net.http_client import exchange
-from latencytrace.service.reports.engine_names import FORMS, GROWN, Reading
-from latencytrace.service.reports.engine_readings import EngineModel, Readings, engine_readings
+from latencytrace.service.reports.engine_readings import (
+    FORMS,
+    GROWN,
+    EngineModel,
+    Reading,
+    Readings,
+    engine_readings,
+)
 
 PREFIX: Final = "latencytrace_engine"
 PACE_S: Final = 5.0  # between two readings of an engine

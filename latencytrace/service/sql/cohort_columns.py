@@ -21,6 +21,7 @@ from latencytrace.model.cohorts.request_columns import (
     weights_of,
 )
 from latencytrace.service.cohort import Cohort
+from latencytrace.service.sql.counting import WITH_FINAL, Standing
 from latencytrace.service.sql.questions import (
     WIDE_ROWS,
     Parameters,
@@ -29,7 +30,6 @@ from latencytrace.service.sql.questions import (
     explained,
     where,
 )
-from latencytrace.service.sql.standing import WITH_FINAL, Standing
 from latencytrace.service.sql.tables import stage_column
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from latencytrace.model.detail import WITHOUT_STAGES, TraceDetail
 from latencytrace.model.stage import IN_PARTS
 from latencytrace.service.cohort import FAILED, LABELS, Cohort
 from latencytrace.service.plain_answers import MOST_PARTS
-from latencytrace.service.sql.standing import WITH_FINAL, Standing
+from latencytrace.service.sql.counting import WITH_FINAL, Standing
 from latencytrace.service.sql.tables import ARRIVALS, REQUESTS, SPANS, stage_column
 from latencytrace.service.store import Order
 

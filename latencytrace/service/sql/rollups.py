@@ -21,7 +21,7 @@ from latencytrace.model.detail import TraceDetail
 from latencytrace.model.stage import IN_PARTS
 from latencytrace.service.cohort import Cohort
 from latencytrace.service.plain_answers import MOST_PARTS
-from latencytrace.service.sql.counting import BY_ROW, Counting
+from latencytrace.service.sql.counting import BY_ROW, WINDOW, Counting, Standing, windows
 from latencytrace.service.sql.questions import (
     AFTER_PARTS,
     BY_SEGMENTS,
@@ -32,7 +32,6 @@ from latencytrace.service.sql.questions import (
     has_stages,
     where,
 )
-from latencytrace.service.sql.standing import WINDOW, Standing, windows
 from latencytrace.service.sql.tables import REQUESTS, ROLLUPS, WINDOWS, stage_column
 
 BINS_PER_DOUBLING = 32  # scale 5 of OpenTelemetry's exponential histogram

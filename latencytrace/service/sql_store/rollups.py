@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latencytrace.errors import StoreError
+from latencytrace.service.sql.counting import WITH_FINAL, Standing
 from latencytrace.service.sql.rollups import (
     DUE,
     LAST_PASS,
@@ -23,7 +24,6 @@ from latencytrace.service.sql.rollups import (
     WINDOWS_BETWEEN,
     Window,
 )
-from latencytrace.service.sql.standing import WITH_FINAL, Standing
 from latencytrace.service.sql.tables import DERIVED
 from latencytrace.service.sql_store.weights import Weights
 

@@ -4,11 +4,16 @@ from collections.abc import Sequence
 from typing import Final
 
 from latencytrace.analysis import weighted
-from latencytrace.analysis.capacity.capacity import Capacity, Goodput, LevelLatency, capacity
+from latencytrace.analysis.capacity.capacity import (
+    Capacity,
+    Goodput,
+    LevelLatency,
+    Replicas,
+    capacity,
+)
 from latencytrace.analysis.capacity.growth import Growth, StageGrowth
 from latencytrace.analysis.capacity.levels import Knee
 from latencytrace.analysis.capacity.limits import Limit
-from latencytrace.analysis.capacity.replicas import Replicas
 from latencytrace.errors import QuestionError
 from latencytrace.model.cohorts.request_columns import DurationBand
 from latencytrace.model.objective import AVAILABILITY, NO_LIMIT_NS
@@ -21,8 +26,8 @@ from latencytrace.service.answers.load.capacity_documents import (
     LimitDocument,
     ReplicasDocument,
     StageGrowthDocument,
+    sentence,
 )
-from latencytrace.service.answers.load.sentence import sentence
 from latencytrace.service.cohort import Cohort
 from latencytrace.service.store import Store
 

@@ -5,8 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from latencytrace.model import Stage
-from latencytrace.model.cohorts.breakdown import Breakdown
-from latencytrace.model.cohorts.tail import MOSTLY
+from latencytrace.model.cohorts.breakdown import MOSTLY, Breakdown
 from latencytrace.service.answers.documents import SegmentDocument, StageDocument
 
 MOST_NAMED: Final = 5

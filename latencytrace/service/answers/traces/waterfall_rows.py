@@ -10,7 +10,7 @@ from typing import Final, NamedTuple, overload
 
 from typing_extensions import ReadOnly, TypedDict
 
-from latencytrace.analysis.calls.call_names import call_name
+from latencytrace.analysis.trace.routes import call_name
 from latencytrace.model import Stage, semconv
 from latencytrace.service.answers.documents import SegmentDocument, SpanHeadDocument
 

@@ -8,11 +8,10 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 from prometheus_client import CollectorRegistry
 
-from latencytrace.service.answers.findings.agents import agent_findings
+from latencytrace.service.answers.findings.agents import agent_findings, sender_findings
 from latencytrace.service.answers.findings.counted import counted_findings, custody_findings
 from latencytrace.service.answers.findings.finding import Finding, Sample, Verdict
 from latencytrace.service.answers.findings.overhead import latest_overhead
-from latencytrace.service.answers.findings.senders import sender_findings
 from latencytrace.service.web.pages.cohort_bar import written
 from latencytrace.service.web.pages.exports import Export
 from latencytrace.service.web.pages.parts import Parts

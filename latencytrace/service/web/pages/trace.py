@@ -9,8 +9,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import RedirectResponse, Response
 
-from latencytrace.analysis.calls.call_names import call_name
-from latencytrace.analysis.trace.routes import METHODS
+from latencytrace.analysis.trace.routes import METHODS, call_name
 from latencytrace.analysis.trace.stage_of import stage_of
 from latencytrace.errors import NotFoundError, QuestionError
 from latencytrace.model import Request as FoundRequest
