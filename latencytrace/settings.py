@@ -169,7 +169,7 @@ def names_receiver(environ: Mapping[str, str] = os.environ) -> bool:
     return otlp_protocol(environ) == GRPC or any(environ.get(name, "").strip() for name in names)
 
 
-def agent_settings(  # noqa: PLR0913 - one argument per argument of `instrument`
+def agent_settings(
     *,
     endpoint: str | None = None,
     service_name: str | None = None,
@@ -241,7 +241,7 @@ def agent_settings(  # noqa: PLR0913 - one argument per argument of `instrument`
     )
 
 
-def service_settings(  # noqa: PLR0913 - one argument per flag of `latencytrace serve`
+def service_settings(
     *,
     folder: Path | None = None,
     listen: str | None = None,

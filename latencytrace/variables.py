@@ -116,7 +116,7 @@ def size_bytes(environ: Mapping[str, str], name: str, default: float) -> float |
     return _with_unit(environ, name, default, _SIZE, _UNITS_BYTES, wanted)
 
 
-def _with_unit(  # noqa: PLR0913 - what a number with a unit is read by
+def _with_unit(
     environ: Mapping[str, str],
     name: str,
     default: float,

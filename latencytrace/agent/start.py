@@ -132,7 +132,7 @@ class _Reports:
         """Send how the agent does, if a report may be due."""
         report = None if self._self_report is None else self._self_report()
         if report is not None and report.may_be_due:
-            from latencytrace.agent.reporting.self_report import Report  # noqa: PLC0415 - is loaded
+            from latencytrace.agent.reporting.self_report import Report
 
             report.send(Report.of(status()))
 
@@ -151,7 +151,7 @@ class _Reports:
             self._sender.close()
 
     def _new_self_report(self, sender: Sender, began_ns: int) -> "SelfReport":
-        from latencytrace.agent.reporting.self_report import SelfReport  # noqa: PLC0415 - loaded where it is used
+        from latencytrace.agent.reporting.self_report import SelfReport
 
         return SelfReport(self._resource, sender, monotonic_ns, began_ns)
 
@@ -161,7 +161,7 @@ class _Reports:
         port = settings.gpu_port
         if settings.gpu is False or (url is None and port is None):
             return None
-        from latencytrace.agent.gpu.watch import GpuWatch, visible_gpus  # noqa: PLC0415 - loaded where it is used
+        from latencytrace.agent.gpu.watch import GpuWatch, visible_gpus
 
         return GpuWatch(
             self._resource,
@@ -259,7 +259,7 @@ class Agent:
 
     def status(self) -> "AgentStatus":
         """Return what it does now."""
-        from latencytrace.agent.reporting.status import AgentStatus  # noqa: PLC0415 - loaded where it is used
+        from latencytrace.agent.reporting.status import AgentStatus
 
         counts: ExportCounts = self._exporter.counts
         dropped = counts.dropped + self.losses.spans
@@ -337,7 +337,7 @@ class Agent:
         _provider.reset_after_fork()
 
     def _new_profiling(self) -> "Profiling":
-        from latencytrace.agent.profiling.orders import Profiling  # noqa: PLC0415 - loaded where it is used
+        from latencytrace.agent.profiling.orders import Profiling
 
         return Profiling(
             self._resource,
@@ -348,7 +348,7 @@ class Agent:
         )
 
     def _new_own_budget(self) -> "OwnBudget":
-        from latencytrace.agent.reporting.own_cost import OwnBudget  # noqa: PLC0415 - loaded where it is used
+        from latencytrace.agent.reporting.own_cost import OwnBudget
 
         return OwnBudget(
             self.recorder, self.settings.overhead_ratio, self._queue.some, self._priced_hooks
@@ -488,7 +488,7 @@ def flush(timeout_s: float = 5.0) -> bool:
 
 def agent_status() -> "AgentStatus":
     """Return what the agent does: spans made, sent, dropped; its cost; hooks and why not."""
-    from latencytrace.agent.reporting.status import not_running  # noqa: PLC0415 - loaded where it is used
+    from latencytrace.agent.reporting.status import not_running
 
     agent = _running
     if agent is None:
@@ -528,7 +528,7 @@ def _sampling(settings: AgentSettings) -> Callable[[RecordingTracer], Tracer] | 
     """Return what makes tracers that ask a sampler; None: all traces are recorded."""
     if settings.sampler == ALL_TRACES:
         return None
-    from latencytrace.agent.spans.sampling import sampling  # noqa: PLC0415 - only where it is used
+    from latencytrace.agent.spans.sampling import sampling
 
     return sampling(settings.sampler, settings.sampler_argument)
 

@@ -230,7 +230,7 @@ def _links(settings: ServiceSettings, listened: Address, profiles: Profiles) -> 
     )
 
 
-def _with_pages(  # noqa: PLR0913 - what they show
+def _with_pages(
     app: FastAPI,
     context: ServiceContext,
     profiles: Profiles,

@@ -386,15 +386,15 @@ class Copies(StoreEdge):
         """
         raise StoreError(_NO_COPIES)
 
-    def rows_of(self, piece: Piece) -> bytes:  # noqa: ARG002 - by a store that can
+    def rows_of(self, piece: Piece) -> bytes:
         """The rows of a piece, for `take` of a store of the same tables; empty: none."""
         raise StoreError(_NO_COPIES)
 
-    def count_of(self, piece: Piece) -> int:  # noqa: ARG002 - of the contract
+    def count_of(self, piece: Piece) -> int:
         """How many rows of a piece this service has written."""
         raise StoreError(_NO_COPIES)
 
-    def take(self, piece: Piece, rows: bytes) -> int:  # noqa: ARG002 - of the contract
+    def take(self, piece: Piece, rows: bytes) -> int:
         """Keep the rows of a piece as they are; how many these were."""
         raise StoreError(_NO_COPIES)
 
@@ -429,7 +429,7 @@ class Store(Questions, Copies):
         """Traces of the last minutes of which this service stored no root; on a shared store."""
         return ()
 
-    def elsewhere(self, trace_ids: Collection[str]) -> Collection[str]:  # noqa: ARG002 - no other service writes
+    def elsewhere(self, trace_ids: Collection[str]) -> Collection[str]:
         """Those of the traces of which another service has stored spans."""
         return ()
 

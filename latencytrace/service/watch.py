@@ -164,7 +164,7 @@ class Watch:
         reload: Looks whether the objectives are others now.
     """
 
-    def __init__(  # noqa: PLR0913 - what it is made of
+    def __init__(
         self,
         evaluator: Evaluator,
         memory: ObjectiveMemory,
@@ -229,7 +229,7 @@ MAINTENANCE = "maintenance"  # the windows asked for, as the memory knows them
 _RECALLED = 1000  # requests, for an alert that fires at the start
 
 
-def watching(  # noqa: PLR0913 - what it is made of
+def watching(
     folder: Path,
     reload: ObjectivesReload,
     sinks: Sequence[tuple[str, str]],

@@ -132,7 +132,7 @@ def made_trace(random: Random, number: int) -> list[Span]:
     length_ns = random.randint(2, 10) * 10**8
     spans: list[Span] = []
 
-    def add(  # noqa: PLR0913 - a span has that many parts
+    def add(
         name: str, scope: str, kind: SpanKind, start_ns: int, end_ns: int, attributes: Attributes
     ) -> None:
         spans.append(

@@ -50,7 +50,7 @@ class NoEvent:
         """See `DeviceEvent.query`."""
         return True
 
-    def elapsed_time(self, end: "NoEvent", /) -> float:  # noqa: ARG002 - the contract's
+    def elapsed_time(self, end: "NoEvent", /) -> float:
         """See `DeviceEvent.elapsed_time`."""
         return 1.0
 

@@ -100,7 +100,7 @@ def trace_of(name: str) -> str:
     return name.encode().hex().ljust(32, "0")[:32]
 
 
-def one_request(  # noqa: PLR0913 - one argument per thing that a test varies
+def one_request(
     name: str,
     *,
     span_id: str = "1" * 16,

@@ -75,7 +75,7 @@ def torch_events(device: Any) -> DeviceEvents | None:
     torch = sys.modules.get("torch")
     if torch is None or getattr(device, "type", None) != "cuda" or torch.version.hip is not None:
         return None
-    from latencytrace.agent.device.timers import TorchEvents  # noqa: PLC0415 - only where it is used
+    from latencytrace.agent.device.timers import TorchEvents
 
     index = torch.cuda.current_device() if device.index is None else device.index
     return TorchEvents(torch.cuda, index)

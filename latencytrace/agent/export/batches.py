@@ -49,7 +49,7 @@ class Batches:
         saw: Gets the first spans, until it says that it needs no more; may be None.
     """
 
-    def __init__(  # noqa: PLR0913 - what it stands between
+    def __init__(
         self,
         queue: SpanQueue,
         encoder: OtlpEncoder,

@@ -41,7 +41,7 @@ def yielding() -> Callable[[], object] | None:
     `os.sched_yield` keeps the interpreter until Python 3.12.
     """
     try:
-        from ctypes import CDLL  # noqa: PLC0415 - takes 3 ms, and not everywhere it is there
+        from ctypes import CDLL
 
         call = CDLL(None).sched_yield
         call.argtypes = ()
@@ -120,7 +120,7 @@ class Exporter:
         now_ns: A monotonic clock, which goes on while it waits.
     """
 
-    def __init__(  # noqa: PLR0913 - its settings, each by name
+    def __init__(
         self,
         encoder: OtlpEncoder,
         sender: Sender,

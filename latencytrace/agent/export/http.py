@@ -151,6 +151,6 @@ def _is_plain(host: str) -> bool:
 def _connections() -> ModuleType:
     """Import what takes a while; the lock is held once, for others may hold it for seconds."""
     with whole_imports.lock:
-        from latencytrace.agent.export import http_connection  # noqa: PLC0415 - loaded where it is used
+        from latencytrace.agent.export import http_connection
 
     return http_connection

@@ -120,6 +120,6 @@ def connection_to(
         else client.HTTPSConnection(host, port, timeout=timeout_s, context=tls.tls())
     )
     connection.response_class = _TimedResponse
-    connection._create_connection = _connected  # type: ignore[attr-defined]  # noqa: SLF001 - it has no other name
+    connection._create_connection = _connected  # type: ignore[attr-defined]
     connection.connect()
     return connection

@@ -54,7 +54,7 @@ class TransportOptions(NamedTuple):
             OSError: A file cannot be read.
         """
         with whole_imports.lock:
-            import ssl  # noqa: PLC0415 - loaded where it is used
+            import ssl
 
         context = ssl.create_default_context(cafile=self.certificate)
         if self.client_certificate is not None:
@@ -104,7 +104,7 @@ class Sender(Protocol):
 def _compress() -> Callable[[bytes, int], bytes]:
     """Import what takes a while and few programs need."""
     with whole_imports.lock:
-        from gzip import compress  # noqa: PLC0415 - loaded where it is used
+        from gzip import compress
 
     return compress
 

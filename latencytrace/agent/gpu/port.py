@@ -133,7 +133,7 @@ class GpuPort:
     def text(self) -> bytes:
         """Return what a Prometheus reads."""
         with whole_imports.lock:
-            from latencytrace.agent.gpu.port import exposition  # noqa: PLC0415 - only where it is asked for
+            from latencytrace.agent.gpu.port import exposition
 
         latest_ns = self._now_ns() - SILENT_NS
         shown = [

@@ -125,7 +125,7 @@ class GpuSampler:
         now_ns: A monotonic clock.
     """
 
-    def __init__(  # noqa: PLR0913 - its settings, each by name
+    def __init__(
         self,
         load: Callable[[], Sequence[GpuReader]],
         take: Take,

@@ -113,7 +113,7 @@ class GpuWatch:
         seen_by: From all GPUs to the ones that this program sees; None: unknown.
     """
 
-    def __init__(  # noqa: PLR0913 - its settings, each by name
+    def __init__(
         self,
         resource: Mapping[str, object],
         new_sender: Callable[[], Sender] | None,
@@ -164,7 +164,7 @@ class GpuWatch:
         return GpuReport(self._resource, self._new_sender(), monotonic_ns)
 
     def _new_port(self, address: tuple[str, int], on_fault: OnFault) -> "GpuPort":
-        from latencytrace.agent.gpu.port import GpuPort  # noqa: PLC0415 - only where it is used
+        from latencytrace.agent.gpu.port import GpuPort
 
         return GpuPort(address, lambda: self._sampler.state, monotonic_ns, on_fault)
 

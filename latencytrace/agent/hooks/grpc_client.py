@@ -42,7 +42,7 @@ class _Call(ClientCall):
         call.headers = pairs if is_set else (*pairs, *call.headers.items())
         return call
 
-    def returned(self, answer: Any) -> None:  # noqa: ARG002 - grpc's
+    def returned(self, answer: Any) -> None:
         """End: the answer is there."""
         self.end_as("OK")
 

@@ -32,10 +32,7 @@ class SingleServed:
     It begins at once, and is current until `deactivate`, in the same task or thread.
 
     Args:
-        recorder: Starts its spans.
         ticket: The request's; it may come from another process.
-        name: Of the span.
-        stage: What the work is.
     """
 
     __slots__ = ("_recorder", "_ticket", "_timing", "_token")

@@ -73,7 +73,7 @@ def time_compiled(recorder: Recorder, original: Timed) -> Timed:
     """Time modules of a named class that `torch.compile` made, from outside of their graph."""
     timed_calls: dict[str, Timed] = {}
 
-    def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N807
+    def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:
         name = getattr(type(self._orig_mod).__call__, _NAME, None)
         if name is None:
             return original(self, *args, **kwargs)

@@ -302,7 +302,7 @@ def _note_prefill(_: Recorder, arguments: Arguments) -> None:
 def time_token(recorder: Recorder, original: Timed) -> Timed:
     """Note each token when the stopping criteria are asked about it."""
 
-    def __call__(self: object, input_ids: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N807
+    def __call__(self: object, input_ids: Any, *args: Any, **kwargs: Any) -> Any:
         generation = _under_way()
         if generation is not None:
             with guarded("noting a token", recorder.on_fault):

@@ -113,7 +113,7 @@ def time_call(recorder: Recorder, original: Timed) -> Timed:
         return None
 
     @wraps(original)
-    def __call__(self: object, *args: Any, **kwargs: Any) -> Any:  # noqa: N807
+    def __call__(self: object, *args: Any, **kwargs: Any) -> Any:
         run = begin(self)
         if run is None:
             return original(self, *args, **kwargs)
@@ -136,7 +136,7 @@ def time_next(_recorder: Recorder, original: Timed) -> Timed:
     """Time each step of an iterator that a pipeline returned as part of its call."""
 
     @wraps(original)
-    def __next__(self: object) -> Any:  # noqa: N807
+    def __next__(self: object) -> Any:
         run = vars(self).get(_ITERATOR)
         if not isinstance(run, Run):
             return original(self)

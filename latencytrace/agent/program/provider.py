@@ -36,32 +36,32 @@ class GlobalProvider:
     ) -> None:
         self._ours = ours
         self._on_program = on_program
-        self._set_provider = trace._set_tracer_provider  # noqa: SLF001 - the one door to the global place
+        self._set_provider = trace._set_tracer_provider
         self._door: object = None  # what stands in its place
         self.program: TracerProvider | None = None
 
     def install(self) -> None:
         """Take the place, or stand aside if the program has taken it already."""
-        present = trace._TRACER_PROVIDER  # noqa: SLF001 - get_tracer_provider() hides "none yet"
+        present = trace._TRACER_PROVIDER
         if present is not None and present is not self._ours:
             self._yield_to(present)
             return
-        trace._TRACER_PROVIDER = self._ours  # noqa: SLF001
+        trace._TRACER_PROVIDER = self._ours
         set_provider = self._set_provider
 
         def set_and_yield(tracer_provider: TracerProvider, log: bool) -> None:  # noqa: FBT001 - its signature
             set_provider(tracer_provider, log)
-            if trace._TRACER_PROVIDER is tracer_provider and tracer_provider is not self._ours:  # noqa: SLF001
+            if trace._TRACER_PROVIDER is tracer_provider and tracer_provider is not self._ours:
                 self._yield_to(tracer_provider)
 
-        trace._set_tracer_provider = self._door = set_and_yield  # noqa: SLF001
+        trace._set_tracer_provider = self._door = set_and_yield
 
     def uninstall(self) -> None:
         """Leave the place as if we had never been there."""
-        if trace._set_tracer_provider is self._door:  # noqa: SLF001
-            trace._set_tracer_provider = self._set_provider  # noqa: SLF001
-        if trace._TRACER_PROVIDER is self._ours:  # noqa: SLF001
-            trace._TRACER_PROVIDER = None  # noqa: SLF001
+        if trace._set_tracer_provider is self._door:
+            trace._set_tracer_provider = self._set_provider
+        if trace._TRACER_PROVIDER is self._ours:
+            trace._TRACER_PROVIDER = None
 
     def _yield_to(self, program: TracerProvider) -> None:
         self.program = program
@@ -106,7 +106,7 @@ def quiet_request(recorder: Recorder, original: Timed) -> Timed:
             return telemetry
         return found
 
-    async def __call__(self: Any, **request: Any) -> None:  # noqa: N807 - stands in its place
+    async def __call__(self: Any, **request: Any) -> None:
         await original(quiet(self) if TIMED in request["scope"] else self, **request)
 
     return __call__

@@ -37,7 +37,7 @@ class ProgramSpans:
         if not isinstance(program, TakesProcessors):
             logger.warning("the program's tracer provider takes no processors: see its back end")
             return
-        from latencytrace.agent.program.processor import ProgramProcessor, add_to  # noqa: PLC0415 - only where it is used
+        from latencytrace.agent.program.processor import ProgramProcessor, add_to
 
         with guarded("joining the program's tracer provider", self._on_fault):
             self._processor = ProgramProcessor(self._on_end, self._flush, self._on_fault)

@@ -58,7 +58,7 @@ class CostMeter:
         costs: Of functions that stand in the place of others, by their samples.
     """
 
-    def __init__(  # noqa: PLR0913 - what it counts
+    def __init__(
         self,
         now_ns: Callable[[], int],
         detail: Detail,

@@ -39,7 +39,7 @@ class ProgramProcessors:
     def resource(self) -> "Resource":
         """Return what this process is, as the SDK says it."""
         if self._resource is None:
-            from opentelemetry.sdk.resources import Resource  # noqa: PLC0415 - only where it is used
+            from opentelemetry.sdk.resources import Resource
 
             self._resource = Resource(dict(self._described))  # type: ignore[arg-type]  # as detected
         return self._resource

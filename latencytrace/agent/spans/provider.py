@@ -67,7 +67,7 @@ class RecordingProvider(ProxyTracerProvider):
             edge_faults("making a tracer", fault)
             return NoOpTracer()
 
-    def configure(  # noqa: PLR0913 - its settings, each by name
+    def configure(
         self,
         on_end: Callable[[RecordedSpan], None],
         *,

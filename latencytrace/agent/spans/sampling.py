@@ -61,15 +61,15 @@ class ConsistentProbability(Sampler):
         self._threshold = threshold_of(probability)
         self._probability = probability
 
-    def should_sample(  # noqa: PLR0913 - the SDK's signature
+    def should_sample(
         self,
         parent_context: Context | None,
         trace_id: int,
-        name: str,  # noqa: ARG002 - it asks for nothing but the id
-        kind: SpanKind | None = None,  # noqa: ARG002
+        name: str,
+        kind: SpanKind | None = None,
         attributes: Mapping[str, AnyValue] | None = None,
-        links: Sequence[Link] | None = None,  # noqa: ARG002
-        trace_state: TraceState | None = None,  # noqa: ARG002 - the parent's is read
+        links: Sequence[Link] | None = None,
+        trace_state: TraceState | None = None,
     ) -> SamplingResult:
         """Decide on one span."""
         state = get_current_span(parent_context).get_span_context().trace_state
@@ -173,7 +173,7 @@ class SamplingTracer(Tracer):
         """Return what this process is."""
         return self._processors.resource
 
-    def start_span(  # noqa: PLR0913 - OpenTelemetry's signature
+    def start_span(
         self,
         name: str,
         context: Context | None = None,
@@ -210,7 +210,7 @@ class SamplingTracer(Tracer):
             return INVALID_SPAN
         return span
 
-    def start_as_current_span(  # type: ignore[override]  # noqa: PLR0913 - OpenTelemetry's signature; ours is its own context manager
+    def start_as_current_span(  # type: ignore[override]
         self,
         name: str,
         context: Context | None = None,
@@ -258,7 +258,7 @@ class SamplingTracer(Tracer):
         else:
             self._on_end(span)
 
-    def _decided(  # noqa: PLR0913 - what a sampler is asked
+    def _decided(
         self,
         context: Context | None,
         trace_id: int,

@@ -220,9 +220,9 @@ class SdkView(Span):
 def readable(span: SdkView, resource: "Resource") -> "ReadableSpan":
     """Return a span as it is now, within its limits and with what they left out counted."""
     # Loaded where it is used: it takes a while.
-    from opentelemetry.sdk.trace import Event, ReadableSpan  # noqa: PLC0415
-    from opentelemetry.sdk.util import BoundedList  # noqa: PLC0415
-    from opentelemetry.sdk.util.instrumentation import InstrumentationScope  # noqa: PLC0415
+    from opentelemetry.sdk.trace import Event, ReadableSpan
+    from opentelemetry.sdk.util import BoundedList
+    from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
     details, limits, tracer = span.details, span.tracer.limits, span.tracer
     events: BoundedList[Event] = BoundedList(None)

@@ -115,7 +115,7 @@ class SpanMaker(ViewedTracer, Protocol):
 
     on_end: "Callable[[RecordedSpan], None]"  # takes each span that ends
 
-    def start_as_current_span(  # noqa: PLR0913 - OpenTelemetry's signature
+    def start_as_current_span(
         self,
         name: str,
         context: Context | None = None,

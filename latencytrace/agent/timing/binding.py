@@ -135,7 +135,7 @@ def _bound_to_class(raw: Any) -> Timed:
 
 def _looks_like(owner: type, name: str, raw: Any, call: Timed) -> Timed:
     """Return a call of the kind of what a class shows, with its name and signature."""
-    from latencytrace.agent.timing.wrapping import as_kind_of  # noqa: PLC0415 - only where it is used
+    from latencytrace.agent.timing.wrapping import as_kind_of
 
     update_wrapper(call, getattr(raw, "__func__", raw))
     shown = attempted(lambda: getattr(owner, name), otherwise=raw)

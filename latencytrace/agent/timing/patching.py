@@ -241,7 +241,7 @@ class AppliedHook:
         before = vars(owner).get("__init_subclass__", MISSING)
         doing = f"patching a subclass of {patch.module}.{patch.target}"
 
-        def __init_subclass__(cls: Any, /, **kwargs: Any) -> None:  # noqa: N807
+        def __init_subclass__(cls: Any, /, **kwargs: Any) -> None:
             if before is MISSING:
                 super(owner, cls).__init_subclass__(**kwargs)
             else:
@@ -292,7 +292,7 @@ class AppliedHook:
             replaced = build(function) if patch.bare else defended(build, function)
             replaced = looking_like(replaced, function)
         else:
-            from latencytrace.agent.timing.wrapping import beginning, timed  # noqa: PLC0415 - only where it is used
+            from latencytrace.agent.timing.wrapping import beginning, timed
 
             replaced = timed(function, beginning(function, patch, self._recorder))
         if type(replaced) is FunctionType and replaced is not function:

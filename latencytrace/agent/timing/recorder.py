@@ -92,7 +92,7 @@ class Recorder:
         self.starting = Starting()
         self.waiting: set[int] = set()  # tickets that no batch has served yet, by their `id`
 
-    def start(  # noqa: PLR0913 - what a span may have
+    def start(
         self,
         name: str,
         stage: Stage | None = None,

@@ -140,7 +140,7 @@ class _Interval(Call):
     def deactivate(self) -> None:
         """Change nothing."""
 
-    def finish(self, result: object) -> None:  # noqa: ARG002 - likewise
+    def finish(self, result: object) -> None:
         """Note the interval, which now ends."""
         ended_ns = monotonic_ns()
         try:
@@ -318,8 +318,8 @@ def beginning(original: Timed, patch: Patch, recorder: Recorder) -> Begin:  # no
             noted = {**describe(arguments_of(args, kwargs)), **of_stage} if describe else of_stage
             call = _new(Call)
             recorder.start_call(call, name, noted, here)
-            call._stage, call._on_fault = stage, on_fault  # noqa: SLF001 - without `__init__`
-            call._describe_result, call._passes = describe_result, None  # noqa: SLF001
+            call._stage, call._on_fault = stage, on_fault
+            call._describe_result, call._passes = describe_result, None
         except FAULTS as fault:
             on_fault(doing, fault)
             return None

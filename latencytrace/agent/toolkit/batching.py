@@ -306,7 +306,7 @@ class Batch:
             step.fail(error)
         step.end(ended_ns)
 
-    def _record(  # noqa: PLR0913 - what all members have in common
+    def _record(
         self,
         recorder: Recorder,
         step: Timing,

@@ -50,7 +50,7 @@ class _Spans(NamedTuple):
     span_id: _Column
 
 
-def after_answers(  # noqa: PLR0913 - columns
+def after_answers(
     laid: _Laid,
     start_ns: _Column,
     end_ns: _Column,

@@ -47,7 +47,7 @@ def win(
     return winners[:made], won
 
 
-def descend(  # noqa: PLR0913 - columns
+def descend(
     first: _Column,
     start_ns: _Column,
     end_ns: _Column,
@@ -124,7 +124,7 @@ bind(
 )  # fmt: skip
 
 
-def fill_pauses(  # noqa: PLR0913 - columns
+def fill_pauses(
     segments: _Column,
     tree_first: _Column,
     tree_rows: _Column,

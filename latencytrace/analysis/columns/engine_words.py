@@ -40,7 +40,7 @@ _COUNTS = (
 )
 
 
-def add_engines(  # noqa: PLR0913 - columns
+def add_engines(
     batch: SpanBatch,
     facts: FactsOfBatch,
     said: _Column,

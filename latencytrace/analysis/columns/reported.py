@@ -80,7 +80,7 @@ bind(
 )  # fmt: skip
 
 
-def add_pieces(  # noqa: PLR0913 - columns
+def add_pieces(
     first: _Column,
     rows: _Column,
     above: _Column,
@@ -104,7 +104,7 @@ def add_pieces(  # noqa: PLR0913 - columns
     needed().add_pieces(first, rows, above, start_ns, end_ns, kind, facts, said)
 
 
-def read_reporters(  # noqa: PLR0913 - columns
+def read_reporters(
     first: _Column,
     rows: _Column,
     above: _Column,
@@ -152,7 +152,7 @@ def read_reporters(  # noqa: PLR0913 - columns
     return known
 
 
-def tell_attributes(  # noqa: PLR0913 - columns
+def tell_attributes(
     requests: _Column,
     tree_first: _Column,
     tree_rows: _Column,

@@ -58,7 +58,7 @@ bind(
 )  # fmt: skip
 
 
-def link_spans(  # noqa: PLR0913 - columns
+def link_spans(
     first: _Column,
     span_id: _Column,
     parent_id: _Column,
@@ -105,7 +105,7 @@ def link_spans(  # noqa: PLR0913 - columns
     return odd, skewed, child, following, stage, by_start, requests[:made]
 
 
-def lay_out_trees(  # noqa: PLR0913 - columns
+def lay_out_trees(
     requests: _Column,
     start_ns: _Column,
     end_ns: _Column,

@@ -156,7 +156,7 @@ def _tested(
     return shifts, len(places)
 
 
-def _judged(  # noqa: PLR0913 - what a verdict rests on
+def _judged(
     shifts: Sequence[tuple[Shift, ...]],
     stages: Sequence[Stage],
     found: Matching,

@@ -122,7 +122,7 @@ def usual_requests(
     return period.total * window_ns / observed_ns if observed_ns > 0 else 0.0
 
 
-def burns(  # noqa: PLR0913 - what is counted, and how much of it can be believed
+def burns(
     objective: Objective,
     rule: BurnRule,
     long: Tally,

@@ -19,7 +19,7 @@ class Slots:
     total: Counts
 
     @classmethod
-    def of(  # noqa: PLR0913 - what a ring knows, and for which time
+    def of(
         cls,
         slot_ns: int,
         first_ns: int,

@@ -49,7 +49,7 @@ ROUNDING_NS = 1  # each mean is a whole number of nanoseconds
 
 
 @with_filters
-def breakdown(  # noqa: PLR0913 - one argument a flag
+def breakdown(
     *,
     wanted: Filters,
     every: Annotated[
@@ -160,7 +160,7 @@ def pictures(
         yield last
 
 
-def grouped(  # noqa: PLR0913 - as `pictures`
+def grouped(
     source: reading.Source,
     wanted: Filters,
     by: str,
@@ -170,7 +170,7 @@ def grouped(  # noqa: PLR0913 - as `pictures`
     every: bool,
 ) -> Iterator[list[RenderableType]]:
     """The breakdown asked for by the values of a label or an attribute; see `pictures`."""
-    from latencytrace.cli.pictures import groups  # noqa: PLC0415 - few ask for it
+    from latencytrace.cli.pictures import groups
 
     found = reading.groups(source, wanted, by, MOST_VALUES if every else None)
     if not found["requests"]:

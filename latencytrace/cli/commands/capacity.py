@@ -15,7 +15,7 @@ from latencytrace.service.answers.load.capacity_documents import CapacityDocumen
 
 
 @with_filters
-def capacity(  # noqa: PLR0913 - one argument a flag
+def capacity(
     *,
     within: options.Within = None,
     first_token_within: options.FirstTokenWithin = None,

@@ -143,7 +143,7 @@ def _work_folder() -> Iterator[Path]:
 
 
 def _load(app_url: str, seconds: float, rate: float, console: Console) -> Sequence[Outcome]:
-    from latencytrace.cli.load_test.generator import generate  # noqa: PLC0415 - an extra
+    from latencytrace.cli.load_test.generator import generate
 
     chance = random.Random(0)  # noqa: S311 - the same load every time
     pace = Pace(seconds=seconds, requests=None, warm_up_s=0, arrivals=Arrivals.POISSON)

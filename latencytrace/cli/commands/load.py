@@ -27,7 +27,7 @@ INTERRUPTED = 130
 REFRESHES_PER_S = 4  # each costs a millisecond, which a request may be late
 
 
-def load(  # noqa: PLR0913 - one argument a flag
+def load(
     url: Annotated[str, typer.Argument(metavar="URL", help="Where every request goes.")],
     *,
     rate: Annotated[float | None, typer.Option(help="Requests a second.")] = None,
@@ -125,8 +125,8 @@ def _run(
     """Generate the load; whether it was interrupted."""
     if importlib.util.find_spec("aiohttp") is None:
         raise LatencytraceError("load needs aiohttp: pip install 'latencytrace[load]'")
-    from latencytrace.cli.load_test.generator import generate  # noqa: PLC0415 - an extra
-    from latencytrace.cli.load_test.spans import Receiver  # noqa: PLC0415 - loaded where it is used
+    from latencytrace.cli.load_test.generator import generate
+    from latencytrace.cli.load_test.spans import Receiver
 
     settings = agent_settings(endpoint=endpoint, over_http=True)
     receiver = Receiver(

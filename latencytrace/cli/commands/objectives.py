@@ -186,7 +186,7 @@ def read(file: Path | None) -> "ObjectivesFile":
         )
     if not service_is_installed():
         raise LatencytraceError(f"objectives need the service's parts: {EXTRA_HINT}")
-    from latencytrace.service.objectives.file import (  # noqa: PLC0415 - an extra
+    from latencytrace.service.objectives.file import (
         read_objectives,
     )
 

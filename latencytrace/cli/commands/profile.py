@@ -26,7 +26,7 @@ SHOWN = 12  # operators
 _OPEN = {"waiting", "taken"}
 
 
-def profile(  # noqa: PLR0913 - one argument per flag
+def profile(
     profile_id: Annotated[
         str | None, typer.Argument(metavar="ID", help="Fetch this one, which is there already.")
     ] = None,

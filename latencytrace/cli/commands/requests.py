@@ -30,7 +30,7 @@ ORDERS = {"slowest": "slowest first", "newest": "newest first"}
 
 
 @with_filters
-def requests(  # noqa: PLR0913 - one argument a flag
+def requests(
     *,
     wanted: Filters,
     order: Annotated[str, typer.Option(help="slowest or newest first.")] = "slowest",

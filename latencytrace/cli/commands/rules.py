@@ -39,7 +39,7 @@ def checked(text: str, document: Document, *, are_rules: bool) -> str:
     Raises:
         LatencytraceError: It is not; the message says where. Nothing should be written.
     """
-    import yaml  # noqa: PLC0415 - an extra
+    import yaml
 
     if yaml.safe_load(text) != document:
         raise LatencytraceError("the file of rules cannot be read back: please report it")
@@ -96,7 +96,7 @@ class RuleFormat(StrEnum):
     GRAFANA = "grafana"
 
 
-def rules(  # noqa: PLR0913 - one argument a flag
+def rules(
     file: File = None,
     named: Annotated[
         Path | None,
@@ -178,7 +178,7 @@ def yaml_text(document: Mapping[str, object], command: str = "rules") -> str:
     Args:
         command: Name of the command, for the first line.
     """
-    import yaml  # noqa: PLC0415 - an extra
+    import yaml
 
     class Dumper(yaml.SafeDumper):
         """Without anchors."""

@@ -42,7 +42,7 @@ _PHASES = {"untraced": "calls of servers that send no spans"}  # others are name
 
 
 @with_filters
-def trace(  # noqa: PLR0913 - one argument a flag
+def trace(
     trace_id: Annotated[
         str,
         typer.Argument(

@@ -37,7 +37,7 @@ def _picture(document: WhatifDocument, what: str) -> list[RenderableType]:
 
 
 @with_filters
-def whatif(  # noqa: PLR0913 - one argument a flag
+def whatif(
     *,
     stage: Annotated[str, typer.Option(help="Stage to speed up, as retrieve.")],
     faster: Annotated[

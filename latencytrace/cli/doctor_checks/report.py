@@ -126,8 +126,8 @@ def _found(
         if looked_at.interpreter.parent != Path(sys.executable).parent:
             yield from _elsewhere(looked_at.interpreter, modules, url)
             return
-    from latencytrace.cli.doctor_checks.environment import gpu_findings  # noqa: PLC0415 - loaded where it is used
-    from latencytrace.cli.doctor_checks.installed import (  # noqa: PLC0415 - other commands do without the agent
+    from latencytrace.cli.doctor_checks.environment import gpu_findings
+    from latencytrace.cli.doctor_checks.installed import (
         installed_findings,
     )
 
@@ -140,7 +140,7 @@ def _found(
     yield from gpu_findings(wanted=settings.gpu if settings is not None else None)
     yield from environment_findings(tracing_variables(), agent_settings)
     try:
-        from latencytrace.cli.doctor_checks.service import service_findings  # noqa: PLC0415 - it needs an extra
+        from latencytrace.cli.doctor_checks.service import service_findings
     except ImportError:
         yield from _without_client(settings)
     else:

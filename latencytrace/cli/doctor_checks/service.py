@@ -144,7 +144,7 @@ def _receiver(agent: AgentSettings, services: str | None) -> Finding:
 
 
 def _grpc_receiver(agent: AgentSettings) -> Finding:
-    from latencytrace.agent.export.grpc import GrpcSender  # noqa: PLC0415 - other commands do without the agent
+    from latencytrace.agent.export.grpc import GrpcSender
 
     try:
         sender = GrpcSender(agent.traces_url, agent.headers, TIMEOUT_S)

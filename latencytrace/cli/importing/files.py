@@ -29,7 +29,7 @@ BATCH_SPANS: Final = 20_000
 BATCH_BYTES: Final = 8 * 1024 * 1024
 
 
-def import_files(  # noqa: PLR0913 - one argument a flag
+def import_files(
     files: Sequence[str],
     *,
     url: str | None,

@@ -181,7 +181,7 @@ def _folder(folder: Path, address: str, *, named: bool) -> Iterator[Api]:
             f"{nobody_at(address)}, and reading {folder} directly needs the "
             f"service's parts: {EXTRA_HINT}"
         )
-    from latencytrace.cli.source.folder import open_folder  # noqa: PLC0415 - an extra, and heavy
+    from latencytrace.cli.source.folder import open_folder
 
     if not named:
         complain(f"no service runs, reading {folder}")

@@ -37,7 +37,7 @@ class Outbox:
         chance: A number between 0 and 1.
     """
 
-    def __init__(  # noqa: PLR0913 - what it is made of
+    def __init__(
         self,
         sinks: Mapping[str, Sink],
         links: AlertLinks,

@@ -62,7 +62,7 @@ class Compared:
     part_means: Callable[[Stage], Mapping[str, float]] | None = None
 
 
-def comparison(  # noqa: PLR0913 - what two sides are read with
+def comparison(
     store: Store,
     baselines: Baselines,
     sides: tuple[str, str],

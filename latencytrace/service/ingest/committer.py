@@ -162,7 +162,7 @@ class Committer:
         journal: Holds what was acknowledged; None: every post waits for the commit.
     """
 
-    def __init__(  # noqa: PLR0913 - what it is made of
+    def __init__(
         self,
         store: BlockTaker,
         *,

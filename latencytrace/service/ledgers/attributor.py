@@ -42,7 +42,7 @@ class Attributor:
             services share the store.
     """
 
-    def __init__(  # noqa: PLR0913 - what it is made of
+    def __init__(
         self,
         store: Store,
         traces: OpenTraces,

@@ -73,7 +73,7 @@ class Pipeline:
         columns: The column path, and what it believes; None: a new one.
     """
 
-    def __init__(  # noqa: PLR0913 - what it is made of
+    def __init__(
         self,
         store: Store,
         telemetry: Telemetry,

@@ -121,7 +121,7 @@ class Edge:
         login: Asks people for the token; None: all are refused alike.
     """
 
-    def __init__(  # noqa: PLR0913 - one for each check
+    def __init__(
         self,
         application: Application,
         host: str,

@@ -130,7 +130,7 @@ def alerts_of(
     return [_alert(which, rate, standing, counts, state, now_ns) for which, rate in found.items()]
 
 
-def _alert(  # noqa: PLR0913 - what it is made of
+def _alert(
     which: tuple[AlertKind, Severity],
     rate: BurnRates | None,
     standing: Standing,

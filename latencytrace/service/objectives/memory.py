@@ -168,7 +168,7 @@ class ObjectiveMemory:
         """The state kept last of each series."""
         return dict(self._connection.execute("SELECT series, state FROM states").fetchall())
 
-    def keep(  # noqa: PLR0913 - all of it or nothing
+    def keep(
         self,
         slots: Mapping[tuple[str, int, int], Tally],
         states: Mapping[str, str],

@@ -15,7 +15,7 @@ _LINES: Final = "JSONEachRow"
 _OTHERS, _WITHOUT = 1, 2  # parts of a cohort that are no single value
 
 
-def groups(  # noqa: PLR0913 - what the question is asked with
+def groups(
     query: Query, cohort: Cohort, by: str, column_ns: int, limit: int, standing: Standing
 ) -> Groups:
     """Ask for the values that took most time, then for all requests by these values."""

@@ -266,13 +266,13 @@ class NoRollups(Rollups):
         self.weights = Weights(read, now_ns, alone=False)
 
     @contextmanager
-    def changing(self, windows: Collection[int]) -> Iterator[None]:  # noqa: ARG002 - none is known
+    def changing(self, windows: Collection[int]) -> Iterator[None]:
         yield
 
     def over(
         self,
-        since_ns: int | None,  # noqa: ARG002 - of the contract
-        until_ns: int | None,  # noqa: ARG002 - of the contract
+        since_ns: int | None,
+        until_ns: int | None,
         ask: Callable[[Plan], T],
     ) -> T:
         return ask(self._unplanned())

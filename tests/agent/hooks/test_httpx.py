@@ -322,7 +322,7 @@ def test_a_stream_that_is_dropped_ends(spans: Spans, url: str) -> None:
 
 
 def test_a_body_that_breaks_off_fails_the_exchange(spans: Spans) -> None:
-    async def torn(scope: object, receive: object, send: Callable[..., object]) -> None:  # noqa: ARG001
+    async def torn(scope: object, receive: object, send: Callable[..., object]) -> None:
         headers = [(b"content-length", b"100")]
         await awaited(send({"type": "http.response.start", "status": 200, "headers": headers}))
         await awaited(send({"type": "http.response.body", "body": b".", "more_body": True}))

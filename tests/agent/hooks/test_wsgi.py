@@ -303,7 +303,7 @@ def test_gunicorn_leaves_the_application_of_an_asgi_worker_as_it_is(spans: Spans
     assert not spans.all
 
 
-def plain_application(environ: Any, start_response: Any) -> Iterable[bytes]:  # noqa: ARG001
+def plain_application(environ: Any, start_response: Any) -> Iterable[bytes]:
     start_response("200 OK", [])
     return [b"plain"]
 

@@ -10,7 +10,7 @@ from tests.support.builders.spans.otlp_messages import START_NS, one_span
 REQUEST = "00000000000000aa"
 
 
-def span(  # noqa: PLR0913 - what a test varies
+def span(
     number: int,
     parent: int | None,
     name: str,

@@ -64,7 +64,7 @@ class Together:
         )
         return [root, wait, replace(served, links=(to_step,) if links else ())]
 
-    def _below(  # noqa: PLR0913 - a table of spans reads best without names
+    def _below(
         self,
         root: Span,
         span_id: str,

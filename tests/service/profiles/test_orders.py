@@ -297,7 +297,7 @@ def test_a_second_alert_within_ten_minutes_has_none_taken(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("on_alert", [True, False], ids=["an_end", "not_wanted"])
-def test_neither_an_end_nor_an_unwanted_one_asks(tmp_path: Path, on_alert: bool) -> None:  # noqa: FBT001 - parametrized
+def test_neither_an_end_nor_an_unwanted_one_asks(tmp_path: Path, on_alert: bool) -> None:
     service = Service(tmp_path, on_alert=on_alert)
     service.post()
 

@@ -21,7 +21,7 @@ AT_LEAST_NS = 2_000_000  # more than is noted
 async def serve(spans: Spans, endpoint: Callable[[], Awaitable[object]]) -> None:
     """Serve a request as the hook of ASGI does."""
 
-    async def application(self: object, *_: object) -> None:  # noqa: ARG001
+    async def application(self: object, *_: object) -> None:
         await endpoint()
 
     scope = {"type": "http", "method": "GET", "path": "/", "headers": []}
@@ -31,7 +31,7 @@ async def serve(spans: Spans, endpoint: Callable[[], Awaitable[object]]) -> None
 def serve_wsgi(spans: Spans, endpoint: Callable[[], object]) -> None:
     """Serve a request as the hook of WSGI does."""
 
-    def application(self: object, *_: object) -> list[bytes]:  # noqa: ARG001
+    def application(self: object, *_: object) -> list[bytes]:
         endpoint()
         return []
 

@@ -33,7 +33,7 @@ class KeepingSender:
     def __init__(self) -> None:
         self.bodies: list[bytes] = []
 
-    def send(self, body: bytes, timeout_s: float | None = None) -> Response:  # noqa: ARG002 - the contract's
+    def send(self, body: bytes, timeout_s: float | None = None) -> Response:
         """See `Sender.send`."""
         self.bodies.append(body)
         return Response(200, "OK", None)

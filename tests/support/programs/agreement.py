@@ -273,7 +273,7 @@ def _of_metrics(told: Sequence[Sample], groups: Mapping[Key, Sequence[Sent]]) ->
         )
 
 
-def _of_histogram(  # noqa: PLR0913 - a histogram's parts
+def _of_histogram(
     told: Sequence[Sample],
     name: str,
     key: Key,

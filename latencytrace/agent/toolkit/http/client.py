@@ -109,7 +109,7 @@ class ClientCall:
         """Begin to time a call of the library with these arguments; None: leave it alone."""
         raise NotImplementedError
 
-    def returned(self, answer: Any) -> None:  # noqa: ARG002 - the library's
+    def returned(self, answer: Any) -> None:
         """Note what the call returned, and end with it, or with a body that is to come."""
         self.end()
 

@@ -77,7 +77,7 @@ class ServedRequest(RoutedRequest):
     answer: AnswerStream | None = None  # None: it is not streamed
     connection: object = None  # that it came over; None: unknown
 
-    def __init__(  # noqa: PLR0913 - what a span may have
+    def __init__(
         self,
         recorder: Recorder,
         name: str,

@@ -40,7 +40,7 @@ class ModelApi:
     below: str | None = None
     is_one: Callable[[Arguments], bool] | None = None
 
-    def calls(  # noqa: PLR0913 - what a row of a table has
+    def calls(
         self,
         module: str,
         owners: str,

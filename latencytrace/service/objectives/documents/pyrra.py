@@ -61,7 +61,7 @@ def grouped(indicator: Indicator, labels: Field | None) -> Indicator | None:
     return indicator
 
 
-def found_objective(  # noqa: PLR0913 - its parts
+def found_objective(
     indicator: Indicator,
     *,
     name: str,

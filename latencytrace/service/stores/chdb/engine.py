@@ -209,7 +209,7 @@ class Connection:
         block: bytes,
         rows: int,
         arrived_ms: int | None = None,
-        token: str = "",  # noqa: ARG002 - no answer is lost within a process
+        token: str = "",
     ) -> None:
         """Insert a block; it is kept when this returns, every row of it.
 

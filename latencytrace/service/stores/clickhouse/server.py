@@ -264,7 +264,7 @@ class ServerConnection:
         writer: The id of this service.
     """
 
-    def __init__(  # noqa: PLR0913 - what it is made of
+    def __init__(
         self,
         client: httpx.Client,
         address: ServerAddress,
