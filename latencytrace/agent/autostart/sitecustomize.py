@@ -23,7 +23,7 @@ def start_agent() -> None:
         say(f"not installed for {sys.executable}: not traced. Run: pip install latencytrace")
         return
     try:
-        import latencytrace
+        import latencytrace  # it may be broken, which must not reach the program
         from latencytrace.agent.process.interpreters import is_main_interpreter
 
         if is_main_interpreter():

@@ -41,7 +41,7 @@ def yielding() -> Callable[[], object] | None:
     `os.sched_yield` keeps the interpreter until Python 3.12.
     """
     try:
-        from ctypes import CDLL
+        from ctypes import CDLL  # takes 3 ms, and not everywhere it is there
 
         call = CDLL(None).sched_yield
         call.argtypes = ()

@@ -24,7 +24,7 @@ _last_seen: tuple[Callable[[], object], Any] = (lambda: None, None)
 def _default_limiter() -> Any:
     """Return the one of this event loop, which anyio takes a while to find."""
     global _last_seen  # noqa: PLW0603 - a cache of one
-    loop = asyncio._get_running_loop()
+    loop = asyncio._get_running_loop()  # None in trio's, where the other raises
     seen, limiter = _last_seen
     if loop is None or seen() is not loop:
         limiter = sys.modules["anyio.to_thread"].current_default_thread_limiter()

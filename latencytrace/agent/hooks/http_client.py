@@ -41,7 +41,7 @@ class _Call(ClientCall):
         if answer.isclosed():
             self.end()
             return
-        reference, close = ref(answer), type(answer)._close_conn
+        reference, close = ref(answer), type(answer)._close_conn  # at its end, however it is read
 
         def _close_conn() -> None:
             answer = reference()

@@ -126,7 +126,7 @@ class TorchProfiler:
 
     def _is_in_use(self) -> bool:
         """Tell whether the program's profiler runs, or has been prepared to."""
-        if self._base._is_profiler_enabled:
+        if self._base._is_profiler_enabled:  # `torch.profiler` tells of one thread
             return True
         profile = self._base.profile
         # Never `gc.get_objects()`: a tuple that another thread is about to make of a generator
@@ -147,7 +147,7 @@ class TorchProfiler:
             original(run)
 
         self._original = original
-        self._base.profile._prepare_trace = _prepare_trace
+        self._base.profile._prepare_trace = _prepare_trace  # restored by `let_go`
 
 
 def _has_cuda(torch: Any) -> bool:

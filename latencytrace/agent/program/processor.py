@@ -91,6 +91,7 @@ class ProgramProcessor(SpanProcessor):
         recorded.kind_number = span.kind.value
         recorded.started_ns = (span.start_time or 0) - ANCHOR_NS
         recorded.ended_ns = (span.end_time or 0) - ANCHOR_NS
+        # A proxy of it takes a microsecond a key.
         recorded.raw_attributes = plain(span._attributes)
         recorded.details = _details(span)
         recorded.span_context = context

@@ -42,7 +42,7 @@ class GlobalProvider:
 
     def install(self) -> None:
         """Take the place, or stand aside if the program has taken it already."""
-        present = trace._TRACER_PROVIDER
+        present = trace._TRACER_PROVIDER  # get_tracer_provider() hides "none yet"
         if present is not None and present is not self._ours:
             self._yield_to(present)
             return

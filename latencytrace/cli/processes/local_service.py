@@ -41,7 +41,7 @@ def answers(url: str, timeout_s: float = 5.0) -> bool:
 
 
 def _secured(connection: socket.socket, host: str | None) -> socket.socket:
-    import ssl
+    import ssl  # slow to import, and a service on this machine has no TLS
 
     return ssl.create_default_context().wrap_socket(connection, server_hostname=host)
 
