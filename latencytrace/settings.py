@@ -471,7 +471,6 @@ def _store(named: str, environ: Mapping[str, str]) -> str:
 
 
 def has_password(store: str) -> bool:
-    """Return whether a password stands in the address of a store."""
     user = _user_of(store.partition("://")[2])
     return user is not None and bool(user.partition(":")[2])
 

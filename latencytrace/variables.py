@@ -21,7 +21,6 @@ _HEADER_VALUE = re.compile(r"[\t -~\x80-\xff]*")  # what http.client can send of
 
 
 def flag(environ: Mapping[str, str], name: str) -> bool:
-    """Return whether a variable says yes."""
     return environ.get(name, "").strip().lower() in {"1", "true", "yes", "on"}
 
 

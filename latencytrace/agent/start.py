@@ -129,7 +129,6 @@ class _Reports:
             self.gpu()  # which says why it cannot be
 
     def send(self, status: Callable[[], "AgentStatus"]) -> None:
-        """Send how the agent does, if a report may be due."""
         report = None if self._self_report is None else self._self_report()
         if report is not None and report.may_be_due:
             from latencytrace.agent.reporting.self_report import Report

@@ -35,7 +35,6 @@ def effective(rows: int, weight: Weight) -> float:
 
 
 def of(rows: NDArray[np.integer[Any]] | NDArray[np.bool_], weight: Weight) -> Weight:
-    """The weights of some rows."""
     return None if weight is None else weight[rows]
 
 
@@ -60,7 +59,6 @@ def quantiles(
 
 
 def at_ranks(values: NDArray[np.int64], ranks: Sequence[int], weight: Weight) -> list[int]:
-    """The values at ranks, from 0, of all requests in order."""
     if weight is None:
         found = np.partition(values, sorted(set(ranks)))
         return [int(found[rank]) for rank in ranks]

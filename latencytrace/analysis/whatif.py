@@ -212,7 +212,6 @@ def forecast(durations: Durations, sample: Sequence[Replayed]) -> list[float]:
 
 
 def quantiles(durations: Durations) -> list[float]:
-    """The quantiles at `LEVELS` as they are."""
     return weighted.quantiles(durations.ns, LEVELS, durations.weight).tolist()  # type: ignore[no-any-return] # of numbers
 
 

@@ -131,7 +131,6 @@ _TITLES = {
 
 
 def stage_of_gap(name: str) -> Stage:
-    """Return the stage of its segments."""
     return Stage.QUEUE if name == RuntimeGap.RESULT_WAIT else Stage.RUNTIME
 
 
@@ -179,7 +178,6 @@ def least_of(bucket: int) -> int:
 
 
 def middle_of(bucket: int) -> int:
-    """The length in the middle of a bucket."""
     return (least_of(bucket) + least_of(bucket + 1)) // 2
 
 

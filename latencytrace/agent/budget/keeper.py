@@ -202,7 +202,6 @@ class CheapCalls:
                 self._seen[span.name] = (calls + 1, length_ns)
 
     def names(self) -> frozenset[str]:
-        """Return those that are cheap."""
         return frozenset(
             name
             for name, (calls, length_ns) in self._seen.items()

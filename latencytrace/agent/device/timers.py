@@ -66,7 +66,6 @@ class DeviceTimers:
 
 
 def no_events(_: object) -> DeviceEvents | None:
-    """Return no events: devices are not to be timed."""
     return None
 
 

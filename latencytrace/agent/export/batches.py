@@ -107,7 +107,6 @@ class Batches:
             self._unbroken = min(self._unbroken * 2, _MOST_UNBROKEN)
 
     def body(self, batch: Batch) -> bytes:
-        """Return the bytes of a post."""
         return self._encoder.request(batch.parts)
 
     def _add(self, spans: list[RecordedSpan], batch: Batch) -> int:

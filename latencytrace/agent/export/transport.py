@@ -42,7 +42,6 @@ class TransportOptions(NamedTuple):
     client_key: str | None = None
 
     def packed(self, body: bytes) -> bytes:
-        """Return the bytes of a request."""
         if not self.gzip:
             return body
         return _compress()(body, 1)

@@ -85,9 +85,7 @@ Take = Callable[[Sequence[GpuSample]], None]
 class Lock(Protocol):
     """Lock of the one process that reads the GPUs of this machine."""
 
-    def take(self) -> bool:
-        """Take it, if it is free."""
-        ...
+    def take(self) -> bool: ...
 
     def release(self) -> None:
         """Let others have it."""

@@ -100,7 +100,6 @@ class _Request(ServedRequest):
         self._request = request
 
     def answered(self, status: int) -> None:
-        """The handler has answered."""
         with guarded("noting an answer", self.recorder.on_fault):
             self.note_status(status)
 

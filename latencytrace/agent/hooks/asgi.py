@@ -80,7 +80,6 @@ class _ScopeHeaders(Getter[Scope]):
         return values or None
 
     def keys(self, carrier: Scope) -> list[str]:
-        """The names of all headers."""
         return [name.decode("latin-1") for name, _ in carrier.get("headers", ())]
 
 
@@ -290,7 +289,6 @@ def _carried(scope: Scope) -> list[Header]:
 
 
 def _caller_of(scope: Scope, carried: Sequence[Header]) -> Context:
-    """Return the context that the headers carry."""
     parent, has_more = None, False
     for name, value in carried:
         if name == _PARENT and parent is None:

@@ -94,7 +94,6 @@ class ProviderWhereOff(wrapt.ObjectProxy):  # type: ignore[type-arg] # wrapt 1 t
 
 
 def provider_where_off(_recorder: Recorder, original: Any) -> Any:
-    """The same provider of a provider."""
     return ProviderWhereOff(original)
 
 

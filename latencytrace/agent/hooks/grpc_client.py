@@ -43,7 +43,6 @@ class _Call(ClientCall):
         return call
 
     def returned(self, answer: Any) -> None:
-        """End: the answer is there."""
         self.end_as("OK")
 
     def fail(self, error: BaseException) -> None:

@@ -105,8 +105,6 @@ def time_request(recorder: Recorder, original: Timed) -> Timed:
 
 
 def time_answer(_: Recorder, original: Timed) -> Timed:
-    """Go on with its answer."""
-
     @wraps(original)
     def getresponse(self: Any, *args: Any, **kwargs: Any) -> Any:
         call = _sent.pop(self, None)

@@ -70,7 +70,6 @@ class _Classes:
 
 
 def time_models(recorder: Recorder, original: Timed) -> Timed:
-    """Time what a model does for a request."""
     classes = _Classes(recorder)
 
     @wraps(original)

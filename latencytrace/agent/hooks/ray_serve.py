@@ -108,8 +108,6 @@ def _take_ticket(recorder: Recorder, arguments: Arguments) -> None:
 
 
 def time_batch(recorder: Recorder, original: Timed) -> Timed:
-    """Time one call of a `@serve.batch` function, for all requests in it."""
-
     @wraps(original)
     async def _process_batch_inner(self: object, func: Any, batch: Any) -> Any:
         waiting = [one for one in batch if not one.future.cancelled()]

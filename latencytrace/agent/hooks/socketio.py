@@ -43,8 +43,6 @@ def _begun(
 
 
 def time_events(recorder: Recorder, original: Timed) -> Timed:
-    """Time each event that a server handles."""
-
     @wraps(original)
     def trigger(self: Any, event: Any, namespace: Any, *args: Any) -> Any:
         request = _begun(recorder, self, event, namespace, args)

@@ -38,8 +38,6 @@ def _beginning(name: str, original: Timed, recorder: Recorder) -> Begin:
 
 
 def time_module(module: str, name: str) -> Callable[[Recorder, Timed], Timed]:
-    """Build what times the calls of one class of modules."""
-
     def build(recorder: Recorder, original: Timed) -> Timed:
         named: Any = reduce(getattr, name.split("."), importlib.import_module(module))
         call = original if "__call__" in vars(named) else inherited_call(named)

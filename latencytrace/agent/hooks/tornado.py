@@ -132,8 +132,6 @@ def _joined(recorder: Recorder, handler: Any) -> Token[Context] | None:
 
 
 def time_handlers(recorder: Recorder, original: Timed) -> Timed:
-    """Time what a handler does with its request."""
-
     @wraps(original)
     async def _execute(self: Any, *args: Any, **kwargs: Any) -> None:
         if _is_handshake(self):

@@ -85,7 +85,6 @@ class Run:
         return self._forward_passes <= _MAX_FORWARD_SPANS
 
     def end(self, error: BaseException | None = None) -> None:
-        """End the call."""
         with guarded("ending a pipeline", self.recorder.on_fault):
             if error is not None:
                 self.timing.fail(error)
@@ -153,7 +152,6 @@ def time_next(_recorder: Recorder, original: Timed) -> Timed:
 
 
 def _note_many(_: Recorder, __: Arguments) -> None:
-    """Note that a call has many inputs, or one in many chunks."""
     run = _current_run()
     if run is not None:
         run.stream()

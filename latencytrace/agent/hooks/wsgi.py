@@ -48,7 +48,6 @@ class _EnvironHeaders(Getter[Environ]):
         return None if value is None else [value]
 
     def keys(self, carrier: Environ) -> list[str]:
-        """The names of all headers."""
         names = (key[5:] for key in carrier if key.startswith("HTTP_"))
         return [name.replace("_", "-").lower() for name in names]
 

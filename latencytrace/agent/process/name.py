@@ -153,7 +153,6 @@ def _targets(program: str, arguments: Sequence[str], *, is_server: bool) -> Iter
 
 
 def _values(arguments: Sequence[str], options: frozenset[str]) -> Iterator[str]:
-    """Return the values that some options have."""
     for argument, value in zip(arguments, (*arguments[1:], ""), strict=False):
         option, separator, rest = argument.partition("=")
         if option in options and (rest or value):

@@ -101,7 +101,6 @@ class TorchProfiler:
 
     @property
     def version(self) -> str:
-        """Torch's."""
         return str(self._torch.__version__)
 
     def _new_run(self, *, cuda: bool) -> Any:

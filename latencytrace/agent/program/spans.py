@@ -33,7 +33,6 @@ class ProgramSpans:
         self._processor: ProgramProcessor | None = None
 
     def join(self, program: TracerProvider) -> None:
-        """Take the spans of this provider."""
         if not isinstance(program, TakesProcessors):
             logger.warning("the program's tracer provider takes no processors: see its back end")
             return

@@ -46,7 +46,6 @@ class Report:
 
     @classmethod
     def of(cls, status: AgentStatus) -> "Report":
-        """Return the report of an agent's status."""
         return cls(
             provider=status.provider or "",
             sent=status.spans_sent,

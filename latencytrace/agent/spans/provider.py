@@ -58,7 +58,6 @@ class RecordingProvider(ProxyTracerProvider):
         schema_url: str | None = None,
         attributes: Mapping[str, object] | None = None,
     ) -> Tracer:
-        """Return the tracer of one instrumentation scope."""
         try:  # programs ask for one each time that they make a span
             return self._tracer(
                 instrumenting_module_name, instrumenting_library_version, schema_url, attributes

@@ -71,7 +71,6 @@ class ConsistentProbability(Sampler):
         links: Sequence[Link] | None = None,
         trace_state: TraceState | None = None,
     ) -> SamplingResult:
-        """Decide on one span."""
         state = get_current_span(parent_context).get_span_context().trace_state
         if randomness_of(trace_id, state) < self._threshold:
             return SamplingResult(Decision.DROP, None, dropped_with(state))
@@ -238,7 +237,6 @@ class SamplingTracer(Tracer):
     def _adopt(
         self, span: RecordedSpan, parent: SpanContext, trace_id: int, decided: SamplingResult
     ) -> None:
-        """Hang a span below its parent, as the sampler decided."""
         if decided.decision is Decision.RECORD_ONLY:
             span.__class__ = UnsampledSpan
         span.tracer = self

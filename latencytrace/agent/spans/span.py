@@ -242,7 +242,6 @@ class RecordedSpan(SdkView):
             edge_faults("setting an attribute", fault)
 
     def set_attributes(self, attributes: Mapping[str, object]) -> None:
-        """Set several attributes."""
         try:
             if self.ended_ns:
                 return
@@ -306,7 +305,6 @@ class RecordedSpan(SdkView):
         self._details().links.append((context, dict(attributes)))
 
     def update_name(self, name: str) -> None:
-        """Rename the span."""
         if not self.ended_ns:
             self.name = name
 

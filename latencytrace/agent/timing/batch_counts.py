@@ -23,5 +23,4 @@ class BatchTally:
         self.steps = self.members = self.reused = self.left_out = self.late = self.unused = 0
 
     def counts(self) -> BatchCounts:
-        """Return the counts so far."""
         return BatchCounts(*(getattr(self, name) for name in BatchCounts._fields))

@@ -88,7 +88,6 @@ class _Inherited:
         self._name = name
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:
-        """Return what a class or its instance inherits."""
         return getattr(super(self._owner, owner if instance is None else instance), self._name)
 
 
@@ -178,7 +177,6 @@ class _Method:
         return MethodType(self._built, instance) if is_timed else given
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the descriptor, if it can be called."""
         return self._raw(*args, **kwargs)
 
     def __getattr__(self, name: str) -> Any:
@@ -197,7 +195,6 @@ class Unbound:
         self.built = built
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call it."""
         return self.built(*args, **kwargs)
 
     def __getattr__(self, name: str) -> Any:

@@ -125,7 +125,6 @@ class RequestCost(HookCost):
         """Remember: a request in full detail takes what it took."""
 
     def sampled(self, section: Callable[..., Any], *args: Any) -> Any:
-        """Begin a request that is due to be sampled."""
         before = self._samples, self._taken_ns
         request = super().sampled(section, *args)
         if request is None or request.is_spared:
@@ -145,7 +144,6 @@ class SampledCall:
 
     @property
     def span(self) -> Any:
-        """Return its span."""
         return self.call.span
 
     def __getattr__(self, name: str) -> Any:

@@ -89,7 +89,6 @@ class NotedIntervals:
         self.span_start_ns = span_start_ns
 
     def __call__(self) -> dict[str, AttributeValue]:
-        """Return the attribute."""
         return attribute_of(self.stages, self.span_start_ns)
 
 
@@ -104,7 +103,6 @@ def weight_of(stages: Stages) -> int:
 
 
 def attribute_of(stages: Stages, span_start_ns: int) -> dict[str, AttributeValue]:
-    """Return starts and ends as an attribute of the span that carries them."""
     text = packed(stages, span_start_ns)
     return {semconv.INTERVALS: text} if text else {}
 

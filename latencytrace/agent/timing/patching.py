@@ -142,7 +142,6 @@ class AppliedHook:
 
     @property
     def status(self) -> HookStatus:
-        """Return whether the hook is applied, and why not."""
         refusal = self._why_refused()
         if refusal is not None:
             return HookStatus(name=self._name, state=refusal[0], reason=refusal[1])
@@ -203,7 +202,6 @@ class AppliedHook:
         return self._patches
 
     def _load_for(self, name: str, module: ModuleType) -> None:
-        """Apply a listed hook to a module of its library."""
         if not self._active:
             return
         with guarded(f"loading the hook {self._name!r}", self._recorder.on_fault):

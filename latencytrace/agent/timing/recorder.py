@@ -139,7 +139,6 @@ class Recorder:
         kind: SpanKind,
         context: Context | None,
     ) -> Mapping[str, AttributeValue]:
-        """Return the attributes of a span with what we have to say of it."""
         noted = {**attributes}
         if stage is not None:
             noted[semconv.STAGE] = stage.value
@@ -219,7 +218,6 @@ class Recorder:
 
     @staticmethod
     def suppressing() -> Context:
-        """Return the current context, with nothing to be recorded in it."""
         return set_value(SUPPRESSED, value=True)
 
     @staticmethod
@@ -303,7 +301,6 @@ class Timing:
             edge_faults("making the span before it current", fault)
 
     def note(self, attributes: Mapping[str, AttributeValue]) -> None:
-        """Set attributes."""
         self.span.set_attributes(attributes)
 
     def defer(self, key: str, deferred: Deferred | None) -> None:

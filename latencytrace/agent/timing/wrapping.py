@@ -450,7 +450,6 @@ class _Within:
 
 
 def _begun(traced: Timed, cost: HookCost, begin: Any, args: Any, kwargs: Any) -> Any:
-    """Begin to time what a generator yields."""
     try:
         left = cost.left = cost.left - 1
         call = begin(args, kwargs) if left > 0 else cost.sample(begin, args, kwargs)

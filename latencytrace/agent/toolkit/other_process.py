@@ -49,5 +49,4 @@ class CarriedRun:
         self._process = process
 
     def __call__(self) -> Any:
-        """Run, in that process."""
         return call_carried(self._carried, type(self._process).run, self._process)

@@ -36,7 +36,6 @@ class Summary(NamedTuple):
 
 
 def summary_of(statement: str) -> Summary:
-    """Read what a statement does and where."""
     return _summary_of(_LITERALS.sub("?", statement[:_LONGEST]))
 
 

@@ -50,7 +50,6 @@ class TokenRecorder:
         return self._folded + len(self.times)
 
     def note(self, at_ns: int) -> None:
-        """Note a token at a monotonic time."""
         times = self.times
         times.append(at_ns)
         if len(times) >= HELD:

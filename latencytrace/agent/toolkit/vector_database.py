@@ -78,7 +78,6 @@ def _is_many(vectors: object) -> TypeGuard[Sized]:
 
 
 def _found(arguments: Arguments, path: str) -> Any:
-    """Return an argument, or what lies in it."""
     name, *parts = path.split(".")
     found = arguments.get(name)
     for part in parts:

@@ -98,7 +98,6 @@ def have_failed_calls(spans: Iterable[Span]) -> bool:
 
 
 def is_failed_call(span: Span) -> bool:
-    """Tell if a span below another is a call that failed."""
     return span.kind is SpanKind.CLIENT and span.parent_id is not None and _failed(span)
 
 

@@ -203,7 +203,6 @@ class SaidWords:
 
     @classmethod
     def of(cls, batch: SpanBatch, said: Said) -> Self:
-        """The words of attributes."""
         carried = batch.carried
         found = cls(np.full(len(batch.span_id), -1, np.int64), [])
         for key in reversed(said.keys):  # the first ones win
@@ -224,7 +223,6 @@ class SaidWords:
         self._values.append(value)
 
     def text(self, row: int) -> str | None:
-        """The word of a span."""
         code = int(self.codes[row])
         return None if code < 0 else str(self._values[code])
 

@@ -97,7 +97,6 @@ class RequestTable:
         return after_ns
 
     def attributes(self, place: int) -> tuple[tuple[str, str], ...]:
-        """Keys and texts of the attributes of one request."""
         first, beyond = self.attribute_first[place : place + 2].tolist()
         begins = self.attribute_text_first[first : beyond + 1].tolist()
         texts = self.attribute_texts[begins[0] : begins[-1]].tobytes()

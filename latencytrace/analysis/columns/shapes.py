@@ -97,7 +97,6 @@ def ruled_value(value: AttributeValue) -> AttributeValue:
 
 
 def _kind_of(value: AttributeValue) -> AttributeValue:
-    """A value of the same kind."""
     kinds: Sequence[tuple[type, AttributeValue]] = (
         (bool, True), (int, 1), (float, 0.5), (str, ANY), (bytes, b"\0"), (tuple, (ANY,)),
     )  # fmt: skip

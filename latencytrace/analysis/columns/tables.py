@@ -226,7 +226,6 @@ class _Attributes(TypedDict):
 
 
 def _attributes(columns: RequestColumns, numbers: _Column) -> _Attributes:
-    """The columns of the attributes of requests."""
     counted, carried = columns.attributes_counted[numbers], columns.batch.carried
     is_kept = np.arange(MOST_ATTRIBUTES) < counted[:, None]
     places = columns.attributes[numbers][is_kept]
@@ -272,7 +271,6 @@ def _begins(counts: _Column) -> _Column:
 
 
 def _segments(columns: RequestColumns, numbers: _Column) -> _Column:
-    """The segments of some requests, in order."""
     wanted = np.zeros(len(columns), np.bool_)
     wanted[numbers] = True
     found: _Column = columns.segments[wanted[columns.segments[:, REQUEST]]]

@@ -39,7 +39,6 @@ class Kind:
 
     @classmethod
     def of(cls, work: DeviceWork) -> "Kind":
-        """The kind of a piece of work."""
         return cls(work.service, work.model or "", work.stage)
 
 

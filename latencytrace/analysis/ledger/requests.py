@@ -130,7 +130,6 @@ def request_of(
 
 
 def status_of(root: Span) -> RequestStatus:
-    """Return how the request of a root ended."""
     if root.attributes.get(semconv.CANCELLED) is True:
         return RequestStatus.CANCELLED
     code = http_code(root)

@@ -105,7 +105,6 @@ class _Case:
         self.found = found
 
     def of_trait(self, kind: CauseKind, trait: Trait, ratio: float | None = None) -> Explanation:
-        """A trait as the cause."""
         share = trait.apart.attributable_ratio if ratio is None else ratio
         stage = self.grown.stage
         cause = Cause(kind=kind, stage=stage, trait=trait.apart)

@@ -59,7 +59,6 @@ def _method(root: Span) -> str:
 
 
 def _path(root: Span) -> str | None:
-    """The path that was asked for."""
     for key in _ADDRESSES:
         address: AttributeValue = root.attributes.get(key)
         if address and isinstance(address, str):

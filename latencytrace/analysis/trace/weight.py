@@ -61,7 +61,6 @@ def _of_state(trace_id: str, state: str) -> float | None:
 
 
 def _of_attributes(attributes: Attributes) -> float | None:
-    """The same, read from attributes."""
     rate = _number(attributes, semconv.SAMPLE_RATE)
     if rate is not None and rate >= 1:
         return rate

@@ -140,7 +140,6 @@ def objectives(
 
 
 def _report(url: str | None, month: str | None, *, as_json: bool) -> None:
-    """Write what became of the objectives in a month."""
     document = reading.objectives_report(reading.service(url), month)
     if as_json:
         say_document(document)

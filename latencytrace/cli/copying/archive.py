@@ -50,7 +50,6 @@ class Entry:
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> "Entry":
-        """Read what `document` wrote."""
         return cls(
             file=str(document["file"]),
             sha256=str(document["sha256"]),
@@ -81,7 +80,6 @@ class ArchiveWriter:
         self.entries: list[Entry] = []
 
     def add(self, piece: Piece, packed: bytes, size: int) -> None:
-        """Add the rows of a piece, packed."""
         file = f"{piece.table}/{len(self.entries):06}.native.zst"
         digest = hashlib.sha256(packed).hexdigest()
         self._write(file, packed)
@@ -210,7 +208,6 @@ class Advance(Protocol):
 
 @contextmanager
 def rows_bar(title: str, rows: int) -> Iterator[Advance]:
-    """A bar, on a terminal."""
     with Progress(
         TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(),
         TextColumn("rows", markup=False), TimeRemainingColumn(), console=side_screen(),

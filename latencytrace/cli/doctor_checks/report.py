@@ -46,7 +46,6 @@ class Line(NamedTuple):
 
 
 def document(findings: Sequence[Finding]) -> dict[str, object]:
-    """The findings as JSON, all of them."""
     return {
         "findings": [
             {"about": f.about, "verdict": f.verdict.value, "what": f.what, "fix": f.fix}
@@ -57,7 +56,6 @@ def document(findings: Sequence[Finding]) -> dict[str, object]:
 
 
 def count_wrong(findings: Iterable[Finding]) -> int:
-    """How many of the findings are wrong."""
     return sum(one.verdict is Verdict.WRONG for one in findings)
 
 

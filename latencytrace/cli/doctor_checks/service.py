@@ -178,7 +178,6 @@ def _same(one: str, other: str) -> bool:
 
 
 def _takes_at(url: str, token: str | None) -> str | None:
-    """The address at which a service says that it takes spans."""
     status, body = _get(f"{url}/api/v1/receivers", token)
     try:
         return str(json.loads(body)["otlp_http"]) if status == HTTPStatus.OK else None

@@ -45,7 +45,6 @@ class Used:
         return self.modules is None or not names or not names.isdisjoint(self.needed)
 
     def imports(self, distribution: str) -> bool:
-        """Tell whether its own source imports a distribution."""
         return self.modules is not None and _plain(distribution) in self.imported
 
 

@@ -140,7 +140,6 @@ class Report:
             )
 
     def rejection_lines(self) -> Iterator[str]:
-        """Lines on what was not kept."""
         yield from map(str, self.rejections)
         more = self.rejection_count - len(self.rejections)
         if more:

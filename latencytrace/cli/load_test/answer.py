@@ -143,7 +143,6 @@ class Reader(Protocol):
 
 
 def reader(content_type: str, *, length_known: bool) -> Reader:
-    """A reader for an answer with these headers."""
     kind = content_type.partition(";")[0].strip().lower()
     if kind == "text/event-stream":
         return EventsReader()

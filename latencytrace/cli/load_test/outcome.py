@@ -102,7 +102,6 @@ class Limits:
         )
 
     def text(self) -> str:
-        """The limits in words."""
         return ", ".join(
             f"{name.replace('_', ' ')} within {duration(limit_ns)}"
             for name, limit_ns in self._each()

@@ -97,7 +97,6 @@ def markdown(document: CompareDocument, sides: tuple[str, str]) -> str:
 
 
 def baselines(document: BaselinesDocument) -> RenderableType:
-    """The baselines that are saved."""
     if not document["baselines"]:
         return "No baseline is saved. Save one with `latencytrace compare COHORT --save NAME`."
     drawn = FittedTable(

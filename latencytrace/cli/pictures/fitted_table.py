@@ -111,7 +111,6 @@ class FittedTable:
         self._rows: list[tuple[Sequence[Cell], str | Style | None]] = []
 
     def add_row(self, *cells: Cell, style: str | Style | None = None) -> None:
-        """Add a row: a cell for each heading."""
         self._rows.append((cells, style))
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:

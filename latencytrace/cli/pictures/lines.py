@@ -7,7 +7,6 @@ from latencytrace.model.texts.escaped import escaped, escaped_lines
 
 
 def say(line: str = "", *, flush: bool = False) -> None:
-    """Print a line."""
     print(encodable(escaped(line), sys.stdout), flush=flush)
 
 

@@ -47,7 +47,6 @@ def picture(
 
 
 def windows(maintenance: Sequence[MaintenanceDocument]) -> list[RenderableType]:
-    """A line for each window of maintenance."""
     return [
         f"maintenance {one['name']}{' (now)' if one['is_on'] else ''}: "
         f"{moment(one['start'])} to {moment(one['end'])}, of "

@@ -72,7 +72,6 @@ class BackgroundProgram:
             time.sleep(0.05)
 
     def last_line(self) -> str:
-        """Return the last line of its log."""
         lines = self._log_lines()
         return lines[-1] if lines else ""
 

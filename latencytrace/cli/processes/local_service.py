@@ -92,7 +92,6 @@ def free_port(preferred: int | None = None) -> int:
 
 
 def service_is_installed() -> bool:
-    """Tell whether the `service` extra is there."""
     needed = ("typer", "fastapi", "uvicorn", "grpc", "chdb")
     return all(importlib.util.find_spec(name) for name in needed)
 

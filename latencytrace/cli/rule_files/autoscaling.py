@@ -56,7 +56,6 @@ class Scaling:
 
 
 def autoscaling_documents(scaling: Scaling, autoscaler: Autoscaler) -> list[Document]:
-    """Return the YAML documents that have a deployment scaled."""
     if autoscaler is Autoscaler.KEDA:
         return [_scaled_object(scaling)]
     return [_adapter(scaling), _autoscaler(scaling)]

@@ -31,7 +31,6 @@ def escaped_json(text: str) -> str:
 
 
 def is_fit(character: str) -> bool:
-    """Return whether a character is shown as it is."""
     return _unfit(_CONTROLS).match(character) is None
 
 

@@ -47,11 +47,9 @@ class AlertLinks:
         return self.of_profile(alert.fingerprint) if known else None
 
     def of_profile(self, profile_id: str) -> str:
-        """The trace of a profile."""
         return f"{self.service}/api/v1/profiles/{profile_id}/trace"
 
     def of_request(self, request: BadRequest) -> str:
-        """The page of one request."""
         return (
             f"{self.service}/requests/{request.trace_id}?{urlencode({'span_id': request.span_id})}"
         )
@@ -89,7 +87,6 @@ def _rfc3339(at_ns: int) -> str:
 
 
 def alert_document(alert: Alert, links: AlertLinks) -> AlertDocument:
-    """All that is known of an alert."""
     evidence, standing = alert.evidence, alert.standing
     profile_url = links.of_alerts_profile(alert)
     return {
@@ -127,7 +124,6 @@ def _acknowledged(said: Acknowledgement | None) -> AcknowledgementDocument | Non
 
 
 def objective_document(standing: Standing) -> ObjectiveDocument:
-    """An objective, and how it stands."""
     objective: Objective = standing.objective
     return {
         "name": objective.name,
@@ -167,7 +163,6 @@ def maintenance_documents(windows: MaintenanceWindows, now_ns: int) -> list[Main
 def maintenance_document(
     window: Maintenance, now_ns: int, *, is_in_file: bool = False
 ) -> MaintenanceDocument:
-    """A window of maintenance."""
     return {
         "name": window.name,
         "start": str(window.start_ns),

@@ -138,7 +138,6 @@ def saved_baselines(baselines: Baselines) -> BaselinesDocument:
 
 
 def baseline_document(found: Baseline) -> BaselineDocument:
-    """A baseline as its document, without its requests."""
     return {
         "name": found.name,
         "cohort": found.cohort,

@@ -135,7 +135,6 @@ def stage_document(
     use: DeviceUse,
     peaks: Peaks = NO_PEAKS,
 ) -> GpuStageDocument:
-    """One kind of work on one GPU, judged."""
     times = DeviceTimes.of(work)
     copies = kind.stage is Stage.TRANSFER
     judged = verdict(times, use, peaks=peaks, copies=copies)

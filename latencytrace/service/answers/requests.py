@@ -262,7 +262,6 @@ def _why_not_found(
 
 
 def breakdown_document(found: Breakdown) -> BreakdownDocument:
-    """A breakdown as its document."""
     return {
         "requests": found.requests,
         "attributed_ratio": found.attributed_ratio,

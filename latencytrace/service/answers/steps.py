@@ -148,7 +148,6 @@ def found_steps(store: Store, steps: Sequence[Span], *, look_up: bool = True) ->
 
 
 def _requests_of(store: Store, members: Iterable[StepMember]) -> Mapping[str, Collection[Request]]:
-    """The requests of the members' traces."""
     trace_ids = {member.trace_id for member in members}
     requests: dict[str, list[Request]] = {}
     for request in store.requests_of(trace_ids) if trace_ids else ():

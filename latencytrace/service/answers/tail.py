@@ -110,7 +110,6 @@ class _Rows(NamedTuple):
 def _beside_others(
     cohort: Cohort, selection: Selection, selected: _Rows, store: Store, beside: Beside
 ) -> TailDocument:
-    """Compare selected requests with the others of a cohort."""
     others = store.durations(cohort).without(selected.durations)
     if not len(others) + len(selected.durations):
         return tail_document(no_tail(_NO_QUANTILE))
@@ -167,7 +166,6 @@ def _parts_of(requests: Sequence[Request], stage: Stage) -> dict[str, float]:
 
 
 def _between(cohort: Cohort, split: Split, band: int) -> Cohort:
-    """The requests of a band of a split."""
     ends_ns = (*split.starts_ns[1:], DurationBand().at_most_ns + 1)
     within = DurationRange(at_least_ns=split.starts_ns[band], at_most_ns=ends_ns[band] - 1)
     return cohort.model_copy(update={"duration": within})

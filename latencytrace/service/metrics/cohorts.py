@@ -54,7 +54,6 @@ class RequestCohorts:
         return self.named(request.service, request.route, request.model)
 
     def named(self, service: str, route: str, model: str | None, requests: int = 1) -> Cohort:
-        """The cohort of so many requests of this service, route and model."""
         service, route = _label(service), _label(route)
         if self._routes is not None and (service, route) not in self.pinned:
             route = self._shown(service, route, requests)

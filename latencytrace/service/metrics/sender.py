@@ -173,5 +173,4 @@ def _points(metric: Metric) -> dict[str | None, list[DataPointT]]:
 
 
 def _resource(service: str, instance: str) -> Resource:
-    """The resource of a service as this one reports it."""
     return Resource({semconv.SERVICE_NAME: service, semconv.SERVICE_INSTANCE_ID: instance})

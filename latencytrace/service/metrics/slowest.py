@@ -97,7 +97,6 @@ class SlowestRequests(Collector):
         return slow
 
     def add(self, cohort: Labels, stages_ns: Mapping[str, int]) -> None:
-        """Count the time of slowest requests in each stage."""
         with self._lock:
             known = self._cohorts[cohort].stages_ns
             for stage, length_ns in stages_ns.items():

@@ -88,9 +88,7 @@ class Companion(Protocol):
         """Return whether it answers."""
         ...
 
-    async def start(self) -> None:
-        """Begin to listen."""
-        ...
+    async def start(self) -> None: ...
 
     async def stop(self, grace_s: float) -> None:
         """Answer what is under way within this time; may be called again with less."""

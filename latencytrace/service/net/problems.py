@@ -60,7 +60,6 @@ class Problem(NamedTuple):
 
 
 def problem_body(status: int, detail: str) -> bytes:
-    """The bytes of a problem document."""
     title = HTTPStatus(status).phrase
     problem = {"type": "about:blank", "title": title, "status": int(status), "detail": detail}
     return orjson.dumps(problem)
@@ -99,7 +98,6 @@ def problem_of(request: Request, error: Exception) -> Problem:
 
 
 def problem_status(error: Exception) -> HTTPStatus:
-    """HTTP's status for one of our errors."""
     for kind, status in _STATUSES:
         if isinstance(error, kind):
             return status

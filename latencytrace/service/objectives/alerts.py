@@ -68,7 +68,6 @@ NO_EVIDENCE = Evidence(guilty=None, failed_ratio=None, version=None, distinction
 
 
 def standing_of(counts: ObjectiveCounts, rates: tuple[BurnRates, ...], now_ns: int) -> Standing:
-    """The standing of an objective, now that its tiers have decided."""
     objective = counts.objective
     since_ns, until_ns = now_ns - objective.period_ns, None
     if objective.calendar is not None:
@@ -92,7 +91,6 @@ def standing_of(counts: ObjectiveCounts, rates: tuple[BurnRates, ...], now_ns: i
 
 
 def first_standing(objective: Objective, now_ns: int) -> Standing:
-    """The standing of an objective before its first request."""
     rules = burn_rules(objective)
     rates = tuple(BurnRates(rule=rule, long=None, short=None, firing=False) for rule in rules)
     return standing_of(ObjectiveCounts(objective), rates, now_ns)
@@ -267,7 +265,6 @@ def _alerts(kept: Mapping[str, object]) -> list[Alert]:
 
 
 def _standing(objective: Objective) -> Standing:
-    """The standing of an objective without counts."""
     return Standing(
         objective=objective,
         rates=(),

@@ -58,7 +58,6 @@ class ObjectiveCounts:
 
     @property
     def series(self) -> str:
-        """The key of its counts."""
         return series_of(self.objective)
 
     def count(
@@ -141,7 +140,6 @@ class ObjectiveCounts:
         return None if place is None else first_ns + place * ring.slot_ns
 
     def slots(self, until_ns: int, window_ns: int) -> Slots:
-        """The counts of a window, slot by slot."""
         ring = self._rings.of(window_ns)
         until_ns -= self._rings.delay_ns
         found = ring.slots(until_ns, window_ns)

@@ -60,7 +60,6 @@ class _Document(Part):
 
 
 def is_maintenance(document: Field) -> bool:
-    """Tell whether a document is one of ours."""
     return (document.child("apiVersion") or "").startswith("latencytrace/")
 
 
@@ -110,7 +109,6 @@ def read_objectives(path: Path) -> ObjectivesFile:
 
 
 def yaml_files(folder: Path) -> list[Path]:
-    """The YAML files of a folder, in order."""
     found = (one for one in folder.iterdir() if one.suffix in _ENDINGS and one.is_file())
     return sorted(found)[:MAX_FILES]
 

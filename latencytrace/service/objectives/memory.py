@@ -261,7 +261,6 @@ class ObjectiveMemory:
 
 
 def _days_of(slots: Iterable[tuple[str, int, int]]) -> list[tuple[str | int, ...]]:
-    """The days that slots are of, with what sums them up."""
     days = {
         (series, at_ns // DAY_NS) for series, length_ns, at_ns in slots if length_ns == COARSE_NS
     }

@@ -164,13 +164,11 @@ class Announced:
     acknowledged: Acknowledgement | None = None
 
     def kept(self) -> list[object]:
-        """All of it, to be kept."""
         said = () if self.acknowledged is None else (asdict(self.acknowledged),)
         return [self.started_ns, self.onset_ns, *said]
 
     @classmethod
     def read(cls, kept: Sequence[Any]) -> Self:
-        """Take up what was kept."""
         started_ns, onset_ns, *said = kept
         acknowledged = Acknowledgement(**said[0]) if said else None
         return cls(started_ns=started_ns, onset_ns=onset_ns, acknowledged=acknowledged)

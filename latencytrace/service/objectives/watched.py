@@ -155,7 +155,6 @@ class WatchedObjectives:
                 yield replace(group.objective, route=route)
 
     def _add(self, group: _Group, route: str, requests: int) -> None:
-        """Watch an objective of one route more."""
         if route in group.routes:
             return
         if len(group.routes) >= MAX_ROUTES:

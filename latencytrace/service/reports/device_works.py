@@ -69,7 +69,6 @@ class DeviceWorks:
             self._works.pop(next(iter(self._works)), None)
 
     def gpus(self) -> list[str]:
-        """The UUIDs of GPUs that had work."""
         return sorted({work.gpu for work in list(self._works.values())})
 
     def on(self, gpu: str) -> Sequence[DeviceWork]:

@@ -67,7 +67,6 @@ class GpuSamplerReports(Collector):
         return taken
 
     def collect(self) -> Iterator[MetricFamily]:
-        """Read the reports of samplers that still run."""
         latest_ns = self._now_ns() - SILENT_NS
         live = [item for item in list(self._samplers.items()) if item[1].received_ns >= latest_ns]
         for name, (short, text) in _GAUGES.items():

@@ -234,7 +234,6 @@ def _unknown(values: NDArray[np.int64], dtype: type[np.number]) -> bytes:
 
 
 def _hex_rows(ids: bytes, size: int) -> bytes:
-    """Ids of so many bytes as texts."""
     digits = np.frombuffer(ids.hex().encode(), np.uint8).reshape(-1, 2 * size)
     rows = np.empty((len(digits), 1 + 2 * size), np.uint8)
     rows[:, 0] = 2 * size

@@ -158,7 +158,6 @@ def block_of(
 
 
 def _values(requests: Sequence[Request]) -> dict[str, list[object]]:
-    """The values of each column that a request tells."""
     found: dict[str, list[object]] = {
         name: [tell(request) for request in requests] for name, tell in _TOLD.items()
     }

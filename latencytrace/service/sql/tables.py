@@ -376,7 +376,6 @@ class Target:
 
 
 def column_type(definition: str) -> str:
-    """The type in a column's definition."""
     return re.split(" (?:CODEC|DEFAULT)", definition, maxsplit=1)[0]
 
 

@@ -72,9 +72,7 @@ class StoreEngine(Protocol):
         """The id of this service, where others can write to the tables; empty: none can."""
         ...
 
-    def connect(self, **settings: int) -> EngineConnection:
-        """A connection with settings of its own."""
-        ...
+    def connect(self, **settings: int) -> EngineConnection: ...
 
     def damaged_parts(self) -> Sequence[DamagedPart]:
         """The parts of tables that were set aside."""

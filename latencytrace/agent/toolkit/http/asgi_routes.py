@@ -35,7 +35,6 @@ class Mounted(NamedTuple):
 
 
 def note_mount(scope: Scope, mount: Any) -> None:
-    """Note in a scope that a mount, or a host, hands it on."""
     outer = scope.get(MOUNTED)
     template = "" if outer is None else outer.template
     template += str(getattr(mount, "path_format", "")).removesuffix("/{path}")
@@ -68,7 +67,6 @@ class ScopeRouted(RoutedRequest):
 
 
 def _latest(request_scope: Scope) -> Scope:
-    """Return the scope that a request went on with."""
     found: Scope = request_scope.get(_WITHIN, request_scope)
     return found
 

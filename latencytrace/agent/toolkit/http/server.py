@@ -159,7 +159,6 @@ class ServedRequest(RoutedRequest):
         self.stages = self.recorder.server_timings.begin(self.timing.span, self.timing.started_ns)
 
     def note_status(self, status: int) -> None:
-        """Note the status that it is answered with."""
         self._noted[semconv.HTTP_RESPONSE_STATUS_CODE] = status
         if status >= _FIRST_SERVER_ERROR:
             known: Mapping[str, object] = getattr(self.timing.span, "attributes", None) or {}

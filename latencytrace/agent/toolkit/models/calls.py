@@ -21,7 +21,6 @@ def model_attributes(model: Any) -> HookAttributes:
 
 
 def generation_attributes(provider: str) -> HookAttributes:
-    """Return what every completion of a provider has."""
     return {
         semconv.GEN_AI_OPERATION_NAME: "text_completion",
         semconv.GEN_AI_PROVIDER_NAME: provider,

@@ -72,8 +72,6 @@ class ModelApi:
     def timed(
         self, stage: Stage, operation: str, *, is_async: bool = False
     ) -> Callable[[Recorder, Timed], Timed]:
-        """Build what times a method."""
-
         def begin(recorder: Recorder, arguments: Arguments) -> ModelCall | None:
             if recorder.inside(stage) or (self.is_one and not self.is_one(arguments)):
                 return None

@@ -96,7 +96,6 @@ class ModelCall:
         return answer
 
     def parsed(self, answer: Any) -> None:
-        """Go on with what a raw answer was parsed into."""
         self._seen_ns = monotonic_ns()
         if not self._follows(answer):
             self._describe(answer)
@@ -157,7 +156,6 @@ class ModelCall:
         self.end()
 
     async def each_awaited(self, chunks: Any) -> AsyncGenerator[Any, None]:
-        """Follow an async one."""
         try:
             self._timing.activate()
             try:

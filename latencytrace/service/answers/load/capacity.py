@@ -65,7 +65,6 @@ def capacity_of(
 
 
 def capacity_document(found: Capacity) -> CapacityDocument:
-    """Write it as its document."""
     document: CapacityDocument = {
         "requests": found.requests,
         "recorded_requests": weighted.recorded(found.recorded_requests, found.requests),

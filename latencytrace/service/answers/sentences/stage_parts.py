@@ -49,7 +49,6 @@ def others_ns(row: StageDocument) -> int:
 
 
 def part_means(found: Breakdown, stage: Stage) -> dict[str, float]:
-    """The mean time of each part of a stage, by name."""
     rows = (row for row in found.stages if row.stage is stage)
     return {part.name: part.mean_ns for row in rows for part in row.parts}
 

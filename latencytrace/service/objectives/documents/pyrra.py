@@ -100,12 +100,10 @@ _PARTS: Final = {"ratio": ("errors", "bad"), "latency": ("success", "good")}
 
 
 def is_pyrra(document: Field) -> bool:
-    """Tell whether a document is one of Pyrra's."""
     return (document.child("apiVersion") or "").startswith(API)
 
 
 def objectives_of(document: Field, notes: list[str]) -> Iterator[Found]:
-    """Read the objective of a document; its faults are noted."""
     if document.child("kind") != "ServiceLevelObjective":
         document.wrong(f"is Pyrra's {document.child('kind')}: write a ServiceLevelObjective")
         return

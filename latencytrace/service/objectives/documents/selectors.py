@@ -196,7 +196,6 @@ def asked_metric(query: str) -> str:
 
 
 def is_ours(query: str) -> bool:
-    """Tell whether a query asks a metric of ours."""
     return "latencytrace_" in query
 
 

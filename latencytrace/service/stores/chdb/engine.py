@@ -85,7 +85,6 @@ class Engine:
         return engine
 
     def connect(self, **settings: int) -> "Connection":
-        """A connection with settings of its own."""
         try:
             opened = _chdb.connect(f"{self._path}?{_AT_REST}")  # type: ignore[attr-defined] # no types
             connection = Connection(opened, self._damage)
