@@ -53,7 +53,7 @@ from latencytrace.settings import ALL_TRACES, AgentSettings, agent_settings
 if TYPE_CHECKING:  # what a start does without
     from latencytrace.agent.gpu.watch import GpuWatch
     from latencytrace.agent.profiling.orders import Profiling
-    from latencytrace.agent.reporting.own_cost import OwnBudget
+    from latencytrace.agent.reporting.own_budget import OwnBudget
     from latencytrace.agent.reporting.self_report import SelfReport
     from latencytrace.agent.reporting.status import AgentStatus
 
@@ -347,7 +347,7 @@ class Agent:
         )
 
     def _new_own_budget(self) -> "OwnBudget":
-        from latencytrace.agent.reporting.own_cost import OwnBudget
+        from latencytrace.agent.reporting.own_budget import OwnBudget
 
         return OwnBudget(
             self.recorder, self.settings.overhead_ratio, self._queue.some, self._priced_hooks

@@ -28,7 +28,8 @@ from latencytrace.service.metrics.cohorts import ControlGroup
 from latencytrace.service.metrics.counted_requests import STAGE_BUCKETS
 from latencytrace.service.metrics.endpoint import MetricsEndpoint, metrics_endpoint
 from latencytrace.service.metrics.settling import Settled
-from latencytrace.service.metrics.telemetry import StorageMetrics, Telemetry
+from latencytrace.service.metrics.storage import StorageMetrics
+from latencytrace.service.metrics.telemetry import Telemetry
 from latencytrace.service.net import connections
 from latencytrace.service.net.edge import Application, Edge, is_loopback
 from latencytrace.service.net.listeners import Listener, Servers, listening, on_hangup
@@ -47,8 +48,9 @@ from latencytrace.service.storage.baselines import Baselines
 from latencytrace.service.storage.retention import Limits, Retention
 from latencytrace.service.store import Store, open_store
 from latencytrace.service.watch import ObjectivesReload, Watch, watching
-from latencytrace.service.web.application import API, ServiceContext, application
+from latencytrace.service.web.application import API, application
 from latencytrace.service.web.below_path import BelowPath
+from latencytrace.service.web.context import ServiceContext
 from latencytrace.service.web.login import LoginPage
 from latencytrace.service.web.pages.assets import Assets
 from latencytrace.service.web.pages.parts import Parts

@@ -19,7 +19,7 @@ from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.device.timer import DeviceTimer
 from latencytrace.agent.export.exporter import Exporter
 from latencytrace.agent.guard import raise_fault
-from latencytrace.agent.reporting.own_cost import OwnBudget
+from latencytrace.agent.reporting.own_budget import OwnBudget
 from latencytrace.agent.start import Agent, start
 from latencytrace.agent.timing.patching import HookState
 from latencytrace.model import Stage, semconv

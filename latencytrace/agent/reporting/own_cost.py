@@ -1,20 +1,15 @@
 """Costs of the agent in its program: CPU time in hooks and on its background thread."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 from weakref import WeakKeyDictionary
 
 from latencytrace.agent.budget.detail import Detail
-from latencytrace.agent.budget.keeper import BudgetKeeper, Overhead
-from latencytrace.agent.clock import cpu_ns, monotonic_ns, process_cpu_ns
 from latencytrace.agent.export.exporter import ExportCounts
-from latencytrace.agent.reporting.prices import Prices, measured_prices
-from latencytrace.agent.spans.span import RecordedSpan
+from latencytrace.agent.reporting.prices import Prices
 from latencytrace.agent.timing.costs import HookCost, RequestCost, all_costs
-from latencytrace.agent.timing.hook import Hook
-from latencytrace.agent.timing.recorder import Recorder
 
 WINDOW_NS = 10_000_000_000  # of a rate
 PRICED_FOR_NS = 60_000_000_000  # then the price of a span is measured again
@@ -228,55 +223,3 @@ def _ratio(file: Path) -> float | None:
         return float(next(one for one in first if one.startswith(_MINUTE))[len(_MINUTE) :]) / 100
     except (OSError, ValueError, IndexError, StopIteration):
         return None
-
-
-class OwnBudget:
-    """Updated by the background thread after each round; read by any.
-
-    Args:
-        budget_ratio: Of the process's CPU time; None: there is no budget.
-        some_spans: Shows so many spans that have just ended.
-        hooks: Loads those that may time requests and callbacks, once a request was served.
-    """
-
-    def __init__(
-        self,
-        recorder: Recorder,
-        budget_ratio: float | None,
-        some_spans: Callable[[int], Sequence[RecordedSpan]],
-        hooks: Callable[[], Iterable[type[Hook]]],
-    ) -> None:
-        self._some_spans = some_spans
-        detail = recorder.detail
-        self._meter = CostMeter(
-            monotonic_ns,
-            detail,
-            lambda served: measured_prices(hooks() if served else ()),
-            cpu_ns,
-            callbacks=recorder.open_requests.timed_callbacks,
-        )
-        self._keeper = BudgetKeeper(detail, budget_ratio, monotonic_ns, process_cpu_ns)
-
-    @property
-    def cost(self) -> OwnCost:
-        """Return the cost as of the last round."""
-        return self._meter.read()
-
-    @property
-    def overhead(self) -> Overhead:
-        """Return the budget, and what is left out."""
-        return self._keeper.read()
-
-    def update(
-        self, counts: ExportCounts, queued: int, *, may_sample: bool, may_measure: bool
-    ) -> None:
-        """Take the counts so far, and act on what they cost."""
-        self._meter.update(counts, queued, may_measure=may_measure)
-        cost = self._meter.read()
-        self._keeper.update(
-            cost.cpu_ns,
-            self._some_spans,
-            dropped_ns=cost.dropped_cpu_ns,
-            reporting_ns=cost.reporting_cpu_ns,
-            may_sample=may_sample,
-        )

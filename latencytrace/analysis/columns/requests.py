@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 from latencytrace.analysis.calls.waits import WORK
 from latencytrace.analysis.columns import critical_paths, packed, reported, trees
 from latencytrace.analysis.columns.after_answers import after_answers
-from latencytrace.analysis.columns.critical_paths import with_processor_waits
 from latencytrace.analysis.columns.engine_words import MOST_COUNTED, add_engines, begun_earlier
 from latencytrace.analysis.columns.facts import PROCESS, Facts, FactsOfBatch
+from latencytrace.analysis.columns.processor_waits import with_processor_waits
+from latencytrace.analysis.ledger.processor_waits import TITLE as PROCESSOR_WAIT
 from latencytrace.analysis.ledger.runtime_gaps import COLLECTION
-from latencytrace.analysis.ledger.runtime_gaps import TITLE as PROCESSOR_WAIT
 from latencytrace.analysis.repairs.clock_skew import aligned
 from latencytrace.analysis.repairs.implausible import DATED_NS, PLAUSIBLE, Plausible
 from latencytrace.analysis.tokens.counts import (

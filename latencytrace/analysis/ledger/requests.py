@@ -9,7 +9,8 @@ from latencytrace.analysis.ledger.after_answer import after_answer
 from latencytrace.analysis.ledger.circumstances import circumstances
 from latencytrace.analysis.ledger.critical_path import critical_path
 from latencytrace.analysis.ledger.metric_attributes import metric_attributes
-from latencytrace.analysis.ledger.runtime_gaps import with_processor_waits, with_runtime
+from latencytrace.analysis.ledger.processor_waits import with_processor_waits
+from latencytrace.analysis.ledger.runtime_gaps import with_runtime
 from latencytrace.analysis.tail.cohort_attributes import cohort_attributes
 from latencytrace.analysis.tokens.latency import token_latency
 from latencytrace.analysis.trace.error_types import FIRST_SERVER_ERROR, http_code, is_refused

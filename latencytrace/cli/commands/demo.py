@@ -20,8 +20,9 @@ from rich.progress import BarColumn, Progress, TextColumn
 from rich.text import Text
 
 from latencytrace.cli.commands import breakdown, trace
-from latencytrace.cli.load_test.outcome import LoadRecord, Outcome
+from latencytrace.cli.load_test.outcome import Outcome
 from latencytrace.cli.load_test.plan import Arrivals, Pace, plan
+from latencytrace.cli.load_test.record import LoadRecord
 from latencytrace.cli.load_test.target import JSON, Target
 from latencytrace.cli.pictures.lines import say
 from latencytrace.cli.pictures.terminal import screen, show

@@ -13,9 +13,10 @@ from rich.progress import BarColumn, Progress, TextColumn
 from rich.text import Text
 
 from latencytrace.cli.load_test import pictures as load_pictures
-from latencytrace.cli.load_test.outcome import LoadRecord, StepRecord, limits
+from latencytrace.cli.load_test.outcome import limits
 from latencytrace.cli.load_test.output import document, require_writable, write_requests
 from latencytrace.cli.load_test.plan import Arrivals, Pace, Step, plan, rates_of
+from latencytrace.cli.load_test.record import LoadRecord, StepRecord
 from latencytrace.cli.load_test.summary import RateSummary, knee, slowest, summaries
 from latencytrace.cli.load_test.target import Target, target
 from latencytrace.cli.pictures.terminal import say_document, screen, show, side_screen

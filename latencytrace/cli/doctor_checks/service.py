@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator
 from http import HTTPStatus
 
+from latencytrace.cli.doctor_checks.disk import disk_findings
 from latencytrace.cli.processes.local_service import (
     free_port,
     host_and_port,
@@ -18,7 +19,6 @@ from latencytrace.service.answers.findings.counted import (
     ABOUT,
     counted_findings,
     custody_findings,
-    disk_findings,
     held_findings,
 )
 from latencytrace.service.answers.findings.finding import Finding, Verdict, samples

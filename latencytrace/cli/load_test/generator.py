@@ -20,8 +20,9 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 import aiohttp
 
 from latencytrace.cli.load_test.exchange import Exchange, error_kind
-from latencytrace.cli.load_test.outcome import NEVER_SENT, TIMEOUT, LoadRecord, Outcome, StepRecord
+from latencytrace.cli.load_test.outcome import NEVER_SENT, TIMEOUT, Outcome
 from latencytrace.cli.load_test.plan import NS_PER_S, Step
+from latencytrace.cli.load_test.record import LoadRecord, StepRecord
 from latencytrace.cli.load_test.spans import Receiver, SpanSender
 from latencytrace.cli.load_test.target import Target
 

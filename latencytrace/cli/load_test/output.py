@@ -8,9 +8,10 @@ from pathlib import Path
 
 from latencytrace.agent.clock import ANCHOR_NS
 from latencytrace.cli.load_test.answer import FIRST_TOKEN
-from latencytrace.cli.load_test.outcome import LoadRecord, Outcome, StepRecord
+from latencytrace.cli.load_test.outcome import Outcome
 from latencytrace.cli.load_test.pictures import warnings
 from latencytrace.cli.load_test.plan import Arrivals
+from latencytrace.cli.load_test.record import LoadRecord, StepRecord
 from latencytrace.cli.load_test.summary import RateSummary, knee
 from latencytrace.cli.load_test.target import Target
 from latencytrace.cli.processes.output_file import check_writable, write_whole

@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from latencytrace.cli.load_test.answer import FIRST_TOKEN, Shape
-from latencytrace.cli.load_test.outcome import SERVICE, SpansSent
+from latencytrace.cli.load_test.record import SERVICE, SpansSent
 from latencytrace.cli.load_test.summary import (
     Distribution,
     Knee,

@@ -21,7 +21,8 @@ from opentelemetry.proto.trace.v1.trace_pb2 import ScopeSpans, Span, Status
 
 from latencytrace.agent.clock import ANCHOR_NS
 from latencytrace.cli.load_test.exchange import error_kind
-from latencytrace.cli.load_test.outcome import SERVICE, Outcome, SpansSent
+from latencytrace.cli.load_test.outcome import Outcome
+from latencytrace.cli.load_test.record import SERVICE, SpansSent
 from latencytrace.model import Stage, semconv
 
 INTERVAL_S = 0.5

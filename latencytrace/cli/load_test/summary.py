@@ -5,14 +5,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from latencytrace.cli.load_test.answer import Shape
-from latencytrace.cli.load_test.outcome import (
-    CUT_SHORT,
-    NO_LIMITS,
-    Limits,
-    LoadRecord,
-    Outcome,
-    StepRecord,
-)
+from latencytrace.cli.load_test.outcome import CUT_SHORT, NO_LIMITS, Limits, Outcome
+from latencytrace.cli.load_test.record import LoadRecord, StepRecord
 
 LEVELS = (0.50, 0.90, 0.95, 0.99)
 ENDS_LEFT_OUT = 20  # one part in this many at either end, when rates are counted

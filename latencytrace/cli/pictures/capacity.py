@@ -11,11 +11,8 @@ from latencytrace.service.answers.load.capacity_documents import (
     CapacityDocument,
     GrowthDocument,
     LevelDocument,
-    limit_text,
-    per_s,
-    range_text,
-    replicas_text,
 )
+from latencytrace.service.answers.load.sentence import limit_text, per_s, range_text, replicas_text
 from latencytrace.service.answers.sentences.weights import recorded_note
 
 BAR_SHORTEST, BAR_LONGEST = 6, 32

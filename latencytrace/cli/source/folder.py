@@ -14,7 +14,8 @@ from latencytrace.service.clock import now_ns
 from latencytrace.service.storage.baselines import NAME as BASELINES
 from latencytrace.service.storage.baselines import Baselines
 from latencytrace.service.store import Store, open_store
-from latencytrace.service.web.application import API, ServiceContext, application
+from latencytrace.service.web.application import API, application
+from latencytrace.service.web.context import ServiceContext
 from latencytrace.settings import service_settings
 
 

@@ -1,17 +1,11 @@
 """The application of the JSON API, as far as a store answers it: in a service, or without one."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from importlib.metadata import version
 
 from fastapi import Depends, FastAPI
 
-from latencytrace.model import Objective
-from latencytrace.model.cohorts.request_columns import Beside, as_they_are
-from latencytrace.service.answers.gpu_documents import GpusDocument, GpuTimelinesDocument
 from latencytrace.service.net.problems import DESCRIBED, answer_with_problems
-from latencytrace.service.storage.baselines import Baselines
-from latencytrace.service.store import Store
+from latencytrace.service.web.context import ServiceContext
 from latencytrace.service.web.queries import refuse_twice
 from latencytrace.service.web.views.backup import backup_router
 from latencytrace.service.web.views.breakdown import (
@@ -28,22 +22,6 @@ from latencytrace.service.web.views.compare import (
 )
 from latencytrace.service.web.views.profiles import gpu_router
 from latencytrace.service.web.views.requests import ledgers_router, requests_router, steps_router
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServiceContext:
-    """A store and what knows more; the defaults are those of a store without a service."""
-
-    store: Store
-    baselines: Baselines
-    now_ns: Callable[[], int]  # the time of day
-    is_open: Callable[[str], bool] = lambda _: False  # a trace, whose spans have no ledger yet
-    profiles_of: Callable[[str], list[str]] = lambda _: []  # ids of those that saw a trace
-    objectives: Callable[[], Sequence[Objective]] = lambda: ()  # that are watched
-    gpus: Callable[[], GpusDocument] = lambda: GpusDocument(gpus=[], stages=[])
-    gpu_timelines: Callable[[], GpuTimelinesDocument] = lambda: GpuTimelinesDocument(gpus=[])
-    beside: Beside = as_they_are  # adds to requests what engines reported when they began
-
 
 API = "/api/v1"
 

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from latencytrace.service.answers.findings.counted import disk_findings
+from latencytrace.cli.doctor_checks.disk import disk_findings
 from latencytrace.service.answers.findings.finding import Finding, Verdict, samples
-from latencytrace.service.metrics.telemetry import StorageMetrics
+from latencytrace.service.metrics.storage import StorageMetrics
 from latencytrace.service.storage.retention import DAY_NS, Limits, Retention
 from latencytrace.service.store import Partition, Table
 from tests.support.fakes.contracts import FakeClock, PartitionedStore

@@ -1,8 +1,8 @@
 """What the load generator sends."""
 
 from latencytrace.cli.load_test.generator import generate
-from latencytrace.cli.load_test.outcome import LoadRecord
 from latencytrace.cli.load_test.plan import Step
+from latencytrace.cli.load_test.record import LoadRecord
 from latencytrace.cli.load_test.target import Target
 from tests.support.servers.recording import RecordingServer
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from latencytrace.errors import StoreError
-from latencytrace.service.metrics.telemetry import StorageMetrics
+from latencytrace.service.metrics.storage import StorageMetrics
 from latencytrace.service.storage.retention import (
     DAY_NS,
     HOUR_NS,

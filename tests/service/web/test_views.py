@@ -15,7 +15,8 @@ from latencytrace.service.answers.overview_documents import HeatMapDocument, Ove
 from latencytrace.service.answers.tail_documents import TailDocument
 from latencytrace.service.storage.baselines import NAME, Baselines
 from latencytrace.service.store import Store
-from latencytrace.service.web.application import API, ServiceContext, application
+from latencytrace.service.web.application import API, application
+from latencytrace.service.web.context import ServiceContext
 from latencytrace.service.web.queries import CAME
 from tests.support.builders.made_requests import START_NS, made_request
 from tests.support.fakes.listed_requests import store_of

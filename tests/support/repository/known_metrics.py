@@ -14,7 +14,8 @@ from latencytrace.service.answers.findings.overhead_documents import (
 from latencytrace.service.ledger_table import LedgerTable
 from latencytrace.service.metrics.cohorts import ControlGroup
 from latencytrace.service.metrics.slowest import LEAST
-from latencytrace.service.metrics.telemetry import Custody, StorageMetrics, Telemetry
+from latencytrace.service.metrics.storage import StorageMetrics
+from latencytrace.service.metrics.telemetry import Custody, Telemetry
 from latencytrace.service.objectives.metrics import ObjectiveMetrics
 from latencytrace.service.reports.engine_scraper import EngineScraper
 from latencytrace.service.reports.gpu_samplers import MetricReports

@@ -26,8 +26,8 @@ from latencytrace.service.answers.load.capacity_documents import (
     LimitDocument,
     ReplicasDocument,
     StageGrowthDocument,
-    sentence,
 )
+from latencytrace.service.answers.load.sentence import sentence
 from latencytrace.service.cohort import Cohort
 from latencytrace.service.store import Store
 

@@ -16,7 +16,7 @@ from latencytrace.service.answers.documents import (
     ObjectivesDocument,
 )
 from latencytrace.service.net.problems import problem_of
-from latencytrace.service.web.application import ServiceContext
+from latencytrace.service.web.context import ServiceContext
 from latencytrace.service.web.pages.cohort_bar import ADDED, MOST_NAMES, Asked, asked, written
 from latencytrace.service.web.pages.errors import error_page, wants_page
 from latencytrace.service.web.pages.exports import PARAMETER, Export, answer

@@ -9,7 +9,7 @@ from latencytrace.model import RequestStatus, Stage
 from latencytrace.model.detail import TraceDetail
 from latencytrace.service.answers.load import capacity as answers
 from latencytrace.service.answers.load.capacity import capacity_of
-from latencytrace.service.answers.load.capacity_documents import sentence
+from latencytrace.service.answers.load.sentence import sentence
 from latencytrace.service.cohort import Cohort
 from latencytrace.service.store import Store
 from tests.support.builders.made_requests import START_NS, made_request

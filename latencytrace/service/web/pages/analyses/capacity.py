@@ -13,11 +13,8 @@ from latencytrace.service.answers.load.capacity_documents import (
     CapacityDocument,
     GrowthDocument,
     LevelDocument,
-    limit_text,
-    per_s,
-    range_text,
-    replicas_text,
 )
+from latencytrace.service.answers.load.sentence import limit_text, per_s, range_text, replicas_text
 from latencytrace.service.answers.sentences.weights import recorded_note
 from latencytrace.service.web.drawing.intervals import Scale
 from latencytrace.service.web.pages.cohort_bar import Asked, nearest, read
