@@ -24,12 +24,17 @@ from latencytrace.agent.export.transports import Senders
 from latencytrace.agent.guard import FaultCounter, OnFault, contained, edge_faults, guarded, logger
 from latencytrace.agent.native import RLock
 from latencytrace.agent.process import background
-from latencytrace.agent.process.child_exit import at_end_of_children
-from latencytrace.agent.process.forks import LONGEST_WAIT_S, in_child, renew, whole_imports
+from latencytrace.agent.process.forks import (
+    LONGEST_WAIT_S,
+    ChildLosses,
+    at_end_of_children,
+    in_child,
+    renew,
+    whole_imports,
+)
 from latencytrace.agent.process.imports import after_import, forget
 from latencytrace.agent.process.interpreters import is_main_interpreter
 from latencytrace.agent.process.late import Late
-from latencytrace.agent.process.losses import ChildLosses
 from latencytrace.agent.process.resource import new_instance_id, resource_of
 from latencytrace.agent.process.termination import Termination
 from latencytrace.agent.process.uwsgi_workers import WAITING, UwsgiWorkers, is_uwsgi

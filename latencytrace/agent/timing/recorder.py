@@ -35,9 +35,8 @@ from latencytrace.agent.guard import FAULTS, OnFault, edge_faults
 from latencytrace.agent.spans.attributes import Deferred
 from latencytrace.agent.spans.span import RecordedSpan, defer
 from latencytrace.agent.spans.tracer import RecordingTracer
-from latencytrace.agent.timing.batch_counts import BatchTally
+from latencytrace.agent.timing.counts import BatchTally, ModelSteps
 from latencytrace.agent.timing.intervals import IntervalRecorder
-from latencytrace.agent.timing.model_steps import ModelSteps
 from latencytrace.agent.timing.runtime_gaps import OpenRequests
 from latencytrace.agent.timing.server_timing import ServerTimings
 from latencytrace.agent.timing.starting import Starting
