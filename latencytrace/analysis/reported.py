@@ -42,7 +42,7 @@ def reported_durations(
     their span, it then takes nothing from a span that knows better.
 
     Args:
-        spans: Of one request, by span id, each parent before its children, all clipped.
+        spans: Spans of one request, by span id, each parent before its children, all clipped.
         unclipped: The spans as they were sent, by span id.
         children: By parent's span id.
         stages: By span id.
@@ -192,7 +192,7 @@ def with_proxy_queue(
 
     Args:
         spans: By span id.
-        intervals: Those packed on them, by span id, absolute.
+        intervals: Intervals packed on the spans, by span id, absolute.
 
     Returns:
         The same, longer at their front where they were held back.

@@ -198,7 +198,7 @@ def forecast(durations: Durations, sample: Sequence[Replayed]) -> list[float]:
     replayed makes both of the sample's wrong alike.
 
     Args:
-        durations: Of the whole cohort.
+        durations: Durations of the whole cohort.
         sample: Forecast durations (n,), n > 0.
     """
     weight = np.array([one.weight for one in sample])

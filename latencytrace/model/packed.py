@@ -185,7 +185,7 @@ def pack_token_times(times: TokenTimes, span_start_ns: int) -> str:
     """Write token times as the text of the format above.
 
     Args:
-        times: Of one stream.
+        times: Times of one stream.
         span_start_ns: The start of the span that carries them, on their clock.
     """
     first = max(times.first_ns - span_start_ns, 0)

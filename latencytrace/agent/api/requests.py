@@ -59,7 +59,7 @@ def batch(
     block's time in its own trace. Hand the results out after the block.
 
     Args:
-        tickets: Of the requests it serves; one named twice counts once, None is passed over.
+        tickets: Tickets of its requests; one named twice counts once, None is passed over.
         stage: One of latencytrace's stages, or a name of your own.
         attributes: Scalars to keep with the shared span. No prompts: they are stored.
     """

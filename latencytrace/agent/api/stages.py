@@ -59,7 +59,7 @@ class UserStage:
     Args:
         recorder: The recorder of the moment: a function may be decorated before the
             agent starts.
-        name: One of DESIGN's stages, or the user's own name of an `application` stage.
+        name: One of latencytrace's stages, or the user's own name of an `application` stage.
         attributes: Scalars; they travel with the span.
     """
 

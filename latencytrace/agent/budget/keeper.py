@@ -39,7 +39,7 @@ class Governor:
     given back.
 
     Args:
-        budget_ratio: Of the process's CPU time; of one that does not fill a core, of a core's.
+        budget_ratio: Share of the process's CPU time; below a full core, of a core's.
         now_ns: A monotonic clock.
         own_ns: CPU time of the agent until now.
         process_ns: CPU time of the process until now.
@@ -77,10 +77,10 @@ class Governor:
         but at least a quarter of it, as many are recorded as it allows.
 
         Args:
-            own_ns: Of the agent.
-            process_ns: Of the process, the agent included.
-            dropped_ns: Of the agent, to leave requests out.
-            reporting_ns: Of the agent, to report, and to measure what hooks cost.
+            own_ns: CPU time of the agent.
+            process_ns: CPU time of the process, the agent included.
+            dropped_ns: CPU time of the agent to leave requests out.
+            reporting_ns: CPU time of the agent to report, and to measure what hooks cost.
             most: The last step that may be taken.
 
         Returns:
@@ -213,7 +213,7 @@ class BudgetKeeper:
     """Fed by the background thread; read by any.
 
     Args:
-        budget_ratio: Of the process's CPU time; None: full detail whatever it costs.
+        budget_ratio: Share of the process's CPU time; None: full detail whatever it costs.
         now_ns: A monotonic clock.
         process_ns: CPU time of the process until now.
     """

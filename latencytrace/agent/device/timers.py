@@ -88,7 +88,7 @@ class TorchEvents:
 
     Args:
         cuda: The module `torch.cuda`, in use.
-        index: Of the device, as torch counts.
+        index: Torch's number of the device.
     """
 
     def __init__(self, cuda: Any, index: int) -> None:

@@ -114,7 +114,7 @@ class Exporter:
     Args:
         queue: Where spans wait; what finds no place there is dropped and counted.
         interval_s: How long spans wait for company.
-        saw: Looks at the first spans (see `Batches`); asked for anew in a forked child.
+        saw: Looks at the first spans; asked for anew in a forked child.
         after_round: Called on the background thread after each round of sending.
         wait: Waits for a call, or for so many seconds.
         now_ns: A monotonic clock, which goes on while it waits.

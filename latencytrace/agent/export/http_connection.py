@@ -109,7 +109,7 @@ def connection_to(
 
     Args:
         timeout_s: How long to wait for a response, the whole of it.
-        tls: Its certificates; None: it is not over TLS.
+        tls: Certificates; None: no TLS.
 
     Raises:
         OSError: Nothing listens there.

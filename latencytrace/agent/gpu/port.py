@@ -29,7 +29,7 @@ def exposition(values: Sequence[Value], state: SamplerState) -> bytes:
     """The text of a `/metrics`.
 
     Args:
-        values: Of all GPUs, each metric and label once.
+        values: Values of all GPUs, each metric and label once.
     """
     registry = CollectorRegistry()
     registry.register(_Shown([*_metrics(values), *_state_metrics(state)]))

@@ -118,7 +118,7 @@ class GpuSampler:
     Args:
         load: Makes a reader for each vendor; called on the sampling thread.
         take: Where samples go; called on the sampling thread.
-        lock: Of the one process that reads them.
+        lock: Held by the one process that reads them.
         interval_ns: Between two ticks.
         now_ns: A monotonic clock.
     """

@@ -64,7 +64,7 @@ def visible_gpus(
     Once CUDA runs its own answer is better; this one needs no CUDA.
 
     Args:
-        text: Of the variable; None: it is not set.
+        text: Value of the variable; None: it is not set.
         gpus: All that the driver shows, instances of partitioned ones too.
         in_bus_order: CUDA numbers as the driver does (`CUDA_DEVICE_ORDER=PCI_BUS_ID`); else
             the fastest first, which only CUDA knows of GPUs that differ.

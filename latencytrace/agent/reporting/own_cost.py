@@ -50,7 +50,7 @@ class CostMeter:
         prices: Measures what hooks cost, given whether requests were served.
         thread_ns: CPU time of the background thread; called on it.
         callbacks: Counts callbacks of event loops that were timed.
-        costs: Of functions that stand in the place of others, by their samples.
+        costs: Costs of functions that hooks put in place, by their samples.
     """
 
     def __init__(

@@ -86,7 +86,7 @@ def process_began_ns(process: str) -> int | None:
     """When a process began, in monotonic time, in steps of 10 ms; None: Linux does not tell.
 
     Args:
-        process: Its id, or `self`; empty: the machine.
+        process: A process id, or `self`; empty: the machine.
     """
     try:
         now_ns = monotonic_ns()

@@ -59,7 +59,7 @@ class ProgramProcessors:
         another by that.
 
         Args:
-            span: It may still be changed by a processor's `_on_ending`.
+            span: A span that a processor's `_on_ending` may still change.
             then: Takes it between that and the processors' `on_end`.
         """
         token = enter(set_value(_SUPPRESS_INSTRUMENTATION_KEY, value=True))

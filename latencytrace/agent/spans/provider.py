@@ -79,7 +79,7 @@ class RecordingProvider(ProxyTracerProvider):
         """Make the spans ourselves, and hand each that ends to `on_end`.
 
         Args:
-            limits: Of each span; None: OpenTelemetry's.
+            limits: Limits of each span; None: OpenTelemetry's.
             sampling: A tracer that asks a sampler before one of ours makes a span; None: every
                 span is recorded whose parent is.
             roots: Decides on spans without a parent; None: all are recorded.

@@ -167,7 +167,7 @@ class Batch:
 
     Args:
         tickets: Of the members; one that is named twice counts once, None is passed over.
-        name: One of DESIGN's stages, or the user's own name of an `application` stage.
+        name: One of latencytrace's stages, or the user's own name of an `application` stage.
         attributes: Scalars; they travel with the shared span.
     """
 

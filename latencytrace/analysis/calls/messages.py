@@ -40,7 +40,7 @@ def delivered(spans: Mapping[str, Span], intervals: Mapping[str, Intervals]) -> 
 
     Args:
         spans: By span id, each parent before its children.
-        intervals: Those packed on them, by span id, absolute.
+        intervals: Intervals packed on the spans, by span id, absolute.
     """
     if not any(span.kind in MESSAGES for span in spans.values()):
         return Delivered(
@@ -92,7 +92,7 @@ def with_queues(trace: Trace, queued: Mapping[str, Interval]) -> Trace:
     What is left of the wait is own time of the span that awaited it.
 
     Args:
-        queued: Of the spans that messages started the time until they took them.
+        queued: Spans that messages started, and the time until they took them.
     """
     spans, intervals = dict(trace.spans), dict(trace.intervals)
     awaited: dict[str, int] = {}

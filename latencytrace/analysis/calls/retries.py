@@ -50,8 +50,8 @@ def failed_attempts(spans: Mapping[str, Span], root: Span) -> dict[str, str]:
     client counts what it sends again (`http.request.resend_count`), its count decides.
 
     Args:
-        spans: Of one request, by span id.
-        root: Its own span, which has no next attempt.
+        spans: Spans of one request, by span id.
+        root: The request's own span, which has no next attempt.
     """
     parents = {span.parent_id for span in spans.values() if is_failed_call(span)}
     parents.discard(root.parent_id)

@@ -107,7 +107,7 @@ def _waited(segment: Segment, waits: list[_Wait]) -> Iterator[Segment]:
     """Yield what of a span's own time was a wait, and what not.
 
     Args:
-        segment: Of the span; they come in order of time.
+        segment: The next segment of the span, in order of time.
         waits: The earliest last; those that are over are taken out.
     """
     at_ns = segment.start_ns

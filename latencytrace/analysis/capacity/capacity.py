@@ -33,8 +33,8 @@ def replicas(knee: Knee, columns: RequestColumns, rate_per_s: float) -> Replicas
     """Divide a rate by what one instance answers at the knee.
 
     Args:
-        knee: Of the cohort, whichever instances served it.
-        columns: Its requests, or a share of them, in order of start; at least one.
+        knee: Knee of the cohort, whichever instances served it.
+        columns: Requests of the cohort, or a share, in order of start; at least one.
         rate_per_s: The rate that is asked for.
     """
     instances = instances_at_once(columns)
@@ -128,10 +128,10 @@ def capacity(
     """Find what the service of a cohort keeps up with.
 
     Args:
-        times: Of all requests.
-        columns: Of a share of them, whichever they are.
+        times: Times of all requests.
+        columns: Columns of any share of them.
         limits: Latency limits that the service has to meet.
-        rate_per_s: That replicas are wanted for; None: the rate that came.
+        rate_per_s: Rate to serve; None: the rate that came.
     """
     requests = weighted.number(len(times), times.weight)
     effective = weighted.effective(len(times), times.weight)

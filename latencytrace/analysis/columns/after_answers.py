@@ -61,9 +61,9 @@ def after_answers(
     """Divide the time from the end of each request until the last of its spans has ended.
 
     Args:
-        start_ns: Of each span of the batch, by one clock.
-        span_id: Likewise, a number in the order of its id.
-        resource: Of each span its row of the table of resources.
+        start_ns: Start of each span of the batch, by one clock.
+        span_id: Number of each span, in the order of ids.
+        resource: Row of each span in the table of resources.
 
     Returns:
         The time of each stage (r, stages); None: no request went on.

@@ -33,7 +33,7 @@ def win(
 
     Args:
         intervals: Where those of each span begin (n + 1,).
-        interval_start_ns: Their starts (m,), those of a span in order.
+        interval_start_ns: Starts of intervals (m,), those of a span in order.
 
     Returns:
         Winners (at most 2 m, 4): span, start, end, stage, in order of span and time; where each
@@ -151,7 +151,7 @@ def fill_pauses(
     Args:
         segments: From `critical_paths`: request, start, end, stage, place in the trees.
         tree_first: Where each request's tree begins, as the next six from `lay_out_trees`.
-        tree_rows: Of each place in a tree the span.
+        tree_rows: Span of each place in a tree.
         above: Place of the parent of each place.
         held_ns: Until when each place holds up its parent.
         stages: Stage of each place.
@@ -159,7 +159,7 @@ def fill_pauses(
         awaited: Until when the parent of each place waits for the next attempt.
         start_ns: Start of each span, as sent.
         span_id: As signed numbers of the same order.
-        kind: Of each span its row of the facts.
+        kind: Row of each span in the facts.
         resource: Row of `resources` of each span.
         tells: The spans that tell gaps.
         gaps: Where those of each begin (n + 1,).

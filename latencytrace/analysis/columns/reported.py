@@ -138,7 +138,7 @@ def read_reporters(
         start_ns: Start of each span, as sent.
         end_ns: End of each span, as sent.
         span_id: As signed numbers of the same order.
-        kind: Of each span its row of the facts.
+        kind: Row of each span in the facts.
         said: By span, see above (n, `SAID`).
 
     Returns:
@@ -169,7 +169,7 @@ def tell_attributes(
     Args:
         requests: From `trees.link_spans`.
         tree_first: Where each request's tree begins.
-        tree_rows: Of each place in a tree the span.
+        tree_rows: Span of each place in a tree.
         first: Where each trace begins.
         by_start: The rows of each trace in order of start.
         begin: By span, where its attributes begin, as the next four of `CarriedValues`.

@@ -75,7 +75,7 @@ class Tables:
         """A table of requests.
 
         Args:
-            numbers: Of those wanted, in order; None: all.
+            numbers: Numbers of the wanted rows, in order; None: all.
         """
         if numbers is None:
             numbers = np.arange(len(columns))

@@ -78,11 +78,11 @@ def link_spans(
     Args:
         first: Where each trace begins.
         span_id: As signed numbers of the same order.
-        parent_id: Likewise; `NO_PARENT`: none.
+        parent_id: As signed numbers; `NO_PARENT`: none.
         sent_ns: The starts of the spans as sent.
-        start_ns: Their starts, from when a proxy took those that it held back.
-        kind: Of each span its row of the facts.
-        resource: Of each span its row of the next.
+        start_ns: Starts, from when a proxy took those that it held back.
+        kind: Row of each span in the facts.
+        resource: Row of each span in `resources`.
         explains: By stage, whether it explains anything.
         odd_row: Spans that send their trace to the objects.
         aligned: Traces whose clocks have been brought together.
@@ -132,8 +132,8 @@ def lay_out_trees(
     Args:
         requests: From `link_spans`.
         start_ns: By span, as sent.
-        kind: Of each span its row of the facts.
-        resource: Of each span its row of the next.
+        kind: Row of each span in the facts.
+        resource: Row of each span in `resources`.
         target: By span, what it calls; 0: it does not say.
         stage: Stage of each span, from `link_spans` as the next two.
         child: First child of each span.
@@ -141,7 +141,7 @@ def lay_out_trees(
         is_call: By stage, whether it is a call's (see `trace.purposes`).
         is_work: By stage, whether its spans work themselves (see `calls.waits`).
         packed: Where the intervals packed on each span begin (n + 1,).
-        packed_times: Their starts and ends from the start of their span, and stages.
+        packed_times: Starts and ends of intervals from the start of their span, and stages.
 
     Returns:
         Where each tree begins; of each span its row, its parent's place (-1: none), start, end,

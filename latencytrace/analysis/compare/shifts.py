@@ -200,7 +200,7 @@ class Drawn:
         """The shifts of a measure at these levels, with their intervals.
 
         Args:
-            p_values: Of each, corrected for all tests; None: it was not tested.
+            p_values: p-value of each, corrected for all tests; None: not tested.
             tests: How many there were: the intervals of shifts that were tested hold together.
         """
         wider = half_width(tests) / half_width(1)

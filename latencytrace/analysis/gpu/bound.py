@@ -125,9 +125,9 @@ def verdict(
     """Judge a stage by its times on the device, and by what it used there if that is known.
 
     Args:
-        times: Of the stage, from the device timer.
+        times: Times of the stage, from the device timer.
         use: What work of its kind used.
-        copies: Its work is copies between host and device.
+        copies: Whether the work is copies between host and device.
     """
     notes = tuple(_notes(times, use))
     bound, confidence = _judged(times, use, copies=copies)

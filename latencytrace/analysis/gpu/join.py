@@ -72,7 +72,7 @@ def device_use(
     """Return what each kind of work used of one GPU.
 
     Args:
-        windows: Of that GPU, in order of time; the newest `MOST_WINDOWS` are read.
+        windows: Windows of that GPU, in order of time; the newest `MOST_WINDOWS` are read.
 
     Returns:
         Every kind there is; of one that cannot be distinguished from others, that too few

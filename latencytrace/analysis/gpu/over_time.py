@@ -37,8 +37,8 @@ def over_time(windows: Sequence[GpuWindow], work: Sequence[DeviceWork]) -> GpuOv
     that it overlaps, evenly over its time on the device.
 
     Args:
-        windows: Of one GPU, in any order.
-        work: Of the same GPU, in order of time.
+        windows: Windows of one GPU, in any order.
+        work: Work on the same GPU, in order of time.
     """
     ends = [*(one.end_ns for one in windows), *(one.end_ns for one in work)]
     if not ends:

@@ -60,7 +60,7 @@ def _ends(by_callbacks: Mapping[str, Span], spans: Mapping[str, Span]) -> Mappin
     """When each of them ended, or the last of them below it: one that is cancelled ends before.
 
     Args:
-        by_callbacks: Those that callbacks made, by span id.
+        by_callbacks: Spans that callbacks made, by span id.
         spans: All, each parent before its children.
     """
     ends_ns = {span_id: span.end_ns for span_id, span in by_callbacks.items()}

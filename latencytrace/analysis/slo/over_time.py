@@ -33,7 +33,7 @@ class Slots:
         Args:
             slot_ns: The length of a slot.
             first_ns: Where the first that is known begins.
-            bad: Of those that are known.
+            bad: Bad requests of each slot that is known.
             total: All requests of each slot, in the same order.
             since_ns: The slot of this moment is the first.
             until_ns: The slot of this moment is the last.
@@ -65,8 +65,8 @@ def budget_over_time(
 
     Args:
         slots: Counts of the period.
-        left_ratio: Of the budget, now.
-        ends: Of the columns, in slots.
+        left_ratio: Share of the budget that is left now.
+        ends: Ends of the columns, in slots.
     """
     spent = np.concatenate(([0], np.cumsum(slots.bad)))
     seen = np.concatenate(([0], np.cumsum(slots.total)))
@@ -85,7 +85,7 @@ def burn_over_time(
     Args:
         slots: Counts, of which those before the first column's window are taken as none.
         budget_ratio: The share of requests that may be bad.
-        ends: Of the columns, in slots.
+        ends: Ends of the columns, in slots.
     """
     long = max(-(-window_ns // slots.slot_ns), 1)
     bad, total = (

@@ -120,7 +120,7 @@ def pictures(
     Args:
         source: The service or folder to ask.
         reason: Says why there is no request.
-        every: Of every route that has requests.
+        every: Draw every route that has requests.
     """
     whole = reading.breakdown(source, wanted)
     said = (

@@ -34,7 +34,7 @@ def checked(text: str, document: Document, *, are_rules: bool) -> str:
 
     Args:
         text: The file, YAML.
-        are_rules: Of Prometheus: if `promtool` is installed, it is asked, too.
+        are_rules: Whether they are rules of Prometheus, to be checked by `promtool` too.
 
     Raises:
         LatencytraceError: It is not; the message says where. Nothing should be written.

@@ -44,7 +44,7 @@ def import_files(
     Args:
         files: Paths, or addresses of tables that the Collector wrote.
         data: A folder, in the place of a service.
-        since: Of tables, what started since then; None: in the last hour.
+        since: Rows of tables that started since then; None: in the last hour.
         until: And before; None: now.
 
     Returns:

@@ -111,10 +111,10 @@ def service_program(
     """A `latencytrace serve` that listens at these addresses.
 
     Args:
-        folder: Its data; None: the usual ones.
+        folder: Data folder; None: the usual one.
         listen: Where it answers, a host and a port.
         endpoint: Where it takes spans, a base address.
-        grpc: It takes them over gRPC there, else over HTTP.
+        grpc: Whether it takes spans over gRPC there, else over HTTP.
     """
     otlp = ["--otlp-grpc", address_of(endpoint), "--otlp-http", "127.0.0.1:0"]
     if not grpc:

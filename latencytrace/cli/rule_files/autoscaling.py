@@ -42,7 +42,7 @@ class Scaling:
     """How a deployment is scaled.
 
     Args:
-        deployment: Its name; those of what is written begin with it.
+        deployment: Name of the deployment, with which written names begin.
         prometheus: The address of the server, for KEDA.
     """
 

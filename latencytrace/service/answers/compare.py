@@ -1,4 +1,4 @@
-"""Documents of comparisons: two cohorts, each a query, a baseline or columns (DESIGN part 4)."""
+"""Documents of comparisons: two cohorts, each a query, a baseline or columns."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""The documents of the JSON API, typed for its OpenAPI description (DESIGN part 4)."""
+"""The documents of the JSON API, typed for its OpenAPI description."""
 
 from collections.abc import Mapping
 from typing import cast

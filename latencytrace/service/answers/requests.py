@@ -1,4 +1,4 @@
-"""Documents of requests, cohorts and services, made of a store's answers (DESIGN part 4).
+"""Documents of requests, cohorts and services, made of a store's answers.
 
 The views serve these; the command line asks for the same ones where it reads a folder.
 Durations are integer nanoseconds, absolute times decimal strings of Unix nanoseconds,
@@ -65,7 +65,7 @@ def between_tokens(
     """Quantiles of the gaps, and the stalls among them.
 
     Args:
-        trace: Of the request; None: its spans were not kept.
+        trace: Trace of the request; None: its spans were not kept.
         segments: Critical path of the request.
     """
     streams = token_times(trace) if trace else ()
@@ -139,7 +139,7 @@ def request(
 
     Args:
         trace_id: 32 hex digits.
-        span_id: Of the request; None: the outermost of its trace.
+        span_id: Span id of the request; None: the outermost of its trace.
         is_open: Whether spans of a trace have arrived that are not attributed yet.
         profiles_of: The ids of the profiles that saw a trace.
 
@@ -196,7 +196,7 @@ def opened_document(
     """A request with what its spans say about it as a whole.
 
     Args:
-        tree: Of its spans; None: they were not kept.
+        tree: Tree of its spans; None: they were not kept.
         listed: The document of the request without spans.
         profiles_of: The ids of the profiles that saw a trace.
     """

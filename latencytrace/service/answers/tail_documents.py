@@ -1,4 +1,4 @@
-"""The document of `GET /tail` (DESIGN part 4)."""
+"""The document of `GET /tail`."""
 
 from typing_extensions import TypedDict
 

@@ -1,4 +1,4 @@
-"""`GET /whatif`: a cohort as if one of its stages were faster (DESIGN part 4)."""
+"""`GET /whatif`: a cohort as if one of its stages were faster."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

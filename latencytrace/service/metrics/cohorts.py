@@ -136,7 +136,7 @@ class ControlGroup(Collector):
     """Asks at most once a minute, and only while an agent reports a control group.
 
     Args:
-        overhead: Of the last hour.
+        overhead: Overhead of the last hour.
         is_wanted: Whether any agent reports requests of a control group.
         now_ns: A monotonic clock.
     """

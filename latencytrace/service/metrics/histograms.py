@@ -101,7 +101,7 @@ class ManyHistogram(Collector):
     """A histogram with labels, in seconds; an exemplar a bucket names a trace.
 
     Args:
-        name: With its unit.
+        name: Name with its unit.
         bounds: The upper bounds of its buckets, each included, in order.
     """
 

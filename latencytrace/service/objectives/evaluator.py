@@ -172,7 +172,7 @@ class Evaluator:
         """Write what has changed; requests are counted meanwhile, however slow the disk.
 
         Args:
-            notifications: Those of the last tick: kept with it, or neither is.
+            notifications: Notifications of the last tick: kept with it, or neither is.
         """
         self._unkept_notifications += notifications
         written = {

@@ -121,7 +121,7 @@ class Profiles:
         """Have the next process that can take a profile.
 
         Args:
-            service: Of which; None: of any.
+            service: Service to profile; None: any.
             seconds: How long at most.
             cause: The fingerprint of the alert that asks; None: a caller waits for it.
 

@@ -62,7 +62,7 @@ class SqlStore(SqlTables):
     Args:
         to_keep: Traces whose spans are to be copied.
         day_ns: The time of day, by which windows become quiet.
-        exact_requests: Of more than so many, quantiles may be from histograms.
+        exact_requests: Above so many requests, quantiles may be from histograms.
     """
 
     def __init__(

@@ -59,7 +59,7 @@ def open_private(path: Path, flags: int) -> int:
 
     Args:
         path: The file; made with mode 0600 where `flags` ask for it, tightened where it is ours.
-        flags: As of `os.open`; `O_NOFOLLOW` and `O_CLOEXEC` are added.
+        flags: Flags of `os.open`; `O_NOFOLLOW` and `O_CLOEXEC` are added.
 
     Returns:
         The descriptor, which the caller closes.

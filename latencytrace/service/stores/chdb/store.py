@@ -25,7 +25,7 @@ class ChdbStore(SqlStore):
 
         Args:
             day_ns: The time of day, by which windows become quiet.
-            exact_requests: Of more than so many, quantiles may be from histograms.
+            exact_requests: Above so many requests, quantiles may be from histograms.
         """
         engine = Engine.open(folder)
         return cls(engine, NotedTraces(folder / TO_KEEP), day_ns, exact_requests)

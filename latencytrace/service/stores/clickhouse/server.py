@@ -144,9 +144,9 @@ class Server:
         """Lock a folder, and make the tables that the database lacks.
 
         Args:
-            address: Of the database; made where there is none.
+            address: Address of the database; made where there is none.
             folder: The data folder, for what is not in the database.
-            lock: Of the folder, where it is locked already.
+            lock: Lock of the folder, where it is locked already.
 
         Raises:
             StoreInUseError: Another process owns the folder.
