@@ -50,7 +50,6 @@ DB_SYSTEM_OLD = "db.system"
 DB_COLLECTION_NAME = "db.collection.name"
 DB_OPERATION_NAME = "db.operation.name"
 DB_OPERATION_BATCH_SIZE = "db.operation.batch.size"
-DB_RESPONSE_RETURNED_ROWS = "db.response.returned_rows"
 
 # Generative AI
 GEN_AI_OPERATION_NAME = "gen_ai.operation.name"

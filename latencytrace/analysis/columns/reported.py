@@ -31,7 +31,6 @@ from latencytrace.model.span_batch import SpanBatch
 from latencytrace.model.stage import STAGES
 
 _Column = NDArray[np.int64]
-_Flags = NDArray[np.bool_]
 
 UNKNOWN: Final = -(1 << 63)  # no number
 
