@@ -112,12 +112,11 @@ __all__ = [
 _HOMES = (
     "stage",
     "span",
-    "packed.interval",
-    "ledger",
+    "packed",
     "trace",
     "request",
     "cohorts.breakdown",
-    "gpu.sample",
+    "gpu",
     "objective",
     "alert",
 )
