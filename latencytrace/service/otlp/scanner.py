@@ -27,7 +27,7 @@ from latencytrace.service.otlp.block_builder import (
 from latencytrace.service.otlp.compiled import telling
 from latencytrace.service.otlp.compiled.core import core
 from latencytrace.service.otlp.content_keys import LISTED, LONGEST_KEY, Kind
-from latencytrace.service.otlp.mending.account import Mending
+from latencytrace.service.otlp.mending.account import Mend, Mending
 from latencytrace.service.otlp.messages import (
     MOST_MESSAGES,
     MOST_PARTS,
@@ -78,7 +78,7 @@ def scanned(plain: bytes, *, capture_content: bool, mending: Mending | None = No
     Raises:
         OtlpError: It is not a trace request, or has more parts than any batch of spans.
     """
-    block = scanned_by_core(plain, capture_content=capture_content)
+    block = scanned_by_core([plain], capture_content=capture_content, mending=mending)
     if block is not None:
         return block
     message = message_of(plain, mending)
@@ -88,16 +88,27 @@ def scanned(plain: bytes, *, capture_content: bool, mending: Mending | None = No
     return span_block_of(message)
 
 
-def scanned_by_core(plain: bytes, *, capture_content: bool) -> SpanBlock | None:
-    """The same by compiled code; None: there is none, or the request is for the plain way."""
-    records = None if core is None else core.scan(plain, SEED, MOST_PARTS + 1)
+def scanned_by_core(
+    requests: Sequence[bytes], *, capture_content: bool, mending: Mending | None = None
+) -> SpanBlock | None:
+    """The same of several requests together by compiled code.
+
+    Returns:
+        None: There is none, or one of the requests is for the plain way.
+    """
+    plain = b"".join(requests)
+    ends = np.cumsum([len(one) for one in requests])
+    records = None if core is None else core.scan(plain, ends, SEED, MOST_PARTS + 1)
     if records is None:
         return None
     columns = _Columns(plain, records)
     if columns.may_have_too_many_parts() or columns.has_too_many_messages(plain):
         return None
-    if not columns.canonical():
+    if not columns.canonical() or (columns.mends and mending is None):
         return None
+    if mending is not None and columns.mends:
+        mending.values[Mend.TEXT] += columns.mends
+        mending.resources.update(columns.mended_resources)
     columns.find_keys()
     if not capture_content:
         _Redaction(columns).redact()
@@ -153,9 +164,11 @@ class _Columns:
     def __init__(self, plain: bytes, found: Sequence[Any]) -> None:
         (
             spans, pairs, events, links, resources, scopes, words, _, self.rejected, nested,
+            mended, mended_resources, self.mends,
         ) = found  # fmt: skip
-        self.texts = plain + MARK
-        self.mark_at = len(plain)
+        self.texts = b"".join((plain, mended, MARK))
+        self.mark_at = len(plain) + len(mended)
+        self.mended_resources: list[int] = np.frombuffer(mended_resources, np.int64).tolist()
         self.more = bytearray()  # texts that follow
         self.words: Records = np.frombuffer(words, WORD)
         self.new_words: list[tuple[int, int, int]] = []
