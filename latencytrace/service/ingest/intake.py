@@ -80,6 +80,7 @@ class Intake:
         self._check = partial(otlp.check, capture_content=capture_content)
         self._check_together = partial(otlp.check_together, capture_content=capture_content)
         self._short: list[_Short] = []  # bodies that came since the event loop's last round
+        self._short_bytes = 0
         self.bytes = 0  # being read, checked and kept now
         self._workers = Workers()
         self._queue = asyncio.Lock()  # for room: first come, first served
@@ -120,8 +121,10 @@ class Intake:
                 await asyncio.wrap_future(kept)
             kept.result()
             return checked
-        if sum(len(one.plain) for one in self._short) + len(plain) > LONG_BODY_BYTES:
+        self._short_bytes += len(plain)
+        if self._short_bytes > LONG_BODY_BYTES:
             self._take_short()
+            self._short_bytes = len(plain)
         loop = asyncio.get_running_loop()
         if not self._short:
             loop.call_soon(self._take_short)
@@ -131,7 +134,7 @@ class Intake:
 
     def _take_short(self) -> None:
         """Take the short bodies that are there together, or each by itself where one is odd."""
-        short, self._short = self._short, []
+        short, self._short, self._short_bytes = self._short, [], 0
         bodies = [(one.plain, one.content_type) for one in short]
         together = self._check_together(bodies) if len(short) > 1 else None
         if together is not None:
