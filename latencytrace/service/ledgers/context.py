@@ -1,4 +1,4 @@
-"""What a pipeline is told of the service around it."""
+"""What a pipeline knows of the service around it."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field

@@ -277,11 +277,11 @@ class _Columns:
         for first, count, at, end, *_ in self.resources.tolist():
             raw = self.texts[at:end]
             if raw not in known:
-                told = _known_resources.get((raw, capture_content))
-                if told is None:
-                    told = self._resource_words(first, count)
-                    _remember(_known_resources, (raw, capture_content), told, len(raw))
-                known[raw] = list(map(self.word, told))
+                found = _known_resources.get((raw, capture_content))
+                if found is None:
+                    found = self._resource_words(first, count)
+                    _remember(_known_resources, (raw, capture_content), found, len(raw))
+                known[raw] = list(map(self.word, found))
             words.append(known[raw])
         columns = np.array(words, np.int32).reshape(-1, 4)
         for place, name in enumerate(("service", "instance", "version", "host")):

@@ -654,7 +654,7 @@ static int read_resource(Scan *scan, int64_t at, int64_t end) {
         return 0;
     int64_t first = scan->pairs.count, size = 0;
     int tag;
-    resource->service = (int32_t)at; /* until its words are told: where it lies */
+    resource->service = (int32_t)at; /* until its words are known: where it lies */
     resource->instance = (int32_t)end;
     while ((tag = next(scan, &at, end, &size)) > 0) {
         if (tag == 0x1A) /* entities */
