@@ -283,7 +283,7 @@ def send_from_threads(
         sender.join()
 
 
-def send(  # noqa: PLR0913 - what a sender is told
+def send(
     seed: int,
     ready: Barrier,
     told: "Queue[Record]",

@@ -22,7 +22,7 @@ from latencytrace.service.ledgers.span_parts import Parts, by_block, in_few_bloc
 from latencytrace.service.metrics.settling import Settling
 from latencytrace.service.metrics.span_account import Without
 from latencytrace.service.metrics.telemetry import Telemetry
-from latencytrace.service.objectives.matching import ObjectiveIndex
+from latencytrace.service.objectives.counts import ObjectiveIndex
 from latencytrace.service.store import Revisions, Store, Written
 
 _log = logging.getLogger(__name__)
@@ -33,17 +33,14 @@ class Attributor:
     """Reads, attributes and writes traces.
 
     Args:
-        store: The store of spans and requests.
-        traces: The open traces.
         settling: Holds written requests until metrics count them.
-        telemetry: The service's own metrics.
         now_ns: A monotonic clock.
         context: How to attribute and keep, and who hears of it.
         on_rootless: Called with traces that were attributed without their root, if several
             services share the store.
     """
 
-    def __init__(  # noqa: PLR0913 - what it is made of
+    def __init__(
         self,
         store: Store,
         traces: OpenTraces,
@@ -249,8 +246,6 @@ class _Writer:
     """Writes batches, one after the other, on a thread of its own.
 
     Args:
-        store: The store of spans and requests.
-        traces: The open traces.
         now_ns: A monotonic clock.
     """
 
@@ -325,7 +320,6 @@ def _known(tables: Iterable[LedgerTable], lost: AbstractSet[str]) -> set[Key]:
     """Return the requests that have an earlier revision.
 
     Args:
-        tables: Tables of requests.
         lost: Traces whose ledgers were lost with a part of the store.
     """
     known: set[Key] = set()

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from latencytrace.model import Span
 from latencytrace.service.ledgers.column_attribution import ColumnAttribution
 from latencytrace.service.metrics.settling import Settled
-from latencytrace.service.objectives.matching import NO_OBJECTIVES, ObjectiveIndex
+from latencytrace.service.objectives.counts import NO_OBJECTIVES, ObjectiveIndex
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

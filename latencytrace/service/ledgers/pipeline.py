@@ -55,7 +55,6 @@ class Pipeline:
     """Stores received spans, attributes complete traces, and counts settled requests.
 
     Args:
-        store: The store of spans and requests.
         telemetry: The service's own metrics, and those of requests.
         now_ns: A monotonic clock.
         context: How to attribute and keep, and who hears of it; None: as usual, nobody.
@@ -64,7 +63,7 @@ class Pipeline:
         traces: Open traces; None: new ones.
     """
 
-    def __init__(  # noqa: PLR0913 - what it is made of
+    def __init__(
         self,
         store: Store,
         telemetry: Telemetry,

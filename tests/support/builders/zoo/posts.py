@@ -309,7 +309,7 @@ class _Trace:
                 told,
             )
 
-    def _call(  # noqa: PLR0913 - a call has that many parts
+    def _call(
         self, service: int, pod: int, at: tuple[int, int], root_id: bytes, host: str, path: str
     ) -> bytes:
         chance, load = self.chance, self.load
@@ -341,7 +341,7 @@ class _Trace:
             )
         return found
 
-    def _add(  # noqa: PLR0913 - a span has that many parts
+    def _add(
         self,
         service: int,
         pod: int,
