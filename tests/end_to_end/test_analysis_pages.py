@@ -106,7 +106,7 @@ def test_the_cause_is_two_clicks_from_the_breakdown_and_the_guilty_span_a_third(
         page.get_by_role("link", name="why the slowest are slow").first.click()
         page.get_by_role("link", name="take the slowest 5 %").click()
         expect(page.locator(".verdict")).to_contain_text(
-            "Slower dependency: 100 % of slow requests have collection big"
+            "Slower dependency: 100.0 % of slow requests have collection big"
         )
         page.locator(".examples").get_by_role("link").first.click()
 
@@ -169,7 +169,7 @@ def test_the_tail_begins_where_the_picker_says(service: RunningService, browser:
         ("1ns..112ms", "these take no longer than the requests around the median"),
         ("1ns..", "all requests around the median are selected"),
         ("900s..", "0 requests selected, it takes 10"),
-        ("500ms..", "Slower dependency: 100 % of slow requests have collection big"),
+        ("500ms..", "Slower dependency: 100.0 % of slow requests have collection big"),
     ],
 )
 def test_a_selection_is_explained_or_it_says_why_not(

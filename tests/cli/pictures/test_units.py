@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from latencytrace.model.texts.units import (
     chance,
+    changed_by,
     count,
     duration,
     exact,
@@ -13,6 +14,7 @@ from latencytrace.model.texts.units import (
     share,
     shares,
     signed,
+    size,
 )
 
 
@@ -122,3 +124,31 @@ def test_a_difference_has_its_sign(value_ns: int, printed: str, with_plus: str) 
 )
 def test_very_small_chances_are_not_distinguished(p_value: float | None, printed: str) -> None:
     assert chance(p_value) == printed
+
+
+@pytest.mark.parametrize(
+    ("value_bytes", "printed"),
+    [
+        (0, "0 B"),
+        (999, "999 B"),
+        (1_000, "1.00 kB"),
+        (999_600, "1.00 MB"),
+        (20e9, "20.0 GB"),
+        (2.5e15, "2,500 TB"),
+    ],
+)
+def test_a_size_has_three_digits_and_the_unit_that_suits_it(
+    value_bytes: float, printed: str
+) -> None:
+    assert size(value_bytes) == printed
+
+
+@given(st.floats(min_value=-10, max_value=10))
+def test_a_change_is_never_minus_nothing(ratio: float) -> None:
+    assert changed_by(ratio) != "-0.0 %"
+
+
+def test_a_change_says_its_direction() -> None:
+    assert (changed_by(0.032), changed_by(-0.12), changed_by(-0.0001)) == (
+        *("+3.2 %", "-12.0 %", "+0.0 %"),
+    )
