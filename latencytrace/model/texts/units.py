@@ -22,7 +22,8 @@ def duration(value_ns: float | None) -> str:
     for unit, size in UNITS:
         if value_ns >= 0.9995 * size:
             return f"{_three_digits(value_ns / size)} {unit}"
-    return f"{value_ns:.0f} ns"
+    text = f"{value_ns:.0f}"
+    return text if text == "0" else f"{text} ns"
 
 
 def objective_text(
