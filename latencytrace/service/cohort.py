@@ -81,8 +81,8 @@ def instant_ns(text: str, now_ns: int) -> int:
         moment = None
     if moment is None or moment.tzinfo is None:
         raise QuestionError(
-            f"{text!r} is not a valid time. Try 15m or 2d, back from now, or RFC 3339 with a zone, "
-            "as 2026-01-31T15:04:05Z"
+            f"{text!r} is not a valid time. Try 15m or 2d, back from now, or with a zone "
+            "2026-01-31T15:04:05Z"
         )
     since_epoch = moment - _EPOCH
     whole_s = since_epoch.days * 86_400 + since_epoch.seconds
