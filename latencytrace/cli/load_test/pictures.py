@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from latencytrace.cli.load_test.answer import FIRST_TOKEN, Shape
-from latencytrace.cli.load_test.record import SERVICE, SpansSent
+from latencytrace.cli.load_test.record import SpansSent
 from latencytrace.cli.load_test.summary import (
     Distribution,
     Knee,
@@ -17,6 +17,7 @@ from latencytrace.cli.load_test.summary import (
     shapes,
 )
 from latencytrace.cli.pictures.bars import BLOCK, table
+from latencytrace.model.semconv import LOAD_GENERATOR
 from latencytrace.model.texts.units import UNKNOWN, count, duration, per_s, share
 
 COLUMN_WIDTH = 9
@@ -211,7 +212,7 @@ def next_steps(spans: SpansSent | None, slowest_trace: str) -> list[str]:
     if spans is None or not spans.sent:
         return []
     return [
-        f"Each request end to end, network included: latencytrace breakdown --service {SERVICE}",
-        f"How many at once the server keeps up with: latencytrace capacity --service {SERVICE}",
+        f"Each request end to end, network included: latencytrace breakdown --service {LOAD_GENERATOR}",
+        f"How many at once the server keeps up with: latencytrace capacity --service {LOAD_GENERATOR}",
         f"The slowest: latencytrace trace {slowest_trace}",
     ]

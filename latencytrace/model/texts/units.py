@@ -76,8 +76,16 @@ def clock(at_ns: int, now_ns: int) -> str:
     return f"{day}{at:%H:%M} UTC"
 
 
+def day(at_ns: int, now_ns: int) -> str:
+    """A day of UTC and how long ago it was: `today`, `2026-01-31 (9 d)`."""
+    past, now = (datetime.fromtimestamp(one // 10**9, UTC).date() for one in (at_ns, now_ns))
+    return f"{past} ({(now - past).days:,} d)" if past < now else "today"
+
+
 def rate(number: float, length_ns: int) -> str:
-    """How many a second in three digits: `3.90`, `1,204`."""
+    """How many a second in three digits: `3.90`, `1,204`, `0`."""
+    if not number:
+        return "0"
     per_s = number * 1e9 / max(length_ns, 1)
     return _grouped(per_s)
 

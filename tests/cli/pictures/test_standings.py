@@ -63,7 +63,8 @@ def test_a_burn_that_does_not_alert_yet_says_what_it_takes() -> None:
     ]
 
     assert (
-        f"No alert yet: at 20{TIMES} it takes 43.2 min of such requests, and enough" in said_of[0]
+        f"No alert yet: at 20{TIMES} it takes 43 min 12 s of such requests, and enough"
+        in said_of[0]
     )
     assert not any("No alert yet" in other for other in said_of[1:])
 
@@ -82,7 +83,7 @@ def test_a_calendars_budget_is_told_with_the_beginning_of_its_period() -> None:
         "99 % of rag · POST /chat: duration within 2.00 s, "
         "over the calendar's period since 2025-11-01 00:00:00 UTC"
     ) in drawn
-    assert "Budget left: 80 % of this calendar month" in "\n".join(
+    assert "Budget left: 80.0 % of this calendar month" in "\n".join(
         description(replace(made_alert(), standing=standing))
     )
 

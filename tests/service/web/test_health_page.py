@@ -57,7 +57,7 @@ def test_the_service_says_how_long_it_runs_what_arrives_and_what_it_keeps() -> N
         "Waiting": "nothing; 3 traces open",
         "Lost": "none",
         "Disk": "1.20 GB of 20.0 GB; full in 12 d 00 h, then the oldest are dropped",
-        "Kept for": "spans 1 d 00 h",
+        "Oldest day": "spans 2025-11-20 (1 d)",
     }
 
 

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 from prometheus_client import CollectorRegistry
 
-from latencytrace.model.texts.units import count, duration, size
+from latencytrace.model.texts.units import count, day, duration, size
 from latencytrace.service.answers.findings.agents import agent_findings
 from latencytrace.service.answers.findings.counted import counted_findings
 from latencytrace.service.answers.findings.custody import custody_findings
@@ -161,13 +161,13 @@ def facts(samples: Sequence[Sample], said: Said, now_ns: int) -> Iterator[tuple[
     if sizes:
         yield "Disk", _disk(sum(sizes), known)
     oldest = {
-        one.labels["table"]: duration(now_ns - one.value * 1e9)
+        one.labels["table"]: day(round(one.value * 1e9), now_ns)
         for one in samples
         if one.name == f"{_SERVICE}store_oldest_timestamp_seconds"
     }
     kept = [f"{text} {oldest[table]}" for table, text in _KEPT.items() if table in oldest]
     if kept:
-        yield "Kept for", ", ".join(kept)
+        yield "Oldest day", ", ".join(kept)
 
 
 def _disk(size_bytes: float, known: Mapping[str, float]) -> str:
