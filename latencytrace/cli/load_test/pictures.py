@@ -211,8 +211,9 @@ def next_steps(spans: SpansSent | None, slowest_trace: str) -> list[str]:
     """Commands that show the same requests from the inside."""
     if spans is None or not spans.sent:
         return []
+    of = f"--service {LOAD_GENERATOR}"
     return [
-        f"Each request end to end, network included: latencytrace breakdown --service {LOAD_GENERATOR}",
-        f"How many at once the server keeps up with: latencytrace capacity --service {LOAD_GENERATOR}",
+        f"Each request end to end, network included: latencytrace breakdown {of}",
+        f"How many at once the server keeps up with: latencytrace capacity {of}",
         f"The slowest: latencytrace trace {slowest_trace}",
     ]

@@ -92,7 +92,7 @@ def _stages(document: TailDocument, width: int) -> RenderableType:
 
 
 def _attributes(document: TailDocument) -> RenderableType:
-    often = "what slow requests have in common"
+    often = "in common"
     drawn = FittedTable(often, "slow", "typical", "p", left=(often,), name=often, leave_out=("p",))
     for row in document["attributes"][:MOST_ATTRIBUTES]:
         drawn.add_row(

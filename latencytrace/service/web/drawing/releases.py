@@ -57,5 +57,5 @@ def _line(one: Release, x: str, ends: tuple[int, int], named: bool) -> str:  # n
     return (
         f'<a class="release" href="{escape(one.address)}" tabindex="-1" aria-label="{text}">'
         f'<title>{text}</title><path class="reach" d="{path}" stroke-width="{2 * _REACH}"/>'
-        f'<path class="line" d="{path}"/>{label}</a>'
+        f'<path class="mark" d="{path}"/>{label}</a>'
     )
