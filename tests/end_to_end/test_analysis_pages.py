@@ -365,10 +365,21 @@ def test_a_baseline_is_compared_with_the_last_hour(
         expect(page.locator(".beside")).to_contain_text("version slower-search")
 
 
+def test_both_sides_are_picked_from_what_there_is(
+    versions: RunningService, browser: Browser
+) -> None:
+    with opened(browser, f"{versions.url}/compare") as (page, _):
+        page.get_by_label("Before", exact=True).select_option(label="baseline release-1")
+        page.get_by_label("After", exact=True).select_option(label="version slower-search")
+        page.get_by_role("button", name="Apply").click()
+
+        expect(page.locator(".verdict.worse")).to_contain_text("in retrieve")
+
+
 def test_versions_that_there_are_are_proposed(versions: RunningService, browser: Browser) -> None:
     with opened(browser, f"{versions.url}/compare") as (page, _):
         proposed = page.locator(".empty li")
-        expect(proposed.first).to_contain_text(re.compile("version=.+ against version=.+"))
+        expect(proposed.first).to_contain_text(re.compile("version .+ against version .+"))
         proposed.get_by_role("link").first.click()
 
         expect(page.locator(".verdict")).to_be_visible()

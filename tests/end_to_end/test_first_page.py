@@ -70,6 +70,30 @@ def test_its_card_leads_to_why_and_to_the_requests(
         expect(page.locator(".verdict")).to_contain_text("globex")
 
 
+def test_a_release_line_in_its_row_compares_before_and_after(
+    service: RunningService, browser: Browser
+) -> None:
+    with opened(browser, f"{service.url}/") as (page, _):
+        page.locator(".routes a.release").click()
+
+        page.wait_for_url("**/compare?**")
+        expect(page.get_by_label("Before", exact=True)).to_have_value("version=1")
+        expect(page.get_by_label("After", exact=True)).to_have_value("version=2")
+        expect(page.locator(".verdict")).to_be_visible()
+
+
+@pytest.mark.parametrize("path", ["/", "/requests", "/breakdown?by=tenant"])
+def test_the_first_row_is_five_tabs_away(
+    service: RunningService, browser: Browser, path: str
+) -> None:
+    with opened(browser, f"{service.url}{path}") as (page, _):
+        for key in ("Tab", "Tab", "Enter", "Tab", "Tab"):
+            page.keyboard.press(key)
+
+        row = page.locator("tbody tr").first
+        assert row.evaluate("(one) => one.contains(document.activeElement)")
+
+
 def test_an_incident_is_acknowledged_on_its_card(
     service: RunningService, browser: Browser
 ) -> None:
