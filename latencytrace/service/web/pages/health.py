@@ -59,7 +59,7 @@ class AgentGroup:
 
     def sum(self, name: str) -> float:
         """A count of all together."""
-        return sum(getattr(one, name) for one in self.agents)
+        return float(sum(getattr(one, name) for one in self.agents))
 
     @property
     def busiest(self) -> AgentRow:

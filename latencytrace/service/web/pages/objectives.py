@@ -102,9 +102,9 @@ def budget_releases(
     """The releases within the time of a budget, each compared over a day before and after it."""
     times_ns = int(found["since"]), int(found["until"])
     of = {name: text for name, text in cohort_link(objective).items() if name != "version"}
-    cohort = Cohort(since_ns=times_ns[0], until_ns=times_ns[1], **of)
+    cohort = Cohort.model_validate({"since_ns": times_ns[0], "until_ns": times_ns[1], **of})
     versions = {version: at_ns for (_, version), at_ns in store.versions(cohort).items()}
-    return releases_of(asked, times_ns, versions, around_ns=DAY_NS, **of)
+    return releases_of(asked, times_ns, versions, of, DAY_NS)
 
 
 def budget_rows(found: Sequence[ObjectiveOverTimeDocument]) -> Iterator[Mapping[str, object]]:

@@ -170,7 +170,7 @@ def rows_of(
                 objectives=of_route,
                 times_ns=question.times_ns(),
                 column_ns=found["column_ns"],
-                releases=releases_of(question, question.times_ns(), began, **of),
+                releases=releases_of(question, question.times_ns(), began, of),
                 load=loads.pop(route["route"], None),  # of the outermost, which took most time
             )
         )

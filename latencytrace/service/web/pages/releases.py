@@ -21,7 +21,7 @@ def releases(store: Store, question: Asked) -> list[Release]:
     found = [
         one
         for service, began in by_service.items()
-        for one in releases_of(question, question.times_ns(), began, service=service)
+        for one in releases_of(question, question.times_ns(), began, {"service": service})
     ]
     return sorted(found, key=lambda one: one.at_ns)[-MOST_RELEASES:]
 
@@ -30,8 +30,8 @@ def releases_of(
     asked: Written,
     times_ns: tuple[int, int],
     began: Mapping[str, int],
+    of: Mapping[str, str],
     around_ns: int | None = None,
-    **of: str,
 ) -> list[Release]:
     """The releases of one service, in order of time.
 
@@ -39,8 +39,8 @@ def releases_of(
         asked: What the page was asked for; links keep it.
         times_ns: The time of the picture.
         began: The first request of each version in this time.
-        around_ns: How long before and after is compared; None: the time of the page.
         of: The service, and further filters of what is compared.
+        around_ns: How long before and after is compared; None: the time of the page.
     """
     since_ns, until_ns = times_ns
     in_order = sorted(began, key=lambda version: (began[version], version))
@@ -55,7 +55,8 @@ def releases_of(
                 version=None,
                 a=urlencode({"version": before}),
                 b=urlencode({"version": version}),
-                **(of if around_ns is None else of | _around(began[version], around_ns)),
+                **of,
+                **({} if around_ns is None else _around(began[version], around_ns)),
             ),
         )
         for before, version in pairwise(in_order)
