@@ -214,12 +214,12 @@ def heading(objective: Objective) -> list[RenderableType]:
     """An objective in words."""
     of = [objective.service, objective.route, objective.model, objective.version]
     slices = astuple(objective.slices) if objective.slices else ()
-    promise = (
+    text = (
         f"{target(objective.target_ratio)} of {' · '.join(filter(None, of))}: "
         f"{objective_text(objective.measured, objective.limit_ns, *slices)}, "
         f"over {objective.period_text}"
     )
-    return [Text(f"{objective.name}  {objective.display_name}", "bold"), promise]
+    return [Text(f"{objective.name}  {objective.display_name}", "bold"), text]
 
 
 def _tiers(objective: Objective) -> RenderableType:

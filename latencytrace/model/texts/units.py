@@ -130,7 +130,7 @@ def share(ratio: float | None) -> str:
 
 
 def target(ratio: float) -> str:
-    """A promised share in percent, as exact as it was promised: `99.95 %`."""
+    """A target in percent, as exact as it was written: `99.95 %`."""
     return f"{100 * ratio:.6g} %"
 
 

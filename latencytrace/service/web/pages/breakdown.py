@@ -24,7 +24,6 @@ from latencytrace.service.answers.sentences.stage_parts import others_ns
 from latencytrace.service.answers.sentences.unnamed import unnamed_sentence, unnamed_stages
 from latencytrace.service.store import Store
 from latencytrace.service.web.drawing.heat_map import heat_map as drawn_heat_map
-from latencytrace.service.web.drawing.releases import Release
 from latencytrace.service.web.drawing.stages_over_time import stages_over_time as drawn_stages
 from latencytrace.service.web.pages.cohort_bar import Asked, nearest, rfc3339
 from latencytrace.service.web.pages.exports import Export
@@ -48,22 +47,11 @@ def breakdown_pages(parts: Parts) -> APIRouter:
 
         before = cache(partial(breakdown_before, parts.service.store, question))
 
-        @cache
-        def over_time() -> StagesOverTimeDocument:
-            return stages_over_time(parts.service.store, question.cohort, question.now_ns)
-
-        @cache
-        def around_quantiles() -> AroundsDocument:
-            return arounds(parts.service.store, question.cohort)
-
-        @cache
-        def durations() -> HeatMapDocument:
-            return heat_map(parts.service.store, question.cohort, question.now_ns)
-
-        @cache
-        def began() -> list[Release]:
-            return releases(parts.service.store, question)
-
+        of = parts.service.store, question.cohort
+        over_time = cache(partial(stages_over_time, *of, question.now_ns))
+        around_quantiles = cache(partial(arounds, *of))
+        durations = cache(partial(heat_map, *of, question.now_ns))
+        began = cache(partial(releases, parts.service.store, question))
         return {
             "files": [
                 Export("stages.csv", lambda: [*map(stage_row, breakdown()["stages"])]),

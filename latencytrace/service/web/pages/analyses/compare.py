@@ -80,9 +80,7 @@ def compare_pages(parts: Parts) -> APIRouter:
                 of.store, of.baselines, (a, b), ratio, question.now_ns, of.beside
             )
 
-        @cache
-        def saved() -> list[BaselineDocument]:
-            return answers.saved_baselines(of.baselines)["baselines"]
+        saved = cache(lambda: answers.saved_baselines(of.baselines)["baselines"])
 
         def to(one: str, other: str) -> Address:
             return question.link("/compare", a=one or None, b=other or None, least=least)
