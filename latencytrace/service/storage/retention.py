@@ -115,12 +115,15 @@ def _pace(partitions: Sequence[Partition], table: Table, now_ns: int) -> float |
     past = [one for one in found if one.until_ns <= now_ns]
     if not past:
         return None
-    of_today = (
+    of_today = [
         one.bytes / (now_ns - one.since_ns)
         for one in found
         if one.until_ns > now_ns >= one.since_ns + HOUR_NS
-    )
-    return max(past[-1].bytes / (past[-1].until_ns - past[-1].since_ns), *of_today, 0.0)
+    ]
+    last = past[-1]
+    is_late = now_ns - last.until_ns < DAY_NS
+    of_last = last.bytes / (last.until_ns - last.since_ns) if is_late else 0.0
+    return max([of_last, *of_today])
 
 
 class Partitioned(Protocol):

@@ -40,7 +40,9 @@ def test_a_gpu_is_a_row_with_how_its_bandwidth_is_known() -> None:
 def test_a_kind_of_work_is_a_row_with_its_intervals_and_what_bound_it() -> None:
     row = drawn(gpus_document())[-1]
 
-    assert row == "decode tiny rag 54.0 ms 90.0 % 61.0 % ± 0.4 5.0 % ± 0.2 memory bandwidth high"
+    assert (
+        row == "decode tiny rag 54.0 ms 90.0 % 61.0 % ± 0.4 % 5.0 % ± 0.2 % memory bandwidth high"
+    )
 
 
 def test_what_is_unknown_is_not_drawn_as_nothing_used() -> None:
