@@ -6,8 +6,7 @@ from math import isfinite
 
 from latencytrace.model.texts.units import duration
 from latencytrace.model.texts.units import size as size_text
-from latencytrace.service.answers.findings.finding import Finding, Verdict
-from latencytrace.service.answers.findings.metrics_text import Sample
+from latencytrace.service.answers.findings.finding import Finding, Sample, Verdict
 
 ABOUT = "service"
 _KEPT = {"requests": "ledgers", "spans": "spans"}

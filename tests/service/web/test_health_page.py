@@ -4,7 +4,7 @@ from math import inf
 
 import pytest
 
-from latencytrace.service.answers.findings.metrics_text import Sample
+from latencytrace.service.answers.findings.finding import Sample
 from latencytrace.service.web.pages.health import AgentRow, facts, groups, state
 from latencytrace.service.web.pages.pace import Said
 

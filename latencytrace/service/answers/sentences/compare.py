@@ -39,7 +39,6 @@ CIRCUMSTANCES: Final = {
 
 
 def sentence(document: CompareDocument) -> str:
-    """The verdict in one sentence."""
     verdict = document["verdict"]
     if verdict in PROVEN:
         return _proven(document, verdict)
@@ -59,7 +58,6 @@ def sentence(document: CompareDocument) -> str:
 
 
 def notes(document: CompareDocument) -> Iterator[str]:
-    """Notes on the numbers."""
     for name, side in zip(SIDES, both(document), strict=True):
         yield from recorded_note(side, name)
     failed = [side["failed_ratio"] for side in both(document)]
@@ -121,7 +119,6 @@ def rows(document: CompareDocument) -> Iterator[tuple[str, str, ShiftDocument]]:
 
 
 def shift_of(shifts: object, level: str) -> ShiftDocument:
-    """The shift of a quantile."""
     found: ShiftDocument = shifts[level]  # type: ignore[index] # a document with these keys
     return found
 

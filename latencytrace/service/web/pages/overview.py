@@ -82,12 +82,7 @@ class Row:
 
 
 def overview_pages(parts: Parts, pace: Pace) -> APIRouter:
-    """Answer at `/`.
-
-    Args:
-        parts: What draws it.
-        pace: How much the service takes in.
-    """
+    """Answer at `/`."""
     router = APIRouter(include_in_schema=False)
 
     def context(question: Asked) -> Mapping[str, object]:
