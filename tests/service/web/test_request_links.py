@@ -23,7 +23,7 @@ def test_the_placeholders_of_an_address_of_logs_are_filled() -> None:
         "q": [request.trace_id],
         "of": ["rag"],
         "from": [str(START_NS // 10**6)],
-        "to": [str(START_NS // 10**6 + 1500)],
+        "to": [str(START_NS // 10**6 + 1501)],  # the millisecond in which it ended is over
     }
 
 
