@@ -301,8 +301,10 @@ def test_a_slower_version_is_named_with_its_stage_as_the_api_does(
     versions: RunningService, browser: Browser
 ) -> None:
     with opened(browser, f"{versions.url}/compare") as (page, watched):
-        page.get_by_role("combobox", name="Before", exact=True).fill("version=1")
-        page.get_by_role("combobox", name="After", exact=True).fill("version=slower-search")
+        page.get_by_role("combobox", name="Before", exact=True).select_option("version=1")
+        page.get_by_role("combobox", name="After", exact=True).select_option(
+            "version=slower-search"
+        )
         page.get_by_role("button", name="Apply").click()
         expect(page.locator(".verdict.worse")).to_contain_text("Regression: p50 is")
         expect(page.locator(".verdict")).to_contain_text("in retrieve")
