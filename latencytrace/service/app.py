@@ -164,6 +164,7 @@ def serve(
             objectives=partial(watched_objectives, evaluator),
             gpus=partial(gpus, reports.gpus, works),
             gpu_timelines=partial(timelines, reports.gpus, works), beside=history.beside,
+            logs_url=settings.logs_url,
         )  # fmt: skip
         answering = api(context, telemetry, unready, _address(otlp_socket))
         renderer = _with_pages(answering, context, profiles, evaluator, links, telemetry, unready)

@@ -10,6 +10,7 @@ from fastapi.responses import Response
 
 from latencytrace.analysis.tail.groups import Selection, needed_requests
 from latencytrace.model import Request as FoundRequest
+from latencytrace.model.texts.units import target
 from latencytrace.service.answers import tail as answers
 from latencytrace.service.answers.documents import ListedRequestDocument
 from latencytrace.service.answers.requests import request_document
@@ -103,7 +104,7 @@ def tail_pages(parts: Parts) -> APIRouter:
 def slowest_share(quantile: str) -> str:
     """The share of requests beyond a quantile: `1 %`; what is none, as it was written."""
     try:
-        return f"{100 - 100 * float(quantile):.4g} %"
+        return target(1 - float(quantile))
     except ValueError:
         return quantile
 
