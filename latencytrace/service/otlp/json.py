@@ -41,7 +41,7 @@ def message_from_json(body: bytes, mending: Mending | None = None) -> ExportTrac
     """
     if body.count(b"{") + body.count(b"[") > MOST_OPENED:
         raise OtlpError(f"the body opens more than {MOST_OPENED} brackets: send smaller batches")
-    tree = _tree(body, mends=mending is not None)
+    tree = tree_of(body, mends=mending is not None)
     if not isinstance(tree, dict):
         raise OtlpError("the body is not an OTLP trace request: it is no JSON object")
     may_have_more = body.count(b",") + body.count(b"[") > MOST_ITEMS
@@ -50,7 +50,7 @@ def message_from_json(body: bytes, mending: Mending | None = None) -> ExportTrac
     return message_from_tree(tree, mending)
 
 
-def _tree(body: bytes, *, mends: bool) -> object:
+def tree_of(body: bytes, *, mends: bool) -> object:
     """JSON; what is no UTF-8, and half a character, is half a character in its texts.
 
     Raises:
