@@ -1,10 +1,11 @@
 """The spans that are requests: what a caller asked of a service once."""
 
+from dataclasses import replace
 from typing import Final
 
-from latencytrace.analysis.dialects.asked import Asked
+from latencytrace.analysis.dialects.engine import Asked
 from latencytrace.analysis.trace.known_engines import engine_of
-from latencytrace.model import Span, SpanKind, semconv
+from latencytrace.model import Request, Segment, Span, SpanKind, Stage, semconv
 
 ENTRY_KINDS = frozenset({SpanKind.SERVER, SpanKind.CONSUMER})  # a message is answered, too
 
@@ -40,3 +41,36 @@ def is_shared(span: Span) -> bool:
     if semconv.SHARED in span.attributes:
         return span.attributes[semconv.SHARED] is True
     return span.parent_id is None and BATCHES.get(span.name) in span.attributes
+
+
+LOAD_ROUTE: Final = Stage.LOAD.value
+
+
+def may_be_startup(root: Span) -> bool:
+    """Return whether a root may be work of starting up: it has no caller."""
+    return root.parent_id is None and not is_entry(root)
+
+
+def as_load(request: Request) -> Request:
+    """Return what a process did before it served its first request, as its load.
+
+    A client's call while modules are imported, or a model that is read, has a trace of its own
+    and looks like a request without a caller.
+    """
+    segments = (
+        Segment(
+            start_ns=one.start_ns,
+            end_ns=one.end_ns,
+            stage=Stage.LOAD,
+            span_id=one.span_id,
+            name=one.name,
+        )
+        for one in request.segments
+    )
+    return replace(
+        request,
+        startup=True,
+        route=LOAD_ROUTE,
+        ledger={Stage.LOAD: request.duration_ns} if request.duration_ns else {},
+        segments=tuple(segments),
+    )
