@@ -228,7 +228,7 @@ def test_a_span_of_an_absurd_time_is_answered(at_ns: int, begin_ns: int) -> None
 
     found = answers.span_document(span, Stage.OTHER, begin_ns)
 
-    assert abs(json.loads(JsonAnswer(found).body)["start_ns"]) == 2**63 - 1
+    assert abs(json.loads(bytes(JsonAnswer(found).body))["start_ns"]) == 2**63 - 1
 
 
 def test_a_consumer_says_which_span_of_another_trace_started_it() -> None:
