@@ -186,7 +186,13 @@ def _parsed(tree: dict[str, object]) -> ExportTraceServiceRequest:
     """
     try:
         return json_format.ParseDict(tree, ExportTraceServiceRequest(), ignore_unknown_fields=True)
-    except (json_format.ParseError, ValueError, OverflowError, RecursionError) as error:
+    except (
+        json_format.ParseError,
+        ValueError,
+        OverflowError,
+        RecursionError,
+        SystemError,  # of a key with half of a character
+    ) as error:
         raise OtlpError(f"the body is not an OTLP trace request in JSON: {error}") from None
 
 

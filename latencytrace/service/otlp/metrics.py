@@ -45,7 +45,7 @@ def metrics_request(
         if media_type(content_type) == JSON:
             return _from_json(plain)
         return _from_protobuf(plain)
-    except (DecodeError, json_format.ParseError, ValueError, RecursionError) as error:
+    except (DecodeError, json_format.ParseError, ValueError, RecursionError, SystemError) as error:
         raise OtlpError(f"the body is not an OTLP metrics request: {error}") from None
 
 
@@ -67,7 +67,7 @@ def _from_json(plain: bytes) -> ExportMetricsServiceRequest:
         raise OtlpError("the body is not an OTLP metrics request: it is no JSON object")
     try:
         return _parsed(tree)
-    except (json_format.ParseError, ValueError):
+    except (json_format.ParseError, ValueError, SystemError):
         mend_tree(tree, ExportMetricsServiceRequest, Mending())
         found = _parsed(tree)
         if not found.resource_metrics:

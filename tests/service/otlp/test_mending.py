@@ -332,3 +332,10 @@ def test_half_a_character_in_metrics_of_json_costs_that_text() -> None:
 def test_what_is_no_post_of_metrics_is_refused(body: bytes, content_type: str | None) -> None:
     with pytest.raises(OtlpError, match=r"metrics request|JSON"):
         metrics_request(body, content_type, None)
+
+
+def test_a_field_named_by_half_a_character_costs_no_span() -> None:
+    told = otlp.answer(message([OTHER]), otlp.JSON).body
+    body = told.replace(b'"name"', rb'"\ud83d": 1, "name"', 1)
+
+    assert otlp.check(body, otlp.JSON, None).columns.spans() == [OTHER]
