@@ -54,6 +54,7 @@ DB_OPERATION_BATCH_SIZE = "db.operation.batch.size"
 # Generative AI
 GEN_AI_OPERATION_NAME = "gen_ai.operation.name"
 GEN_AI_PROVIDER_NAME = "gen_ai.provider.name"
+GEN_AI_REQUEST_CHOICES = "gen_ai.request.choice.count"
 GEN_AI_REQUEST_MODEL = "gen_ai.request.model"
 GEN_AI_RESPONSE_MODEL = "gen_ai.response.model"
 GEN_AI_RESPONSE_FINISH_REASONS = "gen_ai.response.finish_reasons"
@@ -111,7 +112,7 @@ OPENINFERENCE_FINISH_REASON = "llm.finish_reason"
 OPENINFERENCE_EMBEDDING_MODEL = "embedding.model_name"
 
 # What engines report; the same key need not mean the same of two engines
-GEN_AI_REQUEST_N = "gen_ai.request.n"  # sequences asked for
+GEN_AI_REQUEST_N = "gen_ai.request.n"  # sequences asked for, in engines' words
 LATENCY_TO_FIRST = "gen_ai.latency.time_to_first_token"
 LATENCY_E2E = "gen_ai.latency.e2e"
 LATENCY_IN_QUEUE = "gen_ai.latency.time_in_queue"
@@ -128,6 +129,13 @@ RUST_QUEUE_TIME = "queue_time"
 RUST_INFERENCE_TIME = "inference_time"
 RUST_PACE = "time_per_token"
 TRITON_MODEL_NAME = "triton.model_name"
+DYNAMO_ROLE = "disagg_role"  # agg, prefill, decode or encode
+DYNAMO_MODEL = "model"
+DYNAMO_INPUT_TOKENS = "input_tokens"
+DYNAMO_OUTPUT_TOKENS = "output_tokens"
+DYNAMO_FIRST_TOKEN_MS = "ttft_ms"  # noqa: S105 - a time, as text
+DYNAMO_FINISH_REASON = "finish_reason"  # as Rust names it: `Stop`
+MAX_BATCH_ID = "max.batch_id"
 LLM_D_TIME_TO_DECODE_MS = "llm_d.pd_proxy.true_ttft_ms"
 LLM_D_PREFILL_MS = "llm_d.pd_proxy.prefill_duration_ms"
 LLM_D_DECODE_MS = "llm_d.pd_proxy.decode_duration_ms"

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from latencytrace.analysis.ledger.requests import requests_of
-from latencytrace.analysis.trace.known_engines import ENGINES
+from latencytrace.analysis.trace.known_engines import ENGINES, generation_of
 from latencytrace.model import Request, Stage, semconv
 from tests.support.builders.spans.recorded import FIXTURES, recorded, recorded_requests, reported
 
@@ -320,6 +320,60 @@ def test_llm_ds_first_token_is_the_decoders_and_tokens_are_not_counted_twice() -
     assert request.time_to_first_token_ns == (112 + 30) * MS
     assert request.time_per_output_token_ns == 8 * MS
     assert (request.input_tokens, request.output_tokens) == (900, 31)
+
+
+def test_dynamo_divides_a_request_between_its_router_and_its_worker() -> None:
+    whole, _ = outermost("dynamo")
+
+    told = in_ms(whole)
+    assert told["cache"] == 3  # hashes and matches
+    assert told["queue"] == 5  # until a worker has room
+    assert told["preprocess"] == 1
+    assert told["decode"] == 484 - (24 + 88)
+    assert told["network"] == 4
+    assert (whole.model, whole.input_tokens, whole.output_tokens) == ("Qwen/Qwen3-0.6B", 128, 37)
+    assert whole.finish_reason == "stop"
+    assert whole.time_to_first_token_ns == (24 + 88) * MS
+
+
+def test_dynamos_worker_that_only_prefills_tells_no_tokens_of_the_caller() -> None:
+    _, parted = outermost("dynamo")
+
+    told = in_ms(parted)
+    assert told["prefill"] == 1107 - 1013
+    assert told["decode"] == 1593 - (1123 + 10)
+    assert (parted.input_tokens, parted.output_tokens) == (128, 40)
+
+
+def test_dynamos_workers_have_requests_of_their_own() -> None:
+    services = {request.service for request in recorded_requests("dynamo")}
+
+    assert services == {"dynamo-frontend", "dynamo-worker-vllm", "dynamo-worker-prefill"}
+
+
+@pytest.mark.parametrize("text", ["", "x", "-1", "1e5", ".5", "٣", "9" * 30, "nan"])
+def test_a_first_token_of_dynamos_that_is_no_time_is_none(text: str) -> None:
+    span = next(one for one in recorded("dynamo") if "ttft_ms" in one.attributes)
+
+    told = replace(span, attributes={**span.attributes, "ttft_ms": text})
+
+    assert generation_of(told).first_token_ns is None
+
+
+def test_modular_maxs_phases_are_prefill_and_decode() -> None:
+    (request,) = outermost("max_serve")
+
+    assert in_ms(request) == {"prefill": 100, "decode": 300, "unattributed": 30}
+    assert (request.model, request.finish_reason) == ("meta-llama/Llama-3.1-8B-Instruct", "stop")
+    assert (request.input_tokens, request.output_tokens) == (28, 31)
+    assert request.time_to_first_token_ns == 115 * MS
+    assert request.time_per_output_token_ns == 10 * MS
+
+
+def test_a_pass_of_modular_max_is_no_request() -> None:
+    assert [request.route for request in recorded_requests("max_serve")] == [
+        "POST /v1/chat/completions"
+    ]
 
 
 def test_litellms_calls_are_models_seen_from_outside() -> None:

@@ -98,6 +98,7 @@ def test_strands_tells_its_first_token_in_milliseconds() -> None:
     [
         ("agent_framework", {Stage.REMOTE_MODEL, Stage.TOOL}, "tiny", (22, 12), "stop"),
         ("autogen", {Stage.TOOL}, None, (None, None), None),  # it has no spans of calls
+        ("crewai", {Stage.REMOTE_MODEL}, "tiny", (22, 12), "stop"),
         ("google_adk", {Stage.REMOTE_MODEL, Stage.TOOL}, "openai/tiny", (22, 12), "stop"),
         (
             "google_adk_older",

@@ -84,15 +84,17 @@ class Facts:
     """The facts of all shapes seen, found out when one is seen first."""
 
     def __init__(self) -> None:
-        self.table = np.zeros((0, FACTS), np.int64)  # two rows a shape: of roots, and of others
+        # Two rows a shape: of roots, and of others. Before the first shape those of none.
+        self.table = np.zeros((2, FACTS), np.int64)
+        self._known = 0
 
     def of(self, batch: SpanBatch) -> FactsOfBatch:
         """The facts of a batch's rows. All batches number their shapes alike."""
-        known = len(self.table) // 2
-        needed = int(batch.shape.max(initial=-1)) + 1
+        known, needed = self._known, int(batch.shape.max(initial=-1)) + 1
         if needed > known:
             rows = [row for one in range(known, needed) for row in _both(batch.shapes[one])]
-            self.table = np.concatenate((self.table, np.array(rows, np.int64)))
+            self.table = np.concatenate((self.table[: 2 * known], np.array(rows, np.int64)))
+            self._known = needed
         # A row without a shape is odd by itself (see `requests`): any facts will do.
         kind = 2 * np.maximum(batch.shape, 0).astype(np.int64) + (batch.parent_id != 0)
         return FactsOfBatch(kind, self.table, _of_resources(batch.resources))

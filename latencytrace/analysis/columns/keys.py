@@ -20,6 +20,7 @@ COUNTS: Final = frozenset(
         semconv.GEN_AI_USAGE_CACHE_READ_TOKENS_OLD,
         semconv.OPENINFERENCE_INPUT_TOKENS, semconv.OPENINFERENCE_OUTPUT_TOKENS,
         semconv.OPENINFERENCE_CACHED_INPUT_TOKENS, semconv.GEN_AI_REQUEST_N,
+        semconv.GEN_AI_REQUEST_CHOICES,
         semconv.STREAMED_TOKENS, semconv.STREAMED_EVENTS, semconv.STREAMED_FIRST_BODY,
         semconv.STREAMED_CHOICES, semconv.CONCURRENCY, semconv.QUEUE_DEPTH,
         semconv.PREEMPTIONS, semconv.QUEUED_NS, semconv.BATCH_SIZE,
@@ -47,6 +48,7 @@ RULED: Final = frozenset(
         semconv.TRACELOOP_REQUEST_TYPE, semconv.LANGFUSE_TYPE, semconv.LANGSMITH_KIND,
         semconv.MLFLOW_TYPE, semconv.HAYSTACK_COMPONENT_TYPE, semconv.LOGFIRE_SPAN_TYPE,
         semconv.SGLANG_MODULE, semconv.RUST_NAMESPACE, semconv.RUST_MODULE,
+        semconv.DYNAMO_ROLE,
     }
 )  # fmt: skip
 """Keys whose value a rule asks for: it is part of a span's shape, as far as rules know it."""
@@ -57,6 +59,7 @@ THERE: Final = TELLING | {
     semconv.LITELLM_CALL_ID, semconv.LATENCY_IN_PREFILL, semconv.TGI_BATCH_SIZE,
     semconv.QUEUED_NS, semconv.INTERVALS, semconv.RUNTIME_GAPS, semconv.STREAMED_FIRST_BODY,
     semconv.LOGFIRE_DURATION, semconv.DEVICE_ID, semconv.AI_SDK_OPERATION,
+    semconv.MAX_BATCH_ID,
 }  # fmt: skip
 """Keys of which rules ask whether they are there, and with what kind of value."""
 

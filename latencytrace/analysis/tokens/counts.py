@@ -59,7 +59,7 @@ FINISH_REASON = Said(
     "finish_reason",
 )
 BATCH_SIZE = Said((semconv.BATCH_SIZE,), "batch_size")
-SEQUENCES = Said((semconv.BATCH_SIZE, semconv.GEN_AI_REQUEST_N))
+SEQUENCES = Said((semconv.BATCH_SIZE, semconv.GEN_AI_REQUEST_CHOICES, semconv.GEN_AI_REQUEST_N))
 
 TELLING = frozenset(
     (

@@ -9,8 +9,11 @@ from latencytrace.model import Request, Segment, Span, SpanKind, Stage, semconv
 
 ENTRY_KINDS = frozenset({SpanKind.SERVER, SpanKind.CONSUMER})  # a message is answered, too
 
-_TGI_BATCH = "batch"  # the name of text-generation-inference's
-ASKED = Asked(words=frozenset({_TGI_BATCH}))
+BATCHES: Final = {  # roots that serve many, by name, and a key of theirs: TGI's, MAX's
+    "batch": semconv.TGI_BATCH_SIZE,
+    "max.batch": semconv.MAX_BATCH_ID,
+}
+ASKED = Asked(words=frozenset(BATCHES))
 
 
 def is_request(span: Span, parent: Span | None) -> bool:
@@ -37,11 +40,7 @@ def is_shared(span: Span) -> bool:
     """Return whether a span is work that serves many requests at once: a batch, a decode step."""
     if semconv.SHARED in span.attributes:
         return span.attributes[semconv.SHARED] is True
-    return (
-        span.parent_id is None
-        and span.name == _TGI_BATCH
-        and semconv.TGI_BATCH_SIZE in span.attributes
-    )
+    return span.parent_id is None and BATCHES.get(span.name) in span.attributes
 
 
 LOAD_ROUTE: Final = Stage.LOAD.value

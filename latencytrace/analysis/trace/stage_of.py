@@ -62,6 +62,12 @@ _BY_ATTRIBUTE: tuple[tuple[str, Mapping[str, Stage]], ...] = (
             "retrieval": Stage.RETRIEVE,
             "vector_db_retrieve": Stage.RETRIEVE,  # OpenLLMetry
             "search_memory": Stage.RETRIEVE,
+            "create_memory": Stage.DATABASE,
+            "update_memory": Stage.DATABASE,
+            "upsert_memory": Stage.DATABASE,
+            "delete_memory": Stage.DATABASE,
+            "create_memory_store": Stage.DATABASE,
+            "delete_memory_store": Stage.DATABASE,
             "rerank": Stage.RERANK,
             "execute_tool": Stage.TOOL,
             "execute_task": Stage.UNATTRIBUTED,  # OpenLLMetry

@@ -114,7 +114,7 @@ def _fill_span(into: _Resources, jaeger: Tree, trace_id: str) -> None:
         start_time_unix_nano=start_ns,
         end_time_unix_nano=start_ns + _ns(jaeger.get("duration")),
         attributes=_attributes(
-            tag for tag in _objects(jaeger.get("tags")) if tag.get("key") not in _OWN_TAGS
+            tag for tag in _objects(jaeger.get("tags")) if _text(tag.get("key")) not in _OWN_TAGS
         ),
         status=_status(tags),
     )

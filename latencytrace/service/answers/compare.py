@@ -80,6 +80,17 @@ def comparison(
     return comparison_document(a, b, at_least_ratio)
 
 
+def named(side: str) -> str:
+    """Return a side of a comparison.
+
+    Raises:
+        QuestionError: It is empty.
+    """
+    if not side.strip():
+        raise QuestionError("a side is empty: say which requests, as version=1.2&since=1h")
+    return side
+
+
 def cohort_written(written: str, now_ns: int) -> Cohort:
     """Read a cohort written as a query: `version=1.2&since=1h`.
 
@@ -164,7 +175,7 @@ def compared_table(body: bytes, table_format: TableFormat) -> Compared:
 def _compared(
     store: Store, baselines: Baselines, written: str, now_ns: int, beside: Beside
 ) -> Compared:
-    if written.startswith(BASELINE):
+    if named(written).startswith(BASELINE):
         name = written.removeprefix(BASELINE)
         saved = compared_table(baselines.table(name), TableFormat.PARQUET)
         parts = baselines.part_means(name)

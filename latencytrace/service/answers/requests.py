@@ -55,7 +55,7 @@ from latencytrace.service.answers.documents import (
 )
 from latencytrace.service.answers.steps import steps_of_request
 from latencytrace.service.answers.traces.waterfall_rows import collection_pause
-from latencytrace.service.cohort import Cohort
+from latencytrace.service.cohort import LONGEST_NS, Cohort
 from latencytrace.service.store import Order, Questions, Store, TableFormat
 
 
@@ -384,8 +384,8 @@ def span_head(span: Span, stage: Stage, request_start_ns: int) -> SpanHeadDocume
         "name": named(span.name),
         "stage": stage,
         "service": span.service,
-        "start_ns": span.start_ns - request_start_ns,
-        "end_ns": span.end_ns - request_start_ns,
+        "start_ns": _relative(span.start_ns, request_start_ns),
+        "end_ns": _relative(span.end_ns, request_start_ns),
         "status": "error" if span.status is StatusCode.ERROR else "ok",
         "error_type": error_type(span),
         "attributes": span.attributes,
@@ -409,13 +409,18 @@ def _device(span: Span, request_start_ns: int) -> DeviceDocument | None:
         return None
     return {
         "gpu": work.gpu,
-        "start_ns": work.start_ns - request_start_ns,
-        "end_ns": work.end_ns - request_start_ns,
+        "start_ns": _relative(work.start_ns, request_start_ns),
+        "end_ns": _relative(work.end_ns, request_start_ns),
         "device_ns": work.device_ns,
         "launch_ns": work.launch_ns,
         "queue_ns": work.queue_ns,
         "error_ns": work.error_ns,
     }
+
+
+def _relative(at_ns: int, begin_ns: int) -> int:
+    """A time after another one, as far as JSON's numbers of 64 bits go."""
+    return max(min(at_ns - begin_ns, LONGEST_NS), -LONGEST_NS)
 
 
 def _link(link: Link) -> LinkDocument:

@@ -52,7 +52,7 @@ def message_from_json(body: bytes, mending: Mending | None = None) -> ExportTrac
     """
     if body.count(b"{") + body.count(b"[") > MOST_OPENED:
         raise OtlpError(f"the body opens more than {MOST_OPENED} brackets: send smaller batches")
-    tree = _tree(body, mends=mending is not None)
+    tree = tree_of(body, mends=mending is not None)
     if not isinstance(tree, dict):
         raise OtlpError("the body is not an OTLP trace request: it is no JSON object")
     may_have_more = body.count(b",") + body.count(b"[") > MOST_ITEMS
@@ -61,7 +61,7 @@ def message_from_json(body: bytes, mending: Mending | None = None) -> ExportTrac
     return message_from_tree(tree, mending)
 
 
-def _tree(body: bytes, *, mends: bool) -> object:
+def tree_of(body: bytes, *, mends: bool) -> object:
     """JSON; what is no UTF-8, and half a character, is half a character in its texts.
 
     Raises:
@@ -114,7 +114,13 @@ def _parsed(tree: dict[str, object]) -> ExportTraceServiceRequest:
     """
     try:
         return json_format.ParseDict(tree, ExportTraceServiceRequest(), ignore_unknown_fields=True)
-    except (json_format.ParseError, ValueError, OverflowError, RecursionError) as error:
+    except (
+        json_format.ParseError,
+        ValueError,
+        OverflowError,
+        RecursionError,
+        SystemError,  # of a key with half of a character
+    ) as error:
         raise OtlpError(f"the body is not an OTLP trace request in JSON: {error}") from None
 
 

@@ -13,6 +13,10 @@ from opentelemetry.proto.common.v1.common_pb2 import KeyValue
 from opentelemetry.proto.metrics.v1.metrics_pb2 import NumberDataPoint
 
 from latencytrace.errors import OtlpError
+from latencytrace.service.otlp.json import tree_of
+from latencytrace.service.otlp.mending.account import Mending
+from latencytrace.service.otlp.mending.json import mend_tree
+from latencytrace.service.otlp.mending.protobuf import with_whole_texts
 from latencytrace.service.otlp.traces import (
     JSON,
     OtlpAnswer,
@@ -39,12 +43,41 @@ def metrics_request(
         raise OtlpError(f"there are more than {MAX_BYTES} bytes of metrics: send smaller batches")
     try:
         if media_type(content_type) == JSON:
-            message = ExportMetricsServiceRequest()
-            json_format.Parse(plain, message, ignore_unknown_fields=True)
-            return message
-        return ExportMetricsServiceRequest.FromString(plain)
-    except (DecodeError, json_format.ParseError, UnicodeDecodeError) as error:
+            return _from_json(plain)
+        return _from_protobuf(plain)
+    except (DecodeError, json_format.ParseError, ValueError, RecursionError, SystemError) as error:
         raise OtlpError(f"the body is not an OTLP metrics request: {error}") from None
+
+
+def _from_protobuf(plain: bytes) -> ExportMetricsServiceRequest:
+    """The request; one sender's texts cost no other's metrics."""
+    try:
+        return ExportMetricsServiceRequest.FromString(plain)
+    except DecodeError:
+        whole = with_whole_texts(plain, ExportMetricsServiceRequest)
+        if whole is None:
+            raise
+        return ExportMetricsServiceRequest.FromString(whole)
+
+
+def _from_json(plain: bytes) -> ExportMetricsServiceRequest:
+    """The request, without the values that cannot be."""
+    tree = tree_of(plain, mends=True)
+    if not isinstance(tree, dict):
+        raise OtlpError("the body is not an OTLP metrics request: it is no JSON object")
+    try:
+        return _parsed(tree)
+    except (json_format.ParseError, ValueError, SystemError):
+        mend_tree(tree, ExportMetricsServiceRequest, Mending())
+        found = _parsed(tree)
+        if not found.resource_metrics:
+            raise
+        return found
+
+
+def _parsed(tree: dict[str, object]) -> ExportMetricsServiceRequest:
+    message = ExportMetricsServiceRequest()
+    return json_format.ParseDict(tree, message, ignore_unknown_fields=True)
 
 
 def metrics_answer(ignored: int, content_type: str | None) -> OtlpAnswer:

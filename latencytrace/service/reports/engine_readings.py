@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from math import isfinite
 from statistics import fmean
+from sys import float_info
 from typing import Final
 
 from prometheus_client.parser import text_string_to_metric_families
@@ -240,7 +240,7 @@ def _wanted(lines: Iterable[str]) -> Iterator[str]:
 
 
 def _is_known(value: float) -> bool:
-    return isfinite(value) and value >= 0
+    return 0 <= value <= float_info.max  # which no number of 400 digits is
 
 
 def _plain(name: str) -> str:

@@ -6,6 +6,7 @@ from typing import Final, cast
 
 import orjson
 
+from latencytrace.analysis.trace.is_request import BATCHES
 from latencytrace.model import (
     Breakdown,
     Quantiles,
@@ -107,12 +108,16 @@ def unassembled_anywhere() -> str:
 
 def without_ledger(mine: str) -> str:
     """Traces whose root came in a stretch of time, and which have no request."""
+    batches = "".join(
+        f"AND NOT (SpanName = '{name}' AND mapContains(SpanAttributes, '{key}')) "
+        for name, key in BATCHES.items()
+    )
     return (
         f"SELECT DISTINCT TraceId FROM {ARRIVALS} "
         "WHERE Arrived >= fromUnixTimestamp64Nano({since:Int64}) "
         "AND Arrived < fromUnixTimestamp64Nano({until:Int64}) AND ParentSpanId = '' "
         f"AND {mine} AND NOT mapContains(SpanAttributes, '{semconv.SHARED}') "
-        f"AND NOT mapContains(SpanAttributes, '{semconv.TGI_BATCH_SIZE}') "
+        f"{batches}"
         f"AND TraceId NOT IN (SELECT TraceId FROM {REQUESTS} "
         "WHERE Written >= fromUnixTimestamp64Nano({since:Int64}) - INTERVAL 3 HOUR)"
     )

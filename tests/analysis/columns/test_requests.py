@@ -83,6 +83,13 @@ def test_later_batches_give_what_objects_give() -> None:
     assert min(ways) > 100
 
 
+def test_a_first_batch_without_any_shape_goes_as_objects() -> None:
+    by_columns = ByColumns(most_shapes=0)
+
+    assert by_columns({TRACE_ID: [root()]}) == ({}, [TRACE_ID])
+    assert by_columns({TRACE_ID: [root()]}) == ({}, [TRACE_ID])
+
+
 @given(heaps())
 def test_any_heap_of_spans_goes_one_way_or_the_other(heap: list[Span]) -> None:
     traces = {TRACE_ID: heap} if heap else {}

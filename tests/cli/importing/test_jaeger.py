@@ -159,3 +159,9 @@ def test_nonsense_is_left_empty() -> None:
     assert not span.span_id
     assert span.start_time_unix_nano == span.end_time_unix_nano == 0
     assert span.name == "?"
+
+
+def test_a_tag_whose_key_is_no_text_costs_no_span() -> None:
+    found = one(tags=[{"key": {"a": 1}, "value": 5}, tag("n", "int64", 7)])
+
+    assert [pair.key for pair in found.attributes] == ["{'a': 1}", "n"]

@@ -222,6 +222,15 @@ def test_a_request_comes_with_its_spans_relative_to_its_start() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(("at_ns", "begin_ns"), [(0, 2**64 - 1), (2**64 - 1, 0)])
+def test_a_span_of_an_absurd_time_is_answered(at_ns: int, begin_ns: int) -> None:
+    span = replace(SEARCH, start_ns=at_ns, end_ns=at_ns)
+
+    found = answers.span_document(span, Stage.OTHER, begin_ns)
+
+    assert abs(json.loads(bytes(JsonAnswer(found).body))["start_ns"]) == 2**63 - 1
+
+
 def test_a_consumer_says_which_span_of_another_trace_started_it() -> None:
     links = (Link(trace_id=UNKNOWN, span_id=CHILD), Link(trace_id=ROOT.trace_id, span_id=CHILD))
     consumer = replace(ROOT, kind=SpanKind.CONSUMER, links=links)

@@ -4,8 +4,12 @@ from collections.abc import Callable
 
 import orjson
 import pytest
+from google.protobuf import json_format
 from hypothesis import given
 from hypothesis import strategies as st
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
+    ExportMetricsServiceRequest,
+)
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import Span as ProtoSpan
@@ -14,6 +18,7 @@ from latencytrace.errors import OtlpError
 from latencytrace.model import Span, semconv
 from latencytrace.service.otlp import traces as otlp
 from latencytrace.service.otlp.mending.account import Mend
+from latencytrace.service.otlp.metrics import metrics_request
 from tests.service.otlp.generated_requests import requests
 from tests.support.builders.spans.otlp_messages import SPAN, TRACE, message, one_span
 
@@ -289,3 +294,48 @@ def test_the_resource_of_a_mended_value_is_named_whatever_stands_around_it() -> 
     body = request.SerializeToString().replace(GOOD.encode(), BAD)
 
     assert kept(body).mended_services == {"service-1"}
+
+
+def reported(text: str) -> ExportMetricsServiceRequest:
+    """What two agents report, the first with this text in each place."""
+    request = ExportMetricsServiceRequest()
+    for one in (text, "good"):
+        of_one = request.resource_metrics.add()
+        of_one.resource.attributes.append(_pair(semconv.SERVICE_NAME, one))
+        metric = of_one.scope_metrics.add().metrics.add(name=one, description=one)
+        metric.gauge.data_points.add(as_int=7, attributes=[_pair(one, one)])
+    return request
+
+
+def test_a_bad_text_in_a_post_of_metrics_costs_that_text() -> None:
+    bad = reported(GOOD).SerializeToString().replace(GOOD.encode(), BAD)
+
+    assert metrics_request(bad, None, None) == reported(READ)
+
+
+def test_half_a_character_in_metrics_of_json_costs_that_text() -> None:
+    told = json_format.MessageToJson(reported(GOOD)).replace(GOOD, r"\ud83d")
+
+    assert metrics_request(told.encode(), otlp.JSON, None) == reported("\ufffd")
+
+
+@pytest.mark.parametrize(
+    ("body", "content_type"),
+    [
+        (b"no metrics", None),
+        (reported("x").SerializeToString()[:-1], None),
+        (b'{"resourceMetrics": 5}', otlp.JSON),
+        (b"[]", otlp.JSON),
+        (b"[" * 100_000, otlp.JSON),
+    ],
+)
+def test_what_is_no_post_of_metrics_is_refused(body: bytes, content_type: str | None) -> None:
+    with pytest.raises(OtlpError, match=r"metrics request|JSON"):
+        metrics_request(body, content_type, None)
+
+
+def test_a_field_named_by_half_a_character_costs_no_span() -> None:
+    told = otlp.answer(message([OTHER]), otlp.JSON).body
+    body = told.replace(b'"name"', rb'"\ud83d": 1, "name"', 1)
+
+    assert otlp.check(body, otlp.JSON, None).columns.spans() == [OTHER]

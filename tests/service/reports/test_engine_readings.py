@@ -202,3 +202,15 @@ def test_what_is_no_engine_is_refused_with_the_reason(text: str, why: str) -> No
 def test_whatever_is_answered_is_read_or_refused(tail: str) -> None:
     with suppress(ScrapeError):
         engine_readings(f"vllm:num_requests_waiting{tail}")
+
+
+@pytest.mark.parametrize("value", ["9" * 400, "1e999", "NaN", "-1"])
+def test_a_value_that_cannot_be_costs_no_other(value: str) -> None:
+    text = (
+        f'vllm:num_requests_waiting{{model_name="m"}} {value}\n'
+        'vllm:num_requests_running{model_name="m"} 2\n'
+    )
+
+    (values,) = engine_readings(text).values()
+
+    assert set(values.values()) == {2}

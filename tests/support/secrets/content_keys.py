@@ -88,6 +88,7 @@ OTHERS = (
     # and more
     "gcp.vertex.agent.llm_request", "gcp.vertex.agent.llm_response",
     "gcp.vertex.agent.tool_call_args", "genkit:input", "genkit:output", "braintrust.input",
+    "crew_inputs", "crew_tasks_output", "task_output",
     "agentops.entity.input", "llm.openai.messages", "lk.user_transcript",
 )  # fmt: skip
 KEYS = (*GEN_AI, *OPENTELEMETRY, *OPENLLMETRY, *OPENINFERENCE, *OTHERS)

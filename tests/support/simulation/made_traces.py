@@ -425,6 +425,7 @@ ATTRIBUTES: dict[str, Made] = {
     semconv.OPENINFERENCE_OUTPUT_TOKENS: _any_count,
     semconv.GEN_AI_USAGE_CACHED_INPUT_TOKENS: _count,
     semconv.GEN_AI_REQUEST_N: _count,
+    semconv.GEN_AI_REQUEST_CHOICES: _count,
     semconv.GEN_AI_RESPONSE_TIME_TO_FIRST_CHUNK: _seconds,
     semconv.LATENCY_TO_FIRST: _seconds,
     semconv.BATCH_SIZE: _any_count,

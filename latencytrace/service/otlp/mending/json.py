@@ -55,6 +55,10 @@ class _Mender:
         seen: set[str] = set()
         for name in list(tree):
             known = fields.get(name)
+            if known is None and whole(name) != name:  # not even passed over by the parser
+                self._leave_out()
+                del tree[name]
+                continue
             if known is None or tree[name] is None:
                 continue
             place = known.name if known.containing_oneof is None else known.containing_oneof.name

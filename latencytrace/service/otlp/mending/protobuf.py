@@ -46,7 +46,9 @@ def mended(plain: bytes, error: OtlpError, mending: Mending) -> ExportTraceServi
         mending.clear()
         try:
             found = ExportTraceServiceRequest.FromString(
-                _Mender(mending, looks_at_all=looks_at_all).message(plain)
+                _Mender(mending, looks_at_all=looks_at_all).message(
+                    plain, ExportTraceServiceRequest
+                )
             )
         except DecodeError:  # it is nested too deeply, which no part of it is alone
             continue
@@ -54,6 +56,13 @@ def mended(plain: bytes, error: OtlpError, mending: Mending) -> ExportTraceServi
             return found
         break
     raise error
+
+
+def with_whole_texts(plain: bytes, kind: type[Message]) -> bytes | None:
+    """A message of any kind, its texts in UTF-8; None: more than texts is wrong with it."""
+    mending = Mending()
+    found = _Mender(mending, looks_at_all=False).message(plain, kind)
+    return found if mending.count == mending.values[Mend.TEXT] else None
 
 
 def has_spans(request: ExportTraceServiceRequest) -> bool:
@@ -81,12 +90,12 @@ class _Mender:
         self._mending = mending
         self._looks_at_all = looks_at_all
 
-    def message(self, plain: bytes) -> bytes:
+    def message(self, plain: bytes, kind: type[Message]) -> bytes:
         """What can be read of the outermost message."""
         written = bytearray()
         lost = self._mending.lost_spans
         try:
-            self._fields(plain, ExportTraceServiceRequest, 0, written)
+            self._fields(plain, kind, 0, written)
         except _TornError:
             self._mending.lost_spans += self._mending.lost_spans == lost
         return bytes(written)

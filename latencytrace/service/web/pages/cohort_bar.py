@@ -178,9 +178,10 @@ class Asked(Written):
 
 
 def written(request: Request) -> Written:
-    """Take the parameters of an address; a blank field is no filter, of two the last counts.
+    """Take the parameters of an address; a blank field is no filter.
 
-    A filter compares exactly what is stored, blanks before and behind it included.
+    A filter compares exactly what is stored, blanks before and behind it included. Of two, which
+    are refused, the last counts in the links of the page that says so.
     """
     every = request.query_params.multi_items()
     given = [

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Final
 
 from markupsafe import Markup
@@ -16,6 +16,7 @@ from latencytrace.service.answers.groups import (
     groups,
 )
 from latencytrace.service.answers.overview_documents import TimeColumnDocument
+from latencytrace.service.cohort import group_key
 from latencytrace.service.store import Store
 from latencytrace.service.web.drawing.bars import SPARK_HEIGHT, SPARK_WIDTH, trend
 from latencytrace.service.web.drawing.releases import Release, release_lines
@@ -49,6 +50,7 @@ def grouping(store: Store, question: Asked, path: str) -> Mapping[str, object]:
         return attribute_keys(store, question.cohort)
 
     return {
+        "check": by and partial(group_key, by),
         "by": by,
         "groups": found,
         "group_rows": lambda: list(rows(question, path, found())),

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 from prometheus_client import CollectorRegistry
 
 from latencytrace.service.web.pages.analyses.capacity import capacity_pages
@@ -21,6 +21,7 @@ from latencytrace.service.web.pages.pace import Pace
 from latencytrace.service.web.pages.parts import Parts
 from latencytrace.service.web.pages.requests import requests_pages
 from latencytrace.service.web.pages.trace import trace_pages
+from latencytrace.service.web.queries import refuse_twice
 
 
 def add_pages(
@@ -54,5 +55,5 @@ def add_pages(
         api_pages(app, parts.renderer),
         assets.router(),
     ):
-        app.include_router(router)
+        app.include_router(router, dependencies=[Depends(refuse_twice)])
     answer_with_pages(app, parts.renderer)

@@ -13,15 +13,17 @@ from latencytrace.service.sql.copying import rows_in
 from latencytrace.service.store import Piece, Store, Table
 from latencytrace.service.web.queries import NO_PARAMETERS, KnownQuery
 
+_Seconds = Annotated[int, Field(ge=0, le=2**32)]  # since the Unix epoch, as columns hold them
+
 
 class PieceQuery(KnownQuery):
     """A piece, as `GET /backup` lists it."""
 
     table: Table
-    since_s: int
-    until_s: int
-    first_s: int
-    last_s: int
+    since_s: _Seconds
+    until_s: _Seconds
+    first_s: _Seconds
+    last_s: _Seconds
     share: int = Field(default=0, ge=0)
     shares: int = Field(default=1, ge=1)
     rows: int = 0

@@ -5,10 +5,9 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 from fastapi.responses import Response
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from latencytrace.analysis.compare.verdict import AT_LEAST
-from latencytrace.errors import QuestionError
 from latencytrace.model import Objective
 from latencytrace.model.cohorts.request_columns import Beside
 from latencytrace.service.answers import compare as compare_answers
@@ -34,17 +33,8 @@ from latencytrace.service.web.queries import (
     TailQuery,
 )
 
-
-def _named(side: str) -> str:
-    if not side.strip():
-        raise QuestionError("a side is empty: say which requests, as a=version=1.2&b=version=1.3")
-    return side
-
-
 _Side = Annotated[
-    str,
-    Field(description="version=1.2&since=1h, or baseline:NAME", max_length=10_000),
-    AfterValidator(_named),
+    str, Field(description="version=1.2&since=1h, or baseline:NAME", max_length=10_000)
 ]
 
 

@@ -133,7 +133,7 @@ def check(parts: Parts, question: Asked, sides: Sequence[str]) -> None:
     """
     read(Least, question.parameters)
     for side in sides:
-        if side.startswith(answers.BASELINE):
+        if answers.named(side).startswith(answers.BASELINE):
             parts.service.baselines.refuse_unknown(side.removeprefix(answers.BASELINE))
         else:
             answers.cohort_written(side, question.now_ns)
@@ -142,6 +142,7 @@ def check(parts: Parts, question: Asked, sides: Sequence[str]) -> None:
 def export(question: Asked, a: str, b: str) -> Address | None:
     """The same of the API; None: what was written cannot be asked."""
     try:
+        a, b = answers.named(a), answers.named(b)
         ratio = read(Least, question.parameters).ratio
     except QuestionError:
         return None
@@ -151,10 +152,10 @@ def export(question: Asked, a: str, b: str) -> Address | None:
 
 def whole(question: Asked, side: str) -> str:
     """A side as the API takes it: with the filters of the page for what it does not say itself."""
-    if side.startswith(answers.BASELINE):
+    if not side or side.startswith(answers.BASELINE):
         return side
     try:
-        own = parse_qsl(side, keep_blank_values=True, strict_parsing=True) if side else []
+        own = parse_qsl(side, keep_blank_values=True, strict_parsing=True)
     except ValueError:
         return side  # the answer says what is wrong
     named = {name for name, _ in own}
