@@ -21,7 +21,7 @@ from latencytrace.agent.native import RLock
 from latencytrace.agent.spans.span import RecordedSpan
 from latencytrace.agent.timing.holds import NOTICED_NS, Holds, resumed_within_ns
 from latencytrace.agent.timing.intervals import IntervalRecorder, merged
-from latencytrace.agent.timing.processor_waits import PROCESSOR_WAITS, ProcessorWaits
+from latencytrace.agent.timing.processor_waits import PROCESSOR_WAITS, ProcessorWaits, Reading
 from latencytrace.model import semconv
 from latencytrace.model.attributes import AttributeValue
 from latencytrace.model.packed.interval import pack_named
@@ -43,18 +43,22 @@ class RuntimeGaps:
     __slots__ = (
         "_noted",
         "_own",
-        "_processor",
         "_since",
         "concurrency",
         "loop_thread",
+        "paged_in",
+        "pooled_wait_ns",
+        "processor",
         "queue_depth",
         "returned_ns",
         "waits",
     )
 
     def __init__(self, loop_thread: int | None, processor: ProcessorWaits | None = None) -> None:
-        self._processor = processor  # None: its thread's waits are not measured
+        self.processor = processor  # None: its threads' waits are not measured
         self._since = None if processor is None else processor.read()
+        self.pooled_wait_ns = 0  # of the threads of pools that did its work, for a processor
+        self.paged_in = False  # one of those waited for a page of memory
         self.concurrency = 0  # requests under way when it began, itself included
         self.queue_depth: int | None = None  # the most that waited for a thread before it
         self.loop_thread = loop_thread  # whose event loop runs the request; None: no loop
@@ -70,6 +74,41 @@ class RuntimeGaps:
     def queued_behind(self, depth: int) -> None:
         """Note how many waited before it, where it joined the queue of a pool."""
         self.queue_depth = max(depth, self.queue_depth or 0)
+
+    def kernel_told(self) -> dict[str, AttributeValue]:
+        """Return the attributes of what the kernel tells of the threads that did its work."""
+        told: dict[str, AttributeValue] = {}
+        if self.processor is None:
+            return told
+        waited_ns, paged_in = self.pooled_wait_ns, self.paged_in
+        if self.queue_depth is None:  # this thread did it, not those of pools
+            waited_ns, paged_in = self.processor.waited_ns(self._since), self.processor.paged_in()
+        if waited_ns >= NOTICED_NS:
+            told[semconv.PROCESSOR_WAIT_NS] = waited_ns
+        if paged_in:
+            told[semconv.PAGED_IN] = True
+        return told
+
+    def worked(self, started_ns: int, since: Reading | None, ended_ns: int) -> None:
+        """Note that work of its own is done on this thread, a pool's, and for what that waited.
+
+        Of work on several threads at once the longest wait counts: the kernel does not tell
+        when they waited.
+
+        Args:
+            started_ns: A monotonic time.
+            since: This thread's reading at that time; None: unknown.
+            ended_ns: Now.
+        """
+        took_long = ended_ns - started_ns >= NOTICED_NS
+        if took_long and since is not None and self.processor is not None:
+            waited_ns = self.processor.waited_ns(since)
+            self.paged_in = self.processor.paged_in() or self.paged_in
+            in_turn = started_ns >= self.returned_ns
+            self.pooled_wait_ns = (
+                self.pooled_wait_ns + waited_ns if in_turn else max(self.pooled_wait_ns, waited_ns)
+            )
+        self.returned_ns = ended_ns
 
     def collected(self, start_ns: int, end_ns: int, *, own: bool) -> None:
         """Note a collection, which its own code set off or another's."""
@@ -92,12 +131,8 @@ class RuntimeGaps:
         if self._own:
             intervals.times(Stage.RUNTIME).extend(self._own)
         attributes: dict[str, AttributeValue] = {semconv.CONCURRENCY: self.concurrency}
-        # Where a pool's thread did the work, this thread's waits are not the request's.
-        processor = self._processor if self.queue_depth is None else None
-        if processor is not None and monotonic_ns() - span_start_ns >= NOTICED_NS:
-            waited_ns = processor.waited_ns(self._since)
-            if waited_ns >= NOTICED_NS:
-                attributes[semconv.PROCESSOR_WAIT_NS] = waited_ns
+        if monotonic_ns() - span_start_ns >= NOTICED_NS:
+            attributes |= self.kernel_told()
         if self.queue_depth is not None:
             attributes[semconv.QUEUE_DEPTH] = self.queue_depth
         if self._noted:
@@ -149,7 +184,6 @@ class OpenRequests:
         "_detail",
         "_lock",
         "_on_fault",
-        "_processor",
         "_unwatched",
         "_waiting",
         "_watch",
@@ -157,6 +191,7 @@ class OpenRequests:
         "holds",
         "last_served",
         "open",
+        "processor",
         "resumed_by_ns",
         "serves",
     )
@@ -176,14 +211,14 @@ class OpenRequests:
         self.last_served: object = None  # the span of the request that ended last
         self._waiting: dict[RuntimeGaps, tuple[int, int]] = {}  # since when, and by when it runs
         self._collecting_since_ns: int | None = None
-        self._processor = PROCESSOR_WAITS
+        self.processor = PROCESSOR_WAITS
         self._watch = self._collected  # one object, which is found the quickest
 
     def begin(self, *, on_loop: bool) -> RuntimeGaps:
         """A request begins, on this thread's event loop or on the thread itself."""
         watched = self._detail.gaps
         gaps = RuntimeGaps(
-            threading.get_ident() if on_loop else None, self._processor if watched else None
+            threading.get_ident() if on_loop else None, self.processor if watched else None
         )
         with self._lock:
             (self.open if watched else self._unwatched).add(gaps)
@@ -210,7 +245,7 @@ class OpenRequests:
         self._lock = RLock()
         self.callbacks, self._core_before = 0, _callbacks_of_core()
         self.holds.reset_after_fork()
-        self._processor.reset_after_fork()
+        self.processor.reset_after_fork()
         for gaps in (*self.open, *self._unwatched):
             self.end(gaps)
 
@@ -228,7 +263,9 @@ class OpenRequests:
         otel = context_in(by)
         if otel is None:
             return
-        self.holds.note(start_ns, end_ns, *self._holder(otel, start_ns, callback))
+        waited_ns = self.processor.waited_since(start_ns)
+        self.holds.note(start_ns, end_ns, *self._holder(otel, start_ns, callback), waited_ns)
+        self.resumed_by_ns = max(self.resumed_by_ns, self.processor.likely_by_ns)
         within_ns = resumed_within_ns(end_ns - start_ns)
         holder, thread = otel.get(GAPS), threading.get_ident()
         for gaps in tuple(self.open):
@@ -252,6 +289,7 @@ class OpenRequests:
 
     def resumed(self, context: VariableContext, at_ns: int) -> None:
         """A callback is run: if it is of a request that a held loop kept waiting, it waited."""
+        self.processor.follow(at_ns)
         otel = context_in(context)
         gaps = None if otel is None else otel.get(GAPS)
         held = self._waiting.pop(gaps, None) if isinstance(gaps, RuntimeGaps) else None
@@ -329,10 +367,13 @@ def _call_pooled(
     **kwargs: Any,
 ) -> Any:
     """Do a request's work on a thread that it waited for, in its context."""
+    started_ns, since = queued_ns, None
     try:
         started_ns = monotonic_ns()
         if started_ns - queued_ns >= NOTICED_NS:
             gaps.note(POOL, queued_ns, started_ns)
+        if gaps.processor is not None:
+            since = gaps.processor.read()
     except FAULTS as fault:
         on_fault("noting a wait for a thread", fault)
     try:
@@ -340,4 +381,5 @@ def _call_pooled(
             return call(*args, **kwargs)
         return call_in(context, call, *args, **kwargs)
     finally:
-        gaps.returned_ns = monotonic_ns()
+        with guarded("noting a wait for a processor", on_fault):
+            gaps.worked(started_ns, since, monotonic_ns())

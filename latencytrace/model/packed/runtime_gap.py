@@ -4,6 +4,8 @@ from enum import StrEnum
 
 from latencytrace.model.stage import Stage
 
+PROCESSOR_WAIT = "wait for a processor"  # the title of such a wait: that is told as a number
+
 
 class RuntimeGap(StrEnum):
     """A name as `latencytrace.runtime` packs it: without blanks, for words are content there."""

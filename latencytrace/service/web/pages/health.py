@@ -42,6 +42,7 @@ class AgentRow:
     budget: float | None = None  # that it may take
     reduction: float = 0  # steps by which it lowers the detail of traces; 0: none
     sampled: float = 1.0  # share of the traces that it records
+    pressure: list[tuple[str, float]] = field(default_factory=list)  # by resource, share of time
     hooked: list[str] = field(default_factory=list)
     not_hooked: list[tuple[str, str]] = field(default_factory=list)  # and why
 
@@ -165,6 +166,8 @@ def _note(row: AgentRow, sample: Sample) -> None:
             row.dropped = round(sample.value)
         case "cpu_seconds_total":
             row.cpu_s += sample.value
+        case "pressure_ratio":
+            row.pressure.append((sample.labels["resource"], sample.value))
         case "hook" if sample.labels["state"] == "applied":
             row.hooked.append(sample.labels["hook"])
         case "hook" if sample.labels["state"] == "refused":

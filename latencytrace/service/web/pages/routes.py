@@ -41,7 +41,7 @@ def add_pages(
     for router in (
         overview_pages(parts, metrics),
         breakdown_pages(parts),
-        tail_pages(parts),
+        tail_pages(parts, metrics),
         requests_pages(parts),
         trace_pages(parts),
         compare_pages(parts),
