@@ -40,7 +40,6 @@ from latencytrace.agent.toolkit.http.server import (
     request_served,
 )
 from latencytrace.agent.toolkit.http.spared import DroppedRequest, decided_on, sending
-from latencytrace.agent.toolkit.http.websocket_messages import Messages
 from latencytrace.agent.toolkit.streaming import (
     ANSWER,
     HELD_BYTES,
@@ -48,6 +47,7 @@ from latencytrace.agent.toolkit.streaming import (
     Answering,
     AnswerStream,
 )
+from latencytrace.agent.toolkit.websocket_messages import Messages
 from latencytrace.model import semconv
 from latencytrace.model.detail import TraceDetail
 from latencytrace.model.stage import Stage

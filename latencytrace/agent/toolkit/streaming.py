@@ -312,6 +312,12 @@ class AnswerStream(ReadAnswer):
             self._take_over(self.chunks)
         return attribute_of(stages, span_start_ns)
 
+    def chunk_sent(self, body: bytes, known: int, sent_ns: int) -> None:
+        """Note that a chunk has been sent, behind those that the core keeps."""
+        if self.chunks:
+            self._take_over(self.chunks)
+        super().chunk_sent(body, known, sent_ns)
+
     def _take_over(self, chunks: KeptChunks) -> None:
         """Take the times of chunks that were read."""
         chunks.drain(self.sends, self._times)

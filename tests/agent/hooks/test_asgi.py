@@ -532,6 +532,30 @@ def test_the_lifespan_of_an_application_is_no_request(agent: TracedProgram) -> N
     assert agent.spans() == []
 
 
+def test_the_first_token_is_the_first_though_the_last_comes_with_the_end_of_the_answer(
+    agent: TracedProgram,
+) -> None:
+    sent_ns = list[int]()
+
+    async def app(_: Message, receive: Any, send: Any) -> None:
+        await receive()
+        headers = [(b"content-type", b"text/event-stream")]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        for word in ("one", "two", "three"):
+            event = b'data: {"choices": [{"delta": {"content": "%s"}}]}\n\n' % word.encode()
+            more = word != "three"
+            await send({"type": "http.response.body", "body": event, "more_body": more})
+            sent_ns.append(wall_ns())
+
+    with serving(app, lifespan="off") as url:
+        assert get(f"{url}/").text.count("data:") == 3
+
+    (request,) = request_spans(agent)
+    first_s = float(str(request.attributes[semconv.GEN_AI_RESPONSE_TIME_TO_FIRST_CHUNK]))
+    assert request.start_ns + first_s * 1e9 <= sent_ns[0]
+    assert request.attributes[semconv.TOKEN_TIMES] is not None
+
+
 def said(
     app: fastapi.FastAPI,
     path: str,
