@@ -7,7 +7,7 @@ or worker for 2 to 200 ms (`waits/held_app.py`); closed and open load, a new con
 request and kept ones. Compared are each request's end to end and first token: they agree within
 2 % or one step of the kernel's clock, by which it tells when bytes came (4 ms on most machines).
 With `--busy` as many other processes as there are processors never rest meanwhile; the clients go
-before them, where they may.
+before all others (real-time), where they may.
 """
 
 import argparse
@@ -53,7 +53,6 @@ SERVERS = {
 WAYS = tuple(product(("closed", "open"), ("new", "kept")))
 REQUESTS = {2: 100, 10: 100, 50: 100, 200: 40}  # by how long each holds its server, in ms
 WARM_UP = 10
-FIRST = ("nice", "-n", "-10")  # clients: what they wait for themselves is none of the server's
 WITHIN_RATIO = 0.02
 STEP_NS = round(time.clock_getres(6) * 1e9)  # CLOCK_MONOTONIC_COARSE
 ENOUGH = 0.95
@@ -92,7 +91,7 @@ def asked(url: str, held_ms: int, count: int, load: str, connections: str) -> li
     address = urlsplit(url)
     where = [str(address.hostname), str(address.port), str(held_ms), str(count), load, connections]
     told = subprocess.run(
-        [*FIRST, sys.executable, os.fspath(HERE / "outside_clients.py"), *where],
+        [sys.executable, os.fspath(HERE / "outside_clients.py"), *where],
         stdout=subprocess.PIPE,
         text=True,
         check=True,

@@ -163,7 +163,8 @@ def test_the_page_says_what_the_programs_threads_waited_for_of_late(
     for key, value in (("service.name", "rag"), ("service.instance.id", "rag-1")):
         of_resource.resource.attributes.add(key=key).value.string_value = value
     metrics = of_resource.scope_metrics.add().metrics
-    metrics.add(name=semconv.AGENT_RUNNING).gauge.data_points.add(as_int=1)
+    running = metrics.add(name=semconv.AGENT_RUNNING).gauge.data_points.add(as_int=1)
+    running.attributes.add(key=semconv.AGENT_PROVIDER).value.string_value = "ours"
     pressure = metrics.add(name=semconv.AGENT_PRESSURE).gauge.data_points.add(as_double=0.8)
     pressure.attributes.add(key=semconv.PRESSURE_RESOURCE).value.string_value = "cpu"
     assert service.post(report.SerializeToString(), path="/v1/metrics").is_success
@@ -176,4 +177,4 @@ def test_the_page_says_what_the_programs_threads_waited_for_of_late(
     waited = "threads waited for a processor in more than half of the last minute"
     assert waited in tail
     assert waited not in other
-    assert "cpu: 80 %" in health
+    assert "cpu: 80.0 %" in health

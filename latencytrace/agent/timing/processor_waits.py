@@ -10,6 +10,7 @@ read is checked, and a file is closed only if it is still the one that was opene
 import os
 import sys
 from collections import deque
+from operator import sub
 from typing import Final, NamedTuple
 
 from latencytrace.agent.clock import monotonic_ns
@@ -94,24 +95,22 @@ class ProcessorWaits:
             self.likely_by_ns = monotonic_ns() + _LIKELY_NS
         return waited_ns
 
-    def waited_since(self, since_ns: int) -> int:
-        """Return how long this thread has waited since a monotonic time, at least.
+    def waited_since(self, since_ns: int) -> tuple[int, int]:
+        """Return how long this thread has waited since a monotonic time: at least, and at most.
 
-        Of what it waited between a reading and that time, nothing counts: the kernel does not
-        tell when it waited.
+        What it waited between a reading and that time may have been before or behind it.
         """
         thread, files = get_ident(), self._files
         file = None if files is None else files.get(thread)
         if file is None:
             self.read()
-            return 0
-        before = [one for one in file.readings if one[0] <= since_ns]
-        after = [one for one in file.readings if one[0] > since_ns]
-        least = [0]
-        for read_ns, text in (*before[-1:], *after[:1]):
-            waited_ns = self.waited_ns(Reading(thread, text))
-            least.append(waited_ns - max(since_ns - read_ns, 0))
-        return max(least)
+            return 0, 0
+        readings = tuple(file.readings)
+        behind = sum(read_ns <= since_ns for read_ns, _ in readings)
+        around = readings[max(behind - 1, 0) : behind + 1]
+        waited_ns = [self.waited_ns(Reading(thread, text)) for _, text in around]
+        outside_ns = [max(since_ns - read_ns, 0) for read_ns, _ in around]
+        return max(0, *map(sub, waited_ns, outside_ns)), max(waited_ns)
 
     def follow(self, now_ns: int) -> None:
         """Read this thread's again if waits are likely, unless it was read just now."""

@@ -263,7 +263,7 @@ class OpenRequests:
         otel = context_in(by)
         if otel is None:
             return
-        waited_ns = self.processor.waited_since(start_ns)
+        waited_ns, _ = self.processor.waited_since(start_ns)
         self.holds.note(start_ns, end_ns, *self._holder(otel, start_ns, callback), waited_ns)
         self.resumed_by_ns = max(self.resumed_by_ns, self.processor.likely_by_ns)
         within_ns = resumed_within_ns(end_ns - start_ns)

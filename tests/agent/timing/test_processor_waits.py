@@ -111,16 +111,18 @@ def test_what_a_thread_waited_since_a_time_is_what_it_cannot_have_waited_before(
 ) -> None:
     told = ToldSchedstat(tmp_path)
     waits = ProcessorWaits(told.path)
-    assert waits.waited_since(0) == 0  # for the first time
+    assert waits.waited_since(0) == (0, 0)  # for the first time
     began_ns = monotonic_ns()
 
     told.wait(5 * MS)
     waits.read()  # as a request does at its end
     told.wait(3 * MS)
 
-    assert waits.waited_since(began_ns - 10**12) == 8 * MS
+    assert waits.waited_since(began_ns - 10**12) == (8 * MS, 8 * MS)
     told.wait(3 * MS)
-    assert waits.waited_since(monotonic_ns() + 2 * MS) <= MS  # it may have waited before
+    least_ns, most_ns = waits.waited_since(monotonic_ns() + 2 * MS)
+    assert least_ns <= MS  # it may have waited before
+    assert most_ns == 3 * MS
     waits.reset_after_fork()
 
 

@@ -45,8 +45,8 @@ def arrived_ns(requests: OpenRequests, connection: Any) -> int:
     unread_ns = None if current().get(REQUEST) is not None else _unread_ns(connection)
     if unread_ns is None:
         return now_ns
-    # What is unread while its thread waits for nothing else has that wait for a processor.
-    waited_ns = min(processor.waited_since(now_ns - unread_ns), unread_ns)
+    # A thread that nothing holds reads at once, unless it waits for a processor.
+    waited_ns = min(processor.waited_since(now_ns - unread_ns)[1], unread_ns)
     holds.note(now_ns - waited_ns, now_ns, "", waited_ns=waited_ns)
     held = holds.lately(now_ns)
     if held is None or now_ns - unread_ns + _STEP_NS >= held[1]:
