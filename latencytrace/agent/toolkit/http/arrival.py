@@ -19,6 +19,7 @@ _TCP_INFO: Final = getattr(socket, "TCP_INFO", None) if sys.platform == "linux" 
 _LAST_DATA_RECEIVED: Final = 52  # where `tcpi_last_data_recv` is: milliseconds, 32 bits
 _BYTES: Final = _LAST_DATA_RECEIVED + 4
 _COARSE: Final = 6  # CLOCK_MONOTONIC_COARSE, which steps with the clock that those are counted by
+# What came one step ago by that clock may have come just now.
 _STEP_NS: Final = 0 if _TCP_INFO is None else round(time.clock_getres(_COARSE) * 1e9)
 _answered: Final = WeakKeyDictionary[Any, int]()  # by connection
 
@@ -27,7 +28,7 @@ def arrived_ns(requests: OpenRequests, connection: Any) -> int:
     """Return when the last bytes came that a server reads now from a connection.
 
     The kernel is asked only where a thread was held until just before, or waited for a processor
-    (0.7 us, to half a step of its clock: 2 ms on most machines).
+    (0.7 us, in steps of its clock: 4 ms on most machines).
 
     Args:
         requests: Those under way, with what held their threads.
@@ -41,16 +42,16 @@ def arrived_ns(requests: OpenRequests, connection: Any) -> int:
     now_ns, holds, processor = monotonic_ns(), requests.holds, requests.processor
     if now_ns >= holds.followed_by_ns and now_ns >= processor.likely_by_ns:
         return now_ns
-    came_ns = None if current().get(REQUEST) is not None else _came_ns(connection)
-    if came_ns is None:
+    unread_ns = None if current().get(REQUEST) is not None else _unread_ns(connection)
+    if unread_ns is None:
         return now_ns
     # A thread that nothing holds reads at once, unless it waits for a processor.
-    waited_ns = min(processor.waited_since(came_ns)[1], now_ns - came_ns)
+    waited_ns = min(processor.waited_since(now_ns - unread_ns)[1], unread_ns)
     holds.note(now_ns - waited_ns, now_ns, "", waited_ns=waited_ns)
     held = holds.lately(now_ns)
-    if held is None or came_ns >= held[1]:
+    if held is None or now_ns - unread_ns + _STEP_NS >= held[1]:
         return now_ns
-    return max(came_ns, held[0], _answered_ns(connection))
+    return max(now_ns - unread_ns, held[0], _answered_ns(connection))
 
 
 def answered(connection: Any) -> None:
@@ -66,11 +67,8 @@ def _answered_ns(connection: Any) -> int:
         return 0
 
 
-def _came_ns(connection: Any) -> int | None:
-    """Return when the last bytes came, to half a step of the kernel's clock; None: it tells not.
-
-    It counts the steps since. They came between one step and the next: in the midst, say.
-    """
+def _unread_ns(connection: Any) -> int | None:
+    """Return how long ago the last bytes came; None: the kernel does not say."""
     if _TCP_INFO is None:
         return None
     try:
@@ -82,4 +80,4 @@ def _came_ns(connection: Any) -> int | None:
     if len(reported) < _BYTES:
         return None
     (age_ms,) = struct.unpack_from("=I", reported, _LAST_DATA_RECEIVED)
-    return time.clock_gettime_ns(_COARSE) - int(age_ms) * _NS_PER_MS + _STEP_NS // 2
+    return int(age_ms) * _NS_PER_MS
