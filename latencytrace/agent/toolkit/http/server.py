@@ -187,6 +187,10 @@ class ServedRequest(RoutedRequest):
         except FAULTS as fault:
             self.recorder.on_fault("noting an exception", fault)
 
+    def has_left(self) -> None:
+        """End with the last byte of the answer."""
+        self.end()
+
     def end(self) -> None:
         """End the span; a second time changes nothing."""
         if self.has_ended:
