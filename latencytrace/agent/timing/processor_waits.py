@@ -16,10 +16,8 @@ from typing import Final, NamedTuple
 from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.native import RLock, get_ident
 
-if sys.platform == "linux":
+if sys.platform != "win32":
     import resource
-else:
-    resource = None
 
 _PATH: Final = "/proc/thread-self/schedstat"
 _MOST_FILES: Final = 128  # of threads that serve; what others waited is not known
@@ -195,7 +193,7 @@ def _identity(number: int) -> tuple[int, int]:
 
 def _faults() -> int:
     """This thread's major page faults so far: swapped out, or of a file that is mapped."""
-    if resource is None:
+    if sys.platform != "linux":  # where no thread has a file either
         return 0
     return resource.getrusage(resource.RUSAGE_THREAD).ru_majflt
 

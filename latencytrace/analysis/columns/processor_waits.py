@@ -54,8 +54,8 @@ def with_processor_waits(
     filled_ns = np.clip(left_ns[of] - before_ns, 0, lengths_ns)
     is_filled = filled_ns > 0
     segments[at[is_filled], IN_STAGE], segments[at[is_filled], TITLE] = _RUNTIME, title
-    np.add.at(ledger, (of, _RUNTIME), filled_ns)
-    np.subtract.at(ledger, (of, _UNATTRIBUTED), filled_ns)
+    np.add.at(ledger[:, _RUNTIME], of, filled_ns)
+    np.subtract.at(ledger[:, _UNATTRIBUTED], of, filled_ns)
     cut = is_filled & (filled_ns < lengths_ns)  # one of a request at most
     return (*_cut(segments, first, at[cut], segments[at[cut], BEGIN] + filled_ns[cut]), ledger)
 

@@ -84,12 +84,13 @@ def test_of_more_threads_the_first_have_files_until_they_end() -> None:
     waits, before = ProcessorWaits(), files()
     found = list[Reading | None]()
     at_work = threading.Barrier(MOST_FILES + 1)
-    threads = [
-        threading.Thread(
-            target=lambda: (found.append(waits.read()), at_work.wait(), at_work.wait())
-        )
-        for _ in range(MOST_FILES)
-    ]
+
+    def serve() -> None:
+        found.append(waits.read())
+        at_work.wait()
+        at_work.wait()
+
+    threads = [threading.Thread(target=serve) for _ in range(MOST_FILES)]
     for thread in threads:
         thread.start()
     at_work.wait()
@@ -130,7 +131,12 @@ def test_only_where_waits_are_likely_a_thread_is_read_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told, reads, pread = ToldSchedstat(tmp_path), list[int](), os.pread
-    monkeypatch.setattr(os, "pread", lambda *args: (reads.append(args[0]), pread(*args))[1])
+
+    def counted(number: int, length: int, offset: int) -> bytes:
+        reads.append(number)
+        return pread(number, length, offset)
+
+    monkeypatch.setattr(os, "pread", counted)
     waits = ProcessorWaits(told.path)
     since = waits.read()
     told.wait(MS - 1)
@@ -213,6 +219,7 @@ class Told(ProcessorWaits):
     """Says that a thread has waited as a test says."""
 
     __slots__ = ("next_ns",)
+    next_ns: int
 
     def waited_ns(self, before: Reading | None) -> int:  # noqa: ARG002 - as its base has it
         return self.next_ns

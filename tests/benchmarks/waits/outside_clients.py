@@ -52,7 +52,17 @@ class Client:
         self._connection: socket.socket | None = None
 
     def ask(self) -> dict[str, object]:
-        """Send a request and read its answer."""
+        """Send a request and read its answer; once more if the connection was closed at rest."""
+        is_old = self._connection is not None
+        try:
+            return self._ask()
+        except ConnectionError:
+            self._connection = None
+            if not is_old:
+                raise
+        return self._ask()
+
+    def _ask(self) -> dict[str, object]:
         trace_id = os.urandom(16).hex()
         headers = f"Host: a\r\ntraceparent: 00-{trace_id}-{os.urandom(8).hex()}-01\r\n"
         if not self._load.is_kept:
@@ -72,10 +82,10 @@ class Client:
             body += self._read(connection)
         ended_ns = time.monotonic_ns()
         closes = head.startswith(b"http/1.0") or b"connection: close" in head
-        if closes or not self._load.is_kept:
+        is_over = closes or not self._load.is_kept
+        if is_over:
             connection.close()
-            connection = None
-        self._connection = connection
+        self._connection = None if is_over else connection
         return {
             "trace_id": trace_id,
             "first_ns": first_ns - began_ns,
