@@ -49,7 +49,7 @@ static PyObject *known[KNOWN];
 static PyObject *zero, *name_acquire, *name_release, *name_stack, *name_describe, *name_describe_answer, *name_end,
     *name_add, *name_headers, *name_type, *name_method, *name_scheme, *name_path, *name_version, *name_server, *name_status,
     *name_route, *name_fastapi, *name_effective, *name_original_route, *name_path_format, *name_app_root,
-    *name_remote, *name_state, *name_random, *name_note, *name_read, *name_kernel_told;
+    *name_remote, *name_state, *name_random, *name_note, *name_read, *name_kernel_reports;
 
 enum { HELD = 2048, TIME_BYTES = 40, MOST_DEFERRED = 8, SERVER_KIND = 1, FIRST_SERVER_ERROR = 500, NOTICED_NS = 1000000 };
 
@@ -573,9 +573,9 @@ static int note_kernel(PyObject *gaps, PyObject *timing, PyObject *noted) {
     long long started_ns = PyLong_AsLongLong(SLOT(timing, of_timing[T_STARTED_NS]));
     if (started_ns == -1 && PyErr_Occurred()) return -1;
     if (core_monotonic_ns() - started_ns < NOTICED_NS) return 0;
-    PyObject *told = PyObject_CallMethodNoArgs(gaps, name_kernel_told);
-    int failed = !told || PyDict_Update(noted, told) < 0;
-    Py_XDECREF(told);
+    PyObject *found = PyObject_CallMethodNoArgs(gaps, name_kernel_reports);
+    int failed = !found || PyDict_Update(noted, found) < 0;
+    Py_XDECREF(found);
     return failed ? -1 : 0;
 }
 
@@ -706,7 +706,7 @@ int requests_ready(PyObject *module) {
         {&name_server, "server"}, {&name_status, "status"}, {&name_route, "route"}, {&name_fastapi, "fastapi"},
         {&name_effective, "effective_route_context"}, {&name_original_route, "original_route"}, {&name_path_format, "path_format"},
         {&name_app_root, "app_root_path"}, {&name_remote, "remote_parent"}, {&name_state, "trace_state"},
-        {&name_random, "random_id"}, {&name_note, "note"}, {&name_read, "read"}, {&name_kernel_told, "kernel_told"}};
+        {&name_random, "random_id"}, {&name_note, "note"}, {&name_read, "read"}, {&name_kernel_reports, "kernel_reports"}};
     for (size_t at = 0; at < sizeof texts / sizeof *texts; at++)
         if (!(*texts[at].place = PyUnicode_InternFromString(texts[at].text))) return -1;
     if (!(zero = PyLong_FromLong(0))) return -1;

@@ -75,19 +75,19 @@ class RuntimeGaps:
         """Note how many waited before it, where it joined the queue of a pool."""
         self.queue_depth = max(depth, self.queue_depth or 0)
 
-    def kernel_told(self) -> dict[str, AttributeValue]:
+    def kernel_reports(self) -> dict[str, AttributeValue]:
         """Return the attributes of what the kernel tells of the threads that did its work."""
-        told: dict[str, AttributeValue] = {}
+        found: dict[str, AttributeValue] = {}
         if self.processor is None:
-            return told
+            return found
         waited_ns, paged_in = self.pooled_wait_ns, self.paged_in
         if self.queue_depth is None:  # this thread did it, not those of pools
             waited_ns, paged_in = self.processor.waited_ns(self._since), self.processor.paged_in()
         if waited_ns >= NOTICED_NS:
-            told[semconv.PROCESSOR_WAIT_NS] = waited_ns
+            found[semconv.PROCESSOR_WAIT_NS] = waited_ns
         if paged_in:
-            told[semconv.PAGED_IN] = True
-        return told
+            found[semconv.PAGED_IN] = True
+        return found
 
     def worked(self, started_ns: int, since: Reading | None, ended_ns: int) -> None:
         """Note that work of its own is done on this thread, a pool's, and for what that waited.
@@ -132,7 +132,7 @@ class RuntimeGaps:
             intervals.times(Stage.RUNTIME).extend(self._own)
         attributes: dict[str, AttributeValue] = {semconv.CONCURRENCY: self.concurrency}
         if monotonic_ns() - span_start_ns >= NOTICED_NS:
-            attributes |= self.kernel_told()
+            attributes |= self.kernel_reports()
         if self.queue_depth is not None:
             attributes[semconv.QUEUE_DEPTH] = self.queue_depth
         if self._noted:

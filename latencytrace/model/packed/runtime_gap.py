@@ -4,7 +4,7 @@ from enum import StrEnum
 
 from latencytrace.model.stage import Stage
 
-PROCESSOR_WAIT = "wait for a processor"  # the title of such a wait: that is told as a number
+PROCESSOR_WAIT = "wait for a processor"  # the title of such a wait: sent as a number
 
 
 class RuntimeGap(StrEnum):

@@ -14,6 +14,7 @@ from latencytrace.model import Request as FoundRequest
 from latencytrace.service.answers import tail as answers
 from latencytrace.service.answers.documents import ListedRequestDocument
 from latencytrace.service.answers.findings.agents import pressure_findings
+from latencytrace.service.answers.findings.finding import Finding
 from latencytrace.service.answers.requests import request_document
 from latencytrace.service.answers.sentences.tail import beside, next_step, sentence, trait_text
 from latencytrace.service.answers.sentences.weights import recorded_note
@@ -97,11 +98,7 @@ def tail_pages(parts: Parts, metrics: CollectorRegistry) -> APIRouter:
             ),
             "examples": lambda document: list(examples(parts, question, document)),
             "whatif": lambda stage: question.link("/whatif", stage=stage),
-            "pressed": lambda: (
-                []
-                if question.cohort.until_ns
-                else list(pressure_findings(list(collected(metrics)), question.cohort.service))
-            ),
+            "pressed": partial(pressed, question, metrics),
             "nearest": lambda: list(nearest(of.store, question)),
         }
 
@@ -111,6 +108,13 @@ def tail_pages(parts: Parts, metrics: CollectorRegistry) -> APIRouter:
         return parts.cohort_page(request, "tail.html", "Why slow", context, own)
 
     return router
+
+
+def pressed(question: Asked, metrics: CollectorRegistry) -> list[Finding]:
+    """What the threads of the cohort's service waited for of late, unless it is of the past."""
+    if question.cohort.until_ns is not None:
+        return []
+    return list(pressure_findings(list(collected(metrics)), question.cohort.service))
 
 
 def slowest_share(quantile: str) -> str:
