@@ -22,6 +22,7 @@ from latencytrace.agent.spans.sdk_view import EMPTY_STATE
 from latencytrace.agent.spans.span import Details, RecordedSpan
 from latencytrace.agent.timing.costs import RequestCost
 from latencytrace.agent.timing.hook import Hook, HookAttributes, Replacement, Timed
+from latencytrace.agent.timing.processor_waits import ProcessorWaits
 from latencytrace.agent.timing.recorder import SUPPRESSED, Recorder
 from latencytrace.agent.timing.runtime_gaps import GAPS, REQUEST, OpenRequests, RuntimeGaps
 from latencytrace.agent.timing.server_timing import ServerTiming, ServerTimings
@@ -497,6 +498,7 @@ if core is not None:
             "request_type": RequestTiming,
             "gaps_type": RuntimeGaps,
             "open_type": OpenRequests,
+            "processor_type": ProcessorWaits,
             "layers_type": _Layers,
             "timings_type": ServerTimings,
             "details_type": Details,

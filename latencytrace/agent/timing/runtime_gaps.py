@@ -21,7 +21,7 @@ from latencytrace.agent.native import RLock
 from latencytrace.agent.spans.span import RecordedSpan
 from latencytrace.agent.timing.holds import NOTICED_NS, Holds, resumed_within_ns
 from latencytrace.agent.timing.intervals import IntervalRecorder, merged
-from latencytrace.agent.timing.processor_waits import PROCESSOR_WAITS, ProcessorWaits, Reading
+from latencytrace.agent.timing.processor_waits import PROCESSOR_WAITS, ProcessorWaits
 from latencytrace.model import semconv
 from latencytrace.model.attributes import AttributeValue
 from latencytrace.model.packed.interval import pack_named
@@ -43,7 +43,6 @@ class RuntimeGaps:
     __slots__ = (
         "_noted",
         "_own",
-        "_since",
         "concurrency",
         "loop_thread",
         "paged_in",
@@ -56,7 +55,6 @@ class RuntimeGaps:
 
     def __init__(self, loop_thread: int | None, processor: ProcessorWaits | None = None) -> None:
         self.processor = processor  # None: its threads' waits are not measured
-        self._since = None if processor is None else processor.read()
         self.pooled_wait_ns = 0  # of the threads of pools that did its work, for a processor
         self.paged_in = False  # one of those waited for a page of memory
         self.concurrency = 0  # requests under way when it began, itself included
@@ -75,40 +73,41 @@ class RuntimeGaps:
         """Note how many waited before it, where it joined the queue of a pool."""
         self.queue_depth = max(depth, self.queue_depth or 0)
 
-    def kernel_reports(self) -> dict[str, AttributeValue]:
-        """Return the attributes of what the kernel tells of the threads that did its work."""
+    def kernel_reports(self, since_ns: int) -> dict[str, AttributeValue]:
+        """Return the attributes of what the kernel tells of the threads that did its work.
+
+        Args:
+            since_ns: When it began, in monotonic time.
+        """
         found: dict[str, AttributeValue] = {}
         if self.processor is None:
             return found
         waited_ns, paged_in = self.pooled_wait_ns, self.paged_in
         if self.queue_depth is None:  # this thread did it, not those of pools
-            waited_ns, paged_in = self.processor.waited_ns(self._since), self.processor.paged_in()
+            waited_ns, paged_in = self.processor.waited_since(since_ns)[0], self.processor.paged_in()
         if waited_ns >= NOTICED_NS:
             found[semconv.PROCESSOR_WAIT_NS] = waited_ns
         if paged_in:
             found[semconv.PAGED_IN] = True
         return found
 
-    def worked(self, started_ns: int, since: Reading | None, ended_ns: int) -> None:
-        """Note that work of its own is done on this thread, a pool's, and for what that waited.
+    def worked(self, started_ns: int) -> None:
+        """Note for what this thread, a pool's, waited since it began a piece of its work.
 
         Of work on several threads at once the longest wait counts: the kernel does not tell
         when they waited.
 
         Args:
             started_ns: A monotonic time.
-            since: This thread's reading at that time; None: unknown.
-            ended_ns: Now.
         """
-        took_long = ended_ns - started_ns >= NOTICED_NS
-        if took_long and since is not None and self.processor is not None:
-            waited_ns = self.processor.waited_ns(since)
-            self.paged_in = self.processor.paged_in() or self.paged_in
-            in_turn = started_ns >= self.returned_ns
-            self.pooled_wait_ns = (
-                self.pooled_wait_ns + waited_ns if in_turn else max(self.pooled_wait_ns, waited_ns)
-            )
-        self.returned_ns = ended_ns
+        if self.processor is None:
+            return
+        waited_ns, _ = self.processor.waited_since(started_ns)
+        self.paged_in = self.processor.paged_in() or self.paged_in
+        in_turn = started_ns >= self.returned_ns
+        self.pooled_wait_ns = (
+            self.pooled_wait_ns + waited_ns if in_turn else max(self.pooled_wait_ns, waited_ns)
+        )
 
     def collected(self, start_ns: int, end_ns: int, *, own: bool) -> None:
         """Note a collection, which its own code set off or another's."""
@@ -132,7 +131,7 @@ class RuntimeGaps:
             intervals.times(Stage.RUNTIME).extend(self._own)
         attributes: dict[str, AttributeValue] = {semconv.CONCURRENCY: self.concurrency}
         if monotonic_ns() - span_start_ns >= NOTICED_NS:
-            attributes |= self.kernel_reports()
+            attributes |= self.kernel_reports(span_start_ns)
         if self.queue_depth is not None:
             attributes[semconv.QUEUE_DEPTH] = self.queue_depth
         if self._noted:
@@ -220,6 +219,8 @@ class OpenRequests:
         gaps = RuntimeGaps(
             threading.get_ident() if on_loop else None, self.processor if watched else None
         )
+        if watched:
+            self.processor.follow(monotonic_ns())
         with self._lock:
             (self.open if watched else self._unwatched).add(gaps)
             gaps.concurrency = len(self.open) + len(self._unwatched)
@@ -367,13 +368,15 @@ def _call_pooled(
     **kwargs: Any,
 ) -> Any:
     """Do a request's work on a thread that it waited for, in its context."""
-    started_ns, since = queued_ns, None
+    started_ns = queued_ns
     try:
-        started_ns = monotonic_ns()
+        started_ns, processor = monotonic_ns(), gaps.processor
         if started_ns - queued_ns >= NOTICED_NS:
             gaps.note(POOL, queued_ns, started_ns)
-        if gaps.processor is not None:
-            since = gaps.processor.read()
+        if processor is not None and (
+            started_ns >= processor.due_ns or started_ns < processor.likely_by_ns
+        ):
+            processor.follow(started_ns)
     except FAULTS as fault:
         on_fault("noting a wait for a thread", fault)
     try:
@@ -381,5 +384,8 @@ def _call_pooled(
             return call(*args, **kwargs)
         return call_in(context, call, *args, **kwargs)
     finally:
-        with guarded("noting a wait for a processor", on_fault):
-            gaps.worked(started_ns, since, monotonic_ns())
+        ended_ns = monotonic_ns()
+        if ended_ns - started_ns >= NOTICED_NS:
+            with guarded("noting a wait for a processor", on_fault):
+                gaps.worked(started_ns)
+        gaps.returned_ns = ended_ns
