@@ -221,7 +221,7 @@ class Told(ProcessorWaits):
     __slots__ = ("next_ns",)
     next_ns: int
 
-    def waited_ns(self, before: Reading | None) -> int:  # noqa: ARG002 - as its base has it
+    def waited_ns(self, before: Reading | None) -> int:
         return self.next_ns
 
 
@@ -230,7 +230,7 @@ class Waited(ProcessorWaits):
 
     __slots__ = ()
 
-    def waited_ns(self, before: Reading | None) -> int:  # noqa: ARG002 - as its base has it
+    def waited_ns(self, before: Reading | None) -> int:
         return 5_000_000
 
 
