@@ -117,6 +117,8 @@ class AgentSettings(NamedTuple):
         return _without_secrets(self, {"endpoint", "traces_url", "metrics_url", "headers"})
 
 
+PLACEHOLDER: Final = re.compile(r"\{(\w+)\}")
+LOG_PLACEHOLDERS: Final = ("trace_id", "service", "start", "end", "start_ms", "end_ms")
 FORWARDED_PREFIX: Final = "X-Forwarded-Prefix"  # a header of proxies
 
 
@@ -134,6 +136,7 @@ class ServiceSettings(NamedTuple):
     objectives: Path | None = None  # a file of objectives; None: there are none
     public_url: str | None = None  # in links to the API; None: where it listens
     root_path: str | None = None  # below which a proxy shows the pages, or the header that says it
+    logs_url: str | None = None  # of the logs of a request, with placeholders
     dashboard_url: str | None = None  # of a Grafana dashboard that alerts link to
     sinks: tuple[tuple[str, str], ...] = (("log", ""),)  # plugins' names and addresses
     scrape: tuple[str, ...] = ()  # addresses of engines' metrics, and of GPU exporters'
@@ -284,6 +287,7 @@ def service_settings(
         objectives=objectives or objectives_file(environ),
         public_url=web_address(environ, "LATENCYTRACE_PUBLIC_URL"),
         root_path=_root_path(root_path or environ.get("LATENCYTRACE_ROOT_PATH", "")),
+        logs_url=_logs_url(environ),
         dashboard_url=dashboard_url(environ),
         sinks=_sinks(environ),
         scrape=names(environ, "LATENCYTRACE_SCRAPE"),
@@ -447,6 +451,18 @@ def objectives_file(environ: Mapping[str, str] = os.environ) -> Path | None:
 def dashboard_url(environ: Mapping[str, str] = os.environ) -> str | None:
     """The address of a Grafana dashboard that alerts link to."""
     return web_address(environ, "LATENCYTRACE_DASHBOARD_URL")
+
+
+def _logs_url(environ: Mapping[str, str]) -> str | None:
+    """The template of the address of a request's logs."""
+    template = web_address(environ, "LATENCYTRACE_LOGS_URL")
+    unknown = set(PLACEHOLDER.findall(template or "")) - {*LOG_PLACEHOLDERS}
+    if unknown:
+        known = ", ".join(f"{{{name}}}" for name in LOG_PLACEHOLDERS)
+        raise SettingsError(
+            f"LATENCYTRACE_LOGS_URL has {{{min(unknown)}}}, which is not known: use {known}"
+        )
+    return template
 
 
 def _store(named: str, environ: Mapping[str, str]) -> str:

@@ -148,6 +148,7 @@ JAEGER_WARNINGS = "jaeger.warnings"  # what Jaeger noted while it repaired a spa
 OPENTRACING_REF_TYPE = "opentracing.ref_type"  # child_of or follows_from
 
 # Ours
+LOAD_GENERATOR = "latencytrace-load"  # the service of `latencytrace load`
 STAGE = "latencytrace.stage"  # one of `Stage`
 ROUTE = "latencytrace.route"  # on metrics: `POST /chat`, or the name of a request's own span
 STAGE_NAME = "latencytrace.stage.name"  # what the user called an `application` stage

@@ -4,7 +4,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from socket import gethostname, socket
 
@@ -23,6 +23,7 @@ from latencytrace.service.ingest.http import receiver
 from latencytrace.service.ingest.intake import Intake
 from latencytrace.service.ingest.journal import Journal
 from latencytrace.service.ledgers.column_attribution import ColumnAttribution
+from latencytrace.service.ledgers.context import PipelineContext
 from latencytrace.service.ledgers.pipeline import Pipeline
 from latencytrace.service.metrics.cohorts import ControlGroup
 from latencytrace.service.metrics.counted_requests import STAGE_BUCKETS
@@ -140,15 +141,16 @@ def serve(
             store,
             telemetry,
             time.monotonic_ns,
-            settings.keep_spans_ratio,
-            on_settled,
-            works.add,
-            index,
+            replace(
+                _context(settings),
+                objectives=index,
+                settle_s=settings.settle_s,
+                counted_until_ns=evaluator.counted_until_ns,
+                on_settled=on_settled,
+                on_spans=works.add,
+                tidy=_retention(settings, store, telemetry).step,
+            ),
             Journal(folder / "journal"),
-            settings.settle_s,
-            evaluator.counted_until_ns,
-            tidy=_retention(settings, store, telemetry).step,
-            columns=_columns(settings),
         )
         token = None if insecure else settings.token
         intake = _intake(settings, pipeline, telemetry)
@@ -162,6 +164,7 @@ def serve(
             objectives=partial(watched_objectives, evaluator),
             gpus=partial(gpus, reports.gpus, works),
             gpu_timelines=partial(timelines, reports.gpus, works), beside=history.beside,
+            logs_url=settings.logs_url,
         )  # fmt: skip
         answering = api(context, telemetry, unready, _address(otlp_socket))
         renderer = _with_pages(answering, context, profiles, evaluator, links, telemetry, unready)
@@ -290,8 +293,11 @@ def _unready(store: Store, pipeline: Pipeline, watch: Watch, servers: Servers) -
     return None
 
 
-def _columns(settings: ServiceSettings) -> ColumnAttribution:
-    return ColumnAttribution(settings.max_weight, settings.longest_ns)
+def _context(settings: ServiceSettings) -> PipelineContext:
+    return PipelineContext(
+        columns=ColumnAttribution(settings.max_weight, settings.longest_ns),
+        keep_spans_ratio=settings.keep_spans_ratio,
+    )
 
 
 @contextmanager
@@ -302,10 +308,7 @@ def taking_in(settings: ServiceSettings) -> Iterator[tuple[Store, Pipeline]]:
         StoreInUseError: Another process owns the data folder.
     """
     with closing(open_store(settings.store, settings.folder)) as store:
-        pipeline = Pipeline(
-            store, Telemetry(), time.monotonic_ns, settings.keep_spans_ratio,
-            columns=_columns(settings),
-        )  # fmt: skip
+        pipeline = Pipeline(store, Telemetry(), time.monotonic_ns, _context(settings))
         with _running(pipeline):
             yield store, pipeline
 
@@ -340,10 +343,8 @@ def take_over(settings: ServiceSettings) -> Adopted:
         # store with what these stored, and so are those whose root never came here.
         for _ in range(2):
             telemetry = Telemetry()
-            pipeline = Pipeline(
-                store, telemetry, time.monotonic_ns, settings.keep_spans_ratio, adopted.count,
-                journal=Journal(folder), columns=_columns(settings),
-            )  # fmt: skip
+            context = replace(_context(settings), on_settled=adopted.count)
+            pipeline = Pipeline(store, telemetry, time.monotonic_ns, context, Journal(folder))
             with _running(pipeline):
                 pass
             if pipeline.left_fault is not None:

@@ -141,6 +141,6 @@ def test_the_log_says_it_all(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO):
         opened("log", "").send(made_notice(), START_NS)
 
-    assert "page began: chat-e2e: 20 % of POST /chat" in caplog.text
-    assert "Guilty stage: retrieve" in caplog.text
+    assert "page began: chat-e2e: 20.0 % of POST /chat" in caplog.text
+    assert "Slow stage: retrieve" in caplog.text
     assert caplog.text.count("Slow: http://127.0.0.1:8321/requests/") == 3

@@ -218,7 +218,7 @@ SEEN = {
     "/requests": "4.60 s",
     f"/requests/{SLOW_TRACE}": "search passages",
     "/objectives": "of the budget left",
-    "/health": "Nothing is lost",
+    "/health": "nothing is lost",
 }
 
 

@@ -20,7 +20,7 @@ from latencytrace.cli.source.filters import Filters, with_filters
 from latencytrace.errors import LatencytraceError, ServiceUnreachableError
 from latencytrace.model import Stage
 from latencytrace.model.texts.escaped import escaped
-from latencytrace.model.texts.units import count, duration, share, shares
+from latencytrace.model.texts.units import count, duration, figure, share, shares
 from latencytrace.service.answers.documents import BreakdownDocument, StageDocument
 from latencytrace.service.answers.sentences.after_answer import after_answers
 from latencytrace.service.answers.sentences.stage_parts import OTHERS, others_ns
@@ -268,7 +268,7 @@ def _numbers(document: BreakdownDocument) -> list[RenderableType]:
         if each is not None:
             facts.append(f"per token p50 {duration(each['p50'])} p99 {duration(each['p99'])}")
         if document["output_tokens_per_second"] is not None:
-            facts.append(f"{document['output_tokens_per_second']:.0f} tokens/s a request")
+            facts.append(f"{figure(document['output_tokens_per_second'])} tokens/s a request")
         lines.append(" · ".join(facts))
     went_on = after_answers(document.get("after"), document["requests"])  # older: no such key
     if went_on is not None:

@@ -22,6 +22,7 @@ from latencytrace.cli.load_test.target import Target, target
 from latencytrace.cli.pictures.terminal import say_document, screen, show, side_screen
 from latencytrace.cli.processes import options
 from latencytrace.errors import LatencytraceError
+from latencytrace.model.texts.units import per_s
 from latencytrace.settings import agent_settings
 
 INTERRUPTED = 130
@@ -168,7 +169,7 @@ def _progress(steps: Sequence[Step], record: LoadRecord) -> Iterator[Callable[[S
             bar.update(
                 sending,
                 completed=before_ns + min(step.elapsed_ns, step.step.length_ns),
-                description=f"{step.step.rate_per_s:g}/s · {len(step.outcomes):,} ended · "
+                description=f"{per_s(step.step.rate_per_s)} · {len(step.outcomes):,} ended · "
                 f"{step.failed:,} failed · {step.in_flight:,} in flight",
             )
 

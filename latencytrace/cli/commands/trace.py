@@ -118,7 +118,7 @@ def full_id(source: reading.Source, trace_id: str, wanted: Filters) -> str:
         return first[0]["trace_id"]
     if not wanted_id or set(wanted_id) - HEX_DIGITS:
         raise LatencytraceError(
-            f"{trace_id!r} is no trace id, nor the beginning of one: it has hex digits only; "
+            f"{trace_id!r} is not a trace ID, nor the beginning of one (hex digits only); "
             "`latencytrace requests` lists some, `slowest` and `latest` mean one of them"
         )
     if len(wanted_id) >= ID_DIGITS:

@@ -6,13 +6,13 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from latencytrace.cli.pictures.fitted_table import Bar, FittedTable, bar, stage_bar
-from latencytrace.model.texts.units import count, duration, figure, interval, share, signed
+from latencytrace.model.texts.units import count, duration, figure, interval, per_s, share, signed
 from latencytrace.service.answers.load.capacity_documents import (
     CapacityDocument,
     GrowthDocument,
     LevelDocument,
 )
-from latencytrace.service.answers.load.sentence import limit_text, per_s, range_text, replicas_text
+from latencytrace.service.answers.load.sentence import limit_text, range_text, replicas_text
 from latencytrace.service.answers.sentences.weights import recorded_note
 
 BAR_SHORTEST, BAR_LONGEST = 6, 32
@@ -43,18 +43,18 @@ def _numbers(document: CapacityDocument) -> str:
         at_most = "" if most is None else f", at most {most}"
         facts += [
             f"{per_s(document['requests_per_second'])} over {duration(document['counted_ns'])}",
-            f"{figure(document['concurrency'])} at once{at_most}",
+            f"{figure(document['concurrency'])} concurrent{at_most}",
         ]
     return " · ".join(facts)
 
 
 def _levels(document: CapacityDocument, width: int) -> RenderableType:
     drawn = FittedTable(
-        *("at once", "time", "served", "good", "p50", PICTURE, ""),
-        left=("at once", ""),
+        *("concurrency", "time", "throughput", "goodput", "p50", PICTURE, ""),
+        left=("concurrency", ""),
         bar="",
         bar_cells=(BAR_SHORTEST, BAR_LONGEST),
-        name="at once",
+        name="concurrency",
         leave_out=("", "time"),
     )
     longest = max((row["p95_ns"] or 0 for row in document["levels"]), default=0) or 1
@@ -89,7 +89,7 @@ def _goodput(document: CapacityDocument) -> Iterator[str]:
     best = ""
     if found["best_per_second"] is not None:
         rate = per_s(found["best_per_second"])
-        best = f"; at most {rate}, with {found['best_concurrency']} at once"
+        best = f"; at most {rate}, at a concurrency of {found['best_concurrency']}"
     yield (
         f"Goodput: {per_s(found['per_second'])}, {share(found['good_ratio'])} of all{best}. "
         f"Good is {'; '.join(map(limit_text, found['limits']))}."

@@ -10,7 +10,15 @@ from rich.text import Text
 from latencytrace.analysis.compare.verdict import Verdict
 from latencytrace.cli.pictures.fitted_table import FittedTable, bar, stage_style
 from latencytrace.model.texts.escaped import escaped
-from latencytrace.model.texts.units import UNKNOWN, duration, interval, signed
+from latencytrace.model.texts.units import (
+    UNKNOWN,
+    chance,
+    changed_by,
+    duration,
+    interval,
+    signed,
+    size,
+)
 from latencytrace.service.answers.compare_documents import (
     BaselinesDocument,
     CompareDocument,
@@ -21,6 +29,7 @@ from latencytrace.service.answers.compare_documents import (
 from latencytrace.service.answers.sentences.compare import (
     LEVELS,
     PROVEN,
+    SIDES,
     at_equal,
     both,
     circumstances,
@@ -44,7 +53,6 @@ SIGNS: Final = {
     Verdict.NOT_ENOUGH_DATA: "❔",
 }
 BAR_CELLS: Final = 16
-LEAST_P: Final = 0.001  # smaller ones are written alike
 
 
 def picture(document: CompareDocument, sides: tuple[str, str]) -> list[RenderableType]:
@@ -72,16 +80,16 @@ def markdown(document: CompareDocument, sides: tuple[str, str]) -> str:
     lines = [
         f"### {sign} {escaped(sentence(document))}",
         "",
-        "| | cohort | requests | p50 | p95 | p99 |",
+        "| side | cohort | requests | p50 | p95 | p99 |",
     ]
     lines.append("| --- | --- | ---: | ---: | ---: | ---: |")
-    for letter, side, written in zip("AB", both(document), sides, strict=True):
+    for name, side, written in zip(SIDES, both(document), sides, strict=True):
         shown = escaped(written).replace("|", "\\|").replace("`", "'") or "the last hour"
         cells = [f"{side['requests']:,}", *_plain(side)]
-        lines.append(f"| {letter} | `{shown}` | {' | '.join(cells)} |")
+        lines.append(f"| {name} | `{shown}` | {' | '.join(cells)} |")
     if document["duration_ns"] is not None:
         lines += ["", f"{at_equal(document)}:", ""]
-        lines.append("| | | A | B | shift | 95 % interval | p |")
+        lines.append("| of | | before | after | shift | 95 % interval | p |")
         lines.append("| --- | --- | ---: | ---: | ---: | :---: | ---: |")
         for name, level, shift in rows(document):
             sure = "**" if is_sure(shift) else ""
@@ -90,7 +98,7 @@ def markdown(document: CompareDocument, sides: tuple[str, str]) -> str:
             lines.append(f"| {name} | {level} | {' | '.join(cells)} |")
     met = list(circumstances(document))
     if met:
-        lines += ["", "| in the mean | A | B |", "| --- | ---: | ---: |"]
+        lines += ["", "| mean of a request | before | after |", "| --- | ---: | ---: |"]
         lines += [f"| {' | '.join(row)} |" for row in met]
     lines += [f"\n{note}" for note in notes(document)]
     return "\n".join(lines)
@@ -112,7 +120,7 @@ def baselines(document: BaselinesDocument) -> RenderableType:
             one["cohort"] or "the hour before",
             f"{one['requests']:,}",
             f"{saved:%Y-%m-%d %H:%M} UTC",
-            f"{one['bytes'] / 2**20:.1f} MiB",
+            size(one["bytes"]),
         )
     return drawn
 
@@ -126,23 +134,23 @@ def _plain(side: SideDocument) -> list[str]:
 
 def _sides(document: CompareDocument, sides: tuple[str, str]) -> FittedTable:
     drawn = FittedTable(
-        *("", "as they were", "requests", *LEVELS),
-        left=("", "as they were"),
-        name="as they were",
+        *("side", "raw", "requests", *LEVELS),
+        left=("side", "raw"),
+        name="raw",
         leave_out=(),
     )
-    for letter, side, written in zip("AB", both(document), sides, strict=True):
+    for name, side, written in zip(SIDES, both(document), sides, strict=True):
         requests = f"{side['requests']:,}"
-        drawn.add_row(letter, written or "the last hour", requests, *_plain(side))
+        drawn.add_row(name, written or "the last hour", requests, *_plain(side))
     return drawn
 
 
 def _shifts(document: CompareDocument) -> FittedTable:
     drawn = FittedTable(
-        *("of", "", "A", "B", "shift", "95 % interval", "p"),
+        *("of", "", *SIDES, "shift", "95 % interval", "p"),
         left=("of", "", "95 % interval"),
         name="of",
-        leave_out=("A", "p", "B", "95 % interval"),
+        leave_out=("p", "95 % interval", *SIDES),
     )
     stages = {row["stage"]: row["verdict"] for row in document["stages"]}
     for name, level, shift in rows(document):
@@ -154,8 +162,8 @@ def _shifts(document: CompareDocument) -> FittedTable:
 
 
 def _circumstances(met: Sequence[tuple[str, str, str]]) -> FittedTable:
-    mean = "in the mean"
-    drawn = FittedTable(mean, "A", "B", left=(mean,), name=mean, leave_out=())
+    mean = "mean of a request"
+    drawn = FittedTable(mean, *SIDES, left=(mean,), name=mean, leave_out=())
     for row in met:
         drawn.add_row(*row)
     return drawn
@@ -163,20 +171,14 @@ def _circumstances(met: Sequence[tuple[str, str, str]]) -> FittedTable:
 
 def _cells(shift: ShiftDocument) -> list[str]:
     ratio = relative(shift)
-    percent = "" if ratio is None else f" ({100 * ratio:+.1f} %)"
+    percent = "" if ratio is None else f" ({changed_by(ratio)})"
     return [
         duration(shift["a"]),
         duration(shift["b"]),
         f"{signed(shift['shift'], '+')}{percent}",
         interval(shift["low"], shift["high"], "+"),
-        _chance(shift["p_value"]),
+        chance(shift["p_value"]),
     ]
-
-
-def _chance(p_value: float | None) -> str:
-    if p_value is None:
-        return UNKNOWN
-    return f"<{LEAST_P}" if p_value < LEAST_P else f"{p_value:.3f}"
 
 
 def _deciles(deciles: Sequence[DecileDocument], at_least_ratio: float) -> FittedTable:
@@ -196,7 +198,7 @@ def _deciles(deciles: Sequence[DecileDocument], at_least_ratio: float) -> Fitted
         drawn.add_row(
             f"p{round(100 * one['quantile'])}",
             *(Text(drawn_bar if each == way else "", style) for each, style in ways.items()),
-            f"{signed(one['shift'], '+')} ({100 * ratio:+.1f} %)",
+            f"{signed(one['shift'], '+')} ({changed_by(ratio)})",
             interval(one["low"], one["high"], "+"),
         )
     return drawn

@@ -21,9 +21,10 @@ def stages_table(stages: Sequence[GpuStageDocument]) -> list[RenderableType]:
     if not stages:
         return []
     drawn = FittedTable(
-        "on the GPU", "model", "of", "device time", "of its time", "bandwidth", "tensor",
-        "bound by", "sure", "and", left=("on the GPU", "model", "of", "bound by", "sure", "and"),
-        name="bound by", leave_out=("and", "sure", "of", "model", "of its time", "tensor"),
+        "stage", "model", "service", "device time", "share", "bandwidth", "tensor", "bound by",
+        "confidence", "notes",
+        left=("stage", "model", "service", "bound by", "confidence", "notes"), name="bound by",
+        leave_out=("notes", "confidence", "service", "model", "share", "tensor"),
     )  # fmt: skip
     for row in stages:
         drawn.add_row(
@@ -60,9 +61,9 @@ def devices_table(
     if not spans:
         return []
     drawn = FittedTable(
-        "on the GPU", "span", "device time", "of its time", "launching", "waiting", "begins",
-        "bound by, lately", left=("on the GPU", "span", "bound by, lately"),
-        name="span", leave_out=("begins", "bound by, lately", "waiting", "launching"),
+        "stage", "span", "device time", "share", "launching", "waiting", "start", "bound by",
+        left=("stage", "span", "bound by"), name="span",
+        leave_out=("start", "bound by", "waiting", "launching"),
     )  # fmt: skip
     for span in spans:
         device = span["device"]
@@ -100,7 +101,7 @@ def _used(row: GpuStageDocument, counter: str) -> str:
         return f"at least {share(modelled)}, modelled"
     if used is None:
         return UNKNOWN
-    return f"{share(used['ratio'])} ± {100 * used['error_ratio']:.1f}"
+    return f"{share(used['ratio'])} ± {share(used['error_ratio'])}"
 
 
 MOST_STEPS = 3

@@ -166,7 +166,7 @@ def found_request(
     """One request and the tree of its spans; None: they were not kept."""
     trace_id = trace_id.lower()
     if not _TRACE_ID.fullmatch(trace_id):
-        raise QuestionError(f"{trace_id!r} is no trace id: it has 32 hex digits")
+        raise QuestionError(f"{trace_id!r} is not a trace ID (needs 32 hex digits)")
     if span_id is not None and not _SPAN_ID.fullmatch(span_id.lower()):
         raise QuestionError(f"{span_id!r} is no span id: it has 16 hex digits")
     found = store.request(trace_id, span_id.lower() if span_id else None)

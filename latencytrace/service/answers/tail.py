@@ -27,6 +27,7 @@ from latencytrace.model.cohorts.request_columns import (
     as_they_are,
 )
 from latencytrace.model.stage import IN_PARTS, Stage
+from latencytrace.model.texts.units import duration, share
 from latencytrace.service.answers.documents import rounded
 from latencytrace.service.answers.load.neighbours import (
     key_of,
@@ -48,7 +49,6 @@ from latencytrace.service.store import Store
 
 MOST_READ = 10  # of the tail, and of the usual requests, whose spans of a stage are named
 _NO_QUANTILE = 1.0  # beyond which no request is
-_UNITS = (("s", 1e9), ("ms", 1e6), ("µs", 1e3), ("ns", 1.0))
 
 
 def tail(
@@ -262,23 +262,14 @@ def _reasons(found: Tail, cause: Cause, part: str | None) -> Iterator[str]:
     if cause.trait:
         trait = cause.trait
         yield (
-            f"{_percent(trait.tail_ratio)} of slow requests have "
+            f"{share(trait.tail_ratio)} of slow requests have "
             f"{trait_text(trait.key, trait.value)}, "
-            f"{_percent(trait.reference_ratio)} of typical ones"
+            f"{share(trait.reference_ratio)} of typical ones"
         )
     grown = next((stage for stage in found.stages if stage.stage is cause.stage), None)
     if grown and found.excess_ns:
         yield (
-            f"{grown.stage} takes {_length(grown.tail_mean_ns)} instead of "
-            f"{_length(grown.reference_mean_ns)}, {_percent(grown.excess_ns / found.excess_ns)} "
+            f"{grown.stage} takes {duration(grown.tail_mean_ns)} instead of "
+            f"{duration(grown.reference_mean_ns)}, {share(grown.excess_ns / found.excess_ns)} "
             f"of the extra time{f', most of it in {part}' if part else ''}"
         )
-
-
-def _length(length_ns: float) -> str:
-    unit, size = next((one for one in _UNITS if length_ns >= one[1]), _UNITS[-1])
-    return f"{length_ns / size:.3g} {unit}"
-
-
-def _percent(ratio: float) -> str:
-    return f"{100 * ratio:.0f} %"

@@ -116,8 +116,7 @@ class GrpcReceiver:
     async def _kept(self, body: bytes) -> bytes:
         with self._intake.share() as share:
             share.take(len(body))
-            checked = await self._intake.check(body, otlp.PROTOBUF, None)
-        await self._intake.keep(checked)
+            checked = await self._intake.take(body, otlp.PROTOBUF, None)
         return otlp.acceptance(checked, otlp.PROTOBUF).body
 
     async def _noted(self, body: bytes) -> bytes:

@@ -100,8 +100,7 @@ async def _kept(request: Request, intake: Intake) -> OtlpAnswer:
     otlp.media_type(content_type)
     with intake.share() as share:
         body = await _body(request, share)
-        checked = await intake.check(body, content_type, headers.get("content-encoding"))
-    await intake.keep(checked)
+        checked = await intake.take(body, content_type, headers.get("content-encoding"))
     return otlp.acceptance(checked, content_type)
 
 

@@ -25,7 +25,8 @@ from latencytrace.model import (
     Severity,
     Standing,
 )
-from latencytrace.model.objective import HOUR_NS, length_text
+from latencytrace.model.objective import HOUR_NS
+from latencytrace.model.texts.units import duration
 from latencytrace.service.objectives.counts import ObjectiveCounts, series_of
 from latencytrace.service.objectives.state import LONGEST_SILENCE_NS, Announced, ObjectiveState
 
@@ -202,9 +203,9 @@ def _end_reason(
         return "the objective was changed in the file"
     last_ns = standing.last_request_ns
     if last_ns is not None and now_ns - last_ns > LONGEST_SILENCE_NS:
-        return f"no request came for {length_text(now_ns - last_ns)}"
+        return f"no request came for {duration(now_ns - last_ns)}"
     if alert.kind is AlertKind.NO_DATA and now_ns - alert.started_ns > LONGEST_SILENCE_NS:
-        return f"few requests have come for {length_text(now_ns - alert.started_ns)}: it is usual"
+        return f"few requests have come for {duration(now_ns - alert.started_ns)}: it is usual"
     return None
 
 

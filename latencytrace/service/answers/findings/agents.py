@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from latencytrace.model import RepairKind
+from latencytrace.model.texts.units import figure
 from latencytrace.service.answers.findings.finding import Finding, Sample, Verdict
 
 ABOUT = "agents that run"
@@ -145,8 +146,8 @@ def _overhead(metrics: Sequence[Sample]) -> Iterator[_Cause]:
         left_out = f"one of {round(1 / sampled)} traces that begin there is recorded"
     yield _Cause(
         Verdict.NOTE,
-        f"to keep to {100 * budget:.3g} % of CPU time, {left_out}; "
-        f"it took {100 * took:.2g} % of late",
+        f"to keep to {figure(100 * budget)} % of CPU time, {left_out}; "
+        f"it took {figure(100 * took)} % of late",
         "export LATENCYTRACE_OVERHEAD=0.05 there to allow it more, or off for all detail",
     )
 

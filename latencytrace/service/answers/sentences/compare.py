@@ -13,6 +13,7 @@ from latencytrace.service.answers.compare_documents import (
 )
 from latencytrace.service.answers.sentences.weights import recorded_note
 
+SIDES: Final = ("before", "after")
 LEVELS: Final = ("p50", "p95", "p99")
 PROVEN: Final = (Verdict.REGRESSION, Verdict.IMPROVEMENT)
 SURE: Final = 0.05
@@ -47,18 +48,18 @@ def sentence(document: CompareDocument) -> str:
     if document["unmatched"] is not None:
         what = document["unmatched"].replace("_", " ")
         return f"Not enough data: both sides have too few requests of the same {what}."
-    sides = zip("AB", both(document), strict=True)
-    empty = [letter for letter, side in sides if not side["requests"]]
+    sides = zip(SIDES, both(document), strict=True)
+    empty = [name for name, side in sides if not side["requests"]]
     if empty:
-        return f"Not enough data: no request is in {' or in '.join(empty)}."
+        return f"Not enough data: no request {' or '.join(empty)}."
     needed = document["needed_requests"]
     more = f": it takes about {needed:,} requests of each side" if needed else ""
     return f"Not enough data{more}."
 
 
 def notes(document: CompareDocument) -> Iterator[str]:
-    for letter, side in zip("AB", both(document), strict=True):
-        yield from recorded_note(side, letter)
+    for name, side in zip(SIDES, both(document), strict=True):
+        yield from recorded_note(side, name)
     failed = [side["failed_ratio"] for side in both(document)]
     if any(failed):
         shares = " and ".join(share(ratio) for ratio in failed if ratio is not None)

@@ -13,7 +13,7 @@ from latencytrace.service.answers.overview_documents import HeatMapDocument, hea
 from latencytrace.service.answers.sentences.tail import trait_text
 from latencytrace.service.cohort import Cohort
 from latencytrace.service.store import Store
-from latencytrace.service.web.pages.cohort_bar import rfc3339
+from latencytrace.service.web.pages.cohort_bar import rfc3339, whole_second
 from latencytrace.service.web.pages.rendering import Address
 
 BEFORE_NS: Final = 30 * 60 * 10**9  # of an incident that its picture shows, at least
@@ -110,7 +110,7 @@ class Incident:
 
     def _link(self, path: str, **more: str) -> Address:
         named = {"service": self.service, "route": self.route}
-        since = {"since": rfc3339(self.since_ns - BEFORE_NS)}
+        since = {"since": whole_second(self.since_ns - BEFORE_NS)}
         query = {name: value for name, value in (named | since | more).items() if value}
         return Address(f"{path}?{urlencode(query)}")
 

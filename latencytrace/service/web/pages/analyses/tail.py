@@ -11,6 +11,7 @@ from prometheus_client import CollectorRegistry
 
 from latencytrace.analysis.tail.groups import Selection, needed_requests
 from latencytrace.model import Request as FoundRequest
+from latencytrace.model.texts.units import target
 from latencytrace.service.answers import tail as answers
 from latencytrace.service.answers.documents import ListedRequestDocument
 from latencytrace.service.answers.findings.agents import pressure_findings
@@ -120,7 +121,7 @@ def pressed(question: Asked, metrics: CollectorRegistry) -> list[Finding]:
 def slowest_share(quantile: str) -> str:
     """The share of requests beyond a quantile: `1 %`; what is none, as it was written."""
     try:
-        return f"{100 - 100 * float(quantile):.4g} %"
+        return target(1 - float(quantile))
     except ValueError:
         return quantile
 
