@@ -117,6 +117,8 @@ class AgentSettings(NamedTuple):
         return _without_secrets(self, {"endpoint", "traces_url", "metrics_url", "headers"})
 
 
+PLACEHOLDER: Final = re.compile(r"\{(\w+)\}")
+LOG_PLACEHOLDERS: Final = ("trace_id", "service", "start", "end", "start_ms", "end_ms")
 FORWARDED_PREFIX: Final = "X-Forwarded-Prefix"  # a header of proxies
 
 
@@ -134,6 +136,7 @@ class ServiceSettings(NamedTuple):
     objectives: Path | None = None  # a file of objectives; None: there are none
     public_url: str | None = None  # in links to the API; None: where it listens
     root_path: str | None = None  # below which a proxy shows the pages, or the header that says it
+    logs_url: str | None = None  # of the logs of a request, with placeholders
     dashboard_url: str | None = None  # of a Grafana dashboard that alerts link to
     sinks: tuple[tuple[str, str], ...] = (("log", ""),)  # plugins' names and addresses
     scrape: tuple[str, ...] = ()  # addresses of engines' metrics, and of GPU exporters'
@@ -169,7 +172,7 @@ def names_receiver(environ: Mapping[str, str] = os.environ) -> bool:
     return otlp_protocol(environ) == GRPC or any(environ.get(name, "").strip() for name in names)
 
 
-def agent_settings(  # noqa: PLR0913 - one argument per argument of `instrument`
+def agent_settings(
     *,
     endpoint: str | None = None,
     service_name: str | None = None,
@@ -182,11 +185,8 @@ def agent_settings(  # noqa: PLR0913 - one argument per argument of `instrument`
 
     Args:
         endpoint: The base address to send to.
-        service_name: What to call the program.
         hooks: Names of the hooks to apply; None: all.
-        gpu: Whether to read GPUs.
         over_http: Whatever the environment says of the protocol.
-        environ: The environment.
 
     Raises:
         SettingsError: A value cannot be used; the message names the variable.
@@ -244,7 +244,7 @@ def agent_settings(  # noqa: PLR0913 - one argument per argument of `instrument`
     )
 
 
-def service_settings(  # noqa: PLR0913 - one argument per flag of `latencytrace serve`
+def service_settings(
     *,
     folder: Path | None = None,
     listen: str | None = None,
@@ -287,6 +287,7 @@ def service_settings(  # noqa: PLR0913 - one argument per flag of `latencytrace 
         objectives=objectives or objectives_file(environ),
         public_url=web_address(environ, "LATENCYTRACE_PUBLIC_URL"),
         root_path=_root_path(root_path or environ.get("LATENCYTRACE_ROOT_PATH", "")),
+        logs_url=_logs_url(environ),
         dashboard_url=dashboard_url(environ),
         sinks=_sinks(environ),
         scrape=names(environ, "LATENCYTRACE_SCRAPE"),
@@ -452,6 +453,18 @@ def dashboard_url(environ: Mapping[str, str] = os.environ) -> str | None:
     return web_address(environ, "LATENCYTRACE_DASHBOARD_URL")
 
 
+def _logs_url(environ: Mapping[str, str]) -> str | None:
+    """The template of the address of a request's logs."""
+    template = web_address(environ, "LATENCYTRACE_LOGS_URL")
+    unknown = set(PLACEHOLDER.findall(template or "")) - {*LOG_PLACEHOLDERS}
+    if unknown:
+        known = ", ".join(f"{{{name}}}" for name in LOG_PLACEHOLDERS)
+        raise SettingsError(
+            f"LATENCYTRACE_LOGS_URL has {{{min(unknown)}}}, which is not known: use {known}"
+        )
+    return template
+
+
 def _store(named: str, environ: Mapping[str, str]) -> str:
     """A store; the address of a ClickHouse server with its password, where it has none itself."""
     scheme, _, rest = named.partition("://")
@@ -474,7 +487,6 @@ def _store(named: str, environ: Mapping[str, str]) -> str:
 
 
 def has_password(store: str) -> bool:
-    """Return whether a password stands in the address of a store."""
     user = _user_of(store.partition("://")[2])
     return user is not None and bool(user.partition(":")[2])
 

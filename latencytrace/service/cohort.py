@@ -19,7 +19,7 @@ from latencytrace.errors import QuestionError
 from latencytrace.model import DurationRange, RequestStatus, TokenRange, semconv
 from latencytrace.model.cohorts.breakdown import attribute_text
 from latencytrace.model.detail import TraceDetail
-from latencytrace.model.texts.durations import written_duration_ns
+from latencytrace.model.texts.units import written_duration_ns
 
 MOST_CONDITIONS = 16
 Failed = Literal["failed"]
@@ -81,8 +81,8 @@ def instant_ns(text: str, now_ns: int) -> int:
         moment = None
     if moment is None or moment.tzinfo is None:
         raise QuestionError(
-            f"{text!r} is no time: write RFC 3339 with a zone, as 2026-01-31T15:04:05Z, "
-            "or a duration back from now, as 15m"
+            f"{text!r} is not a valid time. Try 15m or 2d, back from now, or with a zone "
+            "2026-01-31T15:04:05Z"
         )
     since_epoch = moment - _EPOCH
     whole_s = since_epoch.days * 86_400 + since_epoch.seconds
@@ -125,7 +125,7 @@ def token_range(text: str) -> TokenRange:
     ends = _RANGE.fullmatch(text.strip())
     if ends is None or not any(ends.groups()):
         raise QuestionError(
-            f"{text!r} is no range of tokens: write 1000..4000, 1000.., ..4000 or 512"
+            f"{text!r} is not a range of tokens. Try 1000..4000, 1000.., ..4000 or 512"
         )
     at_least, at_most = (int(end) if end else None for end in ends.groups())
     if at_least is not None and at_most is not None and at_least > at_most:
@@ -143,7 +143,7 @@ def duration_range(text: str) -> DurationRange:
     found_ns = [written_duration_ns(end) for end in ends]
     is_read = all(ns is not None or not end for ns, end in zip(found_ns, ends, strict=True))
     if len(ends) != 2 or not any(ends) or not is_read:  # noqa: PLR2004 - the ends
-        raise QuestionError(f"{text!r} is no range of durations: write 250ms..2s, 2s.. or ..80ms")
+        raise QuestionError(f"{text!r} is not a range of durations. Try 250ms..2s, 2s.. or ..80ms")
     at_least_ns, at_most_ns = found_ns
     if at_least_ns is not None and at_most_ns is not None and at_least_ns > at_most_ns:
         raise QuestionError(f"{text!r} holds no duration: write the shorter one first")

@@ -28,6 +28,7 @@ from latencytrace.errors import OverloadedError
 from latencytrace.service.ingest.committer import Committer
 from latencytrace.service.ingest.journal import Journal
 from latencytrace.service.ledgers import attribution, attributor, column_attribution
+from latencytrace.service.ledgers.context import PipelineContext
 from latencytrace.service.ledgers.open_traces import OpenTraces
 from latencytrace.service.ledgers.pipeline import Pipeline
 from latencytrace.service.metrics.settling import Settling
@@ -142,7 +143,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         store = ChdbStore.open(Path(folder) / "data")
         journal = Journal(Path(folder) / "journal")
-        pipeline = Pipeline(store, Telemetry(), time.monotonic_ns, journal=journal, settle_s=10.0)
+        pipeline = Pipeline(
+            store, Telemetry(), time.monotonic_ns, PipelineContext(settle_s=10.0), journal
+        )
         pipeline.start()
         send(pipeline, patterns, WARM_GROUPS, chance)
         gc.freeze()  # as a service does

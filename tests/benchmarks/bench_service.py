@@ -1,11 +1,13 @@
 """What the service costs: spans a second with their ledgers, CPU, memory and lag.
 
     python tests/benchmarks/bench_service.py [--seconds 30] [--connections 4] [--spans 512]
-        [--requests-per-s 0] [--store chdb|clickhouse] [--json]
+        [--load "200 pods, 400 routes, 60 models"] [--grpc] [--requests-per-s 0]
+        [--store chdb|clickhouse] [--json]
 
 Senders in processes of their own post traces of 8 to 20 spans with nine attributes each, some
 of them cut across two posts, to `latencytrace serve`: as fast as they are answered, or so many
-requests a second. Nothing is asked meanwhile. Then every request is counted in the store, where
+requests a second. With `--load` they are those of a load of the zoo. Nothing is asked meanwhile.
+Then every request is counted in the store, where
 its ledger says when it was written: the lag is from the answer to its last post until then.
 
 With `--store clickhouse` the service writes over HTTP to the engine in a process of its own, which
@@ -22,24 +24,33 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from multiprocessing import get_context
 from multiprocessing.queues import Queue
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
-from typing import Final
+from threading import Thread
+from typing import Any, Final
 from urllib.parse import urlsplit
 
+import grpc
 import numpy as np
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from latencytrace.model import AttributeValue, SpanKind
+from latencytrace.service.ingest.grpc import EXPORT
 from tests.support.builders.spans.otlp_messages import one_span, proto_span
+from tests.support.builders.zoo.loads import LOADS
+from tests.support.builders.zoo.posts import SPANS_A_TRACE, Posts
 from tests.support.clickhouse.front import ClickHouseFront
 from tests.support.servers.running_service import PROTOBUF, RunningService
 
 POSTS: Final = 8  # of a group, across which traces are cut
+PROCESSES: Final = 8  # of senders, at most
 TIME_BYTES: Final = 9  # with its tag
 TICKS: Final = os.sysconf("SC_CLK_TCK")
 READY_S: Final = 300.0  # how long senders may take to make their posts
@@ -94,20 +105,13 @@ class Outcome:
 class Pattern:
     """Posts as bytes, of which ids and times are changed in place."""
 
-    def __init__(self, seed: int, spans_a_post: int) -> None:
-        chance = random.Random(seed)
-        spans: list[bytes] = []
-        self.requests = 0
-        while len(spans) < POSTS * spans_a_post:
-            size = chance.randint(8, 20)
-            if len(spans) + size > POSTS * spans_a_post:
-                size = POSTS * spans_a_post - len(spans)
-            spans += _trace(chance, size)
-            self.requests += 1
-        bodies = [
-            _body(spans[at : at + spans_a_post]) for at in range(0, len(spans), spans_a_post)
-        ]
-        self.spans = len(spans)
+    def __init__(self, seed: int, spans_a_post: int, load: str = "") -> None:
+        if load:
+            posts = Posts(replace(LOADS[load], spans_a_post=spans_a_post), seed)
+            self.requests = max(POSTS * spans_a_post // SPANS_A_TRACE, 1)
+            bodies, self.spans = posts.made(self.requests)
+        else:
+            bodies, self.spans, self.requests = _uniform(seed, spans_a_post)
         self._bodies = [np.frombuffer(body, np.uint8).copy() for body in bodies]
         self._ids = [_places(body, b"\x0a\x10") for body in bodies]
         self._times = [_places(body, b"\x39", b"\x41") for body in bodies]
@@ -123,6 +127,21 @@ class Pattern:
             post[at] = (post[at].view("<u8") + np.uint64(shift_ns)).view(np.uint8)
             found.append(post.tobytes())
         return found
+
+
+def _uniform(seed: int, spans_a_post: int) -> tuple[list[bytes], int, int]:
+    """Posts; how many spans and requests."""
+    chance = random.Random(seed)
+    spans: list[bytes] = []
+    requests = 0
+    while len(spans) < POSTS * spans_a_post:
+        size = chance.randint(8, 20)
+        if len(spans) + size > POSTS * spans_a_post:
+            size = POSTS * spans_a_post - len(spans)
+        spans += _trace(chance, size)
+        requests += 1
+    bodies = [_body(spans[at : at + spans_a_post]) for at in range(0, len(spans), spans_a_post)]
+    return bodies, len(spans), requests
 
 
 def _trace(chance: random.Random, size: int) -> list[bytes]:
@@ -189,11 +208,9 @@ def _places(body: bytes, *tags: bytes) -> np.ndarray:
         body: A post.
         tags: One, of trace ids; two, of start and end.
     """
-    request = ExportTraceServiceRequest.FromString(body)
-    spans = request.resource_spans[0].scope_spans[0].spans
     found = []
     at = 0
-    for span in spans:
+    for span in _spans(body):
         if len(tags) == 1:
             wanted = [tags[0] + span.trace_id]
         else:
@@ -207,36 +224,90 @@ def _places(body: bytes, *tags: bytes) -> np.ndarray:
     return np.array(found)
 
 
-def send(  # noqa: PLR0913 - what a process is told
-    address: str,
+def _spans(body: bytes) -> list[Span]:
+    """The spans of a post, as they lie there."""
+    request = ExportTraceServiceRequest.FromString(body)
+    return [
+        span
+        for resource in request.resource_spans
+        for scope in resource.scope_spans
+        for span in scope.spans
+    ]
+
+
+Post = Callable[[bytes], float | None]
+
+
+def over_http(address: str) -> Post:
+    """Sends a post; None, or after how many seconds to send it again."""
+    connection = http.client.HTTPConnection(urlsplit(address).netloc, timeout=60)
+
+    def post(body: bytes) -> float | None:
+        connection.request("POST", "/v1/traces", body, PROTOBUF)
+        answer = connection.getresponse()
+        answer.read()
+        if answer.status == http.client.OK:
+            return None
+        return float(answer.headers.get("retry-after", 1))
+
+    return post
+
+
+def over_grpc(address: str) -> Post:
+    """Likewise."""
+    channel = grpc.insecure_channel(
+        address, (("grpc.max_send_message_length", -1), ("grpc.use_local_subchannel_pool", 1))
+    )
+    export = channel.unary_unary(EXPORT)
+
+    def post(body: bytes) -> float | None:
+        try:
+            export(body, timeout=60)
+        except grpc.RpcError as error:
+            if error.code() is not grpc.StatusCode.RESOURCE_EXHAUSTED:
+                raise
+            return 1.0
+        return None
+
+    return post
+
+
+def send_from_threads(
+    seeds: Sequence[int], ready: Barrier, told: "Queue[Record]", *arguments: Any
+) -> None:
+    """Be several senders, each with a connection of its own."""
+    senders = [Thread(target=send, args=(seed, ready, told, *arguments)) for seed in seeds]
+    for sender in senders:
+        sender.start()
+    for sender in senders:
+        sender.join()
+
+
+def send(
     seed: int,
-    spans_a_post: int,
-    seconds: float,
-    groups_per_s: float,
     ready: Barrier,
     told: "Queue[Record]",
+    address: str,
+    pattern_of: Callable[[int], Pattern],
+    seconds: float,
+    groups_per_s: float,
 ) -> None:
     """Send groups of posts until the time is over; a refused post is sent again."""
-    pattern = Pattern(seed, spans_a_post)
+    pattern = pattern_of(seed)
     chance = random.Random(seed + 1000)
-    connection = http.client.HTTPConnection(urlsplit(address).netloc, timeout=60)
+    post = over_http(address) if "//" in address else over_grpc(address)
     sent: list[Sent] = []
     refused = 0
     ready.wait()
-    began_s, cpu_began_s = time.monotonic(), time.process_time()
+    began_s, cpu_began_s = time.monotonic(), time.thread_time()
     while (since_s := time.monotonic() - began_s) < seconds:
         if groups_per_s and since_s < len(sent) / groups_per_s:
             time.sleep(len(sent) / groups_per_s - since_s)
         key = chance.getrandbits(64)
         for body in pattern.bodies(key, time.time_ns() - BASE_NS - 500_000_000):
-            while True:
-                connection.request("POST", "/v1/traces", body, PROTOBUF)
-                answer = connection.getresponse()
-                answer.read()
-                if answer.status == http.client.OK:
-                    break
+            while (again_s := post(body)) is not None:
                 refused += 1
-                time.sleep(float(answer.headers.get("retry-after", 1)))
+                time.sleep(again_s)
         sent.append(
             Sent(
                 key=key,
@@ -245,7 +316,7 @@ def send(  # noqa: PLR0913 - what a process is told
                 requests=pattern.requests,
             )
         )
-    cpu_used_s = time.process_time() - cpu_began_s
+    cpu_used_s = time.thread_time() - cpu_began_s
     told.put(Record(seed=seed, sent=sent, refused=refused, cpu_s=cpu_used_s))
 
 
@@ -283,6 +354,7 @@ def run(options: argparse.Namespace) -> Outcome:
     spawned = get_context("spawn")
     told: Queue[Record] = spawned.Queue()
     ready = spawned.Barrier(options.connections + 1)
+    pattern_of = partial(Pattern, spans_a_post=options.spans, load=options.load)
     with tempfile.TemporaryDirectory() as folder, ExitStack() as opened:
         data = Path(folder) / "data"
         env, engine, server = {"LATENCYTRACE_SETTLE": "10"}, data / "clickhouse", None
@@ -292,25 +364,27 @@ def run(options: argparse.Namespace) -> Outcome:
             env["LATENCYTRACE_STORE"] = server.url()
         with RunningService(data, env=env) as service:
             pid = service.process.pid
-            requests_a_group = Pattern(0, options.spans).requests
+            requests_a_group = pattern_of(0).requests
             groups_per_s = options.requests_per_s / requests_a_group / options.connections
+            address = service.otlp_grpc if options.grpc else service.otlp
+            seeds = range(options.connections)
             time.sleep(options.warm)
             senders = [
                 spawned.Process(
-                    target=send,
+                    target=send_from_threads,
                     args=(
-                        service.otlp, seed, options.spans, options.seconds, groups_per_s, ready,
-                        told,
+                        seeds[first::PROCESSES], ready, told, address, pattern_of,
+                        options.seconds, groups_per_s,
                     ),
                 )
-                for seed in range(options.connections)
+                for first in range(min(options.connections, PROCESSES))
             ]  # fmt: skip
             for sender in senders:
                 sender.start()
             ready.wait(READY_S)  # each has made its posts
             began_s = time.time()
             before_s, server_before_s = cpu_s(pid), 0.0 if server is None else cpu_s(server.pid)
-            answers = [told.get() for _ in senders]
+            answers = [told.get() for _ in seeds]
             for sender in senders:
                 sender.join()
             last_s = max(one.last_answer_s for answer in answers for one in answer.sent)
@@ -342,7 +416,7 @@ def run(options: argparse.Namespace) -> Outcome:
     answered = {
         (answer.seed, one.key): one.last_answer_s for answer in answers for one in answer.sent
     }
-    lags = _lags(rows, answered, options.spans)
+    lags = _lags(rows, answered, pattern_of)
     spans = sum(one.spans for answer in answers for one in answer.sent)
     requests = sum(one.requests for answer in answers for one in answer.sent)
     cuts = statistics.quantiles(lags, n=100) if len(lags) > 1 else [0.0] * 99
@@ -368,15 +442,16 @@ def run(options: argparse.Namespace) -> Outcome:
 
 
 def _lags(
-    rows: list[str], answered: dict[tuple[int, int], float], spans_a_post: int
+    rows: list[str],
+    answered: dict[tuple[int, int], float],
+    pattern_of: Callable[[int], Pattern],
 ) -> list[float]:
     """From the last answer of each trace's group until its ledger was written."""
     seeds = {seed for seed, _ in answered}
     halves: dict[str, tuple[int, int]] = {}  # by the last half of an id: its seed, its first half
     for seed in seeds:
-        for body in Pattern(seed, spans_a_post).bodies(0, 0):
-            request = ExportTraceServiceRequest.FromString(body)
-            for span in request.resource_spans[0].scope_spans[0].spans:
+        for body in pattern_of(seed).bodies(0, 0):
+            for span in _spans(body):
                 first, last = span.trace_id[:8], span.trace_id[8:].hex()
                 halves[last] = (seed, int.from_bytes(first, "big"))
     lags = []
@@ -394,6 +469,8 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=30)
     parser.add_argument("--connections", type=int, default=4)
     parser.add_argument("--spans", type=int, default=512, help="of a post")
+    parser.add_argument("--load", default="", choices=LOADS, help="of the zoo")
+    parser.add_argument("--grpc", action="store_true", help="instead of HTTP")
     parser.add_argument("--requests-per-s", type=float, default=0, help="0: as fast as it goes")
     parser.add_argument("--warm", type=float, default=3, help="seconds before the first post")
     parser.add_argument("--store", choices=("chdb", "clickhouse"), default="chdb")

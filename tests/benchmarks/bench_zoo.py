@@ -20,7 +20,7 @@ from latencytrace.service.ledgers.span_parts import by_block, in_few_blocks
 from latencytrace.service.metrics.telemetry import Telemetry
 from latencytrace.service.sql.native import native
 from latencytrace.service.sql.request_blocks import block_of
-from tests.support.builders.zoo.loads import LOADS, Load, mixture
+from tests.support.builders.zoo.loads import LOADS, RECORDED, Load, mixture
 from tests.support.builders.zoo.posts import Posts
 from tests.support.builders.zoo.taken import Taken
 
@@ -78,11 +78,12 @@ def main() -> None:
     )
     parser.add_argument("--only", help="of loads whose name begins so")
     asked = parser.parse_args()
-    loads = dict(LOADS) | {f"mixture {seed}": mixture(seed) for seed in range(asked.seeds)}
+    mixtures = {f"mixture {seed}": mixture(seed) for seed in range(asked.seeds)}
+    loads = dict(LOADS) | mixtures | dict(RECORDED)
     loads = {name: one for name, one in loads.items() if name.startswith(asked.only or "")}
     sys.stdout.write(
         f"{'µs of CPU a span':42}{'decode':>8}{'attrib.':>8}{'both':>8}{'rows':>8}"
-        "  columns   bytes  attributes a span\n"
+        "  columns  attributes   bytes a span  ns a byte\n"
     )
     both: dict[str, float] = {}
     for name, load in loads.items():
@@ -91,7 +92,8 @@ def main() -> None:
         columns = account.ways["columns"] / account.ways.total()
         shown = account.us["decode"], account.us["attribute"], both[name], account.us["rows"]
         numbers = "".join(f"{one:8.2f}" for one in shown)
-        size = f"{account.bytes_a_span:7.0f}{account.attributes_a_span:7.1f}"
+        size = f"{account.attributes_a_span:11.1f}{account.bytes_a_span:15.0f}"
+        size += f"{both[name] / account.bytes_a_span * 1e3:11.1f}"
         sys.stdout.write(f"{name:42}{numbers}  {columns:6.1%} {size}\n")
         sys.stdout.flush()
     worst, best = max(both, key=both.__getitem__), min(both, key=both.__getitem__)

@@ -8,7 +8,7 @@ from latencytrace.errors import SettingsError, SinkError
 from latencytrace.plugins import SINKS, load_plugin, plugins
 from latencytrace.service.net import http_post
 from latencytrace.service.sink import Sink, Transition
-from latencytrace.service.watch.wiring import open_sink
+from latencytrace.service.watch import open_sink
 from tests.contracts.conftest import EXAMPLES
 from tests.support.builders.notices import made_notice
 from tests.support.builders.traffic import START_NS
@@ -141,6 +141,6 @@ def test_the_log_says_it_all(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO):
         opened("log", "").send(made_notice(), START_NS)
 
-    assert "page began: chat-e2e: 20 % of POST /chat" in caplog.text
-    assert "Guilty stage: retrieve" in caplog.text
+    assert "page began: chat-e2e: 20.0 % of POST /chat" in caplog.text
+    assert "Slow stage: retrieve" in caplog.text
     assert caplog.text.count("Slow: http://127.0.0.1:8321/requests/") == 3

@@ -103,7 +103,7 @@ def test_the_command_prints_the_knee_first_and_the_levels_below(service: Running
     assert ended.returncode == 0
     assert ended.stdout.splitlines()[2].startswith("Knee: ")
     assert "Goodput: " in ended.stdout
-    assert "at once" in ended.stdout
+    assert "concurrency" in ended.stdout
     assert "queue" in ended.stdout.split("growth", 1)[1]
 
 

@@ -68,7 +68,7 @@ def test_a_side_without_requests_says_which_versions_there_are(service: RunningS
     ended = run(service, "compare", "version=1", "version=9.9")
 
     assert ended.returncode == 1  # nobody has it, which no more data will change
-    assert ended.stdout.startswith("Not enough data: no request is in B.")
+    assert ended.stdout.startswith("Not enough data: no request after.")
     versions = ", ".join(sorted(VERSIONS))
     assert ended.stderr == (
         "latencytrace: B: No request of any time has --version 9.9. "

@@ -70,6 +70,33 @@ def test_its_card_leads_to_why_and_to_the_requests(
         expect(page.locator(".verdict")).to_contain_text("globex")
 
 
+def test_a_release_line_in_its_row_compares_before_and_after(
+    service: RunningService, browser: Browser
+) -> None:
+    with opened(browser, f"{service.url}/") as (page, _):
+        line = page.locator(".routes a.release .mark").evaluate(
+            "(one) => { const {x, y, height} = one.getBoundingClientRect(); "
+            "return {x, y: y + height / 2}; }"
+        )
+        page.mouse.click(line["x"] + 3, line["y"])  # beside it, as people do
+
+        page.wait_for_url("**/compare?**")
+        expect(page.get_by_role("combobox", name="Before", exact=True)).to_have_value("version=1")
+        expect(page.get_by_role("combobox", name="After", exact=True)).to_have_value("version=2")
+        expect(page.locator(".verdict")).to_be_visible()
+
+
+@pytest.mark.parametrize("path", ["/", "/requests", "/breakdown?by=tenant"])
+def test_the_first_row_is_five_tabs_away(
+    service: RunningService, browser: Browser, path: str
+) -> None:
+    with opened(browser, f"{service.url}{path}") as (page, _):
+        for key in ("Tab", "Tab", "Enter", "Tab", "Tab"):
+            page.keyboard.press(key)
+
+        assert page.evaluate("document.activeElement.closest('tbody tr') !== null")
+
+
 def test_an_incident_is_acknowledged_on_its_card(
     service: RunningService, browser: Browser
 ) -> None:

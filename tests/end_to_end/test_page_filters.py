@@ -94,7 +94,7 @@ def test_a_filter_that_cannot_be_read_stays_in_the_form(
 ) -> None:
     asked = {"service": SERVICE, "route": "POST /chat", "since": "1 hour"}
     with opened(browser, f"{service.url}/breakdown?{urlencode(asked)}") as (page, watched):
-        expect(page.get_by_role("alert")).to_contain_text("'1 hour' is no time")
+        expect(page.get_by_role("alert")).to_contain_text("'1 hour' is not a valid time")
         page.get_by_label("Since").fill("1h")
         page.get_by_role("button", name="Apply").click()
         expect(page.locator(".facts strong")).to_have_text("1 request")

@@ -57,7 +57,7 @@ def test_the_document_names_the_stage_its_share_and_what_the_slow_ones_share(
     cause = document["cause"]
     assert cause is not None
     assert (cause["kind"], cause["stage"]) == ("dependency", "retrieve")
-    begins = "Slower dependency: 100 % of slow requests have collection big"
+    begins = "Slower dependency: 100.0 % of slow requests have collection big"
     assert cause["sentence"].startswith(begins)
 
 
@@ -99,7 +99,7 @@ def test_the_command_prints_the_cause_first_and_the_stages_below(
 
     lines = told.stdout.splitlines()
     assert told.returncode == 0
-    assert lines[0].startswith("400 requests · tail: 20 beyond p95 (from ")
+    assert lines[0].startswith("400 requests · slow: 20 above p95, over ")
     assert lines[2].startswith("Slower dependency: ")
     assert "retrieve" in told.stdout.split("stage", 1)[1]
 

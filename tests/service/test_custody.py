@@ -13,6 +13,7 @@ from latencytrace.model import RepairKind, Span, SpanKind, Stage, semconv
 from latencytrace.service.cohort import Cohort
 from latencytrace.service.ingest.journal import Journal
 from latencytrace.service.ledgers.assembler import MISSED_NS
+from latencytrace.service.ledgers.context import PipelineContext
 from latencytrace.service.ledgers.missing_ledgers import AFTER_S, PACE_S, MissingLedgers
 from latencytrace.service.ledgers.open_traces import Bounds, OpenTraces
 from latencytrace.service.ledgers.pipeline import Pipeline
@@ -75,10 +76,12 @@ class Rig:
             store,
             self.telemetry,
             self.clock,
-            on_settled=self.settled.append,
-            journal=Journal(folder),
-            settle_s=SETTLE_S,
-            counted_until_ns=counted_until_ns,
+            PipelineContext(
+                settle_s=SETTLE_S,
+                counted_until_ns=counted_until_ns,
+                on_settled=self.settled.append,
+            ),
+            Journal(folder),
             traces=OpenTraces(self.clock, Bounds(held_bytes=max_held_bytes)),
         )
         self.pipeline._committer.start()

@@ -68,7 +68,7 @@ class ProcessorWaits:
             self.due_ns = now_ns + _FRESH_NS
             file = None if self._files is None else self._files.get(get_ident())
             if file is None or now_ns - file.readings[-1][0] >= _NOTICED_NS:
-                self._read()
+                self.read()
 
     def waited_since(self, since_ns: int) -> tuple[int, int]:
         """Return how long this thread has waited since a monotonic time: at least, and at most.
@@ -77,7 +77,7 @@ class ProcessorWaits:
         there was no reading, or the kernel tells nothing.
         """
         file = None if self._files is None else self._files.get(get_ident())
-        now_ns = self._read()
+        now_ns = self.read()
         if file is None or now_ns is None:
             return 0, 0
         readings = tuple(file.readings)[:-1]
@@ -85,9 +85,10 @@ class ProcessorWaits:
         around = readings[max(behind - 1, 0) : behind + 1]
         waited_ns = [max(now_ns - before_ns, 0) for _, before_ns in around]
         outside_ns = [max(since_ns - read_ns, 0) for read_ns, _ in around]
-        if max(waited_ns, default=0) >= _NOTICED_NS:
+        most_ns = max(waited_ns, default=0)
+        if most_ns >= _NOTICED_NS:
             self.likely_by_ns = monotonic_ns() + _LIKELY_NS
-        return max(0, *map(sub, waited_ns, outside_ns)), max(waited_ns, default=0)
+        return max((0, *map(sub, waited_ns, outside_ns))), most_ns
 
     def paged_in(self) -> bool:
         """Tell whether this thread has waited for memory to be read since this was asked last."""
@@ -103,7 +104,7 @@ class ProcessorWaits:
         for thread in tuple(self._files or ()):
             self._close(thread)
 
-    def _read(self) -> int | None:
+    def read(self) -> int | None:
         """Return how long this thread has waited in all; None: the kernel tells nothing."""
         files = self._files  # another thread may find that the kernel tells nothing
         if files is None:

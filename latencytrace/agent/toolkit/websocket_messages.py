@@ -53,7 +53,7 @@ class Messages:
             self.over()
             message = await receive()
             with guarded("beginning with a message", self._recorder.on_fault):
-                module = sys._getframe(1).f_globals.get("__name__", "")  # noqa: SLF001 - there is no other way
+                module = sys._getframe(1).f_globals.get("__name__", "")
                 if message.get("text") is not None and not module.startswith(_OTHERS):
                     self._begin()
             return message

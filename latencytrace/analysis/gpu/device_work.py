@@ -2,7 +2,7 @@
 
 from latencytrace.analysis.trace.stage_of import stage_of
 from latencytrace.model import semconv
-from latencytrace.model.gpu.sample import DeviceWork
+from latencytrace.model.gpu import DeviceWork
 from latencytrace.model.span import Attributes, Span
 
 

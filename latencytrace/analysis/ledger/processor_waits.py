@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from latencytrace.model import Segment, Stage, Trace, semconv
-from latencytrace.model.packed.runtime_gap import PROCESSOR_WAIT
+from latencytrace.model.packed import PROCESSOR_WAIT
 
 
 def with_processor_waits(trace: Trace, segments: Sequence[Segment]) -> tuple[Segment, ...]:

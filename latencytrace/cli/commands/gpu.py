@@ -6,21 +6,19 @@ import typer
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from latencytrace.cli.pictures.bars import bar
-from latencytrace.cli.pictures.fitted_table import FittedTable
+from latencytrace.cli.pictures.fitted_table import FittedTable, bar
 from latencytrace.cli.pictures.gpu_stages import stages_table
 from latencytrace.cli.pictures.terminal import say_document, screen, watch
 from latencytrace.cli.processes import options
 from latencytrace.cli.processes.pager import page
 from latencytrace.cli.source import reading
 from latencytrace.errors import ServiceUnreachableError
-from latencytrace.model.texts.units import UNKNOWN, duration, share
+from latencytrace.model.texts.units import UNKNOWN, duration, figure, share, size
 from latencytrace.service.answers.gpu_documents import GpuDocument, GpusDocument
 
 EVERY_S = 1.0
 STALE_NS = 5_000_000_000
 BAR_CELLS = 12
-GIGABYTE = 1e9
 NOTHING = (
     "No GPU is read. On a machine with NVIDIA's driver: pip install 'latencytrace[gpu]', and "
     "trace a program there (`latencytrace run -- COMMAND`); `latencytrace doctor` says why not."
@@ -77,8 +75,8 @@ def _gpus(gpus: list[GpuDocument], console: Console) -> RenderableType:
             _bandwidth(one),
             *([Text(filled, "yellow")] if with_bars else []),
             bandwidth["method"] if bandwidth else "",
-            _percent(one["pipes"].get("tensor_any")),
-            _percent(one["sm_active_ratio"]),
+            share(one["pipes"].get("tensor_any")),
+            share(one["sm_active_ratio"]),
             _memory(one),
             _in(one["power_watts"], "W"),
             _in(one["temperatures_celsius"].get("gpu"), ""),
@@ -102,7 +100,7 @@ def _remarks(gpus: list[GpuDocument]) -> list[RenderableType]:
         if one["bandwidth"] is None and one["silent_ns"] <= STALE_NS:
             lines.append(
                 f"{of}: no bandwidth, for GPUs before Hopper do not tell it; kernels ran "
-                f"{_percent(one['kernel_active_ratio'])} of the time, however small they were"
+                f"{share(one['kernel_active_ratio'])} of the time, however small they were"
             )
     if any(one["parent_uuid"] is not None for one in gpus):
         lines.append("* an instance of a partitioned GPU")
@@ -115,18 +113,14 @@ def _bandwidth(one: GpuDocument) -> str:
         return UNKNOWN
     ratio = share(bandwidth["utilization_ratio"])
     rate = bandwidth["bytes_per_second"]
-    return ratio if rate is None else f"{ratio}  {rate / GIGABYTE:,.0f} GB/s"
+    return ratio if rate is None else f"{ratio}  {size(rate)}/s"
 
 
 def _memory(one: GpuDocument) -> str:
     used, total = one["memory_used_bytes"], one["memory_total_bytes"]
     if used is None or total is None:
         return UNKNOWN
-    return f"{used / GIGABYTE:.1f} of {total / GIGABYTE:.0f} GB"
-
-
-def _percent(ratio: float | None) -> str:
-    return share(ratio)
+    return f"{size(used)} of {size(total)}"
 
 
 def _scaled(value: float | None, unit: float) -> float | None:
@@ -134,4 +128,4 @@ def _scaled(value: float | None, unit: float) -> float | None:
 
 
 def _in(value: float | None, unit: str) -> str:
-    return UNKNOWN if value is None else f"{value:.0f} {unit}".rstrip()
+    return UNKNOWN if value is None else f"{figure(value)} {unit}".rstrip()

@@ -13,7 +13,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 from rich.text import Text
 
 from latencytrace.cli.load_test import pictures as load_pictures
-from latencytrace.cli.load_test.goodput import limits
+from latencytrace.cli.load_test.outcome import limits
 from latencytrace.cli.load_test.output import document, require_writable, write_requests
 from latencytrace.cli.load_test.plan import Arrivals, Pace, Step, plan, rates_of
 from latencytrace.cli.load_test.record import LoadRecord, StepRecord
@@ -22,13 +22,14 @@ from latencytrace.cli.load_test.target import Target, target
 from latencytrace.cli.pictures.terminal import say_document, screen, show, side_screen
 from latencytrace.cli.processes import options
 from latencytrace.errors import LatencytraceError
+from latencytrace.model.texts.units import per_s
 from latencytrace.settings import agent_settings
 
 INTERRUPTED = 130
 REFRESHES_PER_S = 4  # each costs a millisecond, which a request may be late
 
 
-def load(  # noqa: PLR0913 - one argument a flag
+def load(
     url: Annotated[str, typer.Argument(metavar="URL", help="Where every request goes.")],
     *,
     rate: Annotated[float | None, typer.Option(help="Requests a second.")] = None,
@@ -126,8 +127,8 @@ def _run(
     """Generate the load; whether it was interrupted."""
     if importlib.util.find_spec("aiohttp") is None:
         raise LatencytraceError("load needs aiohttp: pip install 'latencytrace[load]'")
-    from latencytrace.cli.load_test.generator import generate  # noqa: PLC0415 - an extra
-    from latencytrace.cli.load_test.spans import Receiver  # noqa: PLC0415 - loaded where it is used
+    from latencytrace.cli.load_test.generator import generate
+    from latencytrace.cli.load_test.spans import Receiver
 
     settings = agent_settings(endpoint=endpoint, over_http=True)
     receiver = Receiver(
@@ -168,7 +169,7 @@ def _progress(steps: Sequence[Step], record: LoadRecord) -> Iterator[Callable[[S
             bar.update(
                 sending,
                 completed=before_ns + min(step.elapsed_ns, step.step.length_ns),
-                description=f"{step.step.rate_per_s:g}/s · {len(step.outcomes):,} ended · "
+                description=f"{per_s(step.step.rate_per_s)} · {len(step.outcomes):,} ended · "
                 f"{step.failed:,} failed · {step.in_flight:,} in flight",
             )
 

@@ -21,7 +21,15 @@ from latencytrace.cli.source import reading
 from latencytrace.errors import LatencytraceError, ObjectivesError, ServiceUnreachableError
 from latencytrace.model import Objective
 from latencytrace.model.objective import EACH_ROUTE, length_text
-from latencytrace.model.texts.units import UNKNOWN, count, objective_text, share, times
+from latencytrace.model.texts.units import (
+    UNKNOWN,
+    count,
+    duration,
+    objective_text,
+    share,
+    target,
+    times,
+)
 from latencytrace.service.answers.documents import ObjectiveDocument
 from latencytrace.service.objectives.report import ObjectiveReportDocument, ReportDocument
 from latencytrace.settings import objectives_file
@@ -51,10 +59,10 @@ def _row(objective: ObjectiveReportDocument) -> str:
     cells = (
         _cell(objective["name"]),
         _cell(" · ".join(filter(None, (objective["service"], objective["route"])))),
-        f"{100 * objective['target_ratio']:.6g} %",
+        target(objective["target_ratio"]),
         f"{objective['requests']:,}",
         f"{objective['bad_requests']:,}",
-        UNKNOWN if good is None else f"{100 * good:.6g} %",
+        UNKNOWN if good is None else target(good),
         _MET[objective["is_met"]],
         share(objective["budget_spent_ratio"]),
     )
@@ -140,7 +148,6 @@ def objectives(
 
 
 def _report(url: str | None, month: str | None, *, as_json: bool) -> None:
-    """Write what became of the objectives in a month."""
     document = reading.objectives_report(reading.service(url), month)
     if as_json:
         say_document(document)
@@ -186,7 +193,7 @@ def read(file: Path | None) -> "ObjectivesFile":
         )
     if not service_is_installed():
         raise LatencytraceError(f"objectives need the service's parts: {EXTRA_HINT}")
-    from latencytrace.service.objectives.file import (  # noqa: PLC0415 - an extra
+    from latencytrace.service.objectives.file import (
         read_objectives,
     )
 
@@ -206,18 +213,18 @@ def heading(objective: Objective) -> list[RenderableType]:
     """An objective in words."""
     of = [objective.service, objective.route, objective.model, objective.version]
     slices = astuple(objective.slices) if objective.slices else ()
-    target = (
-        f"{100 * objective.target_ratio:.6g} % of {' · '.join(filter(None, of))}: "
+    text = (
+        f"{target(objective.target_ratio)} of {' · '.join(filter(None, of))}: "
         f"{objective_text(objective.measured, objective.limit_ns, *slices)}, "
         f"over {objective.period_text}"
     )
-    return [Text(f"{objective.name}  {objective.display_name}", "bold"), target]
+    return [Text(f"{objective.name}  {objective.display_name}", "bold"), text]
 
 
 def _tiers(objective: Objective) -> RenderableType:
-    after = "after a full outage"
+    after = "fires within (total outage)"
     drawn = FittedTable(
-        *("alert", "burns", "over", "and over", "at least bad", after),
+        *("alert", "burn rate", "long window", "short window", "at least bad", after),
         left=("alert",),
         name="alert",
         leave_out=(after, "at least bad"),
@@ -229,6 +236,6 @@ def _tiers(objective: Objective) -> RenderableType:
             length_text(rule.long_ns),
             length_text(rule.short_ns),
             share(rule.factor * objective.budget_ratio),
-            length_text(detection_ns(objective, rule, 1.0) or 0),
+            duration(detection_ns(objective, rule, 1.0)),
         )
     return drawn

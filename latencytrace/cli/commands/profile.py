@@ -18,15 +18,15 @@ from latencytrace.cli.processes.output_file import write_whole
 from latencytrace.cli.source import reading
 from latencytrace.errors import ProfileError
 from latencytrace.model.profile import DEFAULT_SECONDS, DEFAULT_STEPS, MAX_SECONDS, MAX_STEPS
-from latencytrace.model.texts.units import count, duration, share
-from latencytrace.service.answers.profile_documents import ProfileDocument
+from latencytrace.model.texts.units import count, duration, share, size
+from latencytrace.service.answers.documents import ProfileDocument
 
 LOOK_EVERY_S = 0.2
 SHOWN = 12  # operators
 _OPEN = {"waiting", "taken"}
 
 
-def profile(  # noqa: PLR0913 - one argument per flag
+def profile(
     profile_id: Annotated[
         str | None, typer.Argument(metavar="ID", help="Fetch this one, which is there already.")
     ] = None,
@@ -162,7 +162,7 @@ def _picture(found: ProfileDocument, path: Path, packed: bytes) -> list[Renderab
             share(part_us / whole_us if whole_us else None),
         )
     saved = (
-        f"Saved as {path} ({len(packed) / 1e6:.1f} MB): open it at https://ui.perfetto.dev (it "
+        f"Saved as {path} ({size(len(packed))}): open it at https://ui.perfetto.dev (it "
         "stays in your browser), or in chrome://tracing."
     )
     return [summary, "", drawn, "", saved]

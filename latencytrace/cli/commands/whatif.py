@@ -8,28 +8,29 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from latencytrace.cli.doctor_checks.no_request import nothing, say_found
-from latencytrace.cli.pictures.bars import table
+from latencytrace.cli.pictures.fitted_table import table
 from latencytrace.cli.pictures.terminal import screen
 from latencytrace.cli.processes import options
 from latencytrace.cli.processes.pager import page
 from latencytrace.cli.source import reading
 from latencytrace.cli.source.filters import Filters, with_filters
-from latencytrace.model.texts.units import count, duration, share
-from latencytrace.service.answers.compare_documents import WhatifDocument
-from latencytrace.service.answers.sentences.whatif import notes
+from latencytrace.model.texts.units import count, duration, signed, target
+from latencytrace.service.answers.compare_documents import ForecastDocument, WhatifDocument
+from latencytrace.service.answers.sentences.whatif import changed, notes, sentence
 
 
 def _picture(document: WhatifDocument, what: str) -> list[RenderableType]:
     """The forecast, and what it rests on."""
-    drawn = table("end to end", "now", "then", "gain", left=("end to end",))
+    drawn = table("end to end", "now", "then", "gain", "change", left=("end to end", "change"))
     for level, pair in (document["duration_ns"] or {}).items():
-        found = cast("dict[str, int]", pair)
-        gain_ns = found["now"] - found["then"]
-        gained = f"{duration(gain_ns)} ({share(gain_ns / max(found['now'], 1))})"
-        drawn.add_row(level, duration(found["now"]), duration(found["then"]), gained)
-    title = f"If {document['stage']} {what}"
+        found = cast(ForecastDocument, pair)
+        now_ns, then_ns = found["now"], found["then"]
+        gain = signed(now_ns - then_ns)
+        drawn.add_row(level, duration(now_ns), duration(then_ns), gain, changed(found))
     return [
-        Text(f"{title} · {count(document['requests'], 'request')}", "bold"),
+        Text(sentence(document, f"{document['stage']} {what}"), "bold"),
+        count(document["requests"], "request"),
+        "",
         drawn,
         "",
         *(Text(note, "dim") for note in notes(document)),
@@ -37,7 +38,7 @@ def _picture(document: WhatifDocument, what: str) -> list[RenderableType]:
 
 
 @with_filters
-def whatif(  # noqa: PLR0913 - one argument a flag
+def whatif(
     *,
     stage: Annotated[str, typer.Option(help="Stage to speed up, as retrieve.")],
     faster: Annotated[
@@ -65,7 +66,7 @@ def whatif(  # noqa: PLR0913 - one argument a flag
         )
     if faster is not None:
         ratio = options.ratio(faster, "--faster", most=1.0)
-        change, what = {"faster": str(ratio)}, f"were {100 * ratio:g} % faster"
+        change, what = {"faster": str(ratio)}, f"were {target(ratio)} faster"
     else:
         change, what = {"at_most_ms": str(at_most_ms)}, f"took at most {at_most_ms:g} ms"
     with reading.source(url, data) as source:

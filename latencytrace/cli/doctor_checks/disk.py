@@ -4,11 +4,11 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from math import isfinite
 
-from latencytrace.service.answers.findings.finding import Finding, Verdict
-from latencytrace.service.answers.findings.metrics_text import Sample
+from latencytrace.model.texts.units import duration
+from latencytrace.model.texts.units import size as size_text
+from latencytrace.service.answers.findings.finding import Finding, Sample, Verdict
 
 ABOUT = "service"
-_GB = 10**9
 _KEPT = {"requests": "ledgers", "spans": "spans"}
 _FIX = "raise LATENCYTRACE_MAX_DISK, or keep fewer spans: --keep-spans"
 
@@ -21,14 +21,17 @@ def disk_findings(metrics: Iterable[Sample]) -> Iterator[Finding]:
         return  # a service of an older version, or none has looked yet
     limit = next((one.value for name, one in found if name == "store_limit_bytes"), float("inf"))
     size = sum(sizes)
-    of_limit = f" of at most {limit / _GB:,.1f} GB" if isfinite(limit) else ""
+    full_s = next((one.value for name, one in found if name == "store_full_seconds"), None)
+    of_limit = f" of at most {size_text(limit)}" if isfinite(limit) else ""
     since = ", ".join(
         f"{_KEPT[table]} since {datetime.fromtimestamp(one.value, UTC):%Y-%m-%d}"
         for name, one in found
         if name == "store_oldest_timestamp_seconds"
         and (table := one.labels.get("table", "")) in _KEPT
     )
-    kept = f"its data take {size / _GB:,.1f} GB{of_limit}{since and f'; {since}'}"
+    kept = f"its data take {size_text(size)}{of_limit}{since and f'; {since}'}"
+    if full_s is not None and isfinite(full_s) and size <= limit:
+        kept = f"{kept}; full in {duration(full_s * 1e9)}, then the oldest are dropped"
     if size > limit:
         yield Finding(
             about=ABOUT,

@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from latencytrace.cli.load_test.answer import FIRST_TOKEN, Shape
-from latencytrace.cli.load_test.record import SERVICE, SpansSent
+from latencytrace.cli.load_test.record import SpansSent
 from latencytrace.cli.load_test.summary import (
     Distribution,
     Knee,
@@ -16,8 +16,9 @@ from latencytrace.cli.load_test.summary import (
     best_goodput,
     shapes,
 )
-from latencytrace.cli.pictures.bars import BLOCK, table
-from latencytrace.model.texts.units import UNKNOWN, count, duration, figure, share
+from latencytrace.cli.pictures.fitted_table import BLOCK, table
+from latencytrace.model.semconv import LOAD_GENERATOR
+from latencytrace.model.texts.units import UNKNOWN, count, duration, per_s, share
 
 COLUMN_WIDTH = 9
 PICTURE = "e2e: to the median, and on to p95"
@@ -53,12 +54,12 @@ def _times(
     return tuple(column(level) for level in levels)
 
 
-_RATE = _Column("rate", lambda rate: f"{rate.rate_per_s:g}/s")
+_RATE = _Column("rate", lambda rate: per_s(rate.rate_per_s))
 _GROUPS: tuple[tuple[_Column, ...], ...] = (
     (
-        _Column("offered", lambda rate: _per_s(rate.offered_per_s)),
-        _Column("achieved", lambda rate: _per_s(rate.achieved_per_s)),
-        _Column("goodput", lambda rate: _per_s(rate.goodput_per_s)),
+        _Column("offered", lambda rate: per_s(rate.offered_per_s)),
+        _Column("achieved", lambda rate: per_s(rate.achieved_per_s)),
+        _Column("goodput", lambda rate: per_s(rate.goodput_per_s)),
         _Column("requests", lambda rate: f"{rate.requests:,}"),
         _Column("errors", lambda rate: f"{rate.requests - rate.succeeded:,}"),
         _Column("in flight", lambda rate: f"{rate.in_flight_max:,}"),
@@ -67,10 +68,6 @@ _GROUPS: tuple[tuple[_Column, ...], ...] = (
     _times("TTFT", lambda rate: rate.time_to_first_token_ns, ("p50", "p95", "p99")),
     _times("TPOT", lambda rate: rate.time_per_output_token_ns, ("p50", "p95")),
 )
-
-
-def _per_s(rate: float | None) -> str:
-    return UNKNOWN if rate is None else f"{figure(rate)}/s"
 
 
 def tables(rates: Sequence[RateSummary], width: int) -> list[RenderableType]:
@@ -111,7 +108,7 @@ def against_load(
         to_p95 = round(width * times.p95 / longest)
         picture = Text(BLOCK * to_median, BAR_STYLE)
         picture.append(REST * (to_p95 - to_median), BAR_STYLE)
-        drawn.add_row(f"{rate.rate_per_s:g}/s", picture, duration(times.p50), duration(times.p95))
+        drawn.add_row(per_s(rate.rate_per_s), picture, duration(times.p50), duration(times.p95))
     parts: list[RenderableType] = [drawn, Text(_knee(found), "bold")]
     best = best_goodput(rates)
     if best is not None:
@@ -124,16 +121,18 @@ def against_load(
 
 def _knee(found: Knee) -> str:
     if found.broken_at_per_s is None:
-        return f"No knee up to {found.rate_per_s:g}/s: the server kept up at every rate."
-    why = f"at {found.broken_at_per_s:g}/s it {found.rule}"
+        return f"No knee up to {per_s(found.rate_per_s)}: the server kept up at every rate."
+    why = f"at {per_s(found.broken_at_per_s)} it {found.rule}"
     if found.rate_per_s is None:
         return f"Past the knee already at the lowest rate: {why}."
-    return f"Knee: {found.rate_per_s:g}/s is the last rate that the server keeps up with: {why}."
+    return (
+        f"Knee: {per_s(found.rate_per_s)} is the last rate that the server keeps up with: {why}."
+    )
 
 
 def _goodput(best: RateSummary) -> str:
     return (
-        f"Goodput: at most {_per_s(best.goodput_per_s)}, at {best.rate_per_s:g}/s, where "
+        f"Goodput: at most {per_s(best.goodput_per_s)}, at {per_s(best.rate_per_s)}, where "
         f"{share(best.good_ratio)} of the requests met all limits."
     )
 
@@ -186,13 +185,13 @@ def warnings(rates: Sequence[RateSummary], spans: SpansSent | None) -> list[str]
     for rate in rates:
         if rate.held_back:
             lines.append(
-                f"{rate.rate_per_s:g}/s: {count(rate.held_back, 'request')} waited for others to "
-                "end, for --max-in-flight was reached: past it the load is no longer open."
+                f"{per_s(rate.rate_per_s)}: {count(rate.held_back, 'request')} waited for others "
+                "to end, for --max-in-flight was reached: past it the load is no longer open."
             )
         elif not rate.generator_kept_up:
             lines.append(
-                f"{rate.rate_per_s:g}/s: the generator could not keep up: these times are partly "
-                "its own. Run it on a machine of its own, or at lower rates."
+                f"{per_s(rate.rate_per_s)}: the load generator lagged; treat as upper "
+                "bounds. Run it on a machine of its own, or at lower rates."
             )
     if spans is not None and spans.lost:
         lines.append(
@@ -205,15 +204,16 @@ def warnings(rates: Sequence[RateSummary], spans: SpansSent | None) -> list[str]
 
 def _errors(rate: RateSummary) -> str:
     kinds = ", ".join(f"{number:,} {kind}" for kind, number in rate.errors.items())
-    return f"{rate.rate_per_s:g}/s: {kinds}"
+    return f"{per_s(rate.rate_per_s)}: {kinds}"
 
 
 def next_steps(spans: SpansSent | None, slowest_trace: str) -> list[str]:
     """Commands that show the same requests from the inside."""
     if spans is None or not spans.sent:
         return []
+    of = f"--service {LOAD_GENERATOR}"
     return [
-        f"Each request end to end, network included: latencytrace breakdown --service {SERVICE}",
-        f"How many at once the server keeps up with: latencytrace capacity --service {SERVICE}",
+        f"Each request end to end, network included: latencytrace breakdown {of}",
+        f"How many at once the server keeps up with: latencytrace capacity {of}",
         f"The slowest: latencytrace trace {slowest_trace}",
     ]

@@ -22,7 +22,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import ScopeSpans, Span, Status
 from latencytrace.agent.clock import ANCHOR_NS
 from latencytrace.cli.load_test.exchange import error_kind
 from latencytrace.cli.load_test.outcome import Outcome
-from latencytrace.cli.load_test.record import SERVICE, SpansSent
+from latencytrace.cli.load_test.record import SpansSent
 from latencytrace.model import Stage, semconv
 
 INTERVAL_S = 0.5
@@ -45,8 +45,7 @@ class SpanSender:
 
     Args:
         client: Not that of the load: its connections are measured.
-        method: Of every request.
-        address: Of every request; its query stays out of the spans.
+        address: Address of every request; its query stays out of the spans.
     """
 
     def __init__(
@@ -67,7 +66,7 @@ class SpanSender:
             semconv.SERVER_PORT: parts.port or (443 if parts.scheme == "https" else 80),
         }
         self._resource = {
-            semconv.SERVICE_NAME: SERVICE,
+            semconv.SERVICE_NAME: semconv.LOAD_GENERATOR,
             semconv.SERVICE_INSTANCE_ID: str(uuid4()),
             semconv.HOST_NAME: socket.gethostname(),
         }

@@ -5,9 +5,18 @@ from collections.abc import Sequence
 from rich.console import RenderableType
 from rich.text import Text
 
-from latencytrace.cli.pictures.bars import table
+from latencytrace.cli.pictures.fitted_table import table
 from latencytrace.model.objective import EACH_ROUTE, length_text
-from latencytrace.model.texts.units import UNKNOWN, count, moment, objective_text, share, times
+from latencytrace.model.texts.units import (
+    UNKNOWN,
+    count,
+    duration,
+    moment,
+    objective_text,
+    share,
+    target,
+    times,
+)
 from latencytrace.service.answers.documents import (
     AlertDocument,
     BurnRateDocument,
@@ -16,7 +25,7 @@ from latencytrace.service.answers.documents import (
 )
 
 LEFT = "Budget left: as if the time of a period without requests were as busy, and all good."
-FIRES = Text("fires", "bold red")
+FIRES = Text("firing", "bold red")
 NONE_WATCHED = (
     "The service watches no objective: name a file of them when it starts, "
     "with `latencytrace serve --objectives FILE`."
@@ -40,14 +49,13 @@ def picture(
                 parts += [*_alert(alert), ""]
     if not objectives and not alerts:
         return [NONE_WATCHED]
-    firing = count(len(alerts), "alert fires", "alerts fire") if alerts else "No alert fires"
+    firing = count(len(alerts), "alert", "alerts") if alerts else "No alert"
     known = any(one["budget_left_ratio"] is not None for one in objectives)
     assumed = [LEFT] if known else []
-    return [*parts, *assumed, f"{count(len(objectives), 'objective')}. {firing}."]
+    return [*parts, *assumed, f"{count(len(objectives), 'objective')}. {firing} firing."]
 
 
 def windows(maintenance: Sequence[MaintenanceDocument]) -> list[RenderableType]:
-    """A line for each window of maintenance."""
     return [
         f"maintenance {one['name']}{' (now)' if one['is_on'] else ''}: "
         f"{moment(one['start'])} to {moment(one['end'])}, of "
@@ -65,7 +73,7 @@ def _target(objective: ObjectiveDocument) -> str:
         else f"the calendar's period since {moment(since)}"
     )
     return (
-        f"{100 * objective['target_ratio']:.6g} % of {' · '.join(filter(None, of))}: "
+        f"{target(objective['target_ratio'])} of {' · '.join(filter(None, of))}: "
         f"{_wanted(objective)}, over {period}"
     )
 
@@ -85,13 +93,16 @@ def _budget(objective: ObjectiveDocument) -> str:
         return f"{counted}; nothing is known of the budget"
     exhaustion_ns = objective["exhaustion_ns"]
     if left <= 0:
-        return f"{counted}; the budget is overdrawn: {share(left)} left"
-    gone = "" if exhaustion_ns is None else f", gone in {length_text(exhaustion_ns)} at this rate"
+        return f"{counted}; budget spent: {share(left)} left"
+    gone = "" if exhaustion_ns is None else f", runs out in {duration(exhaustion_ns)} at this rate"
     return f"{counted}; budget left: {share(left)}{gone}"
 
 
 def _tiers(rates: list[BurnRateDocument]) -> RenderableType:
-    drawn = table("alert", "burns", "over", "now", "and over", "now", "", left=("alert", ""))
+    drawn = table(
+        *("alert", "threshold", "long window", "now", "short window", "now", ""),
+        left=("alert", ""),
+    )
     for rate in rates:
         drawn.add_row(
             rate["severity"],
@@ -117,7 +128,7 @@ def _not_yet(rates: list[BurnRateDocument]) -> list[str]:
     if not burns:
         return []
     needed_ns, burn = min(burns)
-    needed = f"{length_text(needed_ns)} of such requests, and enough that are bad"
+    needed = f"{duration(needed_ns)} of such requests, and enough that are bad"
     return [f"No alert yet: at {_times(burn)} it takes {needed}."]
 
 

@@ -20,7 +20,6 @@ LEAST_SHARE = 0.005  # of the excess: stages with less are not shown
 
 
 def picture(document: TailDocument, console: Console) -> list[RenderableType]:
-    """The picture of the tail of at least one request."""
     parts: list[RenderableType] = [Text(_numbers(document))]
     parts += [*(Text(note) for note in recorded_note(document)), ""]
     parts += [Text(_verdict(document), "bold")]
@@ -37,10 +36,13 @@ def picture(document: TailDocument, console: Console) -> list[RenderableType]:
 
 
 def _numbers(document: TailDocument) -> str:
-    beyond = f"{document['tail_requests']:,} beyond p{100 * document['quantile']:g}"
+    level = f"p{100 * document['quantile']:g}"
+    slow = (
+        f"{document['tail_requests']:,} above {level}, over {duration(document['threshold_ns'])}"
+    )
     facts = [
         count(document["requests"], "request"),
-        f"tail: {beyond} (from {duration(document['threshold_ns'])})",
+        f"slow: {slow}",
     ]
     if document["excess_ns"] is not None:
         usual = f"the {document['reference_requests']:,} around the median"
@@ -65,12 +67,12 @@ def _enough_for(document: TailDocument) -> float | None:
 
 def _stages(document: TailDocument, width: int) -> RenderableType:
     drawn = FittedTable(
-        *("stage", "", "excess", "share", "95 % interval", "tail", "usual"),
+        *("stage", "", "extra time", "share", "95 % interval", "slow", "typical"),
         left=("stage", ""),
         bar="",
         bar_cells=(BAR_SHORTEST, BAR_LONGEST),
         name="stage",
-        leave_out=("", "95 % interval", "usual", "tail"),
+        leave_out=("", "95 % interval", "typical", "slow"),
     )
     rows = document["stages"]
     shown = [row for row in rows if abs(row["excess_share_ratio"] or 0) >= LEAST_SHARE] or rows
@@ -89,8 +91,8 @@ def _stages(document: TailDocument, width: int) -> RenderableType:
 
 
 def _attributes(document: TailDocument) -> RenderableType:
-    often = "in the tail more often"
-    drawn = FittedTable(often, "tail", "usual", "p", left=(often,), name=often, leave_out=("p",))
+    often = "in common"
+    drawn = FittedTable(often, "slow", "typical", "p", left=(often,), name=often, leave_out=("p",))
     for row in document["attributes"][:MOST_ATTRIBUTES]:
         drawn.add_row(
             trait_text(row["key"], row["value"]),

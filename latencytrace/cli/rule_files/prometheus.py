@@ -16,6 +16,7 @@ from latencytrace.analysis.slo.burn_rate import burn_rules
 from latencytrace.errors import ObjectivesError
 from latencytrace.model import AlertKind, BurnRule, Objective, Severity
 from latencytrace.model.objective import length_text, window_text
+from latencytrace.model.texts.units import target
 
 Document = dict[str, object]
 
@@ -95,13 +96,13 @@ def annotations(objective: Objective, settings: RuleSettings) -> dict[str, str]:
     of = whose(objective)
     said = {
         "summary": (
-            f"{objective.name}: {of} spends its error budget "
-            '{{ $value | printf "%.3g" }} times too fast'
+            f"{objective.name}: {of} is burning its error budget "
+            '{{ $value | printf "%.1f" }}\N{MULTIPLICATION SIGN} too fast'
         ),
         "description": (
-            f"Promised: {100 * objective.target_ratio:.6g} % of {of} {_wanted(objective)} "
+            f"Promised: {target(objective.target_ratio)} of {of} {_wanted(objective)} "
             f"over {objective.period_text}. {_budget_text(objective)}. "
-            "Guilty stage, slow requests and links: GET /api/v1/alerts of the service."
+            "Slow stage, slow requests and links: GET /api/v1/alerts of the service."
         ),
     }
     if settings.dashboard_url is not None:

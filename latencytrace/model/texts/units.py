@@ -1,10 +1,13 @@
 """Numbers as people read them: rounding and percent exist only here."""
 
+import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from decimal import Decimal
 
 UNKNOWN = "-"
 UNITS = (("s", 1e9), ("ms", 1e6), ("µs", 1e3))
+SIZES = (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3))
 MINUTE_NS = 60e9
 LEAST_CHANCE = 0.001
 LEAST_GROUPED = 999.5
@@ -21,7 +24,8 @@ def duration(value_ns: float | None) -> str:
     for unit, size in UNITS:
         if value_ns >= 0.9995 * size:
             return f"{_three_digits(value_ns / size)} {unit}"
-    return f"{value_ns:.0f} ns"
+    text = f"{value_ns:.0f}"
+    return text if text == "0" else f"{text} ns"
 
 
 def objective_text(
@@ -37,9 +41,7 @@ def objective_text(
     wanted = "no failure" if threshold_ns is None else f"{measure} within {duration(threshold_ns)}"
     if slice_ns is None:
         return wanted
-    share_text = (
-        "by their share" if slice_target_ratio is None else f"{100 * slice_target_ratio:.6g} %"
-    )
+    share_text = "by their share" if slice_target_ratio is None else target(slice_target_ratio)
     return f"slices of {slice_ns / MINUTE_NS:g} min, in each {share_text} with {wanted}"
 
 
@@ -76,8 +78,16 @@ def clock(at_ns: int, now_ns: int) -> str:
     return f"{day}{at:%H:%M} UTC"
 
 
+def day(at_ns: int, now_ns: int) -> str:
+    """A day of UTC and how long ago it was: `today`, `2026-01-31 (9 d)`."""
+    past, now = (datetime.fromtimestamp(one // 10**9, UTC).date() for one in (at_ns, now_ns))
+    return f"{past} ({(now - past).days:,} d)" if past < now else "today"
+
+
 def rate(number: float, length_ns: int) -> str:
-    """How many a second in three digits: `3.90`, `1,204`."""
+    """How many a second in three digits: `3.90`, `1,204`, `0`."""
+    if not number:
+        return "0"
     per_s = number * 1e9 / max(length_ns, 1)
     return _grouped(per_s)
 
@@ -101,6 +111,11 @@ def figure(value: float) -> str:
     return "0" if "e" in text or text == "-0" else text
 
 
+def per_s(rate: float | None) -> str:
+    """A rate in three digits: `12.3/s`."""
+    return UNKNOWN if rate is None else f"{figure(rate)}/s"
+
+
 def times(value: float) -> str:
     """How many times, in three digits: `16.7` and the sign of multiplication."""
     return f"{figure(value)}\N{MULTIPLICATION SIGN}"
@@ -114,6 +129,11 @@ def exact(value_ns: int) -> str:
 def share(ratio: float | None) -> str:
     """A ratio in percent: `71.2 %`."""
     return UNKNOWN if ratio is None else f"{round(100 * ratio, 1) + 0.0:.1f} %"
+
+
+def target(ratio: float) -> str:
+    """A target in percent, as exact as it was written: `99.95 %`."""
+    return f"{100 * ratio:.6g} %"
 
 
 def shares(parts: Sequence[float], of: str = "100.0 %") -> list[str]:
@@ -139,6 +159,24 @@ def shares(parts: Sequence[float], of: str = "100.0 %") -> list[str]:
     ]
 
 
+def grouped(number: float) -> str:
+    """A whole number in groups of three: `1,204`."""
+    return f"{number:,.0f}"
+
+
+def size(value_bytes: float) -> str:
+    """Bytes in three digits and their unit: `1.20 GB`, `340 kB`."""
+    for unit, unit_bytes in SIZES:
+        if abs(value_bytes) >= LEAST_GROUPED / 1000 * unit_bytes:
+            return f"{_grouped(value_bytes / unit_bytes)} {unit}"
+    return f"{value_bytes:.0f} B"
+
+
+def changed_by(ratio: float) -> str:
+    """A relative change in percent: `+3.2 %`, `-12.0 %`, never `-0.0 %`."""
+    return f"{round(100 * ratio, 1) + 0.0:+.1f} %"
+
+
 def count(number: int, singular: str, plural: str | None = None) -> str:
     """A number and its noun: `1 request`, `1,204 requests`."""
     return f"{number:,} {singular if number == 1 else plural or singular + 's'}"
@@ -161,3 +199,16 @@ def _grouped(value: float) -> str:
 def _three_digits(value: float) -> str:
     decimals = 2 if value < 9.995 else 1 if value < 99.95 else 0  # noqa: PLR2004 - where rounding carries
     return f"{value:.{decimals}f}"
+
+
+_DURATION = re.compile(r"(\d{1,18}(?:\.\d{1,9})?)(ns|us|ms|s|m|h)")
+_UNITS_NS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}
+_LONGEST_NS = 2**63 - 1  # what columns hold
+
+
+def written_duration_ns(text: str) -> int | None:
+    """Read a duration; None: it is none."""
+    match = _DURATION.fullmatch(text.strip())
+    if match is None:
+        return None
+    return min(round(Decimal(match[1]) * _UNITS_NS[match[2]]), _LONGEST_NS)

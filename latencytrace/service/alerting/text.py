@@ -7,7 +7,7 @@ from latencytrace.analysis.slo.traffic import LOOK_NS
 from latencytrace.model import Acknowledgement, Alert, AlertKind, BadRequest, Evidence, Objective
 from latencytrace.model.alert import MOSTLY
 from latencytrace.model.objective import length_text
-from latencytrace.model.texts.units import duration, figure, times
+from latencytrace.model.texts.units import duration, share, times
 from latencytrace.service.answers.sentences.tail import trait_text
 
 
@@ -16,13 +16,13 @@ def summary(alert: Alert) -> str:
     objective = alert.standing.objective
     of = objective.route or objective.service
     if alert.ended_ns is not None and alert.end_reason is not None:
-        lasted = length_text(alert.ended_ns - alert.started_ns)
+        lasted = duration(alert.ended_ns - alert.started_ns)
         over = f"the alert on {of} is over: {alert.end_reason}"
         return f"{objective.name}: {over}; it lasted {lasted}"
     if alert.kind is AlertKind.NO_DATA:
         return f"{objective.name}: {of}, which was steady, {_traffic(alert)}"
     if alert.ended_ns is not None:
-        lasted = length_text(alert.ended_ns - alert.started_ns)
+        lasted = duration(alert.ended_ns - alert.started_ns)
         return f"{objective.name}: {of} meets its objective again; the alert lasted {lasted}"
     rates = (rate for rate in alert.standing.rates if rate.rule.long_ns == alert.window_ns)
     firing = next(rates, None)
@@ -30,7 +30,7 @@ def summary(alert: Alert) -> str:
     if alert.bad_ratio is None or alert.window_ns is None:
         return f"{objective.name}: {of} violates its objective{burn}"
     return (
-        f"{objective.name}: {_percent(alert.bad_ratio)} of {_judged(objective)} "
+        f"{objective.name}: {share(alert.bad_ratio)} of {_judged(objective)} "
         f"{_fault(objective, alert)} in the last {length_text(alert.window_ns)}{burn}"
     )
 
@@ -63,37 +63,38 @@ def _budget(alert: Alert) -> Iterator[str]:
     objective = standing.objective
     calendar = objective.calendar
     period = f"this {calendar.text}" if calendar else length_text(objective.period_ns)
-    left = f"Budget left: {_percent(standing.budget_left_ratio)} of {period}"
+    left = f"Budget left: {share(standing.budget_left_ratio)} of {period}"
     if standing.exhaustion_ns == 0:
-        yield f"{left}: overdrawn."
+        yield f"{left}: budget spent."
     elif standing.exhaustion_ns is None or alert.ended_ns is not None:
         yield f"{left}."
     else:
-        yield f"{left}, gone in {length_text(standing.exhaustion_ns)} at this rate."
+        yield f"{left}, runs out in {duration(standing.exhaustion_ns)} at this rate."
 
 
 def _causes(evidence: Evidence) -> Iterator[str]:
     guilty = evidence.guilty
     if guilty is not None:
         excess = f"{duration(guilty.excess_ns)} more than in good requests"
-        share = f"{_percent(guilty.share_ratio)} of the excess"
+        part = f"{share(guilty.share_ratio)} of the extra time"
         if guilty.share_ratio >= MOSTLY:
-            yield f"Guilty stage: {guilty.stage}, {excess}, {share}."
+            yield f"Slow stage: {guilty.stage}, {excess}, {part}."
         else:
-            yield f"No single stage is guilty; most is {guilty.stage}: {excess}, {share}."
+            yield f"No single stage is slow; most is {guilty.stage}: {excess}, {part}."
     if evidence.failed_ratio:
-        yield f"Failed, not slow: {_percent(evidence.failed_ratio)} of the bad requests."
+        rest = "; the rest were slow" if evidence.failed_ratio < 1 else ""
+        yield f"{share(evidence.failed_ratio)} of bad requests failed{rest}."
     failing = evidence.failing
     if failing is not None:
         error = f" with {failing.error}" if failing.error else ""
         yield (
             f"Failing call: {failing.name} ({failing.stage}){error}, in "
-            f"{_percent(failing.share_ratio)} of the newest failed requests."
+            f"{share(failing.share_ratio)} of the newest failed requests."
         )
     for one in evidence.distinctions:
         yield (
             f"Apart from good requests: {trait_text(one.trait, one.value)}, "
-            f"{_percent(one.bad_ratio)} of the bad, {_percent(one.good_ratio)} of the good."
+            f"{share(one.bad_ratio)} of the bad, {share(one.good_ratio)} of the good."
         )
 
 
@@ -102,7 +103,7 @@ def _traffic(alert: Alert) -> str:
         return "comes again"
     if not alert.traffic_ratio:
         return "has fallen silent"
-    left = f"{_percent(alert.traffic_ratio)} of the requests to be expected"
+    left = f"{share(alert.traffic_ratio)} of the requests to be expected"
     return f"has lost its traffic: {left} came in the last {length_text(LOOK_NS)}"
 
 
@@ -130,7 +131,3 @@ def _fault(objective: Objective, alert: Alert) -> str:
         return "failed"
     measured = "" if objective.measured == "duration" else f"{objective.measured} "
     return f"took {measured}over {duration(objective.threshold_ns)} or failed"
-
-
-def _percent(ratio: float) -> str:
-    return f"{figure(100 * ratio)} %"

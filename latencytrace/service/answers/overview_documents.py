@@ -13,6 +13,7 @@ from latencytrace.service.store import Questions
 TIMELINE_COLUMNS = 30
 HEAT_MAP_COLUMNS = 60
 LONG_LIVED_NS = 30 * 10**9
+_ROUND_NS = (10**9, 10**6)
 _IDLE = (Stage.RESPOND, Stage.NETWORK, Stage.UNATTRIBUTED, Stage.RUNTIME)
 _IDLE_RATIO = 0.9  # of the mean
 ROUTES, MOST_ROUTES = 50, 1000  # unless more are asked for; at most
@@ -126,7 +127,6 @@ def is_long_lived(route: RouteSummary) -> bool:
 
 
 def timeline(columns: Iterable[TimeColumn]) -> list[TimeColumnDocument]:
-    """Columns of time as documents."""
     return [
         {
             "column": one.column,
@@ -171,5 +171,10 @@ def times_ns(cohort: Cohort, now_ns: int) -> tuple[int, int]:
 
 
 def column_length_ns(since_ns: int, until_ns: int, columns: int) -> int:
-    """The length of each of so many columns of a stretch of time."""
-    return max(-(-(until_ns - since_ns) // columns), 1)
+    """The length of each of at most so many columns of a stretch of time: round, where it can be.
+
+    Whole seconds, or whole milliseconds where columns are shorter than one.
+    """
+    least_ns = max(-(-(until_ns - since_ns) // columns), 1)
+    unit_ns = next((unit_ns for unit_ns in _ROUND_NS if least_ns > unit_ns // 2), 1)
+    return -(-least_ns // unit_ns) * unit_ns

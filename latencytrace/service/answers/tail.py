@@ -18,6 +18,7 @@ from latencytrace.analysis.tail.groups import (
 from latencytrace.analysis.tail.neighbours import Neighbours
 from latencytrace.analysis.tail.tail import no_tail, tail_of, tail_of_selection
 from latencytrace.model import DurationRange, Request
+from latencytrace.model.cohorts.breakdown import Cause, CauseKind, SetApart, StageExcess, Tail
 from latencytrace.model.cohorts.request_columns import (
     Beside,
     DurationBand,
@@ -25,8 +26,8 @@ from latencytrace.model.cohorts.request_columns import (
     RequestColumns,
     as_they_are,
 )
-from latencytrace.model.cohorts.tail import Cause, CauseKind, SetApart, StageExcess, Tail
 from latencytrace.model.stage import IN_PARTS, Stage
+from latencytrace.model.texts.units import duration, share
 from latencytrace.service.answers.documents import rounded
 from latencytrace.service.answers.load.neighbours import (
     key_of,
@@ -48,7 +49,6 @@ from latencytrace.service.store import Store
 
 MOST_READ = 10  # of the tail, and of the usual requests, whose spans of a stage are named
 _NO_QUANTILE = 1.0  # beyond which no request is
-_UNITS = (("s", 1e9), ("ms", 1e6), ("µs", 1e3), ("ns", 1.0))
 
 
 def tail(
@@ -74,7 +74,6 @@ def tail_of_selected(
     `LEAST_OTHERS` came in that time, they are compared with the whole cohort.
 
     Args:
-        store: Holds both.
         cohort: The requests of which some are selected.
         selection: Bounds of duration and time, within those of the cohort.
         beside: Adds what engines reported.
@@ -111,7 +110,6 @@ class _Rows(NamedTuple):
 def _beside_others(
     cohort: Cohort, selection: Selection, selected: _Rows, store: Store, beside: Beside
 ) -> TailDocument:
-    """Compare selected requests with the others of a cohort."""
     others = store.durations(cohort).without(selected.durations)
     if not len(others) + len(selected.durations):
         return tail_document(no_tail(_NO_QUANTILE))
@@ -168,7 +166,6 @@ def _parts_of(requests: Sequence[Request], stage: Stage) -> dict[str, float]:
 
 
 def _between(cohort: Cohort, split: Split, band: int) -> Cohort:
-    """The requests of a band of a split."""
     ends_ns = (*split.starts_ns[1:], DurationBand().at_most_ns + 1)
     within = DurationRange(at_least_ns=split.starts_ns[band], at_most_ns=ends_ns[band] - 1)
     return cohort.model_copy(update={"duration": within})
@@ -180,7 +177,6 @@ def tail_document(
     """A tail as its document.
 
     Args:
-        found: The tail.
         beside: What others in shared steps cost it.
         part: What most of its cause's stage is, by name.
     """
@@ -266,23 +262,14 @@ def _reasons(found: Tail, cause: Cause, part: str | None) -> Iterator[str]:
     if cause.trait:
         trait = cause.trait
         yield (
-            f"{_percent(trait.tail_ratio)} of slow requests have "
+            f"{share(trait.tail_ratio)} of slow requests have "
             f"{trait_text(trait.key, trait.value)}, "
-            f"{_percent(trait.reference_ratio)} of typical ones"
+            f"{share(trait.reference_ratio)} of typical ones"
         )
     grown = next((stage for stage in found.stages if stage.stage is cause.stage), None)
     if grown and found.excess_ns:
         yield (
-            f"{grown.stage} takes {_length(grown.tail_mean_ns)} instead of "
-            f"{_length(grown.reference_mean_ns)}, {_percent(grown.excess_ns / found.excess_ns)} "
+            f"{grown.stage} takes {duration(grown.tail_mean_ns)} instead of "
+            f"{duration(grown.reference_mean_ns)}, {share(grown.excess_ns / found.excess_ns)} "
             f"of the extra time{f', most of it in {part}' if part else ''}"
         )
-
-
-def _length(length_ns: float) -> str:
-    unit, size = next((one for one in _UNITS if length_ns >= one[1]), _UNITS[-1])
-    return f"{length_ns / size:.3g} {unit}"
-
-
-def _percent(ratio: float) -> str:
-    return f"{100 * ratio:.0f} %"

@@ -25,7 +25,7 @@ from latencytrace.service.otlp import traces as otlp
 from latencytrace.service.otlp.metrics import metrics_answer, metrics_request
 from latencytrace.service.otlp.traces import OtlpAnswer
 from latencytrace.service.profiles.orders import Profiles
-from latencytrace.service.reports.received import MetricReports
+from latencytrace.service.reports.gpu_samplers import MetricReports
 
 MAX_BODY_BYTES: Final = otlp.MAX_BYTES  # on the wire
 
@@ -100,8 +100,7 @@ async def _kept(request: Request, intake: Intake) -> OtlpAnswer:
     otlp.media_type(content_type)
     with intake.share() as share:
         body = await _body(request, share)
-        checked = await intake.check(body, content_type, headers.get("content-encoding"))
-    await intake.keep(checked)
+        checked = await intake.take(body, content_type, headers.get("content-encoding"))
     return otlp.acceptance(checked, content_type)
 
 

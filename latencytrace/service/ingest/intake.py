@@ -1,12 +1,12 @@
 """The intake of both receivers: bound what was sent, check it, have it kept."""
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from functools import partial
 from http import HTTPStatus
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from latencytrace.errors import OverloadedError
 from latencytrace.service.ingest.workers import Workers
@@ -45,12 +45,19 @@ class Share:
             raise OverloadedError("too many bodies are being read: send again in a second")
 
 
+class _Short(NamedTuple):
+    """A body that others may be taken with."""
+
+    plain: bytes
+    content_type: str | None
+    taken: asyncio.Future[CheckedRequest]
+
+
 class Intake:
     """The way of a body into the store, one for all receivers.
 
     Args:
         submit: Keeps the spans of a checked request.
-        telemetry: Counts what is not kept.
         require_room: Raises `OverloadedError` while no more spans are let in.
         max_bytes: How much all bodies that are being read may have together.
         capture_content: Keep prompts, texts and the like.
@@ -70,7 +77,10 @@ class Intake:
         self._require_room = require_room
         self.max_bytes = max_bytes
         self._check = partial(otlp.check, capture_content=capture_content)
-        self.bytes = 0  # being read and checked now
+        self._check_together = partial(otlp.check_together, capture_content=capture_content)
+        self._short: list[_Short] = []  # bodies that came since the event loop's last round
+        self._short_bytes = 0
+        self.bytes = 0  # being read, checked and kept now
         self._workers = Workers()
         self._queue = asyncio.Lock()  # for room: first come, first served
         self._waiting = 0  # for room
@@ -85,20 +95,76 @@ class Intake:
         finally:
             self.bytes -= share.bytes
 
-    async def check(
+    async def take(
         self, body: bytes, content_type: str | None, content_encoding: str | None
     ) -> CheckedRequest:
-        """Check a body; a long one is checked off the event loop.
+        """Check a body, and wait until its spans are safe from the death of this process.
+
+        A long one is checked off the event loop; short ones that came at once are checked and
+        kept together, for each by itself would cost as much as hundreds of spans.
+
+        Returns:
+            What was checked, of others that came with it, too.
 
         Raises:
-            OtlpError: Nothing of it can be kept.
+            OtlpError: Nothing of it can be kept, or the store's engine cannot read it.
             OverloadedError: Too many long ones are being checked, or too much waits already.
+            StoreError: The store fails, or is closed.
         """
         await self._room(len(body))  # first, for checking is much of the work
-        short = otlp.decompressed_if_short(body, content_encoding, LONG_BODY_BYTES)
-        if short is not None:
-            return self._check(short, content_type, None)
-        return await self.beside(self._check, body, content_type, content_encoding)
+        plain = otlp.decompressed_if_short(body, content_encoding, LONG_BODY_BYTES)
+        if plain is None:
+            checked = await self.beside(self._check, body, content_type, content_encoding)
+            kept = self._kept(checked)
+            if not kept.done():
+                await asyncio.wrap_future(kept)
+            kept.result()
+            return checked
+        self._short_bytes += len(plain)
+        if self._short_bytes > LONG_BODY_BYTES:
+            self._take_short()
+            self._short_bytes = len(plain)
+        loop = asyncio.get_running_loop()
+        if not self._short:
+            loop.call_soon(self._take_short)
+        one = _Short(plain, content_type, loop.create_future())
+        self._short.append(one)
+        return await one.taken
+
+    def _take_short(self) -> None:
+        """Take the short bodies that are there together, or each by itself where one is odd."""
+        short, self._short, self._short_bytes = self._short, [], 0
+        bodies = [(one.plain, one.content_type) for one in short]
+        together = self._check_together(bodies) if len(short) > 1 else None
+        if together is not None:
+            self._keep_short(short, lambda: together)
+            return
+        for one in short:
+            self._keep_short([one], partial(self._check, one.plain, one.content_type, None))
+
+    def _keep_short(self, short: Sequence["_Short"], check: Callable[[], CheckedRequest]) -> None:
+        """Have bodies kept that are checked as one, and tell those who wait, even if one left."""
+
+        def tell(kept: Future[None] | asyncio.Future[None]) -> None:
+            error = kept.exception()
+            for one in short:
+                if one.taken.done():
+                    continue
+                if error is None:
+                    one.taken.set_result(checked)
+                else:
+                    one.taken.set_exception(error)
+
+        try:
+            checked = check()
+            kept = self._kept(checked)
+        except Exception as error:  # noqa: BLE001 - whoever waits hears it
+            kept = Future()
+            kept.set_exception(error)
+        if kept.done():
+            tell(kept)
+        else:
+            asyncio.wrap_future(kept).add_done_callback(tell)
 
     async def _room(self, size: int) -> None:
         """Wait a while until more is let in: many senders lose what is refused.
@@ -142,21 +208,12 @@ class Intake:
         """
         return await self._workers.run(work, *arguments)
 
-    async def keep(self, checked: CheckedRequest) -> None:
-        """Wait until its spans are safe from the death of this process.
-
-        Raises:
-            OtlpError: The store's engine cannot read it.
-            OverloadedError: Too much waits already.
-            StoreError: The store fails, or is closed.
-        """
-        submitted = self._submit(checked)
+    def _kept(self, checked: CheckedRequest) -> Future[None]:
+        """Have spans kept; the journal has them at once, so that nothing is waited for."""
+        kept = self._submit(checked)
         self._telemetry.spans_rejected.inc(checked.rejected_spans)
         self._telemetry.mended(checked.mending.values, checked.mended_services)
-        if submitted.done():  # by the journal: nothing has to be waited for
-            submitted.result()
-        else:
-            await asyncio.wrap_future(submitted)
+        return kept
 
     def refused(self, status: HTTPStatus) -> None:
         """Count a body that was not kept, by the status that HTTP has for the reason."""

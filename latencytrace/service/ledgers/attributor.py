@@ -13,7 +13,7 @@ from latencytrace.errors import PoisonedBlockError, StoreError
 from latencytrace.model import Span
 from latencytrace.service.ledger_table import Key, LedgerTable
 from latencytrace.service.ledgers.attribution import FAULTS, Attributed, Attribution
-from latencytrace.service.ledgers.column_attribution import ColumnAttribution
+from latencytrace.service.ledgers.context import PipelineContext
 from latencytrace.service.ledgers.open_traces import OpenTraces
 from latencytrace.service.ledgers.priority import yield_to_others
 from latencytrace.service.ledgers.redelivery import apart_from_resent, grown
@@ -22,7 +22,7 @@ from latencytrace.service.ledgers.span_parts import Parts, by_block, in_few_bloc
 from latencytrace.service.metrics.settling import Settling
 from latencytrace.service.metrics.span_account import Without
 from latencytrace.service.metrics.telemetry import Telemetry
-from latencytrace.service.objectives.matching import ObjectiveIndex
+from latencytrace.service.objectives.counts import ObjectiveIndex
 from latencytrace.service.store import Revisions, Store, Written
 
 _log = logging.getLogger(__name__)
@@ -33,30 +33,21 @@ class Attributor:
     """Reads, attributes and writes traces.
 
     Args:
-        store: The store of spans and requests.
-        traces: The open traces.
         settling: Holds written requests until metrics count them.
-        telemetry: The service's own metrics.
         now_ns: A monotonic clock.
-        span_keeping: Decides which requests keep their spans.
-        objectives: Requests that violate one keep their spans.
-        on_spans: Called with all spans that used a device, and with some others.
-        columns: Attributes most traces.
+        context: How to attribute and keep, and who hears of it.
         on_rootless: Called with traces that were attributed without their root, if several
             services share the store.
     """
 
-    def __init__(  # noqa: PLR0913 - what it is made of
+    def __init__(
         self,
         store: Store,
         traces: OpenTraces,
         settling: Settling,
         telemetry: Telemetry,
         now_ns: Callable[[], int],
-        span_keeping: SpanKeeping,
-        objectives: ObjectiveIndex,
-        on_spans: Callable[[Iterable[Span]], None],
-        columns: ColumnAttribution,
+        context: PipelineContext,
         on_rootless: Callable[[Collection[str]], None] = lambda _: None,
     ) -> None:
         self._store = store
@@ -65,13 +56,12 @@ class Attributor:
         self._settling = settling
         self._telemetry = telemetry
         self._now_ns = now_ns
-        self._span_keeping = span_keeping
-        self._objectives = objectives
-        self._on_spans = on_spans
+        self._context = context
+        self._span_keeping = SpanKeeping(context.keep_spans_ratio)
         self._under_way: _Piece | None = None  # being written
         self._thread = ThreadPoolExecutor(1, "latencytrace-write", yield_to_others)
         self._writer = _Writer(store, traces, now_ns)
-        self._attribution = Attribution(telemetry, traces.is_old, store.instances, columns)
+        self._attribution = Attribution(telemetry, traces.is_old, store.instances, context.columns)
         self.by_columns = False  # most traces of the last batch took the column path
         self.fault: StoreError | None = None  # of the last batch
         self.recovering: set[str] = set()  # traces whose ledger was missing
@@ -162,9 +152,9 @@ class Attributor:
         arrived, revisions, reopened = self._read([one for one in taken if one not in held])
         found = self._attribution.attributed(arrived, revisions, held)
         self.by_columns = _OBJECTS_MATTER * len(found.spans) < len(taken)
-        self._on_spans(chain(found.device_spans, *found.spans.values()))
+        self._context.on_spans(chain(found.device_spans, *found.spans.values()))
         fresh, resent = apart_from_resent(found.tables, self._store)
-        kept = _kept(fresh, self._span_keeping, self._objectives)
+        kept = _kept(fresh, self._span_keeping, self._context.objectives)
         for trace_id, steps in found.steps.items():
             kept.update(trace_id for step in steps if self._span_keeping.keeps_step(step))
         # Spans that were sent twice are written again: else the next start would attribute them.
@@ -256,8 +246,6 @@ class _Writer:
     """Writes batches, one after the other, on a thread of its own.
 
     Args:
-        store: The store of spans and requests.
-        traces: The open traces.
         now_ns: A monotonic clock.
     """
 
@@ -332,7 +320,6 @@ def _known(tables: Iterable[LedgerTable], lost: AbstractSet[str]) -> set[Key]:
     """Return the requests that have an earlier revision.
 
     Args:
-        tables: Tables of requests.
         lost: Traces whose ledgers were lost with a part of the store.
     """
     known: set[Key] = set()

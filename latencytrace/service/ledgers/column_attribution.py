@@ -19,10 +19,11 @@ from latencytrace.model.stage import STAGES
 from latencytrace.service.clock import now_ns
 from latencytrace.service.ledger_table import LedgerTable
 from latencytrace.service.ledgers.process_starts import ProcessStarts
-from latencytrace.service.ledgers.span_parts import Parts, by_block
+from latencytrace.service.ledgers.span_parts import Parts, by_block, in_few_blocks
 from latencytrace.service.otlp.batches import batch_of
 
 _AHEAD_NS: Final = 86_400 * 10**9  # of this clock: no sender's is more
+_FEW_SPANS: Final = 64  # of a block: more are not worth to be copied
 _LOAD: Final = STAGES.index(Stage.LOAD)
 
 
@@ -124,7 +125,7 @@ class ColumnAttribution:
         return found
 
     def _of_batch(self, held: Mapping[str, Parts]) -> ByColumns:
-        batch = batch_of(by_block(held.values()))
+        batch = batch_of(list(in_few_blocks(by_block(held.values()), _FEW_SPANS)))
         columns, odd = attributed(batch, self._facts, self.plausible())
         is_odd = np.zeros(len(batch.trace_ids), np.bool_)
         is_odd[odd] = True

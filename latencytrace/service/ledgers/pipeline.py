@@ -17,28 +17,25 @@ costs the same for few spans as for many, so there is about one a second.
 
 import logging
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
 
 from latencytrace.errors import OverloadedError, StoreError
-from latencytrace.model import Span
 from latencytrace.service.clock import now_ns as time_of_day_ns
 from latencytrace.service.ingest.admission import Admission
 from latencytrace.service.ingest.committer import Committer, Outcome
 from latencytrace.service.ingest.journal import Journal
 from latencytrace.service.ledger_table import LedgerTable
 from latencytrace.service.ledgers.attributor import Attributor
-from latencytrace.service.ledgers.column_attribution import ColumnAttribution
+from latencytrace.service.ledgers.context import PipelineContext
 from latencytrace.service.ledgers.missing_ledgers import MissingLedgers
 from latencytrace.service.ledgers.open_traces import OpenTraces
 from latencytrace.service.ledgers.priority import FreedMemory, UnusedCode, yield_to_others
-from latencytrace.service.ledgers.retention import SpanKeeping
 from latencytrace.service.metrics.settling import Settled, Settling
 from latencytrace.service.metrics.telemetry import Custody, Telemetry
-from latencytrace.service.objectives.matching import NO_OBJECTIVES, ObjectiveIndex
 from latencytrace.service.otlp.traces import CheckedRequest
 from latencytrace.service.store import Store
 
@@ -58,44 +55,27 @@ class Pipeline:
     """Stores received spans, attributes complete traces, and counts settled requests.
 
     Args:
-        store: The store of spans and requests.
         telemetry: The service's own metrics, and those of requests.
         now_ns: A monotonic clock.
-        keep_spans_ratio: The share of ordinary requests whose spans are kept.
-        on_settled: Called with settled requests; objectives count them.
-        on_spans: Called with all spans that used a GPU, and with some others.
-        objectives: Requests that violate one keep their spans.
+        context: How to attribute and keep, and who hears of it; None: as usual, nobody.
         journal: Makes spans durable before they are stored; None: there is none, and spans are
             stored within 100 ms.
-        settle_s: A request settles after so many seconds without a span.
-        counted_until_ns: An earlier process counted requests written until then; None: unknown.
         traces: Open traces; None: new ones.
-        tidy: Drops old data; called once a second.
-        columns: The column path, and what it believes; None: a new one.
     """
 
-    def __init__(  # noqa: PLR0913 - what it is made of
+    def __init__(
         self,
         store: Store,
         telemetry: Telemetry,
         now_ns: Callable[[], int],
-        keep_spans_ratio: float = 1.0,
-        on_settled: Callable[[Settled], None] = lambda _: None,
-        on_spans: Callable[[Iterable[Span]], None] = lambda _: None,
-        objectives: ObjectiveIndex = NO_OBJECTIVES,
+        context: PipelineContext | None = None,
         journal: Journal | None = None,
-        settle_s: float = 0.0,
-        counted_until_ns: int | None = None,
         traces: OpenTraces | None = None,
-        tidy: Callable[[], None] = lambda: None,
-        columns: ColumnAttribution | None = None,
     ) -> None:
         self._store = store
-        self._tidy = tidy
         self._now_ns = now_ns
         self._telemetry = telemetry
-        self._on_settled = on_settled
-        self._counted_until_ns = counted_until_ns
+        self._context = context = context or PipelineContext()
         self._traces = traces = traces or OpenTraces(now_ns)
         self._committer = Committer(
             store,
@@ -104,12 +84,11 @@ class Pipeline:
             begin=traces.begin,
             journal=journal,
         )
-        self._settling = settling = Settling(now_ns, round(settle_s * 1e9))
+        self._settling = settling = Settling(now_ns, round(context.settle_s * 1e9))
         self._missing = missing = MissingLedgers(store, now_ns, time_of_day_ns)
         self._attributor = Attributor(
-            store, traces, settling, telemetry, now_ns, SpanKeeping(keep_spans_ratio), objectives,
-            on_spans, columns or ColumnAttribution(), missing.split.rootless,
-        )  # fmt: skip
+            store, traces, settling, telemetry, now_ns, context, missing.split.rootless
+        )
         self._kept_ns: int | None = None  # time of the last copy of kept spans
         self._has_failed_to_keep = False  # at the last copy
         self._left: list[str] = []  # traces to be read from the store
@@ -232,7 +211,7 @@ class Pipeline:
 
     def settle(self) -> None:
         """Count the requests that have settled."""
-        _count(self._settling.settled(), self._telemetry, self._on_settled)
+        _count(self._settling.settled(), self._telemetry, self._context.on_settled)
 
     def check(self) -> None:
         """Find traces in the store without a ledger, of which there should be none."""
@@ -265,7 +244,7 @@ class Pipeline:
             self._left.pop()
         # Nothing is dropped while traces have to be read from the store.
         if not (self._left or self._has_failed_to_keep or self._attributor.fault):
-            self._tidy()
+            self._context.tidy()
         self._committer.probe()
         self._is_done(self._store.roll_up, "requests are rolled up later")
 
@@ -291,8 +270,8 @@ class Pipeline:
             _log.info("%d traces of an earlier run are attributed now", len(left))
             self._left.extend(left)
             self._traces.left(left)
-        if self._counted_until_ns is not None:
-            uncounted = self._store.uncounted(self._counted_until_ns)
+        if (until_ns := self._context.counted_until_ns) is not None:
+            uncounted = self._store.uncounted(until_ns)
             for written_ns, together in groupby(uncounted, key=itemgetter(0)):
                 table = LedgerTable.of(request for _, request in together)
                 self._settling.add([table.countable()], written_ns)

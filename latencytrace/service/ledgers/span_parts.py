@@ -45,15 +45,19 @@ def by_block(traces: Iterable[Parts]) -> list[tuple[SpanBlock, Rows]]:
     return [(block, np.concatenate(rows)) for block, rows in found.values()]
 
 
-def in_few_blocks(parts: Parts) -> Iterator[tuple[SpanBlock, Rows]]:
+def in_few_blocks(parts: Parts, below: int = _JOINED_SPANS) -> Iterator[tuple[SpanBlock, Rows]]:
     """Yield the same rows in fewer, larger blocks; blocks of which few rows are wanted stay.
 
-    Writing many small blocks costs ten times as much as writing a large one.
+    Many small blocks cost ten times as much as a large one.
+
+    Args:
+        parts: The blocks and their rows.
+        below: Blocks of so many spans stay, too.
     """
     few: list[tuple[SpanBlock, Rows]] = []
     spans = 0
     for block, rows in parts:
-        if 2 * len(rows) < block.count:
+        if 2 * len(rows) < block.count or block.count >= below:
             yield block, rows
             continue
         few.append((block, rows + spans))

@@ -40,6 +40,15 @@ class StorageMetrics(Collector):
             "Bytes that all tables together may take: LATENCYTRACE_MAX_DISK.",
             value=float("inf") if limit_bytes is None else limit_bytes,
         )
+        full = GaugeMetricFamily(
+            f"{_PREFIX}_store_full_seconds",
+            "Until all tables take that much, at the pace of the last day; +Inf: never.",
+            labels=(),
+        )
+        full_s = self._retention.full_s()
+        if full_s is not None:
+            full.add_metric((), full_s)
+        yield full
         yield from self._expired()
 
     def _expired(self) -> Iterator[Metric]:

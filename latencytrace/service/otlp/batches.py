@@ -92,13 +92,18 @@ def _resources(
     numbers = part << 32 | number
     distinct, which = np.unique(numbers, return_inverse=True)
     places: dict[Resource, int] = {}
+    known: dict[tuple[int, ...], int] = {}  # by the number of the block, and the words
     found = []
     for one in distinct.tolist():
         block = parts[one >> 32][0]
         words = block.resources[one & 0xFFFF_FFFF].item()[2:]
-        service, instance, version, host = map(block.word, words)
-        resource = Resource(service, instance or None, host or None, version or None)
-        found.append(places.setdefault(resource, len(places)))
+        place = known.get((one >> 32, *words))
+        if place is None:
+            service, instance, version, host = map(block.word, words)
+            resource = Resource(service, instance or None, host or None, version or None)
+            place = places.setdefault(resource, len(places))
+            known[one >> 32, *words] = place
+        found.append(place)
     return np.array(found, np.int64)[which], list(places)
 
 
@@ -122,8 +127,6 @@ class _Pairs:
     """The attributes of spans, block by block.
 
     Args:
-        blocks: Where they are.
-        tables: Of each block the spans.
         part: Of each span the number of its block.
         order: The spans as the batch has them.
     """

@@ -1,19 +1,15 @@
 """OTLP's JSON: protobuf's, but that ids are hex digits."""
 
 import json
-import re
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Iterator, Sequence
-from math import isfinite
-from typing import Any, Final
+from typing import Final
 
 import orjson
 from google.protobuf import json_format
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
-from opentelemetry.proto.trace.v1.trace_pb2 import Span as ProtoSpan
 
 from latencytrace.errors import OtlpError
+from latencytrace.service.otlp.compiled.core import core
 from latencytrace.service.otlp.mending.account import Mending
 from latencytrace.service.otlp.mending.json import mend_tree
 from latencytrace.service.otlp.mending.protobuf import has_spans
@@ -26,6 +22,22 @@ _ID_KEYS = frozenset(
 )
 
 
+def protobuf_from_json(body: bytes, mending: Mending | None = None) -> bytes:
+    """A trace request in OTLP/JSON as protobuf; an odd one by way of `message_from_json`.
+
+    Raises:
+        OtlpError: The body is no JSON, not of the form, or holds millions of values.
+    """
+    found = compiled_from_json(body)
+    return message_from_json(body, mending).SerializeToString() if found is None else found
+
+
+def compiled_from_json(body: bytes) -> bytes | None:
+    """The same by compiled code; None: there is none, or something is odd in the request."""
+    found: bytes | None = None if core is None else core.from_json(body, MOST_ITEMS)
+    return found
+
+
 def message_from_json(body: bytes, mending: Mending | None = None) -> ExportTraceServiceRequest:
     """Read a trace request in OTLP/JSON; fields it does not define are passed over.
 
@@ -33,7 +45,6 @@ def message_from_json(body: bytes, mending: Mending | None = None) -> ExportTrac
     nor hex becomes empty, so that the span is rejected and not the request.
 
     Args:
-        body: The request.
         mending: The account of what is mended; None: nothing is.
 
     Raises:
@@ -78,13 +89,12 @@ def message_from_tree(
     """
     for resource in _resources(tree):
         _renew(resource)
-    spans = _spans(tree)
-    for span in spans:
+    for span in _spans(tree):
         _ids_to_base64(span)
         for link in _dicts(span.get("links")):
             _ids_to_base64(link)
     try:
-        return _parsed_apart(tree, spans)
+        return _parsed(tree)
     except OtlpError as error:
         if mending is None:
             raise
@@ -94,89 +104,6 @@ def message_from_tree(
     if not has_spans(message):
         raise refused
     return message
-
-
-def _parsed_apart(
-    tree: dict[str, object], spans: Sequence[dict[str, object]]
-) -> ExportTraceServiceRequest:
-    """The message; attributes of spans that are plain are read without the parser.
-
-    Raises:
-        OtlpError: The parser refuses a value; the tree is as it was.
-    """
-    apart = [_plain_pairs(span) for span in spans]
-    sent = [
-        span.pop("attributes") if pairs else None for span, pairs in zip(spans, apart, strict=True)
-    ]
-    try:
-        message = _parsed(tree)
-    finally:
-        for span, attributes in zip(spans, sent, strict=True):
-            if attributes is not None:
-                span["attributes"] = attributes
-    found = list(_spans_of(message))
-    if len(found) != len(spans):  # the parser takes lists under another name, too
-        return _parsed(tree)
-    for one, pairs in zip(found, apart, strict=True):
-        one.attributes.extend(pairs)
-    return message
-
-
-def _spans_of(message: ExportTraceServiceRequest) -> Iterator[ProtoSpan]:
-    for resource in message.resource_spans:
-        for scope in resource.scope_spans:
-            yield from scope.spans
-
-
-def _plain_pairs(span: dict[str, object]) -> list[KeyValue]:
-    """The attributes of a span, if each is a text, a number or a truth as OTLP writes it; or none.
-
-    They are most of what there is to read, and the parser takes five times as long for them.
-    """
-    attributes = span.get("attributes")
-    if not isinstance(attributes, list):
-        return []
-    try:
-        return list(map(_plain_pair, attributes))
-    except (
-        ArithmeticError,
-        LookupError,
-        TypeError,
-        ValueError,
-    ):  # the parser knows better what is wrong
-        return []
-
-
-def _plain_pair(attribute: dict[str, object]) -> KeyValue:
-    key, value = attribute["key"], attribute["value"]
-    if len(attribute) != _PARTS_OF_PAIR or type(value) is not dict:
-        raise ValueError
-    ((form, said),) = value.items()
-    return KeyValue(key=key, value=_PLAIN_VALUES[form, type(said)](said))  # type: ignore[arg-type] # else TypeError
-
-
-def _whole(number: str) -> AnyValue:
-    if not _WHOLE.fullmatch(number):
-        raise ValueError
-    return AnyValue(int_value=int(number))
-
-
-def _fraction(number: float) -> AnyValue:
-    if not isfinite(number):
-        raise ValueError
-    return AnyValue(double_value=number)
-
-
-_PARTS_OF_PAIR: Final = 2
-_WHOLE: Final = re.compile(r"-?[0-9]{1,18}", re.ASCII)
-_PLAIN_VALUES: Final[dict[tuple[object, type], Callable[[Any], AnyValue]]] = {
-    ("stringValue", str): lambda text: AnyValue(string_value=text),
-    ("boolValue", bool): lambda truth: AnyValue(bool_value=truth),
-    ("intValue", int): lambda number: AnyValue(int_value=number),
-    ("intValue", str): _whole,
-    ("doubleValue", float): _fraction,
-    ("doubleValue", int): _fraction,
-}
 
 
 def _parsed(tree: dict[str, object]) -> ExportTraceServiceRequest:

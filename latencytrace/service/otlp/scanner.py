@@ -6,9 +6,9 @@ some twenty times as much (`tests/benchmarks/bench_ingest.py`).
 The result is that of `redaction` on the decoded message.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 import numpy as np
 from google.protobuf.message import DecodeError
@@ -27,7 +27,7 @@ from latencytrace.service.otlp.block_builder import (
 from latencytrace.service.otlp.compiled import telling
 from latencytrace.service.otlp.compiled.core import core
 from latencytrace.service.otlp.content_keys import LISTED, LONGEST_KEY, Kind
-from latencytrace.service.otlp.mending.account import Mending
+from latencytrace.service.otlp.mending.account import Mend, Mending
 from latencytrace.service.otlp.messages import (
     MOST_MESSAGES,
     MOST_PARTS,
@@ -61,7 +61,7 @@ from latencytrace.service.otlp.span_block import (
 from latencytrace.service.otlp.values import Form, flat_text
 from latencytrace.service.otlp.wire_parts import has_more_parts
 
-_LONGEST_KNOWN: Final = 256  # bytes of what is remembered
+_LONGEST_KNOWN: Final = 1024  # bytes of what is remembered
 _DEEPEST_BYTES: Final = 160  # a list of fewer bytes is not too deep for the decoder
 _RULES: Final[Sequence[Texts]] = tuple(KINDS.values())
 _RULE_NUMBERS: Final = {id(texts): number for number, texts in enumerate(_RULES)}
@@ -72,13 +72,12 @@ def scanned(plain: bytes, *, capture_content: bool, mending: Mending | None = No
 
     Args:
         plain: The request, not compressed.
-        capture_content: Keep the content.
         mending: The account of what is mended; None: nothing is.
 
     Raises:
         OtlpError: It is not a trace request, or has more parts than any batch of spans.
     """
-    block = scanned_by_core(plain, capture_content=capture_content)
+    block = scanned_by_core([plain], capture_content=capture_content, mending=mending)
     if block is not None:
         return block
     message = message_of(plain, mending)
@@ -88,20 +87,31 @@ def scanned(plain: bytes, *, capture_content: bool, mending: Mending | None = No
     return span_block_of(message)
 
 
-def scanned_by_core(plain: bytes, *, capture_content: bool) -> SpanBlock | None:
-    """The same by compiled code; None: there is none, or the request is for the plain way."""
-    records = None if core is None else core.scan(plain, SEED, MOST_PARTS + 1)
+def scanned_by_core(
+    requests: Sequence[bytes], *, capture_content: bool, mending: Mending | None = None
+) -> SpanBlock | None:
+    """The same of several requests together by compiled code.
+
+    Returns:
+        None: There is none, or one of the requests is for the plain way.
+    """
+    plain = b"".join(requests)
+    ends = np.cumsum([len(one) for one in requests])
+    records = None if core is None else core.scan(plain, ends, SEED, MOST_PARTS + 1)
     if records is None:
         return None
     columns = _Columns(plain, records)
     if columns.may_have_too_many_parts() or columns.has_too_many_messages(plain):
         return None
-    if not columns.canonical():
+    if not columns.canonical() or (columns.mends and mending is None):
         return None
+    if mending is not None and columns.mends:
+        mending.values[Mend.TEXT] += columns.mends
+        mending.resources.update(columns.mended_resources)
     columns.find_keys()
     if not capture_content:
         _Redaction(columns).redact()
-    return columns.block()
+    return columns.block(capture_content=capture_content)
 
 
 class _KeyFacts(NamedTuple):
@@ -117,15 +127,17 @@ _RESOURCE_KEYS = frozenset(
 )
 
 
-_MOST_KEYS: Final = 8192
+K = TypeVar("K")
+V = TypeVar("V")
+_MOST_KNOWN: Final = 8192
 _facts_by_key: dict[bytes, _KeyFacts] = {}  # of keys seen; another thread may clear it
+_known_resources: dict[tuple[bytes, bool], Sequence[bytes]] = {}  # words, likewise
 
 
 def _facts(raw: bytes, *, tells: bool) -> _KeyFacts:
     """What is known of a key.
 
     Args:
-        raw: The key.
         tells: Its kind may be another than unknown, even if it is not listed.
     """
     key = raw.decode()
@@ -135,27 +147,33 @@ def _facts(raw: bytes, *, tells: bool) -> _KeyFacts:
         code=key_code(raw),
         of_resource=key if key in _RESOURCE_KEYS else "",
     )
-    if len(raw) <= _LONGEST_KNOWN:
-        if len(_facts_by_key) >= _MOST_KEYS:
-            _facts_by_key.clear()
-        _facts_by_key[raw] = facts
+    _remember(_facts_by_key, raw, facts, len(raw))
     return facts
+
+
+def _remember(known: dict[K, V], key: K, value: V, size: int) -> None:
+    """Keep what is known of bytes, if they are not many; another thread may do so, too."""
+    if size <= _LONGEST_KNOWN:
+        if len(known) >= _MOST_KNOWN:
+            known.clear()
+        known[key] = value
 
 
 class _Columns:
     """A request's columns while they are worked on.
 
     Args:
-        plain: The request.
         found: What compiled code found in it, see `core_scan` in `compiled/wire.c`.
     """
 
     def __init__(self, plain: bytes, found: Sequence[Any]) -> None:
         (
             spans, pairs, events, links, resources, scopes, words, _, self.rejected, nested,
+            mended, mended_resources, self.mends,
         ) = found  # fmt: skip
-        self.texts = plain + MARK
-        self.mark_at = len(plain)
+        self.texts = b"".join((plain, mended, MARK))
+        self.mark_at = len(plain) + len(mended)
+        self.mended_resources: list[int] = np.frombuffer(mended_resources, np.int64).tolist()
         self.more = bytearray()  # texts that follow
         self.words: Records = np.frombuffer(words, WORD)
         self.new_words: list[tuple[int, int, int]] = []
@@ -220,9 +238,9 @@ class _Columns:
         core.tells(rules, self.texts, self.words, words, longest, asked)
         return words[asked]
 
-    def block(self) -> SpanBlock:
+    def block(self, *, capture_content: bool) -> SpanBlock:
         """The columns, with the shapes of the spans."""
-        self._tell_resources()
+        self._tell_resources(capture_content=capture_content)
         texts = self.texts + bytes(self.more)
         self.words = chained([self.words, np.array(self.new_words, WORD)])
         SHAPES.find(self._assembled(texts))
@@ -249,21 +267,31 @@ class _Columns:
         )  # fmt: skip
         return gathered
 
-    def _tell_resources(self) -> None:
-        """Fill in the words of resources."""
-        asked = {word: one.of_resource for word, one in self.facts.items() if one.of_resource}
-        keys, words = self.pairs["key"], []
-        for first, count, *_ in self.resources.tolist():
-            named: dict[str, str] = {}
-            for row, key in enumerate(keys[first : first + count].tolist(), first):
-                if key in asked:
-                    value, size, _, form, _ = self.pairs[row].item()
-                    text = self.text(value, size) if form in _TEXTS else b""
-                    named.setdefault(asked[key], flat_text(form, value, text))
-            words.append([self.word(one.encode()) for one in _words_of(named)])
+    def _tell_resources(self, *, capture_content: bool) -> None:
+        """Fill in the words of resources; the same bytes have the same ones."""
+        known: dict[bytes, Sequence[int]] = {}
+        words = []
+        for first, count, at, end, *_ in self.resources.tolist():
+            raw = self.texts[at:end]
+            if raw not in known:
+                found = _known_resources.get((raw, capture_content))
+                if found is None:
+                    found = self._resource_words(first, count)
+                    _remember(_known_resources, (raw, capture_content), found, len(raw))
+                known[raw] = list(map(self.word, found))
+            words.append(known[raw])
         columns = np.array(words, np.int32).reshape(-1, 4)
         for place, name in enumerate(("service", "instance", "version", "host")):
             self.resources[name] = columns[:, place]
+
+    def _resource_words(self, first: int, count: int) -> Sequence[bytes]:
+        named: dict[str, str] = {}
+        for value, size, key, form, _ in self.pairs[first : first + count].tolist():
+            facts = self.facts.get(key)  # none of a key that was removed
+            if facts is not None and facts.of_resource:
+                text = self.text(value, size) if form in _TEXTS else b""
+                named.setdefault(facts.of_resource, flat_text(form, value, text))
+        return [one.encode() for one in resource_words(named)]
 
     # Texts and words
 
@@ -372,16 +400,6 @@ class _Redaction:
             numbers[list(replaced)] = list(replaced.values())
             for records, column in places:
                 records[column] = numbers[records[column]]
-
-
-def _words_of(named: Mapping[str, str]) -> Sequence[str]:
-    is_short = max(map(len, named.values()), default=0) <= _LONGEST_KNOWN
-    return _known_words(tuple(named.items())) if is_short else resource_words(named)
-
-
-@lru_cache(maxsize=8192)
-def _known_words(named: tuple[tuple[str, str], ...]) -> Sequence[str]:
-    return resource_words(dict(named))
 
 
 _TEXTS = frozenset({Form.STRING, Form.ARRAY, Form.MAP, Form.BYTES})

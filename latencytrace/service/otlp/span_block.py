@@ -217,21 +217,18 @@ def joined(blocks: Sequence[SpanBlock]) -> SpanBlock:
     """The spans of several blocks, in their order; one of a few spans is costly to insert."""
     if len(blocks) == 1:
         return blocks[0]
-    found: dict[str, Records] = {
-        name: chained([getattr(block, name) for block in blocks]) for name in _REFERENCES
-    }
-    ends = dict.fromkeys((*_REFERENCES, "texts"), 0)
-    for block in blocks:
-        for name, references in _REFERENCES.items():
-            records = found[name][ends[name] : ends[name] + len(getattr(block, name))]
-            for column, target in references.items():
-                if ends[target]:
-                    records[column] += ends[target]
-            if name == "pairs" and ends["texts"]:
-                records["value"] += ends["texts"] * _IS_TEXT[records["form"]]
-        for name in _REFERENCES:
-            ends[name] += len(getattr(block, name))
-        ends["texts"] += len(block.texts)
+    parts = {name: [getattr(block, name) for block in blocks] for name in _REFERENCES}
+    sizes = {name: np.array(list(map(len, each)), np.int64) for name, each in parts.items()}
+    sizes["texts"] = np.array([len(block.texts) for block in blocks])
+    before = {name: np.cumsum(each) - each for name, each in sizes.items()}
+    found = {name: chained(each) for name, each in parts.items()}
+    for name, references in _REFERENCES.items():
+        for column, target in references.items():
+            found[name][column] += np.repeat(before[target], sizes[name]).astype(
+                found[name].dtype[column]
+            )
+    pairs = found["pairs"]
+    pairs["value"] += np.repeat(before["texts"], sizes["pairs"]) * _IS_TEXT[pairs["form"]]
     return SpanBlock(
         texts=b"".join(block.texts for block in blocks),
         rejected=sum(block.rejected for block in blocks),

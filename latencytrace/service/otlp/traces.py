@@ -22,14 +22,14 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 
 from latencytrace.errors import MediaTypeError, OtlpError
 from latencytrace.service.otlp.block_builder import span_block_of
-from latencytrace.service.otlp.json import message_from_json
+from latencytrace.service.otlp.json import compiled_from_json, protobuf_from_json
 from latencytrace.service.otlp.mending.account import Mending
 from latencytrace.service.otlp.messages import (
     SPAN_ID_BYTES,
     TRACE_ID_BYTES,
     purify,
 )
-from latencytrace.service.otlp.scanner import scanned
+from latencytrace.service.otlp.scanner import scanned, scanned_by_core
 from latencytrace.service.otlp.span_block import SpanBlock
 
 PROTOBUF: Final = "application/x-protobuf"
@@ -143,9 +143,32 @@ def check(
     plain = decompressed(body, content_encoding)
     mending = Mending()
     if media_type(content_type) == JSON:
-        plain = message_from_json(plain, mending).SerializeToString()
+        plain = protobuf_from_json(plain, mending)
     block = scanned(plain, capture_content=capture_content, mending=mending)
     return CheckedRequest.of(block, mending)
+
+
+def check_together(
+    bodies: Sequence[tuple[bytes, str | None]], *, capture_content: bool = False
+) -> CheckedRequest | None:
+    """Check several requests as one, which costs little more than one of them.
+
+    Args:
+        bodies: Not compressed, with their Content-Types.
+        capture_content: Keep prompts, texts and the like.
+
+    Returns:
+        None: One of them is odd, or nothing is compiled: check each by itself.
+    """
+    requests = [
+        compiled_from_json(body) if media_type(content_type) == JSON else body
+        for body, content_type in bodies
+    ]
+    whole = [one for one in requests if one is not None]
+    if len(whole) < len(requests):
+        return None
+    block = scanned_by_core(whole, capture_content=capture_content)
+    return None if block is None or block.rejected else CheckedRequest.of(block)
 
 
 def media_type(content_type: str | None) -> str:
@@ -206,7 +229,6 @@ def check_message(
 
     Args:
         message: Loses its content.
-        capture_content: Keep the content.
         mending: What had to be mended in it.
 
     Raises:

@@ -5,7 +5,7 @@ from typing import Final
 
 from latencytrace.analysis.gpu.device_work import device_work
 from latencytrace.model import Span
-from latencytrace.model.gpu.sample import DeviceWork
+from latencytrace.model.gpu import DeviceWork
 
 MAX_WORKS: Final = 50_000
 KEPT_NS: Final = 3_600_000_000_000  # as long as the windows of the GPUs
@@ -28,7 +28,6 @@ class DeviceWorks:
             self._works.pop(next(iter(self._works)), None)
 
     def gpus(self) -> list[str]:
-        """The UUIDs of GPUs that had work."""
         return sorted({work.gpu for work in list(self._works.values())})
 
     def on(self, gpu: str) -> Sequence[DeviceWork]:

@@ -15,6 +15,7 @@ from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise
+from operator import mul
 from typing import Any, Final
 
 import numpy as np
@@ -50,7 +51,6 @@ def native(block: SpanBlock, rows: Numbers | None = None) -> bytes:
     """A block of the columns `SPAN_COLUMNS`; empty: it has no rows.
 
     Args:
-        block: The spans.
         rows: Which of them; None: all.
     """
     spans = block.table if rows is None else taken(block.table, rows)
@@ -93,7 +93,7 @@ class _Columns:
                 VERSION,
                 _offsets(spans["pair_count"]),
                 *self._words(pairs["key"])[1:],
-                *_values(block, pairs, _deep_text),
+                _written(block, pairs, _deep_text)[0],
             ],
             "SpanAttributeTypes": _types(pairs, spans["pair_count"]),
             "Duration": [(spans["end_ns"] - start_ns).tobytes()],
@@ -108,18 +108,16 @@ class _Columns:
     def _of_resources(self) -> Mapping[str, _Parts]:
         block, number = self._block, self._spans["resource"]
         found = taken(block.resources, number)
-        keys: list[NDArray[np.int32]] = []
-        values: list[bytes] = []
-        known: dict[int, tuple[NDArray[np.int32], bytes]] = {}
-        for first, last in _runs(number):
-            one = int(number[first])
-            if one not in known:
-                at, count = block.resources[one].tolist()[:2]
-                pairs = block.pairs[at : at + count]
-                known[one] = (pairs["key"], b"".join(_values(block, pairs, _base64_text)))
-            key, value = known[one]
-            keys.append(np.tile(key, last - first))
-            values.append(value * (last - first))
+        used, index = _used(number, len(block.resources))
+        counts = block.resources["pair_count"][used]
+        pairs = taken(block.pairs, ranges(block.resources["pairs"][used], counts))
+        written, ends = _written(block, pairs, _base64_text)
+        lasts = np.cumsum(counts, dtype=np.int64)
+        edges = np.append(0, np.append(0, ends)[lasts]).tolist()
+        values = [written[since:until] for since, until in pairwise(edges)]
+        starts = np.append(0, np.flatnonzero(np.diff(number)) + 1)  # of runs of one resource
+        lengths = np.diff(starts, append=len(number))
+        keys = pairs["key"][ranges((lasts - counts)[index], found["pair_count"])]
         return {
             "ServiceName": self._words(found["service"]),
             "ServiceInstance": self._words(found["instance"]),
@@ -128,8 +126,8 @@ class _Columns:
             "ResourceAttributes": [
                 VERSION,
                 _offsets(found["pair_count"]),
-                *self._words(np.concatenate(keys) if keys else _NO_NUMBERS)[1:],
-                *values,
+                *self._words(keys)[1:],
+                *map(mul, map(values.__getitem__, index[starts].tolist()), lengths.tolist()),
             ],
         }
 
@@ -163,8 +161,8 @@ class _Columns:
         counts = owners["pair_count"]
         pairs = taken(self._block.pairs, ranges(owners["pairs"], counts))
         keys = self._words(pairs["key"])
-        values = _values(self._block, pairs, _base64_text)
-        maps = [VERSION, _offsets(counts), *keys[1:], *values]
+        values, _ = _written(self._block, pairs, _base64_text)
+        maps = [VERSION, _offsets(counts), *keys[1:], values]
         return maps, _types(pairs, counts)
 
     def _words(self, numbers: NDArray[np.int32]) -> Sequence[bytes]:
@@ -186,19 +184,21 @@ class _Columns:
 # Values
 
 
-def _values(
+def _written(
     block: SpanBlock, pairs: Records, text_of: Callable[[int, bytes], bytes]
-) -> Sequence[bytes]:
+) -> tuple[bytes, Numbers]:
+    """The values of attributes, and where each ends."""
     if core is None or not len(pairs):
-        return _plain_values(block, pairs, text_of)
+        return _end_to_end([packed(one) for one in _plain_values(block, pairs, text_of)])
     forms = pairs["form"]
     others, starts, ends = _other_texts(
         block, taken(pairs, np.flatnonzero(forms >= Form.DOUBLE)), text_of
     )
     longest = int(pairs["size"][forms == Form.STRING].sum()) + len(others)
     out = np.empty(longest + _MOST_BYTES_BESIDE * len(pairs), np.uint8)
-    size = core.values(block.texts, pairs, others, starts, ends, out)
-    return [out[:size].tobytes()]
+    out_ends = np.empty(len(pairs), np.int64)
+    core.values(block.texts, pairs, others, starts, ends, out_ends, out)
+    return out[: out_ends[-1]].tobytes(), out_ends
 
 
 _MOST_BYTES_BESIDE = 21  # of a text: its length; all of a number
@@ -206,17 +206,20 @@ _MOST_BYTES_BESIDE = 21  # of a text: its length; all of a number
 
 def _plain_values(
     block: SpanBlock, pairs: Records, text_of: Callable[[int, bytes], bytes]
-) -> Sequence[bytes]:
+) -> Iterator[bytes]:
     texts = block.texts
-    made: list[bytes] = []
     for value, size, _, form, _ in pairs.tolist():
         text = texts[value : value + size]
         if form in _NESTED:
             text = text_of(form, text)
         elif form != Form.STRING:
             text = flat_text(form, value, text).encode()
-        made.append(packed(text))
-    return made
+        yield text
+
+
+def _end_to_end(texts: Sequence[bytes]) -> tuple[bytes, Numbers]:
+    """Texts, and where each ends."""
+    return b"".join(texts), np.cumsum(np.fromiter(map(len, texts), np.int64, len(texts)))
 
 
 def _other_texts(
@@ -243,8 +246,8 @@ def _other_texts(
             else b64encode(texts[value : value + size])
             for value, size, _, form, _ in pairs.tolist()
         ]
-    ends = np.cumsum(np.fromiter(map(len, made), np.int64, len(made)))
-    return b"".join(made), np.append(0, ends)[:-1], ends
+    written, ends = _end_to_end(made)
+    return written, np.append(0, ends)[:-1], ends
 
 
 _COMMA = ord(",")
@@ -348,13 +351,6 @@ def _letters(pairs: Records, counts: NDArray[np.int32]) -> list[bytes]:
 
 
 _LETTERS = np.frombuffer(LETTERS.encode(), np.uint8)
-_NO_NUMBERS = np.zeros(0, np.int32)
-
-
-def _runs(numbers: NDArray[np.int32]) -> Iterator[tuple[int, int]]:
-    """Where equal numbers that lie side by side begin and end."""
-    edges = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(numbers)]
-    return pairwise(edges) if len(numbers) else iter(())
 
 
 def _used(numbers: NDArray[np.int32], most: int) -> tuple[Numbers, NDArray[np.integer]]:

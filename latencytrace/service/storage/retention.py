@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from math import inf
 from typing import Final, Protocol
 
 from latencytrace.errors import StoreError
@@ -86,6 +87,45 @@ def expired(
         yield one, Reason.SIZE
 
 
+def full_s(partitions: Sequence[Partition], limits: Limits, now_ns: int) -> float | None:
+    """Return in how many seconds all tables take what they may, at the pace of the last day.
+
+    Infinity: never, for what is old is dropped before. None: no day has been written yet.
+    """
+    if limits.max_bytes is None:
+        return inf
+    paces = {table: _pace(partitions, table, now_ns) for table in (Table.SPANS, Table.REQUESTS)}
+    per_ns = sum(pace or 0.0 for pace in paces.values())
+    if all(pace is None for pace in paces.values()):
+        return None
+    room_bytes = limits.max_bytes - sum(one.bytes for one in partitions)
+    most_bytes = sum(
+        pace * (inf if (age_ns := limits.age_ns(table)) is None else age_ns + DAY_NS)
+        for table, pace in paces.items()
+        if pace
+    )
+    if not per_ns or most_bytes <= limits.max_bytes:
+        return inf
+    return max(room_bytes / per_ns, 0) / 1e9
+
+
+def _pace(partitions: Sequence[Partition], table: Table, now_ns: int) -> float | None:
+    """Bytes that a table grew by in each nanosecond: of the last day, or of today if more."""
+    found = sorted((one for one in partitions if one.table is table), key=lambda one: one.since_ns)
+    past = [one for one in found if one.until_ns <= now_ns]
+    if not past:
+        return None
+    of_today = [
+        one.bytes / (now_ns - one.since_ns)
+        for one in found
+        if one.until_ns > now_ns >= one.since_ns + HOUR_NS
+    ]
+    last = past[-1]
+    is_late = now_ns - last.until_ns < DAY_NS
+    of_last = last.bytes / (last.until_ns - last.since_ns) if is_late else 0.0
+    return max([of_last, *of_today])
+
+
 class Partitioned(Protocol):
     """What is needed of a `Store`."""
 
@@ -98,7 +138,6 @@ class Retention:
     """Drops what has been kept for long enough, and knows what is kept.
 
     Args:
-        store: What is kept.
         limits: How much of it may be.
         now_ns: The time of day, by which partitions are distinguished.
         steady_ns: A clock that is never set back, for the pace.
@@ -135,6 +174,10 @@ class Retention:
         """Return how many partitions were dropped since the start, and how many rows."""
         dropped = self._expired.copy()
         return {key: (count, self._expired_rows[key]) for key, count in dropped.items()}
+
+    def full_s(self) -> float | None:
+        """Return when all tables take what they may: see `full_s` of this module."""
+        return full_s(self.partitions, self.limits, self._now_ns())
 
     def _drop(self) -> None:
         left = list(self._store.partitions())

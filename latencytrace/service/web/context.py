@@ -22,4 +22,5 @@ class ServiceContext:
     objectives: Callable[[], Sequence[Objective]] = lambda: ()  # that are watched
     gpus: Callable[[], GpusDocument] = lambda: GpusDocument(gpus=[], stages=[])
     gpu_timelines: Callable[[], GpuTimelinesDocument] = lambda: GpuTimelinesDocument(gpus=[])
+    logs_url: str | None = None  # of the logs of a request, with placeholders
     beside: Beside = as_they_are  # adds to requests what engines reported when they began

@@ -19,7 +19,7 @@ from latencytrace.agent.timing.intervals import IntervalRecorder
 from latencytrace.agent.timing.processor_waits import ProcessorWaits
 from latencytrace.agent.timing.runtime_gaps import GAPS, GARBAGE, LOOP, OpenRequests
 from latencytrace.model import Stage, semconv
-from latencytrace.model.packed.interval import unpack_intervals, unpack_named
+from latencytrace.model.packed import unpack_intervals, unpack_named
 from tests.support.agent.gaps import gaps_ns
 from tests.support.agent.receiving import ReceivedSpan, TracedProgram
 from tests.support.agent.told_schedstat import ToldSchedstat

@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 
 from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.timing.intervals import IntervalRecorder
-from latencytrace.agent.timing.processor_waits import ProcessorWaits, Reading
+from latencytrace.agent.timing.processor_waits import ProcessorWaits
 from latencytrace.agent.timing.runtime_gaps import RuntimeGaps
 from latencytrace.model import semconv
 from tests.support.agent.told_schedstat import ToldSchedstat
+from tests.support.waiting import until
 
 MS = 1_000_000
 MOST_FILES = 128
@@ -47,8 +48,8 @@ def test_a_thread_that_shares_its_processor_is_seen_to_wait() -> None:
     try:
         os.sched_setaffinity(busy.pid, {one})
         os.sched_setaffinity(0, {one})
-        since = waits.read()
-        while not waits.waited_ns(since):
+        before_ns = waits.read()
+        while waits.read() == before_ns:
             pass
     finally:
         os.sched_setaffinity(0, before)
@@ -69,20 +70,9 @@ def test_a_file_is_opened_once_a_thread_and_closed_in_a_forked_child() -> None:
     assert files() == before
 
 
-def test_another_threads_reading_says_nothing() -> None:
-    waits, found = ProcessorWaits(), []
-    thread = threading.Thread(target=lambda: found.append(waits.read()))
-    thread.start()
-    thread.join()
-
-    assert found[0] is not None
-    assert waits.waited_ns(found[0]) == 0
-    waits.reset_after_fork()
-
-
 def test_of_more_threads_the_first_have_files_until_they_end() -> None:
     waits, before = ProcessorWaits(), files()
-    found = list[Reading | None]()
+    found = list[int | None]()
     at_work = threading.Barrier(MOST_FILES + 1)
 
     def serve() -> None:
@@ -101,7 +91,7 @@ def test_of_more_threads_the_first_have_files_until_they_end() -> None:
     at_work.wait()
     for thread in threads:
         thread.join()
-    assert waits.read() is not None
+    until(lambda: waits.read() is not None)  # once the kernel has seen one of them end
     assert len(files() - before) == MOST_FILES  # in the place of one that has ended
     waits.reset_after_fork()
     assert files() == before
@@ -138,26 +128,41 @@ def test_only_where_waits_are_likely_a_thread_is_read_again(
 
     monkeypatch.setattr(os, "pread", counted)
     waits = ProcessorWaits(told.path)
-    since = waits.read()
+    began_ns = monotonic_ns()
+    waits.follow(began_ns)  # it is opened at first
     told.wait(MS - 1)
-    assert waits.waited_ns(since) == MS - 1
-    waits.follow(monotonic_ns())
-    assert (waits.likely_by_ns, len(reads)) == (0, 1)  # it was opened at first
+    assert waits.waited_since(began_ns)[1] == MS - 1
+    assert (waits.likely_by_ns, len(reads)) == (0, 1)
     told.wait(1)
-    assert waits.waited_ns(since) == MS
-
-    waits.follow(waits.likely_by_ns)
+    assert waits.waited_since(began_ns)[1] == MS
     assert len(reads) == 2
+
+    waits.follow(waits.due_ns - 1 if waits.due_ns > waits.likely_by_ns else waits.likely_by_ns)
     waits.follow(waits.likely_by_ns - 1)
-    assert len(reads) == 3
+    assert len(reads) == 4
     waits.follow(waits.likely_by_ns - 250 * MS)  # just now
-    assert len(reads) == 3
+    assert len(reads) == 4
+    waits.reset_after_fork()
+
+
+def test_at_rest_a_thread_is_read_once_in_ten_milliseconds(tmp_path: Path) -> None:
+    waits, thread = ProcessorWaits(ToldSchedstat(tmp_path).path), threading.get_ident()
+    now_ns = monotonic_ns()
+
+    for after_ms in range(0, 100, 2):
+        waits.follow(now_ns + after_ms * MS)
+
+    files_now = waits._files
+    assert files_now is not None
+    assert len(files_now[thread].readings) <= 8
+    assert waits.due_ns == now_ns + 100 * MS
     waits.reset_after_fork()
 
 
 def test_a_file_of_the_programs_with_the_number_of_a_closed_one_stays_open(tmp_path: Path) -> None:
     waits, before = ProcessorWaits(), files()
-    since = waits.read()
+    before_ns = monotonic_ns()
+    waits.read()
     (number,) = files() - before
     mine = tmp_path / "mine"
     mine.write_text("1 2 3 4 no file of a scheduler")
@@ -165,7 +170,7 @@ def test_a_file_of_the_programs_with_the_number_of_a_closed_one_stays_open(tmp_p
     opened = os.open(mine, os.O_RDONLY)
     assert opened == number
 
-    assert waits.waited_ns(since) == 0
+    assert waits.waited_since(before_ns) == (0, 0)
     waits.reset_after_fork()
 
     assert os.read(opened, 7) == b"1 2 3 4"  # neither closed nor read on
@@ -221,8 +226,8 @@ class Told(ProcessorWaits):
     __slots__ = ("next_ns",)
     next_ns: int
 
-    def waited_ns(self, before: Reading | None) -> int:  # noqa: ARG002 - as its base has it
-        return self.next_ns
+    def waited_since(self, since_ns: int) -> tuple[int, int]:
+        return self.next_ns, self.next_ns
 
 
 class Waited(ProcessorWaits):
@@ -230,8 +235,8 @@ class Waited(ProcessorWaits):
 
     __slots__ = ()
 
-    def waited_ns(self, before: Reading | None) -> int:  # noqa: ARG002 - as its base has it
-        return 5_000_000
+    def waited_since(self, since_ns: int) -> tuple[int, int]:
+        return 5_000_000, 5_000_000
 
 
 def test_waits_of_a_loops_thread_are_not_those_of_work_on_a_pool() -> None:
@@ -258,7 +263,8 @@ def test_waits_of_work_on_pools_are_not_longer_than_their_threads_waited_in_all(
         waited = took * percent // 100
         waiting |= set(range(began, began + waited))  # as if all waits came first
         processor.next_ns = waited * MS
-        gaps.worked(began * MS, Reading(0, b""), (began + took) * MS)
+        gaps.worked(began * MS)
+        gaps.returned_ns = (began + took) * MS
 
     told_ns = int(str(gaps.described(0, IntervalRecorder()).get(semconv.PROCESSOR_WAIT_NS, 0)))
 

@@ -33,20 +33,22 @@ def of(*gpus: GpuDocument) -> GpusDocument:
 
 def test_a_gpu_is_a_row_with_how_its_bandwidth_is_known() -> None:
     assert drawn(of(gpu_document()))[1] == (
-        "0 NVIDIA H200 61.0 % 3,000 GB/s gpm 5.0 % 80.0 % 90.0 of 150 GB 512 W 61 1980 MHz"
+        "0 NVIDIA H200 61.0 % 3.00 TB/s gpm 5.0 % 80.0 % 90.0 GB of 150 GB 512 W 61 1,980 MHz"
     )
 
 
 def test_a_kind_of_work_is_a_row_with_its_intervals_and_what_bound_it() -> None:
     row = drawn(gpus_document())[-1]
 
-    assert row == "decode tiny rag 54.0 ms 90.0 % 61.0 % ± 0.4 5.0 % ± 0.2 memory bandwidth high"
+    assert (
+        row == "decode tiny rag 54.0 ms 90.0 % 61.0 % ± 0.4 % 5.0 % ± 0.2 % memory bandwidth high"
+    )
 
 
 def test_what_is_unknown_is_not_drawn_as_nothing_used() -> None:
     lines = drawn(of(gpu_document(bandwidth=None, power_watts=None, pipes={})))
 
-    assert lines[1] == "0 NVIDIA H200 - - 80.0 % 90.0 of 150 GB - 61 1980 MHz"
+    assert lines[1] == "0 NVIDIA H200 - - 80.0 % 90.0 GB of 150 GB - 61 1,980 MHz"
     assert "GPUs before Hopper do not tell it" in lines[2]
 
 

@@ -6,8 +6,7 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
 from latencytrace.cli.doctor_checks.disk import disk_findings
-from latencytrace.service.answers.findings.finding import Finding, Verdict
-from latencytrace.service.answers.findings.metrics_text import samples
+from latencytrace.service.answers.findings.finding import Finding, Verdict, samples
 from latencytrace.service.metrics.storage import StorageMetrics
 from latencytrace.service.storage.retention import DAY_NS, Limits, Retention
 from latencytrace.service.store import Partition, Table
@@ -44,15 +43,22 @@ def test_it_says_how_much_is_kept_and_since_when(limit_bytes: int | None, of: st
 
     assert found.verdict is Verdict.FINE
     assert (
-        found.what == f"its data take 4.0 GB{of}; spans since 2024-10-02, ledgers since 2024-09-25"
+        found.what
+        == f"its data take 4.00 GB{of}; spans since 2024-10-02, ledgers since 2024-09-25"
     )
+
+
+def test_it_says_when_the_disk_is_full_at_the_pace_of_the_last_day() -> None:
+    (found,) = findings(Limits(max_bytes=4 * GB), day(Table.SPANS, 1, GB))
+
+    assert found.what.endswith("; full in 3 d 00 h, then the oldest are dropped")
 
 
 def test_a_day_that_takes_more_than_all_may_is_wrong() -> None:
     (found,) = findings(Limits(max_bytes=GB), day(Table.SPANS, 0, 3 * GB))
 
     assert found.verdict is Verdict.WRONG
-    assert "3.0 GB of at most 1.0 GB" in found.what
+    assert "3.00 GB of at most 1.00 GB" in found.what
     assert "LATENCYTRACE_MAX_DISK" in (found.fix or "")
 
 

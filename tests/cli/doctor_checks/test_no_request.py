@@ -200,7 +200,7 @@ def test_what_cannot_be_shown_is_an_error_that_says_why(folder: FolderSource) ->
 
 @pytest.mark.parametrize("trace_id", ["", " ", "fastest", "00-1f3c9a-01"])
 def test_what_is_no_trace_id_is_refused(trace_id: str, folder: FolderSource) -> None:
-    with pytest.raises(LatencytraceError, match="is no trace id, nor the beginning of one"):
+    with pytest.raises(LatencytraceError, match="is not a trace ID, nor the beginning of one"):
         full_id(folder, trace_id, {})
 
 

@@ -25,20 +25,20 @@ def test_it_shows_how_objectives_stand_and_what_fires(recording_api: RecordingAp
     assert said("objectives", "--url", recording_api.url).splitlines() == [
         "chat-e2e  99 % under 2 s",
         "99 % of rag · POST /chat: duration within 2.00 s, over 30 d",
-        "100 requests, 20 bad; budget left: 80.0 %, gone in 1 h at this rate",
-        "alert  burns  over  now  and over  now",
-        "page   14.4X   1 h  20X     5 min  30X  fires".replace("X", TIMES),
+        "100 requests, 20 bad; budget left: 80.0 %, runs out in 1 h 00 min at this rate",
+        "alert  threshold  long window  now  short window  now",
+        "page       14.4X          1 h  20X         5 min  30X  firing".replace("X", TIMES),
         "",
         "page since 2025-11-21 01:53:20 UTC",
         (
-            "  chat-e2e: 20 % of POST /chat took over 2.00 s or failed in the last 1 h, "
+            "  chat-e2e: 20.0 % of POST /chat took over 2.00 s or failed in the last 1 h, "
             "burning budget 20\N{MULTIPLICATION SIGN} too fast"
         ),
         "  Since about 2025-11-21 01:43:20 UTC.",
-        "  Budget left: 80 % of 30 d, gone in 1 h at this rate.",
-        "  Guilty stage: retrieve, 1.00 s more than in good requests, 90 % of the excess.",
-        "  Apart from good requests: instance rag-2, 90 % of the bad, 30 % of the good.",
-        "  Apart from good requests: version 1.0 <beta>, 80 % of the bad, 30 % of the good.",
+        "  Budget left: 80.0 % of 30 d, runs out in 1 h 00 min at this rate.",
+        "  Slow stage: retrieve, 1.00 s more than in good requests, 90.0 % of the extra time.",
+        "  Apart from good requests: instance rag-2, 90.0 % of the bad, 30.0 % of the good.",
+        "  Apart from good requests: version 1.0 <beta>, 80.0 % of the bad, 30.0 % of the good.",
         f"  latencytrace acknowledge {made_alert().fingerprint[:8]}",
         *[f"  latencytrace trace {TRACE}  3.00 s (ok), retrieve 2.00 s"] * 3,
         (
@@ -47,7 +47,7 @@ def test_it_shows_how_objectives_stand_and_what_fires(recording_api: RecordingAp
         ),
         "",
         "Budget left: as if the time of a period without requests were as busy, and all good.",
-        "1 objective. 1 alert fires.",
+        "1 objective. 1 alert firing.",
     ]
 
 
@@ -63,7 +63,8 @@ def test_a_burn_that_does_not_alert_yet_says_what_it_takes() -> None:
     ]
 
     assert (
-        f"No alert yet: at 20{TIMES} it takes 43.2 min of such requests, and enough" in said_of[0]
+        f"No alert yet: at 20{TIMES} it takes 43 min 12 s of such requests, and enough"
+        in said_of[0]
     )
     assert not any("No alert yet" in other for other in said_of[1:])
 
@@ -82,7 +83,7 @@ def test_a_calendars_budget_is_told_with_the_beginning_of_its_period() -> None:
         "99 % of rag · POST /chat: duration within 2.00 s, "
         "over the calendar's period since 2025-11-01 00:00:00 UTC"
     ) in drawn
-    assert "Budget left: 80 % of this calendar month" in "\n".join(
+    assert "Budget left: 80.0 % of this calendar month" in "\n".join(
         description(replace(made_alert(), standing=standing))
     )
 
@@ -92,7 +93,7 @@ def test_one_of_each_route_is_shown_before_its_first_request() -> None:
     drawn = [str(part) for part in picture([objective_document(standing)], [])]
 
     assert "no request yet; each route is shown here from its first one on" in drawn
-    assert drawn[-2:] == ["", "1 objective. No alert fires."]
+    assert drawn[-2:] == ["", "1 objective. No alert firing."]
 
 
 def test_where_none_is_watched_the_way_to_one_is_told() -> None:

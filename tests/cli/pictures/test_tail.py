@@ -6,7 +6,7 @@ import pytest
 
 from latencytrace.cli.pictures.tail import picture
 from latencytrace.model import Stage
-from latencytrace.model.cohorts.tail import CauseKind
+from latencytrace.model.cohorts.breakdown import CauseKind
 from latencytrace.service.answers.tail_documents import (
     NeighboursDocument,
     StageExcessDocument,
@@ -82,20 +82,20 @@ def drawn(found: TailDocument, width: int = 100) -> list[str]:
 
 
 def test_the_picture_of_a_known_tail_is_exactly_this() -> None:
-    assert "\n".join(drawn(document(), 110)) == (
+    assert "\n".join(drawn(document(), 98)) == (
         """\
-6,000 requests · tail: 60 beyond p99 (from 900 ms) · 800 ms longer than the 1,201 around the median
+6,000 requests · slow: 60 above p99, over 900 ms · 800 ms longer than the 1,201 around the median
 
 Slower dependency: retrieve.
 
-stage                                         excess    share       95 % interval     tail    usual
-retrieve  ████████████████████████████████    800 ms  100.0 %     780 ms … 820 ms   860 ms  60.0 ms
-decode    ▍                                  10.0 ms    1.2 %  -10.0 ms … 30.0 ms   510 ms   500 ms
-embed                                       -10.0 ms   -1.2 %  -30.0 ms … 10.0 ms  10.0 ms  20.0 ms
+stage                                    extra time    share       95 % interval     slow  typical
+retrieve  █████████████████████████████      800 ms  100.0 %     780 ms … 820 ms   860 ms  60.0 ms
+decode    ▍                                 10.0 ms    1.2 %  -10.0 ms … 30.0 ms   510 ms   500 ms
+embed                                      -10.0 ms   -1.2 %  -30.0 ms … 10.0 ms  10.0 ms  20.0 ms
 
-in the tail more often     tail   usual        p
-collection manuals      100.0 %   4.9 %  < 0.001
-instance rag-1           50.0 %  30.0 %    0.012
+in common              slow  typical        p
+collection manuals  100.0 %    4.9 %  < 0.001
+instance rag-1       50.0 %   30.0 %    0.012
 
 Requests that show it:
   latencytrace trace aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"""
@@ -112,7 +112,7 @@ def test_a_tail_without_a_cause_is_said_to_have_none() -> None:
     lines = drawn(document(cause=None, attributes=[]))
 
     assert lines[2].startswith("Nothing sets slow requests apart")
-    assert not any("more often" in line for line in lines)
+    assert not any("in common" in line for line in lines)
 
 
 def test_a_tail_without_a_cause_names_the_stage_that_most_of_it_is_in() -> None:
@@ -127,7 +127,7 @@ def test_a_tail_of_several_causes_is_not_said_to_have_nothing_of_its_own() -> No
     lines = drawn(document(cause=None))
 
     assert lines[2].startswith("No single cause explains the slow requests")
-    assert any("more often" in line for line in lines[3:])
+    assert any("in common" in line for line in lines[3:])
 
 
 def test_a_name_within_the_cause_makes_no_line_of_its_own() -> None:
@@ -165,7 +165,7 @@ def test_a_tail_of_few_requests_has_no_interval() -> None:
 def test_a_tail_that_takes_no_longer_has_no_stages() -> None:
     lines = drawn(document(stages=[], excess_ns=None, attributes=[], cause=None))
 
-    assert lines[0] == "6,000 requests · tail: 60 beyond p99 (from 900 ms)"
+    assert lines[0] == "6,000 requests · slow: 60 above p99, over 900 ms"
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 100, 120])

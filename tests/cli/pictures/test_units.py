@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from latencytrace.model.texts.units import (
     chance,
+    changed_by,
     count,
     duration,
     exact,
@@ -13,6 +14,7 @@ from latencytrace.model.texts.units import (
     share,
     shares,
     signed,
+    size,
 )
 
 
@@ -25,7 +27,7 @@ def test_a_moment_is_told_in_utc() -> None:
     ("value_ns", "printed"),
     [
         (None, "-"),
-        (0, "0 ns"),
+        (0, "0"),
         (999, "999 ns"),
         (999.6, "1.00 µs"),
         (1_000, "1.00 µs"),
@@ -110,7 +112,7 @@ def test_nouns_agree_with_their_number() -> None:
 
 @pytest.mark.parametrize(
     ("value_ns", "printed", "with_plus"),
-    [(-8_314_000, "-8.31 ms", "-8.31 ms"), (0, "0 ns", "+0 ns"), (12_000, "12.0 µs", "+12.0 µs")],
+    [(-8_314_000, "-8.31 ms", "-8.31 ms"), (0, "0", "+0"), (12_000, "12.0 µs", "+12.0 µs")],
 )
 def test_a_difference_has_its_sign(value_ns: int, printed: str, with_plus: str) -> None:
     assert (signed(value_ns), signed(value_ns, "+")) == (printed, with_plus)
@@ -122,3 +124,31 @@ def test_a_difference_has_its_sign(value_ns: int, printed: str, with_plus: str) 
 )
 def test_very_small_chances_are_not_distinguished(p_value: float | None, printed: str) -> None:
     assert chance(p_value) == printed
+
+
+@pytest.mark.parametrize(
+    ("value_bytes", "printed"),
+    [
+        (0, "0 B"),
+        (999, "999 B"),
+        (1_000, "1.00 kB"),
+        (999_600, "1.00 MB"),
+        (20e9, "20.0 GB"),
+        (2.5e15, "2,500 TB"),
+    ],
+)
+def test_a_size_has_three_digits_and_the_unit_that_suits_it(
+    value_bytes: float, printed: str
+) -> None:
+    assert size(value_bytes) == printed
+
+
+@given(st.floats(min_value=-10, max_value=10))
+def test_a_change_is_never_minus_nothing(ratio: float) -> None:
+    assert changed_by(ratio) != "-0.0 %"
+
+
+def test_a_change_says_its_direction() -> None:
+    assert (changed_by(0.032), changed_by(-0.12), changed_by(-0.0001)) == (
+        *("+3.2 %", "-12.0 %", "+0.0 %"),
+    )

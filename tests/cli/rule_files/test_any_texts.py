@@ -20,6 +20,7 @@ from latencytrace.model.objective import DAY_NS
 from tests.support.builders.made_objectives import SECOND_NS, made_objective
 from tests.support.servers.prometheus_programs import program, promtool
 
+BURNING = "is burning its error budget 18.0\N{MULTIPLICATION SIGN} too fast"
 SETTINGS = RuleSettings(
     scrape_ns=15 * SECOND_NS, interval_ns=30 * SECOND_NS, dashboard_url="http://g/d/{{slo}}?a={b"
 )
@@ -152,10 +153,10 @@ def burning(objective: Objective) -> dict[str, object]:
     return {
         "exp_labels": {**labels, "severity": "page", "evaluator": "prometheus"},
         "exp_annotations": {
-            "summary": f"{objective.name}: {of} spends its error budget 18 times too fast",
+            "summary": f"{objective.name}: {of} {BURNING}",
             "description": (
                 f"Promised: 99 % of {of} have duration within 2 s over 7 d. Budget left: 50%. "
-                "Guilty stage, slow requests and links: GET /api/v1/alerts of the service."
+                "Slow stage, slow requests and links: GET /api/v1/alerts of the service."
             ),
             "dashboard_url": f"{SETTINGS.dashboard_url}&var-slo={objective.name}",
         },

@@ -19,6 +19,7 @@ SETTINGS = RuleSettings(
 WEEK = made_objective(period_ns=7 * DAY_NS)
 EACH = made_objective(name="each", route=None, period_ns=7 * DAY_NS)  # as rules have each route
 BURNS = 'latencytrace:slo_burn_rate{{{}, window="14m"}}'
+BURNING = "is burning its error budget 18.0\N{MULTIPLICATION SIGN} too fast"
 FIRES = 'latencytrace:slo_alert_firing{{{}, alertname="LatencySLOBurn", severity="page"}}'
 LEFT = 'latencytrace:slo_budget_left_ratio{{{}, window="7d"}}'
 
@@ -26,10 +27,10 @@ LEFT = 'latencytrace:slo_budget_left_ratio{{{}, window="7d"}}'
 def page_says(objective: Objective, route: str, left: str) -> dict[str, Any]:
     """The page of a route, with what promtool is to find in its texts."""
     said = {
-        "summary": f"{objective.name}: {route} spends its error budget 18 times too fast",
+        "summary": f"{objective.name}: {route} {BURNING}",
         "description": (
             f"Promised: 99 % of {route} have duration within 2 s over 7 d. Budget left: {left}. "
-            "Guilty stage, slow requests and links: GET /api/v1/alerts of the service."
+            "Slow stage, slow requests and links: GET /api/v1/alerts of the service."
         ),
         "dashboard_url": f"http://grafana/d/slo?var-slo={objective.name}",
     }

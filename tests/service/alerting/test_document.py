@@ -4,8 +4,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from latencytrace.model import Alert
-from latencytrace.service.alerting.document import alert_document, objective_document
-from latencytrace.service.alerting.links import AlertLinks
+from latencytrace.service.alerting.document import AlertLinks, alert_document, objective_document
 from latencytrace.service.alerting.text import summary
 from latencytrace.service.answers.documents import AlertDocument, ObjectiveDocument
 from tests.support.builders.traffic import START_NS, Traffic
@@ -27,7 +26,7 @@ def fired(tmp_path_factory: pytest.TempPathFactory) -> tuple[Alert, Alert]:
 
 def test_it_says_what_and_how_bad_in_a_line(fired: tuple[Alert, Alert]) -> None:
     assert summary(fired[0]) == (
-        "chat-e2e: 29 % of POST /chat took over 2.00 s or failed in the last 15 min, "
+        "chat-e2e: 29.0 % of POST /chat took over 2.00 s or failed in the last 15 min, "
         "burning budget 29\N{MULTIPLICATION SIGN} too fast"
     )
 
@@ -39,7 +38,7 @@ def test_it_says_why_and_what_is_left(fired: tuple[Alert, Alert]) -> None:
     assert said[1].startswith("Budget left: ")
     assert said[1].endswith(" at this rate.")
     assert said[2] == (
-        "Guilty stage: retrieve, 1.90 s more than in good requests, 100 % of the excess."
+        "Slow stage: retrieve, 1.90 s more than in good requests, 100.0 % of the extra time."
     )
     assert not any("1.0" in line for line in said)  # of which good requests were, too
 

@@ -3,6 +3,8 @@
 from dataclasses import replace
 
 import orjson
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
 from latencytrace.model import Request, Stage
@@ -13,6 +15,7 @@ from latencytrace.service.answers.breakdown_parts import (
     arounds,
     stages_over_time,
 )
+from latencytrace.service.answers.overview_documents import column_length_ns
 from latencytrace.service.cohort import Cohort
 from latencytrace.service.store import Order
 from tests.support.builders.made_requests import START_NS, made_request
@@ -84,3 +87,19 @@ def test_a_list_says_how_many_requests_match() -> None:
 
     assert (len(few["requests"]), few["matching"]) == (3, 7)
     assert (len(every["requests"]), every["matching"]) == (7, 7)
+
+
+@given(
+    st.integers(min_value=0, max_value=10**19),
+    st.integers(min_value=1, max_value=10**16),
+    st.integers(min_value=1, max_value=200),
+)
+def test_columns_are_round_and_as_many_as_asked_for_at_most(
+    since_ns: int, length_ns: int, columns: int
+) -> None:
+    column_ns = column_length_ns(since_ns, since_ns + length_ns, columns)
+
+    assert columns * column_ns >= length_ns
+    assert column_ns % SECOND_NS == 0 or column_ns < SECOND_NS
+    assert column_ns % 10**6 == 0 or column_ns < 10**6
+    assert column_ns <= 2 * -(-length_ns // columns)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from latencytrace.cli.pictures.cohorts.comparison import markdown, picture
+from latencytrace.cli.pictures.comparison import markdown, picture
 from latencytrace.errors import QuestionError
 from latencytrace.model import Request, RequestStatus, Segment, Stage
 from latencytrace.model.detail import TraceDetail
@@ -19,7 +19,7 @@ from latencytrace.service.answers.sentences.compare import (
     sentence,
 )
 from latencytrace.service.reports.engine_history import EngineHistory
-from latencytrace.service.reports.engine_names import Reading
+from latencytrace.service.reports.engine_readings import Reading
 from latencytrace.service.storage.baselines import Baselines
 from latencytrace.service.store import Store
 from latencytrace.service.web.pages.analyses.compare import shifts
@@ -113,7 +113,7 @@ def test_cold_starts_have_no_share_where_only_those_that_had_one_say_so(tmp_path
 
 @pytest.mark.parametrize(
     ("a", "b", "empty"),
-    [("rag", "no", "B"), ("no", "rag", "A"), ("no", "nor", "A or in B")],
+    [("rag", "no", "after"), ("no", "rag", "before"), ("no", "nor", "before or after")],
     ids=("the second", "the first", "both"),
 )
 def test_a_side_without_a_request_is_named(a: str, b: str, empty: str, tmp_path: Path) -> None:
@@ -122,7 +122,7 @@ def test_a_side_without_a_request_is_named(a: str, b: str, empty: str, tmp_path:
 
     found = comparison(store, Baselines(tmp_path), sides, 0.05, NOW_NS)
 
-    assert sentence(found) == f"Not enough data: no request is in {empty}."
+    assert sentence(found) == f"Not enough data: no request {empty}."
 
 
 def test_what_is_left_out_is_said_of_sides_that_have_requests(tmp_path: Path) -> None:
@@ -215,7 +215,7 @@ def test_an_older_service_that_knows_no_circumstances_is_read_too(tmp_path: Path
 
     assert list(circumstances(found)) == []
     assert any(picture(found, ("", "")))
-    assert "in the mean" not in markdown(found, ("", ""))
+    assert "mean of a request" not in markdown(found, ("", ""))
 
 
 def of_own_stages(version: str, lengths_ms: tuple[int, int]) -> list[Request]:

@@ -7,7 +7,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from latencytrace.model import Request, Segment, Stage
-from latencytrace.model.cohorts.tail import Cause, CauseKind, SetApart, StageExcess, Tail
+from latencytrace.model.cohorts.breakdown import Cause, CauseKind, SetApart, StageExcess, Tail
 from latencytrace.service.answers.sentences.tail import NAME_IT, next_step, sentence, trait_text
 from latencytrace.service.answers.tail import tail, tail_document
 from latencytrace.service.answers.tail_documents import TailDocument
@@ -100,11 +100,12 @@ def test_a_sentence_names_the_cause_its_stage_and_its_trait(
     told = document["cause"]
     assert told is not None
     shared = (
-        f"90 % of slow requests have {trait_text(trait.key, trait.value)}, 10 % of typical ones; "
+        f"90.0 % of slow requests have {trait_text(trait.key, trait.value)}, "
+        "10.0 % of typical ones; "
         if trait
         else ""
     )
-    grown = f"{stage} takes 912 ms instead of 100 µs, 100 % of the extra time."
+    grown = f"{stage} takes 912 ms instead of 100 µs, 100.0 % of the extra time."
     assert told["sentence"] == f"{begins}{shared}{grown}"
     assert (told["kind"], told["stage"]) == (kind, stage)
     assert (told["key"], told["value"]) == ((trait.key, trait.value) if trait else (None, None))

@@ -1,17 +1,17 @@
 """Which way traces are attributed."""
 
-from functools import partial
+from functools import partialmethod
 
 import pytest
 
-from latencytrace.service.ledgers import pipeline
 from latencytrace.service.ledgers.column_attribution import ColumnAttribution
 
 
 @pytest.fixture
 def by_objects(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have no trace go by columns."""
-    monkeypatch.setattr(pipeline, "ColumnAttribution", partial(ColumnAttribution, is_used=False))
+    made = partialmethod(ColumnAttribution.__init__, is_used=False)
+    monkeypatch.setattr(ColumnAttribution, "__init__", made)
 
 
 @pytest.fixture(params=["columns", "objects"])

@@ -21,6 +21,7 @@ from latencytrace.service.ingest.journal import Journal
 from latencytrace.service.ledger_table import LedgerTable
 from latencytrace.service.ledgers import assembler, attribution, attributor, pipeline
 from latencytrace.service.ledgers.attributor import Attributor
+from latencytrace.service.ledgers.context import PipelineContext
 from latencytrace.service.ledgers.pipeline import Pipeline
 from latencytrace.service.metrics.telemetry import Telemetry
 from latencytrace.service.otlp import traces as otlp
@@ -76,7 +77,8 @@ class Rig:
 
     def __init__(self, store: HeldStore, settle_s: float = 0.0) -> None:
         self.clock, self.store, self.telemetry = FakeClock(), store, Telemetry()
-        self.pipeline = Pipeline(store, self.telemetry, self.clock, settle_s=settle_s)
+        context = PipelineContext(settle_s=settle_s)
+        self.pipeline = Pipeline(store, self.telemetry, self.clock, context)
 
     def send(self, *spans: Span) -> None:
         """Have spans committed, which are due a while later."""
@@ -116,7 +118,9 @@ def test_the_next_batch_is_attributed_while_one_is_written(rig: Rig) -> None:
     may_go_on = threading.Event()
     seen: list[str] = []
     rig.store.before = lambda: may_go_on.wait(PATIENCE_S)
-    rig.pipeline._attributor._on_spans = lambda spans: seen.extend(one.trace_id for one in spans)
+    rig.pipeline._attributor._context = PipelineContext(
+        on_spans=lambda spans: seen.extend(one.trace_id for one in spans)
+    )
     rig.send(first)
     rig.pipeline.step(ahead=True)
     rig.send(second)

@@ -21,6 +21,7 @@ from latencytrace.service.ingest.journal import Journal
 from latencytrace.service.ledger_table import LedgerTable
 from latencytrace.service.ledgers import attribution, pipeline
 from latencytrace.service.ledgers.column_attribution import ColumnAttribution
+from latencytrace.service.ledgers.context import PipelineContext
 from latencytrace.service.ledgers.pipeline import Pipeline
 from latencytrace.service.metrics.settling import Settled
 from latencytrace.service.metrics.telemetry import Telemetry
@@ -105,7 +106,9 @@ class Rig:
         self.store = store
         self.telemetry = Telemetry()
         self.tidied = 0
-        self.pipeline = Pipeline(store, self.telemetry, self.clock, tidy=self._tidy)
+        self.pipeline = Pipeline(
+            store, self.telemetry, self.clock, PipelineContext(tidy=self._tidy)
+        )
 
     def _tidy(self) -> None:
         self.tidied += 1
@@ -489,7 +492,7 @@ def test_who_sends_faster_than_traces_are_attributed_is_put_off(
 
 
 @pytest.fixture
-def slow(by_objects: None, rig: Rig, monkeypatch: pytest.MonkeyPatch) -> Rig:  # noqa: ARG001 - as it is built
+def slow(by_objects: None, rig: Rig, monkeypatch: pytest.MonkeyPatch) -> Rig:
     """Attributes a span a second, and lets few in."""
     monkeypatch.setattr(pipeline, "BATCH_TRACES", 1)
     monkeypatch.setattr(admission, "LEAST_BYTES", 0)
@@ -777,7 +780,7 @@ def test_a_fault_of_counting_ends_nothing_and_is_counted(
         raise RuntimeError("a promise was broken")
 
     on_settled = broken if what == "objectives" else judge
-    rig.pipeline = Pipeline(store, Telemetry(), rig.clock, on_settled=on_settled)
+    rig.pipeline = Pipeline(store, Telemetry(), rig.clock, PipelineContext(on_settled=on_settled))
     rig.telemetry = rig.pipeline._telemetry
     ids = [uuid4().hex for _ in range(2)]
     with monkeypatch.context() as patched:
@@ -801,7 +804,8 @@ def test_a_fault_of_counting_ends_nothing_and_is_counted(
 @pytest.mark.usefixtures("both_ways")
 def test_weights_are_believed_up_to_the_largest(store: FlakyStore) -> None:
     rig = Rig(store)
-    rig.pipeline = Pipeline(store, Telemetry(), rig.clock, columns=ColumnAttribution(10))
+    context = PipelineContext(columns=ColumnAttribution(10))
+    rig.pipeline = Pipeline(store, Telemetry(), rig.clock, context)
     rates = {uuid4().hex: rate for rate in (2, 10, 11, 10**9)}
 
     rig.send(*(replace(root(one), attributes={"SampleRate": rate}) for one, rate in rates.items()))

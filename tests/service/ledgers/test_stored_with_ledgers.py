@@ -14,6 +14,7 @@ from latencytrace.errors import PoisonedBlockError, StoreError
 from latencytrace.model import Span, Stage
 from latencytrace.service.ingest.journal import Journal
 from latencytrace.service.ledger_table import LedgerTable
+from latencytrace.service.ledgers.context import PipelineContext
 from latencytrace.service.ledgers.pipeline import HOLD_S, Pipeline
 from latencytrace.service.metrics.telemetry import Telemetry
 from latencytrace.service.otlp import traces as otlp
@@ -64,9 +65,8 @@ class Rig:
         self.store = store
         self.folder = folder
         self.telemetry = Telemetry()
-        self.pipeline = Pipeline(
-            store, self.telemetry, self.clock, keep_spans_ratio, journal=Journal(folder)
-        )
+        context = PipelineContext(keep_spans_ratio=keep_spans_ratio)
+        self.pipeline = Pipeline(store, self.telemetry, self.clock, context, Journal(folder))
         self.committer = self.pipeline._committer
         self.committer.set_interval(10**9, round(HOLD_S * 1e9))
         self.committer.start()

@@ -27,6 +27,7 @@ from latencytrace.model import Span, Stage
 from latencytrace.service.ingest.journal import Journal
 from latencytrace.service.ledger_table import LedgerTable
 from latencytrace.service.ledgers.assembler import TraceState
+from latencytrace.service.ledgers.context import PipelineContext
 from latencytrace.service.ledgers.open_traces import Bounds, OpenTraces
 from latencytrace.service.ledgers.pipeline import Pipeline
 from latencytrace.service.metrics.settling import Settled
@@ -193,9 +194,8 @@ class Walk(RuleBasedStateMachine):
             self.store,
             self.telemetry,
             self.clock,
-            on_settled=self._count,
+            PipelineContext(settle_s=SETTLE_S, on_settled=self._count),
             journal=Journal(Path(self.folder.name) / "journal"),
-            settle_s=SETTLE_S,
             traces=self.traces,
         )
         self.pipeline.resume()

@@ -20,6 +20,7 @@ from latencytrace.service.answers.load.capacity import capacity_of
 from latencytrace.service.answers.tail import tail
 from latencytrace.service.answers.whatif import change_of, whatif
 from latencytrace.service.cohort import Cohort
+from latencytrace.service.ledgers.context import PipelineContext
 from latencytrace.service.ledgers.pipeline import Pipeline
 from latencytrace.service.metrics.settling import Settled
 from latencytrace.service.metrics.telemetry import Telemetry
@@ -115,7 +116,8 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Told]:
 
     clock, telemetry = FakeClock(), Telemetry()
     with closing(ChdbStore.open(tmp_path_factory.mktemp("population"))) as store:
-        pipeline = Pipeline(store, telemetry, clock, 0.0, judge)
+        context = PipelineContext(keep_spans_ratio=0.0, on_settled=judge)
+        pipeline = Pipeline(store, telemetry, clock, context)
         pipeline._committer.start()
         recorded = [one for one in everyone if one.is_recorded]
         for first in range(0, len(recorded), 500):

@@ -14,6 +14,7 @@ from latencytrace.model import semconv
 from latencytrace.service.otlp import plain_text, scanner
 from latencytrace.service.otlp.block_builder import span_block_of
 from latencytrace.service.otlp.content_keys import CONTENT, KNOWN, STRICT, WORD, WORDS
+from latencytrace.service.otlp.mending.account import Mending
 from latencytrace.service.otlp.messages import MOST_MESSAGES, message_of, purify
 from latencytrace.service.otlp.scanner import scanned, scanned_by_core
 from latencytrace.service.otlp.span_block import SpanBlock
@@ -67,7 +68,7 @@ def test_both_ways_read_the_same(
 ) -> None:
     sent = request.SerializeToString()
 
-    block = scanned_by_core(sent, capture_content=capture_content)
+    block = scanned_by_core([sent], capture_content=capture_content)
 
     assert block is not None
     assert told(block) == told(plainly(sent, capture_content=capture_content))
@@ -120,7 +121,7 @@ def test_both_ways_agree_about_bytes_with_something_wrong_in_them(
     except OtlpError:
         expected = None
 
-    block = scanned_by_core(sent, capture_content=capture_content)
+    block = scanned_by_core([sent], capture_content=capture_content)
 
     if block is not None:
         assert told(block) == expected
@@ -131,12 +132,49 @@ def test_both_ways_agree_about_bytes_with_something_wrong_in_them(
 def test_requests_laid_end_to_end_are_one(
     one: ExportTraceServiceRequest, other: ExportTraceServiceRequest
 ) -> None:
-    sent = one.SerializeToString() + other.SerializeToString()
+    sent = [one.SerializeToString(), other.SerializeToString()]
 
-    block = scanned_by_core(sent, capture_content=False)
+    for laid in (sent, [b"".join(sent)]):
+        block = scanned_by_core(laid, capture_content=False)
 
-    assert block is not None
-    assert told(block) == told(plainly(sent, capture_content=False))
+        assert block is not None
+        assert told(block) == told(plainly(b"".join(sent), capture_content=False))
+
+
+def test_a_request_does_not_go_on_in_the_next_one() -> None:
+    whole, torn = otlp(one_span()), otlp(one_span())[:-4]
+
+    assert scanned_by_core([whole + torn[:4] + whole], capture_content=False) is None
+    assert scanned_by_core([torn, whole[:4] + whole], capture_content=False) is None
+    assert scanned_by_core([torn, whole], capture_content=False) is None
+
+
+@MANY
+@given(
+    request=requests,
+    bad=st.lists(
+        st.sampled_from(
+            [b"\xff", b"\xc3", b"\xe2\x82", b"\xed\xa0\x80", b"\xf0\x9f\x98", b"\xf4\x90",
+             b"\x80a", b"\xe0\x80\x80", "é😀".encode()]
+        )
+        | st.binary(min_size=1, max_size=6),
+        min_size=1, max_size=4,
+    ),
+)  # fmt: skip
+def test_both_ways_mend_the_same(request: ExportTraceServiceRequest, bad: list[bytes]) -> None:
+    texts = [text.encode() for text in ("http://", "ValueError", "Timeout", "{id}", "http.route")]
+    sent = request.SerializeToString()
+    for text, one in zip(texts, bad, strict=False):
+        sent = sent.replace(text, (one * len(text))[: len(text)])
+    mending, plain_mending = Mending(), Mending()
+    message = message_of(sent, plain_mending)
+    purify(message, capture_content=True)
+
+    block = scanned_by_core([sent], capture_content=True, mending=mending)
+
+    if block is not None:
+        assert told(block) == told(span_block_of(message))
+        assert mending == plain_mending
 
 
 def nested(depth: int) -> bytes:
@@ -159,7 +197,7 @@ def test_lists_are_as_deep_as_the_decoder_allows(depth: int, *, capture_content:
     except OtlpError:
         expected = None
 
-    block = scanned_by_core(sent, capture_content=capture_content)
+    block = scanned_by_core([sent], capture_content=capture_content)
 
     assert block is None or told(block) == expected
 
@@ -209,7 +247,7 @@ def test_any_key_has_the_rule_that_the_plain_way_gives_it(
     key = key.upper() if upper else key
     sent = otlp(one_span(attributes={key: "some words", "thread.id": 1, f"{key}.": 7}))
 
-    block = scanned_by_core(sent, capture_content=False)
+    block = scanned_by_core([sent], capture_content=False)
 
     assert block is not None
     assert told(block) == told(plainly(sent, capture_content=False))
@@ -220,7 +258,7 @@ def test_each_key_that_is_content_is_told(pattern: str) -> None:
     key = pattern.replace("*", "x")
     sent = otlp(one_span(attributes={key: "some words"}))
 
-    block = scanned_by_core(sent, capture_content=False)
+    block = scanned_by_core([sent], capture_content=False)
 
     assert block is not None
     assert told(block) == told(plainly(sent, capture_content=False))
@@ -231,7 +269,7 @@ def test_a_key_that_is_forgotten_meanwhile_keeps_its_rule(
 ) -> None:
     """Another thread makes room for keys between two looks at them."""
     key = "gen_ai.prompt.forgotten"
-    scanned_by_core(otlp(one_span(attributes={key: "some words"})), capture_content=False)
+    scanned_by_core([otlp(one_span(attributes={key: "some words"}))], capture_content=False)
     telling = scanner._Columns.telling
 
     def forgetting(*given: Any) -> Any:
@@ -241,7 +279,7 @@ def test_a_key_that_is_forgotten_meanwhile_keeps_its_rule(
     monkeypatch.setattr(scanner._Columns, "telling", forgetting)
     sent = otlp(one_span(attributes={key: "some words", "new.one": 1}))
 
-    block = scanned_by_core(sent, capture_content=False)
+    block = scanned_by_core([sent], capture_content=False)
 
     assert block is not None
     assert told(block) == told(plainly(sent, capture_content=False))
@@ -260,7 +298,7 @@ def test_equal_spans_have_one_shape_and_others_another() -> None:
         for number in range(1, 6)
     ]
 
-    block = scanned_by_core(otlp(*spans), capture_content=False)
+    block = scanned_by_core([otlp(*spans)], capture_content=False)
 
     assert block is not None
     first, second, third, fourth, fifth = block.table["shape"].tolist()
@@ -274,7 +312,7 @@ def test_a_key_that_comes_twice_has_no_shape() -> None:
     span = request.resource_spans[0].scope_spans[0].spans[0]
     span.attributes.add(key="mine").value.int_value = 2
 
-    block = scanned_by_core(request.SerializeToString(), capture_content=False)
+    block = scanned_by_core([request.SerializeToString()], capture_content=False)
 
     assert block is not None
     assert block.table["shape"].tolist() == [-1]
@@ -337,7 +375,7 @@ def test_who_makes_up_texts_of_one_hash_fails() -> None:
     texts = of_a_weak_hash(2000)
     sent = one_post(IDS + b"".join(sized(0x6A, sized(0x0A, text)) for text in texts))
 
-    block = scanned_by_core(sent, capture_content=False)
+    block = scanned_by_core([sent], capture_content=False)
 
     assert block is not None
     assert len(block.links) == len(texts)
@@ -347,7 +385,7 @@ def test_many_words_are_read() -> None:
     texts = [number.to_bytes(16, "big") for number in range(1, 40_000)]
     sent = one_post(IDS + b"".join(sized(0x6A, sized(0x0A, text)) for text in texts))
 
-    block = scanned_by_core(sent, capture_content=False)
+    block = scanned_by_core([sent], capture_content=False)
 
     assert block is not None
     assert told(block) == told(plainly(sent, capture_content=False))

@@ -1,6 +1,7 @@
 """Which partitions are dropped, in which order, and what is said of it."""
 
 from dataclasses import replace
+from math import inf
 
 import pytest
 
@@ -16,6 +17,7 @@ from latencytrace.service.storage.retention import (
     Reason,
     Retention,
     expired,
+    full_s,
 )
 from latencytrace.service.store import Partition, Table
 from tests.support.fakes.contracts import FakeClock, PartitionedStore
@@ -198,8 +200,40 @@ def test_metrics_say_what_is_kept_since_when_and_what_was_dropped() -> None:
     assert samples["store_bytes", "span_arrivals"] == GB
     assert samples["store_bytes", "spans"] == 0
     assert samples["store_limit_bytes",] == 50 * GB
+    assert samples["store_full_seconds",] == inf  # of a month there are 31 GB
     assert samples["store_oldest_timestamp_seconds", "requests"] == 395 * 86_400
     assert ("store_oldest_timestamp_seconds", "spans") not in samples  # none is kept
     assert samples["expired_partitions_total", "spans", "age"] == 1
     assert samples["expired_rows_total", "spans", "age"] == 13
     assert samples["expired_rows_total", "requests", "size"] == 0
+
+
+def full(limits: Limits, *partitions: Partition) -> float | None:
+    return full_s(partitions, limits, NOW_NS)
+
+
+def test_a_disk_is_full_when_its_room_is_taken_at_the_pace_of_the_last_day() -> None:
+    kept = [day(Table.SPANS, ago, 2 * GB) for ago in (1, 2, 3)]
+
+    assert full(Limits(max_bytes=10 * GB), *kept) == pytest.approx(2 * 86_400)
+    assert full(Limits(max_bytes=5 * GB), *kept) == 0
+
+
+def test_today_counts_where_it_is_faster_than_the_last_day() -> None:
+    kept = [day(Table.REQUESTS, 1, GB), day(Table.REQUESTS, 0, 5 * GB)]  # in ten hours
+
+    assert full(Limits(max_bytes=11 * GB), *kept) == pytest.approx(10 * 3600)
+
+
+def test_what_is_dropped_by_its_age_before_never_fills_a_disk() -> None:
+    kept = [day(Table.SPANS, 1), day(Table.REQUESTS, 1)]
+
+    assert (
+        full(Limits(spans_ns=7 * DAY_NS, requests_ns=30 * DAY_NS, max_bytes=40 * GB), *kept) == inf
+    )
+    assert full(Limits(max_bytes=None), *kept) == inf
+    assert full(Limits(requests_ns=None, max_bytes=40 * GB), *kept) != inf
+
+
+def test_without_a_whole_day_nothing_is_forecast() -> None:
+    assert full(Limits(), day(Table.SPANS, 0), hour(0)) is None

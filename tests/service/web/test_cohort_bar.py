@@ -2,6 +2,8 @@
 
 import pytest
 from fastapi import Request
+from hypothesis import given
+from hypothesis import strategies as st
 
 from latencytrace.errors import QuestionError
 from latencytrace.service.web.pages.cohort_bar import Asked, asked
@@ -18,6 +20,48 @@ def test_a_link_to_the_page_without_its_only_filter_leads_to_the_page_without_it
     assert question("route=nothing").link("", route=None) == "?"
     assert question("route=nothing&since=2h").link("", route=None) == "?since=2h"
     assert question("route=nothing").link("/requests", route=None) == "/requests"
+
+
+@pytest.mark.parametrize(
+    ("written", "shown"),
+    [
+        ("2026-01-31T15:04:05.250000Z", ("2026-01-31T15:04:05Z", "2026-01-31T15:04:06Z")),
+        ("2026-01-31T15:04:05Z", ("2026-01-31T15:04:05Z", "2026-01-31T15:04:05Z")),
+        ("1.5h", ("1.5h", "1.5h")),
+    ],
+)
+def test_the_form_shows_whole_seconds_around_the_time(
+    written: str, shown: tuple[str, str]
+) -> None:
+    since = question(f"since={written}").values["since"]
+    until = question(f"since=2020-01-01T00:00:00Z&until={written}").values["until"]
+
+    assert (since, until) == shown
+
+
+def test_the_time_before_is_as_long_and_ends_where_the_page_begins() -> None:
+    found = question("since=15m&route=POST /chat")
+    before = found.before()
+
+    since_ns, until_ns = found.times_ns()
+    assert before is not None
+    assert (before.until_ns, before.since_ns) == (since_ns, 2 * since_ns - until_ns)
+    assert before.route == "POST /chat"
+
+
+def test_before_all_times_there_is_none() -> None:
+    assert question("since=1970-01-01T00:00:00Z").before() is None
+
+
+@given(st.integers(min_value=NOW_NS, max_value=2 * NOW_NS), st.sampled_from(["15m", "1h", "6h"]))
+def test_pictures_of_the_usual_times_begin_and_end_at_whole_seconds(
+    now_ns: int, since: str
+) -> None:
+    scope = {"type": "http", "query_string": f"since={since}".encode(), "headers": []}
+    found = asked(Request(scope), now_ns)
+
+    assert [at_ns % 10**9 for at_ns in found.times_ns()] == [0, 0]
+    assert 0 <= found.now_ns - now_ns < 10**9
 
 
 def test_the_last_of_two_values_counts_and_each_condition_does() -> None:

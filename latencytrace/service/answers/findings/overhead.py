@@ -12,7 +12,7 @@ from latencytrace.analysis.compare.control import (
 )
 from latencytrace.model.cohorts.request_columns import DurationBand, RequestColumns
 from latencytrace.model.detail import TraceDetail
-from latencytrace.model.texts.units import signed
+from latencytrace.model.texts.units import figure, signed
 from latencytrace.service.answers.findings.overhead_documents import (
     OverheadDocument,
     RouteOverheadDocument,
@@ -48,7 +48,6 @@ def latest_overhead(store: Store, now_ns: Callable[[], int]) -> OverheadDocument
 
 
 def overhead_document(found: ControlOverhead) -> OverheadDocument:
-    """Write what was found as its document."""
     whole = found.found
     return {
         "requests": found.requests,
@@ -73,7 +72,7 @@ def sentence(found: ControlOverhead) -> str:
         )
     ratio = whole.difference_ns / whole.control_ns if whole.control_ns else 0.0
     low, high = signed(round(whole.low_ns)), signed(round(whole.high_ns))
-    of = f"({100 * ratio:.2g} %; 95 %: {low} to {high})"
+    of = f"({figure(100 * ratio)} %; 95 %: {low} to {high})"
     by = f"by {found.control_requests:,} requests of the control group"
     if whole.low_ns <= 0:
         return f"No cost of tracing is proven: {signed(round(whole.difference_ns))} {of}, {by}."

@@ -1,6 +1,6 @@
 """Sentence on how much a service keeps up with."""
 
-from latencytrace.model.texts.units import count, duration, figure, objective_text, share
+from latencytrace.model.texts.units import count, duration, grouped, objective_text, per_s, share
 from latencytrace.service.answers.load.capacity_documents import (
     CapacityDocument,
     LimitDocument,
@@ -28,7 +28,7 @@ def _knee(document: CapacityDocument) -> str:
         most = document["levels"][-1]["concurrency"] if document["levels"] else 0
         return f"No saturation found up to {count(most, 'concurrent request')}."
     served = per_s(found["served_per_second"])
-    knee = f"Knee: {found['concurrency']:,.0f} concurrent requests, {served}."
+    knee = f"Knee: {grouped(found['concurrency'])} concurrent requests, {served}."
     beyond = [one for one in document["levels"] if one["concurrency"] > found["concurrency"]]
     most_per_s = max((one["served_per_second"] for one in beyond), default=0.0)
     if most_per_s < MORE * found["served_per_second"]:
@@ -52,11 +52,6 @@ def _first(document: CapacityDocument) -> str:
         f"{duration(stage['crowded_mean_ns'])} from {found['crowded_from']} on"
         f"{part if whole_ns > 0 else ''}."
     )
-
-
-def per_s(rate: float | None) -> str:
-    """A rate in three digits: `12.3/s`."""
-    return "-" if rate is None else f"{figure(rate)}/s"
 
 
 def replicas_text(found: ReplicasDocument | None) -> str:

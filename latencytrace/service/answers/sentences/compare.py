@@ -13,6 +13,7 @@ from latencytrace.service.answers.compare_documents import (
 )
 from latencytrace.service.answers.sentences.weights import recorded_note
 
+SIDES: Final = ("before", "after")
 LEVELS: Final = ("p50", "p95", "p99")
 PROVEN: Final = (Verdict.REGRESSION, Verdict.IMPROVEMENT)
 SURE: Final = 0.05
@@ -38,7 +39,6 @@ CIRCUMSTANCES: Final = {
 
 
 def sentence(document: CompareDocument) -> str:
-    """The verdict in one sentence."""
     verdict = document["verdict"]
     if verdict in PROVEN:
         return _proven(document, verdict)
@@ -48,19 +48,18 @@ def sentence(document: CompareDocument) -> str:
     if document["unmatched"] is not None:
         what = document["unmatched"].replace("_", " ")
         return f"Not enough data: both sides have too few requests of the same {what}."
-    sides = zip("AB", both(document), strict=True)
-    empty = [letter for letter, side in sides if not side["requests"]]
+    sides = zip(SIDES, both(document), strict=True)
+    empty = [name for name, side in sides if not side["requests"]]
     if empty:
-        return f"Not enough data: no request is in {' or in '.join(empty)}."
+        return f"Not enough data: no request {' or '.join(empty)}."
     needed = document["needed_requests"]
     more = f": it takes about {needed:,} requests of each side" if needed else ""
     return f"Not enough data{more}."
 
 
 def notes(document: CompareDocument) -> Iterator[str]:
-    """Notes on the numbers."""
-    for letter, side in zip("AB", both(document), strict=True):
-        yield from recorded_note(side, letter)
+    for name, side in zip(SIDES, both(document), strict=True):
+        yield from recorded_note(side, name)
     failed = [side["failed_ratio"] for side in both(document)]
     if any(failed):
         shares = " and ".join(share(ratio) for ratio in failed if ratio is not None)
@@ -120,7 +119,6 @@ def rows(document: CompareDocument) -> Iterator[tuple[str, str, ShiftDocument]]:
 
 
 def shift_of(shifts: object, level: str) -> ShiftDocument:
-    """The shift of a quantile."""
     found: ShiftDocument = shifts[level]  # type: ignore[index] # a document with these keys
     return found
 

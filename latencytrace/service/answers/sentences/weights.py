@@ -8,9 +8,9 @@ def recorded_note(document: Mapping[str, object], of: str = "") -> Iterator[str]
 
     Args:
         document: With `requests` and `recorded_requests`; of an older service without.
-        of: The subject of the sentence.
+        of: Which of two sides, `before`.
     """
     rows = document.get("recorded_requests")
     if rows is not None:
-        requests = f"{rows:,} of {document['requests']:,} requests{of and f' of {of}'}"
+        requests = f"{rows:,} of {document['requests']:,} requests{of and f' {of}'}"
         yield f"{requests} were recorded: they count by weight."

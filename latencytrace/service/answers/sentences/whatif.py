@@ -21,9 +21,10 @@ def sentence(document: WhatifDocument, premise: str) -> str:
 
 
 def changed(forecast: ForecastDocument) -> str:
-    """By how much a quantile would change: `-12.0 %`."""
+    """By how much a quantile would change: `12.0 % faster`."""
     ratio = (forecast["then"] - forecast["now"]) / max(forecast["now"], 1)
-    return f"{100 * ratio + 0.0:+.1f} %"
+    text = share(abs(ratio))
+    return "no change" if text == share(0) else f"{text} {'slower' if ratio > 0 else 'faster'}"
 
 
 def notes(document: WhatifDocument) -> Iterator[str]:

@@ -4,8 +4,8 @@
 #define METHOD(name) {#name, (PyCFunction)(void (*)(void))core_##name, METH_FASTCALL, NULL}
 
 static PyMethodDef methods[] = {
-    METHOD(scan),  METHOD(forms), METHOD(gather), METHOD(values), METHOD(filter),     METHOD(judge),
-    METHOD(tells), METHOD(asked), METHOD(shape),  METHOD(carry),  METHOD(shown_texts), METHOD(word_hashes),
+    METHOD(scan),  METHOD(from_json), METHOD(forms), METHOD(gather), METHOD(values),      METHOD(filter),     METHOD(judge),
+    METHOD(tells), METHOD(asked),     METHOD(shape), METHOD(carry),  METHOD(shown_texts), METHOD(word_hashes),
     {NULL, NULL, 0, NULL},
 };
 

@@ -84,11 +84,15 @@ static inline uint64_t text_hash(const uint8_t *text, int64_t size, uint64_t see
     return folded(state ^ (uint64_t)size, secret | 1);
 }
 
+int is_utf8(const uint8_t *text, int64_t size); /* in `wire.c` */
+
 /* --- the functions of the module, by the file that they are in */
 
 #define FUNCTION(name) PyObject *name(PyObject *module, PyObject *const *args, Py_ssize_t given)
 
 FUNCTION(core_scan);
+
+FUNCTION(core_from_json);
 
 FUNCTION(core_forms);
 FUNCTION(core_gather);

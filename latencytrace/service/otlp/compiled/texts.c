@@ -113,12 +113,13 @@ static inline int64_t end_of(const uint8_t *others, const Pair *pair, int64_t fi
 }
 
 /* Write the values of attributes: the texts that these refer to; the attributes; the texts of fractions, lists, maps
- * and bytes, where each begins and where it ends; and room. Gives how many bytes were written. */
+ * and bytes, where each begins and where it ends; room for where each value ends, and for the values. */
 FUNCTION(core_values) {
     (void)module;
     Held held;
-    Array texts, pairs, others, starts, ends, out;
-    if (!arrays_take(&held, args, given, "brbqqB", &texts, &pairs, (Py_ssize_t)sizeof(Pair), &others, &starts, &ends, &out))
+    Array texts, pairs, others, starts, ends, out_ends, out;
+    if (!arrays_take(&held, args, given, "brbqqQB", &texts, &pairs, (Py_ssize_t)sizeof(Pair), &others, &starts, &ends,
+                     &out_ends, &out))
         return NULL;
     uint8_t *to = out.b;
     Py_BEGIN_ALLOW_THREADS
@@ -138,10 +139,11 @@ FUNCTION(core_values) {
             to = put_bytes(to, others.b + first, end_of(others.b, pair, first, ends.q[other]) - first);
             other++;
         }
+        out_ends.q[number] = to - out.b;
     }
     Py_END_ALLOW_THREADS
     arrays_drop(&held);
-    return PyLong_FromSsize_t(to - out.b);
+    Py_RETURN_NONE;
 }
 
 #define NO_TYPES UINT64_C(0x1F3D5B799B5D3F1D) /* of a hash of small numbers: no few of them lead to 0 */

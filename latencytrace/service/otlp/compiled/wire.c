@@ -21,9 +21,12 @@ typedef struct {
 
 typedef struct {
     const uint8_t *data;
+    int64_t size;
     uint64_t seed;
     int64_t most; /* records of each kind */
     Records spans, pairs, events, links, resources, scopes, words, hashes;
+    Records mended, mended_resources; /* texts that were not UTF-8, as bytes; where they stood */
+    int64_t mends;
     int32_t *slots; /* words by hash; 0: free */
     int64_t slot_count;
     int64_t rejected, nested;
@@ -88,8 +91,8 @@ static int begin(Scan *scan, int64_t size) {
 }
 
 static void end(Scan *scan) {
-    Records *all[] = {&scan->spans,     &scan->pairs,  &scan->events, &scan->links,
-                      &scan->resources, &scan->scopes, &scan->words,  &scan->hashes};
+    Records *all[] = {&scan->spans,  &scan->pairs, &scan->events, &scan->links,  &scan->resources,
+                      &scan->scopes, &scan->words, &scan->hashes, &scan->mended, &scan->mended_resources};
     for (size_t one = 0; one < sizeof all / sizeof *all; one++)
         free(all[one]->at);
     free(scan->slots);
@@ -196,31 +199,76 @@ static inline int is_ascii(const uint8_t *text, int64_t size) {
     return !(high & UINT64_C(0x8080808080808080));
 }
 
-static int is_utf8(const uint8_t *text, int64_t size) {
-    const uint8_t *end = text + size;
-    while (text < end) {
-        uint8_t byte = *text++;
-        if (byte < 0x80)
-            continue;
-        if (byte < 0xC2 || byte > 0xF4)
+/* How many bytes the character has that a text begins with; below 0: it is none, and so many bytes are read as one
+ * that is wrong (Unicode 3.9, the maximal subpart). */
+static inline int64_t character(const uint8_t *text, int64_t size) {
+    uint8_t byte = *text;
+    if (byte < 0x80)
+        return 1;
+    if (byte < 0xC2 || byte > 0xF4)
+        return -1;
+    int64_t following = byte < 0xE0 ? 1 : byte < 0xF0 ? 2 : 3;
+    /* Longer than need be, half of a pair, or beyond the last character. */
+    uint8_t least = byte == 0xE0 ? 0xA0 : byte == 0xF0 ? 0x90 : 0x80;
+    uint8_t most = byte == 0xED ? 0x9F : byte == 0xF4 ? 0x8F : 0xBF;
+    for (int64_t place = 1; place <= following; place++, least = 0x80, most = 0xBF)
+        if (place == size || text[place] < least || text[place] > most)
+            return -place;
+    return following + 1;
+}
+
+int is_utf8(const uint8_t *text, int64_t size) {
+    if (is_ascii(text, size))
+        return 1;
+    for (int64_t place = 0, read; place < size; place += read)
+        if ((read = character(text + place, size - place)) < 0)
             return 0;
-        int following = byte < 0xE0 ? 1 : byte < 0xF0 ? 2 : 3;
-        if (following > end - text)
-            return 0;
-        /* Longer than need be, half of a pair, or beyond the last character. */
-        uint8_t second = *text;
-        if ((byte == 0xE0 && second < 0xA0) || (byte == 0xED && second > 0x9F) || (byte == 0xF0 && second < 0x90) ||
-            (byte == 0xF4 && second > 0x8F))
-            return 0;
-        while (following--)
-            if ((*text++ & 0xC0) != 0x80)
-                return 0;
-    }
     return 1;
 }
 
-static inline int is_text(const Scan *scan, int64_t at, int64_t size) {
-    return is_ascii(scan->data + at, size) || is_utf8(scan->data + at, size);
+/* Where a text lies: in the request, or behind it if it was mended. */
+static inline const uint8_t *text_at(const Scan *scan, int64_t at) {
+    return at < scan->size ? scan->data + at : (const uint8_t *)scan->mended.at + (at - scan->size);
+}
+
+/* Note that something of the resource that is read was mended. */
+static int note_mending(Scan *scan) {
+    int64_t place = scan->resources.count - 1, noted = scan->mended_resources.count;
+    scan->mends++;
+    if (noted && ((const int64_t *)scan->mended_resources.at)[noted - 1] == place)
+        return 1;
+    int64_t *found = more(scan, &scan->mended_resources, sizeof *found);
+    if (found)
+        *found = place;
+    return found != NULL;
+}
+
+/* Write a text with U+FFFD where it is wrong, behind the request. */
+static int mend(Scan *scan, int64_t *at, int64_t *size) {
+    Records *to = &scan->mended;
+    int64_t most = to->count + 3 * *size, since = to->count;
+    if ((most > to->room && !grow(scan, to, 1, 2 * most)) || !note_mending(scan))
+        return 0;
+    const uint8_t *from = scan->data + *at;
+    for (int64_t place = 0; place < *size;) {
+        int64_t read = character(from + place, *size - place), written = read < 0 ? 3 : read;
+        memcpy(to->at + to->count, read < 0 ? (const uint8_t *)"\xEF\xBF\xBD" : from + place, (size_t)written);
+        to->count += written;
+        place += read < 0 ? -read : read;
+    }
+    *at = scan->size + since;
+    *size = to->count - since;
+    return scan->size + to->count < INT32_MAX;
+}
+
+/* Mend a text if it has to be; 0: it cannot be. */
+static inline int read_text(Scan *scan, int64_t *at, int64_t *size) {
+    return is_utf8(scan->data + *at, *size) || mend(scan, at, size);
+}
+
+/* A text that nobody keeps. */
+static inline int pass_text(Scan *scan, int64_t at, int64_t size) {
+    return is_utf8(scan->data + at, size) || note_mending(scan);
 }
 
 static inline int is_same(const uint8_t *one, const uint8_t *other, int64_t size) {
@@ -245,11 +293,12 @@ static int32_t new_word(Scan *scan, int64_t at, int64_t size, uint64_t hash, int
     return number;
 }
 
-/* A word's number; `ODD`: there are too many, or it is no text. */
-static inline int32_t word_of(Scan *scan, int64_t at, int64_t size, int has_to_be_text) {
+/* A word's number; `ODD`: there are too many. */
+static int32_t word_of(Scan *scan, int64_t at, int64_t size, int has_to_be_text) {
     if (!size)
         return 0;
-    uint64_t hash = text_hash(scan->data + at, size, scan->seed);
+    const uint8_t *text = text_at(scan, at);
+    uint64_t hash = text_hash(text, size, scan->seed);
     int64_t slot = (int64_t)(hash >> 20) & (scan->slot_count - 1);
     int32_t number, tried = 0;
     while ((number = scan->slots[slot])) {
@@ -257,18 +306,17 @@ static inline int32_t word_of(Scan *scan, int64_t at, int64_t size, int has_to_b
             return ODD;
         const Word *word = (const Word *)scan->words.at + number;
         if (((const uint64_t *)scan->hashes.at)[number] == hash && word->size == size &&
-            is_same(scan->data + word->at, scan->data + at, size))
+            is_same(text_at(scan, word->at), text, size))
             break;
         slot = (slot + 1) & (scan->slot_count - 1);
     }
+    int is_verified = number && ((const Word *)scan->words.at)[number].code == VERIFIED;
+    if (has_to_be_text && !is_verified && !is_utf8(text, size))
+        return mend(scan, &at, &size) ? word_of(scan, at, size, 1) : ODD;
     if (!number && (number = new_word(scan, at, size, hash, slot)) < 0)
         return ODD;
-    Word *word = (Word *)scan->words.at + number;
-    if (has_to_be_text && word->code != VERIFIED) {
-        if (!is_text(scan, at, size))
-            return ODD;
-        word->code = VERIFIED;
-    }
+    if (has_to_be_text)
+        ((Word *)scan->words.at)[number].code = VERIFIED;
     return number;
 }
 
@@ -281,10 +329,13 @@ static inline int read_value(Scan *scan, int64_t at, int64_t end, Pair *pair) {
     switch (tag) {
     case 0x0A: case 0x2A: case 0x32: case 0x3A: { /* a text, a list, a map, bytes */
         int64_t size = sized(scan, &at, end);
-        if (at < 0 || (tag == 0x0A && !is_text(scan, at, size)))
+        if (at < 0)
             return 0;
-        pair->value = at;
-        pair->size = (int32_t)size;
+        int64_t place = at, kept = size;
+        if (tag == 0x0A && !read_text(scan, &place, &kept))
+            return 0;
+        pair->value = place;
+        pair->size = (int32_t)kept;
         scan->nested += tag == 0x2A || tag == 0x32;
         at += size;
         break;
@@ -590,7 +641,7 @@ static int read_scope_spans(Scan *scan, int64_t at, int64_t end) {
             return 0;
         if (tag == 0x0A && !read_scope(scan, at, at + size))
             return 0;
-        if (tag == 0x1A && !is_text(scan, at, size)) /* where its schema is described */
+        if (tag == 0x1A && !pass_text(scan, at, size)) /* where its schema is described */
             return 0;
         at += size;
     }
@@ -603,6 +654,8 @@ static int read_resource(Scan *scan, int64_t at, int64_t end) {
         return 0;
     int64_t first = scan->pairs.count, size = 0;
     int tag;
+    resource->service = (int32_t)at; /* until its words are known: where it lies */
+    resource->instance = (int32_t)end;
     while ((tag = next(scan, &at, end, &size)) > 0) {
         if (tag == 0x1A) /* entities */
             return 0;
@@ -627,15 +680,15 @@ static int read_resource_spans(Scan *scan, int64_t at, int64_t end) {
             return 0;
         if (tag == 0x0A && !read_resource(scan, at, at + size))
             return 0;
-        if (tag == OLD_SCOPE_SPANS || (tag == 0x1A && !is_text(scan, at, size)))
+        if (tag == OLD_SCOPE_SPANS || (tag == 0x1A && !pass_text(scan, at, size)))
             return 0;
         at += size;
     }
     return tag == 0;
 }
 
-static int read_request(Scan *scan, int64_t end) {
-    int64_t at = 0, size = 0;
+static int read_request(Scan *scan, int64_t at, int64_t end) {
+    int64_t size = 0;
     int tag;
     while ((tag = next(scan, &at, end, &size)) > 0) {
         if (tag == 0x0A && !read_resource_spans(scan, at, at + size))
@@ -643,6 +696,15 @@ static int read_request(Scan *scan, int64_t end) {
         at += size;
     }
     return tag == 0;
+}
+
+/* Read requests that lie end to end. */
+static int read_requests(Scan *scan, const Array *ends) {
+    int64_t at = 0;
+    for (int64_t one = 0; one < ends->count; at = ends->q[one++])
+        if (!read_request(scan, at, ends->q[one]))
+            return 0;
+    return 1;
 }
 
 /* --- for Python */
@@ -653,27 +715,29 @@ static PyObject *copied(const Records *records, size_t item) {
 
 static PyObject *found_in(const Scan *scan) {
     return Py_BuildValue(
-        "NNNNNNNNLL", copied(&scan->spans, sizeof(Span)), copied(&scan->pairs, sizeof(Pair)),
+        "NNNNNNNNLLNNL", copied(&scan->spans, sizeof(Span)), copied(&scan->pairs, sizeof(Pair)),
         copied(&scan->events, sizeof(Event)), copied(&scan->links, sizeof(Link)),
         copied(&scan->resources, sizeof(Resource)), copied(&scan->scopes, sizeof(Scope)),
         copied(&scan->words, sizeof(Word)), copied(&scan->hashes, sizeof(uint64_t)), (long long)scan->rejected,
-        (long long)scan->nested);
+        (long long)scan->nested, copied(&scan->mended, 1), copied(&scan->mended_resources, sizeof(int64_t)),
+        (long long)scan->mends);
 }
 
-/* Read a request: its bytes, a seed for hashes, how many records there may be of each kind. Gives the spans,
- * attributes, events, links, resources, scopes, words and the words' hashes, how many spans were left out for
- * want of ids, and how many values are lists or maps; None: it is for the plain way. */
+/* Read requests: their bytes, where each ends, a seed for hashes, how many records there may be of each kind. Gives the
+ * spans, attributes, events, links, resources, scopes, words and the words' hashes, how many spans were left out for
+ * want of ids, how many values are lists or maps; texts that were mended, which belong behind the requests, the places
+ * of resources where they stood, and how many there were. None: they are for the plain way. */
 FUNCTION(core_scan) {
     (void)module;
     Held held;
-    Array data;
+    Array data, ends;
     int64_t seed, most;
-    if (!arrays_take(&held, args, given, "bnn", &data, &seed, &most))
+    if (!arrays_take(&held, args, given, "bqnn", &data, &ends, &seed, &most))
         return NULL;
-    Scan scan = {.data = data.b, .seed = (uint64_t)seed, .most = most};
+    Scan scan = {.data = data.b, .size = data.count, .seed = (uint64_t)seed, .most = most};
     int is_usual;
     Py_BEGIN_ALLOW_THREADS
-    is_usual = data.count < INT32_MAX && begin(&scan, data.count) && read_request(&scan, data.count);
+    is_usual = data.count < INT32_MAX && begin(&scan, data.count) && read_requests(&scan, &ends);
     Py_END_ALLOW_THREADS
     PyObject *found;
     if (is_usual) {

@@ -83,15 +83,13 @@ def segment_bar(segments: Sequence[tuple[Stage, int, int, str]], whole_ns: int) 
     return _bar(parts, "The critical path over time", "bar many" if many else "bar")
 
 
-def trend(
-    columns: Sequence[tuple[int, float]], count: int, versions: Mapping[str, float]
-) -> Markup:
+def trend(columns: Sequence[tuple[int, float]], count: int, releases: str = "") -> Markup:
     """Values over time as columns; where nothing is known, there is a gap.
 
     Args:
         columns: Place from 0, and value.
         count: How many columns the time has.
-        versions: The place at which each that began in this time did: a dotted line.
+        releases: Lines where versions began, as elements of SVG.
     """
     highest = max((value for _, value in columns), default=0.0) or 1.0
     width = SPARK_WIDTH / max(count, 1)
@@ -100,17 +98,12 @@ def trend(
         f"h{number(width * 0.8)}V{SPARK_HEIGHT}z"
         for column, value in columns
     )
-    releases = "".join(
-        f'<path class="release" d="M{number(min(at, count) * width)} 0V{SPARK_HEIGHT}">'
-        f"<title>version {escape(escaped(version))} began</title></path>"
-        for version, at in versions.items()
-    )
     said = ";".join(f"{column}:{duration(value)}" for column, value in columns)
-    named = f"; new: version {', '.join(versions)}" if versions else ""
-    label = escaped(f"p99 over time, at most {duration(highest)}{named}")
+    label = f"p99 over time, at most {duration(highest)}"
+    role = "group" if releases else "img"
     return Markup(  # noqa: S704 - numbers and escaped text
         f'<svg class="spark" viewBox="0 0 {SPARK_WIDTH} {SPARK_HEIGHT}" '
-        f'preserveAspectRatio="none" role="img" aria-label="{escape(label)}" '
+        f'preserveAspectRatio="none" role="{role}" aria-label="{label}" '
         f'data-columns="{count}" data-values="{said}"><path d="{path}"/>{releases}</svg>'
     )
 

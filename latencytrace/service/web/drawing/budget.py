@@ -5,13 +5,14 @@ from math import ceil, floor, log10
 
 from markupsafe import Markup, escape
 
-from latencytrace.model.texts.units import share
+from latencytrace.model.texts.units import share, target, times
 from latencytrace.service.alerting.over_time import (
     ObjectiveOverTimeDocument,
     TierOverTimeDocument,
 )
 from latencytrace.service.web.drawing.axes import moments
 from latencytrace.service.web.drawing.bars import number
+from latencytrace.service.web.drawing.releases import Release, release_lines
 
 WIDTH, HEIGHT = 900, 170
 LEFT, RIGHT, TOP, BOTTOM = 64, 10, 8, 22
@@ -23,13 +24,16 @@ Point = tuple[float, float]
 
 
 def budget_line(
-    document: ObjectiveOverTimeDocument, alerts: Sequence[tuple[int, int | None]]
+    document: ObjectiveOverTimeDocument,
+    alerts: Sequence[tuple[int, int | None]],
+    releases: Sequence[Release] = (),
 ) -> Markup:
     """The budget that was left, beside that of an even burn; alerts are marked.
 
     Args:
         document: An objective that has a budget.
         alerts: When each began and ended; None: it fires.
+        releases: Versions that began in this time.
     """
     since_ns, until_ns = int(document["since"]), int(document["until"])
     known = [
@@ -62,13 +66,15 @@ def budget_line(
     )
     passed = (until_ns - since_ns) / document["period_ns"]
     line = _line([(x(at_ns), y(left)) for at_ns, left in known])
+    role = "group" if releases else "img"
     label = f"Budget left over the period: {share(known[-1][1]) if known else 'unknown'} now"
     return Markup(  # noqa: S704 - numbers and escaped text
-        f'<svg class="chart budget" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
+        f'<svg class="chart budget" viewBox="0 0 {WIDTH} {HEIGHT}" role="{role}" '
         f'aria-label="{escape(label)}">{overdrawn}{"".join(_grid(lowest, y))}{marked}'
         f'<path class="even" d="M{LEFT} {number(y(1))}L{WIDTH - RIGHT} {number(y(1 - passed))}"/>'
         f'<path class="line" d="{line}"/>'
-        f"{moments(since_ns, until_ns, x, HEIGHT - 6)}</svg>"
+        f"{moments(since_ns, until_ns, x, HEIGHT - 6)}"
+        f"{release_lines(releases, x, TOP, HEIGHT - BOTTOM)}</svg>"
     )
 
 
@@ -89,7 +95,7 @@ def burn_lines(document: TierOverTimeDocument) -> Markup:
         )
         for which in (1, 0)
     )
-    label = f"Burn rates of both windows over time; the threshold is {factor:g}x"
+    label = f"Burn rates of both windows over time; the threshold is {times(factor)}"
     return Markup(  # noqa: S704 - numbers and escaped text
         f'<svg class="burning" viewBox="0 0 {BURN_WIDTH} {BURN_HEIGHT}" '
         f'preserveAspectRatio="none" role="img" aria-label="{escape(label)}">'
@@ -135,5 +141,5 @@ def _grid(lowest: float, y: Callable[[float], float]) -> Iterator[str]:
         yield (
             f'<path class="{kind}" d="M{LEFT} {at}H{WIDTH - RIGHT}"/>'
             f'<text class="axis" x="{LEFT - 6}" y="{at}" dy="4" text-anchor="end">'
-            f"{100 * ratio:.4g} %</text>"
+            f"{target(ratio)}</text>"
         )

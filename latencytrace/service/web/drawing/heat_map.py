@@ -9,7 +9,7 @@ from markupsafe import Markup, escape
 
 from latencytrace.model.cohorts.overview import ROWS_PER_DOUBLING
 from latencytrace.service.answers.overview_documents import HeatMapDocument
-from latencytrace.service.web.drawing.axes import HEIGHT, WIDTH, Axes
+from latencytrace.service.web.drawing.axes import BOTTOM, HEIGHT, TOP, WIDTH, Axes
 from latencytrace.service.web.drawing.bars import number
 from latencytrace.service.web.drawing.nothing import nothing
 from latencytrace.service.web.drawing.releases import Release, release_lines
@@ -47,7 +47,7 @@ def heat_map(document: HeatMapDocument, releases: Sequence[Release] = ()) -> Mar
     return Markup(  # noqa: S704 - numbers and escaped text
         f'<svg class="chart heat" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
         f'aria-label="{escape(label)}" data-scale="{escape(_scale(axes, document))}">'
-        f"{axes.drawn()}{paths}{release_lines(releases, axes)}"
+        f"{axes.drawn()}{paths}{release_lines(releases, axes.x, TOP, HEIGHT - BOTTOM)}"
         '<rect class="brush" width="0" height="0"/></svg>'
     )
 
@@ -56,8 +56,6 @@ def small_heat_map(document: HeatMapDocument, since_ns: int, at_least_ns: int | 
     """A picture of an incident: cells without axes, and a frame around what is bad.
 
     Args:
-        document: The cells.
-        since_ns: When it began.
         at_least_ns: The shortest bad duration; None: all that came then is bad.
     """
     cells = document["cells"]

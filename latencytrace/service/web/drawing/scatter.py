@@ -1,20 +1,25 @@
 """Requests as points: when they started and how long they took."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from math import log2
 
+import orjson
 from markupsafe import Markup, escape
 
 from latencytrace.model import RequestStatus
 from latencytrace.model.texts.units import duration
 from latencytrace.service.answers.documents import ListedRequestDocument
-from latencytrace.service.web.drawing.axes import HEIGHT, LEFT, WIDTH, Axes
+from latencytrace.service.answers.overview_documents import column_length_ns
+from latencytrace.service.web.drawing.axes import BOTTOM, HEIGHT, LEFT, TOP, WIDTH, Axes
 from latencytrace.service.web.drawing.bars import number
 from latencytrace.service.web.drawing.nothing import nothing
 from latencytrace.service.web.drawing.releases import Release, release_lines
 
 MOST_POINTS = 500
-LEAST_MARGIN_NS = 10 * 10**9  # moments below the ground differ in their seconds
+COLUMNS = 60  # of time, that can be selected
+SECOND_NS = 10**9
+LEAST_MARGIN_NS = 10 * SECOND_NS  # moments below the ground differ in their seconds
 
 
 def scatter(
@@ -38,8 +43,8 @@ def scatter(
     lasted = [one["duration_ns"] for one in shown]
     margin_ns = max((max(starts) - min(starts)) // 50, LEAST_MARGIN_NS)
     axes = Axes(
-        since_ns=min(starts) - margin_ns,
-        until_ns=max(starts) + margin_ns,
+        since_ns=(min(starts) - margin_ns) // SECOND_NS * SECOND_NS,
+        until_ns=-(-(max(starts) + margin_ns) // SECOND_NS) * SECOND_NS,
         low=log2(max(min(lasted), 1)) - 0.5,
         high=log2(max(*lasted, 1)) + 0.5,
     )
@@ -54,9 +59,27 @@ def scatter(
         )
     return Markup(  # noqa: S704 - numbers and escaped text
         f'<svg class="chart scatter" viewBox="0 0 {WIDTH} {HEIGHT}" role="group" '
-        f'aria-label="{len(shown)} requests by start and duration">'
-        f"{axes.drawn()}{line}{release_lines(began, axes)}{points}</svg>"
+        f'aria-label="{len(shown)} requests by start and duration" '
+        f'data-scale="{escape(_scale(axes, starts))}">{axes.drawn()}{line}'
+        f"{release_lines(began, axes.x, TOP, HEIGHT - BOTTOM)}{points}"
+        f'<rect class="brush" y="{TOP}" height="{HEIGHT - TOP - BOTTOM}" width="0"/></svg>'
     )
+
+
+def _scale(axes: Axes, starts_ns: Sequence[int]) -> str:
+    """What a script needs to select a stretch of time, and to say how many started in it."""
+    column_ns = column_length_ns(axes.since_ns, axes.until_ns, COLUMNS)
+    counts = Counter((at_ns - axes.since_ns) // column_ns for at_ns in starts_ns)
+    return orjson.dumps(
+        {
+            "left": axes.x(axes.since_ns),
+            "column": axes.x(axes.since_ns + column_ns) - axes.x(axes.since_ns),
+            "since": str(axes.since_ns),
+            "until": str(axes.until_ns),
+            "column_ns": str(column_ns),
+            "columns": sorted(counts.items()),
+        }
+    ).decode()
 
 
 def _point(one: ListedRequestDocument, axes: Axes, slow_ns: float | None, address: str) -> str:

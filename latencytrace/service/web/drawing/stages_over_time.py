@@ -47,7 +47,8 @@ def stages_over_time(document: StagesOverTimeDocument, releases: Sequence[Releas
     return Markup(  # noqa: S704 - numbers, names of stages and escaped text
         f'<svg class="chart timeline" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
         f'aria-label="{escape(label)}" data-scale="{escape(_scale(axes, document))}">'
-        f"{_grid(most_ns)}{axes.times()}{paths}{release_lines(releases, axes)}"
+        f"{_grid(most_ns)}{axes.times()}{paths}"
+        f"{release_lines(releases, axes.x, TOP, HEIGHT - BOTTOM)}"
         f'<rect class="brush" y="{TOP}" height="{HEIGHT - TOP - BOTTOM}" width="0"/></svg>'
     )
 

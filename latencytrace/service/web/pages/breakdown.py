@@ -6,6 +6,8 @@ from functools import cache, partial
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
+from latencytrace.model import Stage
+from latencytrace.model.texts.units import change
 from latencytrace.service.answers import requests as answers
 from latencytrace.service.answers.breakdown_parts import (
     AroundDocument,
@@ -20,8 +22,8 @@ from latencytrace.service.answers.overview_documents import HeatMapDocument, hea
 from latencytrace.service.answers.sentences.after_answer import after_answers
 from latencytrace.service.answers.sentences.stage_parts import others_ns
 from latencytrace.service.answers.sentences.unnamed import unnamed_sentence, unnamed_stages
+from latencytrace.service.store import Store
 from latencytrace.service.web.drawing.heat_map import heat_map as drawn_heat_map
-from latencytrace.service.web.drawing.releases import Release
 from latencytrace.service.web.drawing.stages_over_time import stages_over_time as drawn_stages
 from latencytrace.service.web.pages.cohort_bar import Asked, nearest, rfc3339
 from latencytrace.service.web.pages.exports import Export
@@ -30,6 +32,7 @@ from latencytrace.service.web.pages.parts import Parts
 from latencytrace.service.web.pages.releases import releases
 from latencytrace.service.web.pages.rendering import Address
 
+LEAST_COMPARED = 0.01  # of the request, from which on the change of a stage is named
 MOST_COLUMNS = 20  # of the table behind the heat map, the slowest first
 
 
@@ -42,22 +45,13 @@ def breakdown_pages(parts: Parts) -> APIRouter:
         def breakdown() -> BreakdownDocument:
             return answers.breakdown(parts.service.store, question.cohort)
 
-        @cache
-        def over_time() -> StagesOverTimeDocument:
-            return stages_over_time(parts.service.store, question.cohort, question.now_ns)
+        before = cache(partial(breakdown_before, parts.service.store, question))
 
-        @cache
-        def around_quantiles() -> AroundsDocument:
-            return arounds(parts.service.store, question.cohort)
-
-        @cache
-        def durations() -> HeatMapDocument:
-            return heat_map(parts.service.store, question.cohort, question.now_ns)
-
-        @cache
-        def began() -> list[Release]:
-            return releases(parts.service.store, question)
-
+        of = parts.service.store, question.cohort
+        over_time = cache(partial(stages_over_time, *of, question.now_ns))
+        around_quantiles = cache(partial(arounds, *of))
+        durations = cache(partial(heat_map, *of, question.now_ns))
+        began = cache(partial(releases, parts.service.store, question))
         return {
             "files": [
                 Export("stages.csv", lambda: [*map(stage_row, breakdown()["stages"])]),
@@ -70,6 +64,8 @@ def breakdown_pages(parts: Parts) -> APIRouter:
             ],
             **grouping(parts.service.store, question, "/breakdown"),
             "breakdown": breakdown,
+            "changed": lambda *names: changed(breakdown(), before(), *names),
+            "stage_changed": lambda stage: stage_changed(breakdown(), before(), stage),
             "heat_map": durations,
             "drawn": lambda found: drawn_heat_map(found, began()),
             "releases": began,
@@ -93,6 +89,34 @@ def breakdown_pages(parts: Parts) -> APIRouter:
         return parts.cohort_page(request, "breakdown.html", "Breakdown", context, (BY,))
 
     return router
+
+
+def breakdown_before(store: Store, question: Asked) -> BreakdownDocument | None:
+    """The breakdown of as long a time before; None: there is no such time."""
+    cohort = question.before()
+    return None if cohort is None else answers.breakdown(store, cohort)
+
+
+def changed(now: BreakdownDocument, before: BreakdownDocument | None, *names: str) -> str | None:
+    """The change of a number, named as in the document: `duration_ns`, `p99`."""
+    pair: list[object] = [now, before]
+    for name in names:
+        pair = [one[name] if isinstance(one, dict) else None for one in pair]
+    value, was = (one if isinstance(one, int | float) else None for one in pair)
+    return None if value is None else change(value, was)
+
+
+def stage_changed(
+    now: BreakdownDocument, before: BreakdownDocument | None, stage: Stage
+) -> str | None:
+    """The change of the mean of a stage; None: one so short varies by itself."""
+    means = [
+        {row["stage"]: row["mean_ns"] for row in document["stages"]} if document else {}
+        for document in (now, before)
+    ]
+    if means[0][stage] < LEAST_COMPARED * sum(means[0].values()):
+        return None
+    return change(means[0][stage], means[1].get(stage))
 
 
 def stage_row(stage: StageDocument) -> Mapping[str, object]:

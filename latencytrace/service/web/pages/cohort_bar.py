@@ -11,13 +11,22 @@ from pydantic import BaseModel, ValidationError
 
 from latencytrace.errors import QuestionError
 from latencytrace.model.texts.units import count, moment
-from latencytrace.service.cohort import LABEL_NAMES, LABELS, REPEATED, Cohort, CohortQuery, Filters
+from latencytrace.service.cohort import (
+    LABEL_NAMES,
+    LABELS,
+    REPEATED,
+    Cohort,
+    CohortQuery,
+    Filters,
+    instant_ns,
+)
 from latencytrace.service.store import Store
 from latencytrace.service.web.pages.rendering import Address
 from latencytrace.service.web.queries import CAME, RequestsQuery, refuse_misspelt
 
 FIELDS: Final = tuple(CohortQuery.model_fields)
 TIMES: Final = ("since", "until")
+SECOND_NS: Final = 10**9
 FIRST: Final = "1970-01-01T00:00:00Z"
 LONGER: Final = {f"{days}d": days * 86_400 * 10**9 for days in (1, 7, 30)}
 _EXACT: Final = {"service", "route", "model", "version", "instance", *REPEATED}
@@ -38,8 +47,9 @@ class Written:
 
     @property
     def values(self) -> Mapping[str, str]:
-        """What stands in the fields of the form."""
-        return {name: "&".join(self.all(name)) for name in FIELDS}
+        """What stands in the fields of the form: of moments whole seconds."""
+        found = {name: "&".join(self.all(name)) for name in FIELDS}
+        return found | {name: _whole_seconds(name, found[name]) for name in TIMES}
 
     @property
     def set_names(self) -> set[str]:
@@ -131,12 +141,22 @@ class Asked(Written):
     cohort: Cohort
     now_ns: int
 
+    def times_ns(self) -> tuple[int, int]:
+        """The time of this cohort; without an end it ends now."""
+        return self.cohort.since_ns or 0, self.cohort.until_ns or self.now_ns
+
+    def before(self) -> Cohort | None:
+        """The same requests of as long a time before; None: there is no such time."""
+        since_ns, until_ns = self.times_ns()
+        length_ns = until_ns - since_ns
+        if since_ns < length_ns:
+            return None
+        times = {"since_ns": since_ns - length_ns, "until_ns": since_ns}
+        return self.cohort.model_copy(update=times)
+
     def absolute(self) -> Mapping[str, str | None]:
         """The times of this cohort such that they mean the same tomorrow."""
-        return {
-            "since": rfc3339(self.cohort.since_ns or 0),
-            "until": rfc3339(self.cohort.until_ns or self.now_ns),
-        }
+        return dict(zip(TIMES, map(rfc3339, self.times_ns()), strict=True))
 
     def lasting(self, path: str, **changed: str) -> Address:
         """The address of a page that shows the same tomorrow, but for what is changed."""
@@ -144,8 +164,9 @@ class Asked(Written):
 
     def longer(self) -> str | None:
         """A `since` that takes a longer time than this cohort's; None: longer than any of them."""
-        taken_ns = (self.cohort.until_ns or self.now_ns) - (self.cohort.since_ns or 0)
-        return next((text for text, length_ns in LONGER.items() if length_ns > taken_ns), None)
+        since_ns, until_ns = self.times_ns()
+        longer = (text for text, length_ns in LONGER.items() if length_ns > until_ns - since_ns)
+        return next(longer, None)
 
     def period(self) -> str:
         """The time in words."""
@@ -182,13 +203,13 @@ def asked(request: Request, now_ns: int, own: Collection[str] = ()) -> Asked:
     """Read what an address asks for; an empty field is no filter.
 
     Args:
-        request: For a page.
         now_ns: The time of day.
         own: Parameters of that page alone, which it reads by itself.
 
     Raises:
         QuestionError: A value cannot be read; the message says what to write.
     """
+    now_ns = -(-now_ns // SECOND_NS) * SECOND_NS  # pictures then begin and end at whole seconds
     found = written(request)
     given = {**dict(found.given), **found.parameters}
     refuse_misspelt(given, (*own, *RequestsQuery.model_fields))
@@ -235,9 +256,29 @@ def nearest(store: Store, question: Asked) -> Iterator[tuple[str, Address]]:
 
 def rfc3339(at_ns: int) -> str:
     """A moment as `since` and `until` name it, to the microsecond."""
-    whole_s, rest_ns = divmod(at_ns, 10**9)
+    whole_s, rest_ns = divmod(at_ns, SECOND_NS)
     text = datetime.fromtimestamp(whole_s, UTC).strftime("%Y-%m-%dT%H:%M:%S")
     return f"{text}.{rest_ns // 1000:06d}Z" if rest_ns else f"{text}Z"
+
+
+def whole_second(at_ns: int) -> str:
+    """The whole second before a moment, as `since` names it."""
+    return rfc3339(max(at_ns, 0) // SECOND_NS * SECOND_NS)
+
+
+def next_second(at_ns: int) -> str:
+    """The whole second after a moment, as `until` names it."""
+    return rfc3339(-(-at_ns // SECOND_NS) * SECOND_NS)
+
+
+def _whole_seconds(name: str, text: str) -> str:
+    if "." not in text or not _is_moment(text):
+        return text
+    try:
+        at_ns = instant_ns(text, 0)
+    except QuestionError:
+        return text  # the page says what is wrong
+    return whole_second(at_ns) if name == TIMES[0] else next_second(at_ns)
 
 
 def _is_moment(text: str) -> bool:

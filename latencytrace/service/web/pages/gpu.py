@@ -7,6 +7,7 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
+from latencytrace.model.texts.units import UNKNOWN, grouped, share, size
 from latencytrace.service.answers.gpu_documents import (
     BOUND_BY,
     NOTES,
@@ -90,7 +91,7 @@ def facts(gpu: GpuDocument) -> list[tuple[str, float | None, str]]:
             bandwidth["utilization_ratio"] if bandwidth else None,
             " ".join(
                 [
-                    *([f"{rate / 1e9:,.0f} GB/s,"] if rate is not None else []),
+                    *([f"{size(rate)}/s,"] if rate is not None else []),
                     *([f"by {bandwidth['method']}"] if bandwidth else []),
                 ]
             ),
@@ -100,7 +101,7 @@ def facts(gpu: GpuDocument) -> list[tuple[str, float | None, str]]:
         (
             "Memory used",
             memory / total if memory is not None and total else None,
-            f"{memory / 1e9:.1f} of {total / 1e9:.0f} GB" if memory is not None and total else "",
+            f"{size(memory)} of {size(total)}" if memory is not None and total else "",
         ),
     ]
     return [one for one in found if one[1] is not None]
@@ -113,7 +114,7 @@ def remarks(gpu: GpuDocument) -> list[str]:
     if held:
         lines.append(f"Clocks are held down by {', '.join(held)}.")
     lines += [
-        f"The driver reported Xid {xid}, {count:.0f} times."
+        f"The driver reported Xid {xid}, {grouped(count)} times."
         for xid, count in gpu["xid_errors"].items()
     ]
     if gpu["parent_uuid"] is not None:
@@ -125,8 +126,8 @@ def used(row: GpuStageDocument, counter: str, modelled: float | None) -> str:
     """How much of a counter a kind of work used, with what it is known by."""
     found = row["used"].get(counter)
     if found is not None:
-        return f"{100 * found['ratio']:.1f} % ± {100 * found['error_ratio']:.1f}"
-    return "-" if modelled is None else f"at least {100 * modelled:.1f} %, modelled"
+        return f"{share(found['ratio'])} ± {share(found['error_ratio'])}"
+    return UNKNOWN if modelled is None else f"at least {share(modelled)}, modelled"
 
 
 def requests_of(row: GpuStageDocument) -> Address:

@@ -1,6 +1,6 @@
 """The part of a page that shows its requests by a label or an attribute."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Final
@@ -15,9 +15,10 @@ from latencytrace.service.answers.groups import (
     attribute_keys,
     groups,
 )
-from latencytrace.service.answers.overview_documents import TIMELINE_COLUMNS
+from latencytrace.service.answers.overview_documents import TimeColumnDocument
 from latencytrace.service.store import Store
-from latencytrace.service.web.drawing.bars import trend
+from latencytrace.service.web.drawing.bars import SPARK_HEIGHT, SPARK_WIDTH, trend
+from latencytrace.service.web.drawing.releases import Release, release_lines
 from latencytrace.service.web.pages.cohort_bar import Asked
 from latencytrace.service.web.pages.exports import Export
 from latencytrace.service.web.pages.rendering import Address
@@ -37,13 +38,7 @@ class Row:
 
 
 def grouping(store: Store, question: Asked, path: str) -> Mapping[str, object]:
-    """Context of a page that groups its requests.
-
-    Args:
-        store: What answers.
-        question: The page's.
-        path: Of the page.
-    """
+    """Context of a page that groups its requests."""
     by = question.parameters.get(BY)
 
     @cache
@@ -96,7 +91,31 @@ def rows(question: Asked, path: str, found: GroupsDocument) -> Iterator[Row]:
         yield Row(name=f"no {by}", summary=found["without"])
 
 
-def group_trend(one: SummaryDocument) -> Markup:
+def group_trend(found: GroupsDocument, one: SummaryDocument) -> Markup:
     """The p99 of a row over time."""
-    columns = [(each["column"], float(each["p99_ns"])) for each in one["timeline"]]
-    return trend(columns, TIMELINE_COLUMNS, {})
+    times_ns = int(found["since"]), int(found["until"])
+    return small_trend(one["timeline"], times_ns, found["column_ns"])
+
+
+def small_trend(
+    timeline: Sequence[TimeColumnDocument],
+    times_ns: tuple[int, int],
+    column_ns: int,
+    releases: Sequence[Release] = (),
+) -> Markup:
+    """The p99 over time in a cell of a table, with lines where versions began.
+
+    Args:
+        timeline: Columns that have requests.
+        times_ns: Its beginning and its end.
+        column_ns: The length of a column.
+        releases: The versions.
+    """
+    since_ns, until_ns = times_ns
+    columns = [(each["column"], float(each["p99_ns"])) for each in timeline]
+    count = -(-(until_ns - since_ns) // column_ns)
+
+    def x(at_ns: int) -> float:
+        return SPARK_WIDTH * (at_ns - since_ns) / (count * column_ns)
+
+    return trend(columns, count, release_lines(releases, x, 0, SPARK_HEIGHT, named=False))

@@ -13,7 +13,7 @@ from latencytrace.service.answers.overview_documents import HeatMapDocument, hea
 from latencytrace.service.answers.sentences.tail import trait_text
 from latencytrace.service.cohort import Cohort
 from latencytrace.service.store import Store
-from latencytrace.service.web.pages.cohort_bar import rfc3339
+from latencytrace.service.web.pages.cohort_bar import rfc3339, whole_second
 from latencytrace.service.web.pages.rendering import Address
 
 BEFORE_NS: Final = 30 * 60 * 10**9  # of an incident that its picture shows, at least
@@ -25,7 +25,6 @@ class Incident:
     """The alerts that fire for one route: a page and a ticket are one incident.
 
     Args:
-        service: The service.
         route: Its route; None: all of its requests.
         alerts: At least one, the page first.
         threshold_ns: The longest duration that is good; None: none is set.
@@ -111,7 +110,7 @@ class Incident:
 
     def _link(self, path: str, **more: str) -> Address:
         named = {"service": self.service, "route": self.route}
-        since = {"since": rfc3339(self.since_ns - BEFORE_NS)}
+        since = {"since": whole_second(self.since_ns - BEFORE_NS)}
         query = {name: value for name, value in (named | since | more).items() if value}
         return Address(f"{path}?{urlencode(query)}")
 
@@ -152,11 +151,8 @@ def headline(
     """The one sentence: is anything wrong, where, since when; or that nothing is.
 
     Args:
-        found: The incidents.
-        objectives: All of them.
         traffic: Of the route that took most time: its `name`, `p99_ns` and `change`; and
             `per_s` of all. Empty: no request came.
-        now_ns: The time.
     """
     if found:
         said = found[0].sentence(now_ns)

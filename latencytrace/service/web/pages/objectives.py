@@ -15,13 +15,18 @@ from latencytrace.service.answers.documents import (
     BadRequestDocument,
     ObjectiveDocument,
 )
+from latencytrace.service.cohort import Cohort
+from latencytrace.service.store import Store
 from latencytrace.service.web.drawing.budget import budget_line, burn_lines
-from latencytrace.service.web.pages.cohort_bar import rfc3339, written
+from latencytrace.service.web.drawing.releases import Release
+from latencytrace.service.web.pages.cohort_bar import Written, next_second, whole_second, written
 from latencytrace.service.web.pages.exports import Export
 from latencytrace.service.web.pages.parts import Parts
+from latencytrace.service.web.pages.releases import releases_of
 from latencytrace.service.web.pages.rendering import Address
 
 MARGIN_NS = 15 * 60 * 10**9  # before and after an alert that is over
+DAY_NS = 86_400 * 10**9
 _Key = tuple[str, str | None]
 
 
@@ -58,6 +63,7 @@ def objectives_pages(parts: Parts) -> APIRouter:
             "anchor": anchor,
             "begun": partial(begun, [*alerts, *past]),
             "budget_line": budget_line,
+            "releases": partial(budget_releases, parts.service.store, written(request)),
             "burn_lines": burn_lines,
             "objective_text": objective_text,
             "bad_request": bad_request,
@@ -90,6 +96,17 @@ def begun(
     ]
 
 
+def budget_releases(
+    store: Store, asked: Written, objective: ObjectiveDocument, found: ObjectiveOverTimeDocument
+) -> list[Release]:
+    """The releases within the time of a budget, each compared over a day before and after it."""
+    times_ns = int(found["since"]), int(found["until"])
+    of = {name: text for name, text in cohort_link(objective).items() if name != "version"}
+    cohort = Cohort.model_validate({"since_ns": times_ns[0], "until_ns": times_ns[1], **of})
+    versions = {version: at_ns for (_, version), at_ns in store.versions(cohort).items()}
+    return releases_of(asked, times_ns, versions, of, DAY_NS)
+
+
 def budget_rows(found: Sequence[ObjectiveOverTimeDocument]) -> Iterator[Mapping[str, object]]:
     """All budgets over time as rows of a table."""
     for objective in found:
@@ -103,7 +120,7 @@ def requests_of(alert: AlertDocument) -> Address:
     named = {name: labels[name] for name in ("service", "route") if name in labels}
     since_ns = int(alert["onset"] or alert["started"]) - MARGIN_NS
     until_ns = int(alert["ended"] or alert["started"]) + MARGIN_NS
-    times = {"since": rfc3339(since_ns), "until": rfc3339(until_ns)}
+    times = {"since": whole_second(since_ns), "until": next_second(until_ns)}
     return Address(f"/breakdown?{urlencode(named | times)}")
 
 

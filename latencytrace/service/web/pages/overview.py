@@ -7,26 +7,27 @@ from typing import Final
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
-from prometheus_client import CollectorRegistry
 
+from latencytrace.model.semconv import LOAD_GENERATOR
 from latencytrace.model.texts.units import change, duration, rate
 from latencytrace.service.answers.documents import ObjectiveDocument
 from latencytrace.service.answers.overview_documents import (
     MOST_ROUTES,
     ROUTES,
-    TIMELINE_COLUMNS,
     OverviewDocument,
     RouteDocument,
     overview,
 )
-from latencytrace.service.web.drawing.bars import trend
 from latencytrace.service.web.drawing.heat_map import small_heat_map
+from latencytrace.service.web.drawing.releases import Release
 from latencytrace.service.web.pages.cohort_bar import Asked, nearest
 from latencytrace.service.web.pages.exports import Export
+from latencytrace.service.web.pages.grouping import small_trend
 from latencytrace.service.web.pages.incidents import Incident, headline, incidents
 from latencytrace.service.web.pages.objectives import anchor
 from latencytrace.service.web.pages.pace import Pace
 from latencytrace.service.web.pages.parts import Parts
+from latencytrace.service.web.pages.releases import releases_of
 
 FAILING: Final = 0.05  # of a route's requests
 SLOWER: Final = 1.25  # times the p99 of before
@@ -44,8 +45,10 @@ class Row:
     before: RouteDocument | None
     state: str
     objectives: Sequence[ObjectiveDocument]
-    length_ns: int
-    since_ns: int
+    times_ns: tuple[int, int]
+    column_ns: int
+    releases: Sequence[Release]
+    load: RouteDocument | None  # the same requests as `latencytrace load` saw them
 
     @property
     def is_bad(self) -> bool:
@@ -60,7 +63,7 @@ class Row:
     @property
     def per_s(self) -> str:
         """Requests a second."""
-        return rate(self.route["requests"], self.length_ns)
+        return rate(self.route["requests"], self.times_ns[1] - self.times_ns[0])
 
     @property
     def failed_ratio(self) -> float:
@@ -75,24 +78,12 @@ class Row:
     @property
     def trend(self) -> str:
         """Its p99 over time, with the beginnings of versions."""
-        columns = [(one["column"], float(one["p99_ns"])) for one in self.route["timeline"]]
-        width_ns = max(self.length_ns // TIMELINE_COLUMNS, 1)
-        began = sorted((int(at), version) for version, at in self.route["versions"].items())
-        releases = {  # the first is what was there
-            version: (at_ns - self.since_ns) / width_ns for at_ns, version in began[1:]
-        }
-        return trend(columns, TIMELINE_COLUMNS, releases)
+        return small_trend(self.route["timeline"], self.times_ns, self.column_ns, self.releases)
 
 
-def overview_pages(parts: Parts, metrics: CollectorRegistry) -> APIRouter:
-    """Answer at `/`.
-
-    Args:
-        parts: What draws it.
-        metrics: Those of the service.
-    """
+def overview_pages(parts: Parts, pace: Pace) -> APIRouter:
+    """Answer at `/`."""
     router = APIRouter(include_in_schema=False)
-    pace = Pace(metrics, parts.service.now_ns)
 
     def context(question: Asked) -> Mapping[str, object]:
         given = "limit" in question.query.model_fields_set
@@ -148,17 +139,18 @@ def rows_of(
     wrong: Sequence[Incident],
 ) -> list[Row]:
     """The routes of an overview, the worst first, beside as long a time before."""
-    since_ns, until_ns = int(found["since"]), int(found["until"])
-    length_ns = until_ns - since_ns
-    earlier = question.cohort.model_copy(
-        update={"since_ns": max(since_ns - length_ns, 0), "until_ns": since_ns}
-    )
+    earlier = question.before()
     former = (
-        overview(parts.service.store, earlier, since_ns, MOST_ROUTES)["routes"] if since_ns else []
+        []
+        if earlier is None
+        else overview(parts.service.store, earlier, question.now_ns, MOST_ROUTES)["routes"]
     )
     before = {(one["service"], one["route"]): one for one in former}
+    loads, routes = measured(found["routes"])
     rows = []
-    for route in found["routes"]:
+    for route in routes:
+        of = {"service": route["service"], "route": route["route"]}
+        began = {version: int(at) for version, at in route["versions"].items()}
         of_route = [
             one
             for one in objectives
@@ -171,11 +163,27 @@ def rows_of(
                 before=was,
                 state=state_of(route, was, of_route, wrong),
                 objectives=of_route,
-                length_ns=length_ns,
-                since_ns=since_ns,
+                times_ns=question.times_ns(),
+                column_ns=found["column_ns"],
+                releases=releases_of(question, question.times_ns(), began, of),
+                load=loads.pop(route["route"], None),  # of the outermost, which took most time
             )
         )
     return sorted(rows, key=lambda row: _STATES.index(row.state))  # else as they were
+
+
+def measured(
+    routes: Sequence[RouteDocument],
+) -> tuple[dict[str, RouteDocument], Sequence[RouteDocument]]:
+    """What a load generator saw of routes, by name; and all routes without these twins."""
+    names = {one["route"] for one in routes if one["service"] != LOAD_GENERATOR}
+    loads = {
+        one["route"]: one
+        for one in routes
+        if one["service"] == LOAD_GENERATOR and one["route"] in names
+    }
+    twins = list(map(id, loads.values()))
+    return loads, [one for one in routes if id(one) not in twins]
 
 
 def state_of(
@@ -216,7 +224,9 @@ def traffic(rows: Sequence[Row]) -> Mapping[str, object]:
         alike = abs(most.route["p99_ns"] / was - 1) <= _ALIKE
         said = ", as before" if alike else f" ({duration(was)} before)"
     return {
-        "per_s": rate(sum(row.route["requests"] for row in answering), most.length_ns),
+        "per_s": rate(
+            sum(row.route["requests"] for row in answering), most.times_ns[1] - most.times_ns[0]
+        ),
         "name": most.route["route"],
         "p99_ns": most.route["p99_ns"],
         "change": said,

@@ -1,15 +1,14 @@
 """How much the service takes in, and what it lost, in one line."""
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 from prometheus_client import CollectorRegistry
 
 from latencytrace.model.texts.units import rate
 from latencytrace.service.answers.findings.counted import LOSSES
-from latencytrace.service.answers.findings.metrics_text import Sample
-from latencytrace.service.web.pages.health import collected
+from latencytrace.service.answers.findings.finding import Sample
 
 _RECEIVED: Final = "latencytrace_service_spans_received_total"
 _WAITING: Final = "latencytrace_service_waiting_bytes"
@@ -31,7 +30,6 @@ class Pace:
     """Counts what comes between two looks at the metrics.
 
     Args:
-        metrics: Those of the service.
         now_ns: The time of day.
     """
 
@@ -59,6 +57,13 @@ class Pace:
             if one.name == _WITHOUT_LEDGER and one.labels.get("reason") in {"lost", "refused"}
         )
         return Said(per_s, received, round(_sum(samples, _WAITING)), round(lost))
+
+
+def collected(metrics: CollectorRegistry) -> Iterator[Sample]:
+    """Read every sample that `/metrics` shows."""
+    for family in metrics.collect():
+        for one in family.samples:
+            yield Sample(name=one.name, labels=one.labels, value=one.value)
 
 
 def _sum(samples: list[Sample], name: str) -> float:

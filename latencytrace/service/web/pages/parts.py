@@ -45,9 +45,6 @@ class Parts:
         """Answer with a page about a cohort, its frame first, then its panels; or with a file.
 
         Args:
-            request: For the page.
-            template: Of the page.
-            title: Of the page.
             context: What it shows; its `files` are what can be saved of it, and its `check`
                 raises where one of its own parameters is wrong.
             own: Parameters that are none of the cohort's.
@@ -70,6 +67,7 @@ class Parts:
             "path": request.url.path,
             "asked": question,
             "services": self._services(),
+            "versions": self._versions(question),
             "absolute": question.lasting(request.url.path),
         }
         status = _status(about.pop("check", None))
@@ -77,6 +75,13 @@ class Parts:
 
     def _services(self) -> Sequence[str]:
         return self.service.store.services()[:MOST_NAMES]
+
+    def _versions(self, question: Asked) -> Sequence[str]:
+        """The versions that a page can be asked for, the latest first."""
+        every = self.service.store.versions(question.cohort.model_copy(update={"version": None}))
+        latest = sorted(every, key=lambda one: -every[one])
+        known = (version for _, version in latest[:MOST_NAMES])
+        return list(dict.fromkeys([*known, *question.all("version")]))
 
     def _refused(self, request: Request, error: QuestionError) -> Response:
         """The form with what cannot be read, to be mended."""

@@ -78,6 +78,7 @@ class Renderer:
             exact=units.exact,
             share=units.share,
             signed=units.signed,
+            target=units.target,
             times=units.times,
             chance=units.chance,
             clock=units.clock,
@@ -86,6 +87,10 @@ class Renderer:
             moment=units.moment,
             whole=str,
             field=_field,
+            figure=units.figure,
+            grouped=units.grouped,
+            size=units.size,
+            changed_by=units.changed_by,
             in_order=in_order,
         )
         self._templates.globals.update(

@@ -17,6 +17,7 @@ from latencytrace.service.web.pages.gpu import gpu_pages
 from latencytrace.service.web.pages.health import health_pages
 from latencytrace.service.web.pages.objectives import objectives_pages
 from latencytrace.service.web.pages.overview import overview_pages
+from latencytrace.service.web.pages.pace import Pace
 from latencytrace.service.web.pages.parts import Parts
 from latencytrace.service.web.pages.requests import requests_pages
 from latencytrace.service.web.pages.trace import trace_pages
@@ -35,11 +36,11 @@ def add_pages(
         app: It answers the JSON API already.
         parts: Where pages get what they show.
         assets: The files that they ask for.
-        metrics: The service's own metrics.
         unready: The reason why it is not ready; None: it is.
     """
+    pace = Pace(metrics, parts.service.now_ns)
     for router in (
-        overview_pages(parts, metrics),
+        overview_pages(parts, pace),
         breakdown_pages(parts),
         tail_pages(parts, metrics),
         requests_pages(parts),
@@ -49,7 +50,7 @@ def add_pages(
         capacity_pages(parts),
         objectives_pages(parts),
         gpu_pages(parts),
-        health_pages(parts, metrics, unready),
+        health_pages(parts, metrics, unready, pace),
         api_pages(app, parts.renderer),
         assets.router(),
     ):

@@ -5,18 +5,18 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from operator import itemgetter
 from typing import Any
+from urllib.parse import quote
 
 from fastapi import APIRouter, Request
 from fastapi.responses import RedirectResponse, Response
 
-from latencytrace.analysis.calls.call_names import call_name
-from latencytrace.analysis.trace.routes import METHODS
+from latencytrace.analysis.trace.routes import METHODS, call_name
 from latencytrace.analysis.trace.stage_of import stage_of
 from latencytrace.errors import NotFoundError, QuestionError
 from latencytrace.model import Request as FoundRequest
 from latencytrace.model import Stage
 from latencytrace.model.stage import IN_PARTS
-from latencytrace.model.texts.trace_ids import written_trace_id
+from latencytrace.model.texts.escaped import written_trace_id
 from latencytrace.service.answers.documents import ListedRequestDocument
 from latencytrace.service.answers.requests import (
     found_request,
@@ -30,8 +30,7 @@ from latencytrace.service.answers.requests import (
 from latencytrace.service.answers.sentences.after_answer import after_answer
 from latencytrace.service.answers.sentences.gaps import gaps
 from latencytrace.service.answers.sentences.stage_parts import stage_parts
-from latencytrace.service.answers.traces.collection_pause import collection_pause
-from latencytrace.service.answers.traces.waterfall_rows import chosen, rows
+from latencytrace.service.answers.traces.waterfall_rows import chosen, collection_pause, rows
 from latencytrace.service.cohort import HOUR_NS, Cohort
 from latencytrace.service.store import Store
 from latencytrace.service.web.drawing.bars import segment_bar
@@ -43,7 +42,7 @@ from latencytrace.service.web.drawing.waterfall import (
     row_bar,
     stall_marks,
 )
-from latencytrace.service.web.pages.cohort_bar import Written, rfc3339, written
+from latencytrace.service.web.pages.cohort_bar import Written, next_second, whole_second, written
 from latencytrace.service.web.pages.exports import Export
 from latencytrace.service.web.pages.parts import Parts
 from latencytrace.service.web.pages.rendering import Address, json_block
@@ -54,6 +53,7 @@ MOST_NAMED = 50  # traces that begin alike
 _HEX = re.compile(r"[0-9a-f]{1,32}")
 DEEP = 12  # levels, beyond which each row says its own
 MOST_GAPS = 5
+MS = 10**6
 LEAST_ALIKE = 10  # requests of a route, for its p50 to be named
 CONVENTIONS = (  # how the keys begin that instrumentations write
     "client.", "code.", "container.", "db.", "enduser.", "error.", "exception.", "gen_ai.",
@@ -147,7 +147,6 @@ def trace_address(
 
     Args:
         asked: The filters that its links to other pages keep.
-        request: The request.
         span_id: Of the span; None: none is open.
     """
     path = f"/requests/{request['trace_id']}"
@@ -178,8 +177,17 @@ def _head(
             "/requests",
             service=request.service,
             route=request.route,
-            since=rfc3339(max(request.start_ns - HOUR_NS, 0)),
-            until=rfc3339(request.start_ns + HOUR_NS),
+            since=whole_second(request.start_ns - HOUR_NS),
+            until=next_second(request.start_ns + HOUR_NS),
+        ),
+        "logs": (
+            logs_address(parts.service.logs_url, request) if parts.service.logs_url else None
+        ),
+        "meanwhile": asked.link(
+            "/requests",
+            since=whole_second(request.start_ns),
+            until=next_second(request.start_ns + request.duration_ns),
+            order="newest",
         ),
         "unexplained_ns": unexplained_ns,
         "few": held and held.length_ns < LITTLE * (found["duration_ns"] - unexplained_ns),
@@ -197,6 +205,22 @@ def _head(
         "row_bar": row_bar,
         "name_of": name_of,
     }
+
+
+def logs_address(template: str, request: FoundRequest) -> Address:
+    """Fill the placeholders of an address of logs; values are encoded, other braces stay."""
+    end_ns = request.start_ns + request.duration_ns
+    values = {
+        "trace_id": request.trace_id,
+        "service": request.service,
+        "start": whole_second(request.start_ns),
+        "end": next_second(end_ns),
+        "start_ms": str(request.start_ns // MS),
+        "end_ms": str(-(-end_ns // MS)),
+    }
+    for name, value in values.items():
+        template = template.replace(f"{{{name}}}", quote(value, safe=""))
+    return Address(template)
 
 
 def who_of(request: FoundRequest) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:

@@ -25,10 +25,12 @@ class Load:
     retries_ratio: float = 0.0  # of failed calls, made again
     services: int = 1  # in a trace; each has its own posts
     spans_a_post: int = 512
+    connections: int = 1  # posts that wait at once
     is_new_each_round: bool = False  # all names of pods, routes, models and tenants
     has_bad_texts: bool = False  # tenants that are not UTF-8
     content_type: str = PROTOBUF
     is_compressed: bool = False
+    recorded: str = ""  # a fixture of `tests/analysis`: its traces, again and again
 
 
 _PLAIN: Final = Load()
@@ -54,11 +56,27 @@ LOADS: Final[Mapping[str, Load]] = {
     "five services": replace(_PLAIN, services=5),
     "bad texts": replace(_PLAIN, has_bad_texts=True),
     "posts of 1": replace(_PLAIN, spans_a_post=1),
+    "posts of 1, 16 connections": replace(_PLAIN, spans_a_post=1, connections=16),
+    "posts of 1, 64 connections": replace(_PLAIN, spans_a_post=1, connections=64),
+    "posts of 1 in JSON, 64 connections": replace(
+        _PLAIN, spans_a_post=1, connections=64, content_type=JSON
+    ),
+    "64 connections": replace(_PLAIN, connections=64),
     "posts of 8 192": replace(_PLAIN, spans_a_post=8_192),
     "JSON": replace(_PLAIN, content_type=JSON),
     "gzip": replace(_PLAIN, is_compressed=True),
     "all new each round": replace(_PLAIN, pods=20, is_new_each_round=True),
 }
+
+
+RECORDED: Final[Mapping[str, Load]] = {
+    f"recorded: {name}": replace(_PLAIN, recorded=name)
+    for name in (
+        "contrib_asgi", "openllmetry", "openinference", "logfire", "langfuse", "litellm",
+        "ai_sdk", "mastra", "strands", "vllm", "sglang", "llm_d",
+    )
+}  # fmt: skip
+"""What others' libraries send, in Python, Node and Go."""
 
 
 def mixture(seed: int) -> Load:

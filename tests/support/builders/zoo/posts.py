@@ -1,8 +1,10 @@
 """Posts of a load, as senders encode them."""
 
+import asyncio
 import gzip
 from base64 import b64decode
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from itertools import groupby
 from operator import attrgetter
@@ -15,11 +17,16 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.common.v1.common_pb2 import KeyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
-from latencytrace.service.otlp.traces import JSON, CheckedRequest, check
+from latencytrace.service.ingest.intake import Intake
+from latencytrace.service.metrics.telemetry import Telemetry
+from latencytrace.service.otlp.json import message_from_json
+from latencytrace.service.otlp.traces import JSON, CheckedRequest
+from tests.support.builders.spans.recorded import FIXTURES
 from tests.support.builders.zoo.loads import Load
 
 Value = str | int | float | bool
 
+SPANS_A_TRACE: Final = 13  # about
 _BASE_NS: Final = 1_763_690_000_000_000_000
 _SCOPES: Final = ("latencytrace", "opentelemetry.instrumentation.httpx", "app.pipeline")
 _STEPS: Final = ("tokenize", "embed", "retrieve", "prefill", "decode", "detokenize", "rerank")
@@ -55,6 +62,8 @@ class Posts:
     def made(self, traces: int) -> tuple[list[bytes], int]:
         """The posts of so many traces, those of each service by themselves; how many spans."""
         self._round += 1
+        if self.load.recorded:
+            return self._again(traces)
         spans = [
             span
             for _ in range(traces)
@@ -68,6 +77,30 @@ class Posts:
                 self._body(of_service[at : at + size]) for at in range(0, len(of_service), size)
             ]
         return bodies, len(spans)
+
+    def _again(self, traces: int) -> tuple[list[bytes], int]:
+        """Posts of about as many spans of a recording, each time with other ids of traces."""
+        path = FIXTURES / f"{self.load.recorded}.json"
+        message = message_from_json(path.read_bytes())
+        recorded = [
+            span
+            for resource in message.resource_spans
+            for scope in resource.scope_spans
+            for span in scope.spans
+        ]
+        bodies: list[bytes] = []
+        spans = 0
+        while spans < traces * SPANS_A_TRACE:
+            if spans >= len(bodies) * self.load.spans_a_post:
+                bodies.append(b"")
+            ids = {
+                one: self._chance.randbytes(16) for one in sorted({s.trace_id for s in recorded})
+            }
+            for span in recorded:
+                span.trace_id = ids[span.trace_id]
+            bodies[-1] += message.SerializeToString()
+            spans += len(recorded)
+        return bodies, spans
 
     def _name(self, kind: str, number: int) -> str:
         """A name for one of many things; another one each round, if that is the load."""
@@ -90,10 +123,27 @@ class Posts:
             body = body.replace(b"tenant", b"te\xff\xfent")
         return gzip.compress(body, mtime=0) if self.load.is_compressed else body
 
-    def checked(self, bodies: Iterable[bytes]) -> list[CheckedRequest]:
-        """The posts as the service takes them."""
+    def checked(self, bodies: Sequence[bytes]) -> list[CheckedRequest]:
+        """The posts as the service takes them, as many at once as there are connections."""
         encoding = "gzip" if self.load.is_compressed else None
-        return [check(body, self.load.content_type, encoding) for body in bodies]
+        found: list[CheckedRequest] = []
+
+        def keep(checked: CheckedRequest) -> Future[None]:
+            found.append(checked)
+            kept: Future[None] = Future()
+            kept.set_result(None)
+            return kept
+
+        async def take() -> None:
+            intake = Intake(keep, Telemetry())
+            for at in range(0, len(bodies), self.load.connections):
+                together = bodies[at : at + self.load.connections]
+                await asyncio.gather(
+                    *(intake.take(body, self.load.content_type, encoding) for body in together)
+                )
+
+        asyncio.run(take())
+        return found
 
     def _resource(self, service: int, pod: int) -> Iterator[KeyValue]:
         host = self._name("node", pod // 4)
@@ -125,12 +175,12 @@ class Posts:
             )
 
 
-def as_json(request: ExportTraceServiceRequest) -> bytes:
-    """A request as OTLP/JSON has it: ids in hex."""
-    tree = json_format.MessageToDict(request)
-    for spans in tree["resourceSpans"]:
-        for scoped in spans["scopeSpans"]:
-            for span in scoped["spans"]:
+def as_json(request: ExportTraceServiceRequest, *, numbers: bool = True) -> bytes:
+    """A request as OTLP/JSON has it: ids in hex; kinds and statuses as numbers, or as names."""
+    tree = json_format.MessageToDict(request, use_integers_for_enums=numbers)
+    for spans in tree.get("resourceSpans", ()):
+        for scoped in spans.get("scopeSpans", ()):
+            for span in scoped.get("spans", ()):
                 for one in (span, *span.get("links", ())):
                     for key in one.keys() & {"traceId", "spanId", "parentSpanId"}:
                         one[key] = b64decode(one[key]).hex()
@@ -259,7 +309,7 @@ class _Trace:
                 told,
             )
 
-    def _call(  # noqa: PLR0913 - a call has that many parts
+    def _call(
         self, service: int, pod: int, at: tuple[int, int], root_id: bytes, host: str, path: str
     ) -> bytes:
         chance, load = self.chance, self.load
@@ -291,7 +341,7 @@ class _Trace:
             )
         return found
 
-    def _add(  # noqa: PLR0913 - a span has that many parts
+    def _add(
         self,
         service: int,
         pod: int,

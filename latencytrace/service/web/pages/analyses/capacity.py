@@ -7,14 +7,14 @@ from typing import Final
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
-from latencytrace.model.texts.units import figure
+from latencytrace.model.texts.units import figure, per_s, share
 from latencytrace.service.answers.load import capacity as answers
 from latencytrace.service.answers.load.capacity_documents import (
     CapacityDocument,
     GrowthDocument,
     LevelDocument,
 )
-from latencytrace.service.answers.load.sentence import limit_text, per_s, range_text, replicas_text
+from latencytrace.service.answers.load.sentence import limit_text, range_text, replicas_text
 from latencytrace.service.answers.sentences.weights import recorded_note
 from latencytrace.service.web.drawing.intervals import Scale
 from latencytrace.service.web.pages.cohort_bar import Asked, nearest, read
@@ -81,14 +81,14 @@ def facts(document: CapacityDocument) -> Iterator[str]:
     yield from recorded_note(document)
     if document["concurrency"] is not None:
         many = figure(document["concurrency"])
-        yield f"{per_s(document['requests_per_second'])}, {many} at once"
+        yield f"{per_s(document['requests_per_second'])}, {many} concurrent"
     goodput = document["goodput"]
     if goodput is not None:
         limits = "; ".join(map(limit_text, goodput["limits"]))
-        yield f"goodput {per_s(goodput['per_second'])} ({100 * goodput['good_ratio']:.1f} %)"
+        yield f"goodput {per_s(goodput['per_second'])} ({share(goodput['good_ratio'])})"
         if goodput["best_per_second"] is not None:
             best = per_s(goodput["best_per_second"])
-            yield f"at most {best}, with {goodput['best_concurrency']} at once"
+            yield f"at most {best}, at a concurrency of {goodput['best_concurrency']}"
         yield f"good: {limits}"
 
 

@@ -38,7 +38,7 @@ from latencytrace.service.answers.sentences.compare import (
 )
 from latencytrace.service.store import Store
 from latencytrace.service.web.drawing.intervals import Scale
-from latencytrace.service.web.pages.cohort_bar import TIMES, Asked, nearest, read
+from latencytrace.service.web.pages.cohort_bar import MOST_NAMES, TIMES, Asked, nearest, read
 from latencytrace.service.web.pages.exports import Export
 from latencytrace.service.web.pages.parts import Parts
 from latencytrace.service.web.pages.rendering import Address
@@ -80,9 +80,7 @@ def compare_pages(parts: Parts) -> APIRouter:
                 of.store, of.baselines, (a, b), ratio, question.now_ns, of.beside
             )
 
-        @cache
-        def saved() -> list[BaselineDocument]:
-            return answers.saved_baselines(of.baselines)["baselines"]
+        saved = cache(lambda: answers.saved_baselines(of.baselines)["baselines"])
 
         def to(one: str, other: str) -> Address:
             return question.link("/compare", a=one or None, b=other or None, least=least)
@@ -94,6 +92,7 @@ def compare_pages(parts: Parts) -> APIRouter:
             "absolute": question.lasting("/compare", **dated(question, written)),
             "is_asked": is_asked,
             "least": least,
+            "choices": lambda side: choices(of.store, question, saved(), written, side),
             "comparison": comparison,
             "sentence": sentence,
             "border": lambda document: BORDERS.get(document["verdict"], ""),
@@ -106,7 +105,8 @@ def compare_pages(parts: Parts) -> APIRouter:
             "longer": longer(question, written),
             "swapped": to(written["b"], written["a"]),
             "offers": lambda: [
-                (one, other, to(one, other)) for one, other in offers(of.store, question, saved())
+                (in_words(one), in_words(other), to(one, other))
+                for one, other in offers(of.store, question, saved())
             ],
             "saved": saved,
             "against": lambda name: to(f"{answers.BASELINE}{name}", "since=1h"),
@@ -188,6 +188,45 @@ def longer(question: Asked, written: Mapping[str, str]) -> tuple[str, Address] |
     return since, question.link("/compare", **kept)
 
 
+def choices(
+    store: Store,
+    question: Asked,
+    saved: Sequence[BaselineDocument],
+    written: Mapping[str, str],
+    side: str,
+) -> tuple[str, list[tuple[str, str]]]:
+    """What can be chosen for a side, each with its words; and what is chosen.
+
+    Args:
+        store: What knows the versions that there are.
+        question: The page's.
+        saved: The baselines.
+        written: What the address says of both sides.
+        side: Which one.
+    """
+    began = store.versions(question.cohort.model_copy(update={"version": None}))
+    latest = sorted(began, key=lambda one: -began[one])[:MOST_NAMES]
+    several = len({service for service, _ in latest}) > 1
+    versions = [
+        urlencode({"version": version, **({"service": service} if several else {})})
+        for service, version in latest
+    ]
+    baselines = [f"{answers.BASELINE}{one['name']}" for one in saved]
+    proposed = versions[1::-1] if len(versions) > 1 and not several else HALVES
+    chosen = written[side] or proposed[SIDES.index(side)]
+    values = dict.fromkeys([*versions, *baselines, *HALVES, chosen])
+    return chosen, [(value, in_words(value)) for value in values]
+
+
+def in_words(side: str) -> str:
+    """A side as people say it: `version 1.2, service rag`."""
+    if side in HALVES:
+        return ("the hour before", "the last hour")[HALVES.index(side)]
+    if side.startswith(answers.BASELINE):
+        return f"baseline {side.removeprefix(answers.BASELINE)}"
+    return ", ".join(f"{name} {value}" for name, value in parse_qsl(side)) or side
+
+
 def offers(
     store: Store, question: Asked, saved: list[BaselineDocument]
 ) -> Iterator[tuple[str, str]]:
@@ -222,9 +261,8 @@ def described(
         if side.startswith(answers.BASELINE):
             yield letter, side, found, None, None
             continue
-        text = ", ".join(f"{name} {value}" for name, value in parse_qsl(side))
         requests, tail = Address(f"/requests?{side}"), Address(f"/tail?{side}")
-        yield letter, text or "all of the last hour", found, requests, tail
+        yield letter, in_words(side) or "all of the last hour", found, requests, tail
 
 
 def shifts(

@@ -11,6 +11,7 @@ from prometheus_client import CollectorRegistry
 
 from latencytrace.analysis.tail.groups import Selection, needed_requests
 from latencytrace.model import Request as FoundRequest
+from latencytrace.model.texts.units import target
 from latencytrace.service.answers import tail as answers
 from latencytrace.service.answers.documents import ListedRequestDocument
 from latencytrace.service.answers.findings.agents import pressure_findings
@@ -120,7 +121,7 @@ def pressed(question: Asked, metrics: CollectorRegistry) -> list[Finding]:
 def slowest_share(quantile: str) -> str:
     """The share of requests beyond a quantile: `1 %`; what is none, as it was written."""
     try:
-        return f"{100 - 100 * float(quantile):.4g} %"
+        return target(1 - float(quantile))
     except ValueError:
         return quantile
 
@@ -175,10 +176,7 @@ def beyond(
     """The requests of the tail.
 
     Args:
-        question: About the cohort.
         selection: Those that are the tail; None: those from a duration on.
-        document: The tail.
-        more: Filters beside.
     """
     if selection is None:
         return question.link("/requests", duration=f"{document['threshold_ns']}ns..", **more)
@@ -197,9 +195,7 @@ def having(
     """The requests of the tail that have a trait; None: they cannot be asked for by it.
 
     Args:
-        question: About the cohort.
         beyond: The address of the tail's requests, with filters beside its own.
-        one: The trait.
     """
     key, value = one["key"], one["value"]
     changed: dict[str, str | None] = {}

@@ -8,10 +8,10 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 from pydantic import BaseModel, Field
 
-from latencytrace.analysis.whatif.replay import Change
+from latencytrace.analysis.whatif import Change
 from latencytrace.errors import QuestionError
 from latencytrace.model import Stage
-from latencytrace.model.texts.units import shares
+from latencytrace.model.texts.units import figure, shares, target
 from latencytrace.service.answers import requests as breakdowns
 from latencytrace.service.answers import whatif as answers
 from latencytrace.service.answers.compare_documents import ForecastDocument, WhatifDocument
@@ -47,7 +47,7 @@ class Wish(BaseModel):
         percent = HALF if self.amount is None else self.amount
         if percent > WHOLE:
             raise QuestionError(
-                f"amount: a stage can be {WHOLE:g} % faster at most, not {percent:g} %"
+                f"amount: a stage can be {target(1)} faster at most, not {figure(percent)} %"
             )
         return {"stage": self.stage, "faster": f"{percent / WHOLE:g}"}
 
@@ -129,7 +129,7 @@ def premise(parameters: Mapping[str, str]) -> str:
     stage = parameters["stage"]
     if "at_most_ms" in parameters:
         return f"no call of {stage} took longer than {parameters['at_most_ms']} ms"
-    return f"{stage} were {WHOLE * float(parameters['faster']):g} % faster"
+    return f"{stage} were {target(float(parameters['faster']))} faster"
 
 
 def offers(

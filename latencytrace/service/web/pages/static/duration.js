@@ -5,7 +5,8 @@ export function duration(ns) {
   if (ns < 0) return `-${duration(-ns)}`;
   if (ns >= 60e9 * 0.99995) return long(Number(rounded(ns / 1e9, 0)));
   for (const [unit, size] of UNITS) if (ns >= 0.9995 * size) return `${threeDigits(ns / size)} ${unit}`;
-  return `${rounded(ns, 0)} ns`;
+  const text = rounded(ns, 0);
+  return text === '0' ? text : `${text} ns`;
 }
 function long(seconds) {
   const minutes = Number(rounded(seconds / 60, 0));

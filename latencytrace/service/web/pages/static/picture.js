@@ -56,7 +56,7 @@ export function within(bounds, [column, row]) {
 }
 export const lastColumn = (scale) => Number((BigInt(scale.until) - BigInt(scale.since) - 1n) / BigInt(scale.column_ns));
 
-// The moment at which a column begins, to the microsecond; none is after the end of the picture.
+// The moment at which a column begins; none is after the end of the picture.
 export function momentOf(scale, column) {
   const at = BigInt(scale.since) + BigInt(Math.max(column, 0)) * BigInt(scale.column_ns);
   return instantOf(column > lastColumn(scale) ? BigInt(scale.until) : at);
@@ -64,8 +64,8 @@ export function momentOf(scale, column) {
 export const inWords = (moment) => `${moment.slice(0, 19).replace('T', ' ')} UTC`;
 export const counted = (requests) => `${requests.toLocaleString('en-US')} request${requests === 1 ? '' : 's'}`;
 export function instantOf(at) {
-  const rest = String((at % 1000000000n) / 1000n).padStart(6, '0');
-  return `${new Date(Number(at / 1000000000n) * 1000).toISOString().slice(0, 19)}.${rest}Z`;
+  const rest = String((at % 1000000000n) / 1000n).padStart(6, '0').replace(/0+$/, '');
+  return `${new Date(Number(at / 1000000000n) * 1000).toISOString().slice(0, 19)}${rest && '.'}${rest}Z`;
 }
 
 // Begin with each such element: those that are there, and those that a refresh puts in their place.

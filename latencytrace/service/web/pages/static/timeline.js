@@ -1,4 +1,4 @@
-// Stages over time: what is below the pointer, and a stretch of time that leads to its breakdown.
+// Pictures over time: what is below the pointer, and a stretch of time that the page is then about.
 import { counted, inWords, lastColumn, momentOf, onKeys, onPicture, swapped, within } from './picture.js';
 
 function begin(svg) {
@@ -25,7 +25,8 @@ function begin(svg) {
       return `${at} until ${inWords(moment(right + 1))}: ${counted(found)}`;
     }
     const found = known.get(left);
-    return found ? `${at}: ${counted(found[0])}, mean ${found[1]}: ${found[2]}` : `${at}: no request`;
+    if (!found) return `${at}: no request`;
+    return `${at}: ${counted(found[0])}${found[1] ? `, mean ${found[1]}: ${found[2]}` : ''}`;
   };
   const open = (a, b) => {
     const address = new URL(location.href);
@@ -34,7 +35,7 @@ function begin(svg) {
     location.assign(address);
   };
   svg.addEventListener('pointerdown', (event) => {
-    if (event.target.closest('a')) return; // a release
+    if (event.target.closest('a')) return; // a release or a request
     const column = columnAt(event);
     if (column !== inside(column)) return;
     from = column;
@@ -62,4 +63,4 @@ function begin(svg) {
   svg.dataset.ready = 'yes';
 }
 
-swapped('svg.timeline', begin);
+swapped('svg.timeline, svg.scatter', begin);
