@@ -113,6 +113,9 @@ def unpack_named(packed: str, span_start_ns: int) -> Iterator[tuple[str, int, in
             yield name, start_ns, position_ns
 
 
+PROCESSOR_WAIT = "wait for a processor"  # the title of such a wait: sent as a number
+
+
 class RuntimeGap(StrEnum):
     """A name as `latencytrace.runtime` packs it: without blanks, for words are content there."""
 

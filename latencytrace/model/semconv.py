@@ -173,6 +173,7 @@ INDEX_SIZE = "latencytrace.index.size"  # vectors that a search could find
 BATCH_SIZE = "latencytrace.batch.size"  # requests or sequences served together
 BATCH_TOKENS = "latencytrace.batch.tokens"  # of one member, or of a whole batch
 PROCESSOR_WAIT_NS = "latencytrace.processor_wait_ns"  # its thread could run, and did not
+PAGED_IN = "latencytrace.paged_in"  # true: its thread waited for a page of memory to be read
 CONCURRENCY = "latencytrace.concurrency"  # requests under way in its process, itself included
 QUEUE_DEPTH = "latencytrace.queue.depth"  # how many waited before it when it joined
 PREEMPTIONS = "latencytrace.preemptions"  # how often it had to make room and wait again
@@ -180,7 +181,9 @@ STARTUP = "latencytrace.startup"  # true: its process did it before it could ser
 SHARED = "latencytrace.shared"  # true: one span that serves many requests; on links: to one
 NETWORK_PHASES = "latencytrace.network.phases"  # of an exchange; packed as intervals are
 CONTENT_REMOVED = "<removed>"  # stands in the place of a value that is content
-QUEUED_NS = "latencytrace.queued_ns"  # from the front proxy's taking a request to its span
+QUEUED_NS = (
+    "latencytrace.queued_ns"  # from a front proxy's, or queue's, taking a request to its span
+)
 RETRIES = "latencytrace.retries"  # how often the work on a message was tried before
 DETAIL = "latencytrace.detail"  # one of `TraceDetail`; absent: full
 CANCELLED = "latencytrace.cancelled"  # true: the caller left or cancelled the call

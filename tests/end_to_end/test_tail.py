@@ -4,8 +4,12 @@ from collections.abc import Iterator
 from typing import Any, cast
 
 import pytest
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
+    ExportMetricsServiceRequest,
+)
 from pydantic import TypeAdapter
 
+from latencytrace.model import semconv
 from latencytrace.service.answers.tail_documents import TailDocument
 from tests.support.builders.slow_searches import REQUESTS, slow_searches
 from tests.support.builders.spans.otlp_messages import otlp
@@ -149,3 +153,28 @@ def test_the_page_says_whose_work_it_was(batched: RunningService) -> None:
     assert page.status_code == 200
     assert "Slowed by neighbours" in page.text
     assert "tenant bulk: " in page.text
+
+
+def test_the_page_says_what_the_programs_threads_waited_for_of_late(
+    service: RunningService,
+) -> None:
+    report = ExportMetricsServiceRequest()
+    of_resource = report.resource_metrics.add()
+    for key, value in (("service.name", "rag"), ("service.instance.id", "rag-1")):
+        of_resource.resource.attributes.add(key=key).value.string_value = value
+    metrics = of_resource.scope_metrics.add().metrics
+    running = metrics.add(name=semconv.AGENT_RUNNING).gauge.data_points.add(as_int=1)
+    running.attributes.add(key=semconv.AGENT_PROVIDER).value.string_value = "ours"
+    pressure = metrics.add(name=semconv.AGENT_PRESSURE).gauge.data_points.add(as_double=0.8)
+    pressure.attributes.add(key=semconv.PRESSURE_RESOURCE).value.string_value = "cpu"
+    assert service.post(report.SerializeToString(), path="/v1/metrics").is_success
+
+    tail, other, health = (
+        service.get(path, headers={"Accept": "text/html"}).text
+        for path in ("/tail?service=rag", "/tail?service=other", "/health")
+    )
+
+    waited = "threads waited for a processor in more than half of the last minute"
+    assert waited in tail
+    assert waited not in other
+    assert "cpu: 80.0 %" in health

@@ -3,14 +3,18 @@
  * forms in Python. */
 #include "recorder.h"
 
-enum { CONCURRENCY, LOOP_THREAD, NOTED_GAPS, OWN_GAPS, G_PROCESSOR, QUEUE_DEPTH, RETURNED_NS, SINCE, WAITS, GAPS_SLOTS };
+enum { CONCURRENCY, LOOP_THREAD, NOTED_GAPS, OWN_GAPS, PAGED_IN, POOLED_WAIT, G_PROCESSOR, QUEUE_DEPTH, RETURNED_NS, WAITS, GAPS_SLOTS };
 static const char *const gaps_names[] = {
-    "concurrency", "loop_thread", "_noted", "_own", "_processor", "queue_depth", "returned_ns", "_since", "waits", NULL};
+    "concurrency", "loop_thread", "_noted", "_own", "paged_in", "pooled_wait_ns", "processor", "queue_depth", "returned_ns", "waits", NULL};
 static Py_ssize_t of_gaps[GAPS_SLOTS];
 
 enum { LAST_SERVED, LOCK, OPEN, PROCESSOR, UNWATCHED, WAITING, WATCH, OPEN_SLOTS };
-static const char *const open_names[] = {"last_served", "_lock", "open", "_processor", "_unwatched", "_waiting", "_watch", NULL};
+static const char *const open_names[] = {"last_served", "_lock", "open", "processor", "_unwatched", "_waiting", "_watch", NULL};
 static Py_ssize_t of_open[OPEN_SLOTS];
+
+enum { DUE_NS, LIKELY_BY_NS, PROCESSOR_SLOTS };
+static const char *const processor_names[] = {"due_ns", "likely_by_ns", NULL};
+static Py_ssize_t of_processor[PROCESSOR_SLOTS];
 
 enum {
     ANSWERED, BODY_WANTED, CARRIED, R_GAPS, HAS_ENDED, IN_ONE_PIECE, R_INTERVALS, IS_SPARED, LACKS, HAS_GONE, MADE, R_NAME, NOTED,
@@ -35,22 +39,21 @@ static Py_ssize_t of_st[ST_SLOTS];
 
 /* Classes, functions and keys, by name in `bind_requests`; in the order of `known_names`. */
 enum {
-    REQUEST_TYPE, GAPS_TYPE, OPEN_TYPE, LAYERS_TYPE, TIMINGS_TYPE, DETAILS_TYPE, FULL, EMPTY_STATE, READS_W3C_ALONE, CALLBACKS, RESPOND,
+    REQUEST_TYPE, GAPS_TYPE, OPEN_TYPE, PROCESSOR_TYPE, LAYERS_TYPE, TIMINGS_TYPE, DETAILS_TYPE, FULL, EMPTY_STATE, READS_W3C_ALONE, CALLBACKS, RESPOND,
     GAPS_KEY, REQUEST_KEY, ANSWER_KEY, TIMED_KEY, SUPPRESSED_KEY, SUPPRESS_KEY, METHOD_KEY, SCHEME_KEY, PATH_KEY,
     VERSION_KEY, ADDRESS_KEY, PORT_KEY, STATUS_KEY, ROUTE_KEY, CONCURRENCY_KEY, DEPTH_KEY, STREAMED_TYPE, TIMES_KEY, ARRIVED_KEY,
-    PROCESSOR_KEY, KNOWN
+    KNOWN
 };
 static const char *const known_names[] = {
-    "request_type", "gaps_type", "open_type", "layers_type", "timings_type", "details_type", "full", "empty_state", "reads_w3c_alone",
+    "request_type", "gaps_type", "open_type", "processor_type", "layers_type", "timings_type", "details_type", "full", "empty_state", "reads_w3c_alone",
     "callbacks", "respond", "gaps", "request", "answer", "timed", "suppressed", "suppress", "method", "scheme", "path",
-    "version", "address", "port", "status", "route", "concurrency", "depth", "streamed_type", "times", "arrived",
-    "processor_wait"};
+    "version", "address", "port", "status", "route", "concurrency", "depth", "streamed_type", "times", "arrived"};
 static PyObject *known[KNOWN];
 
 static PyObject *zero, *name_acquire, *name_release, *name_stack, *name_describe, *name_describe_answer, *name_end,
     *name_add, *name_headers, *name_type, *name_method, *name_scheme, *name_path, *name_version, *name_server, *name_status,
     *name_route, *name_fastapi, *name_effective, *name_original_route, *name_path_format, *name_app_root,
-    *name_remote, *name_state, *name_random, *name_note, *name_read, *name_waited;
+    *name_remote, *name_state, *name_random, *name_note, *name_follow, *name_kernel_reports;
 
 enum { HELD = 2048, TIME_BYTES = 40, MOST_DEFERRED = 8, SERVER_KIND = 1, FIRST_SERVER_ERROR = 500, NOTICED_NS = 1000000 };
 
@@ -110,20 +113,34 @@ static int let_go(PyObject *requests, PyObject *gaps) {
     return failed ? -1 : 0;
 }
 
-static PyObject *new_gaps(PyObject *requests) {
+/* Read how long this thread has waited for a processor, where `ProcessorWaits.follow` would. -1 with an exception. */
+static int follow(PyObject *processor, long long now_ns) {
+    if (processor == Py_None) return 0;
+    long long due_ns = PyLong_AsLongLong(SLOT(processor, of_processor[DUE_NS])),
+              likely_by_ns = PyLong_AsLongLong(SLOT(processor, of_processor[LIKELY_BY_NS]));
+    if (PyErr_Occurred()) return -1;
+    if (now_ns < due_ns && now_ns >= likely_by_ns) return 0;
+    PyObject *now = PyLong_FromLongLong(now_ns), *done = now ? PyObject_CallMethodOneArg(processor, name_follow, now) : NULL;
+    Py_XDECREF(now);
+    Py_XDECREF(done);
+    return done ? 0 : -1;
+}
+
+static PyObject *new_gaps(PyObject *requests, long long started_ns) {
     PyObject *gaps = core_new(known[GAPS_TYPE]), *processor = SLOT(requests, of_open[PROCESSOR]);
     if (!gaps) return NULL;
     if (!processor) processor = Py_None;
     SLOT(gaps, of_gaps[G_PROCESSOR]) = Py_NewRef(processor);
-    SLOT(gaps, of_gaps[SINCE]) = processor == Py_None ? Py_NewRef(Py_None) : PyObject_CallMethodNoArgs(processor, name_read);
     SLOT(gaps, of_gaps[CONCURRENCY]) = Py_NewRef(zero);
     SLOT(gaps, of_gaps[QUEUE_DEPTH]) = Py_NewRef(Py_None);
+    SLOT(gaps, of_gaps[PAGED_IN]) = Py_NewRef(Py_False);
+    SLOT(gaps, of_gaps[POOLED_WAIT]) = Py_NewRef(zero);
     SLOT(gaps, of_gaps[RETURNED_NS]) = Py_NewRef(zero);
     SLOT(gaps, of_gaps[WAITS]) = Py_NewRef(zero);
     SLOT(gaps, of_gaps[OWN_GAPS]) = PyList_New(0);
     SLOT(gaps, of_gaps[NOTED_GAPS]) = PyDict_New();
     SLOT(gaps, of_gaps[LOOP_THREAD]) = PyLong_FromUnsignedLong(PyThread_get_thread_ident());
-    if (!SLOT(gaps, of_gaps[OWN_GAPS]) || !SLOT(gaps, of_gaps[NOTED_GAPS]) || !SLOT(gaps, of_gaps[LOOP_THREAD]) || !SLOT(gaps, of_gaps[SINCE]))
+    if (!SLOT(gaps, of_gaps[OWN_GAPS]) || !SLOT(gaps, of_gaps[NOTED_GAPS]) || !SLOT(gaps, of_gaps[LOOP_THREAD]) || follow(processor, started_ns) < 0)
         Py_CLEAR(gaps);
     return gaps;
 }
@@ -332,7 +349,8 @@ static PyObject *new_request(PyObject *recorder, PyObject *scope, PyObject *name
     int failed = !(SLOT(request, of_request[TIMING]) = new_timing(recorder, span));
     failed = failed || !(SLOT(request, of_request[R_INTERVALS]) = new_intervals());
     failed = failed || !(SLOT(request, of_request[NOTED]) = PyDict_New());
-    failed = failed || !(SLOT(request, of_request[R_GAPS]) = new_gaps(SLOT(recorder, of_recorder[OPEN_REQUESTS])));
+    PyObject *started = failed ? zero : SLOT(SLOT(request, of_request[TIMING]), of_timing[T_STARTED_NS]);
+    failed = failed || !(SLOT(request, of_request[R_GAPS]) = new_gaps(SLOT(recorder, of_recorder[OPEN_REQUESTS]), PyLong_AsLongLong(started)));
     failed = failed || PyDict_SetItem(scope, known[TIMED_KEY], Py_True) < 0;
     failed = failed || count_request(SLOT(recorder, of_recorder[DETAIL])) < 0;
     failed = failed || take_up(SLOT(recorder, of_recorder[OPEN_REQUESTS]), SLOT(request, of_request[R_GAPS])) < 0;
@@ -567,19 +585,14 @@ static int describe_stream(PyObject *request, PyObject *detail, PyObject *timing
     return done;
 }
 
-/* Note how long its thread waited for a processor, as `RuntimeGaps.described` does. -1 with an exception. */
-static int note_processor_wait(PyObject *gaps, PyObject *timing, PyObject *noted) {
-    PyObject *processor = SLOT(gaps, of_gaps[G_PROCESSOR]), *since = SLOT(gaps, of_gaps[SINCE]), *waited;
-    if (!processor || !since || since == Py_None) return 0;
-    if (SLOT(gaps, of_gaps[QUEUE_DEPTH]) != Py_None) return 0; /* a pool's thread did the work */
+/* Note what the kernel tells of its threads, where it took long, as `RuntimeGaps.described` does. -1 with an exception. */
+static int note_kernel(PyObject *gaps, PyObject *timing, PyObject *noted) {
     long long started_ns = PyLong_AsLongLong(SLOT(timing, of_timing[T_STARTED_NS]));
     if (started_ns == -1 && PyErr_Occurred()) return -1;
     if (core_monotonic_ns() - started_ns < NOTICED_NS) return 0;
-    if (!(waited = PyObject_CallMethodOneArg(processor, name_waited, since))) return -1;
-    long long waited_ns = PyLong_AsLongLong(waited);
-    int failed = (waited_ns == -1 && PyErr_Occurred()) ||
-                 (waited_ns >= NOTICED_NS && PyDict_SetItem(noted, known[PROCESSOR_KEY], waited) < 0);
-    Py_DECREF(waited);
+    PyObject *found = PyObject_CallMethodOneArg(gaps, name_kernel_reports, SLOT(timing, of_timing[T_STARTED_NS]));
+    int failed = !found || PyDict_Update(noted, found) < 0;
+    Py_XDECREF(found);
     return failed ? -1 : 0;
 }
 
@@ -606,7 +619,7 @@ static int described(PyObject *request) {
     int failed = !name || PyDict_SetItem(noted, known[ROUTE_KEY], route) < 0 ||
                  PyDict_SetItem(noted, known[CONCURRENCY_KEY], concurrency) < 0 ||
                  (depth != Py_None && PyDict_SetItem(noted, known[DEPTH_KEY], depth) < 0) ||
-                 note_processor_wait(gaps, timing, noted) < 0;
+                 note_kernel(gaps, timing, noted) < 0;
     Py_DECREF(route);
     if (!failed && core_answer_of(request) != Py_None) {
         core_rename_span(span, name);
@@ -687,7 +700,8 @@ static PyObject *bind_requests(PyObject *Py_UNUSED(module), PyObject *names) {
             return NULL;
         }
     if (core_offsets(found[REQUEST_TYPE], request_names, of_request) < 0 || core_offsets(found[GAPS_TYPE], gaps_names, of_gaps) < 0 ||
-        core_offsets(found[OPEN_TYPE], open_names, of_open) < 0 || core_offsets(found[LAYERS_TYPE], layers_names, of_layers) < 0 ||
+        core_offsets(found[OPEN_TYPE], open_names, of_open) < 0 ||
+        core_offsets(found[PROCESSOR_TYPE], processor_names, of_processor) < 0 || core_offsets(found[LAYERS_TYPE], layers_names, of_layers) < 0 ||
         core_offsets(found[TIMINGS_TYPE], st_names, of_st) < 0 || core_offsets(found[STREAMED_TYPE], streamed_names, of_streamed) < 0)
         return NULL;
     for (int at = 0; at < KNOWN; at++) Py_XSETREF(known[at], Py_NewRef(found[at]));
@@ -710,7 +724,7 @@ int requests_ready(PyObject *module) {
         {&name_server, "server"}, {&name_status, "status"}, {&name_route, "route"}, {&name_fastapi, "fastapi"},
         {&name_effective, "effective_route_context"}, {&name_original_route, "original_route"}, {&name_path_format, "path_format"},
         {&name_app_root, "app_root_path"}, {&name_remote, "remote_parent"}, {&name_state, "trace_state"},
-        {&name_random, "random_id"}, {&name_note, "note"}, {&name_read, "read"}, {&name_waited, "waited_ns"}};
+        {&name_random, "random_id"}, {&name_note, "note"}, {&name_follow, "follow"}, {&name_kernel_reports, "kernel_reports"}};
     for (size_t at = 0; at < sizeof texts / sizeof *texts; at++)
         if (!(*texts[at].place = PyUnicode_InternFromString(texts[at].text))) return -1;
     if (!(zero = PyLong_FromLong(0))) return -1;

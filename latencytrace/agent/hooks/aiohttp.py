@@ -8,6 +8,7 @@ from weakref import WeakValueDictionary
 from opentelemetry.context import Context
 from opentelemetry.trace import get_current_span
 
+from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.context import enter, leave
 from latencytrace.agent.guard import guarded
 from latencytrace.agent.timing.hook import Arguments, Hook, HookAttributes, Replacement, Timed
@@ -20,8 +21,15 @@ from latencytrace.agent.toolkit.http.client import (
     with_headers,
 )
 from latencytrace.agent.toolkit.http.proxy_queue import HEADERS as QUEUE_HEADERS
-from latencytrace.agent.toolkit.http.server import ServedRequest, is_served, queue_attributes
+from latencytrace.agent.toolkit.http.server import (
+    ServedRequest,
+    is_served,
+    queue_attributes,
+    request_served,
+)
+from latencytrace.agent.toolkit.streaming import AnswerStream
 from latencytrace.model import semconv
+from latencytrace.model.stage import Stage
 
 _followed: Final[WeakValueDictionary[int, "_Call"]] = WeakValueDictionary()  # by their bodies
 _CONTRIBS: Final = "_is_instrumented_by_opentelemetry"  # on what contrib has a session call
@@ -98,6 +106,25 @@ class _Request(ServedRequest):
             recorder, request.method, attributes, caller, on_loop=True, arrived_ns=came_ns
         )
         self._request = request
+        self.answer: AnswerStream = AnswerStream(self.intervals.times(Stage.RESPOND))
+        self._streams = False
+
+    def has_written(self, response: Any, part: Any, known: int, started_ns: int) -> None:
+        """Note a part of an answer that is streamed, which has left now.
+
+        Args:
+            response: The answer.
+            part: Bytes, or what is like them.
+            known: How many tokens had been made when it was handed over.
+            started_ns: When that was.
+        """
+        if not self._streams:
+            self._streams = True
+            fields = response.headers.items()
+            self.answer.begun((name.encode(), value.encode()) for name, value in fields)
+        sent_ns = monotonic_ns()
+        self.intervals.add(Stage.RESPOND, started_ns, sent_ns)
+        self.answer.chunk_sent(bytes(part), known, sent_ns)
 
     def answered(self, status: int) -> None:
         with guarded("noting an answer", self.recorder.on_fault):
@@ -180,6 +207,23 @@ def time_handler(recorder: Recorder, original: Timed) -> Timed:
     return _handle
 
 
+def time_write(recorder: Recorder, original: Timed) -> Timed:
+    """Time each part of an answer that is streamed."""
+
+    @wraps(original)
+    async def write(self: Any, data: Any) -> None:
+        request = request_served()
+        if not isinstance(request, _Request):
+            await original(self, data)
+            return
+        known, started_ns = request.answer.known, monotonic_ns()
+        await original(self, data)
+        with guarded("timing a part of an answer", recorder.on_fault):
+            request.has_written(self, data, known, started_ns)
+
+    return write
+
+
 class AiohttpHook(Hook):
     """Times both ends of aiohttp where every request goes through."""
 
@@ -187,4 +231,5 @@ class AiohttpHook(Hook):
     patches = (
         Replacement("aiohttp.client", "ClientSession._request", timed_calls(_Call)),
         Replacement("aiohttp.web_app", "Application._handle", time_handler),
+        Replacement("aiohttp.web_response", "StreamResponse.write", time_write),
     )

@@ -22,6 +22,7 @@ from latencytrace.agent.spans.sdk_view import EMPTY_STATE
 from latencytrace.agent.spans.span import Details, RecordedSpan
 from latencytrace.agent.timing.costs import RequestCost
 from latencytrace.agent.timing.hook import Hook, HookAttributes, Replacement, Timed
+from latencytrace.agent.timing.processor_waits import ProcessorWaits
 from latencytrace.agent.timing.recorder import SUPPRESSED, Recorder
 from latencytrace.agent.timing.runtime_gaps import GAPS, REQUEST, OpenRequests, RuntimeGaps
 from latencytrace.agent.timing.server_timing import ServerTiming, ServerTimings
@@ -47,6 +48,7 @@ from latencytrace.agent.toolkit.streaming import (
     Answering,
     AnswerStream,
 )
+from latencytrace.agent.toolkit.websocket_messages import Messages
 from latencytrace.model import semconv
 from latencytrace.model.detail import TraceDetail
 from latencytrace.model.stage import Stage
@@ -390,13 +392,42 @@ def _sampled(
     return None
 
 
-def _taken_up(recorder: Recorder, scope: Scope) -> Token[Context] | None:
-    """Make a WebSocket's caller current: a connection may live for hours, and is no request."""
+def _taken_up(recorder: Recorder, scope: Scope) -> tuple[Token[Context], Messages | None] | None:
+    """Make a WebSocket's caller current: a connection may live for hours, and is no request.
+
+    Without a caller that is traced, each of its messages is one. None: it is no WebSocket, or is
+    within a request.
+    """
     with guarded("taking up a connection", recorder.on_fault):
         within = get_current_span().get_span_context().is_valid
         if scope["type"] == "websocket" and not (within or recorder.suppressed()):
-            return enter(propagation.extract(scope, getter=_SCOPE_HEADERS))
+            token = enter(propagation.extract(scope, getter=_SCOPE_HEADERS))
+            scope[TIMED] = True
+            is_called = get_current_span().get_span_context().is_valid
+            return token, None if is_called else Messages(recorder, scope)
     return None
+
+
+async def _converse(
+    taken_up: tuple[Token[Context], Messages | None],
+    original: Callable[[Receive, Send], Awaitable[Any]],
+    receive: Receive,
+    send: Send,
+) -> Any:
+    """Run an application for a WebSocket."""
+    token, messages = taken_up
+    if messages is not None:
+        receive, send = messages.received(receive), messages.sent(send)
+    raised = None
+    try:
+        return await original(receive, send)
+    except BaseException as error:
+        raised = error
+        raise
+    finally:
+        if messages is not None:
+            messages.over(raised)
+        leave(token)
 
 
 async def _start_up(recorder: Recorder, run: Callable[[Send], Awaitable[Any]], send: Send) -> Any:
@@ -437,12 +468,10 @@ def time_application(recorder: Recorder, original: Timed) -> Timed:  # noqa: C90
         if request is None:
             if scope["type"] == "lifespan":
                 return await _start_up(recorder, partial(original, self, scope, receive), send)
-            connection = _taken_up(recorder, scope)
-            try:
-                return await original(self, scope, receive, send)
-            finally:
-                if connection is not None:
-                    leave(connection)
+            taken_up = _taken_up(recorder, scope)
+            if taken_up is not None:
+                return await _converse(taken_up, partial(original, self, scope), receive, send)
+            return await original(self, scope, receive, send)
         request.activate()
         try:
             return await original(self, scope, request.received(receive), request.sent(send))
@@ -462,6 +491,7 @@ if core is not None:
             "request_type": RequestTiming,
             "gaps_type": RuntimeGaps,
             "open_type": OpenRequests,
+            "processor_type": ProcessorWaits,
             "layers_type": _Layers,
             "timings_type": ServerTimings,
             "details_type": Details,
@@ -489,25 +519,38 @@ if core is not None:
             "streamed_type": StreamedAttributes,
             "times": semconv.TOKEN_TIMES,
             "arrived": ARRIVED,
-            "processor_wait": semconv.PROCESSOR_WAIT_NS,
         }
     )
 
 
 def end_before(recorder: Recorder, original: Timed) -> Timed:
-    """End a request that its caller has left before what runs in the background.
+    """Time what runs in the background; end a request that its caller has left before it.
 
     With the last message of an answer a request ends by itself. An answer that is broken off
     has none: the work for it is over when its framework turns to the background.
     """
 
     @wraps(original)
-    async def run(task: object) -> None:
-        with guarded("ending a request", recorder.on_fault):
+    async def run(task: Any) -> None:
+        timing = None
+        with guarded("beginning work in the background", recorder.on_fault):
             request = current().get(REQUEST)
             if isinstance(request, RequestTiming):
                 request.goes_to_background()
-        await original(task)
+                if not hasattr(task, "tasks"):  # each of several comes here by itself
+                    name = getattr(task.func, "__qualname__", type(task.func).__qualname__)
+                    timing = recorder.start(f"background {name}")
+                    timing.activate()
+        try:
+            await original(task)
+        except BaseException as error:
+            if timing is not None:
+                timing.fail(error)
+            raise
+        finally:
+            if timing is not None:
+                timing.deactivate()
+                timing.end()
 
     return run
 

@@ -9,6 +9,7 @@ from latencytrace.agent.guard import guarded
 from latencytrace.agent.timing.hook import Hook, Replacement, Timed
 from latencytrace.agent.timing.recorder import Recorder
 from latencytrace.agent.toolkit.http.arrival import ARRIVED, answered, arrived_ns
+from latencytrace.agent.toolkit.http.server import request_served
 
 Scope = MutableMapping[str, object]
 
@@ -46,12 +47,15 @@ def note_arrival(recorder: Recorder, original: Timed) -> Timed:
 
 
 def note_answer(recorder: Recorder, original: Timed) -> Timed:
-    """Note when a connection is free for its next request."""
+    """End a request with its answer's last byte: what follows may be the connection's close."""
 
     @wraps(original)
     async def _maybe_recycle(self: object) -> None:
         with guarded(_NOTES, recorder.on_fault):
             answered(_transport.get())
+            request = request_served()
+            if request is not None:
+                request.has_left()
         await original(self)
 
     return _maybe_recycle

@@ -3,7 +3,6 @@
 from functools import wraps
 from typing import Any
 
-from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.guard import FAULTS
 from latencytrace.agent.timing.hook import Hook, Replacement, Timed
 from latencytrace.agent.timing.recorder import Recorder
@@ -13,7 +12,6 @@ from latencytrace.agent.toolkit.http.arrival import ARRIVED, arrived_ns
 def note_arrival(recorder: Recorder, original: Timed) -> Timed:
     """Note when a request came that is begun with now, as its headers are read."""
     requests = recorder.open_requests
-    holds = requests.holds
 
     @wraps(original)
     def read(self: Any) -> None:
@@ -24,10 +22,7 @@ def note_arrival(recorder: Recorder, original: Timed) -> Timed:
             cycle = self.cycle
             # One behind another that is not answered yet does not wait for the loop.
             if cycle is not before and (before is None or before.response_complete):
-                now_ns = monotonic_ns()
-                if now_ns < holds.followed_by_ns:
-                    now_ns = arrived_ns(requests, self.transport)
-                cycle.scope[ARRIVED] = now_ns
+                cycle.scope[ARRIVED] = arrived_ns(requests, self.transport)
         except FAULTS as fault:
             recorder.on_fault("noting when a request came", fault)
 

@@ -116,8 +116,12 @@ class FastApiTelemetry(Hook):
     """Patches FastAPI's telemetry, whichever hooks are asked for."""
 
     patches = (
-        Replacement("fastapi.telemetry._asgi", "_unconfigured", without_ours, optional=True),
-        Replacement("fastapi.telemetry._runtime", "_unconfigured", without_ours, optional=True),
+        Replacement(
+            "fastapi.telemetry._asgi", "_unconfigured", without_ours, optional=True, bare=True
+        ),
+        Replacement(
+            "fastapi.telemetry._runtime", "_unconfigured", without_ours, optional=True, bare=True
+        ),
         Replacement(
             "fastapi.telemetry._asgi", "NativeTelemetry.__call__", quiet_request, optional=True
         ),

@@ -21,6 +21,7 @@ class Hold(NamedTuple):
     end_ns: int
     by: str
     came_ns: int | None  # when the request came that ended with it; None: none did
+    waited_ns: int  # for a processor meanwhile, at least
 
 
 class Wait(NamedTuple):
@@ -30,6 +31,7 @@ class Wait(NamedTuple):
     until_ns: int
     by: str  # what held the thread for most of it
     behind: int  # how many requests that came before it were served meanwhile
+    processor_ns: int = 0  # of it, how long nothing but the lack of a processor held the thread
 
 
 def resumed_within_ns(held_ns: int) -> int:
@@ -59,7 +61,14 @@ class Holds:
         """In a forked child: nothing has held it yet."""
         self._lately, self.followed_by_ns = _Lately(), 0
 
-    def note(self, start_ns: int, end_ns: int, by: str, came_ns: int | None = None) -> None:
+    def note(
+        self,
+        start_ns: int,
+        end_ns: int,
+        by: str,
+        came_ns: int | None = None,
+        waited_ns: int = 0,
+    ) -> None:
         """Note that the current thread was held between two monotonic times.
 
         Args:
@@ -67,6 +76,7 @@ class Holds:
             end_ns: Now.
             by: The name of what held it.
             came_ns: When the request came that ended with it; None: none did.
+            waited_ns: How long the thread waited for a processor meanwhile, at least.
         """
         lately = self._lately
         if lately.holds:
@@ -75,7 +85,8 @@ class Holds:
             return
         if start_ns >= lately.followed_by_ns:
             lately.since_ns = start_ns
-        lately.holds.append(Hold(start_ns, end_ns, by, came_ns))
+        waited_ns = min(waited_ns, end_ns - start_ns)
+        lately.holds.append(Hold(start_ns, end_ns, by, came_ns, waited_ns))
         lately.followed_by_ns = end_ns + _FOLLOWED_WITHIN_NS
         self.followed_by_ns = max(self.followed_by_ns, lately.followed_by_ns)
 
@@ -91,13 +102,20 @@ class Holds:
         if until_ns - since_ns < NOTICED_NS:
             return None
         times_ns: dict[str, int] = {}
-        before = set()
+        processor_ns, before = 0, set()
         for hold in self._lately.holds:
             length_ns = min(hold.end_ns, until_ns) - max(hold.start_ns, since_ns)
             if length_ns > 0:
-                times_ns[hold.by] = times_ns.get(hold.by, 0) + length_ns
+                waited_ns = hold.waited_ns * length_ns // (hold.end_ns - hold.start_ns)
+                processor_ns += waited_ns
+                times_ns[hold.by] = times_ns.get(hold.by, 0) + length_ns - waited_ns
                 if hold.came_ns is not None and hold.came_ns <= since_ns:
                     before.add(hold.came_ns)
         if not times_ns:
             return None
-        return Wait(since_ns, until_ns, max(times_ns, key=times_ns.__getitem__), len(before))
+        if until_ns - since_ns - processor_ns < NOTICED_NS:
+            processor_ns = until_ns - since_ns
+        elif processor_ns < NOTICED_NS:
+            processor_ns = 0
+        by = max(times_ns, key=times_ns.__getitem__)
+        return Wait(since_ns, until_ns, by, len(before), processor_ns)

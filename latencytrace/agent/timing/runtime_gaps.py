@@ -42,18 +42,20 @@ class RuntimeGaps:
     __slots__ = (
         "_noted",
         "_own",
-        "_processor",
-        "_since",
         "concurrency",
         "loop_thread",
+        "paged_in",
+        "pooled_wait_ns",
+        "processor",
         "queue_depth",
         "returned_ns",
         "waits",
     )
 
     def __init__(self, loop_thread: int | None, processor: ProcessorWaits | None = None) -> None:
-        self._processor = processor  # None: its thread's waits are not measured
-        self._since = None if processor is None else processor.read()
+        self.processor = processor  # None: its threads' waits are not measured
+        self.pooled_wait_ns = 0  # of the threads of pools that did its work, for a processor
+        self.paged_in = False  # one of those waited for a page of memory
         self.concurrency = 0  # requests under way when it began, itself included
         self.queue_depth: int | None = None  # the most that waited for a thread before it
         self.loop_thread = loop_thread  # whose event loop runs the request; None: no loop
@@ -69,6 +71,42 @@ class RuntimeGaps:
     def queued_behind(self, depth: int) -> None:
         """Note how many waited before it, where it joined the queue of a pool."""
         self.queue_depth = max(depth, self.queue_depth or 0)
+
+    def kernel_reports(self, since_ns: int) -> dict[str, AttributeValue]:
+        """Return the attributes of what the kernel tells of the threads that did its work.
+
+        Args:
+            since_ns: When it began, in monotonic time.
+        """
+        found: dict[str, AttributeValue] = {}
+        if self.processor is None:
+            return found
+        waited_ns, paged_in = self.pooled_wait_ns, self.paged_in
+        if self.queue_depth is None:  # this thread did it, not those of pools
+            waited_ns, paged_in = self.processor.waited_since(since_ns)[0], self.processor.paged_in()
+        if waited_ns >= NOTICED_NS:
+            found[semconv.PROCESSOR_WAIT_NS] = waited_ns
+        if paged_in:
+            found[semconv.PAGED_IN] = True
+        return found
+
+    def worked(self, started_ns: int) -> None:
+        """Note for what this thread, a pool's, waited since it began a piece of its work.
+
+        Of work on several threads at once the longest wait counts: the kernel does not tell
+        when they waited.
+
+        Args:
+            started_ns: A monotonic time.
+        """
+        if self.processor is None:
+            return
+        waited_ns, _ = self.processor.waited_since(started_ns)
+        self.paged_in = self.processor.paged_in() or self.paged_in
+        in_turn = started_ns >= self.returned_ns
+        self.pooled_wait_ns = (
+            self.pooled_wait_ns + waited_ns if in_turn else max(self.pooled_wait_ns, waited_ns)
+        )
 
     def collected(self, start_ns: int, end_ns: int, *, own: bool) -> None:
         """Note a collection, which its own code set off or another's."""
@@ -90,12 +128,8 @@ class RuntimeGaps:
         if self._own:
             intervals.times(Stage.RUNTIME).extend(self._own)
         attributes: dict[str, AttributeValue] = {semconv.CONCURRENCY: self.concurrency}
-        # Where a pool's thread did the work, this thread's waits are not the request's.
-        processor = self._processor if self.queue_depth is None else None
-        if processor is not None and monotonic_ns() - span_start_ns >= NOTICED_NS:
-            waited_ns = processor.waited_ns(self._since)
-            if waited_ns >= NOTICED_NS:
-                attributes[semconv.PROCESSOR_WAIT_NS] = waited_ns
+        if monotonic_ns() - span_start_ns >= NOTICED_NS:
+            attributes |= self.kernel_reports(span_start_ns)
         if self.queue_depth is not None:
             attributes[semconv.QUEUE_DEPTH] = self.queue_depth
         if self._noted:
@@ -146,7 +180,6 @@ class OpenRequests:
         "_detail",
         "_lock",
         "_on_fault",
-        "_processor",
         "_unwatched",
         "_waiting",
         "_watch",
@@ -154,6 +187,7 @@ class OpenRequests:
         "holds",
         "last_served",
         "open",
+        "processor",
         "resumed_by_ns",
         "serves",
     )
@@ -173,15 +207,17 @@ class OpenRequests:
         self.last_served: object = None  # the span of the request that ended last
         self._waiting: dict[RuntimeGaps, tuple[int, int]] = {}  # since when, and by when it runs
         self._collecting_since_ns: int | None = None
-        self._processor = PROCESSOR_WAITS
+        self.processor = PROCESSOR_WAITS
         self._watch = self._collected  # one object, which is found the quickest
 
     def begin(self, *, on_loop: bool) -> RuntimeGaps:
         """A request begins, on this thread's event loop or on the thread itself."""
         watched = self._detail.gaps
         gaps = RuntimeGaps(
-            threading.get_ident() if on_loop else None, self._processor if watched else None
+            threading.get_ident() if on_loop else None, self.processor if watched else None
         )
+        if watched:
+            self.processor.follow(monotonic_ns())
         with self._lock:
             (self.open if watched else self._unwatched).add(gaps)
             gaps.concurrency = len(self.open) + len(self._unwatched)
@@ -207,7 +243,7 @@ class OpenRequests:
         self._lock = RLock()
         self.callbacks, self._core_before = 0, _callbacks_of_core()
         self.holds.reset_after_fork()
-        self._processor.reset_after_fork()
+        self.processor.reset_after_fork()
         for gaps in (*self.open, *self._unwatched):
             self.end(gaps)
 
@@ -223,7 +259,9 @@ class OpenRequests:
         otel = context_in(by)
         if otel is None:
             return
-        self.holds.note(start_ns, end_ns, *self._holder(otel, start_ns, callback))
+        waited_ns, _ = self.processor.waited_since(start_ns)
+        self.holds.note(start_ns, end_ns, *self._holder(otel, start_ns, callback), waited_ns)
+        self.resumed_by_ns = max(self.resumed_by_ns, self.processor.likely_by_ns)
         within_ns = resumed_within_ns(end_ns - start_ns)
         holder, thread = otel.get(GAPS), threading.get_ident()
         for gaps in tuple(self.open):
@@ -247,6 +285,7 @@ class OpenRequests:
 
     def resumed(self, context: VariableContext, at_ns: int) -> None:
         """A callback is run: if it is of a request that a held loop kept waiting, it waited."""
+        self.processor.follow(at_ns)
         otel = context_in(context)
         gaps = None if otel is None else otel.get(GAPS)
         held = self._waiting.pop(gaps, None) if isinstance(gaps, RuntimeGaps) else None
@@ -323,10 +362,15 @@ def _call_pooled(
     **kwargs: Any,
 ) -> Any:
     """Do a request's work on a thread that it waited for, in its context."""
+    started_ns = queued_ns
     try:
-        started_ns = monotonic_ns()
+        started_ns, processor = monotonic_ns(), gaps.processor
         if started_ns - queued_ns >= NOTICED_NS:
             gaps.note(POOL, queued_ns, started_ns)
+        if processor is not None and (
+            started_ns >= processor.due_ns or started_ns < processor.likely_by_ns
+        ):
+            processor.follow(started_ns)
     except FAULTS as fault:
         on_fault("noting a wait for a thread", fault)
     try:
@@ -334,4 +378,8 @@ def _call_pooled(
             return call(*args, **kwargs)
         return call_in(context, call, *args, **kwargs)
     finally:
-        gaps.returned_ns = monotonic_ns()
+        ended_ns = monotonic_ns()
+        if ended_ns - started_ns >= NOTICED_NS:
+            with guarded("noting a wait for a processor", on_fault):
+                gaps.worked(started_ns)
+        gaps.returned_ns = ended_ns

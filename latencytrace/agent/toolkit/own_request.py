@@ -16,6 +16,7 @@ from latencytrace.agent.guard import FAULTS
 from latencytrace.agent.timing.recorder import Recorder
 from latencytrace.agent.timing.runtime_gaps import GAPS
 from latencytrace.agent.toolkit.http.server import ServedRequest
+from latencytrace.agent.toolkit.streaming import ANSWER
 from latencytrace.model.attributes import AttributeValue
 
 _OURS: Final = "latencytrace."  # how the keys of our own entries in a context begin
@@ -58,6 +59,8 @@ class OwnRequest(ServedRequest):
             entries = {**others, _SPAN_KEY: self.timing.span, GAPS: self._gaps}
             if self.is_spared:
                 entries[SPARED] = True
+            elif self.answering is not None:
+                entries[ANSWER] = self.answering
             self._token = enter(Context(entries))
         except FAULTS as fault:
             self.recorder.on_fault("making a request current", fault)

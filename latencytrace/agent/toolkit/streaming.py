@@ -309,6 +309,12 @@ class AnswerStream(ReadAnswer):
             self._take_over(self.chunks)
         return attribute_of(stages, span_start_ns)
 
+    def chunk_sent(self, body: bytes, known: int, sent_ns: int) -> None:
+        """Note that a chunk has been sent, behind those that the core keeps."""
+        if self.chunks:
+            self._take_over(self.chunks)
+        super().chunk_sent(body, known, sent_ns)
+
     def _take_over(self, chunks: KeptChunks) -> None:
         chunks.drain(self.sends, self._times)
         if len(self.sends) >= HELD_SENDS:

@@ -1,7 +1,6 @@
 """Critical paths over columns in which waits for a processor fill what is unattributed.
 
-`analysis.ledger.processor_waits` is the oracle. Only requests whose thread waited a millisecond or
-more are walked, one by one.
+`analysis.ledger.processor_waits` is the oracle.
 """
 
 from typing import Final
@@ -46,36 +45,39 @@ def with_processor_waits(
         The same with more segments, in order.
     """
     segments, first, ledger = paths
-    cuts: list[tuple[int, int]] = []  # where a segment is cut in two, and its second part's start
-    requests = np.flatnonzero(waited_ns > 0)
-    for request in requests.tolist():
-        begin, beyond = first[request : request + 2].tolist()
-        some = segments[begin:beyond]
-        lengths_ns = some[:, END] - some[:, BEGIN]
-        unexplained = (some[:, IN_STAGE] == _UNATTRIBUTED) & (
-            process[some[:, PLACE]] == process[roots[request]]
-        )
-        left_ns = int(waited_ns[request]) - int(lengths_ns[~unexplained].sum())
-        places = np.flatnonzero(unexplained)
-        for place in places[np.argsort(-lengths_ns[places], kind="stable")].tolist():
-            if left_ns <= 0:
-                break
-            filled_ns = min(left_ns, int(lengths_ns[place]))
-            if filled_ns < lengths_ns[place]:
-                cuts.append((begin + place, int(some[place, BEGIN]) + filled_ns))
-            some[place, [IN_STAGE, TITLE]] = _RUNTIME, title
-            ledger[request, [_RUNTIME, _UNATTRIBUTED]] += filled_ns, -filled_ns
-            left_ns -= filled_ns
-    return (*_cut(segments, first, cuts), ledger)
+    request = np.repeat(np.arange(len(waited_ns)), np.diff(first))
+    at = np.flatnonzero(waited_ns[request] > 0)
+    of, lengths_ns = request[at], segments[at, END] - segments[at, BEGIN]
+    unexplained = (segments[at, IN_STAGE] == _UNATTRIBUTED) & (
+        process[segments[at, PLACE]] == process[roots[of]]
+    )
+    left_ns = waited_ns.copy()
+    np.subtract.at(left_ns, of[~unexplained], lengths_ns[~unexplained])
+    places = np.flatnonzero(unexplained)
+    places = places[np.lexsort((-lengths_ns[places], of[places]))]  # those of equal length stay
+    at, of, lengths_ns = at[places], of[places], lengths_ns[places]
+    before_ns = np.cumsum(lengths_ns) - lengths_ns
+    before_ns -= before_ns[np.searchsorted(of, of)]  # of the same request alone
+    filled_ns = np.clip(left_ns[of] - before_ns, 0, lengths_ns)
+    is_filled = filled_ns > 0
+    segments[at[is_filled], IN_STAGE], segments[at[is_filled], TITLE] = _RUNTIME, title
+    np.add.at(ledger[:, _RUNTIME], of, filled_ns)
+    np.subtract.at(ledger[:, _UNATTRIBUTED], of, filled_ns)
+    cut = is_filled & (filled_ns < lengths_ns)  # one of a request at most
+    return (*_cut(segments, first, at[cut], segments[at[cut], BEGIN] + filled_ns[cut]), ledger)
 
 
 def _cut(
-    segments: _Column, first: _Column, cuts: list[tuple[int, int]]
+    segments: _Column, first: _Column, places: _Column, starts_ns: _Column
 ) -> tuple[_Column, _Column]:
-    """Segments of which some are cut in two, the second part being unattributed."""
-    if not cuts:
-        return segments, first
-    places, starts_ns = np.array(cuts, np.int64).T
+    """Segments of which some are cut in two, the second part being unattributed.
+
+    Args:
+        segments: Of all requests.
+        first: Where each request's begin (r + 1,).
+        places: Of those that are cut, in order (c,).
+        starts_ns: Where the second part of each begins (c,).
+    """
     rest = segments[places]
     rest[:, BEGIN] = starts_ns
     rest[:, [IN_STAGE, TITLE]] = _UNATTRIBUTED, OWN_NAME

@@ -17,7 +17,6 @@ from latencytrace.analysis.columns.after_answers import after_answers
 from latencytrace.analysis.columns.engine_words import MOST_COUNTED, add_engines, begun_earlier
 from latencytrace.analysis.columns.facts import PROCESS, Facts, FactsOfBatch
 from latencytrace.analysis.columns.processor_waits import with_processor_waits
-from latencytrace.analysis.ledger.processor_waits import TITLE as PROCESSOR_WAIT
 from latencytrace.analysis.ledger.runtime_gaps import COLLECTION
 from latencytrace.analysis.repairs.clock_skew import aligned
 from latencytrace.analysis.repairs.implausible import DATED_NS, PLAUSIBLE, Plausible
@@ -33,7 +32,7 @@ from latencytrace.analysis.tokens.counts import (
 from latencytrace.analysis.tokens.gaps import times_of
 from latencytrace.analysis.trace.purposes import CALLS
 from latencytrace.model import AttributeValue, Repair, semconv
-from latencytrace.model.packed import RuntimeGap, title_of_gap
+from latencytrace.model.packed import PROCESSOR_WAIT, RuntimeGap, title_of_gap
 from latencytrace.model.span_batch import SpanBatch
 from latencytrace.model.stage import STAGES
 

@@ -2,11 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final
 
 from latencytrace.model import Segment, Stage, Trace, semconv
-
-TITLE: Final = "wait for a processor"
+from latencytrace.model.packed import PROCESSOR_WAIT
 
 
 def with_processor_waits(trace: Trace, segments: Sequence[Segment]) -> tuple[Segment, ...]:
@@ -50,6 +48,6 @@ def with_processor_waits(trace: Trace, segments: Sequence[Segment]) -> tuple[Seg
 def _filled(segment: Segment, length_ns: int) -> tuple[Segment, ...]:
     """A segment that was a wait for so long, from its start."""
     until_ns = segment.start_ns + length_ns
-    wait = replace(segment, end_ns=until_ns, stage=Stage.RUNTIME, name=TITLE)
+    wait = replace(segment, end_ns=until_ns, stage=Stage.RUNTIME, name=PROCESSOR_WAIT)
     rest = replace(segment, start_ns=until_ns)
     return (wait, rest) if until_ns < segment.end_ns else (wait,)

@@ -154,6 +154,19 @@ def test_a_span_ends_with_the_last_byte_of_the_body() -> None:
     assert client.ended_ns > 0
 
 
+def test_the_parts_of_a_streamed_answer_are_timed_where_they_are_sent() -> None:
+    async def program(session: aiohttp.ClientSession, url: str) -> None:
+        async with session.get(f"{url}/stream") as answer:
+            assert await answer.read() == b"part" * 3
+
+    spans = traced(program)
+
+    (served,) = [span for span in spans.all if span.kind is SpanKind.SERVER]
+    first_ns = int(str(served.attributes[semconv.STREAMED_FIRST_BODY]))
+    assert 0 < first_ns <= served.ended_ns - served.started_ns
+    assert Stage.RESPOND in str(served.attributes[semconv.INTERVALS])
+
+
 def test_an_answer_that_is_dropped_ends_its_span() -> None:
     async def program(session: aiohttp.ClientSession, url: str) -> None:
         answer = await session.get(f"{url}/stream")

@@ -3,7 +3,8 @@
 import asyncio
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, MutableMapping
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, MutableMapping, Sequence
 from http.client import IncompleteRead
 from typing import Any
 
@@ -15,7 +16,7 @@ from opentelemetry.instrumentation.asgi import OpenTelemetryMiddleware
 from opentelemetry.instrumentation.fastapi import FastAPIInstrumentor
 from opentelemetry.trace import SpanKind, StatusCode, get_current_span
 from starlette.applications import Starlette
-from starlette.background import BackgroundTask
+from starlette.background import BackgroundTask, BackgroundTasks
 from starlette.middleware import Middleware
 from starlette.middleware.base import BaseHTTPMiddleware, RequestResponseEndpoint
 from starlette.requests import Request
@@ -153,18 +154,32 @@ def test_the_time_after_the_last_byte_is_no_part_of_the_request(agent: TracedPro
     assert request.end_ns <= began_ns
 
 
-def test_a_stage_in_a_background_task_still_belongs_to_the_request(agent: TracedProgram) -> None:
+def test_each_background_task_and_what_it_does_belong_to_the_request(
+    agent: TracedProgram,
+) -> None:
     async def after() -> None:
         with latencytrace.stage("postprocess"):
             await asyncio.sleep(0)
 
+    def fails() -> None:
+        raise LookupError("a secret")
+
+    tasks = BackgroundTasks([BackgroundTask(after), BackgroundTask(fails)])
     app = fastapi.FastAPI()
-    app.add_api_route("/", lambda: PlainTextResponse("done", background=BackgroundTask(after)))
+    app.add_api_route("/", lambda: PlainTextResponse("done", background=tasks))
     with serving(app) as url:
         get(f"{url}/")
 
     request, stage = agent.one("GET /"), agent.one("postprocess")
-    assert stage.parent_id == request.span_id
+    named = (
+        f"background {test_each_background_task_and_what_it_does_belong_to_the_request.__name__}"
+    )
+    first, second = (agent.one(f"{named}.<locals>.{name}") for name in ("after", "fails"))
+    assert stage.parent_id == first.span_id
+    assert first.parent_id == second.parent_id == request.span_id
+    assert request.end_ns <= first.start_ns <= stage.end_ns <= first.end_ns <= second.start_ns
+    assert second.attributes[semconv.ERROR_TYPE] == "LookupError"
+    assert request.status is StatusCode.UNSET
 
 
 def test_the_wait_for_a_slow_client_is_respond(agent: TracedProgram) -> None:
@@ -263,7 +278,7 @@ def test_a_background_task_is_no_part_of_a_request_whose_caller_left(
 
     assert worked_ns[-1] <= request.end_ns <= began_ns[-1]
     assert request.attributes[semconv.CANCELLED] is True
-    assert agent.one("postprocess").parent_id == request.span_id
+    assert agent.one("postprocess").trace_id == request.trace_id
 
 
 async def _passed_on(request: Request, call_next: RequestResponseEndpoint) -> Response:
@@ -517,22 +532,128 @@ def test_the_lifespan_of_an_application_is_no_request(agent: TracedProgram) -> N
     assert agent.spans() == []
 
 
-def test_a_websocket_is_untouched(agent: TracedProgram) -> None:
+def test_the_first_token_is_the_first_though_the_last_comes_with_the_end_of_the_answer(
+    agent: TracedProgram,
+) -> None:
+    sent_ns = list[int]()
+
+    async def app(_: Message, receive: Any, send: Any) -> None:
+        await receive()
+        headers = [(b"content-type", b"text/event-stream")]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        for word in ("one", "two", "three"):
+            event = b'data: {"choices": [{"delta": {"content": "%s"}}]}\n\n' % word.encode()
+            more = word != "three"
+            await send({"type": "http.response.body", "body": event, "more_body": more})
+            sent_ns.append(wall_ns())
+
+    with serving(app, lifespan="off") as url:
+        assert get(f"{url}/").text.count("data:") == 3
+
+    (request,) = request_spans(agent)
+    first_s = float(str(request.attributes[semconv.GEN_AI_RESPONSE_TIME_TO_FIRST_CHUNK]))
+    assert request.start_ns + first_s * 1e9 <= sent_ns[0]
+    assert request.attributes[semconv.TOKEN_TIMES] is not None
+
+
+def said(
+    app: fastapi.FastAPI,
+    path: str,
+    *messages: Message,
+    headers: Sequence[tuple[bytes, bytes]] = (),
+) -> list[Message]:
+    """What an application says over a WebSocket, as a server of an untraced client calls it."""
+    sent = list[Message]()
+    given = deque([{"type": "websocket.connect"}, *messages, {"type": "websocket.disconnect"}])
+
+    async def receive() -> Message:
+        await asyncio.sleep(0)
+        return {"type": "websocket.receive", **given.popleft()}
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    scope = {"type": "websocket", "path": path, "query_string": b"", "headers": [*headers]}
+    asyncio.run(app(scope, receive, send))
+    return [message for message in sent if message["type"] == "websocket.send"]
+
+
+def test_each_text_of_a_websocket_is_a_request_until_the_next_is_asked_for(
+    agent: TracedProgram,
+) -> None:
+    app = fastapi.FastAPI()
+    answered_ns = list[int]()
+
+    @app.websocket("/rooms/{room}")
+    async def chat(websocket: fastapi.WebSocket) -> None:
+        await websocket.accept()
+        async for text in websocket.iter_text():
+            with latencytrace.stage("decode"):
+                await websocket.send_text(f"{text} one")
+            await websocket.send_text(f"{text} two")
+            answered_ns.append(wall_ns())
+            assert text != "bad"
+
+    with pytest.raises(AssertionError, match="bad"):
+        said(app, "/rooms/7", {"text": "first"}, {"text": "second"}, {"text": "bad"})
+
+    first, second, bad = agent.named("WEBSOCKET /rooms/{room}", 3)
+    stages = agent.named("decode", 3)
+    assert [stage.parent_id for stage in stages] == [first.span_id, second.span_id, bad.span_id]
+    assert len({first.trace_id, second.trace_id, bad.trace_id}) == 3
+    assert first.kind is SpanKind.SERVER
+    assert first.start_ns <= answered_ns[0] <= first.end_ns <= second.start_ns
+    assert first.interval_ns(Stage.RESPOND) > 0
+    assert 0 <= int(str(first.attributes[semconv.STREAMED_FIRST_BODY])) <= first.duration_ns
+    assert bad.attributes[semconv.ERROR_TYPE] == "AssertionError"
+
+
+def test_bytes_and_what_another_task_takes_of_a_websocket_are_no_requests(
+    agent: TracedProgram,
+) -> None:
+    app = fastapi.FastAPI()
+
+    @app.websocket("/sound")
+    async def sound(websocket: fastapi.WebSocket) -> None:
+        await websocket.accept()
+        await websocket.send_bytes(await websocket.receive_bytes())
+        text = await asyncio.create_task(websocket.receive_text())
+        await websocket.send_text(text)
+
+    answers = said(app, "/sound", {"bytes": b"\0"}, {"text": "enough"})
+
+    assert [one.get("bytes") or one.get("text") for one in answers] == [b"\0", "enough"]
+    assert agent.spans() == []
+
+
+def test_what_a_traced_caller_says_over_a_websocket_belongs_to_its_trace(
+    agent: TracedProgram,
+) -> None:
     app = fastapi.FastAPI()
 
     @app.websocket("/echo")
     async def echo(websocket: fastapi.WebSocket) -> None:
         await websocket.accept()
-        await websocket.send_text(await websocket.receive_text())
+        with latencytrace.stage("decode"):
+            await websocket.send_text(await websocket.receive_text())
+
+    caller = (b"traceparent", f"00-{'a' * 32}-{'b' * 16}-01".encode())
+    said(app, "/echo", {"text": "hello"}, headers=[caller])
+
+    (stage,) = agent.spans()
+    assert (stage.trace_id, stage.parent_id) == ("a" * 32, "b" * 16)
+
+
+def test_a_websocket_that_says_nothing_is_untouched(agent: TracedProgram) -> None:
+    app = fastapi.FastAPI()
+
+    @app.websocket("/echo")
+    async def echo(websocket: fastapi.WebSocket) -> None:
+        await websocket.accept()
         await websocket.close()
 
-    with TestClient(app).websocket_connect("/echo") as client:
-        client.send_text("hello")
-        answer = client.receive_text()
-
-    assert answer == "hello"
-    ours = [span for span in agent.spans() if span.scope == "latencytrace"]
-    assert [span for span in ours if span.kind is SpanKind.SERVER] == []
+    assert said(app, "/echo") == []
+    assert agent.spans() == []
 
 
 def test_no_request_is_left_current_in_the_server(agent: TracedProgram) -> None:

@@ -7,20 +7,25 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import Context as Variables
 from contextvars import copy_context
+from pathlib import Path
 
 import pytest
 from fastapi import FastAPI
 from opentelemetry.context import Context
 
+from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.context import enter
 from latencytrace.agent.timing.intervals import IntervalRecorder
+from latencytrace.agent.timing.processor_waits import ProcessorWaits
 from latencytrace.agent.timing.runtime_gaps import GAPS, GARBAGE, LOOP, OpenRequests
 from latencytrace.model import Stage, semconv
 from latencytrace.model.packed import unpack_intervals, unpack_named
 from tests.support.agent.gaps import gaps_ns
 from tests.support.agent.receiving import ReceivedSpan, TracedProgram
+from tests.support.agent.told_schedstat import ToldSchedstat
 from tests.support.servers.serving import get, serving
 
+MS = 1_000_000
 HELD_S = 0.2
 HELD_NS = round(HELD_S * 1e9)
 
@@ -97,6 +102,32 @@ def test_a_short_hold_that_follows_does_not_end_the_wait_for_a_long_one() -> Non
 def test_a_loop_that_is_held_while_a_request_waits_for_something_else_is_no_gap() -> None:
     assert waits([(0, 1_000_000_000)], 1_099_999_999) == [(LOOP, 0, 1_099_999_999)]
     assert waits([(0, 1_000_000_000)], 1_100_000_000) == []
+
+
+def test_what_the_scheduler_alone_held_up_is_told_from_what_a_callback_held(
+    tmp_path: Path,
+) -> None:
+    told, requests = ToldSchedstat(tmp_path), OpenRequests(on_fault=fail)
+    requests.processor = processor = ProcessorWaits(told.path)
+    at_ns = monotonic_ns()
+    processor.read()
+
+    told.wait(30 * MS)
+    requests.loop_held(Variables(), at_ns, at_ns + 40 * MS, fail)
+    told.wait(200 * MS)
+    begins_ns = at_ns + 1_000 * MS  # what it waited may have been before
+    requests.loop_held(Variables(), begins_ns, begins_ns + 300 * MS, fail)
+
+    waits = [
+        requests.holds.wait(at_ns, at_ns + 40 * MS),
+        requests.holds.wait(begins_ns, begins_ns + 300 * MS),
+    ]
+    assert [(one.by, one.processor_ns) for one in waits if one] == [
+        ("fail", 30 * MS),
+        ("fail", 0),
+    ]
+    assert requests.resumed_by_ns >= processor.likely_by_ns > monotonic_ns() - 250 * MS
+    processor.reset_after_fork()
 
 
 def test_a_collection_is_a_gap_of_all_and_an_interval_of_who_set_it_off(

@@ -35,6 +35,7 @@ def test_each_event_is_one_request(spans: Spans) -> None:
     assert answer == 8
     spans.wait_for(1)
     assert spans.names == ["event count"]
+    assert int(str(spans.only.attributes[semconv.QUEUED_NS])) > 0
     assert "secret" not in repr([dict(span.attributes) for span in spans.all])
 
 

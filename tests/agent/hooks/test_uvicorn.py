@@ -19,7 +19,8 @@ from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.hooks.asgi import AsgiHook
 from latencytrace.agent.hooks.event_loop import EventLoopHook
 from latencytrace.agent.hooks.uvicorn import UvicornHook
-from latencytrace.model import semconv
+from latencytrace.agent.timing.processor_waits import PROCESSOR_WAITS
+from latencytrace.model import Stage, semconv
 from tests.support.agent.held import (
     HELD_NS,
     HOLDS,
@@ -35,6 +36,7 @@ from tests.support.agent.held import (
     waits_of,
 )
 from tests.support.agent.hooked import Spans, hooked
+from tests.support.agent.told_schedstat import ToldSchedstat
 from tests.support.servers.serving import get, serving
 from tests.support.waiting import PATIENCE_S
 
@@ -91,6 +93,40 @@ def test_a_request_begins_when_it_came_though_the_loop_was_held(
         assert wait.ended_ns >= sent.at_ns + HELD_NS
         assert wait.name == f"event loop held by GET {HOLDS}"
         assert span.ended_ns <= sent.answered_ns or span.ended_ns - wait.ended_ns < HELD_NS
+
+
+class Starved(Gate):
+    """Holds its thread as another process does that has the processor.
+
+    Args:
+        told: What the kernel tells.
+    """
+
+    def __init__(self, told: ToldSchedstat) -> None:
+        super().__init__()
+        self._told = told
+
+    def hold(self) -> None:
+        """Wait for the processor, as the kernel tells it: longer than the step takes in all."""
+        super().hold()
+        self._told.wait(100 * HELD_NS)
+
+
+def test_a_request_waits_for_a_processor_where_nothing_else_held_its_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate = Starved(told := ToldSchedstat(tmp_path))
+    monkeypatch.setattr(PROCESSOR_WAITS, "_path", told.path)
+    monkeypatch.setattr(PROCESSOR_WAITS, "_files", {})
+    with served(gate) as (url, spans):
+        sent = sent_while_held(url, gate)
+
+        (span,) = requests_to(spans, WAITS)
+        (wait,) = [one for one in spans.of(Stage.RUNTIME) if one.parent_id == span.span_id]
+        assert wait.name == "wait for a processor"
+        assert wait.started_ns == span.started_ns <= sent.at_ns + JIFFY_NS
+        assert wait.ended_ns >= sent.at_ns + HELD_NS
+    PROCESSOR_WAITS.reset_after_fork()
 
 
 def test_a_request_that_waited_behind_another_was_not_alone() -> None:

@@ -34,6 +34,26 @@ def test_a_wait_is_behind_the_holds_that_it_overlaps_and_named_after_the_longest
     assert wait is None or taken[wait.by] == max(taken.values())
 
 
+@given(stretches, st.lists(st.integers(0, 100), min_size=20, max_size=20), st.integers(1, 500))
+def test_what_no_processor_explains_of_a_wait_is_held(
+    found: list[tuple[int, int]], percents: list[int], until: int
+) -> None:
+    holds, at, waited_ns = Holds(), 0, 0
+    for (gap, held), percent in zip(found, percents, strict=False):
+        start_ns, end_ns = (at + gap) * MS, (at + gap + held) * MS
+        at += gap + held
+        holds.note(start_ns, end_ns, "one", waited_ns=held * MS * percent // 100)
+        shared_ns = max(min(end_ns, until * MS) - start_ns, 0)
+        waited_ns += held * MS * percent // 100 * shared_ns // (end_ns - start_ns)
+
+    wait = holds.wait(0, until * MS)
+
+    if wait is not None:
+        least_ns = min(wait.processor_ns, until * MS - wait.processor_ns)
+        assert least_ns == 0 or least_ns >= NOTICED_NS  # neither part is too short to be one
+        assert abs(wait.processor_ns - waited_ns) < NOTICED_NS
+
+
 def test_a_wait_of_less_than_a_millisecond_is_none() -> None:
     holds = Holds()
     holds.note(0, NOTICED_NS, "one")

@@ -27,8 +27,8 @@ _answered: Final = WeakKeyDictionary[Any, int]()  # by connection
 def arrived_ns(requests: OpenRequests, connection: Any) -> int:
     """Return when the last bytes came that a server reads now from a connection.
 
-    The kernel is asked only where the current thread was held until just before (0.7 us, in steps
-    of its clock: 4 ms on most machines).
+    The kernel is asked only where a thread was held until just before, or waited for a processor
+    (0.7 us, in steps of its clock: 4 ms on most machines).
 
     Args:
         requests: Those under way, with what held their threads.
@@ -39,12 +39,17 @@ def arrived_ns(requests: OpenRequests, connection: Any) -> int:
         kernel does not say, as of a Unix socket. So it is within another request, for what was
         read before, behind that on its connection; and not before that was `answered`.
     """
-    now_ns, holds = monotonic_ns(), requests.holds
-    if now_ns >= holds.followed_by_ns or current().get(REQUEST) is not None:
+    now_ns, holds, processor = monotonic_ns(), requests.holds, requests.processor
+    if now_ns >= holds.followed_by_ns and now_ns >= processor.likely_by_ns:
         return now_ns
+    unread_ns = None if current().get(REQUEST) is not None else _unread_ns(connection)
+    if unread_ns is None:
+        return now_ns
+    # A thread that nothing holds reads at once, unless it waits for a processor.
+    waited_ns = min(processor.waited_since(now_ns - unread_ns)[1], unread_ns)
+    holds.note(now_ns - waited_ns, now_ns, "", waited_ns=waited_ns)
     held = holds.lately(now_ns)
-    unread_ns = None if held is None else _unread_ns(connection)
-    if held is None or unread_ns is None or now_ns - unread_ns + _STEP_NS >= held[1]:
+    if held is None or now_ns - unread_ns + _STEP_NS >= held[1]:
         return now_ns
     return max(now_ns - unread_ns, held[0], _answered_ns(connection))
 

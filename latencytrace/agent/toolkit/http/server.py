@@ -42,6 +42,7 @@ from latencytrace.agent.toolkit.token_times import TokenRecorder
 from latencytrace.model import semconv
 from latencytrace.model.attributes import AttributeValue
 from latencytrace.model.detail import TraceDetail, least
+from latencytrace.model.packed import PROCESSOR_WAIT
 from latencytrace.model.stage import Stage
 
 _FIRST_SERVER_ERROR = 500
@@ -182,6 +183,10 @@ class ServedRequest(RoutedRequest):
         except FAULTS as fault:
             self.recorder.on_fault("noting an exception", fault)
 
+    def has_left(self) -> None:
+        """End with the last byte of the answer."""
+        self.end()
+
     def end(self) -> None:
         """End the span; a second time changes nothing."""
         if self.has_ended:
@@ -316,11 +321,20 @@ def _waited(
 def _record(recorder: Recorder, gaps: RuntimeGaps, span: Span, wait: Wait) -> None:
     """Record a wait as the first thing within a request's span."""
     gaps.concurrency += wait.behind
-    waited_for = "worker" if gaps.loop_thread is None else "event loop"
-    within = set_span_in_context(span, Context())
-    name = f"{waited_for} held by {wait.by}"
-    timing = recorder.start(name, Stage.QUEUE, context=within, started_ns=wait.since_ns)
-    timing.end(wait.until_ns)
+    within, had_processor_ns = (
+        set_span_in_context(span, Context()),
+        wait.since_ns + wait.processor_ns,
+    )
+    if wait.processor_ns:
+        recorder.start(
+            PROCESSOR_WAIT, Stage.RUNTIME, context=within, started_ns=wait.since_ns
+        ).end(had_processor_ns)
+    if had_processor_ns < wait.until_ns:
+        waited_for = "worker" if gaps.loop_thread is None else "event loop"
+        name = f"{waited_for} held by {wait.by}"
+        recorder.start(name, Stage.QUEUE, context=within, started_ns=had_processor_ns).end(
+            wait.until_ns
+        )
 
 
 def _note_end(request: ServedRequest, gaps: RuntimeGaps) -> None:

@@ -1,7 +1,7 @@
 """Reports of the agents that run on themselves, as the service has them."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from latencytrace.model import RepairKind
@@ -42,11 +42,23 @@ _Found = tuple[_Cause, int]
 
 def agent_findings(metrics: Sequence[Sample]) -> Iterator[Finding]:
     """Judge the agents that reported within the last minutes: each cause once, with its agents."""
+    return _findings(metrics, _agent)
+
+
+def pressure_findings(metrics: Sequence[Sample], service: str | None) -> Iterator[Finding]:
+    """Say what the threads of a service waited for of late; None: of any."""
+    own = [one for one in metrics if service in {None, one.labels.get("service")}]
+    return _findings(own, lambda _, of_agent: ((cause, 0) for cause in _pressure(of_agent)))
+
+
+def _findings(
+    metrics: Sequence[Sample], found: Callable[[Sample, Sequence[Sample]], Iterator[_Found]]
+) -> Iterator[Finding]:
     causes: dict[_Cause, dict[str, int]] = {}
     for sample in metrics:
         if sample.name == "latencytrace_agent_info":
             name, of_agent = _name(sample), [one for one in metrics if _of_same(one, sample)]
-            for cause, number in _agent(sample, of_agent):
+            for cause, number in found(sample, of_agent):
                 causes.setdefault(cause, {})[name] = number
     for cause, agents in causes.items():
         what = cause.what.format(number=f"{sum(agents.values()):,}")

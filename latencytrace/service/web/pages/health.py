@@ -44,6 +44,7 @@ class AgentRow:
     budget: float | None = None  # that it may take
     reduction: float = 0  # steps by which it lowers the detail of traces; 0: none
     sampled: float = 1.0  # share of the traces that it records
+    pressure: list[tuple[str, float]] = field(default_factory=list)  # by resource, share of time
     hooked: list[str] = field(default_factory=list)
     not_hooked: list[tuple[str, str]] = field(default_factory=list)  # and why
 
@@ -57,6 +58,14 @@ class AgentGroup:
     def sum(self, name: str) -> float:
         """A count of all together."""
         return float(sum(getattr(one, name) for one in self.agents))
+
+    @property
+    def pressure(self) -> list[tuple[str, float]]:
+        """The most that any of them waited for each resource, as shares of time."""
+        found: dict[str, float] = {}
+        for resource, ratio in (each for one in self.agents for each in one.pressure):
+            found[resource] = max(ratio, found.get(resource, 0.0))
+        return list(found.items())
 
     @property
     def busiest(self) -> AgentRow:
@@ -253,6 +262,8 @@ def _note(row: AgentRow, sample: Sample) -> None:
             row.dropped = round(sample.value)
         case "cpu_seconds_total":
             row.cpu_s += sample.value
+        case "pressure_ratio":
+            row.pressure.append((sample.labels["resource"], sample.value))
         case "hook" if sample.labels["state"] == "applied":
             row.hooked.append(sample.labels["hook"])
         case "hook" if sample.labels["state"] == "refused":

@@ -43,7 +43,7 @@ def add_pages(
     for router in (
         overview_pages(parts, pace),
         breakdown_pages(parts),
-        tail_pages(parts),
+        tail_pages(parts, metrics),
         requests_pages(parts),
         trace_pages(parts),
         compare_pages(parts),

@@ -2,6 +2,7 @@
 
 import socket
 import sys
+from pathlib import Path
 
 import pytest
 from opentelemetry.context import Context
@@ -9,9 +10,11 @@ from opentelemetry.context import Context
 from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.context import enter, leave
 from latencytrace.agent.guard import raise_fault
+from latencytrace.agent.timing.processor_waits import ProcessorWaits
 from latencytrace.agent.timing.runtime_gaps import REQUEST, OpenRequests
 from latencytrace.agent.toolkit.http.arrival import arrived_ns
 from tests.support.agent.held import HELD_NS, JIFFY_NS
+from tests.support.agent.told_schedstat import ToldSchedstat
 from tests.support.waiting import until
 
 ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells")
@@ -63,6 +66,35 @@ def test_bytes_are_not_older_than_what_held_the_thread() -> None:
             requests, began_ns = held_until_now()
 
             assert arrived_ns(requests, accepted) >= began_ns
+
+
+@ON_LINUX
+def test_bytes_lay_in_the_socket_as_long_as_the_thread_waited_for_a_processor(
+    tmp_path: Path,
+) -> None:
+    told, requests = ToldSchedstat(tmp_path), OpenRequests(raise_fault)
+    requests.processor = processor = ProcessorWaits(told.path)
+    ours, theirs = socket.create_server(("127.0.0.1", 0)), socket.socket()
+    with ours, theirs:
+        theirs.connect(ours.getsockname())
+        with ours.accept()[0] as accepted:
+            theirs.sendall(b"GET / HTTP/1.1\r\n\r\n")
+            sent_ns = monotonic_ns()
+            processor.read()
+            until(lambda: monotonic_ns() - sent_ns >= HELD_NS)
+            processor.likely_by_ns = monotonic_ns() + HELD_NS
+            nothing_ns = arrived_ns(requests, accepted)
+            told.wait(HELD_NS // 2)
+
+            before_ns = monotonic_ns()
+            came_ns = arrived_ns(requests, accepted)
+
+    assert nothing_ns >= sent_ns + HELD_NS  # it lay there for another reason
+    assert before_ns - HELD_NS // 2 <= came_ns <= monotonic_ns() - HELD_NS // 2
+    wait = requests.holds.wait(came_ns, came_ns + HELD_NS // 2)
+    assert wait is not None
+    assert wait.processor_ns == HELD_NS // 2
+    processor.reset_after_fork()
 
 
 def test_within_another_request_what_is_read_came_now() -> None:

@@ -9,7 +9,7 @@ from pydantic import TypeAdapter
 from latencytrace.analysis.compare.control import ControlOverhead, Difference, RouteOverhead
 from latencytrace.model import Stage
 from latencytrace.model.detail import TraceDetail
-from latencytrace.service.answers.findings.agents import agent_findings
+from latencytrace.service.answers.findings.agents import agent_findings, pressure_findings
 from latencytrace.service.answers.findings.finding import Finding, Sample, Verdict
 from latencytrace.service.answers.findings.overhead import latest_overhead, overhead_document
 from latencytrace.service.answers.findings.overhead_documents import (
@@ -156,15 +156,18 @@ def test_a_doctor_says_what_the_threads_of_a_machine_wait_for(
     about = {**rag, "version": "1.0", "pid": "42", "provider": "ours"}
     pressed = {**rag, "resource": resource}
 
-    found = agent_findings(
-        [
-            Sample(name="latencytrace_agent_info", labels=about, value=1),
-            Sample(name="latencytrace_agent_pressure_ratio", labels=pressed, value=share),
-        ]
-    )
-
-    notes = [one.what.partition(": ")[2] for one in found if one.verdict is Verdict.NOTE]
-    assert notes == said
+    samples = [
+        Sample(name="latencytrace_agent_info", labels=about, value=1),
+        Sample(name="latencytrace_agent_pressure_ratio", labels=pressed, value=share),
+    ]
+    for found in (
+        agent_findings(samples),
+        pressure_findings(samples, "rag"),
+        pressure_findings(samples, None),
+    ):
+        notes = [one.what.partition(": ")[2] for one in found if one.verdict is Verdict.NOTE]
+        assert notes == said
+    assert list(pressure_findings(samples, "search")) == []
 
 
 def test_requests_that_a_traced_caller_made_have_their_control_group_too() -> None:

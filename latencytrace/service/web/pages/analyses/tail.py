@@ -7,12 +7,15 @@ from urllib.parse import quote
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
+from prometheus_client import CollectorRegistry
 
 from latencytrace.analysis.tail.groups import Selection, needed_requests
 from latencytrace.model import Request as FoundRequest
 from latencytrace.model.texts.units import target
 from latencytrace.service.answers import tail as answers
 from latencytrace.service.answers.documents import ListedRequestDocument
+from latencytrace.service.answers.findings.agents import pressure_findings
+from latencytrace.service.answers.findings.finding import Finding
 from latencytrace.service.answers.requests import request_document
 from latencytrace.service.answers.sentences.tail import beside, next_step, sentence, trait_text
 from latencytrace.service.answers.sentences.weights import recorded_note
@@ -25,6 +28,7 @@ from latencytrace.service.cohort import LONGEST_NS, Filters
 from latencytrace.service.web.drawing.intervals import Scale
 from latencytrace.service.web.pages.cohort_bar import Asked, nearest, read, rfc3339
 from latencytrace.service.web.pages.exports import Export
+from latencytrace.service.web.pages.health import collected
 from latencytrace.service.web.pages.parts import Parts
 from latencytrace.service.web.pages.rendering import Address
 from latencytrace.service.web.pages.trace import trace_address
@@ -40,8 +44,13 @@ NO_FILTERS: Final = (  # traits that requests cannot be asked for by
 )  # fmt: skip
 
 
-def tail_pages(parts: Parts) -> APIRouter:
-    """Answer at `/tail`."""
+def tail_pages(parts: Parts, metrics: CollectorRegistry) -> APIRouter:
+    """Answer at `/tail`.
+
+    Args:
+        parts: What draws it.
+        metrics: The service's own metrics, in which agents report.
+    """
     of = parts.service
     router = APIRouter(include_in_schema=False)
 
@@ -90,6 +99,7 @@ def tail_pages(parts: Parts) -> APIRouter:
             ),
             "examples": lambda document: list(examples(parts, question, document)),
             "whatif": lambda stage: question.link("/whatif", stage=stage),
+            "pressed": partial(pressed, question, metrics),
             "nearest": lambda: list(nearest(of.store, question)),
         }
 
@@ -99,6 +109,13 @@ def tail_pages(parts: Parts) -> APIRouter:
         return parts.cohort_page(request, "tail.html", "Why slow", context, own)
 
     return router
+
+
+def pressed(question: Asked, metrics: CollectorRegistry) -> list[Finding]:
+    """What the threads of the cohort's service waited for of late, unless it is of the past."""
+    if question.cohort.until_ns is not None:
+        return []
+    return list(pressure_findings(list(collected(metrics)), question.cohort.service))
 
 
 def slowest_share(quantile: str) -> str:

@@ -1,0 +1,187 @@
+"""Requests that wait while a server is held: how they agree with their clients' own clocks.
+
+    python -m tests.benchmarks.bench_waits [--only NAME ...] [--busy] [--json]
+
+Eight clients in a process of their own send requests of which each holds its server's event loop
+or worker for 2 to 200 ms (`waits/held_app.py`); closed and open load, a new connection for each
+request and kept ones. Compared are each request's end to end and first token: they agree within
+2 % or one step of the kernel's clock, by which it tells when bytes came (4 ms on most machines).
+With `--busy` as many other processes as there are processors never rest meanwhile; the clients go
+before all others (real-time), where they may.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from itertools import product
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from opentelemetry.trace import SpanKind
+
+from latencytrace.model import semconv
+from tests.support.agent.receiving import ReceivedSpan, Receiver
+from tests.support.servers.traced_server import TracedServer, traced_server
+
+HERE = Path(__file__).parent / "waits"
+PYTHON = (sys.executable, "-m")
+ADDRESS = ("--bind", "127.0.0.1:PORT")
+UVICORN = (*PYTHON, "uvicorn", "held_app:asgi", "--port", "PORT", "--log-level", "warning")
+GUNICORN = (*PYTHON, "gunicorn", *ADDRESS, "--workers", "1", "held_app:wsgi")
+PROGRAM = (sys.executable, os.fspath(HERE / "held_app.py"))
+SERVERS = {
+    "uvicorn, h11": (*UVICORN, "--http", "h11", "--loop", "asyncio"),
+    "uvicorn, httptools": (*UVICORN, "--http", "httptools", "--loop", "asyncio"),
+    "uvicorn, uvloop": (*UVICORN, "--http", "httptools", "--loop", "uvloop"),
+    "hypercorn": (*PYTHON, "hypercorn", *ADDRESS, "held_app:asgi"),
+    "gunicorn, sync": (*GUNICORN, "--worker-class", "sync"),
+    "gunicorn, gthread": (*GUNICORN, "--worker-class", "gthread", "--threads", "2"),
+    "waitress": (*PYTHON, "waitress", "--listen", "127.0.0.1:PORT", "--threads", "2",
+                 "held_app:wsgi"),
+    "werkzeug": (*PROGRAM, "werkzeug", "PORT"),
+    "aiohttp": (*PROGRAM, "aiohttp", "PORT"),
+    "Tornado": (*PROGRAM, "tornado", "PORT"),
+}  # fmt: skip
+WAYS = tuple(product(("closed", "open"), ("new", "kept")))
+REQUESTS = {2: 100, 10: 100, 50: 100, 200: 40}  # by how long each holds its server, in ms
+WARM_UP = 10
+WITHIN_RATIO = 0.02
+STEP_NS = round(time.clock_getres(6) * 1e9)  # CLOCK_MONOTONIC_COARSE
+ENOUGH = 0.95
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """How many requests of a server agree with their clients."""
+
+    server: str
+    load: str
+    connections: str
+    held_ms: int
+    requests: int
+    whole: int  # those whose end to end agrees
+    first: int  # those whose first token does
+    client_ns: float  # the median of their clients
+    off_ns: float  # the median difference, ours less theirs
+    worst_ns: int  # the largest
+
+
+@contextmanager
+def neighbours(count: int) -> Iterator[None]:
+    """Have so many processes that never rest."""
+    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for process in busy:
+            process.kill()
+            process.wait()
+
+
+def asked(url: str, held_ms: int, count: int, load: str, connections: str) -> list[dict[str, str]]:
+    """What the clients saw."""
+    address = urlsplit(url)
+    where = [str(address.hostname), str(address.port), str(held_ms), str(count), load, connections]
+    told = subprocess.run(
+        [sys.executable, os.fspath(HERE / "outside_clients.py"), *where],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    return [json.loads(line) for line in told.stdout.splitlines()]
+
+
+def agree(ours_ns: float, theirs_ns: float) -> bool:
+    """Whether two clocks agree."""
+    return abs(ours_ns - theirs_ns) <= max(WITHIN_RATIO * theirs_ns, STEP_NS)
+
+
+def compared(
+    name: str, server: TracedServer, receiver: Receiver, way: tuple[str, str], held_ms: int
+) -> Result:
+    """Send requests that hold the server so long, and compare them."""
+    load, connections = way
+    receiver.posts.clear()
+    seen = asked(server.url, held_ms, REQUESTS[held_ms], load, connections)
+
+    def served() -> dict[str, ReceivedSpan]:
+        return {span.trace_id: span for span in receiver.spans if span.kind is SpanKind.SERVER}
+
+    server.wait_until(lambda: all(one["trace_id"] in served() for one in seen))
+    spans = served()
+    whole, first, off_ns = 0, 0, []
+    for one in seen:
+        span, ended_ns, first_ns = (
+            spans[one["trace_id"]],
+            int(one["ended_ns"]),
+            int(one["first_ns"]),
+        )
+        told_s = span.attributes.get(semconv.GEN_AI_RESPONSE_TIME_TO_FIRST_CHUNK, 0)
+        assert isinstance(told_s, float | int)
+        whole += agree(span.duration_ns, ended_ns)
+        first += agree(told_s * 1e9, first_ns)
+        off_ns.append(span.duration_ns - ended_ns)
+    return Result(
+        name, load, connections, held_ms, len(seen), whole, first,
+        statistics.median(int(one["ended_ns"]) for one in seen),
+        statistics.median(off_ns), max(off_ns, key=abs),
+    )  # fmt: skip
+
+
+def measured(name: str, receiver: Receiver, folder: Path) -> Iterator[Result]:
+    """Each way of asking a server, for each length of its holds."""
+    with traced_server(
+        receiver, folder, *SERVERS[name], ready="/held?0", PYTHONPATH=os.fspath(HERE)
+    ) as server:
+        asked(server.url, 1, WARM_UP, "closed", "new")
+        for way, held_ms in product(WAYS, REQUESTS):
+            yield compared(name, server, receiver, way, held_ms)
+
+
+def line(result: Result) -> str:
+    """A result for people."""
+    way = f"{result.load}, {result.connections}"
+    of = f"of {result.requests}"
+    return (
+        f"{result.server:20} {way:13} {result.held_ms:4} ms  {result.whole:4} {result.first:4} "
+        f"{of:7} {result.client_ns / 1e6:8.1f} {result.off_ns / 1e6:+7.2f} "
+        f"{result.worst_ns / 1e6:+8.2f}"
+    )
+
+
+def main(names: Sequence[str], *, busy: bool, as_json: bool) -> int:
+    """Print a line a way; fail if fewer than 95 of 100 agree anywhere."""
+    if not as_json:
+        print(f"{'':43} end first          client, ms    off    worst")
+    results = []
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Receiver() as receiver,
+        neighbours((os.cpu_count() or 1) if busy else 0),
+    ):
+        for name in names:
+            for result in measured(name, receiver, Path(folder)):
+                results.append(result)
+                if not as_json:
+                    print(line(result), flush=True)
+    if as_json:
+        print(json.dumps([asdict(result) for result in results], indent=2))
+    enough = (min(one.whole, one.first) >= ENOUGH * one.requests for one in results)
+    return 0 if all(enough) else 1
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--only", nargs="+", choices=SERVERS, default=list(SERVERS))
+    parser.add_argument("--busy", action="store_true", help="beside others that never rest")
+    parser.add_argument("--json", action="store_true", help="print figures only")
+    options = parser.parse_args()
+    sys.exit(main(options.only, busy=options.busy, as_json=options.json))
