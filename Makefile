@@ -133,7 +133,7 @@ test-tracers: $(VENV)/.tracers $(OWN:%=$(VENV)/own/%/.installed) ## beside Sentr
 	@# It tells code of the program's from a library's by the folder, so it has a copy.
 	@$(VENV)/own/logfire/bin/python -m pip install --quiet --no-deps --force-reinstall .
 	@$(BIN)/pytest -m 'long or not long' tests/agent/test_own_telemetry.py
-	@$(VENV)/tracers/bin/python -m pytest -m 'long or not long' tests/agent/test_other_tracers.py \
+	@$(VENV)/tracers/bin/python -m pytest -m 'long or not long' tests/agent/test_other_tracers.py tests/agent/test_everything_at_once.py \
 		tests/agent/toolkit/test_other_tracers.py tests/agent/timing/test_pickling.py tests/agent/test_own_time_and_connections.py $(call report,tracers)
 
 test-fresh: ## `make test` on this machine as it was before anything was installed for us (Linux, root)

@@ -290,10 +290,10 @@ class Agent:
             batches=self.recorder.batches.counts(),
         )
 
-    def flush(self, timeout_s: float) -> bool:
+    def flush(self, timeout_s: float, *, reports: bool = True) -> bool:
         """Send every span that has ended by now."""
         self.recorder.devices.pending.give_up(None)
-        return self._exporter.flush(timeout_s)
+        return self._exporter.flush(timeout_s, reports=reports)
 
     def stop(self, timeout_s: float) -> None:
         """Restore every patch, send what waits, end the thread; each whatever the others do."""
@@ -355,7 +355,11 @@ class Agent:
         from latencytrace.agent.reporting.own_budget import OwnBudget  # noqa: PLC0415 - loaded where it is used
 
         return OwnBudget(
-            self.recorder, self.settings.overhead_ratio, self._queue.some, self._priced_hooks
+            self.recorder,
+            self.settings.overhead_ratio,
+            self._queue.some,
+            self._priced_hooks,
+            lambda: self._exporter.is_hurried,
         )
 
     def _new_start_phases(self) -> Saw:
@@ -379,8 +383,7 @@ class Agent:
             return
         may_sample = self.settings.may_sample and self._sampling is None
         may_sample = may_sample and self._global.program is None
-        may_measure = not self._exporter.is_hurried
-        self._reports.own().update(counts, queued, may_sample=may_sample, may_measure=may_measure)
+        self._reports.own().update(counts, queued, may_sample=may_sample)
         if counts.sent or self._global.program:
             self._reports.send(self.status)
         self.recorder.devices.pending.give_up(monotonic_ns())
@@ -574,7 +577,7 @@ def _send_last() -> None:
     agent = _running
     if agent is not None:
         agent.end_profiles()
-        agent.flush(EXIT_FLUSH_S)
+        agent.flush(EXIT_FLUSH_S, reports=False)
         agent.note_losses()
 
 

@@ -359,7 +359,7 @@ def test_only_a_budget_that_was_set_may_leave_requests_out(
     seen: set[bool] = set()
     rounds = threading.Event()
 
-    def update(_: OwnBudget, *__: object, may_sample: bool, may_measure: bool) -> None:  # noqa: ARG001
+    def update(_: OwnBudget, *__: object, may_sample: bool) -> None:
         seen.add(may_sample)
         rounds.set()
 
