@@ -65,8 +65,9 @@ EXIT_FLUSH_S = SHUTDOWN_S
 _GREENLETS = ("gevent.monkey", "eventlet.patcher")
 _LATER = (
     "ctypes",
+    "json",
+    "tempfile",
     "latencytrace.agent.export.http_connection",
-    "latencytrace.agent.gpu.watch",
     "latencytrace.agent.gpu.watch",
     "latencytrace.agent.profiling.orders",
     "latencytrace.agent.reporting.own_budget",
