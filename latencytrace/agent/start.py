@@ -2,6 +2,7 @@
 
 import atexit
 import os
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -73,6 +74,8 @@ _LATER = (
     "latencytrace.agent.reporting.own_budget",
     "latencytrace.agent.reporting.self_report",
 )
+# What each child would load for the first time that it sends spans: before the first fork.
+CHILDS = ("latencytrace.agent.export.http_connection", "latencytrace.agent.profiling.orders")
 # Modules whose patches time requests and callbacks of event loops, by which these are priced.
 _PRICED = ("starlette.applications", "asyncio.events")
 _FASTAPI = ListedHook(
@@ -312,6 +315,7 @@ class Agent:
             # Tracers that the program keeps make its own spans, once it has a provider.
             contained("letting go of tracers")(_provider.yield_to)(ProxyTracerProvider())
         contained("sending what is left")(self._exporter.stop)(timeout_s)
+        contained("counting what is left")(self.note_losses)()
         self._reports.stop()
 
     def end_profiles(self) -> None:
@@ -326,8 +330,16 @@ class Agent:
             profiling.end()
 
     def note_losses(self) -> None:
-        """Count for the parent what is not sent where this process ends."""
-        self.losses.add(self._exporter.queued + self._exporter.counts.in_flight)
+        """Count for the parent what is not sent at the end; where there is none, log it."""
+        counts = self._exporter.counts
+        left = self._exporter.queued + counts.in_flight
+        if left and not self.losses.add(left):
+            logger.warning(
+                "latencytrace: %d spans that %s did not take before the end are lost: %s",
+                left,
+                shown(self.settings.traces_url),
+                counts.last_error or "it has not answered",
+            )
 
     def reset_after_fork(self) -> None:
         """In a forked child: an identity of its own, and none of the parent's spans."""
@@ -553,6 +565,9 @@ def _before_fork() -> None:
     agent = _running
     if agent is not None:
         agent.losses.before_fork()
+        for name in CHILDS:
+            if name not in sys.modules:
+                import_module(name)
 
 
 @contained("going on after a fork")

@@ -21,12 +21,14 @@ class ChildLosses:
         if self._memory is None:
             self._memory, self._pid = mmap(-1, _PLACES * _COUNT.size), os.getpid()
 
-    def add(self, spans: int) -> None:
-        """Count spans that this process could not send, if it is a child."""
-        if self._memory is not None and os.getpid() != self._pid:
-            place = os.getpid() % _PLACES * _COUNT.size
-            (before,) = _COUNT.unpack_from(self._memory, place)
-            _COUNT.pack_into(self._memory, place, before + spans)
+    def add(self, spans: int) -> bool:
+        """Count spans that this process could not send, if it is a child; return whether it is."""
+        if self._memory is None or os.getpid() == self._pid:
+            return False
+        place = os.getpid() % _PLACES * _COUNT.size
+        (before,) = _COUNT.unpack_from(self._memory, place)
+        _COUNT.pack_into(self._memory, place, before + spans)
+        return True
 
     @property
     def spans(self) -> int:
