@@ -17,7 +17,8 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from functools import partial
 from itertools import product
 from typing import Final, NamedTuple
 
@@ -141,10 +142,10 @@ def answering(answer: Answer) -> Iterator[int]:
         thread.join()
 
 
-RECEIVERS: Final = {
+RECEIVERS: Final[dict[str, Callable[[], AbstractContextManager[int]]]] = {
     "refused": refused,
     "unheard": unheard,
-    **{name: lambda answer=answer: answering(answer) for name, answer in ANSWERS.items()},
+    **{name: partial(answering, answer) for name, answer in ANSWERS.items()},
 }
 
 

@@ -529,7 +529,7 @@ def hold_until_returned(recorder: Recorder, original: Timed) -> Timed:
     @wraps(original)
     async def __call__(  # noqa: N807 - stands in its place
         self: object, scope: Scope, receive: Receive, send: Send
-    ) -> None:
+    ) -> Any:
         with guarded("holding a request", recorder.on_fault):
             request = request_served()
             if isinstance(request, RequestTiming):
@@ -549,7 +549,7 @@ def _passes(scope: Scope) -> None:
 def note_passing(recorder: Recorder, original: Timed) -> Timed:
     """Note each mount, and each host, that a request passes."""
 
-    async def handle(self: object, scope: Scope, receive: Receive, send: Send) -> None:
+    async def handle(self: object, scope: Scope, receive: Receive, send: Send) -> Any:
         with guarded(_PASSES, recorder.on_fault):
             note_mount(scope, self)
             _passes(scope)
