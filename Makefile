@@ -198,6 +198,8 @@ stress: $(VENV)/.checks ## a busy machine, a slow store, fifty kills, a full dis
 		$(BIN)/python -m tests.stress --full-disk --requests 1500 --slow-ms 60 || status=1; \
 		echo '== pools and programs that end, plain and traced'; \
 		$(BIN)/python -m tests.stress.ends --pools 10000 --terminations 2000 || status=1; \
+		echo '== ends, flushes and uninstrument() while the receiver is away'; \
+		$(BIN)/python -m tests.stress.away || status=1; \
 		exit $$status
 
 mutants: $(VENV)/.checks ## make small faults in a copy, and name those that no test notices (hours); MUTANTS='--count 300 --seed 1 --out FILE'

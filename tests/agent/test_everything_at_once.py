@@ -84,7 +84,9 @@ def outcome(server: str, order: str, folder: Path, receiver: Receiver) -> Mappin
             ),
         )
         try:
-            until(lambda: process.poll() is not None or answers(port), log.read_text)
+            until(
+                lambda: process.poll() is not None or answers(port), log.read_text, 4 * PATIENCE_S
+            )
             found = {path: {answer(port, path) for _ in range(ROUNDS)} for path in PATHS}
             connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)
             connection.request("GET", "/stream")
