@@ -333,13 +333,7 @@ class Agent:
         """Count for the parent what is not sent at the end; where there is none, log it."""
         counts = self._exporter.counts
         left = self._exporter.queued + counts.in_flight
-        if left and not self.losses.add(left):
-            logger.warning(
-                "latencytrace: %d spans that %s did not take before the end are lost: %s",
-                left,
-                shown(self.settings.traces_url),
-                counts.last_error or "it has not answered",
-            )
+        self.losses.note(left, shown(self.settings.traces_url), counts.last_error)
 
     def reset_after_fork(self) -> None:
         """In a forked child: an identity of its own, and none of the parent's spans."""

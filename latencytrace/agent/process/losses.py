@@ -5,6 +5,8 @@ import struct
 from mmap import mmap
 from typing import Final
 
+from latencytrace.agent.guard import logger
+
 _COUNT: Final = struct.Struct("=Q")
 _PLACES: Final = 512  # a child has one to itself, so that none overwrites what another counts
 
@@ -20,6 +22,13 @@ class ChildLosses:
         """Have the memory that the child is to share."""
         if self._memory is None:
             self._memory, self._pid = mmap(-1, _PLACES * _COUNT.size), os.getpid()
+
+    def note(self, spans: int, receiver: str, error: str | None) -> None:
+        """Count spans that nobody took by the end of this process; log them if it is no child."""
+        if spans and not self.add(spans):
+            why = error or "it has not answered"
+            text = "latencytrace: %d spans that %s did not take before the end are lost: %s"
+            logger.warning(text, spans, receiver, why)
 
     def add(self, spans: int) -> bool:
         """Count spans that this process could not send, if it is a child; return whether it is."""
