@@ -8,6 +8,7 @@ import importlib
 import json
 import multiprocessing
 import os
+import signal
 import sys
 import time
 from contextlib import nullcontext, suppress
@@ -84,7 +85,7 @@ def _recycled(context: Any) -> None:
 def _kill(context: Any) -> None:
     process = context.Process(target=waiting, args=(0,))
     process.start()
-    process.kill()
+    os.kill(process.pid, signal.SIGKILL)
     process.join()
 
 
