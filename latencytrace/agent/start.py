@@ -10,10 +10,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from opentelemetry import trace
+from opentelemetry.context import Context
 from opentelemetry.trace import ProxyTracerProvider, Tracer
 
 from latencytrace.agent.budget.detail import Detail
 from latencytrace.agent.clock import monotonic_ns
+from latencytrace.agent.context import call_in
 from latencytrace.agent.device.nvtx import no_ranges, torch_ranges
 from latencytrace.agent.device.timers import DeviceTimers, torch_events
 from latencytrace.agent.export.batches import Saw
@@ -560,8 +562,8 @@ def _before_fork() -> None:
     if agent is not None:
         agent.losses.before_fork()
         for name in CHILDS:
-            if name not in sys.modules:
-                import_module(name)
+            if name not in sys.modules:  # in no request, of which a hook would time it
+                call_in(Context(), import_module, name)
 
 
 @contained("going on after a fork")
