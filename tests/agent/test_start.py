@@ -33,11 +33,11 @@ from tests.support.waiting import PATIENCE_S
 
 HEAVY = {
     "torch", "fastapi", "numpy", "chdb", "transformers", "starlette", "uvicorn", "httpx",
-    "http.client", "http.server", "latencytrace.model.ledger", "multiprocessing.pool",
+    "http.client", "http.server", "latencytrace.model.request", "multiprocessing.pool",
     "opentelemetry.sdk.resources", "opentelemetry.sdk.trace", "asyncio", "importlib.metadata",
     "wrapt", "latencytrace.agent.hooks.asgi", "latencytrace.agent.hooks.transformers",
     "latencytrace.agent.gpu.watch", "latencytrace.agent.profiling.orders",
-    "latencytrace.agent.reporting.own_budget", "latencytrace.agent.reporting.self_report",
+    "latencytrace.agent.reporting.own_cost", "latencytrace.agent.reporting.self_report",
 }  # fmt: skip
 
 

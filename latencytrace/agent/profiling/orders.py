@@ -58,11 +58,8 @@ class Profiling:
     """Takes one order at a time.
 
     Args:
-        resource: Attributes of the process.
-        recorder: Counts steps.
         new_sender: Makes what carries the profile of an id away.
         is_on: Whether profiles are taken at all.
-        on_fault: Takes what our own code raises.
     """
 
     order_header = ORDER_HEADER
@@ -152,7 +149,7 @@ class Profiling:
         about: dict[str, object] = {"refused": "an error of latencytrace's own: see its log"}
         packed = b""
         with whole_imports.lock:  # late: each program's first post waits for this module
-            from tempfile import TemporaryDirectory  # noqa: PLC0415
+            from tempfile import TemporaryDirectory
 
         with guarded("taking a profile", self._on_fault), TemporaryDirectory() as folder:
             try:
@@ -243,7 +240,7 @@ class Profiling:
             **about,
         }
         with whole_imports.lock:
-            import json  # noqa: PLC0415
+            import json
 
         sender = self._new_sender(order.profile_id)
         try:
