@@ -31,6 +31,8 @@ SERVERS = {
     "uvicorn, preloaded": ("-k", "uvicorn.workers.UvicornWorker", "--preload", f"{MODULE}:app"),
 }
 NEEDED = (*TRACERS, "gunicorn", "gevent", "a2wsgi", "uvicorn")
+# With ddtrace, an event loop in a thread of gevent's ends by `LoopExit`, with us and without.
+BROKEN = {("gevent", "ddtrace")}
 PATHS = ("/plain", "/thread", "/called", "/forked", "/faults")
 ROUNDS = 4  # each worker is replaced after six requests
 
@@ -80,7 +82,6 @@ def outcome(server: str, order: str, folder: Path, receiver: Receiver) -> Mappin
                 UPSTREAM=upstream.url,
                 PYTHONPATH=str(Path.cwd()),
                 OTEL_BSP_SCHEDULE_DELAY="50",
-                DD_REMOTE_CONFIGURATION_ENABLED="false",  # its thread ends a fork under gevent
             ),
         )
         try:
@@ -110,9 +111,15 @@ def without_us() -> dict[tuple[str, str], Mapping[str, object]]:
 
 @pytest.mark.long
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("order", [" ".join(order) for order in permutations(TRACERS)])
-@pytest.mark.parametrize("server", SERVERS)
-def test_a_server_in_which_four_tools_trace_does_what_it_does_with_three(
+@pytest.mark.parametrize(
+    ("server", "order"),
+    [
+        (server, " ".join(order))
+        for server in SERVERS
+        for order in permutations(one for one in TRACERS if (server, one) not in BROKEN)
+    ],
+)
+def test_a_server_that_others_trace_does_the_same_with_us(
     without_us: dict[tuple[str, str], Mapping[str, object]],
     receiver: Receiver,
     tmp_path: Path,
