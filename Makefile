@@ -133,7 +133,7 @@ test-tracers: $(VENV)/.tracers $(OWN:%=$(VENV)/own/%/.installed) ## beside Sentr
 	@# It tells code of the program's from a library's by the folder, so it has a copy.
 	@$(VENV)/own/logfire/bin/python -m pip install --quiet --no-deps --force-reinstall .
 	@$(BIN)/pytest -m 'long or not long' tests/agent/test_own_telemetry.py
-	@$(VENV)/tracers/bin/python -m pytest -m 'long or not long' tests/agent/test_other_tracers.py \
+	@$(VENV)/tracers/bin/python -m pytest -m 'long or not long' tests/agent/test_other_tracers.py tests/agent/test_everything_at_once.py \
 		tests/agent/toolkit/test_other_tracers.py tests/agent/timing/test_pickling.py tests/agent/test_own_time_and_connections.py $(call report,tracers)
 
 test-fresh: ## `make test` on this machine as it was before anything was installed for us (Linux, root)
@@ -204,6 +204,8 @@ stress: $(VENV)/.checks ## a busy machine, a slow store, fifty kills, a full dis
 		$(BIN)/python -m tests.stress --full-disk --requests 1500 --slow-ms 60 || status=1; \
 		echo '== pools and programs that end, plain and traced'; \
 		$(BIN)/python -m tests.stress.ends --pools 10000 --terminations 2000 || status=1; \
+		echo '== ends, flushes and uninstrument() while the receiver is away'; \
+		$(BIN)/python -m tests.stress.away || status=1; \
 		exit $$status
 
 mutants: $(VENV)/.checks ## make small faults in a copy, and name those that no test notices (hours); MUTANTS='--count 300 --seed 1 --out FILE'

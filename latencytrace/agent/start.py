@@ -2,6 +2,7 @@
 
 import atexit
 import os
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -9,10 +10,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from opentelemetry import trace
+from opentelemetry.context import Context
 from opentelemetry.trace import ProxyTracerProvider, Tracer
 
 from latencytrace.agent.budget.detail import Detail
 from latencytrace.agent.clock import monotonic_ns
+from latencytrace.agent.context import call_in
 from latencytrace.agent.device.timer import no_ranges, torch_ranges
 from latencytrace.agent.device.timers import DeviceTimers, torch_events
 from latencytrace.agent.export.batches import Saw
@@ -70,13 +73,16 @@ EXIT_FLUSH_S = SHUTDOWN_S
 _GREENLETS = ("gevent.monkey", "eventlet.patcher")
 _LATER = (
     "ctypes",
+    "json",
+    "tempfile",
     "latencytrace.agent.export.http_connection",
-    "latencytrace.agent.gpu.watch",
     "latencytrace.agent.gpu.watch",
     "latencytrace.agent.profiling.orders",
     "latencytrace.agent.reporting.own_cost",
     "latencytrace.agent.reporting.self_report",
 )
+# What each child would load for the first time that it sends spans: before the first fork.
+CHILDS = ("latencytrace.agent.export.http_connection", "latencytrace.agent.profiling.orders")
 # Modules whose patches time requests and callbacks of event loops, by which these are priced.
 _PRICED = ("starlette.applications", "asyncio.events")
 _FASTAPI = ListedHook(
@@ -290,10 +296,10 @@ class Agent:
             batches=self.recorder.batches.counts(),
         )
 
-    def flush(self, timeout_s: float) -> bool:
+    def flush(self, timeout_s: float, *, reports: bool = True) -> bool:
         """Send every span that has ended by now."""
         self.recorder.devices.pending.give_up(None)
-        return self._exporter.flush(timeout_s)
+        return self._exporter.flush(timeout_s, reports=reports)
 
     def stop(self, timeout_s: float) -> None:
         """Restore every patch, send what waits, end the thread; each whatever the others do."""
@@ -311,6 +317,7 @@ class Agent:
             # Tracers that the program keeps make its own spans, once it has a provider.
             contained("letting go of tracers")(_provider.yield_to)(ProxyTracerProvider())
         contained("sending what is left")(self._exporter.stop)(timeout_s)
+        contained("counting what is left")(self.note_losses)()
         self._reports.stop()
 
     def end_profiles(self) -> None:
@@ -325,8 +332,10 @@ class Agent:
             profiling.end()
 
     def note_losses(self) -> None:
-        """Count for the parent what is not sent where this process ends."""
-        self.losses.add(self._exporter.queued + self._exporter.counts.in_flight)
+        """Count for the parent what is not sent at the end; where there is none, log it."""
+        counts = self._exporter.counts
+        left = self._exporter.queued + counts.in_flight
+        self.losses.note(left, shown(self.settings.traces_url), counts.last_error)
 
     def reset_after_fork(self) -> None:
         """In a forked child: an identity of its own, and none of the parent's spans."""
@@ -355,7 +364,11 @@ class Agent:
         from latencytrace.agent.reporting.own_budget import OwnBudget
 
         return OwnBudget(
-            self.recorder, self.settings.overhead_ratio, self._queue.some, self._priced_hooks
+            self.recorder,
+            self.settings.overhead_ratio,
+            self._queue.some,
+            self._priced_hooks,
+            lambda: self._exporter.is_hurried,
         )
 
     def _new_start_phases(self) -> Saw:
@@ -379,8 +392,7 @@ class Agent:
             return
         may_sample = self.settings.may_sample and self._sampling is None
         may_sample = may_sample and self._global.program is None
-        may_measure = not self._exporter.is_hurried
-        self._reports.own().update(counts, queued, may_sample=may_sample, may_measure=may_measure)
+        self._reports.own().update(counts, queued, may_sample=may_sample)
         if counts.sent or self._global.program:
             self._reports.send(self.status)
         self.recorder.devices.pending.give_up(monotonic_ns())
@@ -549,6 +561,9 @@ def _before_fork() -> None:
     agent = _running
     if agent is not None:
         agent.losses.before_fork()
+        for name in CHILDS:
+            if name not in sys.modules:  # in no request, of which a hook would time it
+                call_in(Context(), import_module, name)
 
 
 @contained("going on after a fork")
@@ -574,7 +589,7 @@ def _send_last() -> None:
     agent = _running
     if agent is not None:
         agent.end_profiles()
-        agent.flush(EXIT_FLUSH_S)
+        agent.flush(EXIT_FLUSH_S, reports=False)
         agent.note_losses()
 
 

@@ -298,7 +298,7 @@ def test_a_program_whose_receiver_is_absent_runs_on_and_ends_at_once() -> None:
     done = program(ABSENT)
 
     assert (done.returncode, done.stdout) == (0, "served\n")
-    assert done.stderr.count("\n") <= 1
+    assert done.stderr.count("\n") <= 2  # nobody answers, and what is lost
     assert "no receiver answers at http://127.0.0.1:9/v1/traces" in done.stderr
 
 
@@ -359,7 +359,7 @@ def test_only_a_budget_that_was_set_may_leave_requests_out(
     seen: set[bool] = set()
     rounds = threading.Event()
 
-    def update(_: OwnBudget, *__: object, may_sample: bool, may_measure: bool) -> None:
+    def update(_: OwnBudget, *__: object, may_sample: bool) -> None:
         seen.add(may_sample)
         rounds.set()
 

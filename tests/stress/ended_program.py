@@ -1,9 +1,14 @@
 """A program that makes pools and ends them, or is short; `tests.stress.ends` runs it.
 
-`ended_program.py pools METHOD WAY COUNT`, or `ended_program.py short`
+`ended_program.py pools METHOD WAY COUNT`, `ended_program.py short`, or for `tests.stress.away`
+`ended_program.py away ours|own exit|uninstrument|flush:SECONDS`
 """
 
+import importlib
+import json
 import multiprocessing
+import os
+import signal
 import sys
 import time
 from contextlib import nullcontext, suppress
@@ -37,6 +42,13 @@ def waiting(_: int) -> None:
     time.sleep(30)
 
 
+def context_of(method: str) -> Any:
+    """Return what makes pools: multiprocessing's, or billiard's, which is Celery's."""
+    if method == "billiard":
+        return importlib.import_module("billiard").get_context("fork")
+    return multiprocessing.get_context(method)
+
+
 def _close(context: Any) -> None:
     pool = context.Pool(2)
     pool.map(work, range(4))
@@ -61,7 +73,7 @@ def _exception(context: Any) -> None:
 
 
 def _timeout(context: Any) -> None:
-    with context.Pool(2) as pool, suppress(multiprocessing.TimeoutError):
+    with context.Pool(2) as pool, suppress(context.TimeoutError):
         pool.map_async(waiting, range(2)).get(0.05)
 
 
@@ -73,17 +85,17 @@ def _recycled(context: Any) -> None:
 def _kill(context: Any) -> None:
     process = context.Process(target=waiting, args=(0,))
     process.start()
-    process.kill()
+    os.kill(process.pid, signal.SIGKILL)
     process.join()
 
 
 def in_child(method: str) -> None:
     """Make a pool in a child."""
-    _terminate(multiprocessing.get_context(method))
+    _terminate(context_of(method))
 
 
 def _nested(context: Any) -> None:
-    process = context.Process(target=in_child, args=(context.get_start_method(),))
+    process = context.Process(target=in_child, args=(sys.argv[2],))
     process.start()
     process.join()
 
@@ -102,22 +114,47 @@ WAYS: Final = {
 
 def pools(method: str, way: str, count: int) -> None:
     """Print how long each took."""
-    context = multiprocessing.get_context(method)
+    context = context_of(method)
     for _ in range(count):
         began = time.monotonic()
         WAYS[way](context)
-        sys.stdout.write(f"{time.monotonic() - began}\n")
+        sys.stdout.write(f"{time.monotonic() - began:.4f}\n")
         sys.stdout.flush()
+
+
+def _requests() -> None:
+    for _ in range(_REQUESTS):
+        with agent.request(NAME) if agent else nullcontext():
+            pass
 
 
 def short() -> None:
     """Do a few requests, say so, and end soon."""
-    for _ in range(_REQUESTS):
-        with agent.request(NAME) if agent else nullcontext():
-            pass
+    _requests()
     sys.stdout.write(f"{_REQUESTS}\n")
     sys.stdout.flush()
     time.sleep(LASTS_MS / 2000)
+
+
+def away(provider: str, action: str) -> None:
+    """Do a few requests and one more thing; print what that gave, how long it took, the counts."""
+    if provider == "own":
+        trace, sdk = map(
+            importlib.import_module, ("opentelemetry.trace", "opentelemetry.sdk.trace")
+        )
+        trace.set_tracer_provider(sdk.TracerProvider())
+    _requests()
+    began, gave = time.monotonic(), None
+    if action.startswith("flush:"):
+        gave = agent.flush(float(action.partition(":")[2]))
+    elif action == "uninstrument":
+        agent.uninstrument()
+    took_s, status = time.monotonic() - began, agent.agent_status()
+    counts = (status.spans_made, status.spans_sent, status.spans_dropped, status.spans_queued)
+    sys.stdout.write(json.dumps({"gave": gave, "took_s": took_s, "counts": counts}) + "\n")
+    sys.stdout.flush()
+    if action != "exit":
+        os._exit(0)
 
 
 def main(what: str, *arguments: str) -> None:
@@ -125,6 +162,8 @@ def main(what: str, *arguments: str) -> None:
     if what == "pools":
         method, way, count = arguments
         pools(method, way, int(count))
+    elif what == "away":
+        away(*arguments)
     else:
         short()
 

@@ -1,6 +1,7 @@
 """Ends processes in every way that multiprocessing has, and by SIGTERM, plain and traced.
 
-    python -m tests.stress.ends [--pools 300] [--terminations 300] [--slowest-s 60] [--json]
+    python -m tests.stress.ends [--pools 300] [--methods fork spawn] [--hogs 2]
+        [--terminations 300] [--slowest-s 60] [--json]
 
 A line for each way, plain and traced: how many, the median, the slowest, and how many hung. Of
 programs that SIGTERM ends also how many of their requests never arrived. It ends with 1 where any
@@ -15,15 +16,17 @@ import statistics
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import product
 from typing import Final, NamedTuple
 
 from latencytrace.agent import autostart
 from tests.stress import ended_program
+from tests.stress.hogs import hogs
 from tests.support.agent.receiving import Receiver
 
-METHODS: Final = ("fork", "forkserver", "spawn")
+METHODS: Final = ("fork", "forkserver", "spawn", "billiard")
 TRACED: Final = (False, True)
 
 
@@ -39,35 +42,45 @@ class Ended(NamedTuple):
     missing: int  # requests that were done and never arrived
 
 
-def begun(*arguments: str, receiver: str | None) -> subprocess.Popen[str]:
+def begun(
+    *arguments: str, receiver: str | None, stderr: int | None = None
+) -> subprocess.Popen[str]:
     """Begin a program, traced as `latencytrace run` does it where there is a receiver."""
     command = (sys.executable, "-W", "ignore", ended_program.__file__, *arguments)
     environment = dict(os.environ)
     if receiver is not None:
         environment["PYTHONPATH"] = f"{next(iter(autostart.__path__))}/."
         environment["OTEL_EXPORTER_OTLP_ENDPOINT"] = receiver
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=stderr, text=True, env=environment
+    )
 
 
-def pools(method: str, way: str, count: int, slowest_s: float, *, traced: bool) -> Ended:
-    """Make many pools in one program."""
+def pools(method: str, way: str, count: int, slowest_s: float) -> Iterator[Ended]:
+    """Make many pools in one program, and in a traced one beside it: the machine is as busy."""
     with Receiver() as receiver:
-        to = receiver.url if traced else None
-        program = begun("pools", method, way, str(count), receiver=to)
-        try:
-            output, _ = program.communicate(timeout=slowest_s * count)
-        except subprocess.TimeoutExpired:
-            program.kill()
-            output, _ = program.communicate()
-    times = [float(one) for one in output.split()]
-    hung = sum(one > slowest_s for one in times) + (len(times) < count)
-    return ended(f"{method}, {way}", times, hung, 0, traced=traced)
+        programs = [
+            begun("pools", method, way, str(count), receiver=receiver.url if traced else None)
+            for traced in TRACED
+        ]
+        for traced, program in zip(TRACED, programs, strict=True):
+            try:
+                output, _ = program.communicate(timeout=slowest_s * count)
+            except subprocess.TimeoutExpired:
+                program.kill()
+                output, _ = program.communicate()
+            times = [float(one) for one in output.split()]
+            hung = sum(one > slowest_s for one in times) + (len(times) < count)
+            yield ended(f"{method}, {way}", times, hung, 0, traced=traced)
 
 
-def terminations(count: int, slowest_s: float, *, traced: bool) -> Ended:
-    """End many short programs, each a millisecond later than the one before, over and over."""
-    times, hung, missing = [], 0, 0
-    for number in range(count):
+def terminations(count: int, slowest_s: float) -> Iterator[Ended]:
+    """End many short programs, each a millisecond later than the one before, over and over.
+
+    A plain one and a traced one by turns.
+    """
+    times, hung, missing = {one: list[float]() for one in TRACED}, Counter[bool](), 0
+    for number, traced in product(range(count), TRACED):
         with Receiver() as receiver:
             program = begun("short", receiver=receiver.url if traced else None)
             assert program.stdout is not None
@@ -78,14 +91,15 @@ def terminations(count: int, slowest_s: float, *, traced: bool) -> Ended:
             try:
                 program.wait(slowest_s)
             except subprocess.TimeoutExpired:
-                hung += 1
+                hung[traced] += 1
                 program.kill()
                 program.wait()
-            times.append(time.monotonic() - began)
+            times[traced].append(time.monotonic() - began)
             program.stdout.close()
             arrived = sum(span.name == ended_program.NAME for span in receiver.spans)
             missing += done - arrived if traced else 0
-    return ended("SIGTERM", times, hung, missing, traced=traced)
+    for traced in TRACED:
+        yield ended("SIGTERM", times[traced], hung[traced], missing * traced, traced=traced)
 
 
 def ended(way: str, times: list[float], hung: int, missing: int, *, traced: bool) -> Ended:
@@ -96,18 +110,21 @@ def ended(way: str, times: list[float], hung: int, missing: int, *, traced: bool
 
 def all_of(told: argparse.Namespace) -> Iterator[Ended]:
     """Run what is asked for."""
-    ways = list(product(METHODS, ended_program.WAYS))
+    ways = list(product(told.methods, ended_program.WAYS))
     each = max(told.pools // len(ways), 1) if told.pools else 0
-    for (method, way), traced in product(ways if each else [], TRACED):
-        yield pools(method, way, each, told.slowest_s, traced=traced)
-    for traced in TRACED if told.terminations else ():
-        yield terminations(told.terminations, told.slowest_s, traced=traced)
+    with hogs(told.hogs):
+        for method, way in ways if each else ():
+            yield from pools(method, way, each, told.slowest_s)
+        if told.terminations:
+            yield from terminations(told.terminations, told.slowest_s)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print a line for each; 1 where any hung."""
     parser = argparse.ArgumentParser(prog="python -m tests.stress.ends")
     parser.add_argument("--pools", type=int, default=300)
+    parser.add_argument("--methods", nargs="+", choices=METHODS, default=METHODS)
+    parser.add_argument("--hogs", type=int, default=0)
     parser.add_argument("--terminations", type=int, default=300)
     parser.add_argument("--slowest-s", type=float, default=60.0)
     parser.add_argument("--json", action="store_true")

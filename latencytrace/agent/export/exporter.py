@@ -169,14 +169,20 @@ class Exporter:
         """Return whether a caller waits for the background thread."""
         return bool(self._flushes) or self._stopping
 
-    def flush(self, timeout_s: float) -> bool:
+    def flush(self, timeout_s: float, *, reports: bool = True) -> bool:
         """Send what waits now.
+
+        Args:
+            timeout_s: How long to wait.
+            reports: Wait for a report that is under way, too.
 
         Returns:
             Whether everything that had ended before the call was sent in time.
         """
-        if self._thread is None or not self._thread.is_alive():
-            return not self._queue and self._batch is None
+        is_empty = not self._queue and self._batch is None
+        is_running = self._thread is not None and self._thread.is_alive()
+        if not is_running or (is_empty and not reports):
+            return is_empty
         flush = _Flush()
         self._flushes.append(flush)
         self._wake.set()

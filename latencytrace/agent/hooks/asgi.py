@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Iterable, MutableMapping, Seque
 from contextvars import Token
 from functools import partial, wraps
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from opentelemetry.context import (
     _SUPPRESS_INSTRUMENTATION_KEY,  # that the SDK sets around its exporters' posts
@@ -61,7 +62,15 @@ Header = tuple[bytes, bytes]
 
 _CONTRIB = "opentelemetry.instrumentation.asgi"
 _PASSES = "noting a mount"
-_STARTS = "noting that a server starts"
+_PROTOCOLS = (
+    ("http.h11_impl", "H11Protocol"),
+    ("http.httptools_impl", "HttpToolsProtocol"),
+    ("http.zttp_impl", "ZttpProtocol"),
+    ("http.zttp_h2_impl", "ZttpH2Protocol"),
+    ("websockets.websockets_impl", "WebSocketProtocol"),
+    ("websockets.websockets_sansio_impl", "WebSocketsSansIOProtocol"),
+    ("websockets.wsproto_impl", "WSProtocol"),
+)
 _QUEUE_HEADERS = frozenset(name.encode() for name in QUEUE_HEADERS)
 _PARENT = b"traceparent"
 _RESPOND = Stage.RESPOND  # which takes longer to look up than to use
@@ -432,22 +441,13 @@ async def _converse(
 
 async def _start_up(recorder: Recorder, run: Callable[[Send], Awaitable[Any]], send: Send) -> Any:
     """Run an application's lifespan; it starts until it says that it has started."""
-    started: Callable[[], None] | None = None
-    with guarded(_STARTS, recorder.on_fault):
-        started = recorder.starting.begin(starts_up=True)
+    with recorder.starting.noted(recorder.on_fault, starts_up=True) as started:
 
-    async def hearing_send(message: Message) -> None:
-        with guarded(_STARTS, recorder.on_fault):
-            if started is not None:  # whatever it says first: that it has started, or failed
-                started()
-        await send(message)
+        async def hearing_send(message: Message) -> None:
+            started()  # whatever it says first: that it has started, or failed
+            await send(message)
 
-    try:
         return await run(hearing_send)
-    finally:
-        with guarded(_STARTS, recorder.on_fault):
-            if started is not None:
-                started()
 
 
 def time_application(recorder: Recorder, original: Timed) -> Timed:  # noqa: C901 - each request goes through it
@@ -563,12 +563,12 @@ def hold_until_returned(recorder: Recorder, original: Timed) -> Timed:
     """
 
     @wraps(original)
-    async def __call__(self: object, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self: object, scope: Scope, receive: Receive, send: Send) -> Any:
         with guarded("holding a request", recorder.on_fault):
             request = request_served()
             if isinstance(request, RequestTiming):
                 request.answers_failure()
-        await original(self, scope, receive, send)
+        return await original(self, scope, receive, send)
 
     return __call__
 
@@ -583,11 +583,11 @@ def _passes(scope: Scope) -> None:
 def note_passing(recorder: Recorder, original: Timed) -> Timed:
     """Note each mount, and each host, that a request passes."""
 
-    async def handle(self: object, scope: Scope, receive: Receive, send: Send) -> None:
+    async def handle(self: object, scope: Scope, receive: Receive, send: Send) -> Any:
         with guarded(_PASSES, recorder.on_fault):
             note_mount(scope, self)
             _passes(scope)
-        await original(self, scope, receive, send)
+        return await original(self, scope, receive, send)
 
     return handle
 
@@ -630,22 +630,41 @@ class _TimedApplication:
         return await self._call(self, scope, receive, send)
 
 
-def time_loaded_application(recorder: Recorder, original: Timed) -> Timed:
-    """Wrap what uvicorn loads, unless a framework that times itself is in it."""
+def note_loading(recorder: Recorder, original: Timed) -> Timed:
+    """Note that uvicorn loads an application."""
 
-    def load(self: Any) -> None:
-        started: Callable[[], None] | None = None
-        with guarded(_STARTS, recorder.on_fault):
-            started = recorder.starting.begin()
-        try:
+    def load(self: object) -> None:
+        with recorder.starting.noted(recorder.on_fault):
             original(self)
-        finally:
-            with guarded(_STARTS, recorder.on_fault):
-                if started is not None:
-                    started()
-        self.loaded_app = _with_timing(self.loaded_app, recorder)
 
     return load
+
+
+def note_start_up(recorder: Recorder, original: Timed) -> Timed:
+    """Note that uvicorn has an application start up, also one of no framework."""
+
+    @wraps(original)
+    async def startup(self: object) -> None:
+        with recorder.starting.noted(recorder.on_fault, starts_up=True):
+            await original(self)
+
+    return startup
+
+
+def time_protocols_application(recorder: Recorder, original: Timed) -> Timed:
+    """Wrap what a connection of uvicorn's calls; `Config.loaded_app` stays the program's."""
+    timed: WeakKeyDictionary[object, tuple[object, object]] = WeakKeyDictionary()
+
+    @wraps(original)
+    def __init__(self: Any, config: object, *args: Any, **kwargs: Any) -> None:
+        original(self, config, *args, **kwargs)
+        with guarded("wrapping uvicorn's application", recorder.on_fault):
+            found = timed.get(config)
+            if found is None or found[0] is not self.app:
+                found = timed[config] = (self.app, _with_timing(self.app, recorder))
+            self.app = found[1]
+
+    return __init__
 
 
 def _with_timing(application: Any, recorder: Recorder) -> Any:
@@ -681,7 +700,17 @@ class AsgiHook(Hook):
         Replacement(
             _CONTRIB, "OpenTelemetryMiddleware._get_otel_send", note_contribs_route, optional=True
         ),
-        Replacement("uvicorn.config", "Config.load", time_loaded_application),
+        Replacement("uvicorn.config", "Config.load", note_loading),
+        Replacement("uvicorn.lifespan.on", "LifespanOn.startup", note_start_up),
+        *(
+            Replacement(
+                f"uvicorn.protocols.{module}",
+                f"{name}.__init__",
+                time_protocols_application,
+                optional=True,
+            )
+            for module, name in _PROTOCOLS
+        ),
         Replacement("hypercorn.app_wrappers", "ASGIWrapper.__init__", time_given_application),
         Replacement(
             "starlette.middleware.base", "BaseHTTPMiddleware.__call__", hold_until_returned

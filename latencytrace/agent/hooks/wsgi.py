@@ -30,7 +30,6 @@ Environ = MutableMapping[str, Any]
 _QUEUE_HEADERS = frozenset(f"HTTP_{name.upper().replace('-', '_')}" for name in QUEUE_HEADERS)
 _FLASKS = "werkzeug.request"  # in an environ: Flask has it
 _RESPOND = Stage.RESPOND  # which takes longer to look up than to use
-_STARTS = "noting that a server starts"
 _TIMED = "latencytrace.timed"  # in an environ: the request has its span already
 _WSGI_WORKERS = {
     "gunicorn.workers.sync",
@@ -314,15 +313,8 @@ def time_loaded_application(recorder: Recorder, original: Timed) -> Timed:
     """Wrap what a worker of gunicorn loads, unless the worker speaks ASGI."""
 
     def load_wsgi(self: Any) -> None:
-        started: Callable[[], None] | None = None
-        with guarded(_STARTS, recorder.on_fault):
-            started = recorder.starting.begin()
-        try:
+        with recorder.starting.noted(recorder.on_fault):
             original(self)
-        finally:
-            with guarded(_STARTS, recorder.on_fault):
-                if started is not None:
-                    started()
         with guarded("wrapping gunicorn's application", recorder.on_fault):
             worker = {base.__module__ for base in type(self).__mro__}
             if not worker.isdisjoint(_WSGI_WORKERS) and not hasattr(self.wsgi, "wsgi_app"):

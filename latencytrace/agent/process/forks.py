@@ -10,6 +10,7 @@ from collections.abc import Callable
 from mmap import mmap
 from typing import Any, Final
 
+from latencytrace.agent.guard import logger
 from latencytrace.agent.native import RLock, get_ident
 from latencytrace.agent.process.imports import after_import
 
@@ -106,12 +107,21 @@ class ChildLosses:
         if self._memory is None:
             self._memory, self._pid = mmap(-1, _PLACES * _COUNT.size), os.getpid()
 
-    def add(self, spans: int) -> None:
-        """Count spans that this process could not send, if it is a child."""
-        if self._memory is not None and os.getpid() != self._pid:
-            place = os.getpid() % _PLACES * _COUNT.size
-            (before,) = _COUNT.unpack_from(self._memory, place)
-            _COUNT.pack_into(self._memory, place, before + spans)
+    def note(self, spans: int, receiver: str, error: str | None) -> None:
+        """Count spans that nobody took by the end of this process; log them if it is no child."""
+        if spans and not self.add(spans):
+            why = error or "it has not answered"
+            text = "latencytrace: %d spans that %s did not take before the end are lost: %s"
+            logger.warning(text, spans, receiver, why)
+
+    def add(self, spans: int) -> bool:
+        """Count spans that this process could not send, if it is a child; return whether it is."""
+        if self._memory is None or os.getpid() == self._pid:
+            return False
+        place = os.getpid() % _PLACES * _COUNT.size
+        (before,) = _COUNT.unpack_from(self._memory, place)
+        _COUNT.pack_into(self._memory, place, before + spans)
+        return True
 
     @property
     def spans(self) -> int:

@@ -16,7 +16,9 @@ from typing import Final, NamedTuple
 from latencytrace.agent.guard import attempted
 
 # A module and what it has, as servers take it: `shop.main:app`, `shop/main.py:app`.
-_APPLICATION = re.compile(r"((?:[\w./-]*/)?[A-Za-z_][\w.]*):[A-Za-z_][\w.]*(?:\([^()]*\))?")
+_APPLICATION = re.compile(
+    r"(?:file:|asgi:|wsgi:)?((?:[\w./-]*/)?[A-Za-z_][\w.]*):[A-Za-z_][\w.]*(?:\([^()]*\))?"
+)
 _MODULE = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
 _MULTIPROCESSING = "from multiprocessing."  # how its helpers and children are started
 _PROC = Path("/proc")
@@ -26,26 +28,34 @@ _GENERATIONS = 8  # of processes that start processes
 _GENERIC: Final = frozenset(
     {
         "__main__", "api", "api_server", "app", "app1", "application", "apps", "asgi",
-        "backend", "bin", "build", "code", "config", "core", "create_app", "current",
-        "deploy", "dist", "docker", "entrypoint", "entrypoints", "home", "html", "index",
-        "launch", "launch_server", "launcher", "lib", "main", "manage", "opt", "program",
-        "project", "python", "releases", "root", "run", "run_server", "runserver", "script",
-        "scripts", "serve", "server", "service", "services", "site", "source", "src", "srv",
-        "start", "tmp", "usr", "var", "web", "work", "workdir", "workspace", "wsgi", "www",
+        "backend", "bin", "build", "celery", "celery_app", "code", "config", "core",
+        "create_app", "current", "deploy", "dist", "docker", "entrypoint", "entrypoints", "home",
+        "html", "index", "launch", "launch_server", "launcher", "lib", "main", "manage", "model",
+        "models", "opt", "program", "project", "python", "releases", "root", "run", "run_server",
+        "runserver", "script", "scripts", "serve", "server", "service", "services", "settings",
+        "site", "source", "src", "srv", "start", "tmp", "usr", "var", "web", "work", "workdir",
+        "workspace", "wsgi", "www",
     }
 )  # fmt: skip
-# Programs that serve the application of another.
+# Programs that serve or run the application of another.
 _SERVERS: Final = frozenset(
     {
-        "accelerate", "arq", "bentoml", "celery", "chainlit", "daphne", "dramatiq", "fastapi",
-        "faststream", "flask", "gradio", "granian", "gunicorn", "huey_consumer", "hypercorn",
-        "litestar", "marimo", "mlserver", "panel", "pyuwsgi", "quart", "sanic", "serve",
-        "streamlit", "taskiq", "torchrun", "uvicorn", "uwsgi", "waitress", "waitress-serve",
+        "accelerate", "arq", "bentoml", "bokeh", "cProfile", "celery", "chainlit", "cherryd",
+        "coverage", "daphne", "debugpy", "django", "django-admin", "dramatiq", "fastapi",
+        "faststream", "flask", "functions-framework", "gradio", "granian", "gunicorn",
+        "huey_consumer", "hypercorn", "litestar", "marimo", "mcp", "memray", "mlserver",
+        "mod_wsgi-express", "panel", "pdb", "pserve", "pyuwsgi", "quart", "robyn", "rq", "sanic",
+        "serve", "solara", "streamlit", "taskiq", "torchrun", "twist", "twistd", "uvicorn",
+        "uwsgi", "viztracer", "waitress", "waitress-serve",
     }
 )  # fmt: skip
 _APPLICATION_IN: Final = frozenset(  # options
-    {"-A", "-w", "--app", "--application", "--call", "--module", "--wsgi-file"}
-)
+    {
+        "-A", "-i", "-m", "-w", "--app", "--application", "--call", "--import", "--module",
+        "--settings", "--source", "--wsgi", "--wsgi-file",
+    }
+)  # fmt: skip
+_CONFIGURATION: Final = (".cfg", ".conf", ".ini", ".json", ".toml", ".xml", ".yaml", ".yml")
 _FOLDER_IN: Final = frozenset({"--app-dir", "--chdir", "--working-dir", "--workdir"})
 _FLAGS: Final = frozenset(
     {  # options without a value, before the name of an application
@@ -55,9 +65,10 @@ _FLAGS: Final = frozenset(
         "--use-colors", "-D", "-R",
     }
 )  # fmt: skip
-_WITH_COMMANDS: Final = frozenset({"celery", "manage"})  # `worker`, `beat`: parts of the name
+# `worker`, `beat`: parts of the name
+_WITH_COMMANDS: Final = frozenset({"celery", "django", "django-admin", "manage", "rq"})
 _SERVING: Final = frozenset(
-    {"run", "dev", "serve", "start", "launch", "runserver", "worker-process"}
+    {"run", "dev", "serve", "start", "launch", "runserver", "start-server", "worker-process"}
 )
 
 
@@ -120,7 +131,8 @@ def program_name(command: Command, folder: Path) -> str:
     folder = _folder(arguments, folder)
     program = command.program if command.is_module else Path(command.program).stem
     is_server = program in _SERVERS
-    target = next(_targets(program, arguments, is_server=is_server), None)
+    targets = _targets(program, arguments, is_server=is_server)
+    target = next(filter(_is_application, targets), None)
     if target is not None:
         name = _of_target(target, folder)
     elif is_server:
@@ -145,11 +157,17 @@ def _targets(program: str, arguments: Sequence[str], *, is_server: bool) -> Iter
         return
     yield from _values(arguments, _APPLICATION_IN)
     yield from (each for each in positional if each.endswith(".py"))
-    if program not in {"celery", "flask", "quart"}:  # their commands look like modules
+    if program not in _WITH_COMMANDS | {"flask", "quart"}:  # their commands look like modules
         yield from (
             each for each in positional if _MODULE.fullmatch(each) and each not in _SERVING
         )
     yield from (each for each in positional if "/" in each)
+
+
+def _is_application(target: str) -> bool:
+    """Tell whether a word can name an application: no number, and no file of settings."""
+    may = _APPLICATION.fullmatch(target) or _MODULE.fullmatch(target) or "/" in target
+    return bool(may) and not target.endswith(_CONFIGURATION)
 
 
 def _values(arguments: Sequence[str], options: frozenset[str]) -> Iterator[str]:

@@ -4,12 +4,10 @@ It asks in the response to a request; nothing polls. All but the steps themselve
 thread of its own, which lives as long as one profile does.
 """
 
-import json
 import sys
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Final
 from zlib import compressobj
 
@@ -19,6 +17,7 @@ from latencytrace.agent.clock import ANCHOR_NS, monotonic_ns
 from latencytrace.agent.context import leave
 from latencytrace.agent.export.transport import Sender
 from latencytrace.agent.guard import OnFault, guarded
+from latencytrace.agent.process.forks import whole_imports
 from latencytrace.agent.profiling.capture import (
     LONGEST_STEP_S,
     Capture,
@@ -149,6 +148,9 @@ class Profiling:
     def _run(self, order: ProfileOrder) -> None:
         about: dict[str, object] = {"refused": "an error of latencytrace's own: see its log"}
         packed = b""
+        with whole_imports.lock:  # late: each program's first post waits for this module
+            from tempfile import TemporaryDirectory
+
         with guarded("taking a profile", self._on_fault), TemporaryDirectory() as folder:
             try:
                 about, packed = self._taken(order, Path(folder) / "trace.json")
@@ -237,6 +239,9 @@ class Profiling:
             "instance": self._resource.get(semconv.SERVICE_INSTANCE_ID),
             **about,
         }
+        with whole_imports.lock:
+            import json
+
         sender = self._new_sender(order.profile_id)
         try:
             sender.send(json.dumps(named).encode() + b"\n" + packed)

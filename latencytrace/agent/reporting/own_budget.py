@@ -20,6 +20,7 @@ class OwnBudget:
         budget_ratio: Of the process's CPU time; None: there is no budget.
         some_spans: Shows so many spans that have just ended.
         hooks: Loads those that may time requests and callbacks, once a request was served.
+        is_hurried: Tells whether a caller waits for the thread that measures.
     """
 
     def __init__(
@@ -28,13 +29,14 @@ class OwnBudget:
         budget_ratio: float | None,
         some_spans: Callable[[int], Sequence[RecordedSpan]],
         hooks: Callable[[], Iterable[type[Hook]]],
+        is_hurried: Callable[[], bool],
     ) -> None:
         self._some_spans = some_spans
         detail = recorder.detail
         self._meter = CostMeter(
             monotonic_ns,
             detail,
-            lambda served: measured_prices(hooks() if served else ()),
+            lambda served: measured_prices(hooks if served else tuple, is_hurried),
             cpu_ns,
             callbacks=recorder.open_requests.timed_callbacks,
         )
@@ -50,11 +52,9 @@ class OwnBudget:
         """Return the budget, and what is left out."""
         return self._keeper.read()
 
-    def update(
-        self, counts: ExportCounts, queued: int, *, may_sample: bool, may_measure: bool
-    ) -> None:
+    def update(self, counts: ExportCounts, queued: int, *, may_sample: bool) -> None:
         """Take the counts so far, and act on what they cost."""
-        self._meter.update(counts, queued, may_measure=may_measure)
+        self._meter.update(counts, queued)
         cost = self._meter.read()
         self._keeper.update(
             cost.cpu_ns,

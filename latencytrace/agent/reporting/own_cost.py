@@ -47,7 +47,7 @@ class CostMeter:
 
     Args:
         now_ns: A monotonic clock.
-        prices: Measures what hooks cost, given whether requests were served.
+        prices: Measures what hooks cost, given whether requests were served; None: it cannot now.
         thread_ns: CPU time of the background thread; called on it.
         callbacks: Counts callbacks of event loops that were timed.
         costs: Costs of functions that hooks put in place, by their samples.
@@ -57,7 +57,7 @@ class CostMeter:
         self,
         now_ns: Callable[[], int],
         detail: Detail,
-        prices: Callable[[bool], Prices],
+        prices: Callable[[bool], Prices | None],
         thread_ns: Callable[[], int],
         *,
         callbacks: Callable[[], int] = lambda: 0,
@@ -85,15 +85,10 @@ class CostMeter:
         """Return the cost as of the last update."""
         return self._cost
 
-    def update(self, counts: ExportCounts, queued: int, *, may_measure: bool = True) -> None:
-        """Take the counts so far; now and then look up what hooks cost.
-
-        Args:
-            queued: Spans that wait.
-            may_measure: False where a caller waits meanwhile.
-        """
+    def update(self, counts: ExportCounts, queued: int) -> None:
+        """Take the counts so far, spans that wait too; now and then look up what hooks cost."""
         now_ns, made = self._now_ns(), counts.sent + counts.dropped + counts.in_flight + queued
-        self._add_hooks(now_ns, made, may_measure=may_measure)
+        self._add_hooks(now_ns, made)
         encoder_ns, exporter_ns = counts.encode_cpu_ns, counts.export_cpu_ns
         reporting_ns = max(self._thread_ns() - exporter_ns, 0)
         totals = (self._hooks_ns, encoder_ns, exporter_ns - encoder_ns, reporting_ns)
@@ -120,7 +115,7 @@ class CostMeter:
         cost = self._cost
         return cost.hooks_ratio, cost.encoder_ratio, cost.exporter_ratio, cost.reporting_ratio
 
-    def _add_hooks(self, now_ns: int, made: int, *, may_measure: bool) -> None:
+    def _add_hooks(self, now_ns: int, made: int) -> None:
         """Add what hooks did since the last time, each at the price of now."""
         detail = self._detail
         spared = detail.least + detail.controls
@@ -133,12 +128,14 @@ class CostMeter:
         served = detail.requests + spared + detail.dropped > 0
         due = self._priced_ns is None or now_ns - self._priced_ns >= PRICED_FOR_NS
         due = due or served > self._priced_requests
-        if due and not may_measure:  # it is added once its price is known
-            return
         calls = self._new_calls()
         if due and (calls or counted != self._counted):  # an idle process pays nothing
-            self._priced_ns, self._priced_requests = now_ns, served
-            self._prices = self._measure(served)
+            measured = self._measure(served)
+            if measured is None:  # it is added once its price is known
+                return
+            self._prices, self._priced_ns, self._priced_requests = measured, now_ns, served
+        for cost, count in calls.items():
+            self._calls[cost] = self._calls.get(cost, 0) + count
         prices, colder = self._prices, self._colder()
         each = (
             prices.span_ns, prices.request_ns * colder, prices.chunk_ns, prices.callback_ns,
@@ -162,13 +159,10 @@ class CostMeter:
 
     def _new_calls(self) -> dict[HookCost, int]:
         """Return how many calls of each function there were since the last time, if any."""
-        found = {}
-        for cost in self._costs():
-            before, now = self._calls.get(cost, 0), cost.calls
-            self._calls[cost] = now
-            if now > before and not isinstance(cost, RequestCost):
-                found[cost] = now - before
-        return found
+        new = ((cost, cost.calls - self._calls.get(cost, 0)) for cost in self._costs())
+        return {
+            cost: count for cost, count in new if count > 0 and not isinstance(cost, RequestCost)
+        }
 
     def _colder(self) -> float:
         """Return how many times as much a request takes among the program's as by itself."""

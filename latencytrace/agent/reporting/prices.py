@@ -7,6 +7,7 @@ sampled requests tell (`timing/costs.py`), as they do what each kind of call tak
 """
 
 from collections.abc import Callable, Coroutine, Iterable
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -31,6 +32,7 @@ _FEW_STRETCHES: Final = 6  # of streams, whose chunks come one after another
 _LEFT_OUT: Final = 2  # of the dearest stretches: garbage may have been collected within
 _REST_S: Final = 1e-3
 _CHUNKS: Final = 200
+_is_hurried: ContextVar[Callable[[], bool]] = ContextVar("latencytrace.is_hurried")
 # As models' servers send them: its output is found in the first, which tells how to read the rest.
 _CHUNK: Final = b'data: {"choices":[{"index":0,"delta":{"content":" word"}}]}\n\n'
 
@@ -59,21 +61,45 @@ def built_by(hooks: Iterable[type[Hook]], target: str) -> Build | None:
     return None
 
 
-def measured_prices(hooks: Iterable[type[Hook]]) -> Prices:
+class _HurriedError(Exception):
+    """A caller waits for the thread that measures."""
+
+
+def measured_prices(
+    hooks: Callable[[], Iterable[type[Hook]]], is_hurried: Callable[[], bool] = lambda: False
+) -> Prices | None:
     """Measure what hooks cost here and now.
 
     Args:
-        hooks: Those that may time requests and callbacks of event loops. Without one for requests
-            each is priced as a call.
+        hooks: Loads those that may time requests and callbacks of event loops. Without one for
+            requests each is priced as a call.
+        is_hurried: Tells whether a caller waits for this thread; it is asked at each rest.
+
+    Returns:
+        The prices; None: a caller waits.
     """
-    given = tuple(hooks)
-    with apart() as made:
-        learn_clock()
-        prices = _prices_of_calls(built_by(given, TIMES_CALLBACKS))
-        build = built_by(given, TIMES_REQUESTS)
-        if build is None:
-            return replace(prices, request_ns=prices.call_ns)
-        return _with_requests(prices, build, made)
+    token = _is_hurried.set(is_hurried)
+    try:
+        with apart() as made:
+            _rest()
+            given = tuple(hooks())
+            learn_clock()
+            prices = _prices_of_calls(built_by(given, TIMES_CALLBACKS))
+            build = built_by(given, TIMES_REQUESTS)
+            if build is None:
+                return replace(prices, request_ns=prices.call_ns)
+            return _with_requests(prices, build, made)
+    except _HurriedError:
+        return None
+    finally:
+        _is_hurried.reset(token)
+
+
+def _rest() -> None:
+    """Let other threads have the interpreter."""
+    sleep(_REST_S)
+    if _is_hurried.get()():
+        raise _HurriedError
 
 
 def _prices_of_calls(build: Build | None) -> Prices:
@@ -164,7 +190,7 @@ def _mean_ns(
     stretches_ns = []
     call()  # what is made once is not its price
     for _ in range(stretches):
-        sleep(_REST_S)  # other threads get the interpreter
+        _rest()
         began_ns = cpu_ns()
         for _ in range(calls):
             call()

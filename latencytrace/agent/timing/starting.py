@@ -1,8 +1,10 @@
 """Knows whether a server loads its application or has it start up, before it serves anyone."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from latencytrace.agent.clock import monotonic_ns
+from latencytrace.agent.guard import OnFault, guarded
 
 
 class Starting:
@@ -35,3 +37,20 @@ class Starting:
                     self.ended_ns = monotonic_ns()
 
         return end
+
+    @contextmanager
+    def noted(self, on_fault: OnFault, *, starts_up: bool = False) -> Iterator[Callable[[], None]]:
+        """Note a start for as long as the block lasts, or until what it gets is called."""
+        ends: list[Callable[[], None]] = []
+
+        def end() -> None:
+            with guarded("noting that a server starts", on_fault):
+                for each in ends:
+                    each()
+
+        with guarded("noting that a server starts", on_fault):
+            ends.append(self.begin(starts_up=starts_up))
+        try:
+            yield end
+        finally:
+            end()

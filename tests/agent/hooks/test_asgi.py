@@ -11,6 +11,8 @@ from typing import Any
 import fastapi
 import httpx
 import pytest
+import uvicorn
+import websockets.sync.client
 from fastapi.responses import StreamingResponse
 from opentelemetry.instrumentation.asgi import OpenTelemetryMiddleware
 from opentelemetry.instrumentation.fastapi import FastAPIInstrumentor
@@ -495,6 +497,57 @@ def test_uvicorn_times_an_application_of_no_framework(agent: TracedProgram) -> N
     assert answer.text == "plain"
     assert request.name == "GET /anything/{id}"
     assert request.attributes[semconv.URL_PATH] == "/anything/17"
+
+
+def test_uvicorns_configuration_keeps_the_programs_own_application(agent: TracedProgram) -> None:
+    config = uvicorn.Config(plain_application, proxy_headers=False, log_config=None)
+
+    config.load()
+
+    assert agent.status.running
+    assert config.loaded_app is plain_application
+
+
+@pytest.mark.parametrize("http", ["h11", "httptools"])
+def test_what_an_application_returns_is_uvicorns_to_reject(
+    agent: TracedProgram, caplog: pytest.LogCaptureFixture, http: str
+) -> None:
+    async def returning(scope: Message, receive: object, send: Any) -> str:
+        await plain_application(scope, receive, send)
+        return "left over"
+
+    with serving(returning, http=http) as url:
+        get(f"{url}/anything")
+
+    assert "should return None, but returned 'left over'" in caplog.text
+    assert request_spans(agent)
+
+
+@pytest.mark.parametrize("ws", ["websockets-sansio", "wsproto"])
+def test_what_a_websocket_does_is_in_its_callers_trace_without_a_framework(
+    agent: TracedProgram, ws: str
+) -> None:
+    async def connected(scope: Message, receive: Any, send: Any) -> None:
+        if scope["type"] == "websocket":
+            with latencytrace.stage("rerank"):
+                await send({"type": "websocket.accept"})
+            await send({"type": "websocket.close"})
+            while (await receive())["type"] != "websocket.disconnect":
+                pass
+
+    with (
+        serving(connected, ws=ws) as url,
+        websockets.sync.client.connect(
+            url.replace("http", "ws"),
+            additional_headers={"traceparent": f"00-{TRACE}-{PARENT}-01"},
+            proxy=None,
+        ) as client,
+        pytest.raises(websockets.exceptions.ConnectionClosedOK),
+    ):
+        client.recv()
+
+    (rerank,) = agent.named("rerank")
+    assert (rerank.trace_id, rerank.parent_id) == (TRACE, PARENT)
 
 
 def test_an_application_of_no_framework_around_fastapi_doubles_nothing(

@@ -1,5 +1,7 @@
 """The hook of Celery: a real worker over Redis, or over Celery's own memory without one."""
 
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -218,3 +220,42 @@ def test_a_process_of_a_worker_that_is_replaced_sends_its_spans_first(
 
         assert (done.returncode, done.stderr) == (0, "")
         assert [span.name for span in receiver.spans if span.name == "task"] == ["task"] * 8
+
+
+TERMINATED = """
+import os, signal, sys
+import latencytrace
+
+os.environ["OTEL_BSP_SCHEDULE_DELAY"] = "60000"  # nothing is sent before the end
+latencytrace.instrument("worker", endpoint=sys.argv[1], hooks=("celery",))
+from billiard.pool import Pool
+from celery import Celery
+from celery.concurrency.prefork import process_initializer
+
+app = Celery("shop", broker="memory://", backend="cache+memory://")
+
+def work(number):
+    with latencytrace.stage("task"):
+        return os.getpid()
+
+if __name__ == "__main__":
+    pool = Pool(2, initializer=process_initializer, initargs=(app, "host"))
+    for pid in set(pool.map(work, range(8), 1)):
+        os.kill(pid, signal.SIGTERM)
+    sys.stdin.read()
+    pool.terminate()
+    pool.join()
+"""
+
+
+def test_a_process_of_a_worker_that_is_terminated_sends_its_spans_first(tmp_path: Path) -> None:
+    script = tmp_path / "terminated.py"
+    script.write_text(TERMINATED)
+
+    with Receiver() as receiver:
+        command = [sys.executable, str(script), receiver.endpoint]
+        with subprocess.Popen(command, stdin=subprocess.PIPE) as worker:
+            until(lambda: sum(span.name == "task" for span in receiver.spans) == 8)
+            worker.communicate(timeout=PATIENCE_S)
+
+        assert worker.returncode == 0

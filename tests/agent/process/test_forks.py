@@ -9,7 +9,7 @@ import pytest
 
 from latencytrace.agent.process import background
 from latencytrace.agent.process.forks import LONGEST_WAIT_S, WholeImports
-from tests.support.servers.command_line import python
+from tests.support.servers.command_line import NOWHERE, python
 from tests.support.waiting import PATIENCE_S
 
 FORKING_IMPORTS = Path(__file__).parents[2] / "support" / "programs" / "forking_imports.py"
@@ -109,3 +109,26 @@ def test_a_child_leaves_the_threads_to_its_parent_that_were_held() -> None:
 
     assert status == 0
     assert thread.ident is not None
+
+
+FIRST_FORK = """
+import os, sys
+import latencytrace
+from latencytrace.agent.start import CHILDS
+
+latencytrace.instrument("forks", endpoint=sys.argv[1])
+assert not sys.modules.keys() & set(CHILDS)
+child = os.fork()
+if not child:
+    os._exit(not set(CHILDS) <= sys.modules.keys())
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+def test_what_a_child_sends_with_is_loaded_once_before_the_first_fork(tmp_path: Path) -> None:
+    script = tmp_path / "forks.py"
+    script.write_text(FIRST_FORK)
+
+    done = python(script, NOWHERE)
+
+    assert (done.returncode, done.stderr) == (0, "")

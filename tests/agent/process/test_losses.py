@@ -71,3 +71,26 @@ def test_processes_of_a_pool_that_are_replaced_count_what_nobody_took(
     done = python(script, NOWHERE, kind)
 
     assert done.stdout == "4\n", done.stderr
+
+
+ENDS = """
+import sys
+import latencytrace
+
+latencytrace.instrument("ends", endpoint=sys.argv[1])
+with latencytrace.stage("last"):
+    pass
+if sys.argv[2] == "stops":
+    latencytrace.uninstrument()
+"""
+
+
+@pytest.mark.parametrize("way", ["exits", "stops"])
+def test_a_program_without_a_parent_says_what_nobody_took(tmp_path: Path, way: str) -> None:
+    script = tmp_path / "ends.py"
+    script.write_text(ENDS)
+
+    done = python(script, NOWHERE, way)
+
+    assert "latencytrace: 1 spans that http://127.0.0.1:9/v1/traces did not take" in done.stderr
+    assert done.stderr.count("are lost") == 1

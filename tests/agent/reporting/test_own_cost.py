@@ -248,10 +248,17 @@ def test_the_price_of_a_request_is_looked_up_once_one_was_served() -> None:
 
 
 def test_nothing_is_measured_while_somebody_waits() -> None:
-    meter = CostMeter(FakeClock(), Detail(), lambda _: Prices(span_ns=5), lambda: 0, costs=list)
+    found = iter([None, Prices(span_ns=5, call_ns=100)])
+    with apart() as made:
+        cost = HookCost()
+        meter = CostMeter(
+            FakeClock(), Detail(), lambda _: next(found), lambda: 0, costs=lambda: made
+        )
+    cost.left -= 1  # a call
 
-    meter.update(spent(2, 7, 9), 0, may_measure=False)
+    meter.update(spent(2, 7, 9), 0)
     assert meter.read() == OwnCost(encoder_cpu_ns=7, exporter_cpu_ns=9)
+    cost.left -= 1
     meter.update(spent(3, 7, 9), 0)
 
-    assert meter.read().hooks_cpu_ns == 3 * 5
+    assert meter.read().hooks_cpu_ns == 1 * 5 + 2 * 100
