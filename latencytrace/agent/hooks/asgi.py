@@ -1,7 +1,8 @@
 """Requests served by an ASGI application: FastAPI, Starlette, or any under a server."""
 
 import gc
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, MutableMapping, Sequence
+from contextlib import contextmanager
 from contextvars import Token
 from functools import partial, wraps
 from typing import Any
@@ -404,24 +405,31 @@ def _taken_up(recorder: Recorder, scope: Scope) -> Token[Context] | None:
     return None
 
 
+@contextmanager
+def _starting(recorder: Recorder, *, starts_up: bool = False) -> Iterator[Callable[[], None]]:
+    """Note that a server starts, within; what is yielded ends that at once."""
+    started: Callable[[], None] = _nothing
+    with guarded(_STARTS, recorder.on_fault):
+        started = recorder.starting.begin(starts_up=starts_up)
+    try:
+        yield started
+    finally:
+        started()
+
+
+def _nothing() -> None:
+    pass
+
+
 async def _start_up(recorder: Recorder, run: Callable[[Send], Awaitable[Any]], send: Send) -> Any:
     """Run an application's lifespan; it starts until it says that it has started."""
-    started: Callable[[], None] | None = None
-    with guarded(_STARTS, recorder.on_fault):
-        started = recorder.starting.begin(starts_up=True)
+    with _starting(recorder, starts_up=True) as started:
 
-    async def hearing_send(message: Message) -> None:
-        with guarded(_STARTS, recorder.on_fault):
-            if started is not None:  # whatever it says first: that it has started, or failed
-                started()
-        await send(message)
+        async def hearing_send(message: Message) -> None:
+            started()  # whatever it says first: that it has started, or failed
+            await send(message)
 
-    try:
         return await run(hearing_send)
-    finally:
-        with guarded(_STARTS, recorder.on_fault):
-            if started is not None:
-                started()
 
 
 def time_application(recorder: Recorder, original: Timed) -> Timed:  # noqa: C901 - each request goes through it
@@ -596,22 +604,40 @@ class _TimedApplication:
         return await self._call(self, scope, receive, send)
 
 
-def time_loaded_application(recorder: Recorder, original: Timed) -> Timed:
-    """Wrap what uvicorn loads, unless a framework that times itself is in it."""
+def time_load(recorder: Recorder, original: Timed) -> Timed:
+    """Note that uvicorn loads its application."""
 
-    def load(self: Any) -> None:
-        started: Callable[[], None] | None = None
-        with guarded(_STARTS, recorder.on_fault):
-            started = recorder.starting.begin()
-        try:
+    def load(self: object) -> None:
+        with _starting(recorder):
             original(self)
-        finally:
-            with guarded(_STARTS, recorder.on_fault):
-                if started is not None:
-                    started()
-        self.loaded_app = _with_timing(self.loaded_app, recorder)
 
     return load
+
+
+def time_start_up(recorder: Recorder, original: Timed) -> Timed:
+    """Note that what uvicorn serves starts up."""
+
+    async def startup(self: object) -> None:
+        with _starting(recorder, starts_up=True):
+            await original(self)
+
+    return startup
+
+
+def time_served_application(recorder: Recorder, original: Timed) -> Timed:
+    """Wrap what a connection of uvicorn's calls: what is loaded stays what it is."""
+    latest: tuple[object, object] = (None, None)
+
+    @wraps(original)
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807 - stands in its place
+        nonlocal latest
+        original(self, *args, **kwargs)
+        known = latest
+        if known[0] is not self.app:
+            known = latest = self.app, _with_timing(self.app, recorder)
+        self.app = known[1]
+
+    return __init__
 
 
 def _with_timing(application: Any, recorder: Recorder) -> Any:
@@ -647,7 +673,22 @@ class AsgiHook(Hook):
         Replacement(
             _CONTRIB, "OpenTelemetryMiddleware._get_otel_send", note_contribs_route, optional=True
         ),
-        Replacement("uvicorn.config", "Config.load", time_loaded_application),
+        Replacement("uvicorn.config", "Config.load", time_load),
+        Replacement("uvicorn.lifespan.on", "LifespanOn.startup", time_start_up),
+        *(
+            Replacement(
+                f"uvicorn.protocols.{module}_impl", f"{kind}.__init__", time_served_application
+            )
+            for module, kind in (
+                ("http.h11", "H11Protocol"),
+                ("http.httptools", "HttpToolsProtocol"),
+                ("http.zttp", "ZttpProtocol"),
+                ("http.zttp_h2", "ZttpH2Protocol"),
+                ("websockets.websockets", "WebSocketProtocol"),
+                ("websockets.websockets_sansio", "WebSocketsSansIOProtocol"),
+                ("websockets.wsproto", "WSProtocol"),
+            )
+        ),
         Replacement("hypercorn.app_wrappers", "ASGIWrapper.__init__", time_given_application),
         Replacement(
             "starlette.middleware.base", "BaseHTTPMiddleware.__call__", hold_until_returned

@@ -10,6 +10,7 @@ from typing import Any
 import fastapi
 import httpx
 import pytest
+import uvicorn
 from fastapi.responses import StreamingResponse
 from opentelemetry.instrumentation.asgi import OpenTelemetryMiddleware
 from opentelemetry.instrumentation.fastapi import FastAPIInstrumentor
@@ -22,6 +23,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Mount, Route
 from starlette.testclient import TestClient
+from websockets.sync.client import connect
 
 import latencytrace
 from latencytrace.agent.clock import wall_ns
@@ -29,7 +31,7 @@ from latencytrace.agent.hooks.asgi import time_application
 from latencytrace.model import Stage, semconv
 from tests.support.agent.hooked import Spans
 from tests.support.agent.receiving import ReceivedSpan, TracedProgram
-from tests.support.servers.serving import drain, get, raw_get, raw_socket, serving
+from tests.support.servers.serving import drain, get, raw_get, raw_socket, serving, serving_as
 from tests.support.waiting import PATIENCE_S, until
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
@@ -480,6 +482,42 @@ def test_uvicorn_times_an_application_of_no_framework(agent: TracedProgram) -> N
     assert answer.text == "plain"
     assert request.name == "GET /anything/{id}"
     assert request.attributes[semconv.URL_PATH] == "/anything/17"
+
+
+@pytest.mark.parametrize("http", ["h11", "httptools"])
+def test_what_uvicorn_has_loaded_is_what_the_program_gave(agent: TracedProgram, http: Any) -> None:
+    config = uvicorn.Config(plain_application, http=http, proxy_headers=False, log_config=None)
+    config.load()
+    with serving_as(config) as url:
+        get(f"{url}/anything")
+
+    assert config.loaded_app is plain_application
+    assert len(request_spans(agent)) == 1
+
+
+@pytest.mark.filterwarnings("ignore")  # the first one is deprecated
+@pytest.mark.parametrize("ws", ["websockets", "websockets-sansio", "wsproto"])
+def test_a_websocket_of_no_framework_belongs_to_its_callers_trace(
+    agent: TracedProgram, ws: str
+) -> None:
+    traces: list[int] = []
+
+    async def app(scope: Message, receive: Callable[[], Awaitable[Message]], send: Any) -> None:
+        if scope["type"] == "websocket":
+            await receive()
+            traces.append(get_current_span().get_span_context().trace_id)
+            await send({"type": "websocket.accept"})
+            await send({"type": "websocket.close"})
+
+    caller = {"traceparent": f"00-{TRACE}-{PARENT}-01"}
+    with (
+        serving(app, ws=ws, lifespan="off") as url,
+        connect(url.replace("http", "ws"), additional_headers=caller),
+    ):
+        pass
+
+    assert traces == [int(TRACE, 16)]
+    assert _servers(agent.spans()) == []
 
 
 def test_an_application_of_no_framework_around_fastapi_doubles_nothing(
