@@ -1,11 +1,13 @@
 """Each engine's spans give the queue, prefill and decode that the engine itself reports."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
+from latencytrace.analysis.ledger.requests import requests_of
 from latencytrace.analysis.trace.known_engines import ENGINES
-from latencytrace.model import Request, Stage
+from latencytrace.model import Request, Stage, semconv
 from tests.support.builders.spans.recorded import FIXTURES, recorded, recorded_requests, reported
 
 MS = 1_000_000
@@ -115,6 +117,26 @@ def test_vllms_times_to_the_tokens_are_those_that_it_tells() -> None:
         assert request.time_to_first_token_ns == round(first_s * 1e9)
         each_ns = decode_s * 1e9 / (request.output_tokens - 1)
         assert request.time_per_output_token_ns == pytest.approx(each_ns, abs=1)
+
+
+def test_vllms_first_part_begins_as_long_before_the_end_as_all_its_parts_take() -> None:
+    """Without a time to the first token, and where one of the parts is missing."""
+    span = next(one for one in recorded("vllm") if one.name == "llm_request")
+    told = {
+        key: value
+        for key, value in span.attributes.items()
+        if key not in {semconv.LATENCY_TO_FIRST, semconv.LATENCY_IN_QUEUE}
+    }
+    parts_s = (told[semconv.LATENCY_IN_PREFILL], told[semconv.LATENCY_IN_DECODE])
+    assert all(isinstance(one, float) for one in parts_s)
+
+    (request,) = requests_of([replace(span, parent_id=None, attributes=told)], {})
+
+    prefill_ns, decode_ns = (round(float(str(one)) * 1e9) for one in parts_s)
+    assert request.ledger[Stage.PREFILL] == prefill_ns
+    assert request.ledger[Stage.DECODE] == decode_ns
+    assert request.segments[-1].stage is Stage.DECODE
+    assert request.segments[0].stage is Stage.UNATTRIBUTED
 
 
 def test_vllms_start_is_loading() -> None:

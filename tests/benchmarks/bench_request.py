@@ -125,17 +125,24 @@ class Server:
             answer = b""
             while (left := len(first) - len(answer)) > 0:
                 self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, left)
-                answer += self.connection.recv(left)
+                answer += self._received(left)
         assert answer.startswith(b"HTTP/1.1 200 "), answer[:200]
         assert answer[-5:] == self.answers[path][-5:], answer[-200:]
 
     def _first_answer(self) -> bytes:
         """Read until nothing more comes."""
         self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1)
-        parts = [self.connection.recv(1 << 20)]
+        parts = [self._received(1 << 20)]
         while select([self.connection], [], [], SILENT_S)[0]:
-            parts.append(self.connection.recv(1 << 20))
+            parts.append(self._received(1 << 20))
         return b"".join(parts)
+
+    def _received(self, most: int) -> bytes:
+        """Read what came, at most so many bytes; a server that hung up is an error."""
+        if not (data := self.connection.recv(most)):
+            msg = "the server closed the connection"
+            raise ConnectionError(msg)
+        return data
 
 
 Found = dict[str, dict[str, list[Cpu]]]  # by route and server, one for each start
