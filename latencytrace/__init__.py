@@ -4,8 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from latencytrace.agent.api.batches import batch, enqueue
-    from latencytrace.agent.api.requests import request
+    from latencytrace.agent.api.requests import batch, enqueue, request
     from latencytrace.agent.api.stages import stage
     from latencytrace.agent.reporting.status import AgentStatus
     from latencytrace.agent.start import agent_status, flush, instrument, uninstrument
@@ -27,8 +26,8 @@ __all__ = [
 _HOMES = {
     "AgentStatus": "latencytrace.agent.reporting.status",
     "Ticket": "latencytrace.agent.toolkit.batching",
-    "batch": "latencytrace.agent.api.batches",
-    "enqueue": "latencytrace.agent.api.batches",
+    "batch": "latencytrace.agent.api.requests",
+    "enqueue": "latencytrace.agent.api.requests",
     "request": "latencytrace.agent.api.requests",
     "stage": "latencytrace.agent.api.stages",
 }

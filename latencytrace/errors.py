@@ -67,7 +67,7 @@ class GpuUnavailableError(LatencytraceError):
 
     Args:
         message: Why, and what to do.
-        is_final: It is no use to try again in this process.
+        is_final: Whether trying again in this process is of no use.
         is_absent: What it takes is not installed, as on a machine without such GPUs.
     """
 
@@ -81,7 +81,6 @@ class SinkError(LatencytraceError):
     """An alert could not be delivered: it is tried again later.
 
     Args:
-        message: What happened.
         retry_after_s: How long the receiver asks for nothing more; None: it does not say.
     """
 

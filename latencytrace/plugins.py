@@ -118,7 +118,6 @@ def _normal(name: str) -> str:
 
 
 def _declared(folder: str, group: str) -> Iterator[Plugin]:
-    """The plugins of a group that a distribution brings."""
     try:
         with open(f"{folder}/entry_points.txt", encoding="utf-8") as file:  # noqa: PTH123
             text = file.read()

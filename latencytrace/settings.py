@@ -169,7 +169,7 @@ def names_receiver(environ: Mapping[str, str] = os.environ) -> bool:
     return otlp_protocol(environ) == GRPC or any(environ.get(name, "").strip() for name in names)
 
 
-def agent_settings(  # noqa: PLR0913 - one argument per argument of `instrument`
+def agent_settings(
     *,
     endpoint: str | None = None,
     service_name: str | None = None,
@@ -182,11 +182,8 @@ def agent_settings(  # noqa: PLR0913 - one argument per argument of `instrument`
 
     Args:
         endpoint: The base address to send to.
-        service_name: What to call the program.
         hooks: Names of the hooks to apply; None: all.
-        gpu: Whether to read GPUs.
         over_http: Whatever the environment says of the protocol.
-        environ: The environment.
 
     Raises:
         SettingsError: A value cannot be used; the message names the variable.
@@ -244,7 +241,7 @@ def agent_settings(  # noqa: PLR0913 - one argument per argument of `instrument`
     )
 
 
-def service_settings(  # noqa: PLR0913 - one argument per flag of `latencytrace serve`
+def service_settings(
     *,
     folder: Path | None = None,
     listen: str | None = None,
@@ -474,7 +471,6 @@ def _store(named: str, environ: Mapping[str, str]) -> str:
 
 
 def has_password(store: str) -> bool:
-    """Return whether a password stands in the address of a store."""
     user = _user_of(store.partition("://")[2])
     return user is not None and bool(user.partition(":")[2])
 

@@ -21,7 +21,6 @@ _HEADER_VALUE = re.compile(r"[\t -~\x80-\xff]*")  # what http.client can send of
 
 
 def flag(environ: Mapping[str, str], name: str) -> bool:
-    """Return whether a variable says yes."""
     return environ.get(name, "").strip().lower() in {"1", "true", "yes", "on"}
 
 
@@ -116,7 +115,7 @@ def size_bytes(environ: Mapping[str, str], name: str, default: float) -> float |
     return _with_unit(environ, name, default, _SIZE, _UNITS_BYTES, wanted)
 
 
-def _with_unit(  # noqa: PLR0913 - what a number with a unit is read by
+def _with_unit(
     environ: Mapping[str, str],
     name: str,
     default: float,

@@ -181,7 +181,7 @@ def test_headers_are_read_as_opentelemetry_writes_them() -> None:
 @pytest.mark.parametrize(
     ("exporter", "disabled"), [("none", True), (" None ", True), ("otlp", False), ("", False)]
 )
-def test_without_an_exporter_of_traces_there_are_none(exporter: str, disabled: bool) -> None:  # noqa: FBT001 - a case
+def test_without_an_exporter_of_traces_there_are_none(exporter: str, disabled: bool) -> None:
     assert agent_settings(environ={"OTEL_TRACES_EXPORTER": exporter}).disabled is disabled
 
 
@@ -189,7 +189,7 @@ def test_without_an_exporter_of_traces_there_are_none(exporter: str, disabled: b
     ("value", "says_yes"),
     [("true", True), (" TRUE ", True), ("1", False), ("yes", False), ("on", False), ("", False)],
 )
-def test_a_flag_of_the_specification_says_yes_by_true_alone(value: str, says_yes: bool) -> None:  # noqa: FBT001 - a case
+def test_a_flag_of_the_specification_says_yes_by_true_alone(value: str, says_yes: bool) -> None:
     environ = {**GRPC, BASE: "collector:4317", "OTEL_EXPORTER_OTLP_INSECURE": value}
 
     assert agent_settings(environ={"OTEL_SDK_DISABLED": value}).disabled is says_yes

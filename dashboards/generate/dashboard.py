@@ -14,7 +14,7 @@ _TAG: Final = "latencytrace"
 _COLUMNS: Final = 24
 
 
-def dashboard(  # noqa: PLR0913 - the parts of a dashboard
+def dashboard(
     uid: str,
     title: str,
     description: str,

@@ -7,7 +7,7 @@ from dashboards.generate.dashboard import Json, dashboard, variable
 from dashboards.generate.panel import HALF, THIRD, target
 from dashboards.generate.panels import graph, number, states
 from dashboards.generate.queries import SCRAPED, STEP
-from latencytrace.model.gpu.sample import THROTTLING
+from latencytrace.model.gpu import THROTTLING
 
 _GPU = "latencytrace_gpu"
 _CHOSEN = f'{SCRAPED},name=~"$name",uuid=~"$uuid"'

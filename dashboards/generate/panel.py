@@ -29,7 +29,7 @@ def _target(expr: str, legend: str, **more: object) -> Json:
     return {"datasource": DATASOURCE, "editorMode": "code", "expr": expr, **named, **more}
 
 
-def panel(  # noqa: PLR0913 - the parts of a panel
+def panel(
     kind: str,
     title: str,
     description: str,

@@ -20,7 +20,7 @@ Steps = Sequence[tuple[float | None, str]]  # from a value on, the color; None: 
 _HIDE_NOWHERE: Final[Json] = {"legend": False, "tooltip": False, "viz": False}
 
 
-def graph(  # noqa: PLR0913 - what a graph is told
+def graph(
     title: str,
     description: str,
     unit: str,
@@ -84,7 +84,7 @@ def graph(  # noqa: PLR0913 - what a graph is told
     return {**drawn, "interval": least_step} if least_step else drawn
 
 
-def number(  # noqa: PLR0913 - what a number is told
+def number(
     title: str,
     description: str,
     unit: str,

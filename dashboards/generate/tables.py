@@ -7,7 +7,7 @@ from dashboards.generate.panel import WHOLE, instant, of_field, panel
 from dashboards.generate.panels import Steps, thresholds_of
 
 
-def table(  # noqa: PLR0913 - the parts of a table
+def table(
     title: str,
     description: str,
     columns: Mapping[str, tuple[str, str, str]],
@@ -84,7 +84,7 @@ def table(  # noqa: PLR0913 - the parts of a table
     return drawn
 
 
-def listed(  # noqa: PLR0913 - what a table is told
+def listed(
     title: str,
     description: str,
     asked: Json,

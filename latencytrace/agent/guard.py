@@ -23,7 +23,6 @@ class _Unfailing(logging.LoggerAdapter[logging.Logger]):
     """Drops what the program's logging cannot take: a handler raises, or a stream is closed."""
 
     def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
-        """Log, or do nothing."""
         try:
             super().log(level, msg, *args, stacklevel=kwargs.pop("stacklevel", 1) + 1, **kwargs)
         except Exception:

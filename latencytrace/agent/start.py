@@ -13,7 +13,7 @@ from opentelemetry.trace import ProxyTracerProvider, Tracer
 
 from latencytrace.agent.budget.detail import Detail
 from latencytrace.agent.clock import monotonic_ns
-from latencytrace.agent.device.nvtx import no_ranges, torch_ranges
+from latencytrace.agent.device.timer import no_ranges, torch_ranges
 from latencytrace.agent.device.timers import DeviceTimers, torch_events
 from latencytrace.agent.export.batches import Saw
 from latencytrace.agent.export.exporter import ExportCounts, Exporter
@@ -24,12 +24,17 @@ from latencytrace.agent.export.transports import Senders
 from latencytrace.agent.guard import FaultCounter, OnFault, contained, edge_faults, guarded, logger
 from latencytrace.agent.native import RLock
 from latencytrace.agent.process import background
-from latencytrace.agent.process.child_exit import at_end_of_children
-from latencytrace.agent.process.forks import LONGEST_WAIT_S, in_child, renew, whole_imports
+from latencytrace.agent.process.forks import (
+    LONGEST_WAIT_S,
+    ChildLosses,
+    at_end_of_children,
+    in_child,
+    renew,
+    whole_imports,
+)
 from latencytrace.agent.process.imports import after_import, forget
 from latencytrace.agent.process.interpreters import is_main_interpreter
 from latencytrace.agent.process.late import Late
-from latencytrace.agent.process.losses import ChildLosses
 from latencytrace.agent.process.resource import new_instance_id, resource_of
 from latencytrace.agent.process.termination import Termination
 from latencytrace.agent.process.uwsgi_workers import WAITING, UwsgiWorkers, is_uwsgi
@@ -69,13 +74,13 @@ _LATER = (
     "latencytrace.agent.gpu.watch",
     "latencytrace.agent.gpu.watch",
     "latencytrace.agent.profiling.orders",
-    "latencytrace.agent.reporting.own_budget",
+    "latencytrace.agent.reporting.own_cost",
     "latencytrace.agent.reporting.self_report",
 )
 # Modules whose patches time requests and callbacks of event loops, by which these are priced.
 _PRICED = ("starlette.applications", "asyncio.events")
 _FASTAPI = ListedHook(
-    Plugin("FastAPI's telemetry", "latencytrace.agent.program.fastapi_telemetry:FastApiTelemetry"),
+    Plugin("FastAPI's telemetry", "latencytrace.agent.program.provider:FastApiTelemetry"),
     (),
     ("fastapi.telemetry._asgi", "fastapi.telemetry._runtime"),
 )
@@ -89,11 +94,8 @@ class _Reports:
     """The agent's word on itself and on GPUs: made once there is time for it, not at the start.
 
     Args:
-        settings: Of this process.
-        resource: What this process is.
         to_metrics: Makes what carries metrics to an address.
         new_budget: Makes what the agent's own cost is held against.
-        on_fault: Takes what our own code raises.
     """
 
     def __init__(
@@ -132,10 +134,9 @@ class _Reports:
             self.gpu()  # which says why it cannot be
 
     def send(self, status: Callable[[], "AgentStatus"]) -> None:
-        """Send how the agent does, if a report may be due."""
         report = None if self._self_report is None else self._self_report()
         if report is not None and report.may_be_due:
-            from latencytrace.agent.reporting.self_report import Report  # noqa: PLC0415 - is loaded
+            from latencytrace.agent.reporting.self_report import Report
 
             report.send(Report.of(status()))
 
@@ -154,7 +155,7 @@ class _Reports:
             self._sender.close()
 
     def _new_self_report(self, sender: Sender, began_ns: int) -> "SelfReport":
-        from latencytrace.agent.reporting.self_report import SelfReport  # noqa: PLC0415 - loaded where it is used
+        from latencytrace.agent.reporting.self_report import SelfReport
 
         return SelfReport(self._resource, sender, monotonic_ns, began_ns)
 
@@ -164,7 +165,7 @@ class _Reports:
         port = settings.gpu_port
         if settings.gpu is False or (url is None and port is None):
             return None
-        from latencytrace.agent.gpu.watch import GpuWatch, visible_gpus  # noqa: PLC0415 - loaded where it is used
+        from latencytrace.agent.gpu.watch import GpuWatch, visible_gpus
 
         return GpuWatch(
             self._resource,
@@ -183,7 +184,6 @@ class Agent:
     """One running agent; at most one a process at a time.
 
     Args:
-        settings: Of this process.
         on_fault: Takes what our own code raises; tests raise it again.
     """
 
@@ -263,7 +263,7 @@ class Agent:
 
     def status(self) -> "AgentStatus":
         """Return what it does now."""
-        from latencytrace.agent.reporting.status import AgentStatus  # noqa: PLC0415 - loaded where it is used
+        from latencytrace.agent.reporting.status import AgentStatus
 
         counts: ExportCounts = self._exporter.counts
         dropped = counts.dropped + self.losses.spans
@@ -341,7 +341,7 @@ class Agent:
         _provider.reset_after_fork()
 
     def _new_profiling(self) -> "Profiling":
-        from latencytrace.agent.profiling.orders import Profiling  # noqa: PLC0415 - loaded where it is used
+        from latencytrace.agent.profiling.orders import Profiling
 
         return Profiling(
             self._resource,
@@ -352,7 +352,7 @@ class Agent:
         )
 
     def _new_own_budget(self) -> "OwnBudget":
-        from latencytrace.agent.reporting.own_budget import OwnBudget  # noqa: PLC0415 - loaded where it is used
+        from latencytrace.agent.reporting.own_budget import OwnBudget
 
         return OwnBudget(
             self.recorder, self.settings.overhead_ratio, self._queue.some, self._priced_hooks
@@ -492,7 +492,7 @@ def flush(timeout_s: float = 5.0) -> bool:
 
 def agent_status() -> "AgentStatus":
     """Return what the agent does: spans made, sent, dropped; its cost; hooks and why not."""
-    from latencytrace.agent.reporting.status import not_running  # noqa: PLC0415 - loaded where it is used
+    from latencytrace.agent.reporting.status import not_running
 
     agent = _running
     if agent is None:
@@ -532,7 +532,7 @@ def _sampling(settings: AgentSettings) -> Callable[[RecordingTracer], Tracer] | 
     """Return what makes tracers that ask a sampler; None: all traces are recorded."""
     if settings.sampler == ALL_TRACES:
         return None
-    from latencytrace.agent.spans.sampling import sampling  # noqa: PLC0415 - only where it is used
+    from latencytrace.agent.spans.sampling import sampling
 
     return sampling(settings.sampler, settings.sampler_argument)
 

@@ -7,29 +7,27 @@ from itertools import groupby
 
 from latencytrace.analysis.calls.messages import delivered, with_queues
 from latencytrace.analysis.calls.retries import have_failed_calls, with_retries
-from latencytrace.analysis.gpu.engine_steps import with_steps
-from latencytrace.analysis.repairs.callbacks import hung_inside
-from latencytrace.analysis.repairs.clipping import clipped, ran_afterwards
+from latencytrace.analysis.gpu.shared_steps import with_steps
+from latencytrace.analysis.repairs.callbacks import handed_over, hung_inside
+from latencytrace.analysis.repairs.clipping import (
+    Intervals,
+    clipped,
+    clipped_intervals,
+    ran_afterwards,
+    read_intervals,
+    without_negative,
+)
 from latencytrace.analysis.repairs.clock_skew import aligned
-from latencytrace.analysis.repairs.cycles import cut_cycles
 from latencytrace.analysis.repairs.duplicates import without_duplicates
-from latencytrace.analysis.repairs.handing_over import handed_over
 from latencytrace.analysis.repairs.implausible import (
     PLAUSIBLE,
     Plausible,
     out_of_time,
     without_implausible,
 )
-from latencytrace.analysis.repairs.intervals import (
-    Intervals,
-    clipped_intervals,
-    read_intervals,
-)
-from latencytrace.analysis.repairs.negative import without_negative
-from latencytrace.analysis.repairs.orphans import adopt_orphans
+from latencytrace.analysis.repairs.orphans import adopt_orphans, cut_cycles
 from latencytrace.analysis.repairs.outliving import outliving
-from latencytrace.analysis.reported.durations import reported_durations
-from latencytrace.analysis.reported.proxy_queue import with_proxy_queue
+from latencytrace.analysis.reported import reported_durations, with_proxy_queue
 from latencytrace.analysis.trace.asgi_messages import awaits_hang_up, with_messages
 from latencytrace.analysis.trace.is_request import is_request
 from latencytrace.analysis.trace.known_engines import engine_of, have_engines

@@ -35,7 +35,6 @@ def effective(rows: int, weight: Weight) -> float:
 
 
 def of(rows: NDArray[np.integer[Any]] | NDArray[np.bool_], weight: Weight) -> Weight:
-    """The weights of some rows."""
     return None if weight is None else weight[rows]
 
 
@@ -60,10 +59,22 @@ def quantiles(
 
 
 def at_ranks(values: NDArray[np.int64], ranks: Sequence[int], weight: Weight) -> list[int]:
-    """The values at ranks, from 0, of all requests in order."""
     if weight is None:
         found = np.partition(values, sorted(set(ranks)))
         return [int(found[rank]) for rank in ranks]
     order = np.argsort(values, kind="stable")
     places = np.searchsorted(np.cumsum(weight[order]), ranks, side="right")
     return [int(value) for value in values[order[places]]]
+
+
+def holm(p_values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Correct p-values for how many tests were made, so that all hold together.
+
+    Source: Holm, "A Simple Sequentially Rejective Multiple Test Procedure", Scandinavian Journal
+    of Statistics, 1979.
+    """
+    order = np.argsort(p_values, kind="stable")
+    stepped = p_values[order] * np.arange(len(p_values), 0, -1)
+    corrected = np.empty_like(p_values)
+    corrected[order] = np.minimum(np.maximum.accumulate(stepped), 1.0)
+    return corrected

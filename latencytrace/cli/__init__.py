@@ -57,18 +57,18 @@ def _run(arguments: Sequence[str]) -> int:
     if arguments[:1] == ["run"]:
         return run(arguments[1:])
     try:
-        from latencytrace.cli.command_line import command_line_for  # noqa: PLC0415 - an extra
+        from latencytrace.cli.command_line import command_line_for
 
         app = command_line_for(arguments)
     except ImportError as missing:
         if arguments[:1] == ["doctor"]:
-            from latencytrace.cli.doctor_checks.without_extra import doctor  # noqa: PLC0415 - seldom needed
+            from latencytrace.cli.doctor_checks.without_extra import doctor
 
             return doctor(arguments[1:])
-        from latencytrace.cli.processes.without_extra import answer  # noqa: PLC0415 - seldom needed
+        from latencytrace.cli.processes.without_extra import answer
 
         return answer(arguments, missing)
-    from latencytrace.cli.processes.typer_fault import typer_fault  # noqa: PLC0415 - loaded where it is used
+    from latencytrace.cli.processes.without_extra import typer_fault
 
     if fault := typer_fault():
         raise LatencytraceError(fault)

@@ -3,6 +3,8 @@
 Only the command that is asked for is imported: all of them take several times as long.
 """
 
+import inspect
+import re
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from importlib.metadata import version
@@ -13,7 +15,14 @@ from typer.core import TyperGroup
 
 from latencytrace.cli.commands import run
 from latencytrace.cli.pictures.lines import say
-from latencytrace.cli.processes.help_text import help_text
+
+_WRAPPED = re.compile(r"\n(?![ \n])(?<!\n\n)")  # a line's end within a paragraph
+
+
+def help_text(command: Callable[..., None]) -> str:
+    """Join each paragraph of its docstring to one line; lines that are indented stay lines."""
+    return _WRAPPED.sub(" ", inspect.cleandoc(command.__doc__ or ""))
+
 
 COMMANDS: Final = (  # beside `run`, in the order of `--help`
     "serve", "load", "breakdown", "requests", "trace", "tail", "compare", "whatif", "capacity",

@@ -18,7 +18,7 @@ SHARED: Final = Path("latencytrace/extensions")  # headers
 class CompileExtensions(BuildHookInterface):  # type: ignore[type-arg]
     """Builds each `_core` next to its sources, for wheels and for editable installations."""
 
-    def initialize(self, version: str, build_data: dict[str, Any]) -> None:  # noqa: ARG002 - hatchling's signature
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Compile, and say for which interpreter the wheel is."""
         if self.target_name != "wheel" or not can_be_compiled():
             return

@@ -28,8 +28,7 @@ if TYPE_CHECKING:
         StagePart,
         TokenRange,
     )
-    from latencytrace.model.gpu.sample import ShareBasis, SharedStep, StepMember
-    from latencytrace.model.ledger import Ledger, Segment, StageTimes
+    from latencytrace.model.gpu import ShareBasis, SharedStep, StepMember
     from latencytrace.model.objective import (
         BurnRule,
         Calendar,
@@ -38,8 +37,16 @@ if TYPE_CHECKING:
         Severity,
         Tally,
     )
-    from latencytrace.model.packed.interval import Interval, pack_intervals, unpack_intervals
-    from latencytrace.model.request import FirstTokenOf, MetricAttributes, Request, RequestStatus
+    from latencytrace.model.packed import Interval, pack_intervals, unpack_intervals
+    from latencytrace.model.request import (
+        FirstTokenOf,
+        Ledger,
+        MetricAttributes,
+        Request,
+        RequestStatus,
+        Segment,
+        StageTimes,
+    )
     from latencytrace.model.span import (
         Attributes,
         AttributeValue,
@@ -105,12 +112,11 @@ __all__ = [
 _HOMES = (
     "stage",
     "span",
-    "packed.interval",
-    "ledger",
+    "packed",
     "trace",
     "request",
     "cohorts.breakdown",
-    "gpu.sample",
+    "gpu",
     "objective",
     "alert",
 )

@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from hashlib import sha256
 
-from latencytrace.model.ledger import Ledger
 from latencytrace.model.objective import BurnRule, Objective, Severity
-from latencytrace.model.request import RequestStatus
+from latencytrace.model.request import Ledger, RequestStatus
 from latencytrace.model.stage import Stage
 
 MOSTLY = 0.5  # of the bad requests, or of their excess: below, no single cause is named

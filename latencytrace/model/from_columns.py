@@ -13,7 +13,6 @@ def from_columns(kind: type[T], count: int, /, **columns: Iterable[object]) -> l
 
     Args:
         kind: The dataclass. Nothing of its `__init__` is run, its defaults least of all.
-        count: How many.
         columns: All of its fields, each with the values in order.
     """
     found: list[T] = list(map(object.__new__, repeat(kind, count)))

@@ -35,7 +35,6 @@ def is_health_path(path: str, method: str) -> bool:
 
     Args:
         path: As it was asked for, or the template of its route.
-        method: Of HTTP.
     """
     path = path.partition("?")[0].rstrip("/").lower()
     return path in _HEALTH or (method in _READS and _HEALTH_IF_READ.fullmatch(path) is not None)

@@ -1,11 +1,47 @@
 """A request: what a caller asked of a service once, and what became of it."""
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 from latencytrace.model.detail import TraceDetail
-from latencytrace.model.ledger import Ledger, Segment
+from latencytrace.model.stage import Stage
 from latencytrace.model.trace import Repair
+
+Ledger = Mapping[Stage, int]  # nanoseconds on the critical path; absent stages took none
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Segment:
+    """A stretch of the critical path spent in one span."""
+
+    start_ns: int  # relative to the request's start
+    end_ns: int
+    stage: Stage
+    span_id: str  # of an unattributed segment: the span that spent it
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageTimes:
+    """The time that a stage ran in one request, on the critical path or not."""
+
+    busy_ns: int  # while at least one of its spans ran
+    exclusive_ns: int  # its spans' durations less what their children cover, added up
+
+
+def ledger_of(segments: Iterable[Segment]) -> dict[Stage, int]:
+    """Add up segments by stage.
+
+    Returns:
+        Nanoseconds per stage that occurs; over the segments of a request they
+        add up to exactly its duration.
+    """
+    ledger: dict[Stage, int] = {}
+    for segment in segments:
+        length_ns = segment.end_ns - segment.start_ns
+        ledger[segment.stage] = ledger.get(segment.stage, 0) + length_ns
+    return ledger
 
 
 class RequestStatus(StrEnum):

@@ -50,7 +50,6 @@ DB_SYSTEM_OLD = "db.system"
 DB_COLLECTION_NAME = "db.collection.name"
 DB_OPERATION_NAME = "db.operation.name"
 DB_OPERATION_BATCH_SIZE = "db.operation.batch.size"
-DB_RESPONSE_RETURNED_ROWS = "db.response.returned_rows"
 
 # Generative AI
 GEN_AI_OPERATION_NAME = "gen_ai.operation.name"
@@ -152,7 +151,7 @@ OPENTRACING_REF_TYPE = "opentracing.ref_type"  # child_of or follows_from
 STAGE = "latencytrace.stage"  # one of `Stage`
 ROUTE = "latencytrace.route"  # on metrics: `POST /chat`, or the name of a request's own span
 STAGE_NAME = "latencytrace.stage.name"  # what the user called an `application` stage
-INTERVALS = "latencytrace.intervals"  # as `model.packed.interval` writes them
+INTERVALS = "latencytrace.intervals"  # as `model.packed` writes them
 TOKEN_TIMES = "latencytrace.token_times"  # noqa: S105 - times of a stream's tokens
 # Of an answer that was streamed, as its caller got it:
 STREAMED_TOKENS = "latencytrace.streamed.tokens"  # that left after the first packet
@@ -204,7 +203,7 @@ HOOK = "latencytrace.hook"
 HOOK_STATE = "latencytrace.hook.state"
 HOOK_REASON = "latencytrace.hook.reason"
 
-# GPUs (hardware conventions); the names of their metrics stand in `model.gpu.sample`
+# GPUs (hardware conventions); the names of their metrics stand in `model.gpu`
 HW_ID = "hw.id"
 HW_NAME = "hw.name"
 HW_TYPE = "hw.type"

@@ -1,10 +1,11 @@
 """A request's spans as a well-formed tree."""
 
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from latencytrace.model.packed.interval import Interval
+from latencytrace.model.packed import Interval
 from latencytrace.model.span import Span
 from latencytrace.model.stage import Stage
 
@@ -66,3 +67,21 @@ class Trace:
             return False  # nothing was clipped
         child, parent = self.unclipped[child.span_id], self.unclipped[parent.span_id]
         return child.end_ns > parent.end_ns and child.clock == parent.clock
+
+
+def parents_first(spans: Mapping[str, Span]) -> dict[str, Span]:
+    """The same spans, each parent before its children.
+
+    Args:
+        spans: By span id, without cycles, the parent of each among them.
+    """
+    children = defaultdict(list)
+    for span in spans.values():
+        children[span.parent_id].append(span)
+    ordered: dict[str, Span] = {}
+    pending = children[None]
+    while pending:
+        span = pending.pop()
+        ordered[span.span_id] = span
+        pending.extend(children.get(span.span_id, ()))
+    return ordered

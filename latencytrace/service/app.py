@@ -13,7 +13,7 @@ from fastapi import FastAPI
 from latencytrace.errors import SettingsError, StoreError
 from latencytrace.extensions.loading import FIX, OF_THE_SERVICE, missing
 from latencytrace.model import Objective, Request
-from latencytrace.service.alerting.links import AlertLinks
+from latencytrace.service.alerting.document import AlertLinks
 from latencytrace.service.alerting.over_time import objectives_over_time
 from latencytrace.service.answers.findings.overhead import latest_overhead
 from latencytrace.service.answers.gpu_answers import gpus, timelines
@@ -24,33 +24,30 @@ from latencytrace.service.ingest.intake import Intake
 from latencytrace.service.ingest.journal import Journal
 from latencytrace.service.ledgers.column_attribution import ColumnAttribution
 from latencytrace.service.ledgers.pipeline import Pipeline
-from latencytrace.service.metrics.control_group import ControlGroup
+from latencytrace.service.metrics.cohorts import ControlGroup
 from latencytrace.service.metrics.counted_requests import STAGE_BUCKETS
 from latencytrace.service.metrics.endpoint import MetricsEndpoint, metrics_endpoint
 from latencytrace.service.metrics.settling import Settled
 from latencytrace.service.metrics.storage import StorageMetrics
 from latencytrace.service.metrics.telemetry import Telemetry
-from latencytrace.service.net import descriptors
+from latencytrace.service.net import connections
 from latencytrace.service.net.edge import Application, Edge, is_loopback
 from latencytrace.service.net.listeners import Listener, Servers, listening, on_hangup
+from latencytrace.service.objectives.counts import ObjectiveIndex
 from latencytrace.service.objectives.evaluator import Evaluator
 from latencytrace.service.objectives.file import read_objectives
-from latencytrace.service.objectives.matching import ObjectiveIndex
 from latencytrace.service.profiles.folder import NAME as PROFILES
 from latencytrace.service.profiles.folder import ProfileFolder
 from latencytrace.service.profiles.orders import Profiles
 from latencytrace.service.reports.device_works import DeviceWorks
-from latencytrace.service.reports.engine_fetch import checked_engines, fetch
 from latencytrace.service.reports.engine_history import EngineHistory
-from latencytrace.service.reports.engine_scraper import EngineScraper
-from latencytrace.service.reports.received import MetricReports
+from latencytrace.service.reports.engine_scraper import EngineScraper, checked_engines, fetch
+from latencytrace.service.reports.gpu_samplers import MetricReports
 from latencytrace.service.storage.baselines import NAME as BASELINES
 from latencytrace.service.storage.baselines import Baselines
 from latencytrace.service.storage.retention import Limits, Retention
 from latencytrace.service.store import Store, open_store
-from latencytrace.service.watch.loop import Watch
-from latencytrace.service.watch.reload import ObjectivesReload
-from latencytrace.service.watch.wiring import watching
+from latencytrace.service.watch import ObjectivesReload, Watch, watching
 from latencytrace.service.web.application import API, application
 from latencytrace.service.web.below_path import BelowPath
 from latencytrace.service.web.context import ServiceContext
@@ -59,7 +56,7 @@ from latencytrace.service.web.pages.assets import Assets
 from latencytrace.service.web.pages.parts import Parts
 from latencytrace.service.web.pages.rendering import Renderer
 from latencytrace.service.web.pages.routes import add_pages
-from latencytrace.service.web.views.health import health_router
+from latencytrace.service.web.views.health import health_router, receivers_router
 from latencytrace.service.web.views.maintenance import maintenance_router
 from latencytrace.service.web.views.objectives import (
     alerts_document,
@@ -68,7 +65,6 @@ from latencytrace.service.web.views.objectives import (
     watched_objectives,
 )
 from latencytrace.service.web.views.profiles import profiles_router
-from latencytrace.service.web.views.receivers import receivers_router
 from latencytrace.settings import Address, ServiceSettings
 
 _log = logging.getLogger(__name__)
@@ -88,7 +84,6 @@ def serve(
     """Run the service until SIGINT or SIGTERM stops it.
 
     Args:
-        settings: Of the service.
         ready: Called with the addresses of the API, of the receiver over HTTP and of the one
             over gRPC, if it is on.
         insecure: Listen off loopback without asking for a token.
@@ -237,7 +232,7 @@ def _links(settings: ServiceSettings, listened: Address, profiles: Profiles) -> 
     )
 
 
-def _with_pages(  # noqa: PLR0913 - what they show
+def _with_pages(
     app: FastAPI,
     context: ServiceContext,
     profiles: Profiles,
@@ -281,7 +276,7 @@ def _unready(store: Store, pipeline: Pipeline, watch: Watch, servers: Servers) -
     """The reason why spans are not received, stored and attributed; None: they are."""
     if not servers.are_started:
         return "the receivers of spans have not started yet"
-    short = descriptors.shortage()
+    short = connections.shortage()
     if short is not None:
         return short
     if pipeline.fault is not None:

@@ -19,7 +19,7 @@ from latencytrace.errors import QuestionError
 from latencytrace.model import DurationRange, RequestStatus, TokenRange, semconv
 from latencytrace.model.cohorts.breakdown import attribute_text
 from latencytrace.model.detail import TraceDetail
-from latencytrace.model.texts.durations import written_duration_ns
+from latencytrace.model.texts.units import written_duration_ns
 
 MOST_CONDITIONS = 16
 Failed = Literal["failed"]

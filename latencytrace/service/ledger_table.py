@@ -16,7 +16,7 @@ from latencytrace.analysis.columns import reported
 from latencytrace.analysis.columns.objects import FIRST_TOKEN_OF, requests_of
 from latencytrace.analysis.columns.request_table import RequestTable, Root, Words
 from latencytrace.model import Ledger, Request
-from latencytrace.model.ledger import ledger_of
+from latencytrace.model.request import ledger_of
 from latencytrace.model.stage import STAGES
 
 Key = tuple[str, str]  # of a request: trace id, span id

@@ -90,7 +90,6 @@ def _has(request: Request, key: str, value: str) -> bool:
 
 
 def has_attributes(request: Request, cohort: Cohort) -> bool:
-    """Say whether it has the attributes that the cohort names."""
     return set(cohort.where) <= set(request.attributes)
 
 
@@ -105,7 +104,6 @@ def has_stages(request: Request, cohort: Cohort) -> bool:
 
 
 def counted(cohort: Cohort, requests: Iterable[Request]) -> list[Request]:
-    """Return those of some requests that are in a cohort and count."""
     return [
         one
         for one in requests
@@ -282,7 +280,6 @@ def versions(requests: Iterable[Request]) -> dict[tuple[str, str], int]:
 
 
 def attribute_keys(requests: Iterable[Request]) -> dict[str, int]:
-    """Count requests by the keys of their attributes."""
     counts: Counter[str] = Counter()
     for one in requests:
         counts.update(dict.fromkeys((key for key, _ in one.attributes), one.weight))

@@ -1,33 +1,86 @@
 """The contract of a store: it keeps spans and requests and answers questions about them."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import StrEnum
+from functools import wraps
 from pathlib import Path
-from types import MappingProxyType
-from typing import Self
+from traceback import extract_tb
+from types import FunctionType, MappingProxyType
+from typing import Any, Final, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from latencytrace.errors import PluginError, StoreError
+from latencytrace.errors import LatencytraceError, PluginError, StoreError
 from latencytrace.model import Breakdown, Request, RequestStatus, Span
 from latencytrace.model.cohorts.overview import Groups, HeatCell, Overview, StageColumn
 from latencytrace.model.cohorts.request_columns import (
     DurationBand,
     Durations,
     RequestColumns,
+    RequestTimes,
     weights_of,
 )
-from latencytrace.model.cohorts.request_times import RequestTimes
 from latencytrace.plugins import STORES, load_plugin
 from latencytrace.service import plain_answers
 from latencytrace.service.cohort import Cohort
 from latencytrace.service.ledger_table import LedgerTable
 from latencytrace.service.otlp.span_block import SpanBlock
-from latencytrace.service.store_edge import StoreEdge, engine_faults
+
+_MESSAGE_CHARS: Final = 500
+T = TypeVar("T")
+
+
+class StoreEdge:
+    """A class whose public methods raise our own errors and no others, those of subclasses too.
+
+    An engine may raise anything: what it fails at is tried again, and nothing is lost for it.
+    """
+
+    def __init_subclass__(cls) -> None:
+        """Guard the methods of a subclass."""
+        super().__init_subclass__()
+        for name, method in vars(cls).copy().items():
+            if isinstance(method, FunctionType) and not name.startswith("_"):
+                setattr(cls, name, _guarded(method))
+
+
+@contextmanager
+def engine_faults(asked: str) -> Iterator[None]:
+    """Raise what is not our own error as a `StoreError`."""
+    try:
+        yield
+    except LatencytraceError:
+        raise
+    except Exception as error:
+        raise StoreError(f"the store failed at `{asked}`: {_reason(error)}") from error
+
+
+def _guarded(method: Callable[..., T]) -> Callable[..., T]:
+    @wraps(method)
+    def at_edge(*args: Any, **named: Any) -> T:
+        with engine_faults(method.__name__):
+            found = method(*args, **named)
+        # What reads as it is iterated fails as it is iterated.
+        return _each(method.__name__, found) if isinstance(found, Iterator) else found  # type: ignore[return-value]
+
+    return at_edge
+
+
+def _each(asked: str, found: Iterator[T]) -> Iterator[T]:
+    with engine_faults(asked):
+        yield from found
+
+
+def _reason(error: Exception) -> str:
+    """The error, and the line that raised it: reports have no traceback."""
+    frame = extract_tb(error.__traceback__)[-1]
+    return f"{error!r:.{_MESSAGE_CHARS}} ({frame.filename.rpartition('/')[2]}:{frame.lineno})"
+
 
 Revisions = Mapping[tuple[str, str], int]  # (trace id, request span id) → highest revision
 
@@ -269,7 +322,6 @@ class Questions(StoreEdge, ABC):
         column of the timelines begins.
 
         Args:
-            cohort: Requests.
             by: One of `LABELS`, or the key of an attribute.
             column_ns: Length of a column of the timelines.
             limit: Values that have a part of their own, those that took most time in all.
@@ -334,15 +386,15 @@ class Copies(StoreEdge):
         """
         raise StoreError(_NO_COPIES)
 
-    def rows_of(self, piece: Piece) -> bytes:  # noqa: ARG002 - by a store that can
+    def rows_of(self, piece: Piece) -> bytes:
         """The rows of a piece, for `take` of a store of the same tables; empty: none."""
         raise StoreError(_NO_COPIES)
 
-    def count_of(self, piece: Piece) -> int:  # noqa: ARG002 - of the contract
+    def count_of(self, piece: Piece) -> int:
         """How many rows of a piece this service has written."""
         raise StoreError(_NO_COPIES)
 
-    def take(self, piece: Piece, rows: bytes) -> int:  # noqa: ARG002 - of the contract
+    def take(self, piece: Piece, rows: bytes) -> int:
         """Keep the rows of a piece as they are; how many these were."""
         raise StoreError(_NO_COPIES)
 
@@ -364,9 +416,6 @@ class Store(Questions, Copies):
     def open(cls, folder: Path) -> Self:
         """Open a store, creating what is missing and setting aside what is torn.
 
-        Args:
-            folder: The data folder.
-
         Raises:
             StoreInUseError: Another process owns the folder; the message names it.
         """
@@ -380,7 +429,7 @@ class Store(Questions, Copies):
         """Traces of the last minutes of which this service stored no root; on a shared store."""
         return ()
 
-    def elsewhere(self, trace_ids: Collection[str]) -> Collection[str]:  # noqa: ARG002 - no other service writes
+    def elsewhere(self, trace_ids: Collection[str]) -> Collection[str]:
         """Those of the traces of which another service has stored spans."""
         return ()
 
@@ -418,7 +467,6 @@ class Store(Questions, Copies):
         them have arrived.
 
         Args:
-            parts: Rows of blocks.
             age_ns: Time since their arrival, in ns.
         """
 
@@ -568,7 +616,6 @@ def open_store(engine: str, folder: Path) -> Store:
 
     Args:
         engine: The name of a plugin; or an address, whose scheme is one.
-        folder: The data folder.
 
     Raises:
         PluginError: No such engine is installed.

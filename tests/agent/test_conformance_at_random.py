@@ -121,7 +121,7 @@ class Running:
         """A span that is not current."""
         self.add(self.tracer.start_span(**self.arguments(begun, below)))
 
-    def enter(self, begun: Mapping[str, Any], below: object, end: bool) -> None:  # noqa: FBT001 - drawn
+    def enter(self, begun: Mapping[str, Any], below: object, end: bool) -> None:
         """A span that is current until the matching `leave`."""
         self.blocks.append(
             self.tracer.start_as_current_span(**self.arguments(begun, below), end_on_exit=end)
@@ -182,7 +182,7 @@ class Running:
         number: int,
         code: StatusCode,
         why: str | None,
-        whole: bool,  # noqa: FBT001 - drawn
+        whole: bool,
     ) -> None:
         """A status, as one value or two."""
         for span in self.of(number):
@@ -201,7 +201,7 @@ class Running:
         number: int,
         noted: Mapping[str, object] | None,
         at: int,
-        escaped: bool,  # noqa: FBT001 - drawn
+        escaped: bool,
     ) -> None:
         """An exception."""
         for span in self.of(number):

@@ -33,11 +33,11 @@ from tests.support.waiting import PATIENCE_S
 
 HEAVY = {
     "torch", "fastapi", "numpy", "chdb", "transformers", "starlette", "uvicorn", "httpx",
-    "http.client", "http.server", "latencytrace.model.ledger", "multiprocessing.pool",
+    "http.client", "http.server", "latencytrace.model.request", "multiprocessing.pool",
     "opentelemetry.sdk.resources", "opentelemetry.sdk.trace", "asyncio", "importlib.metadata",
     "wrapt", "latencytrace.agent.hooks.asgi", "latencytrace.agent.hooks.transformers",
     "latencytrace.agent.gpu.watch", "latencytrace.agent.profiling.orders",
-    "latencytrace.agent.reporting.own_budget", "latencytrace.agent.reporting.self_report",
+    "latencytrace.agent.reporting.own_cost", "latencytrace.agent.reporting.self_report",
 }  # fmt: skip
 
 
@@ -359,7 +359,7 @@ def test_only_a_budget_that_was_set_may_leave_requests_out(
     seen: set[bool] = set()
     rounds = threading.Event()
 
-    def update(_: OwnBudget, *__: object, may_sample: bool, may_measure: bool) -> None:  # noqa: ARG001
+    def update(_: OwnBudget, *__: object, may_sample: bool, may_measure: bool) -> None:
         seen.add(may_sample)
         rounds.set()
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from latencytrace.analysis.build_trace import build_traces
 from latencytrace.analysis.ledger.critical_path import critical_path
 from latencytrace.model import Span, Stage, semconv
-from latencytrace.model.ledger import ledger_of
+from latencytrace.model.request import ledger_of
 from tests.support.builders.spans.trees import request, root, span
 
 

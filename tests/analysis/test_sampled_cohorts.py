@@ -15,10 +15,10 @@ from latencytrace.analysis.tail.around import LEAST, around
 from latencytrace.analysis.tail.groups import Selection, Split
 from latencytrace.analysis.tail.neighbours import neighbours
 from latencytrace.analysis.tail.tail import tail_of, tail_of_selection
-from latencytrace.analysis.whatif.forecast import Replayed, back_test, forecast
+from latencytrace.analysis.whatif import Replayed, back_test, forecast
 from latencytrace.model import Measure, Stage
+from latencytrace.model.cohorts.breakdown import CauseKind, Tail
 from latencytrace.model.cohorts.request_columns import DurationBand, Durations, RequestColumns
-from latencytrace.model.cohorts.tail import CauseKind, Tail
 from tests.analysis.tail.test_neighbours import Engine
 from tests.support.simulation import cohorts, tails
 from tests.support.simulation.queues import Station, arrivals, served, times_of

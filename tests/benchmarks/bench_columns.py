@@ -20,7 +20,7 @@ from latencytrace.analysis.columns.shapes import Shapes
 from latencytrace.analysis.columns.tables import Tables
 from latencytrace.analysis.ledger.requests import requests_of
 from latencytrace.model import AttributeValue, Span, SpanKind, Stage, semconv
-from latencytrace.model.packed.interval import pack_named
+from latencytrace.model.packed import pack_named
 from latencytrace.service.ledger_table import LedgerTable
 from latencytrace.service.metrics.telemetry import Telemetry
 from latencytrace.service.sql.request_blocks import block_of_table
@@ -132,7 +132,7 @@ def made_trace(random: Random, number: int) -> list[Span]:
     length_ns = random.randint(2, 10) * 10**8
     spans: list[Span] = []
 
-    def add(  # noqa: PLR0913 - a span has that many parts
+    def add(
         name: str, scope: str, kind: SpanKind, start_ns: int, end_ns: int, attributes: Attributes
     ) -> None:
         spans.append(

@@ -22,14 +22,14 @@ import torch
 
 from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.device.timer import DeviceTimer
-from latencytrace.agent.gpu.machine_lock import MachineLock
 from latencytrace.agent.gpu.readers.nvml.reader import NvmlReader
 from latencytrace.agent.gpu.report import GpuReport
 from latencytrace.agent.gpu.sampler import RARE_AFTER_NS, SLOW_AFTER_NS, GpuSampler
+from latencytrace.agent.gpu.watch import MachineLock
 from latencytrace.agent.guard import raise_fault
 from latencytrace.agent.hooks.torch_copies import TorchCopiesHook
 from latencytrace.agent.timing.hook import HookOptions
-from latencytrace.model.gpu.sample import GpuSample
+from latencytrace.model.gpu import GpuSample
 from latencytrace.settings import DEFAULT_GPU_INTERVAL_S
 from tests.support.agent.hooked import hooked
 from tests.support.builders.gpu_requests import KeepingSender
@@ -50,7 +50,7 @@ class NoEvent:
         """See `DeviceEvent.query`."""
         return True
 
-    def elapsed_time(self, end: "NoEvent", /) -> float:  # noqa: ARG002 - the contract's
+    def elapsed_time(self, end: "NoEvent", /) -> float:
         """See `DeviceEvent.elapsed_time`."""
         return 1.0
 

@@ -193,7 +193,7 @@ def take_turns(servers: Servers, path: str, count: int) -> dict[tuple[str, int],
 
 
 @contextmanager
-def serving(  # noqa: PLR0913 - what a server may have
+def serving(
     name: str,
     receiver: Discarding,
     model: str,

@@ -207,7 +207,7 @@ def _places(body: bytes, *tags: bytes) -> np.ndarray:
     return np.array(found)
 
 
-def send(  # noqa: PLR0913 - what a process is told
+def send(
     address: str,
     seed: int,
     spans_a_post: int,

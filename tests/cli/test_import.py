@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from latencytrace.cli.importing.chunks import Place
 from latencytrace.cli.importing.files import import_files
-from latencytrace.cli.importing.piece import Place
 from latencytrace.cli.importing.report import MAX_LISTED, Report
 from latencytrace.cli.source.folder import open_folder
 from latencytrace.model import SpanKind

@@ -8,7 +8,7 @@ from latencytrace.errors import SettingsError, SinkError
 from latencytrace.plugins import SINKS, load_plugin, plugins
 from latencytrace.service.net import http_post
 from latencytrace.service.sink import Sink, Transition
-from latencytrace.service.watch.wiring import open_sink
+from latencytrace.service.watch import open_sink
 from tests.contracts.conftest import EXAMPLES
 from tests.support.builders.notices import made_notice
 from tests.support.builders.traffic import START_NS

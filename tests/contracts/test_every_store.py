@@ -51,7 +51,7 @@ from latencytrace.model.cohorts.request_columns import (
     Words,
 )
 from latencytrace.model.detail import TraceDetail
-from latencytrace.model.texts.names import is_blank
+from latencytrace.model.texts.escaped import is_blank
 from latencytrace.plugins import STORES, plugins
 from latencytrace.service.answers import exported
 from latencytrace.service.cohort import LABELS, Cohort
@@ -100,7 +100,7 @@ def trace_of(name: str) -> str:
     return name.encode().hex().ljust(32, "0")[:32]
 
 
-def one_request(  # noqa: PLR0913 - one argument per thing that a test varies
+def one_request(
     name: str,
     *,
     span_id: str = "1" * 16,

@@ -40,7 +40,7 @@ def service(tmp_path: Path) -> Iterator[RunningService]:
 
 
 @pytest.fixture
-def url(service: RunningService) -> Iterator[str]:  # noqa: ARG001 - it takes the spans
+def url(service: RunningService) -> Iterator[str]:
     app = fastapi.FastAPI()
 
     @app.get("/answer")

@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 from latencytrace.service.net.connections import HEADERS_S, MAX_HEADER_BYTES
-from latencytrace.service.net.slow_bodies import BYTES_PER_S
+from latencytrace.service.net.edge import BYTES_PER_S
 from latencytrace.service.otlp.traces import JSON, MAX_BYTES, MAX_MEMBERS, PROTOBUF
 from tests.support.builders.spans.otlp_messages import one_span, otlp
 from tests.support.few import few

@@ -19,9 +19,8 @@ from playwright.sync_api import Browser, Page, expect
 
 from latencytrace.model import BadRequest, RequestStatus, Span, semconv
 from latencytrace.model.objective import HOUR_NS, MINUTE_NS
-from latencytrace.model.packed.runtime_gap import RuntimeGap
-from latencytrace.service.alerting.document import alert_document
-from latencytrace.service.alerting.links import AlertLinks
+from latencytrace.model.packed import RuntimeGap
+from latencytrace.service.alerting.document import AlertLinks, alert_document
 from latencytrace.service.objectives.memory import ObjectiveMemory
 from tests.support.builders.notices import LINKS, made_alert
 from tests.support.builders.objectives_yaml import objectives_yaml

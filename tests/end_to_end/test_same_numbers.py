@@ -53,7 +53,7 @@ class _Writer:
     def start_ns(self) -> int:
         return START_NS + self.number * 1_000 * MS
 
-    def span(  # noqa: PLR0913 - a table of spans reads best without names
+    def span(
         self,
         span_id: int,
         parent: int | None,

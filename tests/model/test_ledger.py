@@ -1,7 +1,7 @@
 """A ledger adds segments up by stage."""
 
 from latencytrace.model import Segment, Stage
-from latencytrace.model.ledger import ledger_of
+from latencytrace.model.request import ledger_of
 
 
 def segment(stage: Stage, start_ns: int, end_ns: int) -> Segment:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from latencytrace.model.packed.token_times import (
+from latencytrace.model.packed import (
     TokenTimes,
     bucket_of,
     least_of,

@@ -38,7 +38,7 @@ def test_tests_pass_in_the_copy_without_a_fault(copy: Copy) -> None:
 
 
 def test_the_mirror_of_a_file_is_run_first_and_then_who_imports_it(copy: Copy) -> None:
-    tests = copy.tests_of("latencytrace/analysis/holm.py")
+    tests = copy.tests_of("latencytrace/analysis/weighted.py")
 
     assert copy.tests_of(FILE)[0] == "tests/agent/toolkit/http/test_proxy_queue.py"
     assert "tests/analysis/tail/test_tail.py" in tests

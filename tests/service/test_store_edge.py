@@ -23,7 +23,7 @@ from latencytrace.service.sql.tables import Target
 from latencytrace.service.sql_store.engine import EngineConnection
 from latencytrace.service.sql_store.pending_copies import TO_KEEP, NotedTraces
 from latencytrace.service.sql_store.rollups import EXACT_REQUESTS
-from latencytrace.service.store_edge import StoreEdge
+from latencytrace.service.store import StoreEdge
 from latencytrace.service.stores.chdb.engine import Engine
 from latencytrace.service.stores.chdb.store import ChdbStore
 from tests.support.builders.spans.otlp_messages import decoding, root_lately

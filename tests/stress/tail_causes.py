@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from multiprocessing import Pool
 
-from latencytrace.model.cohorts.tail import CauseKind
+from latencytrace.model.cohorts.breakdown import CauseKind
 from tests.support.simulation.tails import INCIDENTS, tail
 
 NOTHING = "nothing"

@@ -128,7 +128,7 @@ class _Traces:
         ledger.update(inner)
         ledger[NETWORK] += served[0] - asking[0] + asking[1] - served[1]
 
-    def _children(  # noqa: PLR0913 - a tree's branch
+    def _children(
         self,
         service: str,
         trace_id: bytes,
@@ -156,7 +156,7 @@ class _Traces:
                 length_ns -= inside[1] - inside[0]
             ledger[stage] += length_ns
 
-    def _span(  # noqa: PLR0913 - a span's parts
+    def _span(
         self,
         service: str,
         trace_id: bytes,

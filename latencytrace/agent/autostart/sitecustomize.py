@@ -23,8 +23,8 @@ def start_agent() -> None:
         say(f"not installed for {sys.executable}: not traced. Run: pip install latencytrace")
         return
     try:
-        import latencytrace  # noqa: PLC0415 - it may be broken, which must not reach the program
-        from latencytrace.agent.process.interpreters import is_main_interpreter  # noqa: PLC0415
+        import latencytrace  # it may be broken, which must not reach the program
+        from latencytrace.agent.process.interpreters import is_main_interpreter
 
         if is_main_interpreter():
             latencytrace.instrument()

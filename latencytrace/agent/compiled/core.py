@@ -39,7 +39,7 @@ def quicker(name: str, *state: object) -> Callable[[F], F]:
     """Return a decorator that puts the core's form in the place of a function, if there is one.
 
     Args:
-        name: Of the core's function that makes it.
+        name: The core's function that makes it.
         state: What that function wants to know besides.
     """
 

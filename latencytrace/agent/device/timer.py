@@ -5,16 +5,87 @@ device could start on it to when it was done, the gaps in between included. What
 costs the host is measured by `tests/benchmarks/bench_gpu.py`.
 """
 
+import sys
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Final
+from contextlib import AbstractContextManager
+from typing import Any, Final, Protocol, Self
 
-from latencytrace.agent.device.events import DeviceEvent, DeviceEvents
-from latencytrace.agent.device.nvtx import DeviceRanges
+from latencytrace.agent.guard import attempted, logger
 from latencytrace.agent.native import Lock
 from latencytrace.model import semconv
 from latencytrace.model.attributes import AttributeValue
 from latencytrace.model.stage import Stage
+
+
+class DeviceRanges(Protocol):
+    """Begins and ends ranges; one may end in another thread than it began in."""
+
+    def range_start(self, msg: str) -> int:
+        """Begin one; its number."""
+        ...
+
+    def range_end(self, range_id: int) -> None: ...
+
+
+def no_ranges() -> DeviceRanges | None:
+    """Return none: they were not asked for."""
+    return None
+
+
+def torch_ranges() -> DeviceRanges | None:
+    """Torch's; None: this build has none, as those without CUDA."""
+    torch = sys.modules.get("torch")
+    nvtx: Any = getattr(getattr(torch, "cuda", None), "nvtx", None)
+    if attempted(
+        lambda: nvtx.range_end(nvtx.range_start("latencytrace")) is None, otherwise=False
+    ):
+        ranges: DeviceRanges = nvtx
+        return ranges
+    logger.warning("latencytrace: LATENCYTRACE_NVTX is set, but this torch has no NVTX")
+    return None
+
+
+class DeviceEvent(Protocol):
+    """A mark in a device's queue of work, which the device stamps when it comes to it.
+
+    As CUDA's: never recorded it counts as complete; the time between two raises unless
+    both were recorded and are complete.
+    """
+
+    def query(self) -> bool:
+        """Tell whether the device has come to it."""
+        ...
+
+    def elapsed_time(self, end: Self, /) -> float:
+        """Milliseconds on the device's clock from this event to another, in float32."""
+        ...
+
+
+class DeviceEvents(Protocol):
+    """The events of one device; used by whichever thread has it compute."""
+
+    @property
+    def device_id(self) -> str:
+        """Return the device: a UUID where there is one."""
+        ...
+
+    def event(self) -> Any:
+        """A new event that takes the time."""
+        ...
+
+    def record(self, event: Any) -> None:
+        """Put it behind all work that the current stream has now."""
+        ...
+
+    def is_capturing(self) -> bool:
+        """Tell whether work is captured into a graph and not done: nothing may be recorded."""
+        ...
+
+    def asking(self) -> AbstractContextManager[object]:
+        """Around questions to events, so that no graph that another thread captures breaks."""
+        ...
+
 
 # CUDA's differences are float32 milliseconds: after 10 s their steps are 1 us, after an hour 250.
 ANCHOR_NS: Final = 10_000_000_000
@@ -52,11 +123,7 @@ class Anchor:
 
 
 class DeviceClock:
-    """Makes anchors when the last one is too old.
-
-    Args:
-        events: Of the device.
-    """
+    """Makes anchors when the last one is too old."""
 
     def __init__(self, events: DeviceEvents) -> None:
         self._events = events
@@ -85,7 +152,6 @@ class DeviceTimer:
     """The events and the clock of one device.
 
     Args:
-        events: Of the device.
         now_ns: The host's monotonic clock.
         ranges: Shows passes to NVIDIA's profilers; None: nothing does.
     """

@@ -45,15 +45,11 @@ class Batches:
     """Takes spans off the queue and encodes them; used by one thread.
 
     Args:
-        queue: Where spans wait.
-        encoder: Makes OTLP of them.
-        on_fault: Takes what our own code raises.
-        pause: Lets other threads run.
         now_ns: A monotonic clock.
         saw: Gets the first spans, until it says that it needs no more; may be None.
     """
 
-    def __init__(  # noqa: PLR0913 - what it stands between
+    def __init__(
         self,
         queue: SpanQueue,
         encoder: OtlpEncoder,
@@ -111,7 +107,6 @@ class Batches:
             self._unbroken = min(self._unbroken * 2, _MOST_UNBROKEN)
 
     def body(self, batch: Batch) -> bytes:
-        """Return the bytes of a post."""
         return self._encoder.request(batch.parts)
 
     def _add(self, spans: list[RecordedSpan], batch: Batch) -> int:

@@ -35,7 +35,6 @@ class Delivery:
     """Sends one body after another to one receiver; used by one thread.
 
     Args:
-        sender: Carries the bytes.
         pause: Waits for so many seconds before a body is sent again; False: it must not.
         kept_spans: How many may wait meanwhile, for the message.
         draw: Draws a number from 0 to 1, so that many senders do not come back at once.

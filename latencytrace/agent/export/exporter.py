@@ -11,14 +11,78 @@ from typing import Final, NamedTuple
 from latencytrace.agent.clock import cpu_ns, monotonic_ns
 from latencytrace.agent.export.batches import Batch, Batches, Saw
 from latencytrace.agent.export.delivery import Delivery, SendResult
-from latencytrace.agent.export.gil_yield import GilYield, yielding
 from latencytrace.agent.export.otlp_traces import OtlpEncoder
 from latencytrace.agent.export.queue import SpanQueue
 from latencytrace.agent.export.transport import Sender
 from latencytrace.agent.guard import OnFault, guarded
+from latencytrace.agent.native import sleep as native_sleep
 from latencytrace.agent.process.background import BackgroundThread, background_thread, join
 from latencytrace.agent.process.late import Late
 from latencytrace.agent.process.wake import Wake
+
+# Lets other threads run while a background thread works through much, at next to no cost.
+#
+# A thread that wakes waits for the interpreter until it is released, 5 ms at the most (CPython's
+# switch interval), or for the processor, if it woke on that of the background thread. Yielding
+# the processor with the interpreter released serves both and takes a microsecond where no thread
+# waits. A thread that waits on another processor is not there in a microsecond: but
+# then the call takes longer, for it wakes him, and only then a sleep is worth its price, some
+# twenty times as much.
+
+SLEEP_S = 20e-6
+_LONG = 2.5  # times the shortest call: it woke a thread
+_LET_IN_NS = 100_000  # in so long a call another thread has run already
+_FORGETS = 1.001  # a call: a processor may become slower
+
+
+def yielding() -> Callable[[], object] | None:
+    """Return what yields the processor and releases the interpreter meanwhile; None: nothing.
+
+    `os.sched_yield` keeps the interpreter until Python 3.12.
+    """
+    try:
+        from ctypes import CDLL  # takes 3 ms, and not everywhere it is there
+
+        call = CDLL(None).sched_yield
+        call.argtypes = ()
+        call()
+    except (ImportError, OSError, AttributeError, TypeError):
+        return None
+    return call
+
+
+class GilYield:
+    """Pauses of one thread, in which others may run.
+
+    Args:
+        yield_: Yields the processor, as `yielding` returns it; None: each pause is a sleep.
+    """
+
+    def __init__(
+        self,
+        yield_: Callable[[], object] | None,
+        sleep: Callable[[float], None] = native_sleep,
+        now_ns: Callable[[], int] = monotonic_ns,
+    ) -> None:
+        self._yield = yield_
+        self._sleep = sleep
+        self._now_ns = now_ns
+        self._shortest_ns: float = _LET_IN_NS
+
+    def __call__(self) -> None:
+        """Let other threads run."""
+        if self._yield is None:
+            self._sleep(SLEEP_S)
+            return
+        began_ns = self._now_ns()
+        self._yield()
+        took_ns = self._now_ns() - began_ns
+        if took_ns >= _LET_IN_NS:
+            return
+        self._shortest_ns = min(self._shortest_ns * _FORGETS, max(took_ns, 1))
+        if took_ns > _LONG * self._shortest_ns:
+            self._sleep(SLEEP_S)
+
 
 _WEIGH_EVERY_S: Final = 0.5  # while no receiver takes spans
 
@@ -48,17 +112,15 @@ class Exporter:
     """Empties the queue of ended spans on a background thread.
 
     Args:
-        encoder: Makes OTLP of them.
-        sender: Where they go.
         queue: Where spans wait; what finds no place there is dropped and counted.
         interval_s: How long spans wait for company.
-        saw: Looks at the first spans (see `Batches`); asked for anew in a forked child.
+        saw: Looks at the first spans; asked for anew in a forked child.
         after_round: Called on the background thread after each round of sending.
         wait: Waits for a call, or for so many seconds.
         now_ns: A monotonic clock, which goes on while it waits.
     """
 
-    def __init__(  # noqa: PLR0913 - its settings, each by name
+    def __init__(
         self,
         encoder: OtlpEncoder,
         sender: Sender,

@@ -14,8 +14,13 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote, urlsplit
 
 from latencytrace.agent.clock import monotonic_ns
-from latencytrace.agent.export.partial_success import partial_success
-from latencytrace.agent.export.transport import NOTHING, TRACES, Response, TransportOptions
+from latencytrace.agent.export.transport import (
+    NOTHING,
+    TRACES,
+    Response,
+    TransportOptions,
+    partial_success,
+)
 from latencytrace.agent.process.forks import whole_imports
 from latencytrace.errors import SettingsError
 from latencytrace.model.texts.secrets import Secrets, parted, shown, why_no_address
@@ -78,7 +83,6 @@ class GrpcSender:
             OpenTelemetry's exporters do.
         headers: Metadata of each call.
         timeout_s: How long to wait for a response.
-        method: What to call.
         options: Compression and certificates; None: neither.
 
     Raises:
@@ -189,8 +193,8 @@ class _Connection:
     def __init__(self, opened: socket.socket) -> None:
         # Loaded where it is used, by the exporter's thread: importing it takes a while.
         with whole_imports.lock:
-            from h2.config import H2Configuration  # noqa: PLC0415 - an extra
-            from h2.connection import H2Connection  # noqa: PLC0415 - an extra
+            from h2.config import H2Configuration
+            from h2.connection import H2Connection
 
         self.socket = opened
         self.is_ending = False  # the receiver takes no more calls
@@ -208,7 +212,7 @@ class _Connection:
         Raises:
             OSError: None came.
         """
-        from h2.exceptions import ProtocolError  # noqa: PLC0415 - loaded where it is used
+        from h2.exceptions import ProtocolError
 
         try:
             stream = self._http.get_next_available_stream_id()
@@ -271,7 +275,7 @@ class _CallResponse:
         Raises:
             ConnectionError: The receiver ended the connection, or the call, without an answer.
         """
-        from h2 import events  # noqa: PLC0415 - loaded where it is used
+        from h2 import events
 
         match event:
             case events.ResponseReceived() | events.TrailersReceived():
@@ -325,9 +329,9 @@ def _retry_after_s(details: str) -> float | None:
         return None
     # Loaded where it is needed: importing protobuf takes 0.1 s.
     with whole_imports.lock:
-        from google.protobuf.message import DecodeError  # noqa: PLC0415 - only for what is refused
-        from google.rpc.error_details_pb2 import RetryInfo  # noqa: PLC0415 - only for what is refused
-        from google.rpc.status_pb2 import Status  # noqa: PLC0415 - only for what is refused
+        from google.protobuf.message import DecodeError
+        from google.rpc.error_details_pb2 import RetryInfo
+        from google.rpc.status_pb2 import Status
 
     try:
         status = Status.FromString(b64decode(details + "=" * (-len(details) % 4)))

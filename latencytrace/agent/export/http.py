@@ -28,8 +28,6 @@ class HttpSender:
     """Posts OTLP bytes to one address over a connection that is kept alive.
 
     Args:
-        url: The address.
-        headers: Of each request.
         timeout_s: How long to wait for a response, the whole of it.
         options: Compression and certificates; None: neither.
         control: Returns what takes orders of the service; None: none are taken.
@@ -153,6 +151,6 @@ def _is_plain(host: str) -> bool:
 def _connections() -> ModuleType:
     """Import what takes a while; the lock is held once, for others may hold it for seconds."""
     with whole_imports.lock:
-        from latencytrace.agent.export import http_connection  # noqa: PLC0415 - loaded where it is used
+        from latencytrace.agent.export import http_connection
 
     return http_connection

@@ -13,8 +13,7 @@ from importlib.util import module_from_spec
 from typing import TYPE_CHECKING, Final
 
 from latencytrace.agent.clock import monotonic_ns
-from latencytrace.agent.export.partial_success import partial_success
-from latencytrace.agent.export.transport import TransportOptions
+from latencytrace.agent.export.transport import TransportOptions, partial_success
 from latencytrace.agent.native import native
 from latencytrace.model.texts.retry_after import retry_after_s
 
@@ -109,10 +108,8 @@ def connection_to(
     """Connect.
 
     Args:
-        host: Of the receiver.
-        port: Of the receiver.
         timeout_s: How long to wait for a response, the whole of it.
-        tls: Its certificates; None: it is not over TLS.
+        tls: Certificates; None: no TLS.
 
     Raises:
         OSError: Nothing listens there.
@@ -123,6 +120,6 @@ def connection_to(
         else client.HTTPSConnection(host, port, timeout=timeout_s, context=tls.tls())
     )
     connection.response_class = _TimedResponse
-    connection._create_connection = _connected  # type: ignore[attr-defined]  # noqa: SLF001 - it has no other name
+    connection._create_connection = _connected  # type: ignore[attr-defined]
     connection.connect()
     return connection

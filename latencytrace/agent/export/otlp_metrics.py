@@ -33,7 +33,6 @@ def encoded_attributes(attributes: Mapping[str, object]) -> bytes:
 
 
 def encoded_resource(attributes: Mapping[str, object]) -> bytes:
-    """The resource of a request."""
     return field(
         b"\x0a", b"".join(field(b"\x0a", key_value(*pair)) for pair in attributes.items())
     )

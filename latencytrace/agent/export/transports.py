@@ -14,8 +14,6 @@ class Senders:
     """Makes senders that are alike but for where they send.
 
     Args:
-        headers: Of each request.
-        options: Compression and certificates.
         grpc: Over gRPC, else over HTTP.
     """
 
@@ -39,14 +37,14 @@ class Senders:
             SettingsError: It cannot; the message says why.
         """
         if self._grpc:
-            from latencytrace.agent.export.grpc import GrpcSender  # noqa: PLC0415 - only where it is used
+            from latencytrace.agent.export.grpc import GrpcSender
 
             return GrpcSender(url, self._headers, timeout_s, method, self._options)
         return HttpSender(url, self._headers, timeout_s, self._options, control)
 
     def of_profile(self, traces_url: str, profile_id: str) -> Sender:
         """Return what carries a profile to the receiver of spans; it is compressed already."""
-        from latencytrace.model.profile import UPLOAD_PATH  # noqa: PLC0415 - loaded where it is used
+        from latencytrace.model.profile import UPLOAD_PATH
 
         base, query, rest = traces_url.partition("?")
         url = with_path(

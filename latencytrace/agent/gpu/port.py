@@ -17,7 +17,7 @@ from latencytrace.agent.gpu.sampler import SamplerState
 from latencytrace.agent.guard import OnFault, guarded, logger
 from latencytrace.agent.process.background import background_thread
 from latencytrace.agent.process.forks import whole_imports
-from latencytrace.model.gpu.sample import GPU_METRICS, GpuDevice, GpuMetric, GpuSample
+from latencytrace.model.gpu import GPU_METRICS, GpuDevice, GpuMetric, GpuSample
 
 _PREFIX = "latencytrace_gpu"
 _LABELS = ("gpu", "uuid", "name")
@@ -29,8 +29,7 @@ def exposition(values: Sequence[Value], state: SamplerState) -> bytes:
     """The text of a `/metrics`.
 
     Args:
-        values: Of all GPUs, each metric and label once.
-        state: How reading them goes.
+        values: Values of all GPUs, each metric and label once.
     """
     registry = CollectorRegistry()
     registry.register(_Shown([*_metrics(values), *_state_metrics(state)]))
@@ -93,9 +92,7 @@ class GpuPort:
 
     Args:
         address: A host and a port.
-        state: What the sampler does.
         now_ns: A monotonic clock.
-        on_fault: Takes what our own code raises.
     """
 
     def __init__(
@@ -136,7 +133,7 @@ class GpuPort:
     def text(self) -> bytes:
         """Return what a Prometheus reads."""
         with whole_imports.lock:
-            from latencytrace.agent.gpu.port import exposition  # noqa: PLC0415 - only where it is asked for
+            from latencytrace.agent.gpu.port import exposition
 
         latest_ns = self._now_ns() - SILENT_NS
         shown = [

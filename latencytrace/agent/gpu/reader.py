@@ -1,10 +1,13 @@
-"""The contract of a GPU reader: what the sampler needs of one vendor's library."""
+"""The contract of a GPU reader: one vendor's counters; and the readers that are installed."""
 
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from typing import Protocol
 
-from latencytrace.model.gpu.sample import GpuDevice, GpuSample
+from latencytrace.agent.guard import OnFault, guarded
+from latencytrace.agent.process.forks import whole_imports
+from latencytrace.model.gpu import GpuDevice, GpuSample
+from latencytrace.plugins import GPU_READERS, plugins
 
 
 class Detail(IntEnum):
@@ -51,3 +54,14 @@ class GpuReader(Protocol):
     def reset_after_fork(self) -> None:
         """In a forked child: forget everything, without a call into the library."""
         ...
+
+
+def installed_gpu_readers(on_fault: OnFault) -> list[GpuReader]:
+    """One of each kind; one that cannot be loaded is logged and left out."""
+    readers: list[GpuReader] = []
+    for plugin in plugins(GPU_READERS):
+        with guarded(f"loading the GPU reader {plugin.name!r}", on_fault):
+            with whole_imports.lock:
+                kind = plugin.load()
+            readers.append(kind())
+    return readers

@@ -15,7 +15,7 @@ from latencytrace.agent.export.otlp_metrics import (
 from latencytrace.agent.export.transport import Sender
 from latencytrace.agent.gpu.sampler import SamplerState
 from latencytrace.model import semconv
-from latencytrace.model.gpu.sample import GPU_METRICS, GpuDevice, GpuMetric, GpuSample
+from latencytrace.model.gpu import GPU_METRICS, GpuDevice, GpuMetric, GpuSample
 
 KEPT_SAMPLES: Final = 2000  # while no receiver takes them
 EVERY_NS: Final = 1_000_000_000
@@ -30,8 +30,6 @@ class GpuReport:
     """Holds samples until they are sent; filled by one thread, sent by another.
 
     Args:
-        resource: Attributes of the process.
-        sender: Where metrics go.
         now_ns: A monotonic clock.
     """
 

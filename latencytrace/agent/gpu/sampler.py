@@ -10,7 +10,7 @@ from latencytrace.agent.gpu.reader import Detail, GpuReader
 from latencytrace.agent.guard import OnFault, guarded
 from latencytrace.agent.process.background import BackgroundThread, background_thread, join
 from latencytrace.errors import GpuUnavailableError
-from latencytrace.model.gpu.sample import GpuDevice, GpuSample
+from latencytrace.model.gpu import GpuDevice, GpuSample
 
 SLOW_NS: Final = 20_000_000  # a tick that takes longer delays other users of the driver
 STUCK_NS: Final = 1_000_000_000
@@ -85,9 +85,7 @@ Take = Callable[[Sequence[GpuSample]], None]
 class Lock(Protocol):
     """Lock of the one process that reads the GPUs of this machine."""
 
-    def take(self) -> bool:
-        """Take it, if it is free."""
-        ...
+    def take(self) -> bool: ...
 
     def release(self) -> None:
         """Let others have it."""
@@ -120,13 +118,12 @@ class GpuSampler:
     Args:
         load: Makes a reader for each vendor; called on the sampling thread.
         take: Where samples go; called on the sampling thread.
-        lock: Of the one process that reads them.
+        lock: Held by the one process that reads them.
         interval_ns: Between two ticks.
         now_ns: A monotonic clock.
-        on_fault: Takes what our own code raises.
     """
 
-    def __init__(  # noqa: PLR0913 - its settings, each by name
+    def __init__(
         self,
         load: Callable[[], Sequence[GpuReader]],
         take: Take,

@@ -1,16 +1,59 @@
 """GPUs read and reported on, put together: what the agent starts, asks and stops."""
 
+import fcntl
+import os
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.export.transport import Sender
-from latencytrace.agent.gpu.discovery import installed_gpu_readers
-from latencytrace.agent.gpu.machine_lock import MachineLock
+from latencytrace.agent.gpu.reader import installed_gpu_readers
 from latencytrace.agent.gpu.report import STUCK_AFTER_NS, GpuReport
 from latencytrace.agent.gpu.sampler import GpuSampler
 from latencytrace.agent.guard import OnFault, logger
-from latencytrace.model.gpu.sample import GpuDevice, GpuSample
+from latencytrace.model.gpu import GpuDevice, GpuSample
+
+
+class MachineLock:
+    """Held from `take` until `release`, or the end of the process however it ends.
+
+    Args:
+        name: What it is for; None of its holders may need another's.
+    """
+
+    def __init__(self, name: str, folder: Path | None = None) -> None:
+        folder = folder or Path(tempfile.gettempdir())
+        self._path = folder / f"latencytrace-{name}-{os.getuid()}.lock"
+        self._file: int | None = None
+
+    def take(self) -> bool:
+        """Take it if it is free; where no such file can be, every process takes it."""
+        if self._file is not None:
+            return True
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        try:
+            file = os.open(self._path, flags, 0o600)
+        except OSError:
+            return True
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(file)
+            return False
+        self._file = file
+        return True
+
+    def release(self) -> None:
+        """Let others have it."""
+        self.forget()
+
+    def forget(self) -> None:
+        """In a forked child: leave it with the parent; closing is no unlocking there."""
+        file, self._file = self._file, None
+        if file is not None:
+            os.close(file)
 
 
 def visible_gpus(
@@ -21,7 +64,7 @@ def visible_gpus(
     Once CUDA runs its own answer is better; this one needs no CUDA.
 
     Args:
-        text: Of the variable; None: it is not set.
+        text: Value of the variable; None: it is not set.
         gpus: All that the driver shows, instances of partitioned ones too.
         in_bus_order: CUDA numbers as the driver does (`CUDA_DEVICE_ORDER=PCI_BUS_ID`); else
             the fastest first, which only CUDA knows of GPUs that differ.
@@ -63,16 +106,14 @@ class GpuWatch:
     """Reads the GPUs of this machine until it is stopped.
 
     Args:
-        resource: Attributes of the process.
         new_sender: Makes what carries metrics away; None: nowhere.
         port: Where a Prometheus may ask; None: nowhere.
         interval_s: Between two readings.
         is_wanted: The user asked for it: say in the log why it cannot be.
         seen_by: From all GPUs to the ones that this program sees; None: unknown.
-        on_fault: Takes what our own code raises.
     """
 
-    def __init__(  # noqa: PLR0913 - its settings, each by name
+    def __init__(
         self,
         resource: Mapping[str, object],
         new_sender: Callable[[], Sender] | None,
@@ -123,7 +164,7 @@ class GpuWatch:
         return GpuReport(self._resource, self._new_sender(), monotonic_ns)
 
     def _new_port(self, address: tuple[str, int], on_fault: OnFault) -> "GpuPort":
-        from latencytrace.agent.gpu.port import GpuPort  # noqa: PLC0415 - only where it is used
+        from latencytrace.agent.gpu.port import GpuPort
 
         return GpuPort(address, lambda: self._sampler.state, monotonic_ns, on_fault)
 

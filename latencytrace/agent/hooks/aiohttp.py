@@ -40,7 +40,7 @@ class _Call(ClientCall):
         if configs and any(getattr(config, _CONTRIBS, False) for config in configs):
             return None
         method = str(arguments["method"])
-        url = session._build_url(arguments["str_or_url"])  # noqa: SLF001 - its base and the rest
+        url = session._build_url(arguments["str_or_url"])
         attributes: HookAttributes = {
             semconv.HTTP_REQUEST_METHOD: method,
             semconv.SERVER_ADDRESS: url.raw_host or "",
@@ -66,7 +66,7 @@ def _follow(content: Any, call: _Call) -> None:
     """Have the call of a model know what comes of its body, and has come already."""
     if call.model is None or type(content).__name__ != "StreamReader":  # else it is empty
         return
-    for part in content._buffer:  # noqa: SLF001 - there is no other way
+    for part in content._buffer:
         call.model.part(part)
     _followed[id(content)] = call  # which the body holds until its end
     content.__class__ = _following(content.__class__)
@@ -100,7 +100,6 @@ class _Request(ServedRequest):
         self._request = request
 
     def answered(self, status: int) -> None:
-        """The handler has answered."""
         with guarded("noting an answer", self.recorder.on_fault):
             self.note_status(status)
 

@@ -24,7 +24,7 @@ _last_seen: tuple[Callable[[], object], Any] = (lambda: None, None)
 def _default_limiter() -> Any:
     """Return the one of this event loop, which anyio takes a while to find."""
     global _last_seen  # noqa: PLW0603 - a cache of one
-    loop = asyncio._get_running_loop()  # noqa: SLF001 - None in trio's, where the other raises
+    loop = asyncio._get_running_loop()  # None in trio's, where the other raises
     seen, limiter = _last_seen
     if loop is None or seen() is not loop:
         limiter = sys.modules["anyio.to_thread"].current_default_thread_limiter()
@@ -68,7 +68,7 @@ def time_acquire(recorder: Recorder, original: Timed) -> Timed:
         wait = None
         with guarded(_WAITS, recorder.on_fault):
             called = f"{type(self).__name__}.acquire"
-            wait = begun(recorder, sys._getframe(1), monotonic_ns(), called)  # noqa: SLF001
+            wait = begun(recorder, sys._getframe(1), monotonic_ns(), called)
         try:
             return await original(self)
         finally:

@@ -18,7 +18,7 @@ from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.compiled.core import core, quicker
 from latencytrace.agent.context import current, enter, leave
 from latencytrace.agent.guard import FAULTS, guarded
-from latencytrace.agent.program.fastapi_telemetry import TIMED
+from latencytrace.agent.program.provider import TIMED
 from latencytrace.agent.spans.sdk_view import EMPTY_STATE
 from latencytrace.agent.spans.span import Details, RecordedSpan
 from latencytrace.agent.timing.costs import RequestCost
@@ -81,7 +81,6 @@ class _ScopeHeaders(Getter[Scope]):
         return values or None
 
     def keys(self, carrier: Scope) -> list[str]:
-        """The names of all headers."""
         return [name.decode("latin-1") for name, _ in carrier.get("headers", ())]
 
 
@@ -228,10 +227,7 @@ class RequestTiming(ScopeRouted, ServedRequest, Answering):
         """Note a message that has left, between two monotonic times.
 
         Args:
-            message: Of ASGI's.
             known: How many tokens had been made when it was handed over.
-            started_ns: When that was.
-            sent_ns: When it had left.
         """
         body = message.get("body", b"")
         if not message.get("more_body") or type(body) is not bytes:
@@ -294,7 +290,6 @@ def _carried(scope: Scope) -> list[Header]:
 
 
 def _caller_of(scope: Scope, carried: Sequence[Header]) -> Context:
-    """Return the context that the headers carry."""
     parent, has_more = None, False
     for name, value in carried:
         if name == _PARENT and parent is None:
@@ -436,9 +431,7 @@ def time_application(recorder: Recorder, original: Timed) -> Timed:  # noqa: C90
     """Time each request of an application's `__call__`."""
     layers, cost = _Layers(), RequestCost()
 
-    async def __call__(  # noqa: N807 - stands in its place
-        self: object, scope: Scope, receive: Receive, send: Send
-    ) -> Any:
+    async def __call__(self: object, scope: Scope, receive: Receive, send: Send) -> Any:
         if TIMED in scope:  # by an application around this one, or by a class above its own
             if MOUNTED in scope:
                 with guarded(_PASSES, recorder.on_fault):
@@ -535,9 +528,7 @@ def hold_until_returned(recorder: Recorder, original: Timed) -> Timed:
     """
 
     @wraps(original)
-    async def __call__(  # noqa: N807 - stands in its place
-        self: object, scope: Scope, receive: Receive, send: Send
-    ) -> None:
+    async def __call__(self: object, scope: Scope, receive: Receive, send: Send) -> None:
         with guarded("holding a request", recorder.on_fault):
             request = request_served()
             if isinstance(request, RequestTiming):
@@ -651,7 +642,7 @@ def _with_timing(application: Any, recorder: Recorder) -> Any:
 def time_given_application(recorder: Recorder, original: Timed) -> Timed:
     """Wrap what hypercorn serves."""
 
-    def __init__(self: object, app: object) -> None:  # noqa: N807 - stands in its place
+    def __init__(self: object, app: object) -> None:
         original(self, _with_timing(app, recorder))
 
     return __init__

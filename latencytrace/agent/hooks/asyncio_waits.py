@@ -45,7 +45,7 @@ def time_waits(recorder: Recorder, original: Callable[[Any], Any]) -> Timed:
         if current().get(GAPS) is None:
             return loop
         try:
-            wait = begun(recorder, sys._getframe(1), monotonic_ns())  # noqa: SLF001 - there is no other way
+            wait = begun(recorder, sys._getframe(1), monotonic_ns())
             return loop if wait is None else _NotingLoop(loop, wait)
         except FAULTS as fault:
             recorder.on_fault("noting a wait", fault)

@@ -11,8 +11,8 @@ from opentelemetry.trace import get_tracer_provider
 from latencytrace.agent.guard import guarded
 from latencytrace.agent.timing.hook import Arguments, Hook, Replacement, Timed
 from latencytrace.agent.timing.recorder import Recorder
+from latencytrace.agent.toolkit.batching import Tickets, batch_of
 from latencytrace.agent.toolkit.calls import after
-from latencytrace.agent.toolkit.tickets import Tickets, batch_of
 
 _CONTAINERS = "bentoml._internal.configuration.containers"
 _DISPATCHER = "bentoml._internal.marshal.dispatcher"
@@ -94,7 +94,6 @@ class ProviderWhereOff(wrapt.ObjectProxy):  # type: ignore[type-arg] # wrapt 1 t
 
 
 def provider_where_off(_recorder: Recorder, original: Any) -> Any:
-    """The same provider of a provider."""
     return ProviderWhereOff(original)
 
 

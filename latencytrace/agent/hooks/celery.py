@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from functools import wraps
 from typing import Any
 
-from latencytrace.agent.process.child_exit import child_ends
+from latencytrace.agent.process.forks import child_ends
 from latencytrace.agent.timing.hook import Hook, HookAttributes, Replacement, Timed
 from latencytrace.agent.timing.recorder import Recorder
 from latencytrace.agent.toolkit.queues.messages import Sent, Work, timed_sends, timed_work

@@ -29,7 +29,7 @@ _time_sends: Final = by_keyword(_PARAMETERS, timed_sends(kafka.sent))
 def _leave_out(_: Recorder, arguments: Arguments, __: object) -> None:
     """Leave the consumer in C to the one for asyncio, which asks it in a thread."""
     outer: Any = arguments["self"]
-    _consumers.leave_out(outer._consumer)  # noqa: SLF001 - there is no other way to it
+    _consumers.leave_out(outer._consumer)
 
 
 def _subclassed(**methods: Build) -> Build:

@@ -17,7 +17,7 @@ def carry_into_made(recorder: Recorder, original: Timed) -> Timed:
     """Give a greenthread the span that is current where it is made."""
 
     @wraps(original)
-    def __init__(self: object, *args: Any, **kwargs: Any) -> None:  # noqa: N807
+    def __init__(self: object, *args: Any, **kwargs: Any) -> None:
         original(self, *args, **kwargs)
         carry_into_greenlet(recorder, self)
 

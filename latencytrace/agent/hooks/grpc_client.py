@@ -42,8 +42,7 @@ class _Call(ClientCall):
         call.headers = pairs if is_set else (*pairs, *call.headers.items())
         return call
 
-    def returned(self, answer: Any) -> None:  # noqa: ARG002 - grpc's
-        """End: the answer is there."""
+    def returned(self, answer: Any) -> None:
         self.end_as("OK")
 
     def fail(self, error: BaseException) -> None:

@@ -123,7 +123,7 @@ class ServedCall(Call):
         self._served.deactivate()
         self._handed_out_ns = monotonic_ns()
 
-    def finish(self, result: object) -> None:  # noqa: ARG002 - says nothing of the status
+    def finish(self, result: object) -> None:
         """End a call after its handler returned."""
         self._end(None)
 
@@ -302,7 +302,7 @@ def add_async_interceptor(recorder: Recorder, original: Timed) -> Timed:
     ours = type("Interceptor", (_AsyncInterceptor, required), {})(recorder)
 
     @wraps(original)
-    def __init__(  # noqa: N807 - stands in its place
+    def __init__(
         self: object,
         thread_pool: object,
         generic_handlers: object,

@@ -31,12 +31,7 @@ _time_tools: Final = timed_tools(lambda tool, *_, **__: tool.name)
 
 
 class _Within:
-    """A component's own span, of Haystack's tracing, within ours.
-
-    Args:
-        span: Haystack's, not entered yet.
-        call: Ours.
-    """
+    """A component's own span, of Haystack's tracing, within ours."""
 
     def __init__(self, span: AbstractContextManager[Any], call: Call) -> None:
         self._span = span

@@ -41,7 +41,7 @@ class _Call(ClientCall):
         if answer.isclosed():
             self.end()
             return
-        reference, close = ref(answer), type(answer)._close_conn  # noqa: SLF001 - at its end, however it is read
+        reference, close = ref(answer), type(answer)._close_conn  # at its end, however it is read
 
         def _close_conn() -> None:
             answer = reference()
@@ -49,7 +49,7 @@ class _Call(ClientCall):
                 close(answer)
             self.end()
 
-        answer._close_conn = _close_conn  # noqa: SLF001
+        answer._close_conn = _close_conn
         self.end_with(answer)
         if self.model is not None:
             self.model.reads(answer)
@@ -63,7 +63,7 @@ def _attributes(connection: Any, method: str, url: str) -> HookAttributes:
     if url[:1] == "/":
         tunnel = getattr(connection, "_tunnel_host", None)
         host = tunnel or connection.host
-        port = connection._tunnel_port if tunnel else connection.port  # noqa: SLF001
+        port = connection._tunnel_port if tunnel else connection.port
         scheme = "https" if connection.default_port == _HTTPS else "http"
         shown = f"[{host}]" if ":" in host else host
         url = f"{scheme}://{shown}:{port or connection.default_port}{url}"
@@ -105,8 +105,6 @@ def time_request(recorder: Recorder, original: Timed) -> Timed:
 
 
 def time_answer(_: Recorder, original: Timed) -> Timed:
-    """Go on with its answer."""
-
     @wraps(original)
     def getresponse(self: Any, *args: Any, **kwargs: Any) -> Any:
         call = _sent.pop(self, None)

@@ -77,7 +77,7 @@ class _AsyncCall(_Call):
 
 def _is_traced(client: Any, request: Any) -> bool:
     """Tell whether contrib times what the transport of a request does."""
-    transport = client._transport_for_url(request.url)  # noqa: SLF001 - there is no other way
+    transport = client._transport_for_url(request.url)
     return any(is_theirs(getattr(transport, name, None)) for name in _HANDLERS)
 
 

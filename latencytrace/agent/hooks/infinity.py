@@ -6,9 +6,8 @@ from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.guard import guarded
 from latencytrace.agent.timing.hook import Arguments, Hook, Replacement
 from latencytrace.agent.timing.recorder import Recorder
-from latencytrace.agent.toolkit.batching import Batch
+from latencytrace.agent.toolkit.batching import Batch, Tickets, batch_of
 from latencytrace.agent.toolkit.calls import before
-from latencytrace.agent.toolkit.tickets import Tickets, batch_of
 from latencytrace.model.stage import Stage
 
 _QUEUE = "infinity_emb.inference.queue"

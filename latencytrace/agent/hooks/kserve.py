@@ -70,11 +70,10 @@ class _Classes:
 
 
 def time_models(recorder: Recorder, original: Timed) -> Timed:
-    """Time what a model does for a request."""
     classes = _Classes(recorder)
 
     @wraps(original)
-    async def __call__(self: object, *args: Any, **kwargs: Any) -> Any:  # noqa: N807 - KServe's
+    async def __call__(self: object, *args: Any, **kwargs: Any) -> Any:
         with guarded("timing a model", recorder.on_fault):
             classes.time(type(self))
         return await original(self, *args, **kwargs)

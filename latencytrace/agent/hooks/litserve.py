@@ -20,9 +20,8 @@ from latencytrace.agent.context import enter, leave
 from latencytrace.agent.guard import guarded
 from latencytrace.agent.timing.hook import Arguments, Hook, Replacement, Timed
 from latencytrace.agent.timing.recorder import Recorder, Timing
-from latencytrace.agent.toolkit.batching import Batch, Ticket, new_ticket
+from latencytrace.agent.toolkit.batching import Batch, Ticket, batch_of, new_ticket
 from latencytrace.agent.toolkit.calls import after, before
-from latencytrace.agent.toolkit.tickets import batch_of
 from latencytrace.model.stage import Stage
 
 
@@ -32,10 +31,7 @@ class SingleServed:
     It begins at once, and is current until `deactivate`, in the same task or thread.
 
     Args:
-        recorder: Starts its spans.
         ticket: The request's; it may come from another process.
-        name: Of the span.
-        stage: What the work is.
     """
 
     __slots__ = ("_recorder", "_ticket", "_timing", "_token")

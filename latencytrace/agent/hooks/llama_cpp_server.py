@@ -40,7 +40,6 @@ class TimedLock:
 
 
 def timed_lock(recorder: Recorder, lock: Any) -> Any:
-    """The same lock, timed."""
     return TimedLock(recorder, lock)
 
 

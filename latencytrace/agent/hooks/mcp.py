@@ -24,7 +24,6 @@ _time_tools: Final = timed_tools(_name, _failed)
 
 
 def time_asked_tools(recorder: Recorder, original: Timed) -> Timed:
-    """Time the tools that a client asks its server for."""
     timed = _time_tools(recorder, original)
 
     @wraps(original)

@@ -8,9 +8,8 @@ from typing import Any
 from latencytrace.agent.guard import guarded
 from latencytrace.agent.timing.hook import Arguments, Hook, Replacement, Timed
 from latencytrace.agent.timing.recorder import Recorder
-from latencytrace.agent.toolkit.batching import Ticket, new_ticket
+from latencytrace.agent.toolkit.batching import Ticket, batch_of, new_ticket
 from latencytrace.agent.toolkit.calls import after
-from latencytrace.agent.toolkit.tickets import batch_of
 
 _ADAPTIVE = "mlserver.batching.adaptive"
 

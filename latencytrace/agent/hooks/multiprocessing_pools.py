@@ -16,7 +16,7 @@ from latencytrace.agent.toolkit.other_process import call_carried, carried_heade
 def _carrying(recorder: Recorder, pool: object, call: Callable[..., Any]) -> Callable[..., Any]:
     """Return the call, to run with the span that is current now."""
     with guarded("handing work to a pool", recorder.on_fault):
-        from multiprocessing.pool import ThreadPool  # noqa: PLC0415 - loaded by now, where it is used
+        from multiprocessing.pool import ThreadPool
 
         if isinstance(pool, ThreadPool):
             return partial(call_in, get_current(), call)

@@ -62,7 +62,7 @@ def describe_bound_run(arguments: Arguments) -> HookAttributes:
 
 
 def _describe_session(session: Any) -> HookAttributes:
-    path = session._model_path  # noqa: SLF001 - it is nowhere else
+    path = session._model_path
     name = _name_of(path) if path else session.get_modelmeta().graph_name
     return {semconv.GEN_AI_REQUEST_MODEL: name}
 

@@ -15,9 +15,8 @@ from latencytrace.agent.clock import ANCHOR_NS, monotonic_ns
 from latencytrace.agent.guard import guarded
 from latencytrace.agent.timing.hook import Arguments, Hook, Replacement, Timed
 from latencytrace.agent.timing.recorder import Recorder, Timing
-from latencytrace.agent.toolkit.batching import Ticket, new_ticket
+from latencytrace.agent.toolkit.batching import Ticket, batch_of, new_ticket
 from latencytrace.agent.toolkit.calls import after, before
-from latencytrace.agent.toolkit.tickets import batch_of
 from latencytrace.model import semconv
 from latencytrace.model.stage import Stage
 
@@ -108,8 +107,6 @@ def _take_ticket(recorder: Recorder, arguments: Arguments) -> None:
 
 
 def time_batch(recorder: Recorder, original: Timed) -> Timed:
-    """Time one call of a `@serve.batch` function, for all requests in it."""
-
     @wraps(original)
     async def _process_batch_inner(self: object, func: Any, batch: Any) -> Any:
         waiting = [one for one in batch if not one.future.cancelled()]

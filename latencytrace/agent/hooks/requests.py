@@ -33,9 +33,9 @@ class _Call(ClientCall):
     def returned(self, answer: Any) -> None:
         """End with the body, unless it was read already."""
         self.note_status(answer.status_code, answer.headers)
-        if self.model is not None and answer._content_consumed:  # noqa: SLF001
+        if self.model is not None and answer._content_consumed:
             self.model.part(answer.content)
-        if answer._content_consumed or not hasattr(answer.raw, "release_conn"):  # noqa: SLF001 - whether `send` read it
+        if answer._content_consumed or not hasattr(answer.raw, "release_conn"):
             self.end()
         else:
             self.end_with_connection(answer.raw)

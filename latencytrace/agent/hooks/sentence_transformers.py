@@ -54,7 +54,7 @@ def time_pass(name: str) -> Callable[[Recorder, Timed], Timed]:
         is_compiling = importlib.import_module("torch.compiler").is_compiling
         named: Any = getattr(importlib.import_module(_MODULE), name)
 
-        def __call__(self: object, *args: Any, **kwargs: Any) -> Any:  # noqa: N807
+        def __call__(self: object, *args: Any, **kwargs: Any) -> Any:
             passes = None if is_compiling() else _begun(recorder, args)
             try:
                 return super(named, self).__call__(*args, **kwargs)

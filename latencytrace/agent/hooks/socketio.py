@@ -19,11 +19,11 @@ def _name(server: Any, event: str, namespace: str, args: Any) -> str | None:
 
     None: the program handles no such event.
     """
-    handler, _ = server._get_event_handler(event, namespace, args)  # noqa: SLF001 - there is no other way
+    handler, _ = server._get_event_handler(event, namespace, args)
     if handler is not None:
         is_named = event in server.handlers.get(namespace, {})
     else:
-        within, _ = server._get_namespace_handler(namespace, args)  # noqa: SLF001
+        within, _ = server._get_namespace_handler(namespace, args)
         is_named = hasattr(within, f"on_{event}")
         if not is_named:
             return None
@@ -43,8 +43,6 @@ def _begun(
 
 
 def time_events(recorder: Recorder, original: Timed) -> Timed:
-    """Time each event that a server handles."""
-
     @wraps(original)
     def trigger(self: Any, event: Any, namespace: Any, *args: Any) -> Any:
         request = _begun(recorder, self, event, namespace, args)

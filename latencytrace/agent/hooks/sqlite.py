@@ -16,7 +16,6 @@ _FACTORY = 5  # its place among the arguments of `connect`
 
 
 def time_connections(recorder: Recorder, original: Timed) -> Timed:
-    """Time the statements of each connection and of its cursors."""
     library = importlib.import_module("sqlite3")
     kind_of = cache(lambda kind: timed_subclass(_time, recorder, kind, _METHODS))
 

@@ -12,7 +12,7 @@ _RUNNER: Final = "streamlit.runtime.scriptrunner.script_runner"
 
 
 def _run(args: tuple[Any, ...], _: dict[str, Any]) -> tuple[str, dict[str, str], HookAttributes]:
-    return f"run {PurePath(str(args[0]._main_script_path)).name}", {}, {}  # noqa: SLF001 - there is no other way
+    return f"run {PurePath(str(args[0]._main_script_path)).name}", {}, {}
 
 
 def _note_failure(_: Recorder, __: Arguments, outcome: tuple[Any, ...]) -> None:

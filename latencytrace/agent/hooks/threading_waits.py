@@ -28,7 +28,7 @@ def time_waits(recorder: Recorder, original: Timed) -> Timed:
             return original(self, timeout)
         noted = None
         try:
-            noted = begun(recorder, sys._getframe(1), monotonic_ns())  # noqa: SLF001 - there is no other way
+            noted = begun(recorder, sys._getframe(1), monotonic_ns())
         except FAULTS as fault:
             recorder.on_fault(_NOTES, fault)
         try:

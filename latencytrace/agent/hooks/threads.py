@@ -67,7 +67,7 @@ def carry_into_pool(recorder: Recorder, original: Timed) -> Timed:
 
 
 def _queued(pool: Any) -> int:
-    return int(pool._work_queue.qsize())  # noqa: SLF001 - it has no other name
+    return int(pool._work_queue.qsize())
 
 
 def carry_into_callback(_recorder: Recorder, original: Timed) -> Timed:

@@ -38,8 +38,6 @@ def _beginning(name: str, original: Timed, recorder: Recorder) -> Begin:
 
 
 def time_module(module: str, name: str) -> Callable[[Recorder, Timed], Timed]:
-    """Build what times the calls of one class of modules."""
-
     def build(recorder: Recorder, original: Timed) -> Timed:
         named: Any = reduce(getattr, name.split("."), importlib.import_module(module))
         call = original if "__call__" in vars(named) else inherited_call(named)
@@ -73,7 +71,7 @@ def time_compiled(recorder: Recorder, original: Timed) -> Timed:
     """Time modules of a named class that `torch.compile` made, from outside of their graph."""
     timed_calls: dict[str, Timed] = {}
 
-    def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N807
+    def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:
         name = getattr(type(self._orig_mod).__call__, _NAME, None)
         if name is None:
             return original(self, *args, **kwargs)

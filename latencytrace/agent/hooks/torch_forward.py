@@ -75,7 +75,7 @@ def time_compiled(recorder: Recorder, original: Timed) -> Timed:
     timed_call = outside_graphs(original, timed(original, beginning_pass(recorder)))
 
     @wraps(original)
-    def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N807
+    def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:
         is_root = getattr(type(self._orig_mod).__call__, _ROOT, False)
         return (timed_call if is_root else original)(self, *args, **kwargs)
 
@@ -89,7 +89,7 @@ def time_scripted(module: str, name: str, recorder: Recorder, original: Timed) -
     made: list[Timed] = []  # with the first call, for torch is being imported now
 
     @wraps(original)
-    def __call__(self: object, *args: Any, **kwargs: Any) -> Any:  # noqa: N807
+    def __call__(self: object, *args: Any, **kwargs: Any) -> Any:
         if not made:
             made.append(outside_graphs(call, timed(call, beginning_pass(recorder))))
         return made[0](self, *args, **kwargs)

@@ -55,7 +55,7 @@ class _Request(ServedRequest):
         """Note that a part of the answer, in pieces, was handed to the connection."""
         with guarded("noting a chunk", self.recorder.on_fault):
             if not self.answer.streams:
-                headers = self._handler._headers.get_all()  # noqa: SLF001 - there is no other way
+                headers = self._handler._headers.get_all()
                 self.answer.begun((name.encode(), value.encode()) for name, value in headers)
             if self.answer.streams or not is_last:  # else this is all of the answer
                 self.answer.chunk_sent(b"".join(pieces), known, monotonic_ns())
@@ -132,8 +132,6 @@ def _joined(recorder: Recorder, handler: Any) -> Token[Context] | None:
 
 
 def time_handlers(recorder: Recorder, original: Timed) -> Timed:
-    """Time what a handler does with its request."""
-
     @wraps(original)
     async def _execute(self: Any, *args: Any, **kwargs: Any) -> None:
         if _is_handshake(self):

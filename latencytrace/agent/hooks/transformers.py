@@ -66,7 +66,6 @@ class Generation:
         self._ends: frozenset[int] = frozenset()  # tokens that end a sequence
 
     def prefill(self, input_ids: Any) -> None:
-        """Begin the prefill."""
         self._recorder.steps.begin()
         self._prompt_length = input_ids.shape[-1]
         if not self._continues:  # else an unknown part of it is in the cache already
@@ -95,7 +94,6 @@ class Generation:
             self._passes.end()
 
     def count_streamed(self, arguments: dict[str, Any]) -> None:
-        """Count what a streamer among the arguments gets."""
         if arguments.get("streamer") is not None:
             streamer = arguments["streamer"]
             self._streamer = counted_streamer(self, streamer, self._recorder.on_fault)
@@ -302,7 +300,7 @@ def _note_prefill(_: Recorder, arguments: Arguments) -> None:
 def time_token(recorder: Recorder, original: Timed) -> Timed:
     """Note each token when the stopping criteria are asked about it."""
 
-    def __call__(self: object, input_ids: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N807
+    def __call__(self: object, input_ids: Any, *args: Any, **kwargs: Any) -> Any:
         generation = _under_way()
         if generation is not None:
             with guarded("noting a token", recorder.on_fault):

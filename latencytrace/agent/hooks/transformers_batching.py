@@ -112,8 +112,6 @@ def _waiting(manager: Any) -> int | None:
 
 
 def time_added(recorder: Recorder, original: Timed) -> Timed:
-    """Time what is added, for the request that adds it."""
-
     @wraps(original)
     def add_request(self: Any, input_ids: Any, *args: Any, **kwargs: Any) -> Any:
         member = None

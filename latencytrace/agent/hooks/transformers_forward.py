@@ -17,7 +17,7 @@ def time_compiled(recorder: Recorder, original: Timed) -> Timed:
     is_compiling = importlib.import_module("torch.compiler").is_compiling
     timed_call = timed(original, beginning_pass(recorder))
 
-    def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N807
+    def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:
         if is_compiling():
             return original(self, *args, **kwargs)
         # Not imported for this: a program may compile without transformers.

@@ -56,7 +56,6 @@ def _device(torch: Any, named: object) -> Any:
 
 
 def _host_bytes(batch: Any) -> int:
-    """Count the bytes of it that lie on the host."""
     data = getattr(batch, "data", None)
     tensors = data.values() if isinstance(data, Mapping) else ()
     return sum(

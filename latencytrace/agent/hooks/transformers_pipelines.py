@@ -85,7 +85,6 @@ class Run:
         return self._forward_passes <= _MAX_FORWARD_SPANS
 
     def end(self, error: BaseException | None = None) -> None:
-        """End the call."""
         with guarded("ending a pipeline", self.recorder.on_fault):
             if error is not None:
                 self.timing.fail(error)
@@ -113,7 +112,7 @@ def time_call(recorder: Recorder, original: Timed) -> Timed:
         return None
 
     @wraps(original)
-    def __call__(self: object, *args: Any, **kwargs: Any) -> Any:  # noqa: N807
+    def __call__(self: object, *args: Any, **kwargs: Any) -> Any:
         run = begin(self)
         if run is None:
             return original(self, *args, **kwargs)
@@ -136,7 +135,7 @@ def time_next(_recorder: Recorder, original: Timed) -> Timed:
     """Time each step of an iterator that a pipeline returned as part of its call."""
 
     @wraps(original)
-    def __next__(self: object) -> Any:  # noqa: N807
+    def __next__(self: object) -> Any:
         run = vars(self).get(_ITERATOR)
         if not isinstance(run, Run):
             return original(self)
@@ -153,7 +152,6 @@ def time_next(_recorder: Recorder, original: Timed) -> Timed:
 
 
 def _note_many(_: Recorder, __: Arguments) -> None:
-    """Note that a call has many inputs, or one in many chunks."""
     run = _current_run()
     if run is not None:
         run.stream()

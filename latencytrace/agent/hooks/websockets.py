@@ -26,7 +26,6 @@ class _Handshake(ClientCall):
 
     @classmethod
     def begin(cls, recorder: Recorder, arguments: Arguments) -> Self:
-        """Begin a handshake."""
         connection: Any = arguments["self"]
         uri = connection.protocol.uri
         address = f"{'wss' if uri.secure else 'ws'}://{uri.host}:{uri.port}{uri.path}"

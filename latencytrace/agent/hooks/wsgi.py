@@ -48,7 +48,6 @@ class _EnvironHeaders(Getter[Environ]):
         return None if value is None else [value]
 
     def keys(self, carrier: Environ) -> list[str]:
-        """The names of all headers."""
         names = (key[5:] for key in carrier if key.startswith("HTTP_"))
         return [name.replace("_", "-").lower() for name in names]
 
@@ -291,7 +290,7 @@ def _begun(recorder: Recorder, application: object, environ: Environ) -> Request
 def time_application(recorder: Recorder, original: Timed) -> Timed:
     """Time each request of an application's `__call__`."""
 
-    def __call__(self: object, environ: Environ, start_response: Timed) -> Any:  # noqa: N807
+    def __call__(self: object, environ: Environ, start_response: Timed) -> Any:
         request = _begun(recorder, self, environ)
         if request is None:
             with guarded("noting a route", recorder.on_fault):
@@ -335,7 +334,7 @@ def time_loaded_application(recorder: Recorder, original: Timed) -> Timed:
 def time_given_application(recorder: Recorder, original: Timed) -> Timed:
     """Wrap what waitress serves."""
 
-    def __init__(self: object, application: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
+    def __init__(self: object, application: Any, *args: Any, **kwargs: Any) -> None:
         with guarded("wrapping waitress's application", recorder.on_fault):
             if not hasattr(application, "wsgi_app"):
                 application = _TimedApplication(application, recorder)

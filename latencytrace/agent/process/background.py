@@ -54,7 +54,7 @@ class _Thread(threading.Thread):
         try:
             super()._delete()  # type: ignore[misc]  # which is what ends it
         except KeyError:
-            threading._active.pop(self.ident, None)  # type: ignore[attr-defined]  # noqa: SLF001 - likewise
+            threading._active.pop(self.ident, None)  # type: ignore[attr-defined]
 
 
 BackgroundThread = threading.Thread | _NativeThread

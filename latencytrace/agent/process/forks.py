@@ -5,9 +5,13 @@ for ever, so that code that needs the module there meets a "partially initialize
 """
 
 import os
+import struct
 from collections.abc import Callable
+from mmap import mmap
+from typing import Any, Final
 
 from latencytrace.agent.native import RLock, get_ident
+from latencytrace.agent.process.imports import after_import
 
 LONGEST_WAIT_S = (
     2.0  # of a fork: an importing thread may itself wait for what the forking one holds
@@ -84,3 +88,57 @@ os.register_at_fork(
     after_in_child=whole_imports.after_fork_in_child,
 )
 os.register_at_fork(after_in_child=_begin_anew)
+
+
+_COUNT: Final = struct.Struct("=Q")
+_PLACES: Final = 512  # a child has one to itself, so that none overwrites what another counts
+
+
+class ChildLosses:
+    """A count in memory that a process shares with its forked children, and theirs."""
+
+    def __init__(self) -> None:
+        self._memory: mmap | None = None  # None: it has not forked yet
+        self._pid = os.getpid()
+
+    def before_fork(self) -> None:
+        """Have the memory that the child is to share."""
+        if self._memory is None:
+            self._memory, self._pid = mmap(-1, _PLACES * _COUNT.size), os.getpid()
+
+    def add(self, spans: int) -> None:
+        """Count spans that this process could not send, if it is a child."""
+        if self._memory is not None and os.getpid() != self._pid:
+            place = os.getpid() % _PLACES * _COUNT.size
+            (before,) = _COUNT.unpack_from(self._memory, place)
+            _COUNT.pack_into(self._memory, place, before + spans)
+
+    @property
+    def spans(self) -> int:
+        """Return how many children could not send; 0 in a child."""
+        if self._memory is None or os.getpid() != self._pid:
+            return 0
+        return sum(count for (count,) in _COUNT.iter_unpack(self._memory))
+
+
+_LAST = -1000  # of a child's finalizers
+_calls: list[Callable[[], None]] = []
+
+
+def at_end_of_children(flush: Callable[[], None]) -> None:
+    """Call `flush` last in each child, should the program ever import multiprocessing."""
+    _calls.append(flush)
+
+    def on_import(multiprocessing_util: Any) -> None:
+        def in_child(flush: Callable[[], None]) -> None:
+            multiprocessing_util.Finalize(None, flush, exitpriority=_LAST)
+
+        multiprocessing_util.register_after_fork(flush, in_child)
+
+    after_import("multiprocessing.util", on_import)
+
+
+def child_ends() -> None:
+    """Make those calls in a child that ends without multiprocessing's finalizers."""
+    for call in _calls:
+        call()

@@ -67,7 +67,6 @@ class Command(NamedTuple):
     Args:
         program: A path, or a module's name; empty: text (`-c`), or nothing.
         is_module: It was named by `-m`.
-        arguments: The rest of the line.
     """
 
     program: str
@@ -154,7 +153,6 @@ def _targets(program: str, arguments: Sequence[str], *, is_server: bool) -> Iter
 
 
 def _values(arguments: Sequence[str], options: frozenset[str]) -> Iterator[str]:
-    """Return the values that some options have."""
     for argument, value in zip(arguments, (*arguments[1:], ""), strict=False):
         option, separator, rest = argument.partition("=")
         if option in options and (rest or value):

@@ -50,7 +50,7 @@ def new_instance_id() -> str:
 
 
 def _of_detectors() -> dict[str, object]:
-    from opentelemetry.sdk.resources import Resource  # noqa: PLC0415 - only where it is asked for
+    from opentelemetry.sdk.resources import Resource
 
     return dict(Resource.create({}).attributes)
 

@@ -100,9 +100,9 @@ class _Finder:
 
     def find_spec(
         self,
-        fullname: str,  # noqa: ARG002 - Python's signature
-        path: Sequence[str] | None = None,  # noqa: ARG002
-        target: ModuleType | None = None,  # noqa: ARG002
+        fullname: str,
+        path: Sequence[str] | None = None,
+        target: ModuleType | None = None,
     ) -> ModuleSpec | None:
         """Look on the way."""
         self._look()

@@ -67,10 +67,7 @@ class Capture:
     """Counts steps, whichever threads make them, and starts and stops the profiler there.
 
     Args:
-        order: How long.
-        profiler: Prepared.
         now_ns: A monotonic clock.
-        on_fault: Takes what our own code raises.
     """
 
     def __init__(

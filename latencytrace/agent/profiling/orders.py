@@ -59,11 +59,8 @@ class Profiling:
     """Takes one order at a time.
 
     Args:
-        resource: Attributes of the process.
-        recorder: Counts steps.
         new_sender: Makes what carries the profile of an id away.
         is_on: Whether profiles are taken at all.
-        on_fault: Takes what our own code raises.
     """
 
     order_header = ORDER_HEADER

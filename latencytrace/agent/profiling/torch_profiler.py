@@ -96,19 +96,18 @@ class TorchProfiler:
     def let_go(self) -> None:
         """Have the program's profilers begin without asking."""
         if self._original is not None:
-            self._base.profile._prepare_trace = self._original  # noqa: SLF001 - see `_stand_in`
+            self._base.profile._prepare_trace = self._original
             self._original = None
 
     @property
     def version(self) -> str:
-        """Torch's."""
         return str(self._torch.__version__)
 
     def _new_run(self, *, cuda: bool) -> Any:
         with whole_imports.lock:
             bindings = importlib.import_module("torch._C._profiler")
         try:
-            all_threads = bindings._ExperimentalConfig(profile_all_threads=True)  # noqa: SLF001 - the only way
+            all_threads = bindings._ExperimentalConfig(profile_all_threads=True)
         except (AttributeError, TypeError):
             raise LookupError(
                 f"torch {self._torch.__version__} profiles one thread only: {NEEDED} is needed"
@@ -126,7 +125,7 @@ class TorchProfiler:
 
     def _is_in_use(self) -> bool:
         """Tell whether the program's profiler runs, or has been prepared to."""
-        if self._base._is_profiler_enabled:  # noqa: SLF001 - `torch.profiler` tells of one thread
+        if self._base._is_profiler_enabled:  # `torch.profiler` tells of one thread
             return True
         profile = self._base.profile
         # Never `gc.get_objects()`: a tuple that another thread is about to make of a generator
@@ -147,7 +146,7 @@ class TorchProfiler:
             original(run)
 
         self._original = original
-        self._base.profile._prepare_trace = _prepare_trace  # noqa: SLF001 - restored by `let_go`
+        self._base.profile._prepare_trace = _prepare_trace  # restored by `let_go`
 
 
 def _has_cuda(torch: Any) -> bool:

@@ -48,9 +48,7 @@ class ProgramProcessor(SpanProcessor):
     """Hands each sampled span that ends to our exporter's queue, as one of ours.
 
     Args:
-        on_end: Takes it where it ends.
         flush: Sends what has ended, in a bounded time.
-        on_fault: Takes what our own code raises.
     """
 
     def __init__(
@@ -93,7 +91,8 @@ class ProgramProcessor(SpanProcessor):
         recorded.kind_number = span.kind.value
         recorded.started_ns = (span.start_time or 0) - ANCHOR_NS
         recorded.ended_ns = (span.end_time or 0) - ANCHOR_NS
-        recorded.raw_attributes = plain(span._attributes)  # noqa: SLF001 - a proxy of it takes a microsecond a key
+        # A proxy of it takes a microsecond a key.
+        recorded.raw_attributes = plain(span._attributes)
         recorded.details = _details(span)
         recorded.span_context = context
         recorded.tracer = cast("SpanMaker", self._tracer(span))

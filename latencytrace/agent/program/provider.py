@@ -1,12 +1,16 @@
 """OpenTelemetry's global tracer provider: ours until the program sets its own, then its."""
 
 from collections.abc import Callable
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Final, Protocol, runtime_checkable
+from weakref import WeakKeyDictionary
 
 from opentelemetry import trace
-from opentelemetry.trace import TracerProvider
+from opentelemetry.trace import TracerProvider, get_tracer_provider
 
+from latencytrace.agent.guard import FAULTS
 from latencytrace.agent.spans.provider import RecordingProvider
+from latencytrace.agent.timing.hook import Hook, Replacement, Timed
+from latencytrace.agent.timing.recorder import Recorder
 
 
 @runtime_checkable
@@ -24,7 +28,6 @@ class GlobalProvider:
     the program's own call still succeeds; when it does, ours delegates to it.
 
     Args:
-        ours: Our provider.
         on_program: Called once with the program's provider, whenever it comes.
     """
 
@@ -33,34 +36,89 @@ class GlobalProvider:
     ) -> None:
         self._ours = ours
         self._on_program = on_program
-        self._set_provider = trace._set_tracer_provider  # noqa: SLF001 - the one door to the global place
+        self._set_provider = trace._set_tracer_provider
         self._door: object = None  # what stands in its place
         self.program: TracerProvider | None = None
 
     def install(self) -> None:
         """Take the place, or stand aside if the program has taken it already."""
-        present = trace._TRACER_PROVIDER  # noqa: SLF001 - get_tracer_provider() hides "none yet"
+        present = trace._TRACER_PROVIDER  # get_tracer_provider() hides "none yet"
         if present is not None and present is not self._ours:
             self._yield_to(present)
             return
-        trace._TRACER_PROVIDER = self._ours  # noqa: SLF001
+        trace._TRACER_PROVIDER = self._ours
         set_provider = self._set_provider
 
         def set_and_yield(tracer_provider: TracerProvider, log: bool) -> None:  # noqa: FBT001 - its signature
             set_provider(tracer_provider, log)
-            if trace._TRACER_PROVIDER is tracer_provider and tracer_provider is not self._ours:  # noqa: SLF001
+            if trace._TRACER_PROVIDER is tracer_provider and tracer_provider is not self._ours:
                 self._yield_to(tracer_provider)
 
-        trace._set_tracer_provider = self._door = set_and_yield  # noqa: SLF001
+        trace._set_tracer_provider = self._door = set_and_yield
 
     def uninstall(self) -> None:
         """Leave the place as if we had never been there."""
-        if trace._set_tracer_provider is self._door:  # noqa: SLF001
-            trace._set_tracer_provider = self._set_provider  # noqa: SLF001
-        if trace._TRACER_PROVIDER is self._ours:  # noqa: SLF001
-            trace._TRACER_PROVIDER = None  # noqa: SLF001
+        if trace._set_tracer_provider is self._door:
+            trace._set_tracer_provider = self._set_provider
+        if trace._TRACER_PROVIDER is self._ours:
+            trace._TRACER_PROVIDER = None
 
     def _yield_to(self, program: TracerProvider) -> None:
         self.program = program
         self._ours.yield_to(program)
         self._on_program(program)
+
+
+# Keeps FastAPI's own telemetry from making spans that the program did not ask for.
+#
+# FastAPI traces by itself wherever it finds a tracer provider configured, and takes ours for
+# one that the program chose. So ours is none to it: it makes no spans, or sets a provider of its
+# own where it is to export (`auto_configure`), and a request that a hook has a span of gets
+# no second one through ours. Its metrics and logs go on, and so do providers of the program's.
+
+TIMED: Final = "latencytrace.timed"  # in an ASGI scope: the request has its span already
+
+
+def without_ours(_recorder: Recorder, original: Timed) -> Timed:
+    """Call our provider unconfigured, as the one is that OpenTelemetry begins with."""
+
+    def _unconfigured(provider: object) -> Any:
+        return type(provider) is RecordingProvider or original(provider)
+
+    return _unconfigured
+
+
+def quiet_request(recorder: Recorder, original: Timed) -> Timed:
+    """Make no span of a request that has one."""
+    silenced: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
+
+    def quiet(telemetry: Any) -> Any:
+        try:
+            named = telemetry.config["tracer_provider"] or get_tracer_provider()
+            if type(named) is not RecordingProvider:
+                return telemetry
+            found = silenced.get(telemetry)
+            if found is None:
+                found = type(telemetry)({**telemetry.config, "tracing": False})
+                silenced[telemetry] = found
+        except FAULTS as fault:
+            recorder.on_fault("silencing FastAPI's own tracing", fault)
+            return telemetry
+        return found
+
+    async def __call__(self: Any, **request: Any) -> None:
+        await original(quiet(self) if TIMED in request["scope"] else self, **request)
+
+    return __call__
+
+
+class FastApiTelemetry(Hook):
+    """Patches FastAPI's telemetry, whichever hooks are asked for."""
+
+    patches = (
+        Replacement("fastapi.telemetry._asgi", "_unconfigured", without_ours, optional=True),
+        Replacement("fastapi.telemetry._runtime", "_unconfigured", without_ours, optional=True),
+        Replacement(
+            "fastapi.telemetry._asgi", "NativeTelemetry.__call__", quiet_request, optional=True
+        ),
+    )

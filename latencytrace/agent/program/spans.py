@@ -19,7 +19,6 @@ class ProgramSpans:
     Args:
         on_end: Takes each of its spans that ends.
         flush: Sends what has ended, in a bounded time.
-        on_fault: Takes what our own code raises.
     """
 
     def __init__(
@@ -34,11 +33,10 @@ class ProgramSpans:
         self._processor: ProgramProcessor | None = None
 
     def join(self, program: TracerProvider) -> None:
-        """Take the spans of this provider."""
         if not isinstance(program, TakesProcessors):
             logger.warning("the program's tracer provider takes no processors: see its back end")
             return
-        from latencytrace.agent.program.processor import ProgramProcessor, add_to  # noqa: PLC0415 - only where it is used
+        from latencytrace.agent.program.processor import ProgramProcessor, add_to
 
         with guarded("joining the program's tracer provider", self._on_fault):
             self._processor = ProgramProcessor(self._on_end, self._flush, self._on_fault)

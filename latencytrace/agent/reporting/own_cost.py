@@ -1,7 +1,9 @@
 """Costs of the agent in its program: CPU time in hooks and on its background thread."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
 from weakref import WeakKeyDictionary
 
 from latencytrace.agent.budget.detail import Detail
@@ -45,14 +47,13 @@ class CostMeter:
 
     Args:
         now_ns: A monotonic clock.
-        detail: Counts requests and chunks.
         prices: Measures what hooks cost, given whether requests were served.
         thread_ns: CPU time of the background thread; called on it.
         callbacks: Counts callbacks of event loops that were timed.
-        costs: Of functions that stand in the place of others, by their samples.
+        costs: Costs of functions that hooks put in place, by their samples.
     """
 
-    def __init__(  # noqa: PLR0913 - what it counts
+    def __init__(
         self,
         now_ns: Callable[[], int],
         detail: Detail,
@@ -88,7 +89,6 @@ class CostMeter:
         """Take the counts so far; now and then look up what hooks cost.
 
         Args:
-            counts: Of the exporter.
             queued: Spans that wait.
             may_measure: False where a caller waits meanwhile.
         """
@@ -176,3 +176,50 @@ class CostMeter:
         if not sampled or not self._prices.sections_ns:
             return 1.0
         return sum(sampled) / len(sampled) / self._prices.sections_ns
+
+
+# Pressure as Linux tells it (PSI): how much of the last minute some thread waited for a resource.
+#
+# Of the process's own control group, where there is one that tells, else of the machine.
+
+RESOURCES: Final = ("cpu", "memory", "io")
+_CONTROL_GROUPS: Final = Path("sys/fs/cgroup")
+_MINUTE: Final = "avg60="
+
+
+def pressure(root: Path = Path("/")) -> Mapping[str, float]:
+    """Return shares of time by resource; those that Linux does not tell are absent.
+
+    Args:
+        root: Where `/proc` and `/sys` are.
+    """
+    folder = _control_group(root)
+    found: dict[str, float] = {}
+    for resource in RESOURCES:
+        ratio = None if folder is None else _ratio(folder / f"{resource}.pressure")
+        if ratio is None:
+            ratio = _ratio(root / "proc/pressure" / resource)
+        if ratio is not None:
+            found[resource] = ratio
+    return found
+
+
+def _control_group(root: Path) -> Path | None:
+    """The folder of the process's own control group, of version 2."""
+    try:
+        lines = (root / "proc/self/cgroup").read_text(encoding="utf-8").splitlines()
+    except (OSError, ValueError):
+        return None
+    named = next((line[3:] for line in lines if line.startswith("0::/")), None)
+    return None if named is None else root / _CONTROL_GROUPS / named.lstrip("/")
+
+
+def _ratio(file: Path) -> float | None:
+    """The share in the line `some avg10=0.00 avg60=98.88 avg300=99.15 total=1`."""
+    try:
+        first = file.read_text(encoding="ascii").partition("\n")[0].split()
+        if first[0] != "some":
+            return None
+        return float(next(one for one in first if one.startswith(_MINUTE))[len(_MINUTE) :]) / 100
+    except (OSError, ValueError, IndexError, StopIteration):
+        return None

@@ -103,7 +103,6 @@ def _prices_of_calls(build: Build | None) -> Prices:
 
 
 def _with_requests(prices: Prices, build: Build, made: list[HookCost]) -> Prices:
-    """Return prices with those of requests."""
     untimed = _request_ns(_application, chunks=0)
     plain = _request_ns(build(_recorder(Detail()), _application), chunks=0)
     stream = _request_ns(build(_recorder(Detail()), _application), chunks=_CHUNKS)

@@ -18,8 +18,7 @@ from latencytrace.agent.export.otlp_metrics import (
     encoded_resource,
 )
 from latencytrace.agent.export.transport import Sender
-from latencytrace.agent.reporting.own_cost import OwnCost
-from latencytrace.agent.reporting.pressure import pressure
+from latencytrace.agent.reporting.own_cost import OwnCost, pressure
 from latencytrace.agent.reporting.status import AgentStatus
 from latencytrace.agent.timing.patching import HookStatus
 from latencytrace.model import semconv
@@ -47,7 +46,6 @@ class Report:
 
     @classmethod
     def of(cls, status: AgentStatus) -> "Report":
-        """Return the report of an agent's status."""
         return cls(
             provider=status.provider or "",
             sent=status.spans_sent,
@@ -65,8 +63,6 @@ class SelfReport:
     """Sends what changed, not too often; used by one thread.
 
     Args:
-        resource: Attributes of the process.
-        sender: Where metrics go.
         now_ns: A monotonic clock.
         started_ns: Since when everything is counted; None: now.
     """

@@ -35,7 +35,6 @@ class StartPhases:
     """Finds the phases of this process's start in its first spans; used by one thread.
 
     Args:
-        starting: When its server started up.
         began_ns: When a process began, in monotonic time; None: unknown.
     """
 
@@ -87,7 +86,7 @@ def process_began_ns(process: str) -> int | None:
     """When a process began, in monotonic time, in steps of 10 ms; None: Linux does not tell.
 
     Args:
-        process: Its id, or `self`; empty: the machine.
+        process: A process id, or `self`; empty: the machine.
     """
     try:
         now_ns = monotonic_ns()

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from latencytrace.agent.budget.keeper import Overhead
 from latencytrace.agent.compiled.core import core
 from latencytrace.agent.reporting.own_cost import OwnCost
-from latencytrace.agent.timing.batch_counts import BatchCounts
+from latencytrace.agent.timing.counts import BatchCounts
 from latencytrace.agent.timing.patching import HookStatus
 
 

@@ -34,7 +34,6 @@ class Deferred:
     It stands among a span's attributes in the place that they will have.
 
     Args:
-        attributes: Works them out.
         weight: About how many bytes it keeps.
     """
 

@@ -39,7 +39,7 @@ class ProgramProcessors:
     def resource(self) -> "Resource":
         """Return what this process is, as the SDK says it."""
         if self._resource is None:
-            from opentelemetry.sdk.resources import Resource  # noqa: PLC0415 - only where it is used
+            from opentelemetry.sdk.resources import Resource
 
             self._resource = Resource(dict(self._described))  # type: ignore[arg-type]  # as detected
         return self._resource
@@ -59,7 +59,7 @@ class ProgramProcessors:
         another by that.
 
         Args:
-            span: It may still be changed by a processor's `_on_ending`.
+            span: A span that a processor's `_on_ending` may still change.
             then: Takes it between that and the processors' `on_end`.
         """
         token = enter(set_value(_SUPPRESS_INSTRUMENTATION_KEY, value=True))

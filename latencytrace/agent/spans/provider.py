@@ -58,7 +58,6 @@ class RecordingProvider(ProxyTracerProvider):
         schema_url: str | None = None,
         attributes: Mapping[str, object] | None = None,
     ) -> Tracer:
-        """Return the tracer of one instrumentation scope."""
         try:  # programs ask for one each time that they make a span
             return self._tracer(
                 instrumenting_module_name, instrumenting_library_version, schema_url, attributes
@@ -67,7 +66,7 @@ class RecordingProvider(ProxyTracerProvider):
             edge_faults("making a tracer", fault)
             return NoOpTracer()
 
-    def configure(  # noqa: PLR0913 - its settings, each by name
+    def configure(
         self,
         on_end: Callable[[RecordedSpan], None],
         *,
@@ -80,8 +79,7 @@ class RecordingProvider(ProxyTracerProvider):
         """Make the spans ourselves, and hand each that ends to `on_end`.
 
         Args:
-            on_end: Takes it where it ended.
-            limits: Of each span; None: OpenTelemetry's.
+            limits: Limits of each span; None: OpenTelemetry's.
             sampling: A tracer that asks a sampler before one of ours makes a span; None: every
                 span is recorded whose parent is.
             roots: Decides on spans without a parent; None: all are recorded.

@@ -61,17 +61,16 @@ class ConsistentProbability(Sampler):
         self._threshold = threshold_of(probability)
         self._probability = probability
 
-    def should_sample(  # noqa: PLR0913 - the SDK's signature
+    def should_sample(
         self,
         parent_context: Context | None,
         trace_id: int,
-        name: str,  # noqa: ARG002 - it asks for nothing but the id
-        kind: SpanKind | None = None,  # noqa: ARG002
+        name: str,
+        kind: SpanKind | None = None,
         attributes: Mapping[str, AnyValue] | None = None,
-        links: Sequence[Link] | None = None,  # noqa: ARG002
-        trace_state: TraceState | None = None,  # noqa: ARG002 - the parent's is read
+        links: Sequence[Link] | None = None,
+        trace_state: TraceState | None = None,
     ) -> SamplingResult:
-        """Decide on one span."""
         state = get_current_span(parent_context).get_span_context().trace_state
         if randomness_of(trace_id, state) < self._threshold:
             return SamplingResult(Decision.DROP, None, dropped_with(state))
@@ -145,7 +144,6 @@ class SamplingTracer(Tracer):
     """Asks a sampler, and makes what it wants recorded with a tracer of ours.
 
     Args:
-        tracer: Of the same scope.
         sampler: The SDK's, or one written for it.
         asks_for_children: Whether it may decide otherwise on the child of a recorded span.
     """
@@ -174,7 +172,7 @@ class SamplingTracer(Tracer):
         """Return what this process is."""
         return self._processors.resource
 
-    def start_span(  # noqa: PLR0913 - OpenTelemetry's signature
+    def start_span(
         self,
         name: str,
         context: Context | None = None,
@@ -211,7 +209,7 @@ class SamplingTracer(Tracer):
             return INVALID_SPAN
         return span
 
-    def start_as_current_span(  # type: ignore[override]  # noqa: PLR0913 - OpenTelemetry's signature; ours is its own context manager
+    def start_as_current_span(  # type: ignore[override]
         self,
         name: str,
         context: Context | None = None,
@@ -239,7 +237,6 @@ class SamplingTracer(Tracer):
     def _adopt(
         self, span: RecordedSpan, parent: SpanContext, trace_id: int, decided: SamplingResult
     ) -> None:
-        """Hang a span below its parent, as the sampler decided."""
         if decided.decision is Decision.RECORD_ONLY:
             span.__class__ = UnsampledSpan
         span.tracer = self
@@ -259,7 +256,7 @@ class SamplingTracer(Tracer):
         else:
             self._on_end(span)
 
-    def _decided(  # noqa: PLR0913 - what a sampler is asked
+    def _decided(
         self,
         context: Context | None,
         trace_id: int,

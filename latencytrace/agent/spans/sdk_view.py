@@ -97,7 +97,6 @@ class SdkView(Span):
 
     @property
     def context(self) -> SpanContext:
-        """Return the same as `get_span_context()`."""
         return self.get_span_context()
 
     @property
@@ -116,7 +115,6 @@ class SdkView(Span):
 
     @property
     def attributes(self) -> Mapping[str, AttributeValue]:
-        """The attributes, read-only."""
         raw, limits = self._attributes, self.tracer.limits
         if limits.length < UNLIMITED:
             return MappingProxyType(dict(limited(raw, limits.attributes, limits.length)[0]))
@@ -124,7 +122,6 @@ class SdkView(Span):
 
     @property
     def kind(self) -> SpanKind:
-        """OpenTelemetry's span kind."""
         return SpanKind(self.kind_number)
 
     @property
@@ -139,7 +136,6 @@ class SdkView(Span):
 
     @property
     def status(self) -> Status:
-        """The status, with its description."""
         details = self.details
         return Status(details.status, details.description) if details else Status()
 
@@ -158,7 +154,6 @@ class SdkView(Span):
 
     @property
     def instrumentation_scope(self) -> "InstrumentationScope":
-        """Return the scope that made it."""
         return cast("InstrumentationScope", self._readable_span().instrumentation_scope)
 
     @property
@@ -220,9 +215,9 @@ class SdkView(Span):
 def readable(span: SdkView, resource: "Resource") -> "ReadableSpan":
     """Return a span as it is now, within its limits and with what they left out counted."""
     # Loaded where it is used: it takes a while.
-    from opentelemetry.sdk.trace import Event, ReadableSpan  # noqa: PLC0415
-    from opentelemetry.sdk.util import BoundedList  # noqa: PLC0415
-    from opentelemetry.sdk.util.instrumentation import InstrumentationScope  # noqa: PLC0415
+    from opentelemetry.sdk.trace import Event, ReadableSpan
+    from opentelemetry.sdk.util import BoundedList
+    from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
     details, limits, tracer = span.details, span.tracer.limits, span.tracer
     events: BoundedList[Event] = BoundedList(None)

@@ -5,11 +5,13 @@ Speed is the point here: a span costs about a tenth of the SDK's on the serving 
 most spans never need (events, links, status, a SpanContext) is made when asked for.
 """
 
+import traceback
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, ParamSpec, Protocol, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Final, ParamSpec, Protocol, Self, TypeVar, cast
 
 from opentelemetry.context import Context
 from opentelemetry.trace import (
@@ -44,9 +46,29 @@ from latencytrace.agent.spans.sdk_view import (
     SdkView,
     ViewedTracer,
 )
-from latencytrace.agent.spans.stack_text import stack_text
 from latencytrace.model import semconv
 from latencytrace.model.attributes import AttributeValue
+
+FRAMES: Final = 200  # the innermost; a recursion that went too deep has thousands
+
+
+def stack_text(error: BaseException) -> str:
+    """Return what Python would print of an exception.
+
+    Of a deep stack the innermost frames without their lines of code: to find those takes
+    0.05 ms a frame, and an exception may be noted by each of the spans that it passes.
+    """
+    frames = deque(traceback.walk_tb(error.__traceback__), maxlen=FRAMES + 1)
+    if len(frames) <= FRAMES:
+        return "".join(traceback.format_exception(error, limit=-FRAMES))
+    frames.popleft()
+    places = (
+        f'  File "{frame.f_code.co_filename}", line {line}, in {frame.f_code.co_name}\n'
+        for frame, line in frames
+    )
+    what = traceback.format_exception_only(error)
+    return "".join(("Traceback (most recent call last):\n  ...\n", *places, *what))
+
 
 if TYPE_CHECKING:
     from contextvars import Token
@@ -93,7 +115,7 @@ class SpanMaker(ViewedTracer, Protocol):
 
     on_end: "Callable[[RecordedSpan], None]"  # takes each span that ends
 
-    def start_as_current_span(  # noqa: PLR0913 - OpenTelemetry's signature
+    def start_as_current_span(
         self,
         name: str,
         context: Context | None = None,
@@ -220,7 +242,6 @@ class RecordedSpan(SdkView):
             edge_faults("setting an attribute", fault)
 
     def set_attributes(self, attributes: Mapping[str, object]) -> None:
-        """Set several attributes."""
         try:
             if self.ended_ns:
                 return
@@ -284,7 +305,6 @@ class RecordedSpan(SdkView):
         self._details().links.append((context, dict(attributes)))
 
     def update_name(self, name: str) -> None:
-        """Rename the span."""
         if not self.ended_ns:
             self.name = name
 

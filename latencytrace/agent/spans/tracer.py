@@ -153,7 +153,7 @@ class RecordingTracer(Tracer):
         return self.delegate is None and self.processors.on_start is None
 
     @quicker("start_span")
-    def start_span(  # noqa: C901, PLR0912, PLR0913 - OpenTelemetry's signature; a call costs
+    def start_span(  # noqa: C901, PLR0912 - OpenTelemetry's signature; a call costs
         self,
         name: str,
         context: Context | None = None,
@@ -217,7 +217,7 @@ class RecordingTracer(Tracer):
         return span
 
     @quicker("start_as_current_span")
-    def start_as_current_span(  # type: ignore[override]  # noqa: PLR0913 - OpenTelemetry's signature; ours is its own context manager
+    def start_as_current_span(  # type: ignore[override]
         self,
         name: str,
         context: Context | None = None,
@@ -262,7 +262,7 @@ class RecordingTracer(Tracer):
             first,
         )
 
-    def _block(  # noqa: PLR0913 - OpenTelemetry's signature
+    def _block(
         self,
         name: str,
         context: Context | None,

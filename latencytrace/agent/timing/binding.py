@@ -55,8 +55,6 @@ def attribute(owner: Any, name: str, raw: Any) -> Attribute:
     """Return how an attribute is called, and replaced.
 
     Args:
-        owner: A class or a module.
-        name: Of the attribute.
         raw: As `raw_attribute` gives it.
     """
     if not isinstance(owner, type):
@@ -90,7 +88,6 @@ class _Inherited:
         self._name = name
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:
-        """Return what a class or its instance inherits."""
         return getattr(super(self._owner, owner if instance is None else instance), self._name)
 
 
@@ -137,7 +134,7 @@ def _bound_to_class(raw: Any) -> Timed:
 
 def _looks_like(owner: type, name: str, raw: Any, call: Timed) -> Timed:
     """Return a call of the kind of what a class shows, with its name and signature."""
-    from latencytrace.agent.timing.wrapping import as_kind_of  # noqa: PLC0415 - only where it is used
+    from latencytrace.agent.timing.wrapping import as_kind_of
 
     update_wrapper(call, getattr(raw, "__func__", raw))
     shown = attempted(lambda: getattr(owner, name), otherwise=raw)
@@ -165,7 +162,6 @@ class _Method:
     """Stands in the place of a descriptor of the program's or a library's own.
 
     Args:
-        raw: The descriptor.
         built: What times a call of it by an instance.
     """
 
@@ -181,7 +177,6 @@ class _Method:
         return MethodType(self._built, instance) if is_timed else given
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the descriptor, if it can be called."""
         return self._raw(*args, **kwargs)
 
     def __getattr__(self, name: str) -> Any:
@@ -200,7 +195,6 @@ class Unbound:
         self.built = built
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call it."""
         return self.built(*args, **kwargs)
 
     def __getattr__(self, name: str) -> Any:

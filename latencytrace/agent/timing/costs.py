@@ -89,7 +89,6 @@ class HookCost:
 
         Args:
             begin: Begins it, or returns None.
-            args: Of that.
 
         Returns:
             What stands in the call's place, and times its methods; None: it is not timed.
@@ -126,7 +125,6 @@ class RequestCost(HookCost):
         """Remember: a request in full detail takes what it took."""
 
     def sampled(self, section: Callable[..., Any], *args: Any) -> Any:
-        """Begin a request that is due to be sampled."""
         before = self._samples, self._taken_ns
         request = super().sampled(section, *args)
         if request is None or request.is_spared:
@@ -135,12 +133,7 @@ class RequestCost(HookCost):
 
 
 class SampledCall:
-    """A call in whose place it stands: each of its methods is timed.
-
-    Args:
-        call: Of any kind.
-        cost: Takes what they took.
-    """
+    """A call in whose place it stands: each of its methods is timed."""
 
     __slots__ = ("_cost", "_is_timed", "call")
 
@@ -151,7 +144,6 @@ class SampledCall:
 
     @property
     def span(self) -> Any:
-        """Return its span."""
         return self.call.span
 
     def __getattr__(self, name: str) -> Any:

@@ -37,7 +37,6 @@ def installed_hooks(
 
     Args:
         names: Of those that are wanted; None: all.
-        on_fault: Takes what loading raises.
         options: Of hooks; some have no patch without any.
     """
     found: list[tuple[str, type[Hook] | ListedHook]] = []

@@ -81,13 +81,10 @@ class Patch(NamedTuple):
 class Replacement(NamedTuple):
     """One call of a library whose timing needs more than a span around it.
 
+    What has a name of `Patch` means the same here.
+
     Args:
-        module: As in `Patch`.
-        target: As in `Patch`.
         build: From the recorder and the original to the function in its place.
-        optional: As in `Patch`.
-        subclasses: As in `Patch`.
-        later: As in `Patch`.
         kept_as: What the original is called beside it, for whoever looks for it there.
         bare: No other frame of ours stands around its calls, for compilers and tracebacks look
             at them: it defends itself.

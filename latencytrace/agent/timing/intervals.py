@@ -14,7 +14,7 @@ from latencytrace.agent.compiled.core import core, quicker
 from latencytrace.agent.spans.attributes import Deferred
 from latencytrace.model import semconv
 from latencytrace.model.attributes import AttributeValue
-from latencytrace.model.packed.interval import MAX_INTERVALS, pack_named
+from latencytrace.model.packed import MAX_INTERVALS, pack_named
 from latencytrace.model.stage import Stage
 
 HELD: Final = 2048  # times of one stage, a start and an end each, before neighbours are merged
@@ -79,7 +79,6 @@ class NotedIntervals:
     """Starts and ends of one span, written as its attribute once it is sent.
 
     Args:
-        stages: The times of each stage.
         span_start_ns: The monotonic start of the span.
     """
 
@@ -90,7 +89,6 @@ class NotedIntervals:
         self.span_start_ns = span_start_ns
 
     def __call__(self) -> dict[str, AttributeValue]:
-        """Return the attribute."""
         return attribute_of(self.stages, self.span_start_ns)
 
 
@@ -105,7 +103,6 @@ def weight_of(stages: Stages) -> int:
 
 
 def attribute_of(stages: Stages, span_start_ns: int) -> dict[str, AttributeValue]:
-    """Return starts and ends as an attribute of the span that carries them."""
     text = packed(stages, span_start_ns)
     return {semconv.INTERVALS: text} if text else {}
 

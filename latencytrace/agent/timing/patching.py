@@ -142,7 +142,6 @@ class AppliedHook:
 
     @property
     def status(self) -> HookStatus:
-        """Return whether the hook is applied, and why not."""
         refusal = self._why_refused()
         if refusal is not None:
             return HookStatus(name=self._name, state=refusal[0], reason=refusal[1])
@@ -203,7 +202,6 @@ class AppliedHook:
         return self._patches
 
     def _load_for(self, name: str, module: ModuleType) -> None:
-        """Apply a listed hook to a module of its library."""
         if not self._active:
             return
         with guarded(f"loading the hook {self._name!r}", self._recorder.on_fault):
@@ -241,7 +239,7 @@ class AppliedHook:
         before = vars(owner).get("__init_subclass__", MISSING)
         doing = f"patching a subclass of {patch.module}.{patch.target}"
 
-        def __init_subclass__(cls: Any, /, **kwargs: Any) -> None:  # noqa: N807
+        def __init_subclass__(cls: Any, /, **kwargs: Any) -> None:
             if before is MISSING:
                 super(owner, cls).__init_subclass__(**kwargs)
             else:
@@ -292,7 +290,7 @@ class AppliedHook:
             replaced = build(function) if patch.bare else defended(build, function)
             replaced = looking_like(replaced, function)
         else:
-            from latencytrace.agent.timing.wrapping import beginning, timed  # noqa: PLC0415 - only where it is used
+            from latencytrace.agent.timing.wrapping import beginning, timed
 
             replaced = timed(function, beginning(function, patch, self._recorder))
         if type(replaced) is FunctionType and replaced is not function:

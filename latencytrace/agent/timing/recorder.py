@@ -35,9 +35,8 @@ from latencytrace.agent.guard import FAULTS, OnFault, edge_faults
 from latencytrace.agent.spans.attributes import Deferred
 from latencytrace.agent.spans.span import RecordedSpan, defer
 from latencytrace.agent.spans.tracer import RecordingTracer
-from latencytrace.agent.timing.batch_counts import BatchTally
+from latencytrace.agent.timing.counts import BatchTally, ModelSteps
 from latencytrace.agent.timing.intervals import IntervalRecorder
-from latencytrace.agent.timing.model_steps import ModelSteps
 from latencytrace.agent.timing.runtime_gaps import OpenRequests
 from latencytrace.agent.timing.server_timing import ServerTimings
 from latencytrace.agent.timing.starting import Starting
@@ -55,8 +54,6 @@ class Recorder:
     """Starts spans for hooks; one for all of them, with what they share.
 
     Args:
-        tracer: Ours, or the program's.
-        on_fault: Takes what our own code raises.
         detail: In which requests are traced; None: always in full detail.
         propagate_to: Patterns of hosts that get headers; none: all do.
     """
@@ -94,7 +91,7 @@ class Recorder:
         self.starting = Starting()
         self.waiting: set[int] = set()  # tickets that no batch has served yet, by their `id`
 
-    def start(  # noqa: PLR0913 - what a span may have
+    def start(
         self,
         name: str,
         stage: Stage | None = None,
@@ -110,7 +107,6 @@ class Recorder:
             name: Of low cardinality.
             stage: None for a framework span, which explains nothing by itself.
             attributes: Scalars only.
-            kind: OpenTelemetry's.
             context: Where its parent is; None: the current one.
             started_ns: A monotonic time; None: now.
         """
@@ -142,7 +138,6 @@ class Recorder:
         kind: SpanKind,
         context: Context | None,
     ) -> Mapping[str, AttributeValue]:
-        """Return the attributes of a span with what we have to say of it."""
         noted = {**attributes}
         if stage is not None:
             noted[semconv.STAGE] = stage.value
@@ -168,7 +163,6 @@ class Recorder:
             timing: What is to hold it, made without `__init__`.
             name: Of low cardinality.
             noted: Scalars, its stage among them.
-            here: What is current.
             kind: OpenTelemetry's; no server's.
         """
         lacks = self.detail.lacks
@@ -223,7 +217,6 @@ class Recorder:
 
     @staticmethod
     def suppressing() -> Context:
-        """Return the current context, with nothing to be recorded in it."""
         return set_value(SUPPRESSED, value=True)
 
     @staticmethod
@@ -307,7 +300,6 @@ class Timing:
             edge_faults("making the span before it current", fault)
 
     def note(self, attributes: Mapping[str, AttributeValue]) -> None:
-        """Set attributes."""
         self.span.set_attributes(attributes)
 
     def defer(self, key: str, deferred: Deferred | None) -> None:

@@ -24,8 +24,7 @@ from latencytrace.agent.timing.intervals import IntervalRecorder, merged
 from latencytrace.agent.timing.processor_waits import PROCESSOR_WAITS, ProcessorWaits
 from latencytrace.model import semconv
 from latencytrace.model.attributes import AttributeValue
-from latencytrace.model.packed.interval import pack_named
-from latencytrace.model.packed.runtime_gap import RuntimeGap
+from latencytrace.model.packed import RuntimeGap, pack_named
 from latencytrace.model.stage import Stage
 
 _HELD = 128  # times of a kind, a start and an end each, before neighbours are merged
@@ -87,7 +86,6 @@ class RuntimeGaps:
 
         Args:
             span_start_ns: The monotonic start of the request's span.
-            intervals: Intervals of the request's span.
         """
         if self._own:
             intervals.times(Stage.RUNTIME).extend(self._own)
@@ -139,7 +137,6 @@ class OpenRequests:
     """The traced requests under way in this process.
 
     Args:
-        on_fault: Takes what our own code raises.
         detail: In which requests are traced; None: always in full detail.
     """
 
@@ -220,9 +217,7 @@ class OpenRequests:
         """One callback held this thread's event loop: who runs next on it, waited for that.
 
         Args:
-            by: What was current in it.
             start_ns: When it began, in monotonic time.
-            end_ns: When it ended.
             callback: It, or the handle that holds it.
         """
         otel = context_in(by)
@@ -301,7 +296,6 @@ def begun_as(
     A stream that is made on threads comes here once a chunk (`bench_request.py`, `/threaded`).
 
     Args:
-        on_fault: Takes what our own code raises.
         depth_of: Counts who waits for a thread of a pool already.
         pool: The one that gets the work.
     """

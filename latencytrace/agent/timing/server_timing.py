@@ -38,11 +38,7 @@ class ServerTiming:
 
 
 class ServerTimings:
-    """Stages of all requests under way, if anybody asked for them.
-
-    Args:
-        on_fault: Takes what our own code raises.
-    """
+    """Stages of all requests under way, if anybody asked for them."""
 
     __slots__ = ("_on_end", "_on_fault", "_open")
 

@@ -52,9 +52,6 @@ class Call(Timing):
 
     Args:
         stage: What the call is part of.
-        started: The span of the call.
-        on_fault: Takes what our own code raises.
-        describe_result: Attributes from the result.
     """
 
     __slots__ = ("_describe_result", "_on_fault", "_passes", "_stage")
@@ -143,7 +140,7 @@ class _Interval(Call):
     def deactivate(self) -> None:
         """Change nothing."""
 
-    def finish(self, result: object) -> None:  # noqa: ARG002 - likewise
+    def finish(self, result: object) -> None:
         """Note the interval, which now ends."""
         ended_ns = monotonic_ns()
         try:
@@ -321,8 +318,8 @@ def beginning(original: Timed, patch: Patch, recorder: Recorder) -> Begin:  # no
             noted = {**describe(arguments_of(args, kwargs)), **of_stage} if describe else of_stage
             call = _new(Call)
             recorder.start_call(call, name, noted, here)
-            call._stage, call._on_fault = stage, on_fault  # noqa: SLF001 - without `__init__`
-            call._describe_result, call._passes = describe_result, None  # noqa: SLF001
+            call._stage, call._on_fault = stage, on_fault
+            call._describe_result, call._passes = describe_result, None
         except FAULTS as fault:
             on_fault(doing, fault)
             return None
@@ -453,7 +450,6 @@ class _Within:
 
 
 def _begun(traced: Timed, cost: HookCost, begin: Any, args: Any, kwargs: Any) -> Any:
-    """Begin to time what a generator yields."""
     try:
         left = cost.left = cost.left - 1
         call = begin(args, kwargs) if left > 0 else cost.sample(begin, args, kwargs)

@@ -5,7 +5,8 @@ from contextvars import Token
 from numbers import Integral
 from sys import is_finalizing
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
+from weakref import WeakKeyDictionary
 
 from opentelemetry.context import Context
 from opentelemetry.trace import (
@@ -165,9 +166,8 @@ class Batch:
     to each other.
 
     Args:
-        recorder: The recorder of the moment.
         tickets: Of the members; one that is named twice counts once, None is passed over.
-        name: One of DESIGN's stages, or the user's own name of an `application` stage.
+        name: One of latencytrace's stages, or the user's own name of an `application` stage.
         attributes: Scalars; they travel with the shared span.
     """
 
@@ -307,7 +307,7 @@ class Batch:
             step.fail(error)
         step.end(ended_ns)
 
-    def _record(  # noqa: PLR0913 - what all members have in common
+    def _record(
         self,
         recorder: Recorder,
         step: Timing,
@@ -353,3 +353,31 @@ def _sizes(members: Collection[Ticket]) -> dict[str, AttributeValue]:
     if known and len(known) == len(members):
         sizes[semconv.BATCH_TOKENS] = sum(known)
     return sizes
+
+
+class Tickets:
+    """Those of one library, by the futures of what waits, which takes no attributes itself."""
+
+    def __init__(self) -> None:
+        self._tickets: WeakKeyDictionary[Any, Ticket] = WeakKeyDictionary()
+
+    def take(self, recorder: Recorder, *futures: object) -> None:
+        """Take one ticket for all that a request puts into the queue."""
+        self.share(new_ticket(recorder, None), *futures)
+
+    def share(self, ticket: Ticket | None, *futures: object) -> None:
+        """Let all of these have a ticket, if there is one."""
+        if ticket is not None:
+            self._tickets.update((future, ticket) for future in futures)
+
+    def of(self, futures: Iterable[object]) -> list[Ticket | None]:
+        """Return the ticket of each; None: it came before the hook did."""
+        return [self._tickets.get(future) for future in futures]
+
+
+def batch_of(
+    recorder: Recorder, tickets: Iterable[Ticket | None], stage: Stage = Stage.FORWARD
+) -> Batch | None:
+    """Return the batch that serves these tickets; None: there is none among them."""
+    found = list(tickets)
+    return Batch(lambda: recorder, found, stage, {}) if any(found) else None

@@ -64,7 +64,6 @@ def after(doing: str, note: Callable[[Recorder, Arguments, Any], object]) -> Bui
     """Build what notes each call, sync or async, once it has returned.
 
     Args:
-        doing: As in `before`.
         note: Takes the arguments of the call, and what it returned.
     """
 
@@ -102,7 +101,6 @@ def first_of_each_span(
     """Time what a patch names, of each span around it only the first calls: they may be many.
 
     Args:
-        patch: As for any call.
         counted: Counts the calls of several functions together; None: each by itself.
         when: Tells by its arguments whether a call is to be timed; None: each is.
     """

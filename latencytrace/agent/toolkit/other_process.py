@@ -20,12 +20,7 @@ def carried_headers(on_fault: OnFault) -> dict[str, str]:
 
 
 def is_forking(pool: object, context: str) -> bool:
-    """Say whether a worker may have been forked from within a request, and still has its span.
-
-    Args:
-        pool: Of processes.
-        context: What it calls multiprocessing's.
-    """
+    """Say whether a worker may have been forked from within a request, and still has its span."""
     how = getattr(getattr(pool, context, None), "get_start_method", None)
     return how is not None and how() == "fork"
 
@@ -54,5 +49,4 @@ class CarriedRun:
         self._process = process
 
     def __call__(self) -> Any:
-        """Run, in that process."""
         return call_carried(self._carried, type(self._process).run, self._process)

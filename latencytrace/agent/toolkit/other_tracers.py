@@ -32,7 +32,6 @@ def is_theirs(function: Any) -> bool:
 
 
 def is_their_database_call(span: Span) -> bool:
-    """Say whether a span is another instrumentation's, of a call of a database."""
     if type(span) is RecordedSpan:
         said: Any = span.raw_attributes or {}
     else:

@@ -25,10 +25,8 @@ class OwnRequest(ServedRequest):
     """A request that has no server of HTTP, in a trace of its own.
 
     Args:
-        recorder: Where its span goes.
         name: What breakdowns call its route.
         attributes: Scalars; they travel with the span.
-        kind: OpenTelemetry's.
     """
 
     is_span = True  # for generators: each of their steps runs within it

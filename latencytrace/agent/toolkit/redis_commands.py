@@ -90,7 +90,6 @@ def redis_commands(system: str, client: str) -> tuple[Replacement, ...]:
 
     Args:
         system: The value of `db.system.name`, as which the library is imported.
-        client: The class.
     """
     return tuple(
         Replacement(f"{system}.{module}", target, _timed_commands(system, commands_of))

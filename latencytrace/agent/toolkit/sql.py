@@ -36,7 +36,6 @@ class Summary(NamedTuple):
 
 
 def summary_of(statement: str) -> Summary:
-    """Read what a statement does and where."""
     return _summary_of(_LITERALS.sub("?", statement[:_LONGEST]))
 
 
@@ -89,8 +88,6 @@ def timed_subclass(build: Build, recorder: Recorder, kind: Any, methods: Iterabl
 
     Args:
         build: Of `timed_statements`; it takes the first argument.
-        recorder: Where their spans go.
-        kind: Of connections or cursors.
         methods: Names of the methods that execute statements.
     """
 

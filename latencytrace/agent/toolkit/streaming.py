@@ -75,7 +75,6 @@ class ReadAnswer:
         return self._first_read > 0 or self._first_body_ns is not None
 
     def begun(self, headers: Iterable[tuple[bytes, bytes]]) -> None:
-        """Note the headers that an answer begins with."""
         self.begun_as(events_of(headers))
 
     def begun_as(self, events: AnswerEvents | None) -> None:
@@ -93,7 +92,6 @@ class ReadAnswer:
         """Note that a chunk has been sent.
 
         Args:
-            body: Of the chunk.
             known: What `known` was when it was handed to the server.
             sent_ns: When it had left, monotonic.
         """
@@ -290,7 +288,6 @@ class AnswerStream(ReadAnswer):
         return self.chunks.first_ns() if first_ns is None and self.chunks else first_ns
 
     def _token_times(self, span_start_ns: int) -> str:
-        """Return the times of its tokens as packed text."""
         if self.chunks:
             text = core.token_text(self._sent, span_start_ns, self.chunks)
             if text is not None:
@@ -313,7 +310,6 @@ class AnswerStream(ReadAnswer):
         return attribute_of(stages, span_start_ns)
 
     def _take_over(self, chunks: KeptChunks) -> None:
-        """Take the times of chunks that were read."""
         chunks.drain(self.sends, self._times)
         if len(self.sends) >= HELD_SENDS:
             fold(self.sends)

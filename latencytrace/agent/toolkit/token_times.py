@@ -10,7 +10,7 @@ from itertools import accumulate, chain, compress, count
 from operator import sub
 
 from latencytrace.agent.compiled.core import core, quicker
-from latencytrace.model.packed.token_times import (
+from latencytrace.model.packed import (
     LONGEST_TOLD,
     MAX_GAPS,
     TokenTimes,
@@ -50,7 +50,6 @@ class TokenRecorder:
         return self._folded + len(self.times)
 
     def note(self, at_ns: int) -> None:
-        """Note a token at a monotonic time."""
         times = self.times
         times.append(at_ns)
         if len(times) >= HELD:
@@ -97,7 +96,6 @@ class TokenRecorder:
         """The longest gaps by themselves, the others together.
 
         Args:
-            lengths: As in `TokenTimes`.
             together: As in `TokenTimes`; empty: each gap is reported by itself.
             passed_ns: The time before each gap and after the last, since whenever.
         """
@@ -135,7 +133,6 @@ class TokenRecorder:
 
         Args:
             in_order: The lengths of some of them, or of all, the shortest first.
-            gaps: How many there are.
         """
         buckets = self._buckets
         points, length = min(_POINTS, gaps), len(in_order)

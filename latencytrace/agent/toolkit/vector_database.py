@@ -36,7 +36,6 @@ class VectorDatabase:
         """Patch the methods of its clients.
 
         Args:
-            module: Where they lie.
             owners: Classes; of async ones the methods are of the same names.
             searches: Methods of stage `retrieve`.
             writes: Methods of stage `database`.
@@ -79,7 +78,6 @@ def _is_many(vectors: object) -> TypeGuard[Sized]:
 
 
 def _found(arguments: Arguments, path: str) -> Any:
-    """Return an argument, or what lies in it."""
     name, *parts = path.split(".")
     found = arguments.get(name)
     for part in parts:

@@ -61,10 +61,7 @@ class Wait:
     """One wait under way of a request.
 
     Args:
-        recorder: Where it is noted.
-        context: Of the request.
         started_ns: A monotonic time.
-        place: Where it waits.
     """
 
     __slots__ = ("_context", "_gaps", "_place", "_recorder", "_started_ns")
@@ -105,7 +102,6 @@ def begun(
     """Begin a wait of the current request; None: there is none, or it waits for work of its own.
 
     Args:
-        recorder: Where it is noted.
         frame: From where it waits, through functions of the library at first.
         started_ns: A monotonic time.
         called: What is called there, unless the frames tell: `Lock.acquire`.

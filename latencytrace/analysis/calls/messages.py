@@ -6,12 +6,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from latencytrace.analysis.calls.waits import works_itself
-from latencytrace.analysis.repairs.clipping import clipped
-from latencytrace.analysis.repairs.intervals import Intervals, clipped_intervals
-from latencytrace.analysis.reported.proxy_queue import begun_earlier
+from latencytrace.analysis.repairs.clipping import Intervals, clipped, clipped_intervals
+from latencytrace.analysis.reported import begun_earlier
 from latencytrace.analysis.trace.is_request import is_shared
-from latencytrace.analysis.trace.parents_first import parents_first
 from latencytrace.model import Interval, Span, SpanKind, Stage, Trace, semconv
+from latencytrace.model.trace import parents_first
 
 MAX_DEPTH = 64  # how far up we look for the span that awaited it
 MAX_SIBLINGS = 1_000  # that began while a message queued; among more it waits for none
@@ -41,7 +40,7 @@ def delivered(spans: Mapping[str, Span], intervals: Mapping[str, Intervals]) -> 
 
     Args:
         spans: By span id, each parent before its children.
-        intervals: Those packed on them, by span id, absolute.
+        intervals: Intervals packed on the spans, by span id, absolute.
     """
     if not any(span.kind in MESSAGES for span in spans.values()):
         return Delivered(
@@ -93,8 +92,7 @@ def with_queues(trace: Trace, queued: Mapping[str, Interval]) -> Trace:
     What is left of the wait is own time of the span that awaited it.
 
     Args:
-        trace: Of a request.
-        queued: Of the spans that messages started the time until they took them.
+        queued: Spans that messages started, and the time until they took them.
     """
     spans, intervals = dict(trace.spans), dict(trace.intervals)
     awaited: dict[str, int] = {}

@@ -7,8 +7,8 @@ from dataclasses import replace
 from itertools import islice, pairwise
 
 from latencytrace.analysis.calls.waits import with_all_below, works_itself
-from latencytrace.analysis.dialects.asked import Asked
-from latencytrace.analysis.trace.http_answers import (
+from latencytrace.analysis.dialects.engine import Asked
+from latencytrace.analysis.trace.error_types import (
     FIRST_CLIENT_ERROR,
     FIRST_SERVER_ERROR,
     http_code,
@@ -50,8 +50,8 @@ def failed_attempts(spans: Mapping[str, Span], root: Span) -> dict[str, str]:
     client counts what it sends again (`http.request.resend_count`), its count decides.
 
     Args:
-        spans: Of one request, by span id.
-        root: Its own span, which has no next attempt.
+        spans: Spans of one request, by span id.
+        root: The request's own span, which has no next attempt.
     """
     parents = {span.parent_id for span in spans.values() if is_failed_call(span)}
     parents.discard(root.parent_id)
@@ -98,7 +98,6 @@ def have_failed_calls(spans: Iterable[Span]) -> bool:
 
 
 def is_failed_call(span: Span) -> bool:
-    """Tell if a span below another is a call that failed."""
     return span.kind is SpanKind.CLIENT and span.parent_id is not None and _failed(span)
 
 
@@ -122,7 +121,6 @@ def with_retries(trace: Trace, messages: Mapping[str, str]) -> Trace:
     message queued for its first attempt stays what it is.
 
     Args:
-        trace: Of a request.
         messages: Failed attempts at the work of messages: of each the next one, by span ids.
     """
     resent = _beside_each_other(trace, messages)

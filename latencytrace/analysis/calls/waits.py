@@ -49,7 +49,6 @@ def with_waits(trace: Trace, segments: Sequence[Segment]) -> tuple[Segment, ...]
     work is `queue` from when it was sent to when it was taken, and charged to that work.
 
     Args:
-        trace: Of the request.
         segments: Critical path of the request.
     """
     if not (trace.retried or trace.queued):
@@ -108,7 +107,7 @@ def _waited(segment: Segment, waits: list[_Wait]) -> Iterator[Segment]:
     """Yield what of a span's own time was a wait, and what not.
 
     Args:
-        segment: Of the span; they come in order of time.
+        segment: The next segment of the span, in order of time.
         waits: The earliest last; those that are over are taken out.
     """
     at_ns = segment.start_ns

@@ -58,7 +58,6 @@ def growth(
     Args:
         columns: Some requests of a cohort.
         under_way: (n,): how many there were when each came, itself included.
-        levels: Of the cohort.
         found: The knee; None: there is none.
 
     Returns:

@@ -63,7 +63,6 @@ class Levels:
         )  # fmt: skip
 
     def __len__(self) -> int:
-        """Return the number of levels."""
         return len(self.first)
 
     @property
@@ -82,7 +81,6 @@ class Levels:
         return _ratio(self.crowd_s.sum(axis=0), self.time_s.sum(axis=0))
 
     def level(self, under_way: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The level of each number."""
         return np.maximum(np.searchsorted(self.first, under_way, side="right") - 1, 0)
 
 

@@ -28,7 +28,6 @@ class Limit:
 
 
 def limits_of(objectives: Iterable[Objective]) -> tuple[Limit, ...]:
-    """The limits of objectives, each once."""
     found = (
         Limit(
             measure=one.measure,

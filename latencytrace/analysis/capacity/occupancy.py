@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latencytrace.analysis import weighted
-from latencytrace.model.cohorts.request_columns import Times
-from latencytrace.model.cohorts.request_times import RequestTimes
+from latencytrace.model.cohorts.request_columns import RequestTimes, Times
 
 BLOCKS = 48  # stretches of time whose requests may resemble each other
 MOST_TRIMMED = 0.1  # of the time, at either end

@@ -50,7 +50,7 @@ class _Spans(NamedTuple):
     span_id: _Column
 
 
-def after_answers(  # noqa: PLR0913 - columns
+def after_answers(
     laid: _Laid,
     start_ns: _Column,
     end_ns: _Column,
@@ -61,12 +61,9 @@ def after_answers(  # noqa: PLR0913 - columns
     """Divide the time from the end of each request until the last of its spans has ended.
 
     Args:
-        laid: The trees of requests.
-        start_ns: Of each span of the batch, by one clock.
-        end_ns: Likewise.
-        span_id: Likewise, a number in the order of its id.
-        known: The facts of spans.
-        resource: Of each span its row of the table of resources.
+        start_ns: Start of each span of the batch, by one clock.
+        span_id: Number of each span, in the order of ids.
+        resource: Row of each span in the table of resources.
 
     Returns:
         The time of each stage (r, stages); None: no request went on.

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from latencytrace.analysis.columns import reported
 from latencytrace.analysis.columns.facts import IS_ENTRY, TELLS_TIMES, TELLS_TOKENS, FactsOfBatch
 from latencytrace.analysis.dialects.engine import Times
-from latencytrace.analysis.reported.proxy_queue import MAX_QUEUED_NS
+from latencytrace.analysis.reported import MAX_QUEUED_NS
 from latencytrace.analysis.tokens.counts import (
     BATCH_SIZE,
     CACHED,
@@ -40,7 +40,7 @@ _COUNTS = (
 )
 
 
-def add_engines(  # noqa: PLR0913 - columns
+def add_engines(
     batch: SpanBatch,
     facts: FactsOfBatch,
     said: _Column,
@@ -51,7 +51,6 @@ def add_engines(  # noqa: PLR0913 - columns
     """Add what engines tell to what spans say, and to the intervals packed on them.
 
     Args:
-        batch: The spans.
         facts: Facts of the spans (n, `FACTS`).
         said: Columns of `analysis.columns.reported` (n, `SAID`).
         words: Take the models and the reasons to finish that engines tell.
@@ -113,9 +112,7 @@ def begun_earlier(
     """Let requests that a front proxy held back begin when it took them.
 
     Args:
-        batch: The spans.
         sent_ns: When each starts, as sent.
-        facts: Of its rows.
         said: See `reported`; what counts from a span's start moves along.
         packed: Where the intervals of each span begin; start, end and stage of each.
 

@@ -9,7 +9,7 @@ from latencytrace.analysis.columns import reported
 from latencytrace.analysis.columns.request_table import RequestTable
 from latencytrace.model import FirstTokenOf, Ledger, Request, Segment
 from latencytrace.model.from_columns import from_columns
-from latencytrace.model.ledger import ledger_of
+from latencytrace.model.request import ledger_of
 from latencytrace.model.stage import STAGES
 
 FIRST_TOKEN_OF: Final = {
@@ -25,7 +25,6 @@ def requests_of(
     """The requests of a table, in order.
 
     Args:
-        table: Requests as columns.
         revisions: The highest revision written so far, by trace id and request span id.
     """
     segments, first = _segments(table), table.segment_first.tolist()

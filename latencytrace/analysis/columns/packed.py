@@ -25,7 +25,7 @@ bind(
         "UNREADABLE": UNREADABLE,
         "MOST_DIGITS": 18,  # of a number, which then fits
         "MOST_NS": 1 << 60,
-        "LAST_BUCKET": 976,  # of 2**64, see `model.packed.token_times`
+        "LAST_BUCKET": 976,  # of 2**64, see `model.packed`
     }
 )
 
@@ -61,7 +61,7 @@ def unpack_many(
     """Read intervals.
 
     Args:
-        data: Texts of the format of `model.packed.interval`.
+        data: Texts of the format of `model.packed`.
         begins: Where each begins (m + 1,).
         names: The names that groups may have.
         name_begins: Where each begins.
@@ -97,7 +97,7 @@ def total_gaps(data: _Bytes, begins: _Column) -> _Column:
     """How long the gaps between the tokens of each stream are together.
 
     Args:
-        data: Texts of the format of `model.packed.token_times`.
+        data: Texts of the format of `model.packed`.
         begins: Where each begins (m + 1,).
 
     Returns:

@@ -9,7 +9,14 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from latencytrace.analysis.columns.paths import BEGIN, END, IN_STAGE, OWN_NAME, PLACE, TITLE
+from latencytrace.analysis.columns.critical_paths import (
+    BEGIN,
+    END,
+    IN_STAGE,
+    OWN_NAME,
+    PLACE,
+    TITLE,
+)
 from latencytrace.model import Stage
 from latencytrace.model.stage import STAGES
 

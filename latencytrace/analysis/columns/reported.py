@@ -31,7 +31,6 @@ from latencytrace.model.span_batch import SpanBatch
 from latencytrace.model.stage import STAGES
 
 _Column = NDArray[np.int64]
-_Flags = NDArray[np.bool_]
 
 UNKNOWN: Final = -(1 << 63)  # no number
 
@@ -80,7 +79,7 @@ bind(
 )  # fmt: skip
 
 
-def add_pieces(  # noqa: PLR0913 - columns
+def add_pieces(
     first: _Column,
     rows: _Column,
     above: _Column,
@@ -99,13 +98,12 @@ def add_pieces(  # noqa: PLR0913 - columns
         start_ns: Start of each span, as sent.
         end_ns: End of each span, as sent.
         kind: Row of `facts` of each span.
-        facts: Facts of the spans.
         said: Gets the piece as the first body.
     """
     needed().add_pieces(first, rows, above, start_ns, end_ns, kind, facts, said)
 
 
-def read_reporters(  # noqa: PLR0913 - columns
+def read_reporters(
     first: _Column,
     rows: _Column,
     above: _Column,
@@ -139,8 +137,7 @@ def read_reporters(  # noqa: PLR0913 - columns
         start_ns: Start of each span, as sent.
         end_ns: End of each span, as sent.
         span_id: As signed numbers of the same order.
-        kind: Of each span its row of the facts.
-        facts: See `analysis.columns.facts`.
+        kind: Row of each span in the facts.
         said: By span, see above (n, `SAID`).
 
     Returns:
@@ -154,7 +151,7 @@ def read_reporters(  # noqa: PLR0913 - columns
     return known
 
 
-def tell_attributes(  # noqa: PLR0913 - columns
+def tell_attributes(
     requests: _Column,
     tree_first: _Column,
     tree_rows: _Column,
@@ -171,13 +168,11 @@ def tell_attributes(  # noqa: PLR0913 - columns
     Args:
         requests: From `trees.link_spans`.
         tree_first: Where each request's tree begins.
-        tree_rows: Of each place in a tree the span.
+        tree_rows: Span of each place in a tree.
         first: Where each trace begins.
         by_start: The rows of each trace in order of start.
         begin: By span, where its attributes begin, as the next four of `CarriedValues`.
-        count: How many it has.
         item: By attribute, where what it tells begins.
-        items: How much that is.
         number: By place, equal for equal attributes.
 
     Returns:
@@ -207,7 +202,6 @@ class SaidWords:
 
     @classmethod
     def of(cls, batch: SpanBatch, said: Said) -> Self:
-        """The words of attributes."""
         carried = batch.carried
         found = cls(np.full(len(batch.span_id), -1, np.int64), [])
         for key in reversed(said.keys):  # the first ones win
@@ -228,7 +222,6 @@ class SaidWords:
         self._values.append(value)
 
     def text(self, row: int) -> str | None:
-        """The word of a span."""
         code = int(self.codes[row])
         return None if code < 0 else str(self._values[code])
 

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from latencytrace.analysis.trace.startup import LOAD_ROUTE
+from latencytrace.analysis.trace.is_request import LOAD_ROUTE
 from latencytrace.model import MetricAttributes, Repair, RequestStatus, Stage
 from latencytrace.model.detail import TraceDetail
 from latencytrace.model.stage import STAGES
@@ -97,7 +97,6 @@ class RequestTable:
         return after_ns
 
     def attributes(self, place: int) -> tuple[tuple[str, str], ...]:
-        """Keys and texts of the attributes of one request."""
         first, beyond = self.attribute_first[place : place + 2].tolist()
         begins = self.attribute_text_first[first : beyond + 1].tolist()
         texts = self.attribute_texts[begins[0] : begins[-1]].tobytes()
@@ -109,7 +108,7 @@ class RequestTable:
         )
 
     def as_load(self, places: Sequence[int]) -> Self:
-        """These requests as the load of their process (see `analysis.trace.startup`)."""
+        """These requests as the load of their process (see `analysis.trace.is_request`)."""
         if not places:
             return self
         startup, ledger, root = self.startup.copy(), self.ledger.copy(), self.root.copy()

@@ -4,7 +4,7 @@ Under 1 µs of CPU a span (`tests/benchmarks/bench_columns.py`). The oracle is
 `analysis.ledger.requests.requests_of`: both give equal requests.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -12,14 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latencytrace.analysis.calls.waits import WORK
-from latencytrace.analysis.columns import critical_paths, packed, paths, reported, trees
+from latencytrace.analysis.columns import critical_paths, packed, reported, trees
 from latencytrace.analysis.columns.after_answers import after_answers
-from latencytrace.analysis.columns.clocks import shifts
 from latencytrace.analysis.columns.engine_words import MOST_COUNTED, add_engines, begun_earlier
 from latencytrace.analysis.columns.facts import PROCESS, Facts, FactsOfBatch
 from latencytrace.analysis.columns.processor_waits import with_processor_waits
 from latencytrace.analysis.ledger.processor_waits import TITLE as PROCESSOR_WAIT
 from latencytrace.analysis.ledger.runtime_gaps import COLLECTION
+from latencytrace.analysis.repairs.clock_skew import aligned
 from latencytrace.analysis.repairs.implausible import DATED_NS, PLAUSIBLE, Plausible
 from latencytrace.analysis.tokens.counts import (
     CACHED,
@@ -33,9 +33,26 @@ from latencytrace.analysis.tokens.counts import (
 from latencytrace.analysis.tokens.gaps import times_of
 from latencytrace.analysis.trace.purposes import CALLS
 from latencytrace.model import AttributeValue, Repair, semconv
-from latencytrace.model.packed.runtime_gap import RuntimeGap, title_of_gap
+from latencytrace.model.packed import RuntimeGap, title_of_gap
 from latencytrace.model.span_batch import SpanBatch
 from latencytrace.model.stage import STAGES
+
+
+def shifts(batch: SpanBatch, traces: Iterable[int]) -> tuple[NDArray[np.int64], dict[int, Repair]]:
+    """By how much the spans of traces are moved; and by row what is reported of it."""
+    moved_ns = np.zeros(len(batch.span_id), np.int64)
+    reported: dict[int, Repair] = {}
+    for trace in traces:
+        first, beyond = batch.first[trace : trace + 2].tolist()
+        rows = first + np.argsort(batch.span_id[first:beyond])
+        spans = {span.span_id: span for span in (batch.bare(row) for row in rows.tolist())}
+        moved, repairs = aligned(spans, ())
+        for row, (span_id, span) in zip(rows.tolist(), spans.items(), strict=True):
+            moved_ns[row] = moved[span_id].start_ns - span.start_ns
+        places = dict(zip(spans, rows.tolist(), strict=True))
+        reported.update({places[repair.span_id]: repair for repair in repairs})
+    return moved_ns, reported
+
 
 _Column = NDArray[np.int64]
 _Flags = NDArray[np.bool_]
@@ -98,7 +115,9 @@ class RequestColumns:
     known: _Column  # (r, `reported.KNOWN`): tokens and what it met
     attributes: _Column  # (r, `MOST_ATTRIBUTES`): places of carried values; -1: no more
     attributes_counted: _Column  # (r,): all of them
-    segments: _Column  # (s, 6): see `analysis.columns.paths`; titles are those of `TITLES`
+    segments: (
+        _Column  # (s, 6): see `analysis.columns.critical_paths`; titles are those of `TITLES`
+    )
     segment_first: _Column  # (r + 1,): where each one's begin
     ledger: _Column  # (r, stages): ns
     after: _Column | None  # (r, stages): ns after their ends; None: no request went on
@@ -113,7 +132,6 @@ def attributed(
     """Attribute every request of many traces to stages.
 
     Args:
-        batch: The traces.
         facts: What is known of shapes from earlier batches.
         plausible: The times that are believed.
 
@@ -142,7 +160,7 @@ def attributed(
             batch.target, stage, child, following, _IS_CALL, _IS_WORK, *intervals,
         )
     )  # fmt: skip
-    filled = paths.fill_pauses(
+    filled = critical_paths.fill_pauses(
         _critical_paths(laid), laid.first, laid.rows, laid.above, laid.held_ns, laid.stage,
         laid.attempt, laid.awaited, start_ns, span_id, known.kind, known.table, resource,
         known.resources, tells, *packed.put_apart(*gaps), _COLLECTION,

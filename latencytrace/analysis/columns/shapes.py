@@ -10,10 +10,10 @@ from typing import Final
 
 from latencytrace.analysis.calls import retries
 from latencytrace.analysis.columns.keys import RULED, THERE
-from latencytrace.analysis.dialects.asked import Asked
+from latencytrace.analysis.dialects.engine import Asked
 from latencytrace.analysis.ledger.circumstances import OURS, PUT_BACK
 from latencytrace.analysis.tokens.counts import FIRST_TOKEN_EVENTS
-from latencytrace.analysis.trace import asgi_messages, haystack, is_request, stage_of
+from latencytrace.analysis.trace import asgi_messages, is_request, stage_of
 from latencytrace.analysis.trace.known_engines import ENGINES
 from latencytrace.analysis.trace.stage_of import CHROMADB_SCOPE
 from latencytrace.model import Attributes, AttributeValue, Event, Link, Span
@@ -21,7 +21,7 @@ from latencytrace.model import Attributes, AttributeValue, Event, Link, Span
 ASKED: Final = Asked.all_of(
     (
         *(engine.asked for engine in ENGINES),
-        *(rules.ASKED for rules in (asgi_messages, haystack, is_request, retries, stage_of)),
+        *(rules.ASKED for rules in (asgi_messages, is_request, retries, stage_of)),
         Asked(words=frozenset({OURS})),
     )
 )
@@ -97,7 +97,6 @@ def ruled_value(value: AttributeValue) -> AttributeValue:
 
 
 def _kind_of(value: AttributeValue) -> AttributeValue:
-    """A value of the same kind."""
     kinds: Sequence[tuple[type, AttributeValue]] = (
         (bool, True), (int, 1), (float, 0.5), (str, ANY), (bytes, b"\0"), (tuple, (ANY,)),
     )  # fmt: skip

@@ -10,9 +10,16 @@ from numpy.typing import NDArray
 
 from latencytrace.analysis.build_trace import MAX_REPAIRS_OF_A_KIND
 from latencytrace.analysis.columns import reported
+from latencytrace.analysis.columns.critical_paths import (
+    END,
+    IN_STAGE,
+    OWN_NAME,
+    PLACE,
+    REQUEST,
+    TITLE,
+)
 from latencytrace.analysis.columns.facts import TELLS_TOKENS
 from latencytrace.analysis.columns.keys import ADDRESSES, CODES, OF_CALLS, OF_REQUESTS, having
-from latencytrace.analysis.columns.paths import END, IN_STAGE, OWN_NAME, PLACE, REQUEST, TITLE
 from latencytrace.analysis.columns.request_table import RequestTable, Root, Words
 from latencytrace.analysis.columns.requests import TITLES, RequestColumns
 from latencytrace.analysis.ledger.metric_attributes import (
@@ -68,8 +75,7 @@ class Tables:
         """A table of requests.
 
         Args:
-            columns: Of all.
-            numbers: Of those wanted, in order; None: all.
+            numbers: Numbers of the wanted rows, in order; None: all.
         """
         if numbers is None:
             numbers = np.arange(len(columns))
@@ -220,7 +226,6 @@ class _Attributes(TypedDict):
 
 
 def _attributes(columns: RequestColumns, numbers: _Column) -> _Attributes:
-    """The columns of the attributes of requests."""
     counted, carried = columns.attributes_counted[numbers], columns.batch.carried
     is_kept = np.arange(MOST_ATTRIBUTES) < counted[:, None]
     places = columns.attributes[numbers][is_kept]
@@ -266,7 +271,6 @@ def _begins(counts: _Column) -> _Column:
 
 
 def _segments(columns: RequestColumns, numbers: _Column) -> _Column:
-    """The segments of some requests, in order."""
     wanted = np.zeros(len(columns), np.bool_)
     wanted[numbers] = True
     found: _Column = columns.segments[wanted[columns.segments[:, REQUEST]]]

@@ -58,7 +58,7 @@ bind(
 )  # fmt: skip
 
 
-def link_spans(  # noqa: PLR0913 - columns
+def link_spans(
     first: _Column,
     span_id: _Column,
     parent_id: _Column,
@@ -78,14 +78,11 @@ def link_spans(  # noqa: PLR0913 - columns
     Args:
         first: Where each trace begins.
         span_id: As signed numbers of the same order.
-        parent_id: Likewise; `NO_PARENT`: none.
+        parent_id: As signed numbers; `NO_PARENT`: none.
         sent_ns: The starts of the spans as sent.
-        start_ns: Their starts, from when a proxy took those that it held back.
-        end_ns: Their ends.
-        kind: Of each span its row of the facts.
-        facts: See `analysis.columns.facts`.
-        resource: Of each span its row of the next.
-        resources: See there.
+        start_ns: Starts, from when a proxy took those that it held back.
+        kind: Row of each span in the facts.
+        resource: Row of each span in `resources`.
         explains: By stage, whether it explains anything.
         odd_row: Spans that send their trace to the objects.
         aligned: Traces whose clocks have been brought together.
@@ -108,7 +105,7 @@ def link_spans(  # noqa: PLR0913 - columns
     return odd, skewed, child, following, stage, by_start, requests[:made]
 
 
-def lay_out_trees(  # noqa: PLR0913 - columns
+def lay_out_trees(
     requests: _Column,
     start_ns: _Column,
     end_ns: _Column,
@@ -135,11 +132,8 @@ def lay_out_trees(  # noqa: PLR0913 - columns
     Args:
         requests: From `link_spans`.
         start_ns: By span, as sent.
-        end_ns: Likewise.
-        kind: Of each span its row of the facts.
-        facts: See `analysis.columns.facts`.
-        resource: Of each span its row of the next.
-        resources: See there.
+        kind: Row of each span in the facts.
+        resource: Row of each span in `resources`.
         target: By span, what it calls; 0: it does not say.
         stage: Stage of each span, from `link_spans` as the next two.
         child: First child of each span.
@@ -147,7 +141,7 @@ def lay_out_trees(  # noqa: PLR0913 - columns
         is_call: By stage, whether it is a call's (see `trace.purposes`).
         is_work: By stage, whether its spans work themselves (see `calls.waits`).
         packed: Where the intervals packed on each span begin (n + 1,).
-        packed_times: Their starts and ends from the start of their span, and stages.
+        packed_times: Starts and ends of intervals from the start of their span, and stages.
 
     Returns:
         Where each tree begins; of each span its row, its parent's place (-1: none), start, end,

@@ -8,22 +8,24 @@ from typing import Final
 import numpy as np
 
 from latencytrace.analysis import weighted
-from latencytrace.analysis.compare.blocks import LEAST_BLOCKS, Blocks, blocks
 from latencytrace.analysis.compare.matching import Matching, matching
 from latencytrace.analysis.compare.shifts import (
     LEAST_BEYOND,
+    LEAST_BLOCKS,
     WRONG_AT_MOST,
+    Blocks,
     Drawn,
     Shift,
     Side,
     Values,
     are_testable,
+    blocks,
     half_width,
     is_testable,
     p_values,
 )
 from latencytrace.analysis.compare.verdict import AT_LEAST, Verdict
-from latencytrace.analysis.holm import holm
+from latencytrace.analysis.weighted import holm
 from latencytrace.model import Stage
 from latencytrace.model.cohorts.request_columns import STAGES, RequestColumns
 
@@ -154,7 +156,7 @@ def _tested(
     return shifts, len(places)
 
 
-def _judged(  # noqa: PLR0913 - what a verdict rests on
+def _judged(
     shifts: Sequence[tuple[Shift, ...]],
     stages: Sequence[Stage],
     found: Matching,

@@ -60,7 +60,6 @@ class _Requests:
     counted: Codes  # how many requests each is; 0: it is not compared
 
     def column(self, name: str) -> tuple[KnownNumbers, KnownNumbers]:
-        """A column of numbers of both."""
         return getattr(self.a, name), getattr(self.b, name)
 
 

@@ -12,6 +12,7 @@ Annals of Statistics 2013; for quantiles of drawn blocks Bahadur, "A note on qua
 samples", Annals of Mathematical Statistics 1966.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
@@ -20,9 +21,83 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from latencytrace.analysis.compare.blocks import LEAST_BLOCKS, Blocks
-
 Floats = NDArray[np.float64]
+
+MOST_BLOCKS: Final = 128  # more would say nothing better, and be shorter
+LEAST_BLOCKS: Final = 12
+_TIMES: Final = 4  # a block is so many correlation times long
+_NOTICED: Final = 3.0  # a correlation time; of a hundred independent requests one may seem 2.8
+_LONGEST_SERIES: Final = 1 << 17
+_HIGH: Final = 0.9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Blocks:
+    """The requests of one side, in order of start, cut into blocks."""
+
+    first: NDArray[np.int64]  # the first request of each
+    length: int  # in requests
+    alike: int  # neighbours that resemble each other and made blocks so long; 1: none did
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return len(self.first)
+
+    def sums(self, values: Floats) -> Floats:
+        """Add up a number of each request by block."""
+        return np.asarray(np.add.reduceat(values, self.first))
+
+
+def blocks(duration_ns: NDArray[np.int64]) -> Blocks:
+    """Cut requests, in order of start, into blocks that resemble each other no more than chance.
+
+    Args:
+        duration_ns: At least one.
+    """
+    count = len(duration_ns)
+    time = correlation_time(duration_ns)
+    needed, least = math.ceil(_TIMES * time), math.ceil(count / MOST_BLOCKS)
+    length = max(needed, least)
+    number = max(count // length, 1)
+    return Blocks(
+        first=(np.arange(number) * count) // number,
+        length=length,
+        alike=needed if time >= _NOTICED and needed > least else 1,
+    )
+
+
+def correlation_time(duration_ns: NDArray[np.int64]) -> float:
+    """How many neighbouring requests say as much as one; 1: each speaks for itself.
+
+    The largest of three series: the logarithm of durations, and which exceed the median and
+    the ninth decile.
+
+    Source: Geyer, "Practical Markov Chain Monte Carlo", Statistical Science 1992: the
+    autocorrelations are added up in pairs, falling, until a pair is no longer positive.
+    """
+    recent = duration_ns[-_LONGEST_SERIES:]
+    series = (
+        np.log(np.maximum(recent, 1)),
+        (recent > np.median(recent)).astype(np.float64),
+        (recent > np.quantile(recent, _HIGH)).astype(np.float64),
+    )
+    return max(map(_correlation_time, series))
+
+
+def _correlation_time(series: Floats) -> float:
+    count = len(series)
+    centred = series - series.mean()
+    size = 1 << (2 * count - 1).bit_length()
+    spectrum = np.fft.rfft(centred, size)
+    covariance = np.fft.irfft(spectrum * spectrum.conj(), size)[:count]
+    if covariance[0] <= 0:
+        return 1.0
+    correlation = covariance / covariance[0]
+    pairs = correlation[: count // 2 * 2].reshape(-1, 2).sum(axis=1)
+    ended = np.flatnonzero(pairs <= 0)
+    positive = pairs[: ended[0]] if len(ended) else pairs
+    return max(1.0, float(2 * np.minimum.accumulate(positive).sum() - 1)) if len(positive) else 1.0
+
 
 DRAWS: Final = 1_000  # of blocks, for intervals
 DEALS: Final = 4_999  # of blocks to the sides, for p values
@@ -75,7 +150,6 @@ class Values:
 
     Args:
         values: In order of start.
-        side: Their weights and blocks.
     """
 
     def __init__(self, values: NDArray[np.int64], side: Side) -> None:
@@ -104,13 +178,7 @@ class Values:
 
 
 class Drawn:
-    """Blocks of both sides drawn with replacement, the same for all measures.
-
-    Args:
-        a: One side.
-        b: The other.
-        random: What draws.
-    """
+    """Blocks of both sides drawn with replacement, the same for all measures."""
 
     def __init__(self, a: Side, b: Side, random: np.random.Generator) -> None:
         self._sides = [self._counts(side, random) for side in (a, b)]
@@ -132,10 +200,7 @@ class Drawn:
         """The shifts of a measure at these levels, with their intervals.
 
         Args:
-            a: One side.
-            b: The other.
-            levels: Those of the quantiles.
-            p_values: Of each, corrected for all tests; None: it was not tested.
+            p_values: p-value of each, corrected for all tests; None: not tested.
             tests: How many there were: the intervals of shifts that were tested hold together.
         """
         wider = half_width(tests) / half_width(1)
@@ -198,7 +263,6 @@ def p_values(tests: Sequence[tuple[Values, Values, float]], random: np.random.Ge
 
     Args:
         tests: Measures of the same two sides, and levels.
-        random: What deals the blocks.
     """
     if not tests:
         return np.zeros(0)

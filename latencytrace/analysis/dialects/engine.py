@@ -1,10 +1,34 @@
 """The contract of an inference engine's table: what its spans, attributes and events mean."""
 
-from collections.abc import Callable, Mapping, Sequence
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple, Self
 
-from latencytrace.analysis.dialects.asked import Asked
 from latencytrace.model import Interval, Span, Stage
+
+
+class Asked(NamedTuple):
+    """How a rule knows a text. A text that it knows in none of these ways is as good as another.
+
+    Rules may take a text in lower case first.
+    """
+
+    words: frozenset[str] = frozenset()  # the whole text
+    starts: tuple[str, ...] = ()
+    ends: tuple[str, ...] = ()
+    parts: tuple[str, ...] = ()  # anywhere in a name; such a name is read as a whole
+
+    @classmethod
+    def all_of(cls, asked: Iterable[Self]) -> Self:
+        """Join the texts that several rules ask for."""
+        every = list(asked)
+        return cls(
+            frozenset(word for one in every for word in one.words),
+            tuple(dict.fromkeys(start for one in every for start in one.starts)),
+            tuple(dict.fromkeys(end for one in every for end in one.ends)),
+            tuple(dict.fromkeys(part for one in every for part in one.parts)),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,3 +132,23 @@ class Engine:
     def tells_tokens(self) -> bool:
         """Return whether its spans may tell of the tokens made in words of its own."""
         return self.generation is not _no_generation
+
+
+def json_of(span: Span, key: str) -> object:
+    """The value of an attribute that is JSON; None: it is none."""
+    text = span.attributes.get(key)
+    if not isinstance(text, str):
+        return None
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def count_of(counts: Mapping[str, object], keys: tuple[str, ...]) -> int | None:
+    """The first number of some keys that is a count."""
+    for key in keys:
+        count = counts.get(key)
+        if isinstance(count, int) and not isinstance(count, bool) and count >= 0:
+            return count
+    return None

@@ -79,8 +79,8 @@ def laid_out(
     """Parts that follow each other, as intervals of a span.
 
     Args:
-        span: It tells how long each of the parts took, and not when.
-        parts: Those of unknown length are left out.
+        span: A span that tells how long each of the parts took, and not when.
+        parts: Parts with their lengths; those of unknown length are left out.
         start_ns: When the first part began, as far as is known. They are moved to lie
             within the span; those that take longer than it altogether are cut off at
             its end, which is a fault.

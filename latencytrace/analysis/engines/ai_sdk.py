@@ -4,8 +4,7 @@ A span for what the program called (`ai.streamText`), and in it one for each cal
 (`.doStream`, `.doGenerate`, `.doEmbed`) and of a tool. The outer one adds the tokens up.
 """
 
-from latencytrace.analysis.dialects.asked import Asked
-from latencytrace.analysis.dialects.engine import Engine, Generation
+from latencytrace.analysis.dialects.engine import Asked, Engine, Generation
 from latencytrace.analysis.dialects.engine_times import Reading
 from latencytrace.model import Span, Stage, semconv
 

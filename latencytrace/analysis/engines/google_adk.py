@@ -1,7 +1,6 @@
 """Google's Agent Development Kit: the conventions, and the names of its versions before 2."""
 
-from latencytrace.analysis.dialects.asked import Asked
-from latencytrace.analysis.dialects.engine import Engine
+from latencytrace.analysis.dialects.engine import Asked, Engine
 from latencytrace.model import Span, Stage
 
 _SCOPE = "gcp.vertex.agent"

@@ -1,8 +1,7 @@
 """Langfuse: model, tokens and the time of the first token, written as JSON in attributes."""
 
-from latencytrace.analysis.dialects.engine import Engine, Generation
+from latencytrace.analysis.dialects.engine import Engine, Generation, count_of, json_of
 from latencytrace.analysis.dialects.engine_times import Reading
-from latencytrace.analysis.dialects.json_values import count_of, json_of
 from latencytrace.model import Span, semconv
 
 _INPUT = ("input", "prompt_tokens", "input_tokens")

@@ -7,8 +7,7 @@ of FastAPI's and goes on when that is over.
 
 from collections.abc import Mapping
 
-from latencytrace.analysis.dialects.asked import Asked
-from latencytrace.analysis.dialects.engine import Engine
+from latencytrace.analysis.dialects.engine import Asked, Engine
 from latencytrace.model import Span, SpanKind, Stage, semconv
 
 _REQUEST = "Received Proxy Server Request"

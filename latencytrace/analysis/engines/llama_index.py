@@ -3,8 +3,7 @@
 The span of a streamed answer ends when the stream begins: what it takes then is the caller's.
 """
 
-from latencytrace.analysis.dialects.asked import Asked
-from latencytrace.analysis.dialects.engine import Engine, Generation
+from latencytrace.analysis.dialects.engine import Asked, Engine, Generation
 from latencytrace.model import Span, Stage, semconv
 
 _SCOPE = "llamaindex."

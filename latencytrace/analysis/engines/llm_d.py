@@ -6,8 +6,7 @@ The proxy's `true_ttft` ends where decoding starts, so it is no time to first to
 
 from collections.abc import Sequence
 
-from latencytrace.analysis.dialects.asked import Asked
-from latencytrace.analysis.dialects.engine import Engine, Times
+from latencytrace.analysis.dialects.engine import Asked, Engine, Times
 from latencytrace.analysis.dialects.engine_times import Reading, laid_out
 from latencytrace.model import Span, Stage, semconv
 

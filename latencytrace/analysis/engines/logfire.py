@@ -6,8 +6,7 @@ end, tells how long the stream took, and the tokens.
 
 from dataclasses import replace
 
-from latencytrace.analysis.dialects.asked import Asked
-from latencytrace.analysis.dialects.engine import Engine
+from latencytrace.analysis.dialects.engine import Asked, Engine
 from latencytrace.analysis.dialects.engine_times import Reading
 from latencytrace.model import Span, Stage, semconv
 

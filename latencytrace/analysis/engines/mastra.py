@@ -1,7 +1,6 @@
 """Mastra: the conventions, operations of its own, and when the first chunk came."""
 
-from latencytrace.analysis.dialects.asked import Asked
-from latencytrace.analysis.dialects.engine import Engine, Generation
+from latencytrace.analysis.dialects.engine import Asked, Engine, Generation
 from latencytrace.analysis.dialects.engine_times import Reading
 from latencytrace.model import Span, Stage, semconv
 

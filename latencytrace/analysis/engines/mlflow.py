@@ -1,7 +1,6 @@
 """MLflow: model and tokens as JSON in attributes, and an event for each chunk of an answer."""
 
-from latencytrace.analysis.dialects.engine import Engine, Generation
-from latencytrace.analysis.dialects.json_values import count_of, json_of
+from latencytrace.analysis.dialects.engine import Engine, Generation, count_of, json_of
 from latencytrace.model import Span, semconv
 
 _FIRST_CHUNK = "mlflow.chunk.item.0"

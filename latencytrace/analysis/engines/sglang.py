@@ -5,8 +5,7 @@ vLLM's keys and other meanings: `time_in_model_prefill` and `time_in_model_infer
 when the request was dispatched and hold its queue, so they are not read.
 """
 
-from latencytrace.analysis.dialects.asked import Asked
-from latencytrace.analysis.dialects.engine import NOTHING_GENERATED, Engine, Generation
+from latencytrace.analysis.dialects.engine import NOTHING_GENERATED, Asked, Engine, Generation
 from latencytrace.analysis.dialects.engine_times import Reading
 from latencytrace.model import Span, Stage, semconv
 

@@ -7,8 +7,7 @@ for follows from the route: embedding, reranking, classifying.
 
 from collections.abc import Sequence
 
-from latencytrace.analysis.dialects.asked import Asked
-from latencytrace.analysis.dialects.engine import Engine, Times
+from latencytrace.analysis.dialects.engine import Asked, Engine, Times
 from latencytrace.analysis.dialects.engine_times import Reading, laid_out
 from latencytrace.model import Span, Stage, semconv
 

@@ -9,8 +9,13 @@ and `decode` are in the traces of the batches, one a step.
 
 from collections.abc import Sequence
 
-from latencytrace.analysis.dialects.asked import Asked
-from latencytrace.analysis.dialects.engine import NOTHING_GENERATED, Engine, Generation, Times
+from latencytrace.analysis.dialects.engine import (
+    NOTHING_GENERATED,
+    Asked,
+    Engine,
+    Generation,
+    Times,
+)
 from latencytrace.analysis.dialects.engine_times import Reading, laid_out
 from latencytrace.model import Interval, Span, Stage, semconv
 

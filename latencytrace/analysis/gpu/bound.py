@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Final
 
 from latencytrace.analysis.gpu.join import DeviceUse
-from latencytrace.model.gpu.sample import DeviceWork
+from latencytrace.model.gpu import DeviceWork
 
 # What real kernels reach of the peaks that are counted against; measured on one H200: a copy
 # 0.875 of the bandwidth, a product of bf16 matrices 0.80 of the tensor cores.
@@ -125,10 +125,9 @@ def verdict(
     """Judge a stage by its times on the device, and by what it used there if that is known.
 
     Args:
-        times: Of the stage, from the device timer.
+        times: Times of the stage, from the device timer.
         use: What work of its kind used.
-        peaks: Of the device.
-        copies: Its work is copies between host and device.
+        copies: Whether the work is copies between host and device.
     """
     notes = tuple(_notes(times, use))
     bound, confidence = _judged(times, use, copies=copies)

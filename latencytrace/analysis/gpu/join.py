@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from latencytrace.model.gpu.sample import DeviceWork, GpuWindow
+from latencytrace.model.gpu import DeviceWork, GpuWindow
 from latencytrace.model.stage import Stage
 
 FOREIGN_RATIO: Final = 0.15  # of a window that the device worked and we know nothing of
@@ -39,7 +39,6 @@ class Kind:
 
     @classmethod
     def of(cls, work: DeviceWork) -> "Kind":
-        """The kind of a piece of work."""
         return cls(work.service, work.model or "", work.stage)
 
 
@@ -73,8 +72,7 @@ def device_use(
     """Return what each kind of work used of one GPU.
 
     Args:
-        windows: Of that GPU, in order of time; the newest `MOST_WINDOWS` are read.
-        work: On that GPU.
+        windows: Windows of that GPU, in order of time; the newest `MOST_WINDOWS` are read.
 
     Returns:
         Every kind there is; of one that cannot be distinguished from others, that too few

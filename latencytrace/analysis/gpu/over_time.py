@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from latencytrace.model.gpu.sample import DeviceWork, GpuWindow
+from latencytrace.model.gpu import DeviceWork, GpuWindow
 
 COLUMNS = 60
 LONGEST_NS = 3_600 * 10**9
@@ -37,8 +37,8 @@ def over_time(windows: Sequence[GpuWindow], work: Sequence[DeviceWork]) -> GpuOv
     that it overlaps, evenly over its time on the device.
 
     Args:
-        windows: Of one GPU, in any order.
-        work: Of the same GPU, in order of time.
+        windows: Windows of one GPU, in any order.
+        work: Work on the same GPU, in order of time.
     """
     ends = [*(one.end_ns for one in windows), *(one.end_ns for one in work)]
     if not ends:

@@ -7,7 +7,7 @@ from typing import Final
 from latencytrace.analysis.ledger.critical_path import critical_path
 from latencytrace.analysis.trace.asgi_messages import awaits_hang_up
 from latencytrace.model import Ledger, Span, Stage, Trace
-from latencytrace.model.ledger import ledger_of
+from latencytrace.model.request import ledger_of
 
 LEAST_NS: Final = 1_000_000  # less is no work after the answer: spans end a moment late
 MOST_ABOVE: Final = 64  # spans that are tried, from a span up
@@ -21,9 +21,6 @@ def after_answer(trace: Trace) -> Ledger:
     or below the stretch itself, whose own time is unattributed. Left out are spans of
     another clock that stick out of their parents, whose time is uncertain; waits for
     the caller to leave; work for messages whose sender did not wait; and all that is below these.
-
-    Args:
-        trace: Of the request.
 
     Returns:
         Nanoseconds per stage that occurs, in their order, which add up to exactly that time;

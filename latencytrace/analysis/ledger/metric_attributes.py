@@ -49,9 +49,7 @@ def metric_attributes(root: Span, tokens: TokenLatency, status: RequestStatus) -
     """Return what the conventions' metrics say of a request.
 
     Args:
-        root: Of the request.
         tokens: Which model served it, as its spans tell.
-        status: How it ended.
 
     Returns:
         For HTTP what a server span says of its request. For generative AI what the call says
@@ -82,7 +80,6 @@ class OfCall(NamedTuple):
 
 
 def of_root(root: Span, status: RequestStatus) -> OfRoot:
-    """Read a request's own span."""
     method = _first(root, semconv.HTTP_REQUEST_METHOD, semconv.HTTP_METHOD_OLD)
     is_http = root.kind is SpanKind.SERVER and method
     return OfRoot(
@@ -94,7 +91,6 @@ def of_root(root: Span, status: RequestStatus) -> OfRoot:
 
 
 def of_call(call: Span, model: str | None) -> OfCall:
-    """Read the call of a model."""
     operation = _operation(call)
     return OfCall(tuple(_gen_ai(call, operation, model)), bool(operation))
 

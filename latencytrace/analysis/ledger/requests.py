@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 
 from latencytrace.analysis.build_trace import build_traces
 from latencytrace.analysis.calls.waits import with_waits
-from latencytrace.analysis.gpu.engine_steps import without_steps
+from latencytrace.analysis.gpu.shared_steps import without_steps
 from latencytrace.analysis.ledger.after_answer import after_answer
 from latencytrace.analysis.ledger.circumstances import circumstances
 from latencytrace.analysis.ledger.critical_path import critical_path
@@ -13,7 +13,7 @@ from latencytrace.analysis.ledger.processor_waits import with_processor_waits
 from latencytrace.analysis.ledger.runtime_gaps import with_runtime
 from latencytrace.analysis.tail.cohort_attributes import cohort_attributes
 from latencytrace.analysis.tokens.latency import token_latency
-from latencytrace.analysis.trace.http_answers import FIRST_SERVER_ERROR, http_code, is_refused
+from latencytrace.analysis.trace.error_types import FIRST_SERVER_ERROR, http_code, is_refused
 from latencytrace.analysis.trace.routes import is_health, route_of
 from latencytrace.analysis.trace.weight import MOST, weight_of
 from latencytrace.model import (
@@ -27,7 +27,7 @@ from latencytrace.model import (
     semconv,
 )
 from latencytrace.model.detail import detail_named
-from latencytrace.model.ledger import ledger_of
+from latencytrace.model.request import ledger_of
 
 _STATUSES = {
     408: RequestStatus.TIMEOUT,
@@ -80,7 +80,6 @@ def request_of(
     """One request and its ledger.
 
     Args:
-        trace: Of the request.
         segments: Its critical path.
         revisions: The highest revision written so far, by trace id and request span id.
         max_weight: The largest weight that is believed.
@@ -132,7 +131,6 @@ def request_of(
 
 
 def status_of(root: Span) -> RequestStatus:
-    """Return how the request of a root ended."""
     if root.attributes.get(semconv.CANCELLED) is True:
         return RequestStatus.CANCELLED
     code = http_code(root)

@@ -4,8 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from latencytrace.model import Segment, Span, Stage, Trace, semconv
-from latencytrace.model.packed.interval import unpack_named
-from latencytrace.model.packed.runtime_gap import RuntimeGap, stage_of_gap, title_of_gap
+from latencytrace.model.packed import RuntimeGap, stage_of_gap, title_of_gap, unpack_named
 
 Gap = tuple[int, int, str]  # start and end from the request's start; its name
 
@@ -19,7 +18,6 @@ def with_runtime(trace: Trace, segments: Sequence[Segment]) -> tuple[Segment, ..
     on a span as an interval is a collection of garbage in the midst of that span's own code.
 
     Args:
-        trace: Of the request.
         segments: Critical path of the request.
 
     Returns:

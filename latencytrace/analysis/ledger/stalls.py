@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from latencytrace.analysis.tokens.gaps import inter_token
 from latencytrace.model import Segment, Stage, Trace
-from latencytrace.model.packed.token_times import TokenTimes
+from latencytrace.model.packed import TokenTimes
 
 MEDIANS = 5  # batches grow and shrink, which makes gaps two or three times as long
 NOTICED_NS = 50_000_000  # shorter than a reader's eye rests on a word: nobody sees it
@@ -31,9 +31,7 @@ def stalls(
     """The gaps longer than five medians and 50 ms.
 
     Args:
-        trace: Of the request.
         segments: Critical path of the request.
-        streams: Its streams.
 
     Returns:
         In order of time. The label is `preemption` where an engine's event says so, else

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from latencytrace.analysis.trace.known_engines import engine_of, have_engines
-from latencytrace.analysis.trace.parents_first import parents_first
 from latencytrace.model import Span
+from latencytrace.model.trace import parents_first
 
 MAX_DEPTH = 64
 MAX_SIBLINGS = 32  # of one parent that callbacks made; among more we do not search
@@ -60,7 +60,7 @@ def _ends(by_callbacks: Mapping[str, Span], spans: Mapping[str, Span]) -> Mappin
     """When each of them ended, or the last of them below it: one that is cancelled ends before.
 
     Args:
-        by_callbacks: Those that callbacks made, by span id.
+        by_callbacks: Spans that callbacks made, by span id.
         spans: All, each parent before its children.
     """
     ends_ns = {span_id: span.end_ns for span_id, span in by_callbacks.items()}
@@ -98,3 +98,33 @@ def _lies_in(span: Span, other: Span, end_ns: int) -> bool:
         and other.start_ns <= span.start_ns
         and span.end_ns <= end_ns
     )
+
+
+def handed_over(spans: Mapping[str, Span]) -> dict[str, Span]:
+    """Hang what outlives a span that only hands over below the next one above.
+
+    A router's span ends when a replica has taken the request, and the replica's span is
+    its child: clipped to it, the replica's work would be lost. That is how these engines
+    mean their spans, so it is no repair to tell of.
+
+    Args:
+        spans: By span id, each parent before its children.
+    """
+    hung = dict(spans)
+    if not have_engines(spans.values()):
+        return hung
+    for span_id, span in spans.items():
+        parent = hung.get(span.parent_id or "")
+        if (
+            parent is not None
+            and parent.parent_id is not None
+            and span.end_ns > parent.end_ns
+            and _hands_over(parent)
+        ):
+            hung[span_id] = replace(span, parent_id=parent.parent_id)
+    return hung
+
+
+def _hands_over(span: Span) -> bool:
+    engine = engine_of(span)
+    return engine is not None and span.name.startswith(engine.hands_over)

@@ -1,8 +1,17 @@
 """Clips spans to their parents: async work outlives them, and clocks differ."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 
-from latencytrace.model import Repair, RepairKind, Span
+from latencytrace.model import (
+    Interval,
+    Repair,
+    RepairKind,
+    Span,
+    pack_intervals,
+    semconv,
+    unpack_intervals,
+)
 
 _Extent = tuple[int, int]  # start and end in ns
 
@@ -35,8 +44,6 @@ def clipping(span_id: str, names: tuple[str, str], sent: _Extent, parent: _Exten
     """The repair of a span that sticks out of its parent.
 
     Args:
-        span_id: Of the span.
-        names: Its name and its parent's.
         sent: From when to when it ran.
         parent: From when to when its parent did.
     """
@@ -53,3 +60,87 @@ def clipping(span_id: str, names: tuple[str, str], sent: _Extent, parent: _Exten
         span_id=span_id,
         detail=f"{names[0]} stuck out of {names[1]}: {where}",
     )
+
+
+def without_negative(spans: dict[str, Span]) -> tuple[dict[str, Span], list[Repair]]:
+    """The same spans, those that ended before they started now empty at their start."""
+    repairs = []
+    mended = dict(spans)
+    for span_id, span in spans.items():
+        if span.end_ns < span.start_ns:
+            mended[span_id] = replace(span, end_ns=span.start_ns)
+            by_ns = span.start_ns - span.end_ns
+            repairs.append(
+                Repair(
+                    kind=RepairKind.NEGATIVE,
+                    span_id=span_id,
+                    detail=f"{span.name} ended {by_ns} ns before it started; it is empty now",
+                )
+            )
+    return mended, repairs
+
+
+Intervals = tuple[Interval, ...]
+
+
+def read_intervals(
+    spans: Mapping[str, Span],
+) -> tuple[dict[str, Span], dict[str, Intervals], list[Repair]]:
+    """The intervals packed on spans, by span id.
+
+    Returns:
+        The spans, without the attribute where it cannot be read; the intervals as
+        sent, absolute, not clipped to their span.
+    """
+    readable = dict(spans)
+    found: dict[str, Intervals] = {}
+    repairs = []
+    for span_id, span in spans.items():
+        packed = span.attributes.get(semconv.INTERVALS)
+        if packed is None:
+            continue
+        try:
+            found[span_id] = unpack_intervals(str(packed), span.start_ns)
+        except ValueError as error:
+            readable[span_id] = carrying(span, ())
+            repairs.append(Repair(kind=RepairKind.INTERVALS, span_id=span_id, detail=str(error)))
+    return readable, found, repairs
+
+
+def clipped_intervals(sent: Span, span: Span, intervals: Intervals) -> tuple[Span, Intervals]:
+    """Return what of its intervals lies within a span that was clipped.
+
+    Args:
+        sent: The span before it was clipped.
+        span: The span after clipping.
+        intervals: As they were sent.
+
+    Returns:
+        The span, its attribute as if it had been sent so; and the intervals, in order.
+    """
+    within = sorted(
+        (
+            interval
+            if interval.start_ns >= span.start_ns and interval.end_ns <= span.end_ns
+            else Interval(
+                stage=interval.stage,
+                start_ns=max(interval.start_ns, span.start_ns),
+                end_ns=min(interval.end_ns, span.end_ns),
+            )
+            for interval in intervals
+            if min(interval.end_ns, span.end_ns) > max(interval.start_ns, span.start_ns)
+        ),
+        key=lambda interval: (interval.start_ns, interval.end_ns, interval.stage),
+    )
+    if span.start_ns != sent.start_ns or set(within) != set(intervals):
+        span = carrying(span, tuple(within))
+    return span, tuple(within)
+
+
+def carrying(span: Span, intervals: Intervals) -> Span:
+    """A span with these intervals packed on it, and no others."""
+    attributes = dict(span.attributes)
+    attributes.pop(semconv.INTERVALS, None)
+    if intervals:
+        attributes[semconv.INTERVALS] = pack_intervals(intervals, span.start_ns)
+    return replace(span, attributes=attributes)

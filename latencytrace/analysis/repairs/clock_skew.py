@@ -159,7 +159,6 @@ def _shift(windows: Iterable[_Window]) -> int:
 
 
 def _allowed_by_most(windows: Iterable[_Window]) -> list[_Window]:
-    """The stretches that lie in the most windows."""
     edges = sorted(
         edge for low_ns, high_ns in windows for edge in ((low_ns, False), (high_ns, True))
     )

@@ -104,7 +104,6 @@ def _is_half_of(span: Span, caller: Span) -> bool:
 
 
 def _free_id(span_id: str, taken: Container[str]) -> str:
-    """An id that follows from another, and that no span has."""
     found = span_id
     while found in taken:
         found = blake2b(found.encode(), digest_size=8).hexdigest()

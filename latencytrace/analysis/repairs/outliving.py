@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from latencytrace.analysis.trace.known_engines import engine_of, have_engines
-from latencytrace.analysis.trace.parents_first import parents_first
 from latencytrace.model import Span
+from latencytrace.model.trace import parents_first
 
 MAX_DEPTH = 64
 MAX_SIBLINGS = 64  # beside each other; among more we do not search

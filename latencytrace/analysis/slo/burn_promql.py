@@ -67,8 +67,6 @@ def recorded(
     """Yield what is recorded, in order.
 
     Args:
-        objective: The objective.
-        rules: Tiers of the objective.
         scrape_ns: Between two scrapes.
         interval_ns: Between two evaluations.
     """
@@ -130,13 +128,7 @@ def state(objective: Objective, kind: AlertKind, severity: Severity) -> str:
 
 
 def alarm(objective: Objective, rules: tuple[BurnRule, ...], expression: str) -> str:
-    """1 while something is so, 0 while it is not: there as long as requests are counted.
-
-    Args:
-        objective: The objective.
-        rules: Tiers of the objective.
-        expression: What is so.
-    """
+    """1 while something is so, 0 while it is not: there as long as requests are counted."""
     counted = _series(REQUESTS, objective, rules[0].short_ns)
     return f"count by ({_LABELS}) (\n{expression}\n)\nor\n0 * max by ({_LABELS}) ({counted})"
 

@@ -115,16 +115,14 @@ def usual_requests(
     """Return how many requests a window has in the mean of the period.
 
     Args:
-        objective: The objective.
         period: Counts of the objective's period.
         coverage_ratio: The share of the period that was observed.
-        window_ns: The window.
     """
     observed_ns = coverage_ratio * objective.period_ns
     return period.total * window_ns / observed_ns if observed_ns > 0 else 0.0
 
 
-def burns(  # noqa: PLR0913 - what is counted, and how much of it can be believed
+def burns(
     objective: Objective,
     rule: BurnRule,
     long: Tally,
@@ -135,8 +133,6 @@ def burns(  # noqa: PLR0913 - what is counted, and how much of it can be believe
     """Return whether a tier fires.
 
     Args:
-        objective: The objective.
-        rule: The tier.
         long: Counts of its long window.
         short: Counts of its short window.
         coverage_ratio: The share of the long window that was observed.
@@ -160,8 +156,6 @@ def least_bad(objective: Objective, severity: Severity, *, is_faint: bool = Fals
     """Return how many bad ones that came a long window must hold; with fewer it may be chance.
 
     Args:
-        objective: The objective.
-        severity: Of the tier.
         is_faint: Whether it is the outage's, and traffic far below the usual.
     """
     if objective.slices is not None:
@@ -190,8 +184,6 @@ def has_calmed(objective: Objective, rule: BurnRule, since: Tally, calm_ns: int)
     burn at the tier's factor must have had time to show, and have shown nothing.
 
     Args:
-        objective: The objective with that budget.
-        rule: The tier.
         since: Counts of the time since it is calm.
         calm_ns: How long that is; beyond the tier's long window it need not hold more requests.
     """
@@ -214,7 +206,6 @@ def budget_left_ratio(objective: Objective, period: Tally, coverage_ratio: float
     """The share of the period's budget that is left; below 0: overdrawn; None: no traffic.
 
     Args:
-        objective: The objective.
         period: Counts of the whole period.
         coverage_ratio: The share of the period that was observed. What was not is taken
             to have had the same traffic and no bad request.

@@ -1,6 +1,7 @@
 """A budget and its burn rates over time: counts by slot in, a value for each column out."""
 
 from dataclasses import dataclass
+from math import ceil
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +19,7 @@ class Slots:
     total: Counts
 
     @classmethod
-    def of(  # noqa: PLR0913 - what a ring knows, and for which time
+    def of(
         cls,
         slot_ns: int,
         first_ns: int,
@@ -32,7 +33,7 @@ class Slots:
         Args:
             slot_ns: The length of a slot.
             first_ns: Where the first that is known begins.
-            bad: Of those that are known.
+            bad: Bad requests of each slot that is known.
             total: All requests of each slot, in the same order.
             since_ns: The slot of this moment is the first.
             until_ns: The slot of this moment is the last.
@@ -64,8 +65,8 @@ def budget_over_time(
 
     Args:
         slots: Counts of the period.
-        left_ratio: Of the budget, now.
-        ends: Of the columns, in slots.
+        left_ratio: Share of the budget that is left now.
+        ends: Ends of the columns, in slots.
     """
     spent = np.concatenate(([0], np.cumsum(slots.bad)))
     seen = np.concatenate(([0], np.cumsum(slots.total)))
@@ -83,9 +84,8 @@ def burn_over_time(
 
     Args:
         slots: Counts, of which those before the first column's window are taken as none.
-        window_ns: The length of the window.
         budget_ratio: The share of requests that may be bad.
-        ends: Of the columns, in slots.
+        ends: Ends of the columns, in slots.
     """
     long = max(-(-window_ns // slots.slot_ns), 1)
     bad, total = (
@@ -96,3 +96,44 @@ def burn_over_time(
         spent / seen / budget_ratio if seen else None
         for spent, seen in zip(bad.tolist(), total.tolist(), strict=True)
     ]
+
+
+_ENOUGH = 6  # requests that would be bad in a stretch that is well
+_HALF = 0.5  # of the share that fires: below, a stretch of requests was well
+
+
+def burning_since(
+    bad: NDArray[np.int64], total: NDArray[np.int64], least_ratio: float, calm_slots: int
+) -> int | None:
+    """Find where the burn that goes on now began: after the last stretch that was well.
+
+    An incident before that stretch is another one, though a long window may hold both.
+
+    Args:
+        bad: Bad requests of each slot, the newest last.
+        total: All requests of each.
+        least_ratio: The share of bad requests that fires.
+        calm_slots: How long a stretch is well before it parts two incidents, at least: of few
+            requests it is longer, for chance has none of a few be bad.
+
+    Returns:
+        The place of the first slot; None: no request was bad.
+    """
+    well_ratio = _HALF * least_ratio
+    a_slot = max(total.sum() / max(len(total), 1), 1 / max(len(total), 1))
+    calm_slots = max(calm_slots, min(ceil(_ENOUGH / (least_ratio * a_slot)), len(total) // 4))
+    requests, faults = rolling(total, calm_slots), rolling(bad, calm_slots)
+    well = np.flatnonzero((requests > 0) & (faults <= well_ratio * requests))
+    first = int(well[-1]) + 1 if len(well) else 0
+    # The end of that stretch may hold the first slots of the burn.
+    while first > 0 and bad[first - 1] > well_ratio * total[first - 1]:
+        first -= 1
+    burning = np.flatnonzero(bad[first:])
+    return first + int(burning[0]) if len(burning) else None
+
+
+def rolling(counts: NDArray[np.int64], length: int) -> NDArray[np.int64]:
+    """Sum each slot with those before it, so many in all."""
+    sums = np.concatenate(([0], np.cumsum(counts)))
+    starts = np.maximum(np.arange(1, len(sums)) - length, 0)
+    return np.asarray(sums[1:] - sums[starts], np.int64)

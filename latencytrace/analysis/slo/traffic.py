@@ -27,9 +27,6 @@ LULL_DAYS = 2
 def expected_requests(parts: Sequence[int]) -> float | None:
     """Return how many requests ten minutes would bring after such an hour.
 
-    Args:
-        parts: The requests of its twelfths.
-
     Returns:
         None: they did not come steadily.
     """
@@ -43,7 +40,6 @@ def has_collapsed(expected: float, came: int, look_ns: int) -> bool:
 
     Args:
         expected: How many requests ten minutes would have brought.
-        came: How many the look brought.
         look_ns: Length of the window, in ns.
     """
     expected *= look_ns / LOOK_NS

@@ -33,7 +33,7 @@ def around(durations: Durations, quantile: float) -> Around | None:
     least 10; of equal durations all belong to them.
 
     Args:
-        durations: Of all requests.
+        durations: Durations of all requests.
         quantile: From 0 to 1.
     """
     count, weight = durations.requests, durations.weight

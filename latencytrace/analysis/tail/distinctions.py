@@ -7,8 +7,8 @@ import numpy as np
 from latencytrace.analysis.tail.groups import Groups
 from latencytrace.analysis.tail.traits import traits
 from latencytrace.model import Distinction, Request, semconv
+from latencytrace.model.cohorts.breakdown import SetApart
 from latencytrace.model.cohorts.request_columns import RequestColumns
-from latencytrace.model.cohorts.tail import SetApart
 
 LEAST_REQUESTS = 10  # of each kind: of fewer nothing can be said
 LEAST_DIFFERENCE = 0.25  # of the two shares

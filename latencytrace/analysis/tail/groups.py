@@ -36,11 +36,9 @@ class Selection:
 
     @property
     def durations(self) -> DurationRange:
-        """The durations of the requests in it."""
         return DurationRange(at_least_ns=self.at_least_ns, at_most_ns=self.at_most_ns)
 
     def outside(self, bands: Sequence[DurationBand]) -> list[DurationBand]:
-        """Return the parts of bands of durations that are outside."""
         parts = [
             replace(
                 band,
@@ -194,7 +192,6 @@ class Groups:
         return float(weighted.mean(values[which], weighted.of(which, self.columns.weight)))
 
     def median(self, values: NDArray[np.int64], which: Mask) -> float:
-        """The weighted median."""
         weight = weighted.of(which, self.columns.weight)
         return float(weighted.quantiles(values[which], 0.5, weight))
 

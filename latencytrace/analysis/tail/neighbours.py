@@ -132,7 +132,6 @@ class _Costs:
 
     @property
     def mean_ns(self) -> float:
-        """Their mean."""
         return float(weighted.mean(self.ns, self.weight))
 
     def drawn_ns(self, random: np.random.Generator) -> Floats:

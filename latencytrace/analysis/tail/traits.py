@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latencytrace.analysis import weighted
-from latencytrace.analysis.holm import holm
 from latencytrace.analysis.tail.groups import Groups, Mask
 from latencytrace.analysis.tokens.counts import (
     BATCH_SIZE,
@@ -26,8 +25,9 @@ from latencytrace.analysis.tokens.counts import (
     MODEL,
     OUTPUT,
 )
+from latencytrace.analysis.weighted import holm
+from latencytrace.model.cohorts.breakdown import SetApart
 from latencytrace.model.cohorts.request_columns import AttributeColumns, KnownNumbers
-from latencytrace.model.cohorts.tail import SetApart
 
 LEVEL = 0.05  # of all traits together: how often chance alone names one
 LEAST_DIFFERENCE = 0.1  # of the two shares

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from latencytrace.model import Span, Trace, semconv
-from latencytrace.model.packed.token_times import (
+from latencytrace.model.packed import (
     TokenTimes,
     bucket_of,
     middle_of,

@@ -5,7 +5,7 @@ from collections.abc import Container, Iterable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
-from latencytrace.analysis.dialects.asked import Asked
+from latencytrace.analysis.dialects.engine import Asked
 from latencytrace.model import Interval, Span, SpanKind, Stage, semconv
 
 _STAGES = {  # how their names end
@@ -53,7 +53,7 @@ def with_messages(
     end last of all: it stays in the tree without a length.
 
     Args:
-        spans: Of one request, by span id, all clipped.
+        spans: Spans of one request, by span id, all clipped.
         children: By parent's span id.
         stages: By span id.
         packed: The intervals that came with the spans, by span id.

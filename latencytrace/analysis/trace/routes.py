@@ -1,12 +1,14 @@
 """The route that a request took, and whether it only asks how the server is."""
 
+import re
+from collections.abc import Mapping
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from latencytrace.analysis.trace.known_engines import title_of
 from latencytrace.model import AttributeValue, Span, SpanKind, semconv
 from latencytrace.model.health_paths import is_health_path
-from latencytrace.model.texts.names import is_blank, named
+from latencytrace.model.texts.escaped import is_blank, named
 
 UNMATCHED: Final = "unmatched"  # the route of all requests that no route of the server matched
 METHODS: Final = frozenset(  # that the conventions know
@@ -57,7 +59,6 @@ def _method(root: Span) -> str:
 
 
 def _path(root: Span) -> str | None:
-    """The path that was asked for."""
     for key in _ADDRESSES:
         address: AttributeValue = root.attributes.get(key)
         if address and isinstance(address, str):
@@ -70,3 +71,37 @@ def _path_in(address: str) -> str | None:
         return urlsplit(address).path or "/"
     except ValueError:
         return None
+
+
+_BARE: Final = METHODS | {f"HTTP {method}" for method in METHODS} | {"HTTP"}
+_CALLED_ADDRESSES: Final = (semconv.URL_FULL, semconv.HTTP_URL_OLD)
+_PATHS: Final = (semconv.URL_TEMPLATE, semconv.URL_PATH, semconv.HTTP_TARGET_OLD)
+_HOSTS: Final = (semconv.SERVER_ADDRESS, semconv.NET_PEER_NAME_OLD)
+# What differs in each call: numbers, UUIDs, and long texts with digits or in hex.
+_ID: Final = re.compile(r"\d+|[0-9a-fA-F-]{16,}|(?=[^/]*\d)[A-Za-z0-9_-]{20,}")
+
+
+def call_name(name: str, attributes: Mapping[str, object]) -> str:
+    """The name of a span; of a call that only its method names, with host and path's template.
+
+    `POST` becomes `POST api.example.com/v1/items/{id}`, as far as its attributes say so.
+    """
+    if name not in _BARE:
+        return name
+    url = _first(attributes, _CALLED_ADDRESSES)
+    try:
+        parts = urlsplit(url) if url else None
+        host = _first(attributes, _HOSTS) or (parts.hostname if parts else None) or ""
+    except ValueError:  # no address after all
+        return name
+    path = _first(attributes, _PATHS) or (parts.path if parts else "")
+    template = "/".join(
+        "{id}" if _ID.fullmatch(part) else part for part in path.partition("?")[0].split("/")
+    )
+    called = f"{host}{template}"
+    return f"{name.removeprefix('HTTP ')} {called}" if called else name
+
+
+def _first(attributes: Mapping[str, object], keys: tuple[str, ...]) -> str | None:
+    found = (attributes.get(key) for key in keys)
+    return next((value for value in found if isinstance(value, str) and value), None)

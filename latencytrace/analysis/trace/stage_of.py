@@ -2,13 +2,46 @@
 
 from collections.abc import Callable, Mapping
 
-from latencytrace.analysis.dialects.asked import Asked
+from latencytrace.analysis.dialects.engine import Asked
 from latencytrace.analysis.trace.asgi_messages import message_stage
-from latencytrace.analysis.trace.haystack import haystack_stage
 from latencytrace.analysis.trace.is_request import ENTRY_KINDS
 from latencytrace.analysis.trace.known_engines import engine_of
 from latencytrace.model import Span, SpanKind, Stage, semconv
 from latencytrace.model.stage import TOKENIZING, stage_named
+
+# Haystack's tracer is called by programs as they like: its spans are known by their names.
+_HAYSTACK_STAGES = {
+    "haystack.agent.hook": Stage.UNATTRIBUTED,
+    "haystack.agent.run": Stage.UNATTRIBUTED,
+    "haystack.agent.step": Stage.UNATTRIBUTED,
+    "haystack.agent.step.llm": Stage.REMOTE_MODEL,
+    "haystack.agent.step.tool": Stage.TOOL,
+    "haystack.chat_generator.run": Stage.REMOTE_MODEL,
+    "haystack.pipeline.run": Stage.UNATTRIBUTED,
+}
+_HAYSTACK_COMPONENT = "haystack.component.run"
+_HAYSTACK_TYPES = {  # how the names of their types end
+    "Agent": Stage.UNATTRIBUTED,
+    "Builder": Stage.PREPROCESS,
+    "Embedder": Stage.EMBED,
+    "Generator": Stage.REMOTE_MODEL,
+    "Joiner": Stage.UNATTRIBUTED,
+    "Ranker": Stage.RERANK,
+    "Retriever": Stage.RETRIEVE,
+    "Router": Stage.UNATTRIBUTED,
+    "ToolInvoker": Stage.TOOL,
+    "WebSearch": Stage.RETRIEVE,
+}
+
+
+def haystack_stage(span: Span) -> Stage | None:
+    """The stage of what a pipeline or an agent runs; None: it is not Haystack's."""
+    if span.name != _HAYSTACK_COMPONENT:
+        return _HAYSTACK_STAGES.get(span.name)
+    found = span.attributes.get(semconv.HAYSTACK_COMPONENT_TYPE)
+    of_type = found if isinstance(found, str) else ""
+    return next((stage for end, stage in _HAYSTACK_TYPES.items() if of_type.endswith(end)), None)
+
 
 _OURS = {stage.value: stage for stage in Stage}
 
@@ -162,11 +195,12 @@ ASKED = Asked(
     words=frozenset(
         {
             *_OURS, *(word for _, table in _BY_ATTRIBUTE for word in table), *_VECTOR_DATABASES,
-            *_SEARCH_ENGINES, *_SEARCHES, CHROMADB_SCOPE, *_CONNECTION_SCOPES,
+            *_SEARCH_ENGINES, *_SEARCHES, CHROMADB_SCOPE, *_CONNECTION_SCOPES, *_HAYSTACK_STAGES,
+            _HAYSTACK_COMPONENT,
         }
     ),
     starts=_FRAMEWORK_SCOPES,
-    ends=_MODEL_HOSTS,
+    ends=(*_HAYSTACK_TYPES, *_MODEL_HOSTS),
     parts=(TOKENIZING,),
 )  # fmt: skip
 

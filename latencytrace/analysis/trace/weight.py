@@ -31,9 +31,7 @@ def weight_of(trace_id: str, state: str, attributes: Attributes, most: int = MOS
     their ids: sums of weights are right in the mean, and counts stay whole numbers.
 
     Args:
-        trace_id: Of its trace.
         state: The `tracestate` of its own span.
-        attributes: Of its own span.
         most: The largest weight that is believed: any caller may state one.
     """
     exact = _of_state(trace_id, state) if state else None
@@ -63,7 +61,6 @@ def _of_state(trace_id: str, state: str) -> float | None:
 
 
 def _of_attributes(attributes: Attributes) -> float | None:
-    """The same, read from attributes."""
     rate = _number(attributes, semconv.SAMPLE_RATE)
     if rate is not None and rate >= 1:
         return rate

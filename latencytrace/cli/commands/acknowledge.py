@@ -14,7 +14,7 @@ from latencytrace.service.answers.documents import AlertDocument
 _LEAST = 4  # letters of a fingerprint
 
 
-def acknowledge(  # noqa: PLR0913 - one argument a flag
+def acknowledge(
     alert: Annotated[
         str, typer.Argument(metavar="ALERT", help="The objective, or the alert's fingerprint.")
     ],

@@ -39,8 +39,8 @@ def adopt(
     """
     if not service_is_installed():
         raise LatencytraceError(f"to adopt needs the service's parts: {EXTRA_HINT}")
-    from latencytrace.service.app import take_over  # noqa: PLC0415 - an extra, and heavy
-    from latencytrace.service.storage.private_files import private_umask  # noqa: PLC0415 - loaded where it is used
+    from latencytrace.service.app import take_over
+    from latencytrace.service.storage.private_files import private_umask
 
     with private_umask(), _folder(service, store) as folder:
         settings = service_settings(folder=folder, store=store)
@@ -67,9 +67,9 @@ def _folder(service: str, store: str | None) -> Iterator[Path]:
             )
         yield folder
         return
-    from latencytrace.service.clock import now_ns  # noqa: PLC0415 - an extra, and heavy
-    from latencytrace.service.storage.private_files import write_private  # noqa: PLC0415 - loaded where it is used
-    from latencytrace.service.store import open_store  # noqa: PLC0415 - loaded where it is used
+    from latencytrace.service.clock import now_ns
+    from latencytrace.service.storage.private_files import write_private
+    from latencytrace.service.store import open_store
 
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

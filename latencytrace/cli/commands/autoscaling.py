@@ -23,7 +23,7 @@ _NAME: Final = re.compile(r"[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?")  # of an ob
 _REPLICAS: Final = re.compile(r"(\d+):(\d+)")
 
 
-def autoscaling(  # noqa: PLR0913 - one argument a flag
+def autoscaling(
     file: File = None,
     *,
     deployment: Annotated[str, typer.Option(help="What is scaled.", metavar="NAME")],

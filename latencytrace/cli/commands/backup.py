@@ -38,8 +38,8 @@ def backup(
         )
     if not service_is_installed():
         raise LatencytraceError(f"a backup needs the service's parts: {EXTRA_HINT}")
-    from latencytrace.cli.copying.backup import back_up  # noqa: PLC0415 - an extra, and heavy
-    from latencytrace.cli.copying.progress import tables_line  # noqa: PLC0415 - loaded where it is used
+    from latencytrace.cli.copying.archive import tables_line
+    from latencytrace.cli.copying.backup import back_up
 
     with reading.source(url, data) as source:
         counts = back_up(source, file)

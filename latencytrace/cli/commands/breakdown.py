@@ -11,8 +11,7 @@ from rich.text import Text
 
 from latencytrace.cli.doctor_checks.no_request import nothing, say_found, why_none
 from latencytrace.cli.pictures import gpu_stages
-from latencytrace.cli.pictures.bars import stacked_bar
-from latencytrace.cli.pictures.fitted_table import FittedTable, stage_bar
+from latencytrace.cli.pictures.fitted_table import FittedTable, stacked_bar, stage_bar
 from latencytrace.cli.pictures.terminal import screen, show, watch
 from latencytrace.cli.processes import options
 from latencytrace.cli.processes.pager import page
@@ -50,7 +49,7 @@ ROUNDING_NS = 1  # each mean is a whole number of nanoseconds
 
 
 @with_filters
-def breakdown(  # noqa: PLR0913 - one argument a flag
+def breakdown(
     *,
     wanted: Filters,
     every: Annotated[
@@ -120,10 +119,8 @@ def pictures(
 
     Args:
         source: The service or folder to ask.
-        wanted: What is asked for.
-        console: Where it is drawn.
         reason: Says why there is no request.
-        every: Of every route that has requests.
+        every: Draw every route that has requests.
     """
     whole = reading.breakdown(source, wanted)
     said = (
@@ -163,7 +160,7 @@ def pictures(
         yield last
 
 
-def grouped(  # noqa: PLR0913 - as `pictures`
+def grouped(
     source: reading.Source,
     wanted: Filters,
     by: str,
@@ -173,7 +170,7 @@ def grouped(  # noqa: PLR0913 - as `pictures`
     every: bool,
 ) -> Iterator[list[RenderableType]]:
     """The breakdown asked for by the values of a label or an attribute; see `pictures`."""
-    from latencytrace.cli.pictures import groups  # noqa: PLC0415 - few ask for it
+    from latencytrace.cli.pictures import groups
 
     found = reading.groups(source, wanted, by, MOST_VALUES if every else None)
     if not found["requests"]:

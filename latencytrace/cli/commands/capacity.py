@@ -5,7 +5,7 @@ from typing import Annotated, cast
 import typer
 
 from latencytrace.cli.doctor_checks.no_request import nothing, say_found
-from latencytrace.cli.pictures.cohorts.capacity import picture
+from latencytrace.cli.pictures.capacity import picture
 from latencytrace.cli.pictures.terminal import screen
 from latencytrace.cli.processes import options
 from latencytrace.cli.processes.pager import page
@@ -15,7 +15,7 @@ from latencytrace.service.answers.load.capacity_documents import CapacityDocumen
 
 
 @with_filters
-def capacity(  # noqa: PLR0913 - one argument a flag
+def capacity(
     *,
     within: options.Within = None,
     first_token_within: options.FirstTokenWithin = None,

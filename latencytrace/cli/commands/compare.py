@@ -13,7 +13,7 @@ from latencytrace.cli.doctor_checks.no_request import (
     require_version,
     why_none,
 )
-from latencytrace.cli.pictures.cohorts import comparison
+from latencytrace.cli.pictures import comparison
 from latencytrace.cli.pictures.lines import say
 from latencytrace.cli.pictures.terminal import say_document, screen, show
 from latencytrace.cli.processes import options
@@ -52,7 +52,7 @@ _Side = Annotated[
 
 
 @with_filters
-def compare(  # noqa: PLR0913 - one argument a flag
+def compare(
     *,
     a: _Side = None,
     b: _Side = None,
@@ -144,7 +144,7 @@ def _compared(
             return cast(CompareDocument, source.document("/compare", asked))
     if not service_is_installed():
         raise SettingsError(f"comparing files needs the service's parts: {EXTRA_HINT}")
-    from latencytrace.service.answers.compare import (  # noqa: PLC0415 - an extra
+    from latencytrace.service.answers.compare import (
         comparison_document,
     )
 
@@ -197,8 +197,8 @@ def _table(side: str, wanted: Filters, url: str | None, data: Path | None) -> "C
     Raises:
         SettingsError: A file cannot be read, or is none of ours.
     """
-    from latencytrace.service.answers.compare import compared_table  # noqa: PLC0415 - an extra
-    from latencytrace.service.store import TableFormat  # noqa: PLC0415 - an extra
+    from latencytrace.service.answers.compare import compared_table
+    from latencytrace.service.store import TableFormat
 
     if _is_file(side):
         ending = TableFormat(Path(side).suffix.lower().removeprefix("."))
@@ -219,7 +219,7 @@ def _table(side: str, wanted: Filters, url: str | None, data: Path | None) -> "C
     return compared_table(body, TableFormat.PARQUET)
 
 
-def _save(  # noqa: PLR0913 - what is saved, where, and how that is said
+def _save(
     name: str,
     side: str | None,
     wanted: Filters,

@@ -32,7 +32,7 @@ from latencytrace.cli.processes.demo_programs import (
     start_application,
     start_service,
 )
-from latencytrace.cli.processes.own_name import own_command
+from latencytrace.cli.processes.local_service import own_command
 from latencytrace.cli.source import reading
 from latencytrace.errors import LatencytraceError
 from latencytrace.model.texts.units import count, duration
@@ -144,7 +144,7 @@ def _work_folder() -> Iterator[Path]:
 
 
 def _load(app_url: str, seconds: float, rate: float, console: Console) -> Sequence[Outcome]:
-    from latencytrace.cli.load_test.generator import generate  # noqa: PLC0415 - an extra
+    from latencytrace.cli.load_test.generator import generate
 
     chance = random.Random(0)  # noqa: S311 - the same load every time
     pace = Pace(seconds=seconds, requests=None, warm_up_s=0, arrivals=Arrivals.POISSON)

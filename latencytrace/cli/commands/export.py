@@ -35,7 +35,7 @@ _BY_ENDING = {
 
 
 @with_filters
-def export(  # noqa: PLR0913 - one argument a flag
+def export(
     *,
     output: Annotated[
         Path,

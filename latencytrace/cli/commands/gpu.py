@@ -6,8 +6,7 @@ import typer
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from latencytrace.cli.pictures.bars import bar
-from latencytrace.cli.pictures.fitted_table import FittedTable
+from latencytrace.cli.pictures.fitted_table import FittedTable, bar
 from latencytrace.cli.pictures.gpu_stages import stages_table
 from latencytrace.cli.pictures.terminal import say_document, screen, watch
 from latencytrace.cli.processes import options

@@ -10,7 +10,7 @@ from latencytrace.cli.processes.local_service import EXTRA_HINT, service_is_inst
 from latencytrace.errors import LatencytraceError
 
 
-def import_traces(  # noqa: PLR0913 - one argument a flag
+def import_traces(
     files: Annotated[
         list[str],
         typer.Argument(
@@ -43,7 +43,7 @@ def import_traces(  # noqa: PLR0913 - one argument a flag
     """
     if not service_is_installed():
         raise LatencytraceError(f"importing needs the service's parts: {EXTRA_HINT}")
-    from latencytrace.cli.importing.files import import_files  # noqa: PLC0415 - an extra, and heavy
+    from latencytrace.cli.importing.files import import_files
 
     clean = import_files(
         files, url=url, endpoint=endpoint, data=data, as_json=as_json, since=since, until=until

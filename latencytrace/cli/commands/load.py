@@ -13,7 +13,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 from rich.text import Text
 
 from latencytrace.cli.load_test import pictures as load_pictures
-from latencytrace.cli.load_test.goodput import limits
+from latencytrace.cli.load_test.outcome import limits
 from latencytrace.cli.load_test.output import document, require_writable, write_requests
 from latencytrace.cli.load_test.plan import Arrivals, Pace, Step, plan, rates_of
 from latencytrace.cli.load_test.record import LoadRecord, StepRecord
@@ -28,7 +28,7 @@ INTERRUPTED = 130
 REFRESHES_PER_S = 4  # each costs a millisecond, which a request may be late
 
 
-def load(  # noqa: PLR0913 - one argument a flag
+def load(
     url: Annotated[str, typer.Argument(metavar="URL", help="Where every request goes.")],
     *,
     rate: Annotated[float | None, typer.Option(help="Requests a second.")] = None,
@@ -126,8 +126,8 @@ def _run(
     """Generate the load; whether it was interrupted."""
     if importlib.util.find_spec("aiohttp") is None:
         raise LatencytraceError("load needs aiohttp: pip install 'latencytrace[load]'")
-    from latencytrace.cli.load_test.generator import generate  # noqa: PLC0415 - an extra
-    from latencytrace.cli.load_test.spans import Receiver  # noqa: PLC0415 - loaded where it is used
+    from latencytrace.cli.load_test.generator import generate
+    from latencytrace.cli.load_test.spans import Receiver
 
     settings = agent_settings(endpoint=endpoint, over_http=True)
     receiver = Receiver(

@@ -12,7 +12,7 @@ from latencytrace.cli.source import reading
 from latencytrace.service.answers.documents import MaintenanceDocument
 
 
-def maintenance(  # noqa: PLR0913 - one argument a flag
+def maintenance(
     name: Annotated[
         str | None, typer.Argument(metavar="NAME", help="The window.", show_default=False)
     ] = None,

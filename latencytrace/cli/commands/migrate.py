@@ -32,9 +32,9 @@ def migrate(
     """
     if not service_is_installed():
         raise LatencytraceError(f"a move needs the service's parts: {EXTRA_HINT}")
-    from latencytrace.cli.copying.migrate import migrate_to  # noqa: PLC0415 - an extra, and heavy
-    from latencytrace.cli.copying.progress import tables_line  # noqa: PLC0415 - loaded where it is used
-    from latencytrace.service.storage.private_files import private_umask  # noqa: PLC0415 - loaded where it is used
+    from latencytrace.cli.copying.archive import tables_line
+    from latencytrace.cli.copying.migrate import migrate_to
+    from latencytrace.service.storage.private_files import private_umask
 
     folder = data or data_folder()
     with private_umask():

@@ -140,7 +140,6 @@ def objectives(
 
 
 def _report(url: str | None, month: str | None, *, as_json: bool) -> None:
-    """Write what became of the objectives in a month."""
     document = reading.objectives_report(reading.service(url), month)
     if as_json:
         say_document(document)
@@ -186,7 +185,7 @@ def read(file: Path | None) -> "ObjectivesFile":
         )
     if not service_is_installed():
         raise LatencytraceError(f"objectives need the service's parts: {EXTRA_HINT}")
-    from latencytrace.service.objectives.file import (  # noqa: PLC0415 - an extra
+    from latencytrace.service.objectives.file import (
         read_objectives,
     )
 

@@ -19,14 +19,14 @@ from latencytrace.cli.source import reading
 from latencytrace.errors import ProfileError
 from latencytrace.model.profile import DEFAULT_SECONDS, DEFAULT_STEPS, MAX_SECONDS, MAX_STEPS
 from latencytrace.model.texts.units import count, duration, share
-from latencytrace.service.answers.profile_documents import ProfileDocument
+from latencytrace.service.answers.documents import ProfileDocument
 
 LOOK_EVERY_S = 0.2
 SHOWN = 12  # operators
 _OPEN = {"waiting", "taken"}
 
 
-def profile(  # noqa: PLR0913 - one argument per flag
+def profile(
     profile_id: Annotated[
         str | None, typer.Argument(metavar="ID", help="Fetch this one, which is there already.")
     ] = None,

@@ -9,8 +9,7 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from latencytrace.cli.doctor_checks.no_request import nothing, say_found, why_none
-from latencytrace.cli.pictures.bars import FAILED, legend, stacked_bar
-from latencytrace.cli.pictures.fitted_table import FittedTable
+from latencytrace.cli.pictures.fitted_table import FAILED, FittedTable, legend, stacked_bar
 from latencytrace.cli.pictures.terminal import screen, watch
 from latencytrace.cli.processes import options
 from latencytrace.cli.processes.pager import page
@@ -31,7 +30,7 @@ ORDERS = {"slowest": "slowest first", "newest": "newest first"}
 
 
 @with_filters
-def requests(  # noqa: PLR0913 - one argument a flag
+def requests(
     *,
     wanted: Filters,
     order: Annotated[str, typer.Option(help="slowest or newest first.")] = "slowest",

@@ -24,9 +24,9 @@ def restore(
     """
     if not service_is_installed():
         raise LatencytraceError(f"to restore needs the service's parts: {EXTRA_HINT}")
-    from latencytrace.cli.copying.progress import tables_line  # noqa: PLC0415 - an extra, and heavy
-    from latencytrace.cli.copying.restore import restore_into  # noqa: PLC0415 - loaded where it is used
-    from latencytrace.service.storage.private_files import private_umask  # noqa: PLC0415 - loaded where it is used
+    from latencytrace.cli.copying.archive import tables_line
+    from latencytrace.cli.copying.backup import restore_into
+    from latencytrace.service.storage.private_files import private_umask
 
     with private_umask():
         counts = restore_into(file, data.absolute())

@@ -34,13 +34,12 @@ def checked(text: str, document: Document, *, are_rules: bool) -> str:
 
     Args:
         text: The file, YAML.
-        document: What it says.
-        are_rules: Of Prometheus: if `promtool` is installed, it is asked, too.
+        are_rules: Whether they are rules of Prometheus, to be checked by `promtool` too.
 
     Raises:
         LatencytraceError: It is not; the message says where. Nothing should be written.
     """
-    import yaml  # noqa: PLC0415 - an extra
+    import yaml
 
     if yaml.safe_load(text) != document:
         raise LatencytraceError("the file of rules cannot be read back: please report it")
@@ -97,7 +96,7 @@ class RuleFormat(StrEnum):
     GRAFANA = "grafana"
 
 
-def rules(  # noqa: PLR0913 - one argument a flag
+def rules(
     file: File = None,
     named: Annotated[
         Path | None,
@@ -177,10 +176,9 @@ def yaml_text(document: Mapping[str, object], command: str = "rules") -> str:
     """Write YAML that people can read: long expressions in blocks, order kept.
 
     Args:
-        document: What is written.
         command: Name of the command, for the first line.
     """
-    import yaml  # noqa: PLC0415 - an extra
+    import yaml
 
     class Dumper(yaml.SafeDumper):
         """Without anchors."""

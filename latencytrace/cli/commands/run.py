@@ -81,7 +81,7 @@ def _run_traced(
         _say(f"{other[0]}. For latencytrace alone: {other[1]}")
     if not _service_is_needed(checked("endpoint", settings.endpoint)):
         os.execvpe(command[0], command, environment)  # noqa: S606 - likewise
-    from latencytrace.cli.commands.run_with_service import (  # noqa: PLC0415 - most runs have one
+    from latencytrace.cli.commands.run_with_service import (  # most runs have one
         run_with_service,
     )
 

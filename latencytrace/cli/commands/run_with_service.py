@@ -12,7 +12,7 @@ from latencytrace.cli.processes.background_program import (
     service_program,
 )
 from latencytrace.cli.processes.foreground import run_in_foreground
-from latencytrace.cli.processes.own_name import own_command
+from latencytrace.cli.processes.local_service import own_command
 from latencytrace.cli.source.service_address import service_address
 from latencytrace.errors import ServiceUnreachableError
 from latencytrace.model.texts.secrets import text_shown
@@ -25,12 +25,6 @@ def run_with_service(
     command: list[str], environment: dict[str, str], settings: AgentSettings, folder: Path
 ) -> int:
     """Run a command together with a service of its own.
-
-    Args:
-        command: And its arguments.
-        environment: Of the command.
-        settings: Where its spans go.
-        folder: Data of the service.
 
     Returns:
         The exit code of the command.

@@ -12,8 +12,7 @@ import typer
 
 from latencytrace.cli.pictures.lines import say
 from latencytrace.cli.pictures.terminal import LogFormatter
-from latencytrace.cli.processes.local_service import EXTRA_HINT, service_is_installed
-from latencytrace.cli.processes.own_name import own_command
+from latencytrace.cli.processes.local_service import EXTRA_HINT, own_command, service_is_installed
 from latencytrace.errors import LatencytraceError
 from latencytrace.settings import (
     DEFAULT_OTLP_ENDPOINT,
@@ -24,7 +23,7 @@ from latencytrace.settings import (
 )
 
 
-def serve(  # noqa: PLR0913 - one argument a flag
+def serve(
     data: Annotated[
         Path | None, typer.Option(help="Folder of the embedded store.", show_default=False)
     ] = None,
@@ -101,9 +100,9 @@ def serve(  # noqa: PLR0913 - one argument a flag
     if not service_is_installed():
         raise LatencytraceError(f"the service is not installed: {EXTRA_HINT}")
     _forget_the_programs_settings()
-    from latencytrace.service.app import serve as run_service  # noqa: PLC0415 - an extra, and heavy
-    from latencytrace.service.net.descriptors import raise_limit  # noqa: PLC0415 - loaded where it is used
-    from latencytrace.service.storage.private_files import private_umask  # noqa: PLC0415 - loaded where it is used
+    from latencytrace.service.app import serve as run_service
+    from latencytrace.service.net.connections import raise_limit
+    from latencytrace.service.storage.private_files import private_umask
 
     log = logging.StreamHandler()
     log.setFormatter(LogFormatter("%(levelname)s %(name)s: %(message)s"))

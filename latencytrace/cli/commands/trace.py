@@ -11,21 +11,18 @@ from rich.text import Text
 
 from latencytrace.cli.doctor_checks.no_request import FIRST, why_none
 from latencytrace.cli.pictures import gpu_stages
-from latencytrace.cli.pictures.bars import FAILED, in_order
-from latencytrace.cli.pictures.fitted_table import FittedTable, stage_bar
+from latencytrace.cli.pictures.fitted_table import FAILED, FittedTable, in_order, stage_bar
+from latencytrace.cli.pictures.gpu_stages import shared_steps
 from latencytrace.cli.pictures.lines import say
-from latencytrace.cli.pictures.shared_steps import shared_steps
 from latencytrace.cli.pictures.terminal import say_document, screen
-from latencytrace.cli.pictures.token_gaps import between_tokens, first_token
-from latencytrace.cli.pictures.waterfall import waterfall
+from latencytrace.cli.pictures.waterfall import between_tokens, first_token, waterfall
 from latencytrace.cli.processes import options
 from latencytrace.cli.processes.pager import page
 from latencytrace.cli.source import reading
 from latencytrace.cli.source.filters import Filters, with_filters
 from latencytrace.errors import LatencytraceError
 from latencytrace.model.stage import IN_PARTS
-from latencytrace.model.texts.escaped import escaped
-from latencytrace.model.texts.trace_ids import written_trace_id
+from latencytrace.model.texts.escaped import escaped, written_trace_id
 from latencytrace.model.texts.units import count, duration, exact, moment, shares
 from latencytrace.service.answers.documents import RequestDocument
 from latencytrace.service.answers.gpu_documents import GpuStageDocument
@@ -45,7 +42,7 @@ _PHASES = {"untraced": "calls of servers that send no spans"}  # others are name
 
 
 @with_filters
-def trace(  # noqa: PLR0913 - one argument a flag
+def trace(
     trace_id: Annotated[
         str,
         typer.Argument(

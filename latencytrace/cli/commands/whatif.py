@@ -8,7 +8,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from latencytrace.cli.doctor_checks.no_request import nothing, say_found
-from latencytrace.cli.pictures.bars import table
+from latencytrace.cli.pictures.fitted_table import table
 from latencytrace.cli.pictures.terminal import screen
 from latencytrace.cli.processes import options
 from latencytrace.cli.processes.pager import page
@@ -37,7 +37,7 @@ def _picture(document: WhatifDocument, what: str) -> list[RenderableType]:
 
 
 @with_filters
-def whatif(  # noqa: PLR0913 - one argument a flag
+def whatif(
     *,
     stage: Annotated[str, typer.Option(help="Stage to speed up, as retrieve.")],
     faster: Annotated[

@@ -4,6 +4,7 @@ import hashlib
 import io
 import json
 import os
+import sys
 import tarfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -12,12 +13,15 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import pyarrow as pa
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from latencytrace.cli.pictures.terminal import side_screen
 from latencytrace.cli.processes.output_file import part_of
 from latencytrace.errors import LatencytraceError
+from latencytrace.model.texts.units import count
 from latencytrace.service.store import Piece, Table
 
 MANIFEST: Final = "manifest.json"
@@ -46,7 +50,6 @@ class Entry:
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> "Entry":
-        """Read what `document` wrote."""
         return cls(
             file=str(document["file"]),
             sha256=str(document["sha256"]),
@@ -70,18 +73,13 @@ def counts_of(pieces: Iterable[Piece]) -> Counts:
 
 
 class ArchiveWriter:
-    """Writes a backup.
-
-    Args:
-        archive: The open file.
-    """
+    """Writes a backup."""
 
     def __init__(self, archive: tarfile.TarFile) -> None:
         self._archive = archive
         self.entries: list[Entry] = []
 
     def add(self, piece: Piece, packed: bytes, size: int) -> None:
-        """Add the rows of a piece, packed."""
         file = f"{piece.table}/{len(self.entries):06}.native.zst"
         digest = hashlib.sha256(packed).hexdigest()
         self._write(file, packed)
@@ -200,3 +198,37 @@ def _members(path: Path) -> Iterator[tuple[tarfile.TarInfo, bytes]]:
             if file is None:
                 raise tarfile.TarError(f"{member.name!r} is no file")
             yield member, file.read()
+
+
+class Advance(Protocol):
+    """Called with how many rows are done."""
+
+    def __call__(self, rows: int) -> None: ...
+
+
+@contextmanager
+def rows_bar(title: str, rows: int) -> Iterator[Advance]:
+    with Progress(
+        TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(),
+        TextColumn("rows", markup=False), TimeRemainingColumn(), console=side_screen(),
+        transient=True, disable=not sys.stderr.isatty(),
+    ) as progress:  # fmt: skip
+        task = progress.add_task(title, total=rows)
+        yield lambda done: progress.advance(task, done)
+
+
+def tables_line(counts: Counts) -> str:
+    """How many rows of each table there are: `3 requests, 40 spans kept, 40 spans arrived`."""
+    totals = dict.fromkeys(_NAMES, 0)
+    for (table, _), rows in counts.items():
+        totals[table] += rows
+    return ", ".join(
+        f"{count(totals[table], name)}{kind}" for table, (name, kind) in _NAMES.items()
+    )
+
+
+_NAMES = {
+    "requests": ("request", ""),
+    "spans": ("span", " kept"),
+    "span_arrivals": ("span", " of the last hours"),
+}

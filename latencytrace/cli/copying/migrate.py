@@ -8,9 +8,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from latencytrace.cli.copying.archive import Counts, counts_of, piece_of
-from latencytrace.cli.copying.progress import rows_bar
-from latencytrace.cli.copying.restore import ENGINE
+from latencytrace.cli.copying.archive import Counts, counts_of, piece_of, rows_bar
+from latencytrace.cli.copying.backup import ENGINE
 from latencytrace.errors import LatencytraceError, StoreError, TooLargeError
 from latencytrace.model.texts.secrets import shown
 from latencytrace.service.storage.private_files import read_private, write_private

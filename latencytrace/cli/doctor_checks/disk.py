@@ -4,8 +4,7 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from math import isfinite
 
-from latencytrace.service.answers.findings.finding import Finding, Verdict
-from latencytrace.service.answers.findings.metrics_text import Sample
+from latencytrace.service.answers.findings.finding import Finding, Sample, Verdict
 
 ABOUT = "service"
 _GB = 10**9

@@ -10,8 +10,7 @@ from pathlib import Path
 
 from latencytrace.agent.timing.hook import Hook
 from latencytrace.agent.timing.patching import HookState, unmet
-from latencytrace.cli.doctor_checks.unhooked import unhooked_findings
-from latencytrace.cli.doctor_checks.used import Used
+from latencytrace.cli.doctor_checks.unhooked import Used, unhooked_findings
 from latencytrace.cli.processes.local_service import EXTRA_HINT, service_is_installed
 from latencytrace.extensions.loading import FIX, missing
 from latencytrace.plugins import HOOKS

@@ -12,7 +12,7 @@ from latencytrace.cli.doctor_checks.command import ABOUT as COMMAND
 from latencytrace.cli.doctor_checks.command import program
 from latencytrace.cli.doctor_checks.environment import environment_findings
 from latencytrace.cli.doctor_checks.source_imports import imported_modules
-from latencytrace.cli.doctor_checks.used import Used
+from latencytrace.cli.doctor_checks.unhooked import Used
 from latencytrace.cli.processes.local_service import listens
 from latencytrace.cli.source.service_address import service_address
 from latencytrace.errors import SettingsError
@@ -46,7 +46,6 @@ class Line(NamedTuple):
 
 
 def document(findings: Sequence[Finding]) -> dict[str, object]:
-    """The findings as JSON, all of them."""
     return {
         "findings": [
             {"about": f.about, "verdict": f.verdict.value, "what": f.what, "fix": f.fix}
@@ -57,7 +56,6 @@ def document(findings: Sequence[Finding]) -> dict[str, object]:
 
 
 def count_wrong(findings: Iterable[Finding]) -> int:
-    """How many of the findings are wrong."""
     return sum(one.verdict is Verdict.WRONG for one in findings)
 
 
@@ -65,7 +63,6 @@ def lines(findings: Sequence[Finding], *, everything: bool) -> Iterator[Line]:
     """The report: what is wrong, each cause once with its fix, and how much else there is.
 
     Args:
-        findings: All of them.
         everything: Whether notes and what is fine are said as well, below what is wrong.
     """
     distinct = dict.fromkeys(findings)
@@ -127,8 +124,8 @@ def _found(
         if looked_at.interpreter.parent != Path(sys.executable).parent:
             yield from _elsewhere(looked_at.interpreter, modules, url)
             return
-    from latencytrace.cli.doctor_checks.gpu import gpu_findings  # noqa: PLC0415 - loaded where it is used
-    from latencytrace.cli.doctor_checks.installed import (  # noqa: PLC0415 - other commands do without the agent
+    from latencytrace.cli.doctor_checks.environment import gpu_findings
+    from latencytrace.cli.doctor_checks.installed import (
         installed_findings,
     )
 
@@ -141,7 +138,7 @@ def _found(
     yield from gpu_findings(wanted=settings.gpu if settings is not None else None)
     yield from environment_findings(tracing_variables(), agent_settings)
     try:
-        from latencytrace.cli.doctor_checks.service import service_findings  # noqa: PLC0415 - it needs an extra
+        from latencytrace.cli.doctor_checks.service import service_findings
     except ImportError:
         yield from _without_client(settings)
     else:

@@ -14,14 +14,15 @@ from latencytrace.cli.processes.local_service import (
 )
 from latencytrace.cli.source.reading import service_at
 from latencytrace.errors import SettingsError
-from latencytrace.service.answers.findings.agents import agent_findings
-from latencytrace.service.answers.findings.counted import ABOUT, counted_findings
-from latencytrace.service.answers.findings.custody import custody_findings
-from latencytrace.service.answers.findings.finding import Finding, Verdict
-from latencytrace.service.answers.findings.held import held_findings
-from latencytrace.service.answers.findings.metrics_text import samples
+from latencytrace.service.answers.findings.agents import agent_findings, sender_findings
+from latencytrace.service.answers.findings.counted import (
+    ABOUT,
+    counted_findings,
+    custody_findings,
+    held_findings,
+)
+from latencytrace.service.answers.findings.finding import Finding, Verdict, samples
 from latencytrace.service.answers.findings.overhead_documents import overhead_findings
-from latencytrace.service.answers.findings.senders import sender_findings
 from latencytrace.service.net.http_client import ask
 from latencytrace.settings import DEFAULT_OTLP_ENDPOINT, AgentSettings
 
@@ -36,8 +37,6 @@ def service_findings(
     """Judge the service, and the receiver that the agent would send to.
 
     Args:
-        url: Where reading commands ask.
-        token: What they show.
         agent: Where spans would go; None: its settings cannot be used.
         named: The user named this address, so a service must answer there.
     """
@@ -114,7 +113,6 @@ def _receiver(agent: AgentSettings, services: str | None) -> Finding:
     """Send an empty post, which stores nothing, to where spans would go.
 
     Args:
-        agent: Where they would go.
         services: Where the service that answers takes them; None: unknown.
     """
     if agent.grpc:
@@ -146,7 +144,7 @@ def _receiver(agent: AgentSettings, services: str | None) -> Finding:
 
 
 def _grpc_receiver(agent: AgentSettings) -> Finding:
-    from latencytrace.agent.export.grpc import GrpcSender  # noqa: PLC0415 - other commands do without the agent
+    from latencytrace.agent.export.grpc import GrpcSender
 
     try:
         sender = GrpcSender(agent.traces_url, agent.headers, TIMEOUT_S)
@@ -180,7 +178,6 @@ def _same(one: str, other: str) -> bool:
 
 
 def _takes_at(url: str, token: str | None) -> str | None:
-    """The address at which a service says that it takes spans."""
     status, body = _get(f"{url}/api/v1/receivers", token)
     try:
         return str(json.loads(body)["otlp_http"]) if status == HTTPStatus.OK else None

@@ -18,7 +18,6 @@ def imported_modules(command: Sequence[str], folder: Path) -> frozenset[str] | N
 
     Args:
         command: The program as it would be started.
-        folder: Where it would be.
 
     Returns:
         None: the command names no source that could be found there.

@@ -4,10 +4,14 @@ import sys
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final
 
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
 from latencytrace.errors import OtlpError
+from latencytrace.service.otlp.mending.account import Mending
 
 STDIN: Final = "-"
 CHUNK_BYTES: Final = 256 * 1024
@@ -79,3 +83,31 @@ def _gunzipped(packed: bytes, raw: Iterator[bytes]) -> Iterator[bytes]:
         packed = packed or next(raw, b"")
         if not packed:
             raise OtlpError("the gzip ends too early")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """A place in a file."""
+
+    line: int | None = None  # of a text, from 1
+    byte: int | None = None  # of what is no text, from 0
+
+    def __str__(self) -> str:
+        return f"line {self.line}" if self.line is not None else f"byte {self.byte:,}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """A piece of a file that could be read."""
+
+    place: Place
+    message: ExportTraceServiceRequest
+    mending: Mending | None = None  # what had to be mended in it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unread:
+    """A piece of a file that could not."""
+
+    place: Place
+    reason: str

@@ -16,7 +16,7 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import ScopeSpans, Status
 from opentelemetry.proto.trace.v1.trace_pb2 import Span as ProtoSpan
 
-from latencytrace.cli.importing.piece import Place, Record
+from latencytrace.cli.importing.chunks import Place, Record
 from latencytrace.errors import SettingsError
 from latencytrace.model import semconv
 from latencytrace.plugins import STORES, load_plugin

@@ -10,9 +10,8 @@ from typing import Final, cast
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
-from latencytrace.cli.importing.chunks import STDIN, opened, plain_chunks
+from latencytrace.cli.importing.chunks import STDIN, Place, Record, opened, plain_chunks
 from latencytrace.cli.importing.collector_table import SCHEME, table_records
-from latencytrace.cli.importing.piece import Place, Record
 from latencytrace.cli.importing.records import records
 from latencytrace.cli.importing.report import Report
 from latencytrace.cli.importing.target import Target, target
@@ -30,7 +29,7 @@ BATCH_SPANS: Final = 20_000
 BATCH_BYTES: Final = 8 * 1024 * 1024
 
 
-def import_files(  # noqa: PLR0913 - one argument a flag
+def import_files(
     files: Sequence[str],
     *,
     url: str | None,
@@ -44,11 +43,8 @@ def import_files(  # noqa: PLR0913 - one argument a flag
 
     Args:
         files: Paths, or addresses of tables that the Collector wrote.
-        url: Of a service.
-        endpoint: Of its receiver.
         data: A folder, in the place of a service.
-        as_json: Print a document.
-        since: Of tables, what started since then; None: in the last hour.
+        since: Rows of tables that started since then; None: in the last hour.
         until: And before; None: now.
 
     Returns:

@@ -67,7 +67,6 @@ class _Resources:
         self._scopes: dict[tuple[str, str, str], ScopeSpans] = {}
 
     def scope_of(self, span: Tree, tags: Tree) -> ScopeSpans:
-        """Find the resource of a span."""
         name, version = (
             _text(tags.get(f"otel.scope.{part}", tags.get(f"otel.library.{part}")))
             for part in ("name", "version")
@@ -230,7 +229,6 @@ _VALUES: Mapping[str, Callable[[AnyValue, object], None]] = {
 
 
 def _objects(values: object) -> Iterator[Tree]:
-    """The objects of a list."""
     if isinstance(values, list):
         yield from (value for value in values if isinstance(value, dict))
 

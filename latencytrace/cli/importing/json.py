@@ -48,7 +48,7 @@ class JsonReader:
     """Reads items; after a fault it goes on with the next line that begins an object.
 
     Args:
-        chunks: Of UTF-8.
+        chunks: UTF-8 text in pieces.
     """
 
     def __init__(self, chunks: Iterator[bytes]) -> None:

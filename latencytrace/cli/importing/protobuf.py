@@ -3,8 +3,7 @@
 from collections.abc import Iterator
 from typing import Final
 
-from latencytrace.cli.importing.chunks import CHUNK_BYTES
-from latencytrace.cli.importing.piece import Place, Record, Unread
+from latencytrace.cli.importing.chunks import CHUNK_BYTES, Place, Record, Unread
 from latencytrace.errors import OtlpError
 from latencytrace.service.otlp.mending.account import Mending
 from latencytrace.service.otlp.messages import message_of

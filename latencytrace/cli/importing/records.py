@@ -4,9 +4,9 @@ import re
 from collections.abc import Iterator
 from typing import NoReturn
 
+from latencytrace.cli.importing.chunks import Place, Record, Unread
 from latencytrace.cli.importing.jaeger import is_jaeger_trace, message_from_jaeger
 from latencytrace.cli.importing.json import LONG_LISTS, Fault, Item, JsonReader
-from latencytrace.cli.importing.piece import Place, Record, Unread
 from latencytrace.cli.importing.protobuf import PREFIX_BYTES, TAG, ProtobufReader
 from latencytrace.errors import OtlpError
 from latencytrace.service.otlp.json import message_from_tree

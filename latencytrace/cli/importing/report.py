@@ -9,7 +9,7 @@ from typing import Final
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span as ProtoSpan
 
-from latencytrace.cli.importing.piece import Place
+from latencytrace.cli.importing.chunks import Place
 from latencytrace.model.texts.units import count
 from latencytrace.service.otlp.mending.account import Mend
 
@@ -140,7 +140,6 @@ class Report:
             )
 
     def rejection_lines(self) -> Iterator[str]:
-        """Lines on what was not kept."""
         yield from map(str, self.rejections)
         more = self.rejection_count - len(self.rejections)
         if more:

@@ -143,7 +143,6 @@ class Reader(Protocol):
 
 
 def reader(content_type: str, *, length_known: bool) -> Reader:
-    """A reader for an answer with these headers."""
     kind = content_type.partition(";")[0].strip().lower()
     if kind == "text/event-stream":
         return EventsReader()
@@ -162,7 +161,7 @@ class EventsReader:
         self._tokens: int | None = None
         self._error: str | None = None
 
-    def feed(self, received: bytes, at_ns: int, *, chunk_ended: bool) -> None:  # noqa: ARG002 - events end by themselves
+    def feed(self, received: bytes, at_ns: int, *, chunk_ended: bool) -> None:
         try:
             events = self._stream.feed(received)
         except EventTooLongError:
@@ -212,7 +211,7 @@ class ChunksReader:
         if chunk_ended:
             self._open = False
 
-    def answer(self, at_ns: int) -> Answer:  # noqa: ARG002 - chunks are complete by themselves
+    def answer(self, at_ns: int) -> Answer:
         return Answer(
             shape=Shape.CHUNKS, token_times_ns=self._times_ns, reported_tokens=None, error=None
         )
@@ -224,11 +223,11 @@ class WholeReader:
     def __init__(self) -> None:
         self._kept = bytearray()
 
-    def feed(self, received: bytes, at_ns: int, *, chunk_ended: bool) -> None:  # noqa: ARG002 - no token has a time
+    def feed(self, received: bytes, at_ns: int, *, chunk_ended: bool) -> None:
         if len(self._kept) <= MOST_KEPT_BYTES:
             self._kept += received
 
-    def answer(self, at_ns: int) -> Answer:  # noqa: ARG002 - of the contract
+    def answer(self, at_ns: int) -> Answer:
         complete = len(self._kept) <= MOST_KEPT_BYTES
         return Answer(
             shape=Shape.WHOLE,

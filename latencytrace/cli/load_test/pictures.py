@@ -16,7 +16,7 @@ from latencytrace.cli.load_test.summary import (
     best_goodput,
     shapes,
 )
-from latencytrace.cli.pictures.bars import BLOCK, table
+from latencytrace.cli.pictures.fitted_table import BLOCK, table
 from latencytrace.model.texts.units import UNKNOWN, count, duration, figure, share
 
 COLUMN_WIDTH = 9

@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from latencytrace.cli.load_test.goodput import NO_LIMITS, Limits
-from latencytrace.cli.load_test.outcome import Outcome
+from latencytrace.cli.load_test.outcome import NO_LIMITS, Limits, Outcome
 from latencytrace.cli.load_test.plan import Step
 
 SERVICE = "latencytrace-load"  # what breakdowns call the generator

@@ -45,8 +45,7 @@ class SpanSender:
 
     Args:
         client: Not that of the load: its connections are measured.
-        method: Of every request.
-        address: Of every request; its query stays out of the spans.
+        address: Address of every request; its query stays out of the spans.
     """
 
     def __init__(

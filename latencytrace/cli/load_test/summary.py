@@ -5,8 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from latencytrace.cli.load_test.answer import Shape
-from latencytrace.cli.load_test.goodput import NO_LIMITS, Limits
-from latencytrace.cli.load_test.outcome import CUT_SHORT, Outcome
+from latencytrace.cli.load_test.outcome import CUT_SHORT, NO_LIMITS, Limits, Outcome
 from latencytrace.cli.load_test.record import LoadRecord, StepRecord
 
 LEVELS = (0.50, 0.90, 0.95, 0.99)

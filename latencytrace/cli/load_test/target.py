@@ -31,7 +31,7 @@ class Target:
         return urlunsplit((parts.scheme, host, parts.path, "", ""))
 
 
-def target(  # noqa: PLR0913 - one argument a flag
+def target(
     url: str,
     *,
     method: str | None,

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Final
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from latencytrace.cli.pictures.bars import FAILED, legend, stacked_bar
-from latencytrace.cli.pictures.fitted_table import FittedTable
+from latencytrace.cli.pictures.fitted_table import FAILED, FittedTable, legend, stacked_bar
 from latencytrace.model.texts.escaped import escaped
 from latencytrace.model.texts.units import count, duration, share
 

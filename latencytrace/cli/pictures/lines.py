@@ -7,7 +7,6 @@ from latencytrace.model.texts.escaped import escaped, escaped_lines
 
 
 def say(line: str = "", *, flush: bool = False) -> None:
-    """Print a line."""
     print(encodable(escaped(line), sys.stdout), flush=flush)
 
 
@@ -15,7 +14,6 @@ def complain(message: str, *, in_lines: bool = False) -> None:
     """Print a message to standard error.
 
     Args:
-        message: What is wrong.
         in_lines: Its ends of lines are ours; else it is one line.
     """
     shown = escaped_lines(message) if in_lines else escaped(message)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from rich.console import RenderableType
 from rich.text import Text
 
-from latencytrace.cli.pictures.bars import table
+from latencytrace.cli.pictures.fitted_table import table
 from latencytrace.model.objective import EACH_ROUTE, length_text
 from latencytrace.model.texts.units import UNKNOWN, count, moment, objective_text, share, times
 from latencytrace.service.answers.documents import (
@@ -47,7 +47,6 @@ def picture(
 
 
 def windows(maintenance: Sequence[MaintenanceDocument]) -> list[RenderableType]:
-    """A line for each window of maintenance."""
     return [
         f"maintenance {one['name']}{' (now)' if one['is_on'] else ''}: "
         f"{moment(one['start'])} to {moment(one['end'])}, of "

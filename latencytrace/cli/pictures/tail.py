@@ -20,7 +20,6 @@ LEAST_SHARE = 0.005  # of the excess: stages with less are not shown
 
 
 def picture(document: TailDocument, console: Console) -> list[RenderableType]:
-    """The picture of the tail of at least one request."""
     parts: list[RenderableType] = [Text(_numbers(document))]
     parts += [*(Text(note) for note in recorded_note(document)), ""]
     parts += [Text(_verdict(document), "bold")]

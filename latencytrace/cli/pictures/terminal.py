@@ -26,14 +26,7 @@ def watch(
     every_s: float,
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Draw a picture again and again; once where the output is no terminal.
-
-    Args:
-        picture: Asked for each time.
-        console: Where it is drawn.
-        every_s: How long a picture stands.
-        sleep: Waits so long.
-    """
+    """Draw a picture again and again; once where the output is no terminal."""
     if not sys.stdout.isatty():
         show(console, *picture())
         return

@@ -22,10 +22,7 @@ class BackgroundProgram:
     """A program of ours in the background that writes to a log and never outlives us.
 
     Args:
-        title: What messages call it.
         command: The program and its arguments.
-        log: Where its output goes.
-        environment: Added to ours.
     """
 
     def __init__(
@@ -75,7 +72,6 @@ class BackgroundProgram:
             time.sleep(0.05)
 
     def last_line(self) -> str:
-        """Return the last line of its log."""
         lines = self._log_lines()
         return lines[-1] if lines else ""
 
@@ -115,11 +111,10 @@ def service_program(
     """A `latencytrace serve` that listens at these addresses.
 
     Args:
-        folder: Its data; None: the usual ones.
+        folder: Data folder; None: the usual one.
         listen: Where it answers, a host and a port.
         endpoint: Where it takes spans, a base address.
-        log: Where its output goes.
-        grpc: It takes them over gRPC there, else over HTTP.
+        grpc: Whether it takes spans over gRPC there, else over HTTP.
     """
     otlp = ["--otlp-grpc", address_of(endpoint), "--otlp-http", "127.0.0.1:0"]
     if not grpc:

@@ -43,7 +43,7 @@ def start_service(running: ExitStack, data: Path, logs: Path, console: Console) 
     return url, endpoint
 
 
-def start_application(  # noqa: PLR0913 - what it needs
+def start_application(
     running: ExitStack, service_url: str, endpoint: str, logs: Path, console: Console, model: str
 ) -> str:
     """Start the example under `latencytrace run` with one of its models; it ends with `running`.

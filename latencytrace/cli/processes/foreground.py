@@ -16,7 +16,7 @@ def ending_with_parent() -> Callable[[], None]:
     """
     if sys.platform != "linux":
         return lambda: None
-    import ctypes  # noqa: PLC0415 - slow to import, and seldom needed
+    import ctypes  # slow to import, and seldom needed
 
     prctl = ctypes.CDLL(None).prctl  # found before the fork: between it and exec, little is safe
 

@@ -1,8 +1,12 @@
 """A service on this machine: whether one answers, and whether one can be started."""
 
 import importlib.util
+import os
+import shutil
 import socket
+import sys
 from contextlib import ExitStack
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from latencytrace.errors import ServiceUnreachableError, SettingsError
@@ -37,7 +41,7 @@ def answers(url: str, timeout_s: float = 5.0) -> bool:
 
 
 def _secured(connection: socket.socket, host: str | None) -> socket.socket:
-    import ssl  # noqa: PLC0415 - slow to import, and a service on this machine has no TLS
+    import ssl  # slow to import, and a service on this machine has no TLS
 
     return ssl.create_default_context().wrap_socket(connection, server_hostname=host)
 
@@ -88,6 +92,20 @@ def free_port(preferred: int | None = None) -> int:
 
 
 def service_is_installed() -> bool:
-    """Tell whether the `service` extra is there."""
     needed = ("typer", "fastapi", "uvicorn", "grpc", "chdb")
     return all(importlib.util.find_spec(name) for name in needed)
+
+
+def own_command() -> str:
+    """`latencytrace` where the shell finds this one by its name, else a path that it does find.
+
+    A virtual environment that is not activated, as that of `make demo`, is not on PATH.
+    """
+    script = Path(sys.executable).parent / "latencytrace"
+    found = shutil.which("latencytrace")
+    if found is not None and Path(found).absolute() == script:
+        return "latencytrace"
+    if not script.is_file():
+        return f"{sys.executable} -m latencytrace"
+    here = Path.cwd()
+    return os.fspath(script.relative_to(here) if script.is_relative_to(here) else script)

@@ -64,7 +64,7 @@ def part_of(path: Path, mode: int = OF_ANYBODY) -> Iterator[Path]:
 
     Args:
         path: The file that it will be.
-        mode: Its rights, less what the umask takes.
+        mode: Rights of the file, less what the umask takes.
 
     Raises:
         OSError: The file cannot be created.

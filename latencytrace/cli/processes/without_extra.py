@@ -1,6 +1,8 @@
 """The command line where only `run` works, because its extra is not installed."""
 
-from collections.abc import Sequence
+import importlib.metadata
+import re
+from collections.abc import Callable, Sequence
 from importlib.metadata import version
 
 from latencytrace.cli.pictures.lines import complain, say
@@ -37,7 +39,6 @@ def answer(arguments: Sequence[str], missing: ImportError) -> int:
     """Answer `--help` and `--version`, and refuse other commands in one line.
 
     Args:
-        arguments: Of the command line.
         missing: Why its commands cannot be loaded.
 
     Returns:
@@ -61,3 +62,25 @@ def answer(arguments: Sequence[str], missing: ImportError) -> int:
 
 def _install(extra: str) -> str:
     return f"pip install 'latencytrace[{extra}]'"
+
+
+_FIRST_TYPER = (0, 13)  # before: whatever was typed, the new click took it for `--version`
+_NEW_CLICK = (8, 2)
+
+
+def typer_fault(version_of: Callable[[str], str] = importlib.metadata.version) -> str | None:
+    """Name a fault of the libraries that read the command line; None: there is none.
+
+    Other packages pin an old Typer, and pip then takes a click that is too new for it.
+    """
+    typer = version_of("typer")
+    if _numbers(typer) >= _FIRST_TYPER:
+        return None
+    click = version_of("click")
+    if _numbers(click) < _NEW_CLICK:
+        return None
+    return f"typer {typer} misreads every command line with click {click}: pip install 'click<8.2'"
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(map(int, re.findall(r"\d+", version)[:2]))

@@ -42,12 +42,7 @@ class Scaling:
     """How a deployment is scaled.
 
     Args:
-        deployment: Its name; those of what is written begin with it.
-        service: What its spans are called.
-        targets: What each measure shall be.
-        objectives: Objectives for `BURN_RATE`.
-        least: Replicas.
-        most: Replicas.
+        deployment: Name of the deployment, with which written names begin.
         prometheus: The address of the server, for KEDA.
     """
 
@@ -61,7 +56,6 @@ class Scaling:
 
 
 def autoscaling_documents(scaling: Scaling, autoscaler: Autoscaler) -> list[Document]:
-    """Return the YAML documents that have a deployment scaled."""
     if autoscaler is Autoscaler.KEDA:
         return [_scaled_object(scaling)]
     return [_adapter(scaling), _autoscaler(scaling)]

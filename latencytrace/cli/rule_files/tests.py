@@ -77,7 +77,6 @@ class _Watched:
 
     @property
     def page(self) -> str:
-        """Return what selects the page."""
         return f"ALERTS{{{firing(AlertKind.BURN, self.objective, Severity.PAGE)}}}"
 
     @property
@@ -86,7 +85,6 @@ class _Watched:
         return f"ALERTS{{{firing(ABSENT, self.objective, Severity.PAGE)}}}"
 
     def whole(self, length_ns: float) -> int:
-        """In whole evaluations."""
         return round(length_ns / self.settings.interval_ns) * self.settings.interval_ns
 
     def late(self, length_ns: float) -> int:
@@ -100,7 +98,6 @@ _Scenario = Callable[[_Watched], tuple[list[Document], list[Document]]]
 def tests_document(
     objectives: Sequence[Objective], settings: RuleSettings, rule_file: str
 ) -> Document:
-    """A file of tests for the rules of these objectives in another file."""
     tiers = [(one, rules_of(one, settings)) for one in objectives]
     paging = [
         (one, tuple(rule for rule in rules if rule.severity is Severity.PAGE))

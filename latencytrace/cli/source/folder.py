@@ -20,12 +20,7 @@ from latencytrace.settings import service_settings
 
 
 class FolderSource:
-    """Asks the API's application about an open store; nothing listens.
-
-    Args:
-        store: What answers.
-        folder: The data folder.
-    """
+    """Asks the API's application about an open store; nothing listens."""
 
     def __init__(self, store: Store, folder: Path) -> None:
         baselines = Baselines(folder / BASELINES)

@@ -181,7 +181,7 @@ def _folder(folder: Path, address: str, *, named: bool) -> Iterator[Api]:
             f"{nobody_at(address)}, and reading {folder} directly needs the "
             f"service's parts: {EXTRA_HINT}"
         )
-    from latencytrace.cli.source.folder import open_folder  # noqa: PLC0415 - an extra, and heavy
+    from latencytrace.cli.source.folder import open_folder
 
     if not named:
         complain(f"no service runs, reading {folder}")
@@ -206,7 +206,6 @@ def tail(source: Source, wanted: Filters, quantile: float) -> TailDocument:
 
 
 def requests_document(source: Source, wanted: Filters, order: str, limit: int) -> RequestsDocument:
-    """`GET /requests`, as it is."""
     asked = {**wanted, "order": order, "limit": str(limit)}
     return cast(RequestsDocument, source.document("/requests", asked))
 
@@ -231,13 +230,11 @@ def trace_ids(source: Source, wanted: Filters, beginning: str, limit: int) -> li
 
 
 def request(source: Source, trace_id: str) -> RequestDocument:
-    """One request with its spans."""
     path = f"/requests/{quote(trace_id, safe='')}"
     return cast(RequestDocument, source.document(path, {}))
 
 
 def gpus(source: Source) -> GpusDocument:
-    """The GPUs that are read, and the work on them."""
     return cast(GpusDocument, source.document("/gpu", {}))
 
 
@@ -250,7 +247,6 @@ def stages_on_gpus(source: Source) -> list[GpuStageDocument]:
 
 
 def services(source: Source) -> list[ServiceDocument]:
-    """The services and their routes."""
     document = source.document("/services", {})
     return cast("dict[str, list[ServiceDocument]]", document)["services"]
 
@@ -274,7 +270,6 @@ def objectives_report(source: Source, month: str | None) -> ReportDocument:
 
 
 def alerts(source: Source) -> list[AlertDocument]:
-    """The alerts that fire."""
     document = source.document("/alerts", {})
     return cast("dict[str, list[AlertDocument]]", document)["alerts"]
 

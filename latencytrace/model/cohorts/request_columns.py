@@ -72,7 +72,6 @@ class KnownNumbers:
 
     @classmethod
     def of(cls, numbers: Sequence[int | bool | None]) -> Self:
-        """Lay numbers out."""
         return cls(
             value=np.array([number or 0 for number in numbers], np.int64),
             known=np.array([number is not None for number in numbers], np.bool_),
@@ -87,7 +86,6 @@ class KnownNumbers:
         )
 
     def taken(self, rows: Rows) -> Self:
-        """Return some of the rows."""
         return replace(self, value=self.value[rows], known=self.known[rows])
 
 
@@ -100,7 +98,6 @@ class Words:
 
     @classmethod
     def of(cls, words: Iterable[str | None]) -> Self:
-        """Lay words out."""
         places: dict[str, int] = {}
         numbers = [
             UNKNOWN if word is None else places.setdefault(word, len(places)) for word in words
@@ -118,7 +115,6 @@ class Words:
         return cls(names=tuple(places), number=np.concatenate(numbers))
 
     def taken(self, rows: Rows) -> Self:
-        """Return some of the rows."""
         return replace(self, number=self.number[rows])
 
 
@@ -188,11 +184,9 @@ class RequestColumns:
         return len(self.start_ns)
 
     def trace_id_of(self, row: int) -> str:
-        """Return a request's trace id in hex."""
         return bytes(self.trace_id[row]).hex()
 
     def numbers(self, name: str) -> KnownNumbers:
-        """Return a column of numbers by its name, an engine's too."""
         found: KnownNumbers = self.engine.get(name) or getattr(self, name)
         return found
 
@@ -220,7 +214,6 @@ class RequestColumns:
 
         Args:
             rows: Each of them once, if their attributes are asked for.
-            attributes: Whether they are.
         """
         kept = self.attributes if attributes else None
         return replace(
@@ -284,3 +277,27 @@ def _attributes(requests: Sequence[Request]) -> AttributeColumns:
         key=Words.of(key for key, _ in pairs),
         value=Words.of(value for _, value in pairs),
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestTimes:
+    """The times of `n` requests, in order of start."""
+
+    start_ns: Times  # since the Unix epoch
+    duration_ns: Times
+    served: NDArray[np.bool_]  # answered with success
+    weight: Times | None = None  # requests that each stands for; None: itself
+
+    @classmethod
+    def of(cls, rows: Times) -> "RequestTimes":
+        """Lay out a row for each: start, duration, whether it was served, and its weight."""
+        start_ns, duration_ns, served, weight = rows[np.argsort(rows[:, 0], kind="stable")].T
+        return cls(
+            start_ns=start_ns,
+            duration_ns=duration_ns,
+            served=served.astype(np.bool_),
+            weight=weights_of(weight),
+        )
+
+    def __len__(self) -> int:
+        return len(self.start_ns)

@@ -63,7 +63,6 @@ class Secrets:
     """Parts of an address and of headers that are never shown.
 
     Args:
-        address: Where something is sent.
         headers: Sent with it; their values are secrets.
     """
 

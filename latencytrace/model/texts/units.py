@@ -1,7 +1,9 @@
 """Numbers as people read them: rounding and percent exist only here."""
 
+import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from decimal import Decimal
 
 UNKNOWN = "-"
 UNITS = (("s", 1e9), ("ms", 1e6), ("µs", 1e3))
@@ -161,3 +163,16 @@ def _grouped(value: float) -> str:
 def _three_digits(value: float) -> str:
     decimals = 2 if value < 9.995 else 1 if value < 99.95 else 0  # noqa: PLR2004 - where rounding carries
     return f"{value:.{decimals}f}"
+
+
+_DURATION = re.compile(r"(\d{1,18}(?:\.\d{1,9})?)(ns|us|ms|s|m|h)")
+_UNITS_NS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}
+_LONGEST_NS = 2**63 - 1  # what columns hold
+
+
+def written_duration_ns(text: str) -> int | None:
+    """Read a duration; None: it is none."""
+    match = _DURATION.fullmatch(text.strip())
+    if match is None:
+        return None
+    return min(round(Decimal(match[1]) * _UNITS_NS[match[2]]), _LONGEST_NS)

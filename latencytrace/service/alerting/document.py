@@ -1,5 +1,10 @@
 """Alerts and objectives as documents: of the API, and of what sinks send."""
 
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from urllib.parse import urlencode
+
 from latencytrace.model import (
     Acknowledgement,
     Alert,
@@ -9,7 +14,7 @@ from latencytrace.model import (
     Objective,
     Standing,
 )
-from latencytrace.service.alerting.links import AlertLinks
+from latencytrace.model.objective import HOUR_NS
 from latencytrace.service.alerting.text import description, request_text, summary
 from latencytrace.service.answers.documents import (
     AcknowledgementDocument,
@@ -23,10 +28,65 @@ from latencytrace.service.answers.documents import (
     ObjectiveDocument,
 )
 from latencytrace.service.objectives.maintenance import Maintenance, MaintenanceWindows
+from latencytrace.service.objectives.memory import ObjectiveMemory
+
+_MARGIN_NS = HOUR_NS // 4  # around the alert, to see how it was before
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlertLinks:
+    """The addresses that links are built on."""
+
+    service: str  # of this service, as readers reach it
+    dashboard: str | None  # of a Grafana dashboard; None: the breakdown is linked instead
+    is_profile: Callable[[str], bool] = lambda _: False  # whether a profile has this id
+
+    def of_alerts_profile(self, alert: Alert) -> str | None:
+        """The trace of the profile that an alert asked for; None: it asked for none."""
+        known = self.is_profile(alert.fingerprint)
+        return self.of_profile(alert.fingerprint) if known else None
+
+    def of_profile(self, profile_id: str) -> str:
+        return f"{self.service}/api/v1/profiles/{profile_id}/trace"
+
+    def of_request(self, request: BadRequest) -> str:
+        return (
+            f"{self.service}/requests/{request.trace_id}?{urlencode({'span_id': request.span_id})}"
+        )
+
+    def of_alert(self, alert: Alert) -> str:
+        """The dashboard, or the page of the breakdown, at the time of the alert."""
+        objective = alert.standing.objective
+        since_ns = alert.started_ns - (alert.window_ns or HOUR_NS) - _MARGIN_NS
+        named = {
+            "service": objective.service,
+            "route": objective.route,
+            "model": objective.model,
+            "version": objective.version,
+        }
+        given = {name: value for name, value in named.items() if value is not None}
+        if self.dashboard is None:
+            times = {"since": _rfc3339(since_ns)}
+            if alert.ended_ns is not None:
+                times["until"] = _rfc3339(alert.ended_ns)
+            return f"{self.service}/breakdown?{urlencode(given | times)}"
+        until = "now" if alert.ended_ns is None else str((alert.ended_ns + _MARGIN_NS) // 10**6)
+        variables = {f"var-{name}": value for name, value in given.items()}
+        query = {
+            "from": str(since_ns // 10**6),
+            "to": until,
+            "var-slo": objective.name,
+            **variables,
+        }
+        separator = "&" if "?" in self.dashboard else "?"
+        return f"{self.dashboard}{separator}{urlencode(query)}"
+
+
+def _rfc3339(at_ns: int) -> str:
+    return datetime.fromtimestamp(at_ns // 10**9, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def alert_document(alert: Alert, links: AlertLinks) -> AlertDocument:
-    """All that is known of an alert."""
     evidence, standing = alert.evidence, alert.standing
     profile_url = links.of_alerts_profile(alert)
     return {
@@ -64,7 +124,6 @@ def _acknowledged(said: Acknowledgement | None) -> AcknowledgementDocument | Non
 
 
 def objective_document(standing: Standing) -> ObjectiveDocument:
-    """An objective, and how it stands."""
     objective: Objective = standing.objective
     return {
         "name": objective.name,
@@ -104,7 +163,6 @@ def maintenance_documents(windows: MaintenanceWindows, now_ns: int) -> list[Main
 def maintenance_document(
     window: Maintenance, now_ns: int, *, is_in_file: bool = False
 ) -> MaintenanceDocument:
-    """A window of maintenance."""
     return {
         "name": window.name,
         "start": str(window.start_ns),
@@ -181,3 +239,19 @@ def _bad_request(request: BadRequest, links: AlertLinks) -> BadRequestDocument:
         "summary": request_text(request),
         "url": links.of_request(request),
     }
+
+
+Changed = Callable[[Iterable[Alert]], None]
+
+
+def keeping_past(memory: ObjectiveMemory, links: AlertLinks, changed: Changed) -> Changed:
+    """Return what takes alerts that began or ended: it keeps the ended ones and hands all on."""
+
+    def noted(alerts: Iterable[Alert]) -> None:
+        every = tuple(alerts)
+        over = [alert_document(one, links) for one in every if one.ended_ns is not None]
+        if over:
+            memory.keep_past(over)
+        changed(every)
+
+    return noted

@@ -2,12 +2,14 @@
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
 
 from latencytrace.errors import SinkError
 from latencytrace.model import Alert
-from latencytrace.service.alerting.document import alert_document
-from latencytrace.service.alerting.links import AlertLinks
+from latencytrace.service.alerting.document import AlertLinks, alert_document
 from latencytrace.service.alerting.queue import SinkQueue
 from latencytrace.service.objectives.memory import ObjectiveMemory
 from latencytrace.service.sink import Notification, Sink, Transition
@@ -30,14 +32,12 @@ class Outbox:
 
     Args:
         sinks: By name.
-        links: What documents link to.
-        memory: Keeps waiting notifications.
         now_ns: The evaluator's clock.
         wall_ns: The time of day as others have it, which may be set back.
         chance: A number between 0 and 1.
     """
 
-    def __init__(  # noqa: PLR0913 - what it is made of
+    def __init__(
         self,
         sinks: Mapping[str, Sink],
         links: AlertLinks,
@@ -216,3 +216,31 @@ class Outbox:
             _log.warning("%d notifications to sinks that are gone are not sent", len(gone))
             self._memory.forget(gone)
         self.add([notification for notification in left if notification.sink in self._sinks])
+
+
+_PREFIX = "latencytrace_service_notices"
+
+
+class NotificationMetrics(Collector):
+    """Reads an outbox whenever the metrics are read."""
+
+    def __init__(self, outbox: Outbox) -> None:
+        self._outbox = outbox
+
+    def collect(self) -> Iterator[Metric]:
+        counters = (
+            ("sent", "Notifications of alerts that a sink took.", self._outbox.sent),
+            ("refused", "Tries that a sink did not take; tried again.", self._outbox.failed),
+            ("dropped", "Those given up, after a day or beyond 1000.", self._outbox.dropped()),
+        )
+        for name, text, counts in counters:
+            counter = CounterMetricFamily(f"{_PREFIX}_{name}", text, labels=("sink",))
+            for sink, count in counts.items():
+                counter.add_metric([sink], count)
+            yield counter
+        waiting = GaugeMetricFamily(
+            f"{_PREFIX}_waiting", "Notifications not taken by a sink yet.", labels=("sink",)
+        )
+        for sink, count in self._outbox.waiting().items():
+            waiting.add_metric([sink], count)
+        yield waiting

@@ -12,7 +12,7 @@ from latencytrace.analysis.slo.over_time import (
     burn_over_time,
 )
 from latencytrace.model import BurnRates, Standing
-from latencytrace.service.objectives.calendar import period_bounds_ns
+from latencytrace.service.objectives.alerts import period_bounds_ns
 from latencytrace.service.objectives.counts import ObjectiveCounts, series_of
 from latencytrace.service.objectives.evaluator import Evaluator
 

@@ -76,7 +76,6 @@ class SinkQueue:
 
         Args:
             notification: The one that was not taken.
-            now_ns: The time.
             retry_after_s: How long the receiver wants nothing at all; None: it does not say.
 
         Returns:

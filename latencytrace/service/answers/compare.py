@@ -1,4 +1,4 @@
-"""Documents of comparisons: two cohorts, each a query, a baseline or columns (DESIGN part 4)."""
+"""Documents of comparisons: two cohorts, each a query, a baseline or columns."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -62,7 +62,7 @@ class Compared:
     part_means: Callable[[Stage], Mapping[str, float]] | None = None
 
 
-def comparison(  # noqa: PLR0913 - what two sides are read with
+def comparison(
     store: Store,
     baselines: Baselines,
     sides: tuple[str, str],
@@ -138,7 +138,6 @@ def saved_baselines(baselines: Baselines) -> BaselinesDocument:
 
 
 def baseline_document(found: Baseline) -> BaselineDocument:
-    """A baseline as its document, without its requests."""
     return {
         "name": found.name,
         "cohort": found.cohort,

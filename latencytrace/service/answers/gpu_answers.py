@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from latencytrace.analysis.gpu.bound import NO_PEAKS, DeviceTimes, Peaks, verdict
 from latencytrace.analysis.gpu.join import DeviceUse, Kind, device_use
 from latencytrace.analysis.gpu.over_time import GpuOverTime, over_time
-from latencytrace.model.gpu.sample import BandwidthMethod, DeviceWork, GpuMetric
+from latencytrace.model.gpu import BandwidthMethod, DeviceWork, GpuMetric
 from latencytrace.model.stage import Stage
 from latencytrace.service.answers.gpu_documents import (
     BandwidthDocument,
@@ -135,7 +135,6 @@ def stage_document(
     use: DeviceUse,
     peaks: Peaks = NO_PEAKS,
 ) -> GpuStageDocument:
-    """One kind of work on one GPU, judged."""
     times = DeviceTimes.of(work)
     copies = kind.stage is Stage.TRANSFER
     judged = verdict(times, use, peaks=peaks, copies=copies)

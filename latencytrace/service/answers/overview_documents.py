@@ -126,7 +126,6 @@ def is_long_lived(route: RouteSummary) -> bool:
 
 
 def timeline(columns: Iterable[TimeColumn]) -> list[TimeColumnDocument]:
-    """Columns of time as documents."""
     return [
         {
             "column": one.column,

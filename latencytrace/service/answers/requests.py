@@ -1,4 +1,4 @@
-"""Documents of requests, cohorts and services, made of a store's answers (DESIGN part 4).
+"""Documents of requests, cohorts and services, made of a store's answers.
 
 The views serve these; the command line asks for the same ones where it reads a folder.
 Durations are integer nanoseconds, absolute times decimal strings of Unix nanoseconds,
@@ -10,11 +10,10 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 
 from latencytrace.analysis.build_trace import build_traces
-from latencytrace.analysis.gpu.device_work import device_work
-from latencytrace.analysis.ledger.stage_times import stage_times
+from latencytrace.analysis.ledger.critical_path import stage_times
 from latencytrace.analysis.ledger.stalls import stalls
 from latencytrace.analysis.repairs.implausible import as_believed
-from latencytrace.analysis.reported.network_phases import network_phases
+from latencytrace.analysis.reported import network_phases
 from latencytrace.analysis.tokens.gaps import inter_token, token_times
 from latencytrace.analysis.trace.error_types import error_type, failed_by
 from latencytrace.analysis.trace.is_request import is_shared
@@ -33,7 +32,7 @@ from latencytrace.model import (
     Trace,
 )
 from latencytrace.model.cohorts.breakdown import WorkAfter
-from latencytrace.model.texts.names import named
+from latencytrace.model.texts.escaped import named
 from latencytrace.service.answers.documents import (
     BreakdownDocument,
     DeviceDocument,
@@ -54,8 +53,9 @@ from latencytrace.service.answers.documents import (
     by_stage,
 )
 from latencytrace.service.answers.steps import steps_of_request
-from latencytrace.service.answers.traces.collection_pause import collection_pause
+from latencytrace.service.answers.traces.waterfall_rows import collection_pause
 from latencytrace.service.cohort import Cohort
+from latencytrace.service.reports.device_works import device_work
 from latencytrace.service.store import Order, Questions, Store, TableFormat
 
 
@@ -65,7 +65,7 @@ def between_tokens(
     """Quantiles of the gaps, and the stalls among them.
 
     Args:
-        trace: Of the request; None: its spans were not kept.
+        trace: Trace of the request; None: its spans were not kept.
         segments: Critical path of the request.
     """
     streams = token_times(trace) if trace else ()
@@ -138,9 +138,8 @@ def request(
     """`GET /requests/{trace_id}`: one request with its spans.
 
     Args:
-        store: Where it is kept.
         trace_id: 32 hex digits.
-        span_id: Of the request; None: the outermost of its trace.
+        span_id: Span id of the request; None: the outermost of its trace.
         is_open: Whether spans of a trace have arrived that are not attributed yet.
         profiles_of: The ids of the profiles that saw a trace.
 
@@ -197,9 +196,7 @@ def opened_document(
     """A request with what its spans say about it as a whole.
 
     Args:
-        store: Where it is kept.
-        found: The request.
-        tree: Of its spans; None: they were not kept.
+        tree: Tree of its spans; None: they were not kept.
         listed: The document of the request without spans.
         profiles_of: The ids of the profiles that saw a trace.
     """
@@ -265,7 +262,6 @@ def _why_not_found(
 
 
 def breakdown_document(found: Breakdown) -> BreakdownDocument:
-    """A breakdown as its document."""
     return {
         "requests": found.requests,
         "attributed_ratio": found.attributed_ratio,

@@ -7,7 +7,7 @@ from latencytrace.analysis.gpu.shared_steps import shared_step
 from latencytrace.analysis.trace.is_request import is_shared
 from latencytrace.errors import NotFoundError, QuestionError
 from latencytrace.model import Link, Request, SharedStep, Span, StepMember, Trace, semconv
-from latencytrace.model.texts.names import named
+from latencytrace.model.texts.escaped import named
 from latencytrace.service.answers.documents import (
     RequestStepDocument,
     StepDocument,
@@ -134,8 +134,6 @@ def found_steps(store: Store, steps: Sequence[Span], *, look_up: bool = True) ->
     """Steps with the members that can be found.
 
     Args:
-        store: Where they are.
-        steps: Their spans.
         look_up: Whether members that a step does not name are looked up, a question each.
     """
     places = {(link.trace_id, link.span_id) for step in steps for link in step.links}
@@ -150,7 +148,6 @@ def found_steps(store: Store, steps: Sequence[Span], *, look_up: bool = True) ->
 
 
 def _requests_of(store: Store, members: Iterable[StepMember]) -> Mapping[str, Collection[Request]]:
-    """The requests of the members' traces."""
     trace_ids = {member.trace_id for member in members}
     requests: dict[str, list[Request]] = {}
     for request in store.requests_of(trace_ids) if trace_ids else ():

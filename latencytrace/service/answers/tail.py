@@ -18,6 +18,7 @@ from latencytrace.analysis.tail.groups import (
 from latencytrace.analysis.tail.neighbours import Neighbours
 from latencytrace.analysis.tail.tail import no_tail, tail_of, tail_of_selection
 from latencytrace.model import DurationRange, Request
+from latencytrace.model.cohorts.breakdown import Cause, CauseKind, SetApart, StageExcess, Tail
 from latencytrace.model.cohorts.request_columns import (
     Beside,
     DurationBand,
@@ -25,7 +26,6 @@ from latencytrace.model.cohorts.request_columns import (
     RequestColumns,
     as_they_are,
 )
-from latencytrace.model.cohorts.tail import Cause, CauseKind, SetApart, StageExcess, Tail
 from latencytrace.model.stage import IN_PARTS, Stage
 from latencytrace.service.answers.documents import rounded
 from latencytrace.service.answers.load.neighbours import (
@@ -74,7 +74,6 @@ def tail_of_selected(
     `LEAST_OTHERS` came in that time, they are compared with the whole cohort.
 
     Args:
-        store: Holds both.
         cohort: The requests of which some are selected.
         selection: Bounds of duration and time, within those of the cohort.
         beside: Adds what engines reported.
@@ -111,7 +110,6 @@ class _Rows(NamedTuple):
 def _beside_others(
     cohort: Cohort, selection: Selection, selected: _Rows, store: Store, beside: Beside
 ) -> TailDocument:
-    """Compare selected requests with the others of a cohort."""
     others = store.durations(cohort).without(selected.durations)
     if not len(others) + len(selected.durations):
         return tail_document(no_tail(_NO_QUANTILE))
@@ -168,7 +166,6 @@ def _parts_of(requests: Sequence[Request], stage: Stage) -> dict[str, float]:
 
 
 def _between(cohort: Cohort, split: Split, band: int) -> Cohort:
-    """The requests of a band of a split."""
     ends_ns = (*split.starts_ns[1:], DurationBand().at_most_ns + 1)
     within = DurationRange(at_least_ns=split.starts_ns[band], at_most_ns=ends_ns[band] - 1)
     return cohort.model_copy(update={"duration": within})
@@ -180,7 +177,6 @@ def tail_document(
     """A tail as its document.
 
     Args:
-        found: The tail.
         beside: What others in shared steps cost it.
         part: What most of its cause's stage is, by name.
     """

@@ -1,9 +1,9 @@
-"""The document of `GET /tail` (DESIGN part 4)."""
+"""The document of `GET /tail`."""
 
 from typing_extensions import TypedDict
 
 from latencytrace.model import Stage
-from latencytrace.model.cohorts.tail import CauseKind
+from latencytrace.model.cohorts.breakdown import CauseKind
 
 
 class StageExcessDocument(TypedDict):

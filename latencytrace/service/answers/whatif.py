@@ -1,4 +1,4 @@
-"""`GET /whatif`: a cohort as if one of its stages were faster (DESIGN part 4)."""
+"""`GET /whatif`: a cohort as if one of its stages were faster."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,10 +8,13 @@ import numpy as np
 from latencytrace.analysis import weighted
 from latencytrace.analysis.build_trace import build_traces
 from latencytrace.analysis.repairs.implausible import as_believed
-from latencytrace.analysis.whatif.forecast import Replayed, back_test, forecast, quantiles
-from latencytrace.analysis.whatif.replay import (
+from latencytrace.analysis.whatif import (
     MOST_SPANS,
     Change,
+    Replayed,
+    back_test,
+    forecast,
+    quantiles,
     replayed_segments,
     replayed_spans,
 )

@@ -36,7 +36,6 @@ class Admission:
         """Take note that it is attributed.
 
         Args:
-            span_count: How many spans it had.
             is_large: Large enough to estimate throughput.
         """
         now_ns = self._now_ns()

@@ -129,7 +129,6 @@ class CommitQueue:
         """Remove what goes into one commit that begins now, at least one request.
 
         Args:
-            now_ns: The time.
             early: Those, too, that may still wait.
         """
         spans = 0
@@ -156,16 +155,14 @@ class Committer:
     without a journal, after its commit.
 
     Args:
-        store: Takes the blocks.
         on_settled: Takes the end of each request, in the committing thread, before the
             futures resolve.
-        now_ns: The clock.
         begin: Tells what of a request's columns is to be committed; None: nothing for now.
         max_bytes: How much may wait before `submit` refuses.
         journal: Holds what was acknowledged; None: every post waits for the commit.
     """
 
-    def __init__(  # noqa: PLR0913 - what it is made of
+    def __init__(
         self,
         store: BlockTaker,
         *,

@@ -16,7 +16,7 @@ from latencytrace.service.ingest.intake import RETRY_AFTER_S, Intake
 from latencytrace.service.net.edge import SHOW_TOKEN, is_loopback, shows_token
 from latencytrace.service.otlp import traces as otlp
 from latencytrace.service.otlp.metrics import metrics_answer, metrics_request
-from latencytrace.service.reports.received import MetricReports
+from latencytrace.service.reports.gpu_samplers import MetricReports
 
 _TRACES = trace_service_pb2.DESCRIPTOR.services_by_name["TraceService"]
 _METRICS = metrics_service_pb2.DESCRIPTOR.services_by_name["MetricsService"]
@@ -45,8 +45,6 @@ class GrpcReceiver:
     cannot speak gRPC, so that no page can reach it under a name of its own.
 
     Args:
-        intake: Where spans go.
-        reports: Where reports go.
         reserved: A socket that listens at the address to use; closed as soon as the
             server, which makes its sockets itself, can take its place.
         token: What to ask for off loopback; None: nothing.

@@ -25,7 +25,7 @@ from latencytrace.service.otlp import traces as otlp
 from latencytrace.service.otlp.metrics import metrics_answer, metrics_request
 from latencytrace.service.otlp.traces import OtlpAnswer
 from latencytrace.service.profiles.orders import Profiles
-from latencytrace.service.reports.received import MetricReports
+from latencytrace.service.reports.gpu_samplers import MetricReports
 
 MAX_BODY_BYTES: Final = otlp.MAX_BYTES  # on the wire
 

@@ -50,7 +50,6 @@ class Intake:
 
     Args:
         submit: Keeps the spans of a checked request.
-        telemetry: Counts what is not kept.
         require_room: Raises `OverloadedError` while no more spans are let in.
         max_bytes: How much all bodies that are being read may have together.
         capture_content: Keep prompts, texts and the like.

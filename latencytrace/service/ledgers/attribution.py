@@ -9,8 +9,7 @@ from latencytrace.analysis.build_trace import build_traces
 from latencytrace.analysis.ledger.critical_path import critical_path
 from latencytrace.analysis.ledger.requests import request_of
 from latencytrace.analysis.repairs.duplicates import without_duplicates
-from latencytrace.analysis.trace.is_request import is_shared
-from latencytrace.analysis.trace.startup import as_load, may_be_startup
+from latencytrace.analysis.trace.is_request import as_load, is_shared, may_be_startup
 from latencytrace.model import Request, Span, Stage, Trace, semconv
 from latencytrace.service.ledger_table import LedgerTable
 from latencytrace.service.ledgers.column_attribution import ByColumns, ColumnAttribution
@@ -53,7 +52,6 @@ class Attribution:
     """Attributes traces.
 
     Args:
-        telemetry: The service's own metrics.
         is_old: Returns whether the root of a trace is not expected any more.
         known: Returns processes that have served requests; called once, before the first trace.
         columns: The column path; None: a new one.
@@ -135,7 +133,6 @@ class Attribution:
         """Build the trees of a trace.
 
         Args:
-            trace_id: Id of the trace.
             spans: All its spans, and spans that share an id with one of them.
             known: Revisions of its requests in the store, by span id.
             found: Gets withdrawn requests, and the reason if there is no tree.

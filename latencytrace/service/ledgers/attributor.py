@@ -22,7 +22,7 @@ from latencytrace.service.ledgers.span_parts import Parts, by_block, in_few_bloc
 from latencytrace.service.metrics.settling import Settling
 from latencytrace.service.metrics.span_account import Without
 from latencytrace.service.metrics.telemetry import Telemetry
-from latencytrace.service.objectives.matching import ObjectiveIndex
+from latencytrace.service.objectives.counts import ObjectiveIndex
 from latencytrace.service.store import Revisions, Store, Written
 
 _log = logging.getLogger(__name__)
@@ -33,20 +33,16 @@ class Attributor:
     """Reads, attributes and writes traces.
 
     Args:
-        store: The store of spans and requests.
-        traces: The open traces.
         settling: Holds written requests until metrics count them.
-        telemetry: The service's own metrics.
         now_ns: A monotonic clock.
         span_keeping: Decides which requests keep their spans.
         objectives: Requests that violate one keep their spans.
         on_spans: Called with all spans that used a device, and with some others.
-        columns: Attributes most traces.
         on_rootless: Called with traces that were attributed without their root, if several
             services share the store.
     """
 
-    def __init__(  # noqa: PLR0913 - what it is made of
+    def __init__(
         self,
         store: Store,
         traces: OpenTraces,
@@ -256,8 +252,6 @@ class _Writer:
     """Writes batches, one after the other, on a thread of its own.
 
     Args:
-        store: The store of spans and requests.
-        traces: The open traces.
         now_ns: A monotonic clock.
     """
 
@@ -332,7 +326,6 @@ def _known(tables: Iterable[LedgerTable], lost: AbstractSet[str]) -> set[Key]:
     """Return the requests that have an earlier revision.
 
     Args:
-        tables: Tables of requests.
         lost: Traces whose ledgers were lost with a part of the store.
     """
     known: set[Key] = set()

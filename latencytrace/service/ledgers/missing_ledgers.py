@@ -32,7 +32,6 @@ class SplitTraces:
     that was attributed again is checked only once more.
 
     Args:
-        store: The shared store.
         now_ns: A monotonic clock.
     """
 
@@ -104,7 +103,6 @@ class MissingLedgers:
     There are none, unless something is wrong. Each stretch of time is checked once.
 
     Args:
-        store: The store.
         now_ns: A monotonic clock.
         time_of_day_ns: The clock of the arrivals' timestamps.
     """

@@ -38,7 +38,7 @@ from latencytrace.service.ledgers.priority import FreedMemory, UnusedCode, yield
 from latencytrace.service.ledgers.retention import SpanKeeping
 from latencytrace.service.metrics.settling import Settled, Settling
 from latencytrace.service.metrics.telemetry import Custody, Telemetry
-from latencytrace.service.objectives.matching import NO_OBJECTIVES, ObjectiveIndex
+from latencytrace.service.objectives.counts import NO_OBJECTIVES, ObjectiveIndex
 from latencytrace.service.otlp.traces import CheckedRequest
 from latencytrace.service.store import Store
 
@@ -58,7 +58,6 @@ class Pipeline:
     """Stores received spans, attributes complete traces, and counts settled requests.
 
     Args:
-        store: The store of spans and requests.
         telemetry: The service's own metrics, and those of requests.
         now_ns: A monotonic clock.
         keep_spans_ratio: The share of ordinary requests whose spans are kept.
@@ -74,7 +73,7 @@ class Pipeline:
         columns: The column path, and what it believes; None: a new one.
     """
 
-    def __init__(  # noqa: PLR0913 - what it is made of
+    def __init__(
         self,
         store: Store,
         telemetry: Telemetry,

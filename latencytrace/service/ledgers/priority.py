@@ -103,7 +103,6 @@ class UnusedCode:
 
     Args:
         in_use: Returns the bytes of files in the memory of this process.
-        give_back: Drops the code.
         now_ns: A monotonic clock.
     """
 

@@ -58,7 +58,6 @@ class CountedRequests:
     shown whatever its traffic.
 
     Args:
-        registry: Where they are read.
         objectives: Their thresholds become boundaries.
         max_cohorts: How many combinations of service, route and model there may be.
         max_routes: How many routes of a service there may be.

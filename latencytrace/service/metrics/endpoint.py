@@ -28,8 +28,8 @@ def metrics_endpoint(
     """The receiver that the settings name.
 
     Args:
-        named: Its address; over HTTP, one without a path gets that of metrics.
-        protocol: Of OTLP; None: HTTP.
+        named: Address; over HTTP, one without a path gets that of metrics.
+        protocol: Protocol of OTLP; None: HTTP.
         own: Hosts and ports that this service receives at.
 
     Raises:

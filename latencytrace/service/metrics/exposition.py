@@ -38,7 +38,6 @@ def scrape(registry: CollectorRegistry, accept: str, accept_encoding: str) -> Sc
     """Read all metrics in the form that a scraper prefers.
 
     Args:
-        registry: Holds them.
         accept: The header of that name; the empty one asks for text without exemplars.
         accept_encoding: Value of the `Accept-Encoding` header.
     """

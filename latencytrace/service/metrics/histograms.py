@@ -48,11 +48,7 @@ class SeriesFamily(Metric):
     """All series of one histogram at one moment.
 
     Args:
-        name: Of the metric.
-        text: What it tells.
-        label_names: Of its labels.
         bounds: The upper bounds of its buckets but for the last, which has none.
-        series: Read off it.
     """
 
     def __init__(
@@ -105,11 +101,8 @@ class ManyHistogram(Collector):
     """A histogram with labels, in seconds; an exemplar a bucket names a trace.
 
     Args:
-        name: With its unit.
-        text: What it tells.
-        labels: Their names.
+        name: Name with its unit.
         bounds: The upper bounds of its buckets, each included, in order.
-        registry: Where it is read.
     """
 
     def __init__(
@@ -138,8 +131,6 @@ class ManyHistogram(Collector):
         """Count observations of one series.
 
         Args:
-            labels: Their values.
-            observations: Any.
             at_s: The time of day.
             weights: How many each stands for; None: itself.
         """
@@ -176,7 +167,6 @@ class ManyHistogram(Collector):
         """Count observations of one series, as `observe` does one by one.
 
         Args:
-            labels: Their values.
             seconds: Any but none.
             trace_id_of: By place, the trace that shows it.
             at_s: The time of day.

@@ -42,7 +42,6 @@ class RequestMetrics:
     the resource of. Cohorts are bounded as those of `Telemetry`, with the same outcome.
 
     Args:
-        meter: Of an SDK.
         max_cohorts: How many combinations of service, route and model there may be.
         max_sets: How many combinations of attributes.
     """

@@ -48,7 +48,6 @@ def sending_metrics(
     that the SDK reads itself.
 
     Args:
-        endpoint: Where to.
         instance: Sets this service's metrics apart from those of another one.
         failed: Called each time that they could not be sent.
 
@@ -78,7 +77,6 @@ class PerServiceExporter(MetricExporter):
     An SDK has one resource, that of the process it is in; here, one process speaks for many.
 
     Args:
-        exporter: Sends them.
         instance: The `service.instance.id` of each resource.
         failed: Called each time that they could not be sent.
     """
@@ -175,5 +173,4 @@ def _points(metric: Metric) -> dict[str | None, list[DataPointT]]:
 
 
 def _resource(service: str, instance: str) -> Resource:
-    """The resource of a service as this one reports it."""
     return Resource({semconv.SERVICE_NAME: service, semconv.SERVICE_INSTANCE_ID: instance})

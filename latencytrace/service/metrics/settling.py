@@ -92,8 +92,6 @@ class Settling:
         """Hold requests that were written under a moment no earlier than any before.
 
         Args:
-            tables: Any.
-            written_ns: The moment.
             known: Requests that were written before: their entry is forgotten.
         """
         for key in known:

@@ -60,12 +60,7 @@ class _Cohort:
 
 
 class SlowestRequests(Collector):
-    """Counters of the slowest requests, by service, route and model.
-
-    Args:
-        labels: Their names.
-        registry: Where they are read.
-    """
+    """Counters of the slowest requests, by service, route and model."""
 
     def __init__(self, labels: Labels, registry: CollectorRegistry) -> None:
         self._labels = labels
@@ -83,7 +78,6 @@ class SlowestRequests(Collector):
         """(r,): whether each request is one of the slowest; all of them are usual from now on.
 
         Args:
-            cohort: Labels of the requests.
             durations_ns: (r,): how long they took.
             at_s: The time of day.
             weights: (r,): how many each stands for; None: itself.
@@ -103,7 +97,6 @@ class SlowestRequests(Collector):
         return slow
 
     def add(self, cohort: Labels, stages_ns: Mapping[str, int]) -> None:
-        """Count the time of slowest requests in each stage."""
         with self._lock:
             known = self._cohorts[cohort].stages_ns
             for stage, length_ns in stages_ns.items():

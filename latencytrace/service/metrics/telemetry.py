@@ -131,7 +131,7 @@ class Telemetry:
         )
         self._mended_services: set[str] = set()
 
-    def watch(  # noqa: PLR0913 - what is kept elsewhere
+    def watch(
         self,
         *,
         open_traces: Callable[[], int],

@@ -10,11 +10,50 @@ from ipaddress import ip_address
 from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
 
+from starlette.exceptions import HTTPException
+
 from latencytrace.service.net.problems import MEDIA_TYPE, problem_body
-from latencytrace.service.net.slow_bodies import at_a_pace
+
+GRACE_S: Final = 30.0  # for any body
+BYTES_PER_S: Final = 64 * 1024  # beyond it: a body of 64 MiB has 17 minutes more
+
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+
+_TOO_SLOW = (
+    f"the body came too slowly: it may take {GRACE_S:.0f} s, and a second more for each "
+    f"{BYTES_PER_S // 1024} KiB. Send smaller batches"
+)
+
+
+def at_a_pace(receive: Receive) -> Receive:
+    """Receive one request's body, or give it up.
+
+    The receiver raises `HTTPException` (408), which ends the connection, too.
+    """
+    now_s = asyncio.get_running_loop().time
+    began_s = now_s()
+    received = 0
+    is_whole = False
+
+    async def receive_in_time() -> MutableMapping[str, Any]:
+        nonlocal received, is_whole
+        if is_whole:  # what comes now is that the sender left
+            return await receive()
+        left_s = began_s + GRACE_S + received / BYTES_PER_S - now_s()
+        try:
+            async with asyncio.timeout(left_s):
+                message = await receive()
+        except TimeoutError:
+            closing = {"connection": "close"}
+            raise HTTPException(HTTPStatus.REQUEST_TIMEOUT, _TOO_SLOW, closing) from None
+        received += len(message.get("body", b""))
+        is_whole = not message.get("more_body", False)
+        return message
+
+    return receive_in_time
+
 
 Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 Headers = Mapping[bytes, bytes]
@@ -75,7 +114,6 @@ class Edge:
     the Origin header gives that away.
 
     Args:
-        application: What stands behind it.
         host: The address listened on.
         token: What to ask for off loopback; None: nothing.
         public_url: Where a browser finds the service if not where it listens.
@@ -83,7 +121,7 @@ class Edge:
         login: Asks people for the token; None: all are refused alike.
     """
 
-    def __init__(  # noqa: PLR0913 - one for each check
+    def __init__(
         self,
         application: Application,
         host: str,

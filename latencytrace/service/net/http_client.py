@@ -14,7 +14,7 @@ _AGENT = f"latencytrace/{version('latencytrace')}"
 
 
 @contextmanager
-def exchange(  # noqa: PLR0913 - one argument a part of the request
+def exchange(
     method: str,
     url: str,
     timeout_s: float,

@@ -14,7 +14,7 @@ from typing import Final, Protocol
 import uvicorn
 
 from latencytrace.errors import SettingsError
-from latencytrace.service.net import descriptors
+from latencytrace.service.net import connections
 from latencytrace.service.net.connections import Closed, Connections
 from latencytrace.service.net.edge import Application
 
@@ -88,9 +88,7 @@ class Companion(Protocol):
         """Return whether it answers."""
         ...
 
-    async def start(self) -> None:
-        """Begin to listen."""
-        ...
+    async def start(self) -> None: ...
 
     async def stop(self, grace_s: float) -> None:
         """Answer what is under way within this time; may be called again with less."""
@@ -126,7 +124,6 @@ class Servers:
     """Servers that start together, and end together at a signal.
 
     Args:
-        companions: Servers of other protocols.
         stopping: Called at the first signal.
         closed: Called with each connection that is closed before its time, by reason.
     """
@@ -154,7 +151,7 @@ class Servers:
 
         A second signal cuts short what is under way.
         """
-        most = descriptors.most_connections(descriptors.limit())
+        most = connections.most_connections(connections.limit())
         configurations = [
             uvicorn.Config(
                 listener.application,
@@ -207,7 +204,7 @@ async def _watch_descriptors() -> None:
     """Log when no client can connect for want of descriptors: accepting fails in silence."""
     known = None
     while True:
-        short = descriptors.shortage()
+        short = connections.shortage()
         if short is not None and known is None:
             _log.error("%s", short)
         elif short is None and known is not None:

@@ -1,7 +1,14 @@
 """The standing and the alerts of an objective: counts and states in, values out."""
 
-from collections.abc import Callable, Iterable, Sequence
+import json
+import logging
+from calendar import monthrange
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime, timedelta
+from zoneinfo import ZoneInfo
+
+from pydantic import TypeAdapter, ValidationError
 
 from latencytrace.analysis.slo.burn_rate import budget_left_ratio, burn_rules, exhaustion_ns
 from latencytrace.analysis.slo.traffic import LOOK_NS
@@ -11,6 +18,7 @@ from latencytrace.model import (
     AlertKind,
     BadRequest,
     BurnRates,
+    Calendar,
     Evidence,
     FailingCall,
     Objective,
@@ -18,9 +26,41 @@ from latencytrace.model import (
     Standing,
 )
 from latencytrace.model.objective import HOUR_NS, length_text
-from latencytrace.service.objectives.calendar import period_bounds_ns
 from latencytrace.service.objectives.counts import ObjectiveCounts, series_of
 from latencytrace.service.objectives.state import LONGEST_SILENCE_NS, Announced, ObjectiveState
+
+_MONTHS_A_YEAR = 12
+
+
+def period_bounds_ns(calendar: Calendar, now_ns: int) -> tuple[int, int]:
+    """Return the beginning and the end of the period that a moment lies in."""
+    zone = ZoneInfo(calendar.zone)
+    first = datetime.fromisoformat(calendar.start)
+    now = datetime.fromtimestamp(now_ns / 1e9, zone).replace(tzinfo=None)
+    if calendar.months:
+        passed = (now.year - first.year) * _MONTHS_A_YEAR + now.month - first.month
+        number = passed // calendar.months
+    else:
+        number = (now - first).days // calendar.days
+    # The day of the month, or an hour that the clock skips, can make it one less.
+    while _start_ns(calendar, first, number, zone) > now_ns:
+        number -= 1
+    while _start_ns(calendar, first, number + 1, zone) <= now_ns:
+        number += 1
+    return _start_ns(calendar, first, number, zone), _start_ns(calendar, first, number + 1, zone)
+
+
+def _start_ns(calendar: Calendar, first: datetime, number: int, zone: ZoneInfo) -> int:
+    """The beginning of a period by number, as the clocks of its zone have it."""
+    if calendar.months:
+        months = first.year * _MONTHS_A_YEAR + first.month - 1 + number * calendar.months
+        year, month = divmod(months, _MONTHS_A_YEAR)
+        day = min(first.day, monthrange(year, month + 1)[1])
+        local = first.replace(year=year, month=month + 1, day=day)
+    else:
+        local = first + timedelta(days=number * calendar.days)
+    return int(local.replace(tzinfo=zone).timestamp()) * 10**9
+
 
 FindFailingCall = Callable[[str, Sequence[BadRequest]], FailingCall | None]
 _STEPS = 500  # of a period
@@ -28,7 +68,6 @@ NO_EVIDENCE = Evidence(guilty=None, failed_ratio=None, version=None, distinction
 
 
 def standing_of(counts: ObjectiveCounts, rates: tuple[BurnRates, ...], now_ns: int) -> Standing:
-    """The standing of an objective, now that its tiers have decided."""
     objective = counts.objective
     since_ns, until_ns = now_ns - objective.period_ns, None
     if objective.calendar is not None:
@@ -52,7 +91,6 @@ def standing_of(counts: ObjectiveCounts, rates: tuple[BurnRates, ...], now_ns: i
 
 
 def first_standing(objective: Objective, now_ns: int) -> Standing:
-    """The standing of an objective before its first request."""
     rules = burn_rules(objective)
     rates = tuple(BurnRates(rule=rule, long=None, short=None, firing=False) for rule in rules)
     return standing_of(ObjectiveCounts(objective), rates, now_ns)
@@ -90,7 +128,7 @@ def alerts_of(
     return [_alert(which, rate, standing, counts, state, now_ns) for which, rate in found.items()]
 
 
-def _alert(  # noqa: PLR0913 - what it is made of
+def _alert(
     which: tuple[AlertKind, Severity],
     rate: BurnRates | None,
     standing: Standing,
@@ -138,13 +176,7 @@ def with_failing_call(alert: Alert, find: FindFailingCall) -> Alert:
 
 
 def ended_alert(alert: Alert, standings: Iterable[Standing], now_ns: int) -> Alert:
-    """An alert that fires no more, with the reason where the objective is not met again.
-
-    Args:
-        alert: As it was announced last.
-        standings: Of the objectives of now.
-        now_ns: The end.
-    """
+    """An alert that fires no more, with the reason where the objective is not met again."""
     before = alert.standing.objective
     named = [one for one in standings if one.objective.name == before.name]
     named = [one for one in named if one.objective.route == before.route] or named
@@ -191,3 +223,70 @@ def _traffic_ratio(counts: ObjectiveCounts, state: ObjectiveState, now_ns: int) 
 
 def _key(kind: AlertKind, severity: Severity) -> str:
     return f"{kind}/{severity}"
+
+
+_OBJECTIVE = TypeAdapter(Objective)
+_log = logging.getLogger(__name__)
+
+
+def earlier_alerts(states: Mapping[str, str]) -> Iterator[Alert]:
+    """Yield the alerts announced and not over, of objectives that may have left the file.
+
+    Args:
+        states: The state kept of each series.
+    """
+    for series, text in states.items():
+        try:
+            yield from _alerts(json.loads(text))
+        except ValidationError as error:
+            faults = "; ".join(
+                f"{one['loc'][-1]}: {one['msg']}, not {one['input']!r}" for one in error.errors()
+            )
+            _log.warning("what was kept of %s is not understood: %s", series, faults)
+
+
+def kept_objective(text: str) -> Objective | None:
+    """Return the objective whose state was kept; None: it is not understood."""
+    try:
+        return _OBJECTIVE.validate_python(json.loads(text).get("objective"))
+    except ValidationError:
+        return None
+
+
+def _alerts(kept: Mapping[str, object]) -> list[Alert]:
+    match kept:
+        case {"objective": dict() as fields, "announced": dict() as announced}:
+            standing = _standing(_OBJECTIVE.validate_python(fields))
+            return [
+                _restored(key, Announced.read(began), standing) for key, began in announced.items()
+            ]
+        case _:
+            return []
+
+
+def _standing(objective: Objective) -> Standing:
+    return Standing(
+        objective=objective,
+        rates=(),
+        bad=0,
+        total=0,
+        budget_left_ratio=None,
+        exhaustion_ns=None,
+        last_request_ns=None,
+    )
+
+
+def _restored(key: str, began: Announced, standing: Standing) -> Alert:
+    kind, _, severity = key.partition("/")
+    return Alert(
+        kind=AlertKind(kind),
+        severity=Severity(severity),
+        onset_ns=began.onset_ns,
+        started_ns=began.started_ns,
+        ended_ns=None,
+        bad_ratio=None,
+        window_ns=None,
+        standing=standing,
+        evidence=NO_EVIDENCE,
+        acknowledged=began.acknowledged,
+    )

@@ -1,15 +1,16 @@
 """Counts of one objective: its requests over time, and the latest of them."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from hashlib import sha256
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from latencytrace.analysis.columns.verdicts import GOOD, NOT_JUDGED, verdicts
+from latencytrace.analysis.columns.verdicts import BAD, GOOD, NOT_JUDGED, in_cohort, verdicts
 from latencytrace.analysis.slo.burn_rate import usual_requests
-from latencytrace.analysis.slo.onset import burning_since
-from latencytrace.analysis.slo.over_time import Slots
+from latencytrace.analysis.slo.over_time import Slots, burning_since
 from latencytrace.analysis.slo.traffic import LOOK_NS, LULL_DAYS
 from latencytrace.model import (
     BurnRule,
@@ -17,7 +18,7 @@ from latencytrace.model import (
     Objective,
     Tally,
 )
-from latencytrace.model.objective import DAY_NS, HOUR_NS
+from latencytrace.model.objective import DAY_NS, EACH_ROUTE, HOUR_NS
 from latencytrace.service.ledger_table import LedgerTable
 from latencytrace.service.objectives.latest import LatestRequests
 from latencytrace.service.objectives.tally_ring import rings_of
@@ -37,11 +38,7 @@ def series_of(objective: Objective) -> str:
 
 
 class ObjectiveCounts:
-    """Counts each request once, when it has settled; exact, whatever the histograms hold.
-
-    Args:
-        objective: The objective that counts them.
-    """
+    """Counts each request once, when it has settled; exact, whatever the histograms hold."""
 
     def __init__(self, objective: Objective) -> None:
         self.objective = objective
@@ -61,7 +58,6 @@ class ObjectiveCounts:
 
     @property
     def series(self) -> str:
-        """The key of its counts."""
         return series_of(self.objective)
 
     def count(
@@ -70,7 +66,6 @@ class ObjectiveCounts:
         """Count requests of its cohort; how many are too long ago.
 
         Args:
-            table: Has them.
             places: (n,): where they are in it.
             at_ns: (n,): the moment at which each counts.
         """
@@ -145,7 +140,6 @@ class ObjectiveCounts:
         return None if place is None else first_ns + place * ring.slot_ns
 
     def slots(self, until_ns: int, window_ns: int) -> Slots:
-        """The counts of a window, slot by slot."""
         ring = self._rings.of(window_ns)
         until_ns -= self._rings.delay_ns
         found = ring.slots(until_ns, window_ns)
@@ -176,3 +170,28 @@ class ObjectiveCounts:
         places, at_ns, is_good = places[judged], at_ns[judged], found[judged] == GOOD
         self._latest.note(self.objective, table, places, at_ns, is_good)
         return places, at_ns, is_good
+
+
+class ObjectiveIndex:
+    """Objectives that may be others later; one of each route counts the requests of all."""
+
+    def __init__(self, objectives: Sequence[Objective]) -> None:
+        self.replace(objectives)
+
+    def replace(self, objectives: Sequence[Objective]) -> None:
+        """Hold others from now on."""
+        self._objectives = [
+            replace(one, route=None) if one.route == EACH_ROUTE else one for one in objectives
+        ]
+
+    def violated_in(self, table: LedgerTable) -> NDArray[np.bool_]:
+        """(r,): whether each request of a table violates one of them."""
+        violated = np.zeros(len(table), np.bool_)
+        for objective in self._objectives:
+            cohort = in_cohort(objective, table)
+            if cohort.any():
+                violated |= cohort & (verdicts(objective, table) == BAD)
+        return violated
+
+
+NO_OBJECTIVES: Final = ObjectiveIndex(())

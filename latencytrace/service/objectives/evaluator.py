@@ -2,7 +2,7 @@
 
 import logging
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
@@ -16,17 +16,59 @@ from latencytrace.service.metrics.settling import Settled
 from latencytrace.service.objectives.alerts import (
     FindFailingCall,
     alerts_of,
+    earlier_alerts,
     ended_alert,
     standing_of,
     with_failing_call,
 )
 from latencytrace.service.objectives.maintenance import MaintenanceWindows
 from latencytrace.service.objectives.memory import ObjectiveMemory
-from latencytrace.service.objectives.restored_alerts import earlier_alerts
-from latencytrace.service.objectives.steady_clock import STEP_NS, SteadyClock
 from latencytrace.service.objectives.tally_ring import outlived
 from latencytrace.service.objectives.watched import WatchedObjectives
 from latencytrace.service.sink import Notification
+
+STEP_NS = 60 * 10**9  # a difference that is no drift
+
+
+class SteadyClock:
+    """The wall's time, carried on by a clock that is never set.
+
+    Where the wall is set forward by more than a minute it is followed, as after a suspend;
+    where it is set back, time goes on, so that nothing is counted twice.
+
+    Args:
+        wall_ns: Nanoseconds since the Unix epoch, by a clock that may be set.
+        monotonic_ns: Nanoseconds since any moment, by a clock that cannot be set.
+    """
+
+    def __init__(self, wall_ns: Callable[[], int], monotonic_ns: Callable[[], int]) -> None:
+        self._wall_ns = wall_ns
+        self._monotonic_ns = monotonic_ns
+        self._offset_ns = wall_ns() - monotonic_ns()
+        self._set_back_ns = 0
+        self.jumps = 0
+
+    def __call__(self) -> int:
+        """Nanoseconds since the Unix epoch."""
+        carried_ns = self._monotonic_ns() + self._offset_ns
+        ahead_ns = carried_ns - self._wall_ns()
+        if ahead_ns < -STEP_NS:
+            self._offset_ns -= ahead_ns
+            carried_ns -= ahead_ns
+            ahead_ns = 0
+            self.jumps += 1
+        elif abs(ahead_ns - self._set_back_ns) > STEP_NS:
+            self.jumps += 1
+        else:
+            return carried_ns
+        self._set_back_ns = ahead_ns if ahead_ns > STEP_NS else 0
+        return carried_ns
+
+    @property
+    def set_back_ns(self) -> int:
+        """The time by which the wall clock, and with it what this machine stamps, is behind."""
+        return self._set_back_ns
+
 
 _log = logging.getLogger(__name__)
 
@@ -35,7 +77,6 @@ class Evaluator:
     """Counts requests for every objective, and says at each tick which alerts fire.
 
     Args:
-        objectives: Objectives to evaluate.
         clock: The time of day.
         memory: Where counts and alerts are kept beyond a restart.
         failing_call: Names the call that made requests of an objective fail.
@@ -131,7 +172,7 @@ class Evaluator:
         """Write what has changed; requests are counted meanwhile, however slow the disk.
 
         Args:
-            notifications: Those of the last tick: kept with it, or neither is.
+            notifications: Notifications of the last tick: kept with it, or neither is.
         """
         self._unkept_notifications += notifications
         written = {

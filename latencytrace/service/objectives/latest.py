@@ -66,7 +66,6 @@ class LatestRequests:
 
         Args:
             objective: The one that they are judged by.
-            table: Has them.
             places: (n,): where they are in it.
             at_ns: (n,): the moment at which each counts.
             is_good: (n,): whether it meets the objective.

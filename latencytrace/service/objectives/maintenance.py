@@ -30,7 +30,6 @@ class Maintenance:
     services: frozenset[str] = frozenset()  # none either: all
 
     def covers(self, objective: Objective) -> bool:
-        """Tell whether it is for an objective."""
         if not self.objectives and not self.services:
             return True
         return objective.name in self.objectives or objective.service in self.services
@@ -41,9 +40,6 @@ _WINDOWS: Final = TypeAdapter(tuple[Maintenance, ...])
 
 class MaintenanceWindows:
     """The windows of a file, and those that were asked for while the service runs.
-
-    Args:
-        windows: Windows of the file.
 
     Attributes:
         keep: Takes those asked for whenever they change, as a text.
@@ -119,7 +115,6 @@ class MaintenanceWindows:
         )
 
     def holds_at(self, objective: Objective, at_ns: int) -> bool:
-        """Tell whether an objective holds at a moment."""
         return not any(
             one.start_ns <= at_ns < one.end_ns and one.covers(objective) for one in self._all
         )

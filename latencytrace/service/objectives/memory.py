@@ -68,11 +68,7 @@ _SINCE_WEIGHTS = ("unseen_bad", "unseen")  # columns that slots of older version
 
 
 class ObjectiveMemory:
-    """One file in the data folder, written after each evaluation.
-
-    Args:
-        connection: To the file.
-    """
+    """One file in the data folder, written after each evaluation."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
@@ -172,7 +168,7 @@ class ObjectiveMemory:
         """The state kept last of each series."""
         return dict(self._connection.execute("SELECT series, state FROM states").fetchall())
 
-    def keep(  # noqa: PLR0913 - all of it or nothing
+    def keep(
         self,
         slots: Mapping[tuple[str, int, int], Tally],
         states: Mapping[str, str],
@@ -187,7 +183,6 @@ class ObjectiveMemory:
             slots: Counts by series, length of the slot and its start.
             states: By series.
             forget_before: By length of the slot: what is older is not needed any more.
-            notifications: Notifications to be sent.
             forget_states: Series whose state is not needed any more.
             counted_until_ns: The moment of writing up to which requests are in the counts.
 
@@ -266,7 +261,6 @@ class ObjectiveMemory:
 
 
 def _days_of(slots: Iterable[tuple[str, int, int]]) -> list[tuple[str | int, ...]]:
-    """The days that slots are of, with what sums them up."""
     days = {
         (series, at_ns // DAY_NS) for series, length_ns, at_ns in slots if length_ns == COARSE_NS
     }

@@ -21,7 +21,6 @@ class ObjectiveMetrics(Collector):
     failures, so that they are exact where a histogram's buckets would not be.
 
     Args:
-        evaluator: What counts and decides.
         is_file_wrong: Tells whether the file of objectives changed and could not be read.
     """
 

@@ -56,7 +56,7 @@ def report(history: History, month: str) -> ReportDocument:
     """Return what became of objectives in a month.
 
     Args:
-        history: Their counts by day.
+        history: Counts of the objectives by day.
         month: As `2026-11`, in UTC.
     """
     return {"month": month, "objectives": [_objective(*one, month) for one in history]}

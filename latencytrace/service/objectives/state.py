@@ -27,9 +27,6 @@ class TierState:
         """Look at the two windows of the tier, and decide.
 
         Args:
-            rule: The tier.
-            counts: Of its objective.
-            now_ns: The time.
             alert_fires: Whether a tier of this severity did at the last step: then one that
                 is not calm keeps the alert from ending.
         """
@@ -96,9 +93,7 @@ class SilenceState:
         """Look at how many requests came of late, and decide.
 
         Args:
-            counts: Of the objective.
             started_ns: Since when the evaluator runs.
-            now_ns: The time.
             page_fires: Whether the objective burns, which says more than few requests.
         """
         last_ns = counts.last_ns()
@@ -169,13 +164,11 @@ class Announced:
     acknowledged: Acknowledgement | None = None
 
     def kept(self) -> list[object]:
-        """All of it, to be kept."""
         said = () if self.acknowledged is None else (asdict(self.acknowledged),)
         return [self.started_ns, self.onset_ns, *said]
 
     @classmethod
     def read(cls, kept: Sequence[Any]) -> Self:
-        """Take up what was kept."""
         started_ns, onset_ns, *said = kept
         acknowledged = Acknowledgement(**said[0]) if said else None
         return cls(started_ns=started_ns, onset_ns=onset_ns, acknowledged=acknowledged)
@@ -245,10 +238,8 @@ def _missed(
     """The requests that ten minutes would bring, where far fewer came; None: they did not.
 
     Args:
-        counts: Of the objective.
         looks_ns: How long requests may have stayed away.
         latest_ns: The hour of before ends here, or earlier.
-        now_ns: The time.
     """
     part_ns = HOUR_NS // traffic.PARTS
     for look_ns in looks_ns:

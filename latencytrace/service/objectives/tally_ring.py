@@ -6,7 +6,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from latencytrace.analysis.slo.onset import rolling
+from latencytrace.analysis.slo.over_time import rolling
 from latencytrace.model import Objective, Tally
 from latencytrace.model.objective import DAY_NS, HOUR_NS, MINUTE_NS, SLICE_PARTS, TimeSlices
 
@@ -173,9 +173,6 @@ class TallyRing:
 class CountRings:
     """Counts of requests: in fine slots for hours, in coarse ones for the whole period.
 
-    Args:
-        period_ns: Of the objective.
-
     Attributes:
         requests: Those of the latest hours, whatever is judged.
         since_start: What was judged since this process began.
@@ -248,12 +245,7 @@ class CountRings:
 
 
 class SliceRings(CountRings):
-    """Counts of slices of time, each judged by its requests, anew with each that comes late.
-
-    Args:
-        period_ns: Of the objective.
-        slices: What is judged.
-    """
+    """Counts of slices of time, each judged by its requests, anew with each that comes late."""
 
     def __init__(self, period_ns: int, slices: TimeSlices) -> None:
         super().__init__(period_ns)
@@ -360,10 +352,6 @@ def outlived(now_ns: int, periods_ns: Iterable[int]) -> dict[int, int]:
     """The moments before which slots are not needed any more, by their length.
 
     Coarse ones go by whole days in UTC, for the report of a month.
-
-    Args:
-        now_ns: The time.
-        periods_ns: Of all objectives.
     """
     oldest_ns = now_ns - max(periods_ns, default=0) - COARSE_EXTRA_NS
     return {

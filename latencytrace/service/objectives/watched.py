@@ -11,10 +11,9 @@ from latencytrace.analysis.slo.burn_rate import burn_rules
 from latencytrace.model import Acknowledgement, Alert, Objective, Tally
 from latencytrace.model.objective import EACH_ROUTE
 from latencytrace.service.ledger_table import LedgerTable
-from latencytrace.service.objectives.alerts import acknowledge
+from latencytrace.service.objectives.alerts import acknowledge, kept_objective
 from latencytrace.service.objectives.counts import ObjectiveCounts, series_of
 from latencytrace.service.objectives.memory import ObjectiveMemory
-from latencytrace.service.objectives.restored_alerts import kept_objective
 from latencytrace.service.objectives.state import ObjectiveState, TierState, TierStates
 
 MAX_ROUTES: Final = 50  # of one objective that holds for each route
@@ -156,7 +155,6 @@ class WatchedObjectives:
                 yield replace(group.objective, route=route)
 
     def _add(self, group: _Group, route: str, requests: int) -> None:
-        """Watch an objective of one route more."""
         if route in group.routes:
             return
         if len(group.routes) >= MAX_ROUTES:

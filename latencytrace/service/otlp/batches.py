@@ -122,8 +122,6 @@ class _Pairs:
     """The attributes of spans, block by block.
 
     Args:
-        blocks: Where they are.
-        tables: Of each block the spans.
         part: Of each span the number of its block.
         order: The spans as the batch has them.
     """

@@ -14,7 +14,7 @@ from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 from opentelemetry.proto.trace.v1.trace_pb2 import Span as ProtoSpan
 
 from latencytrace.model import semconv
-from latencytrace.model.texts.names import is_blank
+from latencytrace.model.texts.escaped import is_blank
 from latencytrace.service.otlp.messages import SPAN_ID_BYTES, has_ids
 from latencytrace.service.otlp.span_block import (
     EVENT,

@@ -33,7 +33,6 @@ def message_from_json(body: bytes, mending: Mending | None = None) -> ExportTrac
     nor hex becomes empty, so that the span is rejected and not the request.
 
     Args:
-        body: The request.
         mending: The account of what is mended; None: nothing is.
 
     Raises:

@@ -36,8 +36,6 @@ class Texts(dict[str, str | None]):
         plain: Says so of one that is not remembered.
         takes_numbers: Whether numbers and truths stay there.
         takes_lists: Whether short lists of names and numbers do.
-        takes_key: Whether the key does.
-        remembers: Whether texts are remembered.
     """
 
     def __init__(

@@ -72,7 +72,6 @@ def scanned(plain: bytes, *, capture_content: bool, mending: Mending | None = No
 
     Args:
         plain: The request, not compressed.
-        capture_content: Keep the content.
         mending: The account of what is mended; None: nothing is.
 
     Raises:
@@ -125,7 +124,6 @@ def _facts(raw: bytes, *, tells: bool) -> _KeyFacts:
     """What is known of a key.
 
     Args:
-        raw: The key.
         tells: Its kind may be another than unknown, even if it is not listed.
     """
     key = raw.decode()
@@ -146,7 +144,6 @@ class _Columns:
     """A request's columns while they are worked on.
 
     Args:
-        plain: The request.
         found: What compiled code found in it, see `core_scan` in `compiled/wire.c`.
     """
 

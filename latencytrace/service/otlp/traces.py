@@ -206,7 +206,6 @@ def check_message(
 
     Args:
         message: Loses its content.
-        capture_content: Keep the content.
         mending: What had to be mended in it.
 
     Raises:

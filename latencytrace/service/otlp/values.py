@@ -91,7 +91,6 @@ def flat_text(form: int, number: int, text: bytes) -> str:
     """A value as the store writes it where lists and maps stay what they were on the wire.
 
     Args:
-        form: Type of the value.
         number: Bits of the value, if it is a number.
         text: Bytes of the value, if it is not a number.
     """

@@ -30,8 +30,6 @@ def has_more_parts(body: bytes, kind: type[Message], most: int) -> bool:
 
     Args:
         body: The encoded message.
-        kind: What it is.
-        most: The limit.
 
     Returns:
         True, too, for more than twice as many fields of any kind; False, too, where it is torn:

@@ -70,10 +70,8 @@ class Profiles:
     """Hands orders to agents when they post, one at a time each, and keeps what they send.
 
     Args:
-        folder: Where they are kept.
         now_ns: A monotonic clock.
         wall_ns: The time of day.
-        on_alert: Whether alerts ask for profiles.
     """
 
     def __init__(
@@ -123,8 +121,7 @@ class Profiles:
         """Have the next process that can take a profile.
 
         Args:
-            service: Of which; None: of any.
-            steps: How many.
+            service: Service to profile; None: any.
             seconds: How long at most.
             cause: The fingerprint of the alert that asks; None: a caller waits for it.
 

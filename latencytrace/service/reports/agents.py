@@ -106,7 +106,6 @@ class AgentReports(Collector):
         )
 
     def collect(self) -> Iterator[MetricFamily]:
-        """Read the reports of agents that still run."""
         now_ns = self._now_ns()
         latest_ns = now_ns - SILENT_NS
         live = [item for item in list(self._agents.items()) if item[1].received_ns >= latest_ns]

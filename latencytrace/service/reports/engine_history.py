@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latencytrace.model.cohorts.request_columns import KnownNumbers, RequestColumns
-from latencytrace.service.reports.engine_names import Reading
-from latencytrace.service.reports.engine_readings import EngineModel
+from latencytrace.service.reports.engine_readings import EngineModel, Reading
 
 MOST_READINGS: Final = 1 << 14  # of a model on a target: 22 hours of them
 MOST_SERIES: Final = 64  # models on targets

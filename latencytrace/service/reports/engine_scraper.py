@@ -2,18 +2,28 @@
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import urlsplit
 
+import httpx
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from latencytrace.errors import ScrapeError
-from latencytrace.service.reports.engine_names import FORMS, GROWN, Reading
-from latencytrace.service.reports.engine_readings import EngineModel, Readings, engine_readings
+from latencytrace.errors import ScrapeError, SettingsError
+from latencytrace.service.net.addresses import flaw
+from latencytrace.service.net.http_client import exchange
+from latencytrace.service.reports.engine_readings import (
+    FORMS,
+    GROWN,
+    EngineModel,
+    Reading,
+    Readings,
+    engine_readings,
+)
 
 PREFIX: Final = "latencytrace_engine"
 PACE_S: Final = 5.0  # between two readings of an engine
@@ -43,8 +53,6 @@ class EngineScraper(Collector):
     """Reads each engine in a thread of its own, so that one that hangs holds up no other.
 
     Args:
-        urls: Where their metrics are.
-        fetch: Reads an address.
         now_ns: A monotonic clock.
         receive: Takes the text of what is no engine, and says whether it could be used.
         note: Takes what a model on a target reported, and what of it grew.
@@ -161,3 +169,62 @@ def _name(url: str, urls: Sequence[str]) -> str:
     netloc = urlsplit(url).netloc
     alone = sum(urlsplit(other).netloc == netloc for other in urls) == 1
     return netloc if alone else f"{netloc}{urlsplit(url).path}"
+
+
+TIMEOUT_S: Final = 5.0  # in all, however slowly it comes
+MAX_BYTES: Final = 16 << 20
+MAX_ENGINES: Final = 64
+_ACCEPT: Final = "text/plain;version=0.0.4"
+
+
+def checked_engines(addresses: Sequence[str]) -> tuple[str, ...]:
+    """Return addresses of engines' metrics, each once; `/metrics` where no path is named.
+
+    Raises:
+        SettingsError: One is no address, or there are too many.
+    """
+    found: dict[str, None] = {}
+    for address in addresses:
+        wrong = flaw(address)
+        if wrong is not None:
+            named = "an address" if "@" in address else repr(address)  # or a password is shown
+            raise SettingsError(
+                f"LATENCYTRACE_SCRAPE: {named} {wrong}: write http://HOST:8000/metrics"
+            )
+        parts = urlsplit(address)
+        if "@" in parts.netloc:
+            raise SettingsError(f"LATENCYTRACE_SCRAPE: {parts.hostname} is named with a password")
+        found[address if parts.path.strip("/") else f"{address.rstrip('/')}/metrics"] = None
+    if len(found) > MAX_ENGINES:
+        raise SettingsError(
+            f"LATENCYTRACE_SCRAPE names {len(found)} engines, more than {MAX_ENGINES}: let "
+            "several services scrape, or Prometheus itself"
+        )
+    return tuple(found)
+
+
+def fetch(url: str, timeout_s: float = TIMEOUT_S) -> str:
+    """Return the text at an address.
+
+    Raises:
+        ScrapeError: There is none; the message says why.
+    """
+    deadline_s = time.monotonic() + timeout_s
+    try:
+        with exchange("GET", url, timeout_s, headers={"accept": _ACCEPT}) as answer:
+            if not answer.is_success:
+                raise ScrapeError(f"it answers {answer.status_code} {answer.reason_phrase}")
+            return _read(answer, deadline_s)
+    except OSError as error:
+        raise ScrapeError(f"it does not answer: {error}") from None
+
+
+def _read(answer: httpx.Response, deadline_s: float) -> str:
+    body = bytearray()
+    for chunk in answer.iter_raw():
+        body += chunk
+        if len(body) > MAX_BYTES:
+            raise ScrapeError(f"its answer is longer than {MAX_BYTES >> 20} MiB")
+        if time.monotonic() > deadline_s:
+            raise ScrapeError("its answer comes too slowly")
+    return body.decode("utf-8", "replace")

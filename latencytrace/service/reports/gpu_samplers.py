@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Self
 
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
     ExportMetricsServiceRequest,
@@ -14,6 +14,8 @@ from prometheus_client.registry import Collector
 
 from latencytrace.model import semconv
 from latencytrace.service.otlp.metrics import number, texts
+from latencytrace.service.reports.agents import AgentReports
+from latencytrace.service.reports.gpus import GpuReports
 
 MAX_SAMPLERS: Final = 500
 MAX_ERRORS: Final = 50  # kinds of them, of one sampler
@@ -65,7 +67,6 @@ class GpuSamplerReports(Collector):
         return taken
 
     def collect(self) -> Iterator[MetricFamily]:
-        """Read the reports of samplers that still run."""
         latest_ns = self._now_ns() - SILENT_NS
         live = [item for item in list(self._samplers.items()) if item[1].received_ns >= latest_ns]
         for name, (short, text) in _GAUGES.items():
@@ -101,3 +102,47 @@ def _note(sampler: _Sampler, metric: Metric) -> int:
     else:
         return 0
     return len(points)
+
+
+class MetricReports(Collector):
+    """Gives each request of metrics to every collector that keeps some.
+
+    Args:
+        agents: Keeps what agents report on themselves.
+        gpus: Keeps what is read of GPUs.
+    """
+
+    def __init__(
+        self, agents: AgentReports, gpus: GpuReports, samplers: GpuSamplerReports
+    ) -> None:
+        self.agents = agents
+        self.gpus = gpus
+        self._samplers = samplers
+        self._ignored = 0
+
+    @classmethod
+    def of(cls, now_ns: Callable[[], int], *, gpu_estimates: bool = False) -> Self:
+        """All of them, on a monotonic clock."""
+        gpus = GpuReports(now_ns, estimates=gpu_estimates)
+        return cls(AgentReports(now_ns), gpus, GpuSamplerReports(now_ns))
+
+    def take(self, request: ExportMetricsServiceRequest) -> int:
+        """Keep what is known.
+
+        Returns:
+            How many data points are of other metrics, and are not kept.
+        """
+        taken = self.gpus.take(request) + self._samplers.take(request)
+        ignored = self.agents.take(request) - taken
+        self._ignored += ignored
+        return ignored
+
+    def collect(self) -> Iterator[MetricFamily]:
+        yield CounterMetricFamily(
+            "latencytrace_service_data_points_ignored",
+            "Data points of metrics that are not kept.",
+            value=self._ignored,
+        )
+        yield from self.agents.collect()
+        yield from self.gpus.collect()
+        yield from self._samplers.collect()

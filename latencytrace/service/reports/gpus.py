@@ -20,7 +20,7 @@ from prometheus_client.samples import Sample
 from latencytrace.analysis.gpu.bound import Peaks
 from latencytrace.errors import ScrapeError
 from latencytrace.model import semconv
-from latencytrace.model.gpu.sample import (
+from latencytrace.model.gpu import (
     GPU_METRICS,
     THROTTLING,
     BandwidthMethod,
@@ -117,7 +117,6 @@ class OpenWindow:
     throttled: bool | None = None
 
     def closed(self, end_ns: int) -> GpuWindow:
-        """The window that it is now."""
         ratios = {column: self.ratios.get(column) for column in _COLUMNS.values()}
         return GpuWindow(start_ns=self.start_ns, end_ns=end_ns, throttled=self.throttled, **ratios)
 
@@ -203,7 +202,6 @@ class GpuReports(Collector):
         return tuple(gpu.windows) if gpu else ()
 
     def peaks(self, uuid: str) -> Peaks:
-        """The peaks of a GPU, whenever they were reported."""
         gpu = self._gpus.get(uuid)
         values = gpu.values if gpu else {}
         memory = values.get((GpuMetric.BANDWIDTH_PEAK, None))
@@ -353,5 +351,4 @@ def _estimated(values: Mapping[Key, float]) -> dict[Key, float]:
 
 
 def of_metric(values: Mapping[Key, float], metric: GpuMetric) -> dict[str, float]:
-    """The values of one metric by its label."""
     return {label or "": value for (held, label), value in values.items() if held is metric}

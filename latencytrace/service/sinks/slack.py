@@ -19,7 +19,7 @@ class SlackSink:
     """Posts a message: the summary, the cause, three requests.
 
     Args:
-        url: Of the incoming webhook; a secret, since it allows posting.
+        url: Address of the incoming webhook; a secret, since it allows posting.
     """
 
     repeat_s: float | None = 4 * _HOUR_S

@@ -9,11 +9,7 @@ _HOUR_S = 3600.0
 
 
 class WebhookSink:
-    """Posts `{"version": 1, "transition": …, "alert": …}` with an `Idempotency-Key`.
-
-    Args:
-        url: Where to.
-    """
+    """Posts `{"version": 1, "transition": …, "alert": …}` with an `Idempotency-Key`."""
 
     repeat_s: float | None = 4 * _HOUR_S
     ends = 1

@@ -21,6 +21,7 @@ from latencytrace.model.cohorts.request_columns import (
     weights_of,
 )
 from latencytrace.service.cohort import Cohort
+from latencytrace.service.sql.counting import WITH_FINAL, Standing
 from latencytrace.service.sql.questions import (
     WIDE_ROWS,
     Parameters,
@@ -29,7 +30,6 @@ from latencytrace.service.sql.questions import (
     explained,
     where,
 )
-from latencytrace.service.sql.standing import WITH_FINAL, Standing
 from latencytrace.service.sql.tables import stage_column
 
 if TYPE_CHECKING:
@@ -128,10 +128,7 @@ def columns_question(
     """The requests of a cohort that lie in one of these bands, for `columns_from`.
 
     Args:
-        cohort: The cohort.
         bands: How long they took, and which share of them is read.
-        standing: How the rows are read.
-        attributes: Whether those are read, too.
         part_ratio: The part of all that the shares are taken of, where its requests
             are spread (`is_spread`): no share is larger.
     """

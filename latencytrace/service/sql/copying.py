@@ -161,7 +161,6 @@ def count_question(piece: Piece, mine: str) -> str:
     """Return the question how many rows of a piece there are.
 
     Args:
-        piece: Any.
         mine: What is true of rows of the service that asks.
     """
     return f"SELECT count() FROM {_ROWS_OF[piece.table]} WHERE {_within(piece)} AND {mine}"

@@ -7,15 +7,15 @@ import orjson
 from latencytrace.model.cohorts.overview import Group, Groups, Summary
 from latencytrace.service.cohort import LABELS, Cohort
 from latencytrace.service.plain_answers import MOST_KEYS
+from latencytrace.service.sql.counting import WITH_FINAL, Standing
 from latencytrace.service.sql.overview import longest, summary_fields, together
 from latencytrace.service.sql.questions import Parameters, Query, counted, explained, where
-from latencytrace.service.sql.standing import WITH_FINAL, Standing
 
 _LINES: Final = "JSONEachRow"
 _OTHERS, _WITHOUT = 1, 2  # parts of a cohort that are no single value
 
 
-def groups(  # noqa: PLR0913 - what the question is asked with
+def groups(
     query: Query, cohort: Cohort, by: str, column_ns: int, limit: int, standing: Standing
 ) -> Groups:
     """Ask for the values that took most time, then for all requests by these values."""

@@ -4,8 +4,8 @@ from typing import Final
 
 from latencytrace.model import Stage
 from latencytrace.service.cohort import Cohort
+from latencytrace.service.sql.counting import WITH_FINAL, Standing
 from latencytrace.service.sql.questions import Parameters, counted, explained, where
-from latencytrace.service.sql.standing import WITH_FINAL, Standing
 from latencytrace.service.sql.tables import stage_column
 from latencytrace.service.store import TableFormat
 

@@ -50,7 +50,6 @@ def native(block: SpanBlock, rows: Numbers | None = None) -> bytes:
     """A block of the columns `SPAN_COLUMNS`; empty: it has no rows.
 
     Args:
-        block: The spans.
         rows: Which of them; None: all.
     """
     spans = block.table if rows is None else taken(block.table, rows)

@@ -22,7 +22,6 @@ Numbers = Sequence[int | None]
 
 
 def block(rows: int, columns: Sequence[tuple[str, str, bytes]]) -> bytes:
-    """A block of columns, each with its name and its type."""
     parts = [size(len(columns)), size(rows)]
     for name, type_, values in columns:
         parts += (text(name), text(type_), values)
@@ -30,7 +29,6 @@ def block(rows: int, columns: Sequence[tuple[str, str, bytes]]) -> bytes:
 
 
 def text(value: str) -> bytes:
-    """One text."""
     return packed(value.encode("utf-8", "surrogateescape"))
 
 
@@ -47,7 +45,6 @@ def size(number: int) -> bytes:
 
 
 def texts(values: Iterable[str]) -> bytes:
-    """Texts of any kind."""
     return b"".join(each(values))
 
 
@@ -58,8 +55,6 @@ def each(values: Iterable[str]) -> list[bytes]:
 
 
 def numbers(dtype: type[np.number]) -> Callable[[Sequence[int]], bytes]:
-    """Write numbers of this type."""
-
     def column(values: Sequence[int]) -> bytes:
         return np.array(values, dtype).tobytes()
 
@@ -87,8 +82,6 @@ def unknown_words(values: Sequence[str | None]) -> bytes:
 
 
 def lists(column: Callable[[list[T]], bytes]) -> Callable[[Sequence[Sequence[T]]], bytes]:
-    """Write lists of what `column` writes."""
-
     def listed(values: Sequence[Sequence[T]]) -> bytes:
         ends = np.fromiter(accumulate(map(len, values)), np.uint64, len(values))
         return ends.tobytes() + column(list(chain.from_iterable(values)))
@@ -97,7 +90,6 @@ def lists(column: Callable[[list[T]], bytes]) -> Callable[[Sequence[Sequence[T]]
 
 
 def lists_of_words(values: Sequence[Sequence[str]]) -> bytes:
-    """Lists of `words`."""
     ends = np.fromiter(accumulate(map(len, values)), np.uint64, len(values))
     return VERSION + ends.tobytes() + _dictionary(list(chain.from_iterable(values)), {})
 

@@ -18,6 +18,7 @@ from latencytrace.model.cohorts.overview import (
     p99_of_rows_ns,
 )
 from latencytrace.service.cohort import Cohort
+from latencytrace.service.sql.counting import WITH_FINAL, Standing
 from latencytrace.service.sql.questions import (
     OF_MODEL,
     Parameters,
@@ -26,7 +27,6 @@ from latencytrace.service.sql.questions import (
     explained,
     where,
 )
-from latencytrace.service.sql.standing import WITH_FINAL, Standing
 from latencytrace.service.sql.tables import stage_column
 
 _LINES: Final = "JSONEachRow"

@@ -21,7 +21,7 @@ from latencytrace.model.detail import WITHOUT_STAGES, TraceDetail
 from latencytrace.model.stage import IN_PARTS
 from latencytrace.service.cohort import FAILED, LABELS, Cohort
 from latencytrace.service.plain_answers import MOST_PARTS
-from latencytrace.service.sql.standing import WITH_FINAL, Standing
+from latencytrace.service.sql.counting import WITH_FINAL, Standing
 from latencytrace.service.sql.tables import ARRIVALS, REQUESTS, SPANS, stage_column
 from latencytrace.service.store import Order
 
@@ -171,7 +171,6 @@ def where(
     """The condition that a request belongs to a cohort, and what it binds.
 
     Args:
-        cohort: Whatever was asked for.
         unsure: So do requests that may, for not all of their attributes are kept.
         outermost: Without a service, only outermost requests belong to it.
     """
@@ -481,12 +480,8 @@ def requests_question(
     """The first `{limit:UInt32}` requests of a cohort, of those that are equal in any order.
 
     Args:
-        cohort: Whatever was asked for.
-        order: Which are the first.
-        columns: Of each.
         first: The answer to `first_question`, not empty. It is a question of its own: only then
             the engine skips what comes later, and reads these whole only after it sorted them.
-        standing: How rows are read.
     """
     condition, parameters = where(cohort)
     by, _, bound = _BY[order]

@@ -51,7 +51,6 @@ def block_of(
     """Tables as blocks, one behind the other.
 
     Args:
-        tables: Any.
         void: The rows of requests that moved or are none any more; they come first, so that
             the later one stands where one has the key of a row of today.
         read_ns: Wall time when their spans were read; what arrived since is not in them.
@@ -196,7 +195,6 @@ def _few(table: LedgerTable, lists: Mapping[int, Collection[T]]) -> tuple[bytes,
     """Where the lists of all requests end, if some have one, and what is in them.
 
     Args:
-        table: Of the requests.
         lists: By place, in order.
     """
     counts = np.zeros(len(table), np.uint64)
@@ -236,7 +234,6 @@ def _unknown(values: NDArray[np.int64], dtype: type[np.number]) -> bytes:
 
 
 def _hex_rows(ids: bytes, size: int) -> bytes:
-    """Ids of so many bytes as texts."""
     digits = np.frombuffer(ids.hex().encode(), np.uint8).reshape(-1, 2 * size)
     rows = np.empty((len(digits), 1 + 2 * size), np.uint8)
     rows[:, 0] = 2 * size

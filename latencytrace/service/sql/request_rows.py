@@ -19,7 +19,7 @@ from latencytrace.model import (
 )
 from latencytrace.model.detail import detail_named
 from latencytrace.model.from_columns import from_columns
-from latencytrace.model.ledger import ledger_of
+from latencytrace.model.request import ledger_of
 from latencytrace.service.sql import native_values
 from latencytrace.service.sql.tables import (
     REQUEST_COLUMNS,
@@ -120,7 +120,6 @@ def block_of(
     """Requests as a block in the engine's Native format, and rows that void others.
 
     Args:
-        requests: Any.
         void: The rows of requests that moved or are none any more; they come first, so that
             the later one stands where one has the key of a row of today.
         read_ns: Wall time when their spans were read; what arrived since is not in them.
@@ -159,7 +158,6 @@ def block_of(
 
 
 def _values(requests: Sequence[Request]) -> dict[str, list[object]]:
-    """The values of each column that a request tells."""
     found: dict[str, list[object]] = {
         name: [tell(request) for request in requests] for name, tell in _TOLD.items()
     }

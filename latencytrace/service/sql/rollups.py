@@ -4,7 +4,12 @@ Sums and counts are exact; durations are kept as the bins of a histogram.
 Requests that are in no rollup yet are counted in the same form at the moment of the question.
 """
 
+import math
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
 from typing import Any, Final, cast
 
 import numpy as np
@@ -12,12 +17,11 @@ import orjson
 
 from latencytrace.model import Breakdown, Quantiles, Stage, StageBreakdown, StagePart
 from latencytrace.model.cohorts.breakdown import WorkAfter
-from latencytrace.model.cohorts.histogram import BINS_PER_DOUBLING, ERROR_RATIO, ZERO, Histogram
 from latencytrace.model.detail import TraceDetail
 from latencytrace.model.stage import IN_PARTS
 from latencytrace.service.cohort import Cohort
 from latencytrace.service.plain_answers import MOST_PARTS
-from latencytrace.service.sql.counting import BY_ROW, Counting
+from latencytrace.service.sql.counting import BY_ROW, WINDOW, Counting, Standing, windows
 from latencytrace.service.sql.questions import (
     AFTER_PARTS,
     BY_SEGMENTS,
@@ -28,8 +32,44 @@ from latencytrace.service.sql.questions import (
     has_stages,
     where,
 )
-from latencytrace.service.sql.standing import WINDOW, Standing, windows
 from latencytrace.service.sql.tables import REQUESTS, ROLLUPS, WINDOWS, stage_column
+
+BINS_PER_DOUBLING = 32  # scale 5 of OpenTelemetry's exponential histogram
+ERROR_RATIO = 2 ** (1 / BINS_PER_DOUBLING) - 1  # of a quantile, at most: the width of a bin
+ZERO = -32767  # the bin of what took no time
+
+
+@dataclass(frozen=True)
+class Histogram:
+    """How many durations lie in each bin: bin `n` begins at `2 ** (n / BINS_PER_DOUBLING)`."""
+
+    counts: Mapping[int, int]  # by bin; at least one, none is 0
+
+    def quantile(self, level: float) -> float:
+        """Return a quantile, interpolated between neighbours as exact ones are."""
+        place = level * (self._reached[-1] - 1)
+        lower = self._at(math.floor(place))
+        return lower + (place - math.floor(place)) * (self._at(math.ceil(place)) - lower)
+
+    @cached_property
+    def _bins(self) -> list[int]:
+        return sorted(self.counts)
+
+    @cached_property
+    def _reached(self) -> list[int]:
+        """How many durations lie up to the end of each bin."""
+        return list(accumulate(self.counts[bin_] for bin_ in self._bins))
+
+    def _at(self, place: int) -> float:
+        """The duration at a place in their order, as if those of a bin lay evenly in it."""
+        number = bisect_right(self._reached, place)
+        bin_ = self._bins[number]
+        if bin_ == ZERO:
+            return 0.0
+        count = self.counts[bin_]
+        within = (place - (self._reached[number] - count) + 0.5) / count
+        return float(2 ** ((bin_ + within) / BINS_PER_DOUBLING))
+
 
 WINDOW_S: Final = 300
 _LAST_NS: Final = (1 << 63) - 1
@@ -137,7 +177,6 @@ def _entries(standing: Standing, condition: str, listed: str, labels: Mapping[st
     Args:
         standing: How they are read, and counted.
         condition: Which of those in the windows they are.
-        listed: The windows.
         labels: What they are counted by: the name of each label, and how it is read.
     """
     condition = f"({condition}) AND {WINDOW} IN {listed}"

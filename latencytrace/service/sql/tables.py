@@ -319,9 +319,7 @@ def written_anew(table: str, definition: str, columns: Collection[str]) -> Itera
     """Statements that copy the rows of a table of an older layout into a new one.
 
     Args:
-        table: Name of the table.
-        definition: Of the new one.
-        columns: Of the old one; those of both are copied.
+        columns: Columns of the old one; those of both are copied.
     """
     known = REQUEST_COLUMNS if table == REQUESTS else SPAN_COLUMNS
     names = ", ".join(f"`{name}`" for name in known if name in columns)
@@ -356,7 +354,7 @@ class Target:
         """The statement that inserts a block.
 
         Args:
-            path: Of the file that holds it; None: it follows the statement.
+            path: Path of the file that holds it; None: it follows the statement.
             arrived_ms: When its spans arrived; None: now, or as the block has it.
             writer: The service that writes it; empty: the only one.
         """
@@ -378,7 +376,6 @@ class Target:
 
 
 def column_type(definition: str) -> str:
-    """The type in a column's definition."""
     return re.split(" (?:CODEC|DEFAULT)", definition, maxsplit=1)[0]
 
 

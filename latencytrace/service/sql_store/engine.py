@@ -53,9 +53,7 @@ class EngineConnection(Protocol):
         """Insert a block; it is kept when this returns, every row of it.
 
         Args:
-            target: Where to.
             block: In the target's format.
-            rows: How many it has.
             arrived_ms: When its spans arrived; None: now, or as the block has it.
             token: Of several blocks with the same one, a server keeps one.
 
@@ -74,9 +72,7 @@ class StoreEngine(Protocol):
         """The id of this service, where others can write to the tables; empty: none can."""
         ...
 
-    def connect(self, **settings: int) -> EngineConnection:
-        """A connection with settings of its own."""
-        ...
+    def connect(self, **settings: int) -> EngineConnection: ...
 
     def damaged_parts(self) -> Sequence[DamagedPart]:
         """The parts of tables that were set aside."""

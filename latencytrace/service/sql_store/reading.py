@@ -10,8 +10,12 @@ import orjson
 
 from latencytrace.model import Breakdown, Request, Span
 from latencytrace.model.cohorts.overview import Groups, HeatCell, Overview, StageColumn
-from latencytrace.model.cohorts.request_columns import DurationBand, Durations, RequestColumns
-from latencytrace.model.cohorts.request_times import RequestTimes
+from latencytrace.model.cohorts.request_columns import (
+    DurationBand,
+    Durations,
+    RequestColumns,
+    RequestTimes,
+)
 from latencytrace.model.stage import IN_PARTS
 from latencytrace.service.cohort import Cohort
 from latencytrace.service.sql import (
@@ -45,7 +49,6 @@ class SqlQuestions(Store):
     """The part of the store that only reads.
 
     Args:
-        readers: The connections.
         to_keep: Traces whose spans are to be copied.
         rollups: Tell how the requests of a stretch of time are read.
     """

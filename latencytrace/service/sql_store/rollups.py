@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latencytrace.errors import StoreError
+from latencytrace.service.sql.counting import WITH_FINAL, Standing
 from latencytrace.service.sql.rollups import (
     DUE,
     LAST_PASS,
@@ -23,7 +24,6 @@ from latencytrace.service.sql.rollups import (
     WINDOWS_BETWEEN,
     Window,
 )
-from latencytrace.service.sql.standing import WITH_FINAL, Standing
 from latencytrace.service.sql.tables import DERIVED
 from latencytrace.service.sql_store.weights import Weights
 
@@ -266,13 +266,13 @@ class NoRollups(Rollups):
         self.weights = Weights(read, now_ns, alone=False)
 
     @contextmanager
-    def changing(self, windows: Collection[int]) -> Iterator[None]:  # noqa: ARG002 - none is known
+    def changing(self, windows: Collection[int]) -> Iterator[None]:
         yield
 
     def over(
         self,
-        since_ns: int | None,  # noqa: ARG002 - of the contract
-        until_ns: int | None,  # noqa: ARG002 - of the contract
+        since_ns: int | None,
+        until_ns: int | None,
         ask: Callable[[Plan], T],
     ) -> T:
         return ask(self._unplanned())

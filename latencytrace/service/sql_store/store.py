@@ -60,10 +60,9 @@ class SqlStore(SqlTables):
     """All of a store but how it is opened.
 
     Args:
-        engine: Keeps the tables.
         to_keep: Traces whose spans are to be copied.
         day_ns: The time of day, by which windows become quiet.
-        exact_requests: Of more than so many, quantiles may be from histograms.
+        exact_requests: Above so many requests, quantiles may be from histograms.
     """
 
     def __init__(

@@ -43,7 +43,7 @@ class Baselines:
     Args:
         folder: Made when the first baseline is kept.
         most: How many are kept; a new one beyond is refused, none is ever forgotten.
-        most_bytes: Of all tables.
+        most_bytes: Most bytes of all tables.
     """
 
     def __init__(self, folder: Path, *, most: int = MOST, most_bytes: int = MOST_BYTES) -> None:

@@ -5,15 +5,16 @@ data folder is refused: writing through it would change a file that is not ours.
 """
 
 import errno
+import fcntl
 import logging
 import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
-from latencytrace.errors import StoreError
+from latencytrace.errors import StoreError, StoreInUseError
 
 FOLDER_MODE: Final = 0o700
 FILE_MODE: Final = 0o600
@@ -30,7 +31,6 @@ def private_folder(path: Path, *, may_be_link: bool = False) -> None:
     """Make a folder that only its owner can enter, or tighten the one that is there.
 
     Args:
-        path: The folder.
         may_be_link: A symbolic link to a folder will do, as for the data folder itself.
 
     Raises:
@@ -59,7 +59,7 @@ def open_private(path: Path, flags: int) -> int:
 
     Args:
         path: The file; made with mode 0600 where `flags` ask for it, tightened where it is ours.
-        flags: As of `os.open`; `O_NOFOLLOW` and `O_CLOEXEC` are added.
+        flags: Flags of `os.open`; `O_NOFOLLOW` and `O_CLOEXEC` are added.
 
     Returns:
         The descriptor, which the caller closes.
@@ -169,3 +169,65 @@ _TIGHTENED = "%s could be read or written by others (mode %04o): it is %s now"
 
 def _is_link(path: Path) -> str:
     return f"{path} is a symbolic link, and nothing is read or written through one: remove it"
+
+
+def owned(folder: Path) -> IO[str]:
+    """Make a data folder where there is none, and lock it.
+
+    Returns:
+        The lock file; closing it releases the folder.
+
+    Raises:
+        StoreInUseError: Another process, or another store of this one, owns it.
+        StoreError: The folder cannot be used, or another process has it.
+    """
+    with unusable_is_said(folder):
+        if folder.is_dir():
+            refuse_others(folder)  # before the rights of a wrong folder are changed
+        private_folder(folder, may_be_link=True)
+        return locked(folder / "lock")
+
+
+@contextmanager
+def unusable_is_said(folder: Path) -> Iterator[None]:
+    """Say which folder the system does not let us use.
+
+    Raises:
+        StoreError: The system refused access.
+    """
+    try:
+        yield
+    except FileExistsError as error:
+        raise StoreError(f"{folder} is no folder: name one that is new or empty") from error
+    except OSError as error:
+        raise StoreError(f"the data folder {folder} cannot be used: {error.strerror}") from error
+
+
+def refuse_others(folder: Path) -> None:
+    """Leave a folder alone that has things in it, and none of them ours."""
+    names = {path.name for path in folder.iterdir() if not path.name.startswith(".")}
+    others = sorted(names - {"lost+found"})
+    if others and not names & {"clickhouse", "lock"}:
+        raise StoreError(
+            f"{folder} is no data folder, it holds {others[0]!r} and the like: name one that is "
+            "new or empty"
+        )
+
+
+def locked(path: Path) -> IO[str]:
+    """The lock file of a folder, locked until it is closed or this process dies."""
+    lock = os.fdopen(open_private(path, os.O_RDWR | os.O_CREAT | os.O_APPEND), "a+")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        lock.seek(0)
+        owner = lock.read().strip() or "unknown"
+        lock.close()
+        raise StoreInUseError(
+            f"the data folder {path.parent} belongs to process {owner}: ask that service "
+            "(--url), stop it, or name another folder (--data)"
+        ) from None
+    lock.truncate(0)
+    lock.write(f"{os.getpid()}\n")
+    lock.flush()
+    return lock

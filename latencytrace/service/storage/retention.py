@@ -98,7 +98,6 @@ class Retention:
     """Drops what has been kept for long enough, and knows what is kept.
 
     Args:
-        store: What is kept.
         limits: How much of it may be.
         now_ns: The time of day, by which partitions are distinguished.
         steady_ns: A clock that is never set back, for the pace.

@@ -8,18 +8,20 @@ from latencytrace.service.net.problems import DESCRIBED, answer_with_problems
 from latencytrace.service.web.context import ServiceContext
 from latencytrace.service.web.queries import refuse_twice
 from latencytrace.service.web.views.backup import backup_router
-from latencytrace.service.web.views.breakdown import breakdown_router
-from latencytrace.service.web.views.capacity import capacity_router
-from latencytrace.service.web.views.compare import compare_router
-from latencytrace.service.web.views.gpu import gpu_router
-from latencytrace.service.web.views.ledgers import ledgers_router
-from latencytrace.service.web.views.overhead import overhead_router
-from latencytrace.service.web.views.overview import overview_router
-from latencytrace.service.web.views.requests import requests_router
-from latencytrace.service.web.views.services import services_router
-from latencytrace.service.web.views.steps import steps_router
-from latencytrace.service.web.views.tail import tail_router
-from latencytrace.service.web.views.whatif import whatif_router
+from latencytrace.service.web.views.breakdown import (
+    breakdown_router,
+    overhead_router,
+    overview_router,
+    services_router,
+)
+from latencytrace.service.web.views.compare import (
+    capacity_router,
+    compare_router,
+    tail_router,
+    whatif_router,
+)
+from latencytrace.service.web.views.profiles import gpu_router
+from latencytrace.service.web.views.requests import ledgers_router, requests_router, steps_router
 
 API = "/api/v1"
 

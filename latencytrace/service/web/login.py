@@ -28,8 +28,6 @@ class LoginPage:
     such a request is answered by a page that leads to itself, once.
 
     Args:
-        renderer: Draws the page.
-        token: What is asked for.
         now_ns: The time of day.
         public_url: Where a browser finds the service; https: the cookie is for https only.
     """

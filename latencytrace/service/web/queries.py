@@ -11,7 +11,7 @@ from latencytrace.analysis.capacity.limits import Limit, limits_of
 from latencytrace.analysis.tail.groups import Selection
 from latencytrace.errors import QuestionError
 from latencytrace.model import Measure, Objective
-from latencytrace.model.texts.durations import written_duration_ns
+from latencytrace.model.texts.units import written_duration_ns
 from latencytrace.service.answers.groups import GROUPS, MOST_GROUPS
 from latencytrace.service.answers.overview_documents import MOST_ROUTES, ROUTES
 from latencytrace.service.cohort import (

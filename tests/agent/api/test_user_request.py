@@ -9,7 +9,7 @@ from opentelemetry.trace import INVALID_SPAN, SpanKind, StatusCode, get_current_
 
 import latencytrace
 from latencytrace.agent.api.requests import UserRequest
-from latencytrace.agent.api.user_stage import UserStage
+from latencytrace.agent.api.stages import UserStage
 from latencytrace.analysis.ledger.requests import requests_of
 from latencytrace.model import Stage, semconv
 from tests.support.agent.dividing import span_of

@@ -11,7 +11,7 @@ import pytest
 from opentelemetry.trace import INVALID_SPAN, StatusCode, get_current_span
 
 import latencytrace
-from latencytrace.agent.api.user_stage import UserStage
+from latencytrace.agent.api.stages import UserStage
 from latencytrace.agent.spans.span import RecordedSpan
 from latencytrace.model import Stage, semconv
 from tests.support.agent.hooked import Spans

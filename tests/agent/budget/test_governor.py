@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from latencytrace.agent.budget.detail import FULL, LAST, SAMPLED, WITHOUT_CHEAP_CALLS, WITHOUT_GAPS
-from latencytrace.agent.budget.governor import (
+from latencytrace.agent.budget.keeper import (
     MOST_PATIENCE,
     PATIENCE,
     SPREAD,

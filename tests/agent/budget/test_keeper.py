@@ -1,8 +1,7 @@
 """The agent's cost taken every round, and the detail that follows from it."""
 
 from latencytrace.agent.budget.detail import LAST, WITHOUT_CHEAP_CALLS, Detail
-from latencytrace.agent.budget.governor import WINDOW_NS
-from latencytrace.agent.budget.keeper import CHEAP_NS, BudgetKeeper, Overhead
+from latencytrace.agent.budget.keeper import CHEAP_NS, WINDOW_NS, BudgetKeeper, Overhead
 from latencytrace.agent.spans.span import RecordedSpan
 from latencytrace.model import Stage
 from tests.support.agent.hooked import Spans

@@ -10,8 +10,7 @@ import pytest
 import torch
 from torch.cuda import nvtx
 
-from latencytrace.agent.device.nvtx import torch_ranges
-from latencytrace.agent.device.timer import DeviceTimer
+from latencytrace.agent.device.timer import DeviceTimer, torch_ranges
 from latencytrace.agent.device.timers import DeviceTimers
 from latencytrace.agent.hooks.transformers import TransformersHook
 from latencytrace.model import Stage

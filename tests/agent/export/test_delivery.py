@@ -19,7 +19,7 @@ class Answers:
     def __init__(self, *answers: Response) -> None:
         self._answers = list(answers)
 
-    def send(self, body: bytes, timeout_s: float | None = None) -> Response:  # noqa: ARG002 - the contract's
+    def send(self, body: bytes, timeout_s: float | None = None) -> Response:
         """Answer."""
         return self._answers.pop(0)
 

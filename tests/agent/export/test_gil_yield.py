@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from latencytrace.agent.export.gil_yield import SLEEP_S, GilYield, yielding
+from latencytrace.agent.export.exporter import SLEEP_S, GilYield, yielding
 from tests.support.fakes.contracts import FakeClock
 from tests.support.waiting import PATIENCE_S
 

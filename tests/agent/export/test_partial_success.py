@@ -8,8 +8,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
 )
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
-from latencytrace.agent.export.partial_success import partial_success
-from latencytrace.agent.export.transport import NOTHING
+from latencytrace.agent.export.transport import NOTHING, partial_success
 
 plain = st.text(st.characters(categories=("L", "N", "P")), max_size=200)
 

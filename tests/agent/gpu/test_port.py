@@ -13,7 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from latencytrace.agent.gpu.port import AGAIN_AFTER_NS, SILENT_NS, GpuPort
 from latencytrace.agent.gpu.sampler import SamplerState
 from latencytrace.agent.guard import raise_fault
-from latencytrace.model.gpu.sample import GPU_METRICS
+from latencytrace.model.gpu import GPU_METRICS
 from tests.support.builders.gpu_requests import sample, whole_sample
 from tests.support.fakes.contracts import FakeClock
 from tests.support.waiting import PATIENCE_S, until

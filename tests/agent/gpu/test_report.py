@@ -11,7 +11,7 @@ from latencytrace.agent.export.http import HttpSender
 from latencytrace.agent.gpu.report import KEPT_SAMPLES, GpuReport
 from latencytrace.agent.gpu.sampler import SamplerState
 from latencytrace.model import semconv
-from latencytrace.model.gpu.sample import BandwidthMethod, GpuMetric, GpuSample, Reading
+from latencytrace.model.gpu import BandwidthMethod, GpuMetric, GpuSample, Reading
 from tests.support.agent.receiving import Receiver, attributes_of, metrics
 from tests.support.fakes.contracts import GPU, FakeClock
 from tests.support.servers.ports import free_port

@@ -8,12 +8,12 @@ from queue import Queue
 import pytest
 
 from latencytrace.agent.clock import monotonic_ns
-from latencytrace.agent.gpu.machine_lock import MachineLock
 from latencytrace.agent.gpu.reader import Detail, GpuReader
 from latencytrace.agent.gpu.sampler import GpuSampler
+from latencytrace.agent.gpu.watch import MachineLock
 from latencytrace.agent.guard import raise_fault
 from latencytrace.errors import GpuUnavailableError
-from latencytrace.model.gpu.sample import GpuSample
+from latencytrace.model.gpu import GpuSample
 from tests.support.fakes.contracts import FakeClock, ScriptedGpuReader
 from tests.support.servers.command_line import python
 from tests.support.waiting import PATIENCE_S

@@ -11,7 +11,7 @@ import pytest
 
 from latencytrace.errors import SettingsError
 from latencytrace.model import semconv
-from latencytrace.model.gpu.sample import GpuMetric
+from latencytrace.model.gpu import GpuMetric
 from latencytrace.settings import agent_settings
 from tests.support.agent.receiving import Receiver, attributes_of
 from tests.support.fakes import nvml as fake_nvml

@@ -303,7 +303,7 @@ def test_an_answer_that_says_that_the_server_failed_ends_its_request(agent: Trac
 def test_work_that_is_cancelled_behind_a_failed_answer_cancels_no_request(
     agent: TracedProgram,
 ) -> None:
-    async def application(scope: Message, receive: object, send: Any) -> None:  # noqa: ARG001
+    async def application(scope: Message, receive: object, send: Any) -> None:
         await send({"type": "http.response.start", "status": 503, "headers": []})
         await send({"type": "http.response.body", "body": b"no"})
         raise asyncio.CancelledError
@@ -468,7 +468,7 @@ def test_base_http_middleware_hides_neither_the_route_nor_the_end(agent: TracedP
     assert semconv.CANCELLED not in request.attributes
 
 
-async def plain_application(scope: Message, receive: object, send: Any) -> None:  # noqa: ARG001
+async def plain_application(scope: Message, receive: object, send: Any) -> None:
     if scope["type"] == "http":
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": b"plain"})
@@ -606,7 +606,7 @@ def test_an_application_that_never_answers_ends_its_request(agent: TracedProgram
 
 
 def test_a_malformed_message_is_left_to_the_server(agent: TracedProgram) -> None:
-    async def odd(scope: Message, receive: object, send: Any) -> None:  # noqa: ARG001
+    async def odd(scope: Message, receive: object, send: Any) -> None:
         await send({"type": "http.response.start"})
 
     async def main() -> None:

@@ -31,7 +31,7 @@ def cuda() -> FakeCuda:
 
 
 @pytest.fixture
-def spans(cuda: FakeCuda, minilm: Any) -> Iterator[Spans]:  # noqa: ARG001 - imported by then
+def spans(cuda: FakeCuda, minilm: Any) -> Iterator[Spans]:
     with hooked(SentenceTransformersHook) as spans:
         spans.recorder.devices = DeviceTimers(lambda _: cuda, cuda.clock)
         yield spans

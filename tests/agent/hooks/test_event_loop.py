@@ -16,7 +16,7 @@ from latencytrace.agent.context import enter
 from latencytrace.agent.timing.intervals import IntervalRecorder
 from latencytrace.agent.timing.runtime_gaps import GAPS, GARBAGE, LOOP, OpenRequests
 from latencytrace.model import Stage, semconv
-from latencytrace.model.packed.interval import unpack_intervals, unpack_named
+from latencytrace.model.packed import unpack_intervals, unpack_named
 from tests.support.agent.gaps import gaps_ns
 from tests.support.agent.receiving import ReceivedSpan, TracedProgram
 from tests.support.servers.serving import get, serving

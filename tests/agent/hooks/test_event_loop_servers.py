@@ -16,7 +16,7 @@ from latencytrace.agent.hooks.grpc_server import GrpcServerHook
 from latencytrace.agent.spans.span import RecordedSpan
 from latencytrace.agent.timing.runtime_gaps import LOOP
 from latencytrace.model import semconv
-from latencytrace.model.packed.interval import unpack_named
+from latencytrace.model.packed import unpack_named
 from tests.support.agent.hooked import Spans, hooked
 from tests.support.servers.grpc_calls import SERVICE, Methods, async_serving
 from tests.support.servers.serving import get

@@ -105,7 +105,7 @@ def test_a_span_is_the_callers_child_and_says_nothing_of_what_was_sent(
         ("broken", "UNKNOWN", "LookupError", StatusCode.ERROR),
     ],
 )
-def test_a_status_passes_through_and_is_noted(  # noqa: PLR0913 - a table
+def test_a_status_passes_through_and_is_noted(
     spans: Spans, call: Call, method: str, code: str, error: str, status: StatusCode
 ) -> None:
     with pytest.raises(grpc.RpcError) as raised:

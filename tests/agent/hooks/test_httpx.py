@@ -22,7 +22,7 @@ from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.hooks.httpx import HttpxHook
 from latencytrace.agent.spans.span import RecordedSpan
 from latencytrace.model import Stage, semconv
-from latencytrace.model.packed.interval import unpack_named
+from latencytrace.model.packed import unpack_named
 from tests.support.agent.hooked import Spans, attribute_text
 from tests.support.agent.receiving import TracedProgram
 from tests.support.servers.serving import serving
@@ -324,7 +324,7 @@ def test_a_stream_that_is_dropped_ends(spans: Spans, url: str) -> None:
 
 
 def test_a_body_that_breaks_off_fails_the_exchange(spans: Spans) -> None:
-    async def torn(scope: object, receive: object, send: Callable[..., object]) -> None:  # noqa: ARG001
+    async def torn(scope: object, receive: object, send: Callable[..., object]) -> None:
         headers = [(b"content-length", b"100")]
         await awaited(send({"type": "http.response.start", "status": 200, "headers": headers}))
         await awaited(send({"type": "http.response.body", "body": b".", "more_body": True}))

@@ -15,15 +15,15 @@ HOOKS = (KserveHook,)
 
 def iris() -> Any:
     class Iris(kserve.Model):  # type: ignore[misc,name-defined] # of a library that need not be there
-        async def preprocess(self, payload: Any, headers: Any = None) -> Any:  # noqa: ARG002
+        async def preprocess(self, payload: Any, headers: Any = None) -> Any:
             return payload["instances"]
 
-        def predict(self, payload: Any, headers: Any = None) -> Any:  # noqa: ARG002
+        def predict(self, payload: Any, headers: Any = None) -> Any:
             if payload == [13]:
                 raise ValueError("an unlucky number")
             return [2 * number for number in payload]
 
-        def postprocess(self, result: Any, headers: Any = None) -> Any:  # noqa: ARG002
+        def postprocess(self, result: Any, headers: Any = None) -> Any:
             return {"predictions": result}
 
     model = Iris("iris")
@@ -57,7 +57,7 @@ def test_a_prediction_that_fails_is_an_error(spans: Spans) -> None:
 
 def test_kserves_own_methods_are_left_alone(spans: Spans) -> None:
     class Passing(kserve.Model):  # type: ignore[misc,name-defined] # likewise
-        def predict(self, payload: Any, headers: Any = None) -> Any:  # noqa: ARG002
+        def predict(self, payload: Any, headers: Any = None) -> Any:
             return payload
 
     model = Passing("passing")

@@ -9,7 +9,7 @@ import pytest
 from opentelemetry.trace import StatusCode
 
 from latencytrace.model import Stage, semconv
-from latencytrace.model.packed.token_times import unpack_token_times
+from latencytrace.model.packed import unpack_token_times
 from tests.support.agent.hooked import Spans, attribute_text, hooked, interval_stages
 
 llama_cpp = pytest.importorskip("llama_cpp")

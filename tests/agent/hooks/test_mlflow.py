@@ -17,7 +17,7 @@ HOOKS = (MlflowHook,)
 @pytest.fixture
 def model(tmp_path: Path) -> Any:
     class Doubles(pyfunc.PythonModel):  # type: ignore[misc,name-defined] # likewise
-        def predict(self, context: Any, model_input: Any, params: Any = None) -> Any:  # noqa: ARG002
+        def predict(self, context: Any, model_input: Any, params: Any = None) -> Any:
             return [2 * number for number in model_input["x"]]
 
     pyfunc.save_model(str(tmp_path / "model"), python_model=Doubles())

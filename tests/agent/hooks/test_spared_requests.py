@@ -94,7 +94,7 @@ def url() -> Iterator[str]:
 
 
 @pytest.fixture
-def detail(agent: TracedProgram) -> Detail:  # noqa: ARG001 - it runs
+def detail(agent: TracedProgram) -> Detail:
     """The detail in which the agent traces."""
     return recorder().detail
 
@@ -313,7 +313,7 @@ def test_a_unit_of_work_without_a_server_is_spared_like_a_request(
 
 
 @pytest.fixture
-def wsgi(agent: TracedProgram) -> FlaskClient:  # noqa: ARG001 - it runs
+def wsgi(agent: TracedProgram) -> FlaskClient:
     """The same served by Flask."""
     app = flask.Flask("app")
 

@@ -23,7 +23,7 @@ from latencytrace.analysis.ledger.critical_path import critical_path
 from latencytrace.analysis.ledger.stalls import stalls
 from latencytrace.analysis.tokens.gaps import token_times
 from latencytrace.model import Stage, semconv
-from latencytrace.model.packed.token_times import unpack_token_times
+from latencytrace.model.packed import unpack_token_times
 from tests.support.agent.dividing import traces_of
 from tests.support.agent.receiving import ReceivedSpan, TracedProgram
 from tests.support.models.tiny_chat import TinyChat

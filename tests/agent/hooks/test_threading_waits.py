@@ -63,7 +63,7 @@ class Connection(redis.Connection):
     def connect(self) -> None:
         """Do as if there was a server."""
 
-    def can_read(self, timeout: float = 0) -> bool:  # noqa: ARG002
+    def can_read(self, timeout: float = 0) -> bool:
         """Say that nothing has come."""
         return False
 

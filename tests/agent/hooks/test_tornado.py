@@ -10,7 +10,7 @@ from latencytrace.agent.hooks import tornado
 from latencytrace.agent.hooks.tornado import TornadoHook
 from latencytrace.agent.toolkit.streaming import MadeTokens
 from latencytrace.model import semconv
-from latencytrace.model.packed.token_times import unpack_token_times
+from latencytrace.model.packed import unpack_token_times
 from tests.support.agent.hooked import Spans, interval_stages
 from tests.support.servers.serving import Answer, get, running
 

@@ -14,7 +14,7 @@ from latencytrace.agent.hooks.threads import ThreadsHook
 from latencytrace.agent.hooks.transformers_batching import Member, TransformersBatchingHook
 from latencytrace.agent.spans.span import RecordedSpan
 from latencytrace.model import Stage, semconv
-from latencytrace.model.packed.token_times import unpack_token_times
+from latencytrace.model.packed import unpack_token_times
 from tests.support.agent.hooked import Spans, hooked
 from tests.support.models.tiny_chat import TinyChat
 from tests.support.waiting import PATIENCE_S

@@ -24,7 +24,7 @@ from werkzeug.middleware.dispatcher import DispatcherMiddleware
 from latencytrace.agent.hooks.wsgi import WsgiHook
 from latencytrace.agent.toolkit.streaming import MadeTokens
 from latencytrace.model import Stage, semconv
-from latencytrace.model.packed.token_times import unpack_token_times
+from latencytrace.model.packed import unpack_token_times
 from tests.support.agent.hooked import Spans, attribute_text, intervals_of
 from tests.support.servers.serving import serving_wsgi
 
@@ -303,7 +303,7 @@ def test_gunicorn_leaves_the_application_of_an_asgi_worker_as_it_is(spans: Spans
     assert not spans.all
 
 
-def plain_application(environ: Any, start_response: Any) -> Iterable[bytes]:  # noqa: ARG001
+def plain_application(environ: Any, start_response: Any) -> Iterable[bytes]:
     start_response("200 OK", [])
     return [b"plain"]
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from latencytrace.agent.process.losses import ChildLosses
+from latencytrace.agent.process.forks import ChildLosses
 from tests.support.servers.command_line import NOWHERE, python
 
 LOSES = """

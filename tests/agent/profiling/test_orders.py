@@ -315,7 +315,7 @@ def test_one_that_is_too_large_is_dropped_and_it_is_said(
 
 
 @pytest.mark.parametrize(("limit", "whole"), [(1000, False), (resource.RLIM_INFINITY, True)])
-def test_a_full_disk_is_noticed(tmp_path: Path, limit: int, whole: bool) -> None:  # noqa: FBT001 - parametrized
+def test_a_full_disk_is_noticed(tmp_path: Path, limit: int, whole: bool) -> None:
     run = TorchProfiler()
     run.prepare()
     run.start()

@@ -185,7 +185,7 @@ def test_the_price_is_looked_up_once_a_minute_and_not_before_there_is_a_span() -
     clock = FakeClock()
     asked: list[int] = []
 
-    def prices(_: bool) -> Prices:  # noqa: FBT001 - its signature
+    def prices(_: bool) -> Prices:
         asked.append(clock())
         return Prices(call_ns=1)
 
@@ -232,7 +232,7 @@ def test_the_price_of_a_request_is_looked_up_once_one_was_served() -> None:
     detail = Detail()
     asked: list[bool] = []
 
-    def prices(served: bool) -> Prices:  # noqa: FBT001 - its signature
+    def prices(served: bool) -> Prices:
         asked.append(served)
         return Prices(span_ns=1, request_ns=100 if served else 1)
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from latencytrace.agent.reporting.pressure import RESOURCES, pressure
+from latencytrace.agent.reporting.own_cost import RESOURCES, pressure
 
 LINES = "some avg10=1.00 avg60={share} avg300=3.00 total=4\nfull avg10=5.00 avg60=6.00 total=7\n"
 

@@ -163,15 +163,15 @@ class ByName(Sampler):
     def __init__(self, argument: str) -> None:
         self.argument = argument
 
-    def should_sample(  # noqa: PLR0913 - the SDK's signature
+    def should_sample(
         self,
-        parent_context: Context | None,  # noqa: ARG002
-        trace_id: int,  # noqa: ARG002
+        parent_context: Context | None,
+        trace_id: int,
         name: str,
-        kind: SpanKind | None = None,  # noqa: ARG002
+        kind: SpanKind | None = None,
         attributes: Mapping[str, AnyValue] | None = None,
-        links: Sequence[Link] | None = None,  # noqa: ARG002
-        trace_state: TraceState | None = None,  # noqa: ARG002
+        links: Sequence[Link] | None = None,
+        trace_state: TraceState | None = None,
     ) -> SamplingResult:
         """Decide by the name."""
         if name == "raising":

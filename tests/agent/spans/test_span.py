@@ -56,7 +56,7 @@ def test_a_span_that_two_threads_end_at_the_same_time_ends_once(
 
 
 @pytest.mark.parametrize("value", [True, False])
-def test_a_numpy_boolean_is_a_boolean(spans: Spans, tracer: Tracer, value: bool) -> None:  # noqa: FBT001 - a case
+def test_a_numpy_boolean_is_a_boolean(spans: Spans, tracer: Tracer, value: bool) -> None:
     numpy_value: Any = np.bool_(value)
 
     tracer.start_span("name", attributes={"a": numpy_value}).end()

@@ -256,7 +256,7 @@ class Watching(SpanProcessor):
         self.ended: list[ReadableSpan] = []
         self.stopped = False
 
-    def on_start(self, span: SdkSpan, parent_context: Context | None = None) -> None:  # noqa: ARG002 - the SDK's signature
+    def on_start(self, span: SdkSpan, parent_context: Context | None = None) -> None:
         """Remember a start."""
         span.set_attribute("seen", value=True)
         self.started.append(span.name)
@@ -361,7 +361,7 @@ def test_what_a_processor_calls_while_it_is_shown_a_span_is_not_recorded(
     suppressed: list[bool] = []
 
     class Posting(SpanProcessor):
-        def on_end(self, span: ReadableSpan) -> None:  # noqa: ARG002 - the SDK's signature
+        def on_end(self, span: ReadableSpan) -> None:
             suppressed.append(is_suppressed(get_current()))
 
     spans.provider.add_span_processor(Posting())
@@ -475,7 +475,7 @@ def test_a_flush_reaches_every_processor_and_nothing_said_means_flushed(
     class Silent(Watching):
         """One that returns nothing, as many do."""
 
-        def force_flush(self, timeout_millis: int = 30000) -> Any:  # noqa: ARG002 - None
+        def force_flush(self, timeout_millis: int = 30000) -> Any:
             """Flush."""
             flushed.append(type(self).__name__)
 

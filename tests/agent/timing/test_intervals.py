@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from latencytrace.agent.timing.intervals import HELD, IntervalRecorder, merged
 from latencytrace.model import Interval, Stage, semconv
-from latencytrace.model.packed.interval import MAX_INTERVALS, unpack_intervals
+from latencytrace.model.packed import MAX_INTERVALS, unpack_intervals
 
 START_NS = 1_000
 STAGES = (Stage.RESPOND, Stage.DETOKENIZE, Stage.NETWORK)

@@ -155,7 +155,7 @@ class Waited(ProcessorWaits):
 
     __slots__ = ()
 
-    def waited_ns(self, before: Reading | None) -> int:  # noqa: ARG002 - as its base has it
+    def waited_ns(self, before: Reading | None) -> int:
         return 5_000_000
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from latencytrace.agent.toolkit.token_times import HELD, TokenRecorder
-from latencytrace.model.packed.token_times import (
+from latencytrace.model.packed import (
     LONGEST_TOLD,
     MAX_GAPS,
     TokenTimes,

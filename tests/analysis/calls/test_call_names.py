@@ -2,7 +2,7 @@
 
 import pytest
 
-from latencytrace.analysis.calls.call_names import call_name
+from latencytrace.analysis.trace.routes import call_name
 
 
 @pytest.mark.parametrize(

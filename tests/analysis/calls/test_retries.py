@@ -26,7 +26,7 @@ CLIENT = SpanKind.CLIENT
 CODE = semconv.HTTP_RESPONSE_STATUS_CODE
 
 
-def call(  # noqa: PLR0913 - a call has that many parts
+def call(
     span_id: str,
     start_ns: int,
     end_ns: int,

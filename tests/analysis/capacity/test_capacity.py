@@ -6,9 +6,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from latencytrace.analysis.capacity.capacity import LEAST_REQUESTS, Capacity, capacity
+from latencytrace.analysis.capacity.capacity import (
+    LEAST_REQUESTS,
+    Capacity,
+    capacity,
+    instances_at_once,
+)
 from latencytrace.analysis.capacity.limits import Limit
-from latencytrace.analysis.capacity.replicas import instances_at_once
 from latencytrace.model import Measure, Stage
 from latencytrace.model.cohorts.request_columns import RequestColumns, Words
 from tests.support.simulation.queues import Station, arrivals, served, times_of

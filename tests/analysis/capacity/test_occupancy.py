@@ -3,7 +3,7 @@
 import numpy as np
 
 from latencytrace.analysis.capacity.occupancy import MOST_AT_ONCE, Occupancy
-from latencytrace.model.cohorts.request_times import RequestTimes
+from latencytrace.model.cohorts.request_columns import RequestTimes
 
 
 def made(seed: int) -> RequestTimes:

@@ -14,8 +14,7 @@ from latencytrace.analysis.columns.packed import (
     total_gaps,
     unpack_many,
 )
-from latencytrace.model.packed.interval import unpack_named
-from latencytrace.model.packed.token_times import unpack_token_times
+from latencytrace.model.packed import unpack_named, unpack_token_times
 
 NAMES = ("a", "bc", "b")
 LONG = re.compile(r"[0-9]{18}")

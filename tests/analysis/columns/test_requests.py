@@ -337,7 +337,7 @@ def _call(number: int, start_ns: int, parent: int, **told: AttributeValue) -> Sp
         ),
     ],
 )
-def test_an_outer_spans_totals_hide_nothing_of_the_calls_below(  # noqa: PLR0913 - a table
+def test_an_outer_spans_totals_hide_nothing_of_the_calls_below(
     agent: dict[str, AttributeValue],
     model: str,
     reason: str,

@@ -11,7 +11,7 @@ from latencytrace.analysis.gpu.join import (
     device_use,
     window_shares,
 )
-from latencytrace.model.gpu.sample import DeviceWork
+from latencytrace.model.gpu import DeviceWork
 from latencytrace.model.stage import Stage
 from tests.support.simulation.simulated_gpu import LLM, MS, SimulatedGpu, piece
 

@@ -6,7 +6,7 @@ import pytest
 
 from latencytrace.analysis.gpu.over_time import COLUMNS, LONGEST_NS, over_time
 from latencytrace.model import Stage
-from latencytrace.model.gpu.sample import DeviceWork, GpuWindow
+from latencytrace.model.gpu import DeviceWork, GpuWindow
 
 SECOND_NS = 10**9
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from latencytrace.analysis.build_trace import build_traces
 from latencytrace.analysis.ledger.critical_path import critical_path
 from latencytrace.model import Interval, Segment, Span, Stage, Trace, semconv
-from latencytrace.model.ledger import ledger_of
+from latencytrace.model.request import ledger_of
 from tests.support.builders.spans.strategies import heaps, traces
 from tests.support.builders.spans.trees import request, span, stretches
 from tests.support.work import growth

@@ -10,8 +10,7 @@ from latencytrace.analysis.build_trace import build_traces
 from latencytrace.analysis.ledger.critical_path import critical_path
 from latencytrace.analysis.ledger.runtime_gaps import with_runtime
 from latencytrace.model import AttributeValue, Segment, Span, SpanKind, Stage, semconv
-from latencytrace.model.packed.interval import pack_named
-from latencytrace.model.packed.runtime_gap import RuntimeGap, title_of_gap
+from latencytrace.model.packed import RuntimeGap, pack_named, title_of_gap
 from tests.support.builders.spans.trees import root, span
 
 GAPS, INTERVALS = semconv.RUNTIME_GAPS, semconv.INTERVALS

@@ -6,11 +6,10 @@ from dataclasses import replace
 from hypothesis import given
 
 from latencytrace.analysis.build_trace import build_traces
-from latencytrace.analysis.ledger.critical_path import critical_path
+from latencytrace.analysis.ledger.critical_path import critical_path, stage_times
 from latencytrace.analysis.ledger.runtime_gaps import with_runtime
-from latencytrace.analysis.ledger.stage_times import stage_times
 from latencytrace.model import Stage, StageTimes, Trace, semconv
-from latencytrace.model.ledger import ledger_of
+from latencytrace.model.request import ledger_of
 from tests.support.builders.spans.strategies import traces
 from tests.support.builders.spans.trees import request, root, span
 

@@ -15,7 +15,7 @@ CALL = "00000000000000c0"
 DEEP = "00000000000000d0"
 
 
-def half(  # noqa: PLR0913 - of a call
+def half(
     start_ns: int,
     end_ns: int,
     service: str,

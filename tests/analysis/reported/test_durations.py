@@ -21,7 +21,7 @@ from latencytrace.model import (
     Stage,
     semconv,
 )
-from latencytrace.model.ledger import ledger_of
+from latencytrace.model.request import ledger_of
 from tests.support.builders.spans.trees import root, span
 from tests.support.work import growth
 

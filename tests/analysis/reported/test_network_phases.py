@@ -3,7 +3,7 @@
 import pytest
 
 from latencytrace.analysis.ledger.critical_path import critical_path
-from latencytrace.analysis.reported.network_phases import network_phases
+from latencytrace.analysis.reported import network_phases
 from latencytrace.model import Span, SpanKind, Stage, semconv
 from tests.support.builders.spans.trees import request, root, span
 

@@ -3,14 +3,14 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from latencytrace.analysis.slo.failing_call import failing_call
+from latencytrace.analysis.slo.guilty_stage import failing_call
 from latencytrace.model import AttributeValue, Event, Span, SpanKind, Stage, StatusCode, semconv
 from tests.support.builders.spans.otlp_messages import START_NS, one_span
 
 REQUEST = "00000000000000aa"
 
 
-def span(  # noqa: PLR0913 - what a test varies
+def span(
     number: int,
     parent: int | None,
     name: str,

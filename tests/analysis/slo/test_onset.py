@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from latencytrace.analysis.slo.onset import burning_since
+from latencytrace.analysis.slo.over_time import burning_since
 
 CALM_SLOTS = 15
 

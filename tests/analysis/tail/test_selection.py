@@ -8,8 +8,8 @@ import numpy as np
 from latencytrace.analysis.tail.groups import Selection, Split
 from latencytrace.analysis.tail.tail import tail_of_selection
 from latencytrace.model import Request, Stage
+from latencytrace.model.cohorts.breakdown import CauseKind, Tail
 from latencytrace.model.cohorts.request_columns import Durations, RequestColumns
-from latencytrace.model.cohorts.tail import CauseKind, Tail
 from tests.support.builders.made_requests import START_NS, made_request
 from tests.support.simulation.tails import durations_of, ends
 

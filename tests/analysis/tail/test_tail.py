@@ -8,17 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from latencytrace.analysis.holm import holm
 from latencytrace.analysis.tail.groups import Split, needed_requests
 from latencytrace.analysis.tail.tail import no_tail, tail_of
+from latencytrace.analysis.weighted import holm
 from latencytrace.model import Request, Stage
+from latencytrace.model.cohorts.breakdown import CauseKind, StageExcess, Tail
 from latencytrace.model.cohorts.request_columns import (
     STAGES,
     Durations,
     KnownNumbers,
     RequestColumns,
 )
-from latencytrace.model.cohorts.tail import CauseKind, StageExcess, Tail
 from tests.support.builders.made_requests import START_NS, made_request
 from tests.support.simulation.tails import INCIDENTS, cohort, durations_of, ends, tail
 

@@ -17,11 +17,10 @@ from opentelemetry.trace import Tracer
 
 from latencytrace.analysis.build_trace import build_traces
 from latencytrace.analysis.columns.compiled.core import core
-from latencytrace.analysis.ledger.critical_path import critical_path
+from latencytrace.analysis.ledger.critical_path import critical_path, stage_times
 from latencytrace.analysis.ledger.requests import requests_of
-from latencytrace.analysis.ledger.stage_times import stage_times
 from latencytrace.model import FirstTokenOf, Span, Stage, semconv
-from latencytrace.model.ledger import ledger_of
+from latencytrace.model.request import ledger_of
 from tests.support.builders.spans.recorded import recorded_requests, reported, spans_of
 from tests.support.builders.spans.span_columns import SpanColumns, critical_paths
 from tests.support.builders.spans.trees import request, root, span

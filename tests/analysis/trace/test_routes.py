@@ -22,7 +22,7 @@ from werkzeug.wrappers import Response
 
 from latencytrace.analysis.trace.routes import UNMATCHED, is_health, route_of
 from latencytrace.model import AttributeValue, Span, SpanKind
-from latencytrace.model.texts.names import UNNAMED
+from latencytrace.model.texts.escaped import UNNAMED
 from tests.analysis.fixtures.recording import FIXTURES
 from tests.support.builders.spans.recorded import recorded_requests, spans_of
 from tests.support.builders.spans.trees import root, span

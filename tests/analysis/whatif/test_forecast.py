@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from latencytrace.analysis.whatif.forecast import Replayed, back_test, forecast
+from latencytrace.analysis.whatif import Replayed, back_test, forecast
 from latencytrace.model import Stage
 from latencytrace.model.cohorts.request_columns import Durations
 from tests.support.simulation.cohorts import System, cohort

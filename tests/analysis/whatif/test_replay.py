@@ -9,9 +9,9 @@ import pytest
 
 from latencytrace.analysis.build_trace import build_traces
 from latencytrace.analysis.ledger.requests import requests_of
-from latencytrace.analysis.whatif.replay import Change, replayed_segments, replayed_spans
+from latencytrace.analysis.whatif import Change, replayed_segments, replayed_spans
 from latencytrace.model import Interval, Span, SpanKind, Stage, Trace, semconv
-from latencytrace.model.packed.interval import pack_intervals
+from latencytrace.model.packed import pack_intervals
 from tests.support.builders.spans.trees import request, root, span
 from tests.support.simulation.made_traces import made_trace
 from tests.support.simulation.simulator import simulate

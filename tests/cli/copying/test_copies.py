@@ -21,9 +21,8 @@ from fastapi.testclient import TestClient
 
 from latencytrace.cli.commands.backup import backup
 from latencytrace.cli.copying.archive import MANIFEST
-from latencytrace.cli.copying.backup import back_up
+from latencytrace.cli.copying.backup import back_up, restore_into
 from latencytrace.cli.copying.migrate import migrate_to
-from latencytrace.cli.copying.restore import restore_into
 from latencytrace.cli.source.filters import Filters
 from latencytrace.cli.source.folder import open_folder
 from latencytrace.errors import LatencytraceError, StoreError, TooLargeError

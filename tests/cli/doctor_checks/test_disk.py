@@ -6,8 +6,7 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
 from latencytrace.cli.doctor_checks.disk import disk_findings
-from latencytrace.service.answers.findings.finding import Finding, Verdict
-from latencytrace.service.answers.findings.metrics_text import samples
+from latencytrace.service.answers.findings.finding import Finding, Verdict, samples
 from latencytrace.service.metrics.storage import StorageMetrics
 from latencytrace.service.storage.retention import DAY_NS, Limits, Retention
 from latencytrace.service.store import Partition, Table

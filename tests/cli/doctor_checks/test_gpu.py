@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from latencytrace.cli.doctor_checks.gpu import gpu_findings, judged
+from latencytrace.cli.doctor_checks.environment import gpu_findings, judged
 from latencytrace.errors import GpuUnavailableError
-from latencytrace.model.gpu.sample import GpuDevice
+from latencytrace.model.gpu import GpuDevice
 from latencytrace.service.answers.findings.finding import Verdict
 from tests.support.fakes.contracts import FakeClock, ScriptedGpuReader
 

@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from latencytrace.cli.importing.chunks import plain_chunks
-from latencytrace.cli.importing.piece import Record, Unread
+from latencytrace.cli.importing.chunks import Record, Unread, plain_chunks
 from latencytrace.cli.importing.records import records
 from latencytrace.model import Span
 from tests.support.builders.spans.otlp_messages import message, one_span, otlp

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from latencytrace.cli.load_test.answer import Answer, Shape
-from latencytrace.cli.load_test.goodput import limits
-from latencytrace.cli.load_test.outcome import NEVER_SENT, TIMEOUT, Outcome
+from latencytrace.cli.load_test.outcome import NEVER_SENT, TIMEOUT, Outcome, limits
 from latencytrace.cli.load_test.plan import NS_PER_S, Step
 from latencytrace.cli.load_test.record import StepRecord
 from latencytrace.cli.load_test.summary import (

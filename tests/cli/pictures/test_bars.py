@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from latencytrace.cli.pictures.bars import bar, legend, stacked_bar, stage_style
+from latencytrace.cli.pictures.fitted_table import bar, legend, stacked_bar, stage_style
 from latencytrace.cli.pictures.terminal import show
 from latencytrace.model import Stage
 from latencytrace.model.stage_colours import STAGE_COLOURS

@@ -6,7 +6,7 @@ import pytest
 
 from latencytrace.cli.pictures.tail import picture
 from latencytrace.model import Stage
-from latencytrace.model.cohorts.tail import CauseKind
+from latencytrace.model.cohorts.breakdown import CauseKind
 from latencytrace.service.answers.tail_documents import (
     NeighboursDocument,
     StageExcessDocument,

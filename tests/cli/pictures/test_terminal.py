@@ -12,7 +12,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from latencytrace.cli.pictures.bars import table
+from latencytrace.cli.pictures.fitted_table import table
 from latencytrace.cli.pictures.terminal import LogFormatter, Screen, fit, json_text, show
 from latencytrace.model.texts.escaped import escaped, escaped_lines
 

@@ -5,8 +5,8 @@ import importlib.metadata
 from typer.testing import CliRunner
 
 from latencytrace.cli.app import app
+from latencytrace.cli.command_line import help_text
 from latencytrace.cli.commands.run import HELP
-from latencytrace.cli.processes.help_text import help_text
 
 
 def example() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from latencytrace.cli.processes.own_name import own_command
+from latencytrace.cli.processes.local_service import own_command
 
 
 @pytest.fixture

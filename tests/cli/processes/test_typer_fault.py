@@ -2,7 +2,7 @@
 
 import pytest
 
-from latencytrace.cli.processes.typer_fault import typer_fault
+from latencytrace.cli.processes.without_extra import typer_fault
 
 
 @pytest.mark.parametrize(

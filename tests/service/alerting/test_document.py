@@ -4,8 +4,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from latencytrace.model import Alert
-from latencytrace.service.alerting.document import alert_document, objective_document
-from latencytrace.service.alerting.links import AlertLinks
+from latencytrace.service.alerting.document import AlertLinks, alert_document, objective_document
 from latencytrace.service.alerting.text import summary
 from latencytrace.service.answers.documents import AlertDocument, ObjectiveDocument
 from tests.support.builders.traffic import START_NS, Traffic

@@ -7,7 +7,7 @@ import pytest
 
 from latencytrace.errors import StoreError
 from latencytrace.model import BadRequest, RequestStatus, Span, StatusCode
-from latencytrace.service.alerting.failing_calls import AGAIN_NS, FailingCalls
+from latencytrace.service.alerting.amendments import AGAIN_NS, FailingCalls
 from tests.support.builders.made_requests import SPAN, TRACE
 from tests.support.builders.spans.otlp_messages import one_span
 from tests.support.fakes.contracts import FakeClock

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from latencytrace.cli.pictures.cohorts.comparison import markdown, picture
+from latencytrace.cli.pictures.comparison import markdown, picture
 from latencytrace.errors import QuestionError
 from latencytrace.model import Request, RequestStatus, Segment, Stage
 from latencytrace.model.detail import TraceDetail
@@ -19,7 +19,7 @@ from latencytrace.service.answers.sentences.compare import (
     sentence,
 )
 from latencytrace.service.reports.engine_history import EngineHistory
-from latencytrace.service.reports.engine_names import Reading
+from latencytrace.service.reports.engine_readings import Reading
 from latencytrace.service.storage.baselines import Baselines
 from latencytrace.service.store import Store
 from latencytrace.service.web.pages.analyses.compare import shifts

@@ -7,7 +7,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from latencytrace.model import Span, Stage, semconv
-from latencytrace.model.gpu.sample import GpuMetric, Reading
+from latencytrace.model.gpu import GpuMetric, Reading
 from latencytrace.service.answers import gpu_answers
 from latencytrace.service.answers.gpu_documents import GpusDocument
 from latencytrace.service.reports.device_works import MAX_WORKS, DeviceWorks

@@ -34,7 +34,7 @@ from latencytrace.service.answers.documents import (
     ServicesDocument,
 )
 from latencytrace.service.cohort import Cohort
-from latencytrace.service.net.json_answer import JsonAnswer
+from latencytrace.service.net.problems import JsonAnswer
 from latencytrace.service.store import Order, Store
 from tests.support.builders.made_requests import made_request
 from tests.support.builders.spans.otlp_messages import SPAN, START_NS, TRACE, one_span

@@ -15,7 +15,7 @@ from latencytrace.service.answers import requests as answers
 from latencytrace.service.answers import steps
 from latencytrace.service.answers.documents import RequestDocument, StepDocument
 from latencytrace.service.answers.steps import MOST_OTHERS, MOST_STEPS
-from latencytrace.service.net.json_answer import JsonAnswer
+from latencytrace.service.net.problems import JsonAnswer
 from latencytrace.service.store import Store
 from latencytrace.service.stores.chdb.store import ChdbStore
 from tests.support.builders.spans.otlp_messages import START_NS, columns, one_span, otlp
@@ -64,7 +64,7 @@ class Together:
         )
         return [root, wait, replace(served, links=(to_step,) if links else ())]
 
-    def _below(  # noqa: PLR0913 - a table of spans reads best without names
+    def _below(
         self,
         root: Span,
         span_id: str,

@@ -7,7 +7,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from latencytrace.model import Request, Segment, Stage
-from latencytrace.model.cohorts.tail import Cause, CauseKind, SetApart, StageExcess, Tail
+from latencytrace.model.cohorts.breakdown import Cause, CauseKind, SetApart, StageExcess, Tail
 from latencytrace.service.answers.sentences.tail import NAME_IT, next_step, sentence, trait_text
 from latencytrace.service.answers.tail import tail, tail_document
 from latencytrace.service.answers.tail_documents import TailDocument

@@ -15,7 +15,7 @@ from latencytrace.service.ingest.grpc import EXPORT, GrpcReceiver
 from latencytrace.service.ingest.intake import MAX_BYTES_READ, Intake
 from latencytrace.service.metrics.telemetry import Telemetry
 from latencytrace.service.otlp.traces import CheckedRequest
-from latencytrace.service.reports.received import MetricReports
+from latencytrace.service.reports.gpu_samplers import MetricReports
 from tests.support.builders.spans.otlp_messages import one_span, otlp
 from tests.support.fakes.contracts import FakeClock
 

@@ -17,7 +17,7 @@ from latencytrace.service.metrics.telemetry import Telemetry
 from latencytrace.service.otlp.traces import PROTOBUF, CheckedRequest
 from latencytrace.service.profiles.folder import ProfileFolder
 from latencytrace.service.profiles.orders import Profiles
-from latencytrace.service.reports.received import MetricReports
+from latencytrace.service.reports.gpu_samplers import MetricReports
 from tests.support.fakes.contracts import FakeClock
 from tests.support.waiting import PATIENCE_S
 

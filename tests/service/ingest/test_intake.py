@@ -105,7 +105,7 @@ def test_few_posts_of_few_bytes_wait_for_room(
 def test_what_would_hold_up_the_event_loop_is_checked_beside_it(
     monkeypatch: pytest.MonkeyPatch,
     body: bytes,
-    is_beside: bool,  # noqa: FBT001 - a parameter
+    is_beside: bool,
 ) -> None:
     monkeypatch.setattr(intake_module, "WAIT_S", 0.0)
     intake = Intake(submit, Telemetry())

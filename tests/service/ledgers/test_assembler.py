@@ -459,7 +459,7 @@ class Business:
         self.waiting: list[dict[str, int]] = []
         self.acknowledged = 0
 
-    def come(self, trace_id: str, count: int, rooted: bool) -> None:  # noqa: FBT001 - drawn
+    def come(self, trace_id: str, count: int, rooted: bool) -> None:
         """Spans come and wait."""
         self.waiting.append({trace_id: count})
         self.acknowledged += count

@@ -489,7 +489,7 @@ def test_who_sends_faster_than_traces_are_attributed_is_put_off(
 
 
 @pytest.fixture
-def slow(by_objects: None, rig: Rig, monkeypatch: pytest.MonkeyPatch) -> Rig:  # noqa: ARG001 - as it is built
+def slow(by_objects: None, rig: Rig, monkeypatch: pytest.MonkeyPatch) -> Rig:
     """Attributes a span a second, and lets few in."""
     monkeypatch.setattr(pipeline, "BATCH_TRACES", 1)
     monkeypatch.setattr(admission, "LEAST_BYTES", 0)

@@ -6,7 +6,7 @@ from latencytrace.analysis.compare.control import ControlOverhead, Difference, R
 from latencytrace.errors import StoreError
 from latencytrace.service.answers.findings.overhead import overhead_document
 from latencytrace.service.answers.findings.overhead_documents import OverheadDocument
-from latencytrace.service.metrics.control_group import KEPT_NS, ControlGroup
+from latencytrace.service.metrics.cohorts import KEPT_NS, ControlGroup
 from tests.support.fakes.contracts import FakeClock
 
 NAME = "latencytrace_tracing_overhead_seconds"

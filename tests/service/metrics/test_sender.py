@@ -144,7 +144,7 @@ def test_over_grpc_many_points_are_sent_in_several_posts(
         ),
     ],
 )
-def test_histograms_are_as_the_sdks_variables_say(  # noqa: PLR0913 - two of them vary
+def test_histograms_are_as_the_sdks_variables_say(
     name: str,
     value: str,
     kind: str,

@@ -10,12 +10,12 @@ from latencytrace.service.net.edge import Edge, Receive, Scope, Send, is_loopbac
 TOKEN = "correct horse"
 
 
-async def inside(scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG001 - as ASGI asks
+async def inside(scope: Scope, receive: Receive, send: Send) -> None:
     """An application that answers everybody."""
     await send({"type": "http.response.start", "status": 200, "headers": []})
 
 
-def answered(  # noqa: PLR0913 - what a request and an edge are made of
+def answered(
     headers: list[tuple[str, str]],
     *,
     listened_on: str = "127.0.0.1",
@@ -147,7 +147,7 @@ def test_probes_need_no_token(path: str) -> None:
     ("host", "expected"),
     [("127.0.0.1", True), ("::1", True), ("localhost", True), ("0.0.0.0", False), ("::", False)],  # noqa: S104 - nothing listens
 )
-def test_loopback_is_told_by_the_address(host: str, expected: bool) -> None:  # noqa: FBT001 - a parameter
+def test_loopback_is_told_by_the_address(host: str, expected: bool) -> None:
     assert is_loopback(host) is expected
 
 

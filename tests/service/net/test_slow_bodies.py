@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from starlette.exceptions import HTTPException
 
-from latencytrace.service.net.slow_bodies import BYTES_PER_S, GRACE_S, at_a_pace
+from latencytrace.service.net.edge import BYTES_PER_S, GRACE_S, at_a_pace
 from tests.support.fakes.event_loop import hurried
 
 

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from latencytrace.analysis.slo.burn_rate import burn_rules
 from latencytrace.model import BurnRates, Calendar, Tally
 from latencytrace.model.objective import DAY_NS, HOUR_NS, MINUTE_NS
-from latencytrace.service.objectives.alerts import standing_of
-from latencytrace.service.objectives.calendar import period_bounds_ns
+from latencytrace.service.objectives.alerts import period_bounds_ns, standing_of
 from latencytrace.service.objectives.counts import ObjectiveCounts
 from tests.support.builders.made_objectives import made_objective
 

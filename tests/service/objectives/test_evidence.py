@@ -13,8 +13,7 @@ from latencytrace.model import (
     Stage,
 )
 from latencytrace.service.alerting.text import description
-from latencytrace.service.objectives.evaluator import Evaluator
-from latencytrace.service.objectives.steady_clock import SteadyClock
+from latencytrace.service.objectives.evaluator import Evaluator, SteadyClock
 from tests.support.builders.made_objectives import SECOND_NS
 from tests.support.builders.made_requests import made_request
 from tests.support.builders.traffic import SLOW, Traffic, stamped

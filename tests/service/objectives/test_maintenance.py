@@ -11,7 +11,7 @@ from latencytrace.model.objective import MINUTE_NS
 from latencytrace.service.metrics.settling import Settled
 from latencytrace.service.objectives.file import parse_objectives
 from latencytrace.service.objectives.maintenance import Maintenance, MaintenanceWindows
-from latencytrace.service.watch.reload import ObjectivesReload
+from latencytrace.service.watch import ObjectivesReload
 from tests.service.objectives.test_file import CHAT
 from tests.support.builders.made_objectives import made_objective
 from tests.support.builders.made_tables import made_table

@@ -1,7 +1,7 @@
 """Requests are matched with objectives."""
 
 from latencytrace.model import Request, RequestStatus
-from latencytrace.service.objectives.matching import ObjectiveIndex
+from latencytrace.service.objectives.counts import ObjectiveIndex
 from tests.support.builders.made_objectives import SECOND_NS, made_objective
 from tests.support.builders.made_requests import made_request
 from tests.support.tables.ledger_tables import tables_of

@@ -6,7 +6,7 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
-from latencytrace.service.alerting.past import keeping_past
+from latencytrace.service.alerting.document import keeping_past
 from latencytrace.service.objectives.memory import MOST_PAST
 from latencytrace.service.web.views.objectives import objectives_router
 from tests.support.builders.made_objectives import made_objective

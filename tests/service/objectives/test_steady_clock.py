@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from latencytrace.service.objectives.steady_clock import SteadyClock
+from latencytrace.service.objectives.evaluator import SteadyClock
 from tests.support.fakes.contracts import FakeClock
 
 HOUR_S = 3600

@@ -14,7 +14,7 @@ from latencytrace.analysis.slo.verdict import is_good
 from latencytrace.model import Measure, Objective, Stage, Tally
 from latencytrace.model.objective import EACH_ROUTE
 from latencytrace.service.metrics.settling import Settled
-from latencytrace.service.objectives.matching import ObjectiveIndex
+from latencytrace.service.objectives.counts import ObjectiveIndex
 from latencytrace.service.objectives.tally_ring import TallyRing
 from tests.support.builders.made_objectives import made_objective
 from tests.support.builders.made_tables import MS, made_table

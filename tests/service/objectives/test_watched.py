@@ -9,7 +9,7 @@ import pytest
 from latencytrace.model import Objective, RequestStatus, Severity
 from latencytrace.model.objective import DAY_NS, EACH_ROUTE, NO_LIMIT_NS, BurnRule
 from latencytrace.service.metrics.settling import Settled
-from latencytrace.service.objectives.matching import ObjectiveIndex
+from latencytrace.service.objectives.counts import ObjectiveIndex
 from latencytrace.service.objectives.metrics import ObjectiveMetrics
 from latencytrace.service.objectives.watched import MAX_ROUTES
 from latencytrace.service.web.views.objectives import objectives_document

@@ -22,8 +22,7 @@ from latencytrace.model import (
     Stage,
     semconv,
 )
-from latencytrace.model.packed.interval import pack_named
-from latencytrace.model.packed.runtime_gap import RuntimeGap
+from latencytrace.model.packed import RuntimeGap, pack_named
 from latencytrace.service.otlp import plain_text
 from latencytrace.service.otlp import traces as otlp
 from latencytrace.service.otlp.content_keys import ADDRESSES, CONTENT, KNOWN, STRICT, WORDS

@@ -8,8 +8,7 @@ import pytest
 
 from latencytrace.errors import NotFoundError, ProfileError, StoreError
 from latencytrace.model.profile import ProfileOrder, ProfilerState, ProfilingAgent
-from latencytrace.service.alerting.document import alert_document
-from latencytrace.service.alerting.links import AlertLinks
+from latencytrace.service.alerting.document import AlertLinks, alert_document
 from latencytrace.service.profiles.folder import ProfileFolder
 from latencytrace.service.profiles.orders import Profile, Profiles
 from tests.support.builders.notices import made_alert
@@ -298,7 +297,7 @@ def test_a_second_alert_within_ten_minutes_has_none_taken(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("on_alert", [True, False], ids=["an_end", "not_wanted"])
-def test_neither_an_end_nor_an_unwanted_one_asks(tmp_path: Path, on_alert: bool) -> None:  # noqa: FBT001 - parametrized
+def test_neither_an_end_nor_an_unwanted_one_asks(tmp_path: Path, on_alert: bool) -> None:
     service = Service(tmp_path, on_alert=on_alert)
     service.post()
 

@@ -4,7 +4,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from latencytrace.errors import ScrapeError
-from latencytrace.model.gpu.sample import GpuMetric, Reading
+from latencytrace.model.gpu import GpuMetric, Reading
 from latencytrace.service.answers import gpu_answers
 from latencytrace.service.reports.device_works import DeviceWorks
 from latencytrace.service.reports.engine_scraper import EngineScraper

@@ -14,7 +14,7 @@ from latencytrace.service.reports.engine_history import (
     MOST_SERIES,
     EngineHistory,
 )
-from latencytrace.service.reports.engine_names import Reading
+from latencytrace.service.reports.engine_readings import Reading
 from latencytrace.service.reports.engine_scraper import EngineScraper
 from tests.support.builders.made_requests import made_request
 from tests.support.fakes.contracts import FakeClock

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from latencytrace.errors import ScrapeError
-from latencytrace.service.reports.engine_names import Reading
-from latencytrace.service.reports.engine_readings import engine_readings
+from latencytrace.service.reports.engine_readings import Reading, engine_readings
 
 TEXTS = Path(__file__).parents[1] / "engine_texts"
 

@@ -11,8 +11,14 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from latencytrace.errors import ScrapeError, SettingsError
-from latencytrace.service.reports.engine_fetch import MAX_BYTES, checked_engines, fetch
-from latencytrace.service.reports.engine_scraper import MAX_MODELS, SILENT_NS, EngineScraper
+from latencytrace.service.reports.engine_scraper import (
+    MAX_BYTES,
+    MAX_MODELS,
+    SILENT_NS,
+    EngineScraper,
+    checked_engines,
+    fetch,
+)
 from tests.support.fakes.contracts import FakeClock
 from tests.support.servers.recording import RecordingServer, Response
 

@@ -6,9 +6,9 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from latencytrace.agent.gpu.sampler import SamplerState
-from latencytrace.model.gpu.sample import GpuMetric, GpuWindow, Reading
+from latencytrace.model.gpu import GpuMetric, GpuWindow, Reading
+from latencytrace.service.reports.gpu_samplers import MetricReports
 from latencytrace.service.reports.gpus import KEPT_NS, MAX_GPUS, MAX_SERIES, SILENT_NS, GpuReports
-from latencytrace.service.reports.received import MetricReports
 from tests.support.builders.gpu_requests import INTERVAL_NS, SECOND_NS, request, sample
 from tests.support.fakes.contracts import GPU, FakeClock
 

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from latencytrace.model import Attributes, AttributeValue, Event, Link, Span, semconv
-from latencytrace.model.texts.names import is_blank
+from latencytrace.model.texts.escaped import is_blank
 from latencytrace.service.otlp.block_builder import span_block_of
 from latencytrace.service.otlp.span_block import Numbers, SpanBlock, joined, unpacked
 from latencytrace.service.sql import native, span_rows

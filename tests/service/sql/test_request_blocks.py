@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from latencytrace.analysis.columns.objects import requests_of
 from latencytrace.analysis.columns.request_table import RequestTable
-from latencytrace.analysis.trace.startup import as_load
+from latencytrace.analysis.trace.is_request import as_load
 from latencytrace.model import Span
 from latencytrace.service.ledger_table import LedgerTable
 from latencytrace.service.sql.request_blocks import block_of_table

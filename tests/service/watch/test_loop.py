@@ -11,8 +11,7 @@ from latencytrace.service.alerting.amendments import Amendments
 from latencytrace.service.alerting.outbox import Outbox
 from latencytrace.service.metrics.settling import Settled
 from latencytrace.service.objectives.evaluator import Evaluator
-from latencytrace.service.watch.loop import Watch
-from latencytrace.service.watch.wiring import open_sink
+from latencytrace.service.watch import Watch, open_sink
 from tests.support.builders.notices import LINKS
 from tests.support.builders.traffic import GOOD, SLOW, Traffic
 from tests.support.fakes.contracts import FakeClock, RecordingSink

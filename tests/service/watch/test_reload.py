@@ -8,7 +8,7 @@ import pytest
 
 from latencytrace.model import Objective
 from latencytrace.service.objectives.file import read_objectives
-from latencytrace.service.watch.reload import ObjectivesReload, differences
+from latencytrace.service.watch import ObjectivesReload, differences
 from tests.support.builders.made_objectives import SECOND_NS, made_objective
 
 TEXT = """\
@@ -154,7 +154,7 @@ def test_a_fault_of_ours_in_reading_the_file_keeps_the_objectives(
     def broken(_: Path) -> None:
         raise LookupError("ours")
 
-    monkeypatch.setattr("latencytrace.service.watch.reload.read_objectives", broken)
+    monkeypatch.setattr("latencytrace.service.watch.read_objectives", broken)
     before = watched.reload.objectives
     watched.write("second")
     watched.reload.step()

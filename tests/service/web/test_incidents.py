@@ -5,8 +5,7 @@ from typing import cast
 from urllib.parse import parse_qs, urlsplit
 
 from latencytrace.model import Severity
-from latencytrace.service.alerting.document import alert_document, objective_document
-from latencytrace.service.alerting.links import AlertLinks
+from latencytrace.service.alerting.document import AlertLinks, alert_document, objective_document
 from latencytrace.service.answers.documents import AlertDocument, ObjectiveDocument
 from latencytrace.service.web.pages.incidents import headline, incidents
 from tests.support.builders.notices import made_alert

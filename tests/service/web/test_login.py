@@ -14,7 +14,7 @@ from tests.support.fakes.contracts import FakeClock
 TOKEN = "correct horse"
 
 
-async def inside(scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG001 - as ASGI asks
+async def inside(scope: Scope, receive: Receive, send: Send) -> None:
     """An application that answers everybody."""
     await send({"type": "http.response.start", "status": 200, "headers": []})
     await send({"type": "http.response.body", "body": b""})
@@ -97,7 +97,7 @@ def test_a_form_that_is_too_long_is_refused(visitor: Visitor) -> None:
 @pytest.mark.parametrize(
     ("public_url", "marked"), [(None, False), ("https://traces.example", True)]
 )
-def test_behind_https_the_cookie_is_for_https_only(public_url: str | None, marked: bool) -> None:  # noqa: FBT001 - a parameter
+def test_behind_https_the_cookie_is_for_https_only(public_url: str | None, marked: bool) -> None:
     answer = Visitor(public_url).ask("POST", "/login", token=TOKEN)
 
     assert ("secure" in answer.headers["set-cookie"].lower()) is marked

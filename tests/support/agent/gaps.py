@@ -1,7 +1,7 @@
 """How long a request waited for its own process."""
 
 from latencytrace.model import semconv
-from latencytrace.model.packed.interval import unpack_named
+from latencytrace.model.packed import unpack_named
 from tests.support.agent.receiving import ReceivedSpan
 
 

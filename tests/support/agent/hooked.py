@@ -10,7 +10,7 @@ from latencytrace.agent.timing.hook import Hook, HookOptions
 from latencytrace.agent.timing.patching import AppliedHook, HookState
 from latencytrace.agent.timing.recorder import Recorder
 from latencytrace.model import Stage, semconv
-from latencytrace.model.packed.interval import Interval, unpack_intervals
+from latencytrace.model.packed import Interval, unpack_intervals
 from tests.support.waiting import until
 
 

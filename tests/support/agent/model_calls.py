@@ -19,7 +19,7 @@ def the_call(spans: Spans, stage: Stage = Stage.REMOTE_MODEL) -> RecordedSpan:
     return call
 
 
-def expect_call(  # noqa: PLR0913 - what differs between libraries
+def expect_call(
     spans: Spans,
     server: ModelApi,
     name: str,

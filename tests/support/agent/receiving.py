@@ -16,7 +16,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 from latencytrace.agent.reporting.status import AgentStatus
 from latencytrace.agent.start import agent_status, flush
 from latencytrace.model import Interval, Stage, semconv
-from latencytrace.model.packed.interval import unpack_intervals
+from latencytrace.model.packed import unpack_intervals
 from latencytrace.model.profile import UPLOAD_PATH
 from tests.support.servers.recording import Received, RecordingServer, Response
 from tests.support.waiting import PATIENCE_S, until

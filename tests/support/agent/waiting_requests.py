@@ -11,7 +11,7 @@ from latencytrace.agent.hooks.wsgi import time_application as time_wsgi
 from latencytrace.agent.timing.runtime_gaps import RESULT
 from latencytrace.agent.toolkit.http.server import ServedRequest
 from latencytrace.model import semconv
-from latencytrace.model.packed.interval import unpack_named
+from latencytrace.model.packed import unpack_named
 from tests.support.agent.hooked import Spans
 from tests.support.waiting import until
 
@@ -21,7 +21,7 @@ AT_LEAST_NS = 2_000_000  # more than is noted
 async def serve(spans: Spans, endpoint: Callable[[], Awaitable[object]]) -> None:
     """Serve a request as the hook of ASGI does."""
 
-    async def application(self: object, *_: object) -> None:  # noqa: ARG001
+    async def application(self: object, *_: object) -> None:
         await endpoint()
 
     scope = {"type": "http", "method": "GET", "path": "/", "headers": []}
@@ -31,7 +31,7 @@ async def serve(spans: Spans, endpoint: Callable[[], Awaitable[object]]) -> None
 def serve_wsgi(spans: Spans, endpoint: Callable[[], object]) -> None:
     """Serve a request as the hook of WSGI does."""
 
-    def application(self: object, *_: object) -> list[bytes]:  # noqa: ARG001
+    def application(self: object, *_: object) -> list[bytes]:
         endpoint()
         return []
 

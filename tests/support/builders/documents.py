@@ -81,7 +81,7 @@ def segment(span_id: str, stage: str, start_ms: int, end_ms: int) -> SegmentDocu
     )
 
 
-def span(  # noqa: PLR0913 - a table of spans reads best without names
+def span(
     span_id: str, parent_id: str | None, name: str, stage: str, start_ms: int, end_ms: int
 ) -> SpanDocument:
     return SpanDocument(

@@ -9,7 +9,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
 from latencytrace.agent.export.transport import Response
 from latencytrace.agent.gpu.report import GpuReport
 from latencytrace.agent.gpu.sampler import SamplerState
-from latencytrace.model.gpu.sample import (
+from latencytrace.model.gpu import (
     GPU_METRICS,
     BandwidthMethod,
     ClockEvent,
@@ -33,7 +33,7 @@ class KeepingSender:
     def __init__(self) -> None:
         self.bodies: list[bytes] = []
 
-    def send(self, body: bytes, timeout_s: float | None = None) -> Response:  # noqa: ARG002 - the contract's
+    def send(self, body: bytes, timeout_s: float | None = None) -> Response:
         """See `Sender.send`."""
         self.bodies.append(body)
         return Response(200, "OK", None)

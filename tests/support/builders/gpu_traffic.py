@@ -1,7 +1,7 @@
 """What agents send of a simulated GPU: its samples, and the spans of the work on it."""
 
 from latencytrace.model import Span, semconv
-from latencytrace.model.gpu.sample import (
+from latencytrace.model.gpu import (
     BandwidthMethod,
     ClockEvent,
     DeviceWork,

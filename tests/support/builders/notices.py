@@ -14,8 +14,7 @@ from latencytrace.model import (
     Stage,
     Standing,
 )
-from latencytrace.service.alerting.document import alert_document
-from latencytrace.service.alerting.links import AlertLinks
+from latencytrace.service.alerting.document import AlertLinks, alert_document
 from latencytrace.service.sink import Notification, Transition
 from tests.support.builders.made_objectives import SECOND_NS, made_objective
 from tests.support.builders.made_requests import SPAN, TRACE

@@ -19,7 +19,7 @@ def span_id(trace_id: str, number: int) -> str:
     return f"{int(trace_id, 16) * 1_000_000 + number:016x}"
 
 
-def chat(  # noqa: PLR0913 - what varies
+def chat(
     trace_id: str,
     start_ns: int,
     *,
@@ -34,7 +34,7 @@ def chat(  # noqa: PLR0913 - what varies
     decode_end = prefill_end + round(decode_ms * MS)
     method, path = route.split(" ", 1)
 
-    def made(  # noqa: PLR0913 - what varies
+    def made(
         number: int,
         parent: int | None,
         name: str,

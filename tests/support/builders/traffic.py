@@ -9,9 +9,8 @@ import numpy as np
 from latencytrace.model import Alert, Objective, Request, Stage
 from latencytrace.service.ledger_table import LedgerTable
 from latencytrace.service.metrics.settling import Settled
-from latencytrace.service.objectives.evaluator import Evaluator
+from latencytrace.service.objectives.evaluator import Evaluator, SteadyClock
 from latencytrace.service.objectives.memory import ObjectiveMemory
-from latencytrace.service.objectives.steady_clock import SteadyClock
 from tests.support.builders.made_objectives import SECOND_NS, made_objective
 from tests.support.builders.made_requests import made_request
 from tests.support.fakes.contracts import FakeClock

@@ -5,7 +5,7 @@ from typing import Self
 
 from latencytrace.agent.gpu.reader import Detail
 from latencytrace.errors import GpuUnavailableError, SinkError, StoreError
-from latencytrace.model.gpu.sample import GpuDevice, GpuMetric, GpuSample, Reading
+from latencytrace.model.gpu import GpuDevice, GpuMetric, GpuSample, Reading
 from latencytrace.service.sink import Notification
 from latencytrace.service.store import Partition
 

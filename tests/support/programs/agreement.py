@@ -17,7 +17,7 @@ from typing import Any, cast
 import numpy as np
 
 from latencytrace.model import Stage
-from latencytrace.service.answers.findings.metrics_text import Sample, samples
+from latencytrace.service.answers.findings.finding import Sample, samples
 from latencytrace.service.metrics.counted_requests import DURATION_BUCKETS, STAGE_BUCKETS
 from tests.support.servers.command_line import environment, latencytrace
 from tests.support.servers.running_service import RunningService
@@ -273,7 +273,7 @@ def _of_metrics(told: Sequence[Sample], groups: Mapping[Key, Sequence[Sent]]) ->
         )
 
 
-def _of_histogram(  # noqa: PLR0913 - a histogram's parts
+def _of_histogram(
     told: Sequence[Sample],
     name: str,
     key: Key,

@@ -15,7 +15,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[3]))
 
-from latencytrace.agent.gpu.discovery import installed_gpu_readers
+from latencytrace.agent.gpu.reader import installed_gpu_readers
 from latencytrace.agent.guard import raise_fault
 
 PATIENCE_S = 120

@@ -14,10 +14,10 @@ from queue import Queue
 sys.path.insert(0, str(Path(__file__).parents[3]))
 
 from latencytrace.agent.clock import monotonic_ns
-from latencytrace.agent.gpu.machine_lock import MachineLock
 from latencytrace.agent.gpu.sampler import GpuSampler, SamplerState
+from latencytrace.agent.gpu.watch import MachineLock
 from latencytrace.agent.guard import raise_fault
-from latencytrace.model.gpu.sample import GpuSample
+from latencytrace.model.gpu import GpuSample
 from tests.support.fakes.contracts import FakeClock, ScriptedGpuReader
 
 PATIENCE_NS = 30_000_000_000

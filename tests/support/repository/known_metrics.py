@@ -6,20 +6,19 @@ from pathlib import Path
 from prometheus_client.metrics_core import Metric
 
 from latencytrace.model import Repair, RepairKind, Stage
-from latencytrace.service.alerting.metrics import NotificationMetrics
-from latencytrace.service.alerting.outbox import Outbox
+from latencytrace.service.alerting.outbox import NotificationMetrics, Outbox
 from latencytrace.service.answers.findings.overhead_documents import (
     OverheadDocument,
     RouteOverheadDocument,
 )
 from latencytrace.service.ledger_table import LedgerTable
-from latencytrace.service.metrics.control_group import ControlGroup
+from latencytrace.service.metrics.cohorts import ControlGroup
 from latencytrace.service.metrics.slowest import LEAST
 from latencytrace.service.metrics.storage import StorageMetrics
 from latencytrace.service.metrics.telemetry import Custody, Telemetry
 from latencytrace.service.objectives.metrics import ObjectiveMetrics
 from latencytrace.service.reports.engine_scraper import EngineScraper
-from latencytrace.service.reports.received import MetricReports
+from latencytrace.service.reports.gpu_samplers import MetricReports
 from latencytrace.service.storage.retention import Limits, Retention
 from latencytrace.service.store import DamagedPart, Partition, Table
 from tests.service.reports.test_agents import budget_report

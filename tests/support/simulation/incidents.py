@@ -12,7 +12,7 @@ from itertools import product
 import numpy as np
 
 from latencytrace.analysis.slo.burn_rate import burn_rules
-from latencytrace.analysis.slo.onset import rolling
+from latencytrace.analysis.slo.over_time import rolling
 from latencytrace.model import BurnRule, Objective, Severity, Tally
 from latencytrace.service.objectives.counts import ObjectiveCounts
 from latencytrace.service.objectives.state import TierState, TierStates

@@ -18,8 +18,7 @@ from latencytrace.model import (
     pack_intervals,
     semconv,
 )
-from latencytrace.model.packed.interval import pack_named
-from latencytrace.model.packed.runtime_gap import RuntimeGap
+from latencytrace.model.packed import RuntimeGap, pack_named
 
 Attributes = dict[str, AttributeValue]
 

@@ -34,7 +34,7 @@ class Outage:
         return min(known, default=None)
 
 
-def outage(  # noqa: PLR0913 - what varies
+def outage(
     seed: int,
     objective: Objective,
     rules: Sequence[BurnRule],

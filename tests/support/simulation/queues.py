@@ -15,9 +15,9 @@ from latencytrace.model.cohorts.request_columns import (
     WORDS,
     KnownNumbers,
     RequestColumns,
+    RequestTimes,
     Words,
 )
-from latencytrace.model.cohorts.request_times import RequestTimes
 from tests.support.builders.spans.otlp_messages import one_span
 from tests.support.simulation.cohorts import BEGIN_NS
 

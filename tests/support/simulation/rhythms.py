@@ -6,7 +6,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from latencytrace.analysis.slo.onset import rolling
+from latencytrace.analysis.slo.over_time import rolling
 from latencytrace.analysis.slo.traffic import LOOK_NS
 from latencytrace.model import Objective, Tally
 from latencytrace.model.objective import HOUR_NS, MINUTE_NS

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
-from latencytrace.model.gpu.sample import DeviceWork, GpuWindow
+from latencytrace.model.gpu import DeviceWork, GpuWindow
 from latencytrace.model.stage import Stage
 
 MS = 1_000_000

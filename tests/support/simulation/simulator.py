@@ -50,7 +50,7 @@ class SimulatedRequest:
         """Note the truth."""
         self.truth[stage] = self.truth.get(stage, 0) + length_ns
 
-    def span(  # noqa: PLR0913 - a span has that many parts
+    def span(
         self,
         host: str,
         name: str,

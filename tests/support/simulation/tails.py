@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from latencytrace.analysis.tail.groups import Split
 from latencytrace.analysis.tail.tail import tail_of
 from latencytrace.model import Stage
+from latencytrace.model.cohorts.breakdown import CauseKind, StageExcess, Tail
 from latencytrace.model.cohorts.request_columns import (
     STAGES,
     AttributeColumns,
@@ -22,7 +23,6 @@ from latencytrace.model.cohorts.request_columns import (
     RequestColumns,
     Words,
 )
-from latencytrace.model.cohorts.tail import CauseKind, StageExcess, Tail
 
 START_NS = 1_763_690_000 * 10**9
 HOUR_NS = 3_600 * 10**9

@@ -23,7 +23,6 @@ class Mounted(NamedTuple):
     Args:
         template: Of the prefix of its paths, with that of the mounts around it.
         root_path: The same prefix as it was asked for, with that of the server.
-        application: What is called.
     """
 
     template: str
@@ -36,7 +35,6 @@ class Mounted(NamedTuple):
 
 
 def note_mount(scope: Scope, mount: Any) -> None:
-    """Note in a scope that a mount, or a host, hands it on."""
     outer = scope.get(MOUNTED)
     template = "" if outer is None else outer.template
     template += str(getattr(mount, "path_format", "")).removesuffix("/{path}")
@@ -69,7 +67,6 @@ class ScopeRouted(RoutedRequest):
 
 
 def _latest(request_scope: Scope) -> Scope:
-    """Return the scope that a request went on with."""
     found: Scope = request_scope.get(_WITHIN, request_scope)
     return found
 

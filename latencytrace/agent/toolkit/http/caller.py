@@ -31,7 +31,6 @@ def caller_of(
 
     Args:
         traceparent: The header of this name; None: there is none.
-        extract: Asks OpenTelemetry's propagators.
         has_more: There is a `tracestate` or `baggage`, or more than one `traceparent`.
     """
     if not has_more and is_w3c_alone():

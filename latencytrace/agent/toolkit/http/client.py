@@ -54,7 +54,6 @@ class ClientCall:
     A library has a class of its own, which knows how a call begins and what it returned.
 
     Args:
-        recorder: Where its span goes.
         name: Of the span: HTTP's method.
         attributes: What is known before it is sent.
         body: Of the request, as the program gave it; None: unknown.
@@ -110,7 +109,7 @@ class ClientCall:
         """Begin to time a call of the library with these arguments; None: leave it alone."""
         raise NotImplementedError
 
-    def returned(self, answer: Any) -> None:  # noqa: ARG002 - the library's
+    def returned(self, answer: Any) -> None:
         """Note what the call returned, and end with it, or with a body that is to come."""
         self.end()
 
@@ -170,7 +169,6 @@ class ClientCall:
         """Note HTTP's status; the body may be still to come.
 
         Args:
-            status: Status of the answer.
             headers: Headers of the answer, for what they say of a model.
         """
         if self.model is not None:

@@ -53,7 +53,7 @@ def is_w3c_alone() -> bool:
     global _last_seen  # noqa: PLW0603 - a cache of one
     chosen = _W3C if _api is None else _api.get_global_textmap()
     if chosen is not _last_seen[0]:
-        inner = chosen._propagators if type(chosen) is CompositePropagator else (chosen,)  # noqa: SLF001 - it has no other name
+        inner = chosen._propagators if type(chosen) is CompositePropagator else (chosen,)
         kinds = set(map(type, inner))
         _last_seen = (chosen, TraceContextTextMapPropagator in kinds and kinds <= _KINDS)
     return _last_seen[1]

@@ -37,7 +37,6 @@ class RoutedRequest:
         return True
 
     def note_route(self, route: str | None) -> None:
-        """Note the template of its route, if one matched."""
         if route is not None:
             self._noted[semconv.HTTP_ROUTE] = route
             self.timing.span.update_name(f"{self.name} {route}")

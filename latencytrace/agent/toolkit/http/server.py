@@ -52,12 +52,9 @@ class ServedRequest(RoutedRequest):
     """A request from its arrival to the end of its answer.
 
     Args:
-        recorder: Where its span goes.
         name: Of the span, until the route is known: HTTP's method.
         attributes: What the request says of itself.
         caller: The context that its headers carry.
-        kind: OpenTelemetry's.
-        on_loop: An event loop runs it.
         started_ns: A monotonic time; None: now.
         arrived_ns: When it came, before its server could take it up; None: unknown.
     """
@@ -80,7 +77,7 @@ class ServedRequest(RoutedRequest):
     answer: AnswerStream | None = None  # None: it is not streamed
     connection: object = None  # that it came over; None: unknown
 
-    def __init__(  # noqa: PLR0913 - what a span may have
+    def __init__(
         self,
         recorder: Recorder,
         name: str,
@@ -162,7 +159,6 @@ class ServedRequest(RoutedRequest):
         self.stages = self.recorder.server_timings.begin(self.timing.span, self.timing.started_ns)
 
     def note_status(self, status: int) -> None:
-        """Note the status that it is answered with."""
         self._noted[semconv.HTTP_RESPONSE_STATUS_CODE] = status
         if status >= _FIRST_SERVER_ERROR:
             known: Mapping[str, object] = getattr(self.timing.span, "attributes", None) or {}

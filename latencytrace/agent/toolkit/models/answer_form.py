@@ -19,9 +19,6 @@ class AnswerForm:
     """Places in an answer, or in a chunk of one that is streamed; the first that is there counts.
 
     Args:
-        model: Of the model that answered.
-        input_tokens: Of the prompt.
-        output_tokens: Of the answer.
         cached_tokens: Of the prompt, that were in a cache.
         reasons: Why it ended, of each of its choices.
         output: Of a chunk: it has a part of the output where one of these is not empty.

@@ -21,7 +21,6 @@ def model_attributes(model: Any) -> HookAttributes:
 
 
 def generation_attributes(provider: str) -> HookAttributes:
-    """Return what every completion of a provider has."""
     return {
         semconv.GEN_AI_OPERATION_NAME: "text_completion",
         semconv.GEN_AI_PROVIDER_NAME: provider,
@@ -44,8 +43,6 @@ class Phases:
     """The prefill of one sequence, which its first token ends, and then its decoding.
 
     Args:
-        recorder: Where their spans go.
-        tokens: Where they are noted.
         context: Where their spans belong; None: to what is current.
         started_ns: A monotonic time; None: now.
     """

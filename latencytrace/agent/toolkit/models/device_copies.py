@@ -55,7 +55,6 @@ class DeviceCopy:
         self._attributes.update(attributes)
 
     def end(self, ended_ns: int | None = None) -> None:
-        """Make the span and end it."""
         end_ns = monotonic_ns() if ended_ns is None else ended_ns
         name = "copy to host"
         if self._attributes[semconv.TRANSFER_DIRECTION] == TO_DEVICE:
@@ -80,11 +79,7 @@ class DeviceCopy:
 
 
 class DeviceCopies:
-    """Begins to time copies; one for each hook that finds some.
-
-    Args:
-        recorder: Makes their spans.
-    """
+    """Begins to time copies; one for each hook that finds some."""
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder

@@ -64,7 +64,6 @@ def timed_passes(module: str, kind: str) -> Build:
     """Build what times the calls of every model of a kind that inherits its `__call__`.
 
     Args:
-        module: Where the class lies.
         kind: Name of the class of models.
     """
 

@@ -25,7 +25,6 @@ class ModelApi:
 
     Args:
         provider: The value of `gen_ai.provider.name`, or how it is found.
-        form: Of its answers.
         url: Where the server's address lies in the arguments: `self._client.base_url`.
         model: Where the name of the model stands; the first that is there counts.
         inputs: Arguments that may hold several inputs.
@@ -41,7 +40,7 @@ class ModelApi:
     below: str | None = None
     is_one: Callable[[Arguments], bool] | None = None
 
-    def calls(  # noqa: PLR0913 - what a row of a table has
+    def calls(
         self,
         module: str,
         owners: str,
@@ -54,11 +53,8 @@ class ModelApi:
         """Patch methods of its clients.
 
         Args:
-            module: Where they lie.
             owners: Classes; those whose name begins with `Async` are awaited. Empty: functions.
-            methods: Their names.
             operation: The value of `gen_ai.operation.name`; empty: none is defined.
-            stage: What they are part of.
             optional: Those of the module and the methods that not every supported version has.
         """
         missing = frozenset(optional)
@@ -76,8 +72,6 @@ class ModelApi:
     def timed(
         self, stage: Stage, operation: str, *, is_async: bool = False
     ) -> Callable[[Recorder, Timed], Timed]:
-        """Build what times a method."""
-
         def begin(recorder: Recorder, arguments: Arguments) -> ModelCall | None:
             if recorder.inside(stage) or (self.is_one and not self.is_one(arguments)):
                 return None

@@ -83,8 +83,6 @@ def model_asked(
     """Begin to time a call of a model by its path; None: it is none, or timed already.
 
     Args:
-        recorder: Where its span goes.
-        attributes: Of the HTTP request.
         body: Of the request, as the program gave it: bytes, text, or a document.
     """
     path: Any = attributes.get(semconv.URL_PATH, "")  # gRPC has none

@@ -21,11 +21,7 @@ def prediction(
     """Time a method of a model within requests, of each span the first calls.
 
     Args:
-        module: Where it lies.
-        target: The method.
         rows: The argument that holds the rows, by any of these names.
-        stage: What it is part of.
-        options: Of the `Patch`.
     """
     patch = Patch(module, target, stage, _described(rows), within=True, **options)
     return first_of_each_span(patch, counted=_counted)

@@ -35,11 +35,9 @@ class ModelCall:
     """A call, until its answer or the last chunk of that is there.
 
     Args:
-        recorder: Where its span goes.
         stage: `remote_model`, or another that such an API serves.
         operation: The value of `gen_ai.operation.name`; empty: none is defined.
         attributes: What is known before it is made.
-        form: Of the answer.
     """
 
     __slots__ = (
@@ -98,7 +96,6 @@ class ModelCall:
         return answer
 
     def parsed(self, answer: Any) -> None:
-        """Go on with what a raw answer was parsed into."""
         self._seen_ns = monotonic_ns()
         if not self._follows(answer):
             self._describe(answer)
@@ -159,7 +156,6 @@ class ModelCall:
         self.end()
 
     async def each_awaited(self, chunks: Any) -> AsyncGenerator[Any, None]:
-        """Follow an async one."""
         try:
             self._timing.activate()
             try:

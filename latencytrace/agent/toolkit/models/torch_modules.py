@@ -48,7 +48,7 @@ def outside_graphs(call: Timed, timed_call: Timed) -> Timed:
     """Time calls where no compiler looks on: whatever we did would break the graph."""
     is_compiling = importlib.import_module("torch.compiler").is_compiling
 
-    def __call__(self: object, *args: Any, **kwargs: Any) -> Any:  # noqa: N807
+    def __call__(self: object, *args: Any, **kwargs: Any) -> Any:
         if is_compiling():
             return call(self, *args, **kwargs)
         return timed_call(self, *args, **kwargs)

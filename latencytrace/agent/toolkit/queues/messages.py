@@ -85,8 +85,6 @@ class MessageSpan:
     """A span around a sending or its work; a failure may be in what the call returns.
 
     Args:
-        timing: The span under way.
-        on_fault: Takes what our own code raises.
         failure: Finds what the work raised in what the call returned; None: it raises that.
     """
 
@@ -178,10 +176,6 @@ def begun_work(
     """Begin the work that a message asks for, in the sender's trace.
 
     Args:
-        recorder: Where its span goes.
-        name: Of the work.
-        headers: Of the message.
-        attributes: Of the span.
         otherwise: Where it belongs if the headers do not say; None: in the current context.
     """
     with guarded("beginning work", recorder.on_fault):
@@ -204,7 +198,6 @@ def by_keyword(names: tuple[str, ...], build: Build, needed: int = 1) -> Build:
 
     Args:
         names: Of the parameters behind `self`, in their order.
-        build: Of a function or coroutine.
         needed: So many of them must be given; a call without is wrong, and says so itself.
     """
 
@@ -233,7 +226,6 @@ def flush(recorder: Recorder, timeout_s: float = SHUTDOWN_S) -> bool:
     """Send what was recorded: the process ends without any further step, or is frozen.
 
     Args:
-        recorder: Takes our faults.
         timeout_s: The longest to wait, since the next caller waits too.
 
     Returns:

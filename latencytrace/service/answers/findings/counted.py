@@ -1,10 +1,12 @@
-"""Counters of what a service took, dropped and refused."""
+"""Findings on a service: counters of spans taken and dropped, damage, disk, and held loops."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from latencytrace.service.answers.findings.finding import Finding, Verdict
-from latencytrace.service.answers.findings.metrics_text import Sample
+from latencytrace.model import Stage
+from latencytrace.model.texts.units import share
+from latencytrace.service.answers.documents import BreakdownDocument
+from latencytrace.service.answers.findings.finding import Finding, Sample, Verdict
 
 ABOUT = "service"
 LOSSES: Mapping[str, tuple[str, str | None]] = {  # metric: what it counts, and what helps
@@ -96,3 +98,67 @@ def counted_findings(metrics: Iterable[Sample]) -> Iterator[Finding]:
 
 def _finding(verdict: Verdict, what: str, fix: str | None = None) -> Finding:
     return Finding(about=ABOUT, verdict=verdict, what=what, fix=fix)
+
+
+_NOTICED: Final = 0.05  # of the time of requests, from which on it is worth a word
+_HELD_FIXES: Final = {  # by the beginning of the part's name
+    "event loop held by ": "call what holds it by `asyncio.to_thread`, or make the route a `def`",
+    "worker held by ": "start more workers or threads, or make what holds them shorter",
+}
+
+
+def held_findings(document: BreakdownDocument) -> Iterator[Finding]:
+    """Say what most requests waited for before a thread could take them up."""
+    for row in document["stages"]:
+        for part in row["parts"] if row["stage"] == Stage.QUEUE else ():
+            for beginning, fix in _HELD_FIXES.items():
+                if part["name"].startswith(beginning) and part["share_ratio"] >= _NOTICED:
+                    waited = share(part["share_ratio"])
+                    yield Finding(
+                        about="requests",
+                        verdict=Verdict.NOTE,
+                        what=f"requests wait {waited} of their time unread: {part['name']}",
+                        fix=fix,
+                    )
+
+
+LOOK_AFTER_THE_DISK = "Look after the disk, too"
+
+_WITHOUT_LEDGER: Mapping[str, tuple[str, str]] = {  # by reason; the others are no fault
+    "lost": (
+        "spans that were acknowledged and are not in the store any more",
+        "look below for the part of the store that is damaged",
+    ),
+    "refused": (
+        "spans that were acknowledged and that the store cannot read",
+        "please report it, with the service's log",
+    ),
+}
+
+
+def custody_findings(metrics: Iterable[Sample]) -> Iterator[Finding]:
+    """Judge what the service says of spans that are lost, and of damage on its disk."""
+    for sample in metrics:
+        match sample.name.removeprefix("latencytrace_service_"):
+            case "spans_without_ledger_total" if sample.value:
+                if known := _WITHOUT_LEDGER.get(sample.labels.get("reason", "")):
+                    what, fix = known
+                    yield _finding(Verdict.WRONG, f"{what}: {sample.value:,.0f}", fix)
+            case "damaged_parts":
+                yield _finding(
+                    Verdict.WRONG,
+                    f"part {sample.labels.get('part')} of the table {sample.labels.get('table')} "
+                    f"is damaged and was set aside, {sample.value:,.0f} rows",
+                    "delete it from the table's folder `detached`, or keep it for a repair. "
+                    + LOOK_AFTER_THE_DISK,
+                )
+            case "journal_damaged_blocks_total":
+                yield _finding(
+                    Verdict.WRONG,
+                    f"the journal's file {sample.labels.get('file')} is damaged in "
+                    f"{sample.value:,.0f} places and was set aside",
+                    "delete it from the data folder's `journal`, or keep it for a repair. "
+                    + LOOK_AFTER_THE_DISK,
+                )
+            case _:
+                pass

@@ -48,7 +48,6 @@ def latest_overhead(store: Store, now_ns: Callable[[], int]) -> OverheadDocument
 
 
 def overhead_document(found: ControlOverhead) -> OverheadDocument:
-    """Write what was found as its document."""
     whole = found.found
     return {
         "requests": found.requests,

@@ -4,11 +4,16 @@ from collections.abc import Sequence
 from typing import Final
 
 from latencytrace.analysis import weighted
-from latencytrace.analysis.capacity.capacity import Capacity, Goodput, LevelLatency, capacity
+from latencytrace.analysis.capacity.capacity import (
+    Capacity,
+    Goodput,
+    LevelLatency,
+    Replicas,
+    capacity,
+)
 from latencytrace.analysis.capacity.growth import Growth, StageGrowth
 from latencytrace.analysis.capacity.levels import Knee
 from latencytrace.analysis.capacity.limits import Limit
-from latencytrace.analysis.capacity.replicas import Replicas
 from latencytrace.errors import QuestionError
 from latencytrace.model.cohorts.request_columns import DurationBand
 from latencytrace.model.objective import AVAILABILITY, NO_LIMIT_NS
@@ -60,7 +65,6 @@ def capacity_of(
 
 
 def capacity_document(found: Capacity) -> CapacityDocument:
-    """Write it as its document."""
     document: CapacityDocument = {
         "requests": found.requests,
         "recorded_requests": weighted.recorded(found.recorded_requests, found.requests),

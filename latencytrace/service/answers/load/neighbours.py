@@ -70,7 +70,6 @@ def neighbours_of(store: Store, columns: RequestColumns, split: Split) -> Neighb
 
 
 def neighbours_document(found: Neighbours, excess_ns: float | None) -> NeighboursDocument:
-    """Write it as its document."""
     longer_ns = found.tail_mean_ns - found.reference_mean_ns
     return {
         "tail_requests": found.tail_requests,

@@ -15,7 +15,6 @@ def after_answers(found: WorkAfterDocument | None, requests: int) -> str | None:
 
     Args:
         found: Of its breakdown; None: no request went on, or an older service says nothing.
-        requests: How many it has.
 
     Returns:
         `8 of 8 requests went on for 480 ms after their answer: remote_model 467 ms, ...`;

@@ -38,7 +38,6 @@ CIRCUMSTANCES: Final = {
 
 
 def sentence(document: CompareDocument) -> str:
-    """The verdict in one sentence."""
     verdict = document["verdict"]
     if verdict in PROVEN:
         return _proven(document, verdict)
@@ -58,7 +57,6 @@ def sentence(document: CompareDocument) -> str:
 
 
 def notes(document: CompareDocument) -> Iterator[str]:
-    """Notes on the numbers."""
     for letter, side in zip("AB", both(document), strict=True):
         yield from recorded_note(side, letter)
     failed = [side["failed_ratio"] for side in both(document)]
@@ -120,7 +118,6 @@ def rows(document: CompareDocument) -> Iterator[tuple[str, str, ShiftDocument]]:
 
 
 def shift_of(shifts: object, level: str) -> ShiftDocument:
-    """The shift of a quantile."""
     found: ShiftDocument = shifts[level]  # type: ignore[index] # a document with these keys
     return found
 

@@ -28,9 +28,7 @@ def gaps(segments: Sequence[SegmentDocument], request_span_id: str, most: int) -
     """The longest of them.
 
     Args:
-        segments: Of a request.
         request_span_id: Of the request itself, whose own time is named where nothing else is.
-        most: How many.
     """
     return sorted(_gaps(segments, request_span_id), key=lambda gap: -gap.length_ns)[:most]
 

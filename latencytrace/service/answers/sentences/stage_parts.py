@@ -5,8 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from latencytrace.model import Stage
-from latencytrace.model.cohorts.breakdown import Breakdown
-from latencytrace.model.cohorts.tail import MOSTLY
+from latencytrace.model.cohorts.breakdown import MOSTLY, Breakdown
 from latencytrace.service.answers.documents import SegmentDocument, StageDocument
 
 MOST_NAMED: Final = 5
@@ -22,8 +21,6 @@ def stage_parts(
     """The names of a request's segments of a stage, and how long each held it up.
 
     Args:
-        segments: Of its critical path.
-        stage: Which of them count.
         start_ns: From when they count.
         end_ns: Until when; None: to the end.
 
@@ -52,7 +49,6 @@ def others_ns(row: StageDocument) -> int:
 
 
 def part_means(found: Breakdown, stage: Stage) -> dict[str, float]:
-    """The mean time of each part of a stage, by name."""
     rows = (row for row in found.stages if row.stage is stage)
     return {part.name: part.mean_ns for row in rows for part in row.parts}
 

@@ -3,7 +3,7 @@
 from typing import Final
 
 from latencytrace.model import Stage, semconv
-from latencytrace.model.cohorts.tail import MOSTLY
+from latencytrace.model.cohorts.breakdown import MOSTLY
 from latencytrace.model.texts.units import duration, share
 from latencytrace.service.answers.tail_documents import NeighboursDocument, TailDocument
 

@@ -77,8 +77,6 @@ def alerting_of(policies: Field | None, references: References, notes: list[str]
 
     Args:
         policies: A list, or nothing.
-        references: Documents that they name.
-        notes: Takes what is understood otherwise.
     """
     if policies is None or policies.is_empty():
         return NO_ALERTING

@@ -53,7 +53,7 @@ class Found:
     name_at: Field
 
 
-def objective_of(  # noqa: PLR0913 - its parts
+def objective_of(
     indicator: Indicator,
     *,
     name: str,

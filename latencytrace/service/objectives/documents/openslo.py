@@ -226,7 +226,6 @@ class Spec(Part):
 
 
 def objectives_of(document: Document, references: References, notes: list[str]) -> Iterator[Found]:
-    """Read the objectives of a document of `kind: SLO`; its faults are noted."""
     for one in ("metadata", "spec"):
         if one not in document.found:
             document.at.wrong(f"has no {one!r}: add it")
@@ -276,7 +275,6 @@ def _check_rest(spec: Field) -> None:
 
 
 def _indicator(target: Target, spec: Spec, references: References) -> Indicator | None:
-    """The indicator of a target: its own, or that of all."""
     for holder in (target, spec):
         if holder.indicator is not None and holder.indicator_ref is not None:
             holder.indicator_ref.wrong("stands beside indicator: delete one")

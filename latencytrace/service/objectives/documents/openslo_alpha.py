@@ -7,7 +7,7 @@ from typing import Final
 from latencytrace.model.objective import DAY_NS, HOUR_NS
 from latencytrace.service.objectives.documents.indicator import Found, Indicator, Period
 from latencytrace.service.objectives.documents.openslo import Target
-from latencytrace.service.objectives.documents.others import (
+from latencytrace.service.objectives.documents.pyrra import (
     entries,
     found_objective,
     needed,
@@ -36,12 +36,10 @@ _UNITS_NS: Final = {
 
 
 def is_alpha(document: Field) -> bool:
-    """Tell whether a document is of that version."""
     return document.child("apiVersion") == VERSION
 
 
 def objectives_of(document: Field, notes: list[str]) -> Iterator[Found]:
-    """Read the objectives of a document; its faults are noted."""
     if document.child("kind") != "SLO":
         notes.append(f"{document.at}: a {document.child('kind')} is not read")
         return

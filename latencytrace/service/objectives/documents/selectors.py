@@ -132,7 +132,6 @@ def ratio(good: Selection | None, bad: Selection | None, total: Selection) -> In
     Args:
         good: The requests that are good, or
         bad: Counter of bad requests.
-        total: All of them.
 
     Raises:
         NotServedError: Our metrics do not tell such requests apart.
@@ -166,8 +165,6 @@ def suggestion(service: str | None, query: str, *, part: str) -> str:
     """Return the query of our metrics to write in the place of one of others.
 
     Args:
-        service: Of the document.
-        query: What is written.
         part: `good`, `bad`, `total` or `histogram`.
     """
     named = f'service="{service or "SERVICE"}",route="ROUTE"'
@@ -199,7 +196,6 @@ def asked_metric(query: str) -> str:
 
 
 def is_ours(query: str) -> bool:
-    """Tell whether a query asks a metric of ours."""
     return "latencytrace_" in query
 
 

@@ -16,7 +16,7 @@ from latencytrace.service.objectives.documents.indicator import (
     Found,
     Period,
 )
-from latencytrace.service.objectives.documents.others import (
+from latencytrace.service.objectives.documents.pyrra import (
     entries,
     found_objective,
     needed,
@@ -33,7 +33,6 @@ PERIOD: Final = Period(length_ns=30 * DAY_NS)  # which Sloth has unless its comm
 
 
 def is_sloth(document: Field) -> bool:
-    """Tell whether a document is one of Sloth's."""
     return document.child("version") == VERSION or (document.child("apiVersion") or "").startswith(
         API
     )

@@ -202,7 +202,7 @@ def ratio_of_queries(queries: Mapping[str, Field], service: str | None) -> Indic
 
     Args:
         queries: `good` or `bad`, and `total`.
-        service: Of the document, for what to write instead.
+        service: Service of the document, for what to write instead.
     """
     [(name, part_at)] = [item for item in queries.items() if item[0] != "total"]
     part = queried(part_at, service, name)
@@ -222,8 +222,6 @@ def queried(field: Field, service: str | None, part: str) -> Selection | None:
     """Read a query; where it asks metrics of others, note what to write.
 
     Args:
-        field: Holds it.
-        service: Of the document.
         part: `good`, `bad`, `total` or `histogram`; of bad requests that are all less the good
             ones, the good ones are read.
     """

@@ -1,8 +1,10 @@
 """Fields of a YAML document, each with its line: what is wrong is named where it stands."""
 
 import difflib
-from collections.abc import Collection
+import re
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Self
 
 import yaml
@@ -88,7 +90,6 @@ class Field:
         taken for that one, so that it is not said to be missing, too.
 
         Args:
-            known: Their names.
             others: Whether it may have fields that are not read.
 
         Raises:
@@ -180,3 +181,84 @@ class Part(BaseModel):
 def line_of(node: yaml.Node) -> int:
     """The line that a value begins in."""
     return int(node.start_mark.line) + 1
+
+
+MAX_CHARACTERS = 1_000_000
+_MARKER = re.compile(r"^---(?=\s|$)", re.MULTILINE)
+_FIXES = {
+    "'\\t'": "write spaces",
+    "mapping values are not allowed": (
+        "quote a text that has a colon, indent fields alike, and see that the line above is one"
+    ),
+    "but got ':'": "close the bracket, or quote a text that has a colon",
+    "but got '<stream end>'": "close the bracket",
+    "expected ',' or": "close the bracket, and put a comma between two entries",
+    "expected <block end>": "indent fields alike",
+    "could not find expected ':'": "write `name: value`",
+    "found unexpected end of stream": "close the quote",
+    "while scanning a quoted scalar": "close the quote",
+    "found undefined alias": "quote a text that begins with `*`",
+    "cannot start any token": "quote a text that begins with such a character",
+}
+
+
+def documents(text: str, file: str, faults: Faults) -> Iterator[Field]:
+    """The documents of a YAML text, without the empty ones.
+
+    One that is not YAML is noted with the line; the others are read nevertheless.
+
+    Raises:
+        ObjectivesError: The text is too long.
+    """
+    if len(text) > MAX_CHARACTERS:
+        raise ObjectivesError(f"{file} is longer than {MAX_CHARACTERS:,} characters")
+    for node in _nodes(text, file, faults):
+        if node.tag != "tag:yaml.org,2002:null":
+            yield Field(file, "", line_of(node), node, faults)
+
+
+def _nodes(text: str, file: str, faults: Faults) -> list[yaml.Node]:
+    try:
+        return _composed(text)
+    except (yaml.YAMLError, RecursionError):
+        starts = [0, *(found.start() for found in _MARKER.finditer(text) if found.start()), None]
+    nodes: list[yaml.Node] = []
+    for start, stop in pairwise(starts):
+        line = text.count("\n", 0, start)
+        try:
+            nodes += _composed(text[start:stop], line)
+        except (yaml.YAMLError, RecursionError) as error:
+            faults.append(_not_yaml(error, file, line + 1))
+    return nodes
+
+
+def _composed(text: str, first_line: int = 0) -> list[yaml.Node]:
+    loader = yaml.SafeLoader(text)
+    loader.line = first_line
+    nodes: list[yaml.Node] = []
+    try:
+        while loader.check_node():
+            node = loader.get_node()
+            nodes += [] if node is None else [node]
+    finally:
+        loader.dispose()
+    return nodes
+
+
+def _not_yaml(error: Exception, file: str, first_line: int) -> ObjectivesError:
+    if not isinstance(error, yaml.MarkedYAMLError):
+        reason = (
+            "nested too deeply"
+            if isinstance(error, RecursionError)
+            else str(error).splitlines()[0]
+        )
+        return ObjectivesError(f"{file}, line {first_line}: not YAML: {reason}", first_line)
+    mark = error.problem_mark or error.context_mark
+    line = first_line if mark is None else mark.line + 1
+    problem = str(error.problem)
+    fix = next((fix for part, fix in _FIXES.items() if part in problem), None)
+    said = problem if fix is None else f"{problem}: {fix}"
+    begun = error.context_mark
+    if begun is not None and begun.line + 1 < line:
+        said += f" (of what begins in line {begun.line + 1})"
+    return ObjectivesError(f"{file}, line {line}: not YAML: {said}", line)

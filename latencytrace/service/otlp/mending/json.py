@@ -39,8 +39,6 @@ def mend_tree(tree: Tree, kind: type[Message], mending: Mending) -> None:
 
     Args:
         tree: A request; it is changed. Its resources are its only lists.
-        kind: Type of the message.
-        mending: The account of it.
     """
     _Mender(mending).message(tree, kind, 0)
 

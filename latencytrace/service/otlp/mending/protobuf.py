@@ -38,7 +38,6 @@ def mended(plain: bytes, error: OtlpError, mending: Mending) -> ExportTraceServi
     Args:
         plain: The body of the post, decompressed.
         error: Why they are refused.
-        mending: The account of it.
 
     Raises:
         OtlpError: That error, where all spans are lost.

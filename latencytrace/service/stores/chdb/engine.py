@@ -33,10 +33,9 @@ from latencytrace.service.sql.tables import (
     written_anew,
 )
 from latencytrace.service.sql_store.engine import UNREADABLE, bound_text, shortened
-from latencytrace.service.storage.data_folder import owned, unusable_is_said
-from latencytrace.service.storage.private_files import private_folder
+from latencytrace.service.storage.private_files import owned, private_folder, unusable_is_said
 from latencytrace.service.store import DamagedPart
-from latencytrace.service.stores.chdb import repair as chdb_repair
+from latencytrace.service.stores.chdb import damage as chdb_repair
 from latencytrace.service.stores.chdb.damage import Damage
 
 _log = logging.getLogger(__name__)
@@ -55,7 +54,6 @@ class Engine:
 
     Args:
         folder: The data folder; locked by the caller.
-        lock: The open lock file.
     """
 
     writer = ""  # one process alone can write
@@ -69,9 +67,6 @@ class Engine:
     @classmethod
     def open(cls, folder: Path) -> Self:
         """Lock a folder and bring its tables to today's form.
-
-        Args:
-            folder: The data folder.
 
         Raises:
             StoreInUseError: Another process, or another store of this one, owns it.
@@ -90,7 +85,6 @@ class Engine:
         return engine
 
     def connect(self, **settings: int) -> "Connection":
-        """A connection with settings of its own."""
         try:
             opened = _chdb.connect(f"{self._path}?{_AT_REST}")  # type: ignore[attr-defined] # no types
             connection = Connection(opened, self._damage)
@@ -189,7 +183,6 @@ class Connection:
     """One connection; it does one thing at a time.
 
     Args:
-        connection: The engine's.
         damage: Sets aside what an answer says is damaged; None: nothing does.
     """
 
@@ -215,7 +208,7 @@ class Connection:
         block: bytes,
         rows: int,
         arrived_ms: int | None = None,
-        token: str = "",  # noqa: ARG002 - no answer is lost within a process
+        token: str = "",
     ) -> None:
         """Insert a block; it is kept when this returns, every row of it.
 
@@ -223,11 +216,8 @@ class Connection:
         it can, and reports success on a full disk.
 
         Args:
-            target: Where to.
             block: In the target's format.
-            rows: How many it has.
             arrived_ms: When its spans arrived; None: now, or as the block has it.
-            token: Of no use here.
 
         Raises:
             PoisonedBlockError: The block is not of its format.

@@ -24,9 +24,8 @@ class ChdbStore(SqlStore):
         """Open a store in a folder.
 
         Args:
-            folder: The data folder.
             day_ns: The time of day, by which windows become quiet.
-            exact_requests: Of more than so many, quantiles may be from histograms.
+            exact_requests: Above so many requests, quantiles may be from histograms.
         """
         engine = Engine.open(folder)
         return cls(engine, NotedTraces(folder / TO_KEEP), day_ns, exact_requests)

@@ -42,8 +42,7 @@ from latencytrace.service.sql_store.engine import (
     literal,
     shortened,
 )
-from latencytrace.service.storage.data_folder import owned
-from latencytrace.service.storage.private_files import read_private, write_private
+from latencytrace.service.storage.private_files import owned, read_private, write_private
 from latencytrace.service.store import DamagedPart
 from latencytrace.service.stores.clickhouse.address import ServerAddress
 
@@ -145,9 +144,9 @@ class Server:
         """Lock a folder, and make the tables that the database lacks.
 
         Args:
-            address: Of the database; made where there is none.
+            address: Address of the database; made where there is none.
             folder: The data folder, for what is not in the database.
-            lock: Of the folder, where it is locked already.
+            lock: Lock of the folder, where it is locked already.
 
         Raises:
             StoreInUseError: Another process owns the folder.
@@ -259,16 +258,13 @@ class ServerConnection:
     """Questions with settings of their own, over connections that are shared and kept.
 
     Args:
-        client: Has the connections.
         address: Address of the server and name of the database.
-        settings: Go with every question.
         longest_s: The longest that a question may take, in seconds.
         pauses_s: Before what failed for a reason that passes is asked again, each.
-        ending: Of the service.
         writer: The id of this service.
     """
 
-    def __init__(  # noqa: PLR0913 - what it is made of
+    def __init__(
         self,
         client: httpx.Client,
         address: ServerAddress,

@@ -99,9 +99,7 @@ def moments(since_ns: int, until_ns: int, x: Callable[[int], float], y: int) -> 
     """Moments of a time below a picture of it, as elements of SVG.
 
     Args:
-        since_ns: The first.
         until_ns: The end, which is not named.
-        x: The place of a moment.
         y: The place of all of them.
     """
     whole = until_ns - since_ns

@@ -56,8 +56,6 @@ def small_heat_map(document: HeatMapDocument, since_ns: int, at_least_ns: int | 
     """A picture of an incident: cells without axes, and a frame around what is bad.
 
     Args:
-        document: The cells.
-        since_ns: When it began.
         at_least_ns: The shortest bad duration; None: all that came then is bad.
     """
     cells = document["cells"]

@@ -33,9 +33,7 @@ class Scale:
         """A difference from zero on, and its interval; the numbers stand beside it.
 
         Args:
-            value: The difference.
             low: The lower end of its interval; None: unknown.
-            high: The upper end.
             kind: The class that gives it its colour.
         """
         zero, end = self.x(0), self.x(value)

@@ -182,7 +182,6 @@ def asked(request: Request, now_ns: int, own: Collection[str] = ()) -> Asked:
     """Read what an address asks for; an empty field is no filter.
 
     Args:
-        request: For a page.
         now_ns: The time of day.
         own: Parameters of that page alone, which it reads by itself.
 

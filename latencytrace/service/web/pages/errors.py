@@ -40,9 +40,7 @@ def error_page(
     """The page of an error: what happened, and what to do.
 
     Args:
-        renderer: Draws the page.
         request: For the page that was not found, or could not be.
-        problem: The error.
         services: Those that the form of that page proposes; None: it has none.
     """
     title = _TITLES.get(problem.status, "Something went wrong")

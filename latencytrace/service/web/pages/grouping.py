@@ -37,13 +37,7 @@ class Row:
 
 
 def grouping(store: Store, question: Asked, path: str) -> Mapping[str, object]:
-    """Context of a page that groups its requests.
-
-    Args:
-        store: What answers.
-        question: The page's.
-        path: Of the page.
-    """
+    """Context of a page that groups its requests."""
     by = question.parameters.get(BY)
 
     @cache

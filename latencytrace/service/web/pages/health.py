@@ -8,13 +8,10 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 from prometheus_client import CollectorRegistry
 
-from latencytrace.service.answers.findings.agents import agent_findings
-from latencytrace.service.answers.findings.counted import counted_findings
-from latencytrace.service.answers.findings.custody import custody_findings
-from latencytrace.service.answers.findings.finding import Finding, Verdict
-from latencytrace.service.answers.findings.metrics_text import Sample
+from latencytrace.service.answers.findings.agents import agent_findings, sender_findings
+from latencytrace.service.answers.findings.counted import counted_findings, custody_findings
+from latencytrace.service.answers.findings.finding import Finding, Sample, Verdict
 from latencytrace.service.answers.findings.overhead import latest_overhead
-from latencytrace.service.answers.findings.senders import sender_findings
 from latencytrace.service.web.pages.cohort_bar import written
 from latencytrace.service.web.pages.exports import Export
 from latencytrace.service.web.pages.parts import Parts
@@ -65,8 +62,6 @@ def health_pages(
     """Answer at `/health`.
 
     Args:
-        parts: What draws it.
-        metrics: The service's own metrics.
         unready: The reason why it is not ready; None: it is.
     """
     router = APIRouter(include_in_schema=False)

@@ -25,7 +25,6 @@ class Incident:
     """The alerts that fire for one route: a page and a ticket are one incident.
 
     Args:
-        service: The service.
         route: Its route; None: all of its requests.
         alerts: At least one, the page first.
         threshold_ns: The longest duration that is good; None: none is set.
@@ -152,11 +151,8 @@ def headline(
     """The one sentence: is anything wrong, where, since when; or that nothing is.
 
     Args:
-        found: The incidents.
-        objectives: All of them.
         traffic: Of the route that took most time: its `name`, `p99_ns` and `change`; and
             `per_s` of all. Empty: no request came.
-        now_ns: The time.
     """
     if found:
         said = found[0].sentence(now_ns)

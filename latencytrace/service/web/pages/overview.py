@@ -85,12 +85,7 @@ class Row:
 
 
 def overview_pages(parts: Parts, metrics: CollectorRegistry) -> APIRouter:
-    """Answer at `/`.
-
-    Args:
-        parts: What draws it.
-        metrics: Those of the service.
-    """
+    """Answer at `/`."""
     router = APIRouter(include_in_schema=False)
     pace = Pace(metrics, parts.service.now_ns)
 

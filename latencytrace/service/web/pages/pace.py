@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry
 
 from latencytrace.model.texts.units import rate
 from latencytrace.service.answers.findings.counted import LOSSES
-from latencytrace.service.answers.findings.metrics_text import Sample
+from latencytrace.service.answers.findings.finding import Sample
 from latencytrace.service.web.pages.health import collected
 
 _RECEIVED: Final = "latencytrace_service_spans_received_total"
@@ -31,7 +31,6 @@ class Pace:
     """Counts what comes between two looks at the metrics.
 
     Args:
-        metrics: Those of the service.
         now_ns: The time of day.
     """
 

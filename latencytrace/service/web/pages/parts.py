@@ -45,9 +45,6 @@ class Parts:
         """Answer with a page about a cohort, its frame first, then its panels; or with a file.
 
         Args:
-            request: For the page.
-            template: Of the page.
-            title: Of the page.
             context: What it shows; its `files` are what can be saved of it, and its `check`
                 raises where one of its own parameters is wrong.
             own: Parameters that are none of the cohort's.

@@ -84,13 +84,7 @@ def requests_pages(parts: Parts) -> APIRouter:
 def open_routes(
     store: Questions, question: Asked, found: RequestsDocument
 ) -> list[tuple[str, Address]]:
-    """Routes whose connections stay open, and the page without each.
-
-    Args:
-        store: What answers.
-        question: The page's.
-        found: The requests that are listed.
-    """
+    """Routes whose connections stay open, and the page without each."""
     long = any(one["duration_ns"] >= LONG_LIVED_NS for one in found["requests"])
     if question.cohort.route is not None or not long:
         return []

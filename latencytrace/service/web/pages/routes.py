@@ -35,7 +35,6 @@ def add_pages(
         app: It answers the JSON API already.
         parts: Where pages get what they show.
         assets: The files that they ask for.
-        metrics: The service's own metrics.
         unready: The reason why it is not ready; None: it is.
     """
     for router in (

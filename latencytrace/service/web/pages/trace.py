@@ -9,14 +9,13 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import RedirectResponse, Response
 
-from latencytrace.analysis.calls.call_names import call_name
-from latencytrace.analysis.trace.routes import METHODS
+from latencytrace.analysis.trace.routes import METHODS, call_name
 from latencytrace.analysis.trace.stage_of import stage_of
 from latencytrace.errors import NotFoundError, QuestionError
 from latencytrace.model import Request as FoundRequest
 from latencytrace.model import Stage
 from latencytrace.model.stage import IN_PARTS
-from latencytrace.model.texts.trace_ids import written_trace_id
+from latencytrace.model.texts.escaped import written_trace_id
 from latencytrace.service.answers.documents import ListedRequestDocument
 from latencytrace.service.answers.requests import (
     found_request,
@@ -30,8 +29,7 @@ from latencytrace.service.answers.requests import (
 from latencytrace.service.answers.sentences.after_answer import after_answer
 from latencytrace.service.answers.sentences.gaps import gaps
 from latencytrace.service.answers.sentences.stage_parts import stage_parts
-from latencytrace.service.answers.traces.collection_pause import collection_pause
-from latencytrace.service.answers.traces.waterfall_rows import chosen, rows
+from latencytrace.service.answers.traces.waterfall_rows import chosen, collection_pause, rows
 from latencytrace.service.cohort import HOUR_NS, Cohort
 from latencytrace.service.store import Store
 from latencytrace.service.web.drawing.bars import segment_bar
@@ -147,7 +145,6 @@ def trace_address(
 
     Args:
         asked: The filters that its links to other pages keep.
-        request: The request.
         span_id: Of the span; None: none is open.
     """
     path = f"/requests/{request['trace_id']}"

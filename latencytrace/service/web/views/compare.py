@@ -1,6 +1,6 @@
-"""`GET /api/v1/compare`, and the baselines to compare with."""
+"""`GET /api/v1/compare`, `/baselines`, `/tail`, `/whatif` and `/capacity`."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated
 
 from fastapi import APIRouter, Query
@@ -9,17 +9,30 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from latencytrace.analysis.compare.verdict import AT_LEAST
 from latencytrace.errors import QuestionError
+from latencytrace.model import Objective
 from latencytrace.model.cohorts.request_columns import Beside
-from latencytrace.service.answers import compare as answers
+from latencytrace.service.answers import compare as compare_answers
+from latencytrace.service.answers import tail as tail_answers
+from latencytrace.service.answers import whatif as whatif_answers
 from latencytrace.service.answers.compare_documents import (
     BaselineDocument,
     BaselinesDocument,
     CompareDocument,
+    WhatifDocument,
 )
-from latencytrace.service.net.json_answer import JsonAnswer
+from latencytrace.service.answers.load import capacity as capacity_answers
+from latencytrace.service.answers.load.capacity_documents import CapacityDocument
+from latencytrace.service.answers.tail_documents import TailDocument
+from latencytrace.service.net.problems import JsonAnswer
 from latencytrace.service.storage.baselines import Baselines
 from latencytrace.service.store import Store
-from latencytrace.service.web.queries import NO_PARAMETERS, KnownQuery
+from latencytrace.service.web.queries import (
+    NO_PARAMETERS,
+    BreakdownQuery,
+    CapacityQuery,
+    KnownQuery,
+    TailQuery,
+)
 
 
 def _named(side: str) -> str:
@@ -61,13 +74,15 @@ def compare_router(
     def compare(asked: Annotated[CompareQuery, Query()]) -> Response:
         """What shifted from A to B, at equal work and load, and whether it may be chance."""
         sides = asked.a, asked.b
-        found = answers.comparison(store, baselines, sides, asked.at_least, now_ns(), beside)
+        found = compare_answers.comparison(
+            store, baselines, sides, asked.at_least, now_ns(), beside
+        )
         return JsonAnswer(found)
 
     @router.get("/baselines", response_model=BaselinesDocument, dependencies=NO_PARAMETERS)
     def listed() -> Response:
         """The baselines that are kept."""
-        return JsonAnswer(answers.saved_baselines(baselines))
+        return JsonAnswer(compare_answers.saved_baselines(baselines))
 
     @router.get("/baselines/{name}", response_class=Response, dependencies=NO_PARAMETERS)
     def table(name: str) -> Response:
@@ -77,7 +92,7 @@ def compare_router(
     @router.put("/baselines/{name}", response_model=BaselineDocument, dependencies=NO_PARAMETERS)
     def save(name: str, wanted: Saved) -> Response:
         """Keep the requests of a cohort under a name, in the place of what had it."""
-        kept = answers.save_baseline(store, baselines, name, wanted.cohort, now_ns())
+        kept = compare_answers.save_baseline(store, baselines, name, wanted.cohort, now_ns())
         return JsonAnswer(kept)
 
     @router.delete(
@@ -85,6 +100,68 @@ def compare_router(
     )
     def delete(name: str) -> Response:
         """Forget one."""
-        return JsonAnswer(answers.baseline_document(baselines.delete(name)))
+        return JsonAnswer(compare_answers.baseline_document(baselines.delete(name)))
+
+    return router
+
+
+def tail_router(store: Store, now_ns: Callable[[], int], beside: Beside) -> APIRouter:
+    """The slowest requests of a cohort against its usual ones."""
+    router = APIRouter(tags=["tail"])
+
+    @router.get("/tail", response_model=TailDocument)
+    def tail(asked: Annotated[TailQuery, Query()]) -> Response:
+        """The stages and attributes of the slowest requests against those around the median."""
+        at_ns = now_ns()
+        cohort = asked.cohort(at_ns)
+        selection = asked.selection(cohort, at_ns)
+        if selection is None:
+            return JsonAnswer(tail_answers.tail(store, cohort, asked.quantile, beside))
+        return JsonAnswer(tail_answers.tail_of_selected(store, cohort, selection, beside))
+
+    return router
+
+
+class WhatifQuery(BreakdownQuery):
+    """A cohort, and the stage of it that shall be faster."""
+
+    stage: Annotated[str, Field(description="retrieve, decode and so on")]
+    faster: Annotated[
+        float | None, Field(ge=0, le=1, description="the share of its time that is gone")
+    ] = None
+    at_most_ms: Annotated[
+        float | None, Field(ge=0, le=1e9, description="the longest that a call of it takes")
+    ] = None
+
+
+def whatif_router(store: Store, now_ns: Callable[[], int]) -> APIRouter:
+    """A cohort as if a stage were faster."""
+    router = APIRouter(tags=["whatif"])
+
+    @router.get("/whatif", response_model=WhatifDocument)
+    def whatif(asked: Annotated[WhatifQuery, Query()]) -> Response:
+        """End-to-end quantiles if a stage took less time, by replaying requests."""
+        change = whatif_answers.change_of(asked.stage, asked.faster, asked.at_most_ms)
+        return JsonAnswer(whatif_answers.whatif(store, asked.cohort(now_ns()), change))
+
+    return router
+
+
+def capacity_router(
+    store: Store, now_ns: Callable[[], int], objectives: Callable[[], Sequence[Objective]]
+) -> APIRouter:
+    """Latency against load."""
+    router = APIRouter(tags=["capacity"])
+
+    @router.get("/capacity", response_model=CapacityDocument)
+    def capacity(asked: Annotated[CapacityQuery, Query()]) -> Response:
+        """Rates and durations by how many requests are under way, the knee, and the goodput.
+
+        Without a limit, requests shall meet the objectives that are watched.
+        """
+        limits = asked.limits(objectives())
+        at_ns = now_ns()
+        cohort = asked.cohort(at_ns)
+        return JsonAnswer(capacity_answers.capacity_of(store, cohort, limits, at_ns, asked.rate))
 
     return router

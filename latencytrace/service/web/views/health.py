@@ -1,19 +1,22 @@
-"""`/healthz`, `/readyz` and `/metrics`."""
+"""`/healthz`, `/readyz`, `/metrics` and `GET /api/v1/receivers`."""
 
 from collections.abc import Callable
+from ipaddress import ip_address
 
 from fastapi import APIRouter, Request
 from fastapi.responses import PlainTextResponse, Response
 
+from latencytrace.service.answers.documents import ReceiversDocument
 from latencytrace.service.metrics.exposition import scrape
 from latencytrace.service.metrics.telemetry import Telemetry
+from latencytrace.service.net.problems import JsonAnswer
+from latencytrace.service.web.queries import NO_PARAMETERS
 
 
 def health_router(telemetry: Telemetry, unready: Callable[[], str | None]) -> APIRouter:
     """Liveness, readiness and the metrics of the service.
 
     Args:
-        telemetry: The service's own metrics.
         unready: The reason why it is not ready; None: it is.
     """
     router = APIRouter(tags=["operation"])
@@ -39,5 +42,24 @@ def health_router(telemetry: Telemetry, unready: Callable[[], str | None]) -> AP
         return Response(
             body, headers={"vary": "accept, accept-encoding", **packed}, media_type=media_type
         )
+
+    return router
+
+
+def receivers_router(host: str, port: int) -> APIRouter:
+    """The address at which this service receives spans.
+
+    Args:
+        host: The address of the receiver of OTLP over HTTP.
+    """
+    router = APIRouter(tags=["receivers"], dependencies=NO_PARAMETERS)
+
+    @router.get("/receivers", response_model=ReceiversDocument)
+    async def receivers(request: Request) -> Response:
+        """The address of the receiver, as the caller can reach it."""
+        listens_everywhere = ip_address(host).is_unspecified
+        reached = (request.url.hostname or host) if listens_everywhere else host
+        name = f"[{reached}]" if ":" in reached else reached
+        return JsonAnswer({"otlp_http": f"http://{name}:{port}"})
 
     return router

@@ -13,17 +13,17 @@ from latencytrace.errors import NotFoundError, QuestionError
 from latencytrace.model import Acknowledgement
 from latencytrace.model.objective import DAY_NS, HOUR_NS, MINUTE_NS
 from latencytrace.service.alerting.document import (
+    AlertLinks,
     alert_document,
     maintenance_document,
     maintenance_documents,
 )
-from latencytrace.service.alerting.links import AlertLinks
 from latencytrace.service.answers.documents import (
     AlertDocument,
     MaintenanceDocument,
     MaintenancesDocument,
 )
-from latencytrace.service.net.json_answer import JsonAnswer
+from latencytrace.service.net.problems import JsonAnswer
 from latencytrace.service.objectives.evaluator import Evaluator
 from latencytrace.service.objectives.maintenance import LONGEST_NS, Maintenance
 from latencytrace.service.web.queries import NO_PARAMETERS
@@ -99,8 +99,6 @@ def maintenance_router(
     """Acknowledgements and maintenance that people tell an evaluator.
 
     Args:
-        evaluator: Keeps it.
-        links: What alerts link to.
         now_ns: The time of day.
     """
     router = APIRouter(tags=["objectives"], dependencies=NO_PARAMETERS)

@@ -10,18 +10,18 @@ from pydantic import AfterValidator, Field, WithJsonSchema
 from latencytrace.errors import QuestionError
 from latencytrace.model import Objective
 from latencytrace.service.alerting.document import (
+    AlertLinks,
     alert_document,
     maintenance_documents,
     objective_document,
 )
-from latencytrace.service.alerting.links import AlertLinks
 from latencytrace.service.alerting.over_time import (
     ObjectivesOverTimeDocument,
     objectives_over_time,
 )
 from latencytrace.service.answers.documents import AlertsDocument, ObjectivesDocument
 from latencytrace.service.clock import now_ns
-from latencytrace.service.net.json_answer import JsonAnswer
+from latencytrace.service.net.problems import JsonAnswer
 from latencytrace.service.objectives.alerts import first_standing
 from latencytrace.service.objectives.evaluator import Evaluator
 from latencytrace.service.objectives.report import ReportDocument, month_of, report

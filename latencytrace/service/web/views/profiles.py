@@ -10,8 +10,9 @@ from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from latencytrace.model.profile import DEFAULT_SECONDS, DEFAULT_STEPS, MAX_SECONDS, MAX_STEPS
-from latencytrace.service.answers.profile_documents import ProfileDocument, ProfilesDocument
-from latencytrace.service.net.json_answer import JsonAnswer
+from latencytrace.service.answers.documents import ProfileDocument, ProfilesDocument
+from latencytrace.service.answers.gpu_documents import GpusDocument, GpuTimelinesDocument
+from latencytrace.service.net.problems import JsonAnswer
 from latencytrace.service.profiles.orders import Profile, Profiles
 from latencytrace.service.web.queries import NO_PARAMETERS
 
@@ -30,7 +31,6 @@ def profiles_router(profiles: Profiles, url_of: Callable[[str], str]) -> APIRout
     """Profiles of programs that compute with torch.
 
     Args:
-        profiles: Keeps them.
         url_of: The address of the trace of one.
     """
     router = APIRouter(tags=["profiles"], dependencies=NO_PARAMETERS)
@@ -64,5 +64,24 @@ def profiles_router(profiles: Profiles, url_of: Callable[[str], str]) -> APIRout
         """A Chrome trace, gzipped: for ui.perfetto.dev or chrome://tracing."""
         named = {"content-disposition": f'attachment; filename="{profile_id}.json.gz"'}
         return Response(profiles.trace(profile_id), 200, named, "application/gzip")
+
+    return router
+
+
+def gpu_router(
+    gpus: Callable[[], GpusDocument], timelines: Callable[[], GpuTimelinesDocument]
+) -> APIRouter:
+    """The GPUs that agents read."""
+    router = APIRouter(tags=["gpu"], dependencies=NO_PARAMETERS)
+
+    @router.get("/gpu", response_model=GpusDocument)
+    def gpu() -> Response:
+        """GPUs as they were read last, and what held the work on them up in the last hour."""
+        return JsonAnswer(gpus())
+
+    @router.get("/gpu/timeline", response_model=GpuTimelinesDocument)
+    def timeline() -> Response:
+        """The counters of GPUs over the last hour, beside the device time of traced work."""
+        return JsonAnswer(timelines())
 
     return router

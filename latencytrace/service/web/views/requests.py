@@ -1,4 +1,4 @@
-"""`GET /api/v1/requests`, `/requests/{trace_id}` and `/traces`."""
+"""`GET /api/v1/requests`, `/requests/{trace_id}`, `/traces`, `/ledgers` and `/steps/{span_id}`."""
 
 from collections.abc import Callable
 from enum import StrEnum
@@ -10,15 +10,23 @@ from fastapi.responses import Response
 from pydantic import Field
 
 from latencytrace.service.answers import requests as answers
+from latencytrace.service.answers import steps
 from latencytrace.service.answers.documents import (
     RequestDocument,
     RequestsDocument,
+    StepDocument,
     TraceIdsDocument,
 )
 from latencytrace.service.answers.traces.perfetto import perfetto_trace
-from latencytrace.service.net.json_answer import JsonAnswer
-from latencytrace.service.store import Store
-from latencytrace.service.web.queries import KnownQuery, RequestsQuery, TraceIdsQuery
+from latencytrace.service.net.problems import JsonAnswer
+from latencytrace.service.store import Store, TableFormat
+from latencytrace.service.web.queries import (
+    NO_PARAMETERS,
+    KnownQuery,
+    LedgersQuery,
+    RequestsQuery,
+    TraceIdsQuery,
+)
 
 
 class RequestFormat(StrEnum):
@@ -66,5 +74,36 @@ def requests_router(
             return JsonAnswer(found)
         saved = {"content-disposition": f'attachment; filename="{found["trace_id"]}.json"'}
         return Response(orjson.dumps(perfetto_trace(found)), 200, saved, "application/json")
+
+    return router
+
+
+MEDIA_TYPES = {
+    TableFormat.CSV: "text/csv; charset=utf-8; header=present",
+    TableFormat.PARQUET: "application/vnd.apache.parquet",
+}
+
+
+def ledgers_router(store: Store, now_ns: Callable[[], int]) -> APIRouter:
+    """The ledgers of a cohort as a table for other programs."""
+    router = APIRouter(tags=["ledgers"])
+
+    @router.get("/ledgers", response_class=Response)
+    def ledgers(asked: Annotated[LedgersQuery, Query()]) -> Response:
+        """A row for each request, a column for each stage, in nanoseconds."""
+        body = answers.ledgers(store, asked.cohort(now_ns()), asked.format)
+        return Response(body, media_type=MEDIA_TYPES[asked.format])
+
+    return router
+
+
+def steps_router(store: Store) -> APIRouter:
+    """Batches and decode steps that served many requests at once."""
+    router = APIRouter(tags=["steps"], dependencies=NO_PARAMETERS)
+
+    @router.get("/steps/{span_id}", response_model=StepDocument)
+    def step(span_id: str) -> Response:
+        """A shared step with its members, and an estimate of each one's share."""
+        return JsonAnswer(steps.step(store, span_id))
 
     return router

@@ -3,8 +3,8 @@
 import pytest
 
 from latencytrace.service.answers.documents import BreakdownDocument
+from latencytrace.service.answers.findings.counted import held_findings
 from latencytrace.service.answers.findings.finding import Verdict
-from latencytrace.service.answers.findings.held import held_findings
 from tests.support.builders.documents import MS, breakdown_document
 
 

@@ -2,7 +2,7 @@
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 
-from latencytrace.service.answers.findings.metrics_text import Sample, samples
+from latencytrace.service.answers.findings.finding import Sample, samples
 
 
 def test_labels_come_back_as_they_went_in() -> None:

@@ -10,8 +10,7 @@ from latencytrace.analysis.compare.control import ControlOverhead, Difference, R
 from latencytrace.model import Stage
 from latencytrace.model.detail import TraceDetail
 from latencytrace.service.answers.findings.agents import agent_findings
-from latencytrace.service.answers.findings.finding import Finding, Verdict
-from latencytrace.service.answers.findings.metrics_text import Sample
+from latencytrace.service.answers.findings.finding import Finding, Sample, Verdict
 from latencytrace.service.answers.findings.overhead import latest_overhead, overhead_document
 from latencytrace.service.answers.findings.overhead_documents import (
     OverheadDocument,

@@ -2,8 +2,8 @@
 
 import pytest
 
-from latencytrace.service.answers.findings.metrics_text import samples
-from latencytrace.service.answers.findings.senders import sender_findings
+from latencytrace.service.answers.findings.agents import sender_findings
+from latencytrace.service.answers.findings.finding import samples
 
 REQUESTS = """
 latencytrace_requests_total{service="shop",status="ok"} 150

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from latencytrace.service.answers.traces import collection_pause as module
-from latencytrace.service.answers.traces.collection_pause import CollectionPause
+from latencytrace.service.answers.traces import waterfall_rows as module
+from latencytrace.service.answers.traces.waterfall_rows import CollectionPause
 
 
 @pytest.fixture(autouse=True)

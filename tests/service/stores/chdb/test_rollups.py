@@ -14,14 +14,13 @@ import pytest
 from latencytrace.errors import StoreError
 from latencytrace.model import Breakdown, FirstTokenOf, Request, RequestStatus, Segment, Stage
 from latencytrace.model.cohorts.breakdown import WorkAfter
-from latencytrace.model.cohorts.histogram import ERROR_RATIO
 from latencytrace.model.cohorts.request_columns import DurationBand
 from latencytrace.model.detail import TraceDetail
 from latencytrace.service import plain_answers
 from latencytrace.service.clock import now_ns
 from latencytrace.service.cohort import Cohort
 from latencytrace.service.sql.questions import BY_SEGMENTS, place
-from latencytrace.service.sql.rollups import WINDOW_S
+from latencytrace.service.sql.rollups import ERROR_RATIO, WINDOW_S
 from latencytrace.service.sql.tables import DERIVED, REQUESTS, ROLLUPS, UUIDS, WINDOWS
 from latencytrace.service.sql_store import reading, rollups
 from latencytrace.service.store import Order, Table

@@ -26,7 +26,7 @@ START_NS = 1_763_690_000_000_000_000
 MS = 1_000_000
 
 
-def one_span(  # noqa: PLR0913 - one argument per thing that a test varies
+def one_span(
     trace_id: str = TRACE,
     span_id: str = SPAN,
     *,

@@ -9,7 +9,7 @@ TRACE_ID = "0af7651916cd43dd8448eb211c80319c"
 ROOT = "root"
 
 
-def span(  # noqa: PLR0913 - a span has that many parts
+def span(
     name: str,
     start_ns: int,
     end_ns: int,

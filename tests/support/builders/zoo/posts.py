@@ -259,7 +259,7 @@ class _Trace:
                 told,
             )
 
-    def _call(  # noqa: PLR0913 - a call has that many parts
+    def _call(
         self, service: int, pod: int, at: tuple[int, int], root_id: bytes, host: str, path: str
     ) -> bytes:
         chance, load = self.chance, self.load
@@ -291,7 +291,7 @@ class _Trace:
             )
         return found
 
-    def _add(  # noqa: PLR0913 - a span has that many parts
+    def _add(
         self,
         service: int,
         pod: int,

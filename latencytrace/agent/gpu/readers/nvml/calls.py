@@ -57,7 +57,6 @@ class NvmlCalls:
 
         Args:
             of: The device that is read: a refusal holds for it alone.
-            name: Of the binding's function.
             arguments: Arguments of the function.
 
         Raises:

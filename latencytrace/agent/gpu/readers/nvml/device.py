@@ -7,7 +7,7 @@ from typing import Any, Final
 from latencytrace.agent.gpu.reader import Detail
 from latencytrace.agent.gpu.readers.nvml.calls import NvmlCalls
 from latencytrace.agent.gpu.readers.nvml.gpm import GpmWindows, Window, bandwidth
-from latencytrace.model.gpu.sample import (
+from latencytrace.model.gpu import (
     ClockEvent,
     GpuDevice,
     GpuMetric,
@@ -82,9 +82,6 @@ class NvmlDevice:
     """Reads one GPU.
 
     Args:
-        calls: Of the library.
-        device: Identity of the GPU.
-        handle: NVML's handle of the GPU.
         windows: What it counts by itself; None: nothing.
         wall_ns: Unix time.
     """

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from latencytrace.agent.gpu.readers.nvml.calls import NvmlCalls
-from latencytrace.model.gpu.sample import BandwidthMethod, GpuMetric, Pipe, Reading
+from latencytrace.model.gpu import BandwidthMethod, GpuMetric, Pipe, Reading
 
 # NVIDIA's header: the counters are refreshed every 100 ms, shorter windows are invalid.
 SHORTEST_WINDOW_NS: Final = 105_000_000
@@ -49,9 +49,6 @@ class GpmWindows:
     """The windows of one GPU, each beginning where the one before ended.
 
     Args:
-        calls: Of the library.
-        uuid: Of the GPU.
-        handle: NVML's handle of the GPU.
         wall_ns: Unix time.
     """
 

@@ -11,7 +11,7 @@ from latencytrace.agent.gpu.readers.nvml.calls import LIBRARY, GpuLostError, Nvm
 from latencytrace.agent.gpu.readers.nvml.device import NvmlDevice
 from latencytrace.agent.gpu.readers.nvml.gpm import GpmWindows
 from latencytrace.errors import GpuUnavailableError
-from latencytrace.model.gpu.sample import GpuDevice, GpuSample
+from latencytrace.model.gpu import GpuDevice, GpuSample
 
 _XID: Final = 8  # the kind of event
 _MOST_XIDS_A_TICK: Final = 16
@@ -23,7 +23,6 @@ class NvmlReader:
 
     Args:
         wall_ns: Unix time.
-        library: The driver's library.
     """
 
     def __init__(self, wall_ns: Callable[[], int] = wall_clock, library: str = LIBRARY) -> None:

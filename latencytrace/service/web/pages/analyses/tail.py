@@ -158,10 +158,7 @@ def beyond(
     """The requests of the tail.
 
     Args:
-        question: About the cohort.
         selection: Those that are the tail; None: those from a duration on.
-        document: The tail.
-        more: Filters beside.
     """
     if selection is None:
         return question.link("/requests", duration=f"{document['threshold_ns']}ns..", **more)
@@ -180,9 +177,7 @@ def having(
     """The requests of the tail that have a trait; None: they cannot be asked for by it.
 
     Args:
-        question: About the cohort.
         beyond: The address of the tail's requests, with filters beside its own.
-        one: The trait.
     """
     key, value = one["key"], one["value"]
     changed: dict[str, str | None] = {}

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 from pydantic import BaseModel, Field
 
-from latencytrace.analysis.whatif.replay import Change
+from latencytrace.analysis.whatif import Change
 from latencytrace.errors import QuestionError
 from latencytrace.model import Stage
 from latencytrace.model.texts.units import shares

@@ -11,7 +11,7 @@ import pytest
 from latencytrace.agent.gpu.reader import Detail
 from latencytrace.agent.gpu.readers.nvml.reader import NvmlReader
 from latencytrace.errors import GpuUnavailableError
-from latencytrace.model.gpu.sample import BandwidthMethod, ClockEvent, GpuMetric, GpuSample, Pipe
+from latencytrace.model.gpu import BandwidthMethod, ClockEvent, GpuMetric, GpuSample, Pipe
 from tests.support.fakes import nvml as fake_nvml
 from tests.support.fakes.contracts import FakeClock
 from tests.support.fakes.nvml import FakeNvml

@@ -8,8 +8,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from latencytrace.analysis.compare.verdict import Verdict
-from latencytrace.cli.pictures.bars import bar, stage_style
-from latencytrace.cli.pictures.fitted_table import FittedTable
+from latencytrace.cli.pictures.fitted_table import FittedTable, bar, stage_style
 from latencytrace.model.texts.escaped import escaped
 from latencytrace.model.texts.units import UNKNOWN, duration, interval, signed
 from latencytrace.service.answers.compare_documents import (
@@ -98,7 +97,6 @@ def markdown(document: CompareDocument, sides: tuple[str, str]) -> str:
 
 
 def baselines(document: BaselinesDocument) -> RenderableType:
-    """The baselines that are saved."""
     if not document["baselines"]:
         return "No baseline is saved. Save one with `latencytrace compare COHORT --save NAME`."
     drawn = FittedTable(

@@ -5,8 +5,7 @@ from collections.abc import Iterator
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from latencytrace.cli.pictures.bars import bar
-from latencytrace.cli.pictures.fitted_table import Bar, FittedTable, stage_bar
+from latencytrace.cli.pictures.fitted_table import Bar, FittedTable, bar, stage_bar
 from latencytrace.model.texts.units import count, duration, figure, interval, share, signed
 from latencytrace.service.answers.load.capacity_documents import (
     CapacityDocument,

@@ -1,1 +1,0 @@
-"""Time that engines, proxies and clients report in attributes."""

@@ -1,1 +1,0 @@
-"""Requests replayed as if one of their stages were faster."""

@@ -1,1 +1,0 @@
-"""Pictures of two cohorts side by side, and of forecasts."""

@@ -1,1 +1,0 @@
-"""Readings of GPUs, and the steps that many requests share on them."""

@@ -1,1 +1,0 @@
-"""The loop that evaluates objectives and hands alerts on."""
