@@ -620,7 +620,7 @@ def time_served_application(recorder: Recorder, original: Timed) -> Timed:
     latest: tuple[object, object] = (None, None)
 
     @wraps(original)
-    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807 - stands in its place
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
         nonlocal latest
         original(self, *args, **kwargs)
         known = latest
