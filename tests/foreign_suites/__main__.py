@@ -47,9 +47,7 @@ class Suite:
     requires: Sequence[str]
     tests: Sequence[str]
     options: Sequence[str] = ()
-    repository: str = ""
-    folder: str = "."
-    environment: Mapping[str, str] = field(default_factory=dict)
+    source: str = ""
     explained: Mapping[str, str] = field(default_factory=dict)
 
     def why(self, test: str) -> str | None:
@@ -92,7 +90,7 @@ class Place:
             shutil.rmtree(self.folder, ignore_errors=True)
             self.folder.mkdir(parents=True)
             subprocess.run([sys.executable, "-m", "venv", self.python.parent.parent], check=True)
-            if suite.repository == INTERPRETER:
+            if suite.source == INTERPRETER:
                 self._pip("install", *suite.requires)
                 (self.source / "python").mkdir(parents=True)
             else:
@@ -105,11 +103,6 @@ class Place:
     def _unpack(self, named: str) -> None:
         """Get the library's tests."""
         suite = self.suite
-        if suite.repository:
-            tag = f"v{suite.version}", suite.repository, str(self.source / suite.name)
-            clone = "git", "clone", "-q", "--depth", "1", "--branch"
-            subprocess.run([*clone, *tag], check=True, stdout=sys.stderr)
-            return
         only = "--no-binary", suite.name, "--no-deps"
         self._pip("download", *only, "--dest", str(self.folder), named)
         [archive] = self.folder.glob("*.tar.gz")
@@ -129,7 +122,6 @@ class Place:
         plugins = HERE / "plugins"
         environment = {
             **{key: value for key, value in os.environ.items() if not key.startswith("PYTEST")},
-            **self.suite.environment,
             "OUTCOMES": str(written),
             "PYTHONPATH": str(plugins),
             "LATENCYTRACE_PROPAGATE_TO": "" if headers else "!*",
@@ -154,7 +146,7 @@ class Place:
             with (self.folder / f"{way}.log").open("w") as log:
                 try:
                     subprocess.run(
-                        pytest, cwd=top / self.suite.folder, env=environment,
+                        pytest, cwd=top, env=environment,
                         stdout=log, stderr=log, stdin=subprocess.DEVNULL,
                         timeout=SUITE_S, check=False,
                     )  # fmt: skip
