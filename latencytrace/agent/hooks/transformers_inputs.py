@@ -1,4 +1,4 @@
-"""Moves of what `transformers` tokenizers and processors made to the device of a model."""
+"""Inputs of `transformers` models: processors, moves to a device; and reading the models."""
 
 import sys
 from collections.abc import Mapping
@@ -6,9 +6,19 @@ from functools import wraps
 from typing import Any
 
 from latencytrace.agent.guard import guarded
-from latencytrace.agent.timing.hook import Hook, Replacement, Timed
+from latencytrace.agent.timing.hook import (
+    Arguments,
+    Hook,
+    HookAttributes,
+    Patch,
+    Replacement,
+    Timed,
+)
 from latencytrace.agent.timing.recorder import Recorder
+from latencytrace.agent.toolkit.calls import CountWithin, first_of_each_span
+from latencytrace.agent.toolkit.models.calls import model_attributes
 from latencytrace.agent.toolkit.models.device_copies import TO_DEVICE, DeviceCopies, DeviceCopy
+from latencytrace.model.stage import Stage
 
 
 def time_move(recorder: Recorder, original: Timed) -> Timed:
@@ -70,4 +80,49 @@ class TransformersInputsHook(Hook):
     patches = (
         Replacement("transformers.tokenization_utils_base", "BatchEncoding.to", time_move),
         Replacement("transformers.feature_extraction_utils", "BatchFeature.to", time_move),
+    )
+
+
+def _describe(arguments: Arguments) -> HookAttributes:
+    return model_attributes(arguments.get("pretrained_model_name_or_path"))
+
+
+def _loads(module: str, kind: str) -> Patch:
+    return Patch(f"transformers.{module}", f"{kind}.from_pretrained", Stage.LOAD, _describe)
+
+
+class TransformersLoadingHook(Hook):
+    """Times `from_pretrained`, through the doors that all classes share."""
+
+    requires = ("transformers >= 4.40",)
+    patches = (
+        _loads("modeling_utils", "PreTrainedModel"),
+        _loads("tokenization_utils_base", "PreTrainedTokenizerBase"),
+    )
+
+
+_counted = CountWithin()
+
+
+class TransformersProcessorsHook(Hook):
+    """Times what makes a model's inputs of media, within a request; tokenizers are apart."""
+
+    requires = ("transformers >= 4.40",)
+    patches = tuple(
+        first_of_each_span(
+            Patch(
+                f"transformers.{module}",
+                f"{kind}.__call__",
+                Stage.PREPROCESS,
+                name="process inputs",
+                within=True,
+                later=True,
+            ),
+            counted=_counted,
+        )
+        for module, kind in (
+            ("image_processing_utils", "BaseImageProcessor"),
+            ("feature_extraction_sequence_utils", "SequenceFeatureExtractor"),
+            ("processing_utils", "ProcessorMixin"),
+        )
     )

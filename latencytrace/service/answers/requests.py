@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 
 from latencytrace.analysis.build_trace import build_traces
+from latencytrace.analysis.gpu.device_work import device_work
 from latencytrace.analysis.ledger.critical_path import stage_times
 from latencytrace.analysis.ledger.stalls import stalls
 from latencytrace.analysis.repairs.implausible import as_believed
@@ -55,7 +56,6 @@ from latencytrace.service.answers.documents import (
 from latencytrace.service.answers.steps import steps_of_request
 from latencytrace.service.answers.traces.waterfall_rows import collection_pause
 from latencytrace.service.cohort import Cohort
-from latencytrace.service.reports.device_works import device_work
 from latencytrace.service.store import Order, Questions, Store, TableFormat
 
 

@@ -1,4 +1,4 @@
-"""The checks before both listeners: credentials, and where a request comes from."""
+"""The checks before both listeners: credentials, where a request comes from, and its pace."""
 
 import asyncio
 import hmac

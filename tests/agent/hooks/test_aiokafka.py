@@ -8,7 +8,7 @@ from typing import Any
 import aiokafka
 import pytest
 
-from latencytrace.agent.hooks.aiokafka import AiokafkaHook
+from latencytrace.agent.hooks.kafka import AiokafkaHook
 from tests.support.agent.hooked import Spans, in_request
 from tests.support.agent.queued_work import check_message
 from tests.support.brokers.kafka import kafka_broker

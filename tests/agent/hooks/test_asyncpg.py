@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 import asyncpg
 import pytest
 
-from latencytrace.agent.hooks.asyncpg import AsyncpgHook
+from latencytrace.agent.hooks.postgres import AsyncpgHook
 from latencytrace.model import Stage, semconv
 from tests.support.agent.hooked import attribute_text, hooked, in_request
 

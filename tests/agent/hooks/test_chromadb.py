@@ -14,8 +14,8 @@ from chromadb.config import Settings
 from chromadb.telemetry import opentelemetry as native_tracing
 from opentelemetry.trace import SpanKind, StatusCode
 
-from latencytrace.agent.hooks.chromadb import ChromadbHook
 from latencytrace.agent.hooks.httpx import HttpxHook
+from latencytrace.agent.hooks.vector_databases import ChromadbHook
 from latencytrace.model import Stage, semconv
 from tests.support.agent.hooked import Spans, attribute_text, hooked
 from tests.support.servers.ports import free_port

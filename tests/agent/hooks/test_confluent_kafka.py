@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import deserializing_consumer, serializing_producer
 from opentelemetry.trace import get_current_span
 
-from latencytrace.agent.hooks.confluent_kafka import ConfluentKafkaHook
+from latencytrace.agent.hooks.kafka import ConfluentKafkaHook
 from tests.support.agent.hooked import Spans, in_request
 from tests.support.agent.queued_work import check_message, check_waited
 from tests.support.brokers.kafka import kafka_broker

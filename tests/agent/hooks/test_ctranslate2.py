@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from latencytrace.agent.hooks.ctranslate2 import Ctranslate2Hook
+from latencytrace.agent.hooks.runtimes import Ctranslate2Hook
 from latencytrace.model import Stage
 from tests.support.agent.hooked import Spans, in_request
 from tests.support.models.tiny_chat import tiny_chat

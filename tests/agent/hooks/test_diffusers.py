@@ -2,7 +2,7 @@
 
 import pytest
 
-from latencytrace.agent.hooks.diffusers import DiffusersHook
+from latencytrace.agent.hooks.runtimes import DiffusersHook
 from latencytrace.model import Stage
 from tests.support.agent.hooked import Spans, in_request
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from opentelemetry.trace import SpanKind
 
-from latencytrace.agent.hooks.django import DjangoHook
+from latencytrace.agent.hooks.web_routes import DjangoHook
 from latencytrace.agent.hooks.wsgi import WsgiHook
 from latencytrace.model import semconv
 from tests.support.agent.hooked import Spans, hooked

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from latencytrace.agent.hooks.dramatiq import DramatiqHook
+from latencytrace.agent.hooks.task_queues import DramatiqHook
 from latencytrace.model import semconv
 from tests.support.agent.hooked import Spans, hooked, in_request
 from tests.support.agent.queued_work import check_waited

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from latencytrace.agent.hooks.elasticsearch import ElasticsearchHook
+from latencytrace.agent.hooks.search_engines import ElasticsearchHook
 from latencytrace.model import semconv
 from tests.support.agent.hooked import Spans, hooked, in_request
 from tests.support.databases.search_engines import (

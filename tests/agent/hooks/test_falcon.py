@@ -7,7 +7,7 @@ import pytest
 from opentelemetry.trace import SpanKind
 
 from latencytrace.agent.hooks.asgi import AsgiHook
-from latencytrace.agent.hooks.falcon import FalconHook
+from latencytrace.agent.hooks.web_routes import FalconHook
 from latencytrace.agent.hooks.wsgi import WsgiHook
 from latencytrace.model import semconv
 from tests.support.agent.hooked import Spans, hooked

@@ -10,8 +10,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from tokenizers import Tokenizer, models, pre_tokenizers
 
-from latencytrace.agent.hooks.fastembed import FastembedHook
 from latencytrace.agent.hooks.onnxruntime import OnnxruntimeHook
+from latencytrace.agent.hooks.text_models import FastembedHook
 from latencytrace.agent.hooks.tokenizers import TokenizersHook
 from latencytrace.model import Stage, semconv
 from tests.support.agent.hooked import Spans, attribute_text

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from latencytrace.agent.hooks.faster_whisper import FasterWhisperHook
+from latencytrace.agent.hooks.runtimes import FasterWhisperHook
 from latencytrace.model import Stage
 from tests.support.agent.hooked import Spans, in_request
 from tests.support.models.tiny_whisper import write_tiny_whisper

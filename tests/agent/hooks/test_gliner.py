@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from latencytrace.agent.hooks.gliner import GlinerHook
+from latencytrace.agent.hooks.text_models import GlinerHook
 from latencytrace.model import Stage, semconv
 from tests.support.agent.hooked import Spans, attribute_text, in_request
 

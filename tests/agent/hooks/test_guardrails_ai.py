@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from latencytrace.agent.hooks.guardrails_ai import GuardrailsAiHook
+from latencytrace.agent.hooks.guardrails import GuardrailsAiHook
 from latencytrace.agent.hooks.threads import ThreadsHook
 from latencytrace.model import Stage
 from tests.support.agent.hooked import Spans, attribute_text, in_request

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from latencytrace.agent.hooks.hnswlib import HnswlibHook
+from latencytrace.agent.hooks.vector_databases import HnswlibHook
 from latencytrace.model import Stage, semconv
 from tests.support.agent.hooked import hooked
 

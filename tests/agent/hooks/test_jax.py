@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from latencytrace.agent.hooks.jax import JaxHook
+from latencytrace.agent.hooks.runtimes import JaxHook
 from latencytrace.model import Stage
 from tests.support.agent.hooked import Spans, in_request
 

@@ -7,7 +7,7 @@ import pytest
 
 os.environ.setdefault("KERAS_BACKEND", "torch")
 
-from latencytrace.agent.hooks.keras import KerasHook
+from latencytrace.agent.hooks.boosters import KerasHook
 from latencytrace.model import Stage, semconv
 from tests.support.agent.hooked import Spans, in_request
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from opentelemetry.trace import StatusCode
 
-from latencytrace.agent.hooks.lancedb import LancedbHook
 from latencytrace.agent.hooks.threads import ThreadsHook
+from latencytrace.agent.hooks.vector_databases import LancedbHook
 from latencytrace.model import Stage, semconv
 from tests.support.agent.hooked import Spans, attribute_text, hooked, in_request
 from tests.support.later import Later

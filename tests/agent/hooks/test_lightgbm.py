@@ -2,7 +2,7 @@
 
 import pytest
 
-from latencytrace.agent.hooks.lightgbm import LightgbmHook
+from latencytrace.agent.hooks.boosters import LightgbmHook
 from tests.support.models.boosters import check_booster, check_for_scikit_learn, library
 
 

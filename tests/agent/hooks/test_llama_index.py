@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from latencytrace.agent.hooks.llama_index import LlamaIndexHook
+from latencytrace.agent.hooks.agent_frameworks import LlamaIndexHook
 from latencytrace.model import Stage, semconv
 from tests.support.agent.hooked import Spans, attribute_text, in_request
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from latencytrace.agent.hooks.llm_guard import LlmGuardHook
+from latencytrace.agent.hooks.guardrails import LlmGuardHook
 from latencytrace.model import Stage
 from tests.support.agent.hooked import Spans, attribute_text
 

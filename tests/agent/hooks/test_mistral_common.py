@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from latencytrace.agent.hooks.mistral_common import MistralCommonHook
+from latencytrace.agent.hooks.tokenizing import MistralCommonHook
 from latencytrace.model import Stage, semconv
 from tests.support.agent.hooked import Spans, attribute_text, in_request
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from latencytrace.agent.hooks.nemoguardrails import NemoguardrailsHook
+from latencytrace.agent.hooks.guardrails import NemoguardrailsHook
 from latencytrace.model import Stage
 from tests.support.agent.hooked import Spans, attribute_text
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from latencytrace.agent.hooks.openai_agents import OpenaiAgentsHook
+from latencytrace.agent.hooks.agent_frameworks import OpenaiAgentsHook
 from latencytrace.model import Stage, semconv
 from tests.support.agent.hooked import Spans, attribute_text
 

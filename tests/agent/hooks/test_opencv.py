@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from latencytrace.agent.hooks.opencv import OpencvHook
+from latencytrace.agent.hooks.media import OpencvHook
 from latencytrace.model import Stage, semconv
 from tests.support.agent.hooked import Spans, in_request
 

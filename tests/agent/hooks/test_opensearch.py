@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from latencytrace.agent.hooks.opensearch import OpensearchHook
+from latencytrace.agent.hooks.search_engines import OpensearchHook
 from tests.support.agent.hooked import Spans, hooked
 from tests.support.databases.search_engines import (
     check_async_search,

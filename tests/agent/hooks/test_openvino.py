@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from latencytrace.agent.hooks.openvino import OpenvinoHook
+from latencytrace.agent.hooks.runtimes import OpenvinoHook
 from latencytrace.model import Stage
 from tests.support.agent.hooked import Spans, in_request
 

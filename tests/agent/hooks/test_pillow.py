@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from latencytrace.agent.hooks.pillow import PillowHook
+from latencytrace.agent.hooks.media import PillowHook
 from latencytrace.model import Stage, semconv
 from tests.support.agent.hooked import Spans, in_request
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from latencytrace.agent.hooks.pinecone import PineconeHook
+from latencytrace.agent.hooks.vector_databases import PineconeHook
 from latencytrace.model import Stage, semconv
 from tests.support.agent.hooked import Spans, attribute_text, hooked
 from tests.support.servers.recording import RecordingServer, Response

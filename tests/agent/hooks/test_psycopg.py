@@ -9,8 +9,7 @@ import psycopg2
 import pytest
 from psycopg import sql
 
-from latencytrace.agent.hooks.psycopg import PsycopgHook
-from latencytrace.agent.hooks.psycopg2 import Psycopg2Hook
+from latencytrace.agent.hooks.postgres import Psycopg2Hook, PsycopgHook
 from latencytrace.model import Stage, semconv
 from tests.support.agent.hooked import Spans, attribute_text, in_request
 

@@ -6,7 +6,7 @@ import psycopg2
 from psycopg2 import sql
 from psycopg2.extras import DictConnection, DictCursor, DictRow, RealDictCursor
 
-from latencytrace.agent.hooks.psycopg2 import Psycopg2Hook
+from latencytrace.agent.hooks.postgres import Psycopg2Hook
 from tests.support.agent.hooked import attribute_text, hooked, in_request
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from latencytrace.agent.hooks.asgi import AsgiHook
-from latencytrace.agent.hooks.quart import QuartHook
+from latencytrace.agent.hooks.web_routes import QuartHook
 from latencytrace.model import semconv
 from tests.support.agent.hooked import Spans, hooked
 from tests.support.servers.serving import get, serving_hypercorn

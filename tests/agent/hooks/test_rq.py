@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import redis
 
-from latencytrace.agent.hooks.rq import RqHook
+from latencytrace.agent.hooks.task_queues import RqHook
 from latencytrace.agent.spans.provider import SHUTDOWN_S
 from latencytrace.model import semconv
 from tests.support.agent.hooked import Spans, attribute_text, hooked, in_request
@@ -146,7 +146,7 @@ def test_a_process_of_one_job_waits_for_its_spans_no_longer_than_an_exit_does(
 
 FORKING = f"""
 import latencytrace, redis, rq, sys
-import latencytrace.agent.hooks.rq as hook
+import latencytrace.agent.hooks.task_queues as hook
 hook.SHUTDOWN_S = 100.0  # on a busy machine
 latencytrace.instrument()
 with redis.Redis(unix_socket_path=sys.argv[1]) as connection:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from opentelemetry.trace import StatusCode
 
-from latencytrace.agent.hooks.runpod import RunpodHook
+from latencytrace.agent.hooks.task_queues import RunpodHook
 from latencytrace.model import semconv
 from tests.support.agent.hooked import Spans
 

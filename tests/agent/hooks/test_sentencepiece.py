@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import sentencepiece
 
-from latencytrace.agent.hooks.sentencepiece import SentencepieceHook
+from latencytrace.agent.hooks.tokenizing import SentencepieceHook
 from latencytrace.model import Stage, semconv
 from tests.support.agent.hooked import Spans, attribute_text
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from latencytrace.agent.hooks.sklearn import SklearnHook
+from latencytrace.agent.hooks.boosters import SklearnHook
 from latencytrace.model import Stage, semconv
 from tests.support.agent.hooked import Spans, attribute_text, hooked, in_request
 from tests.support.later import Later

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from latencytrace.agent.hooks.soundfile import SoundfileHook
+from latencytrace.agent.hooks.media import SoundfileHook
 from latencytrace.model import Stage
 from tests.support.agent.hooked import Spans, in_request
 from tests.support.models.tone import write_tone

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from latencytrace.agent.hooks.spacy import SpacyHook
+from latencytrace.agent.hooks.text_models import SpacyHook
 from latencytrace.model import Stage, semconv
 from tests.support.agent.hooked import Spans, attribute_text, in_request
 

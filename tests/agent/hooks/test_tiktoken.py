@@ -4,7 +4,7 @@ import pytest
 import tiktoken
 
 from latencytrace.agent.hooks.threads import ThreadsHook
-from latencytrace.agent.hooks.tiktoken import TiktokenHook
+from latencytrace.agent.hooks.tokenizing import TiktokenHook
 from latencytrace.model import Stage, semconv
 from tests.support.agent.hooked import Spans, attribute_text, in_request
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaForCausalLM
 
-from latencytrace.agent.hooks.transformers_loading import TransformersLoadingHook
+from latencytrace.agent.hooks.transformers_inputs import TransformersLoadingHook
 from latencytrace.model import Stage, semconv
 from tests.support.agent.hooked import Spans
 from tests.support.models.tiny_chat import TinyChat

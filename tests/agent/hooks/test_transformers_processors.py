@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from transformers import WhisperFeatureExtractor
 
-from latencytrace.agent.hooks.transformers_processors import TransformersProcessorsHook
+from latencytrace.agent.hooks.transformers_inputs import TransformersProcessorsHook
 from latencytrace.model import Stage, semconv
 from tests.support.agent.hooked import Spans, in_request
 

@@ -10,7 +10,7 @@ from opentelemetry.trace import Span, get_current_span
 from transformers.cli.serving.utils import InferenceThread
 
 from latencytrace.agent.hooks.threads import ThreadsHook
-from latencytrace.agent.hooks.transformers_serve import TransformersServeHook
+from latencytrace.agent.hooks.transformers_batching import TransformersServeHook
 from latencytrace.model import Stage
 from tests.support.agent.hooked import Spans, hooked
 

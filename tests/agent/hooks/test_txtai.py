@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from latencytrace.agent.hooks.txtai import TxtaiHook
+from latencytrace.agent.hooks.text_models import TxtaiHook
 from latencytrace.model import Stage
 from tests.support.agent.hooked import Spans, attribute_text, in_request
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from latencytrace.agent.hooks.typesense import TypesenseHook
+from latencytrace.agent.hooks.vector_databases import TypesenseHook
 from latencytrace.model import Stage, semconv
 from tests.support.agent.hooked import Spans, attribute_text
 from tests.support.servers.recording import RecordingServer, Response

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from latencytrace.agent.hooks.usearch import UsearchHook
+from latencytrace.agent.hooks.vector_databases import UsearchHook
 from latencytrace.model import Stage, semconv
 from tests.support.agent.hooked import hooked
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from latencytrace.agent.hooks.valkey import ValkeyHook
+from latencytrace.agent.hooks.redis import ValkeyHook
 from latencytrace.model import Stage, semconv
 from tests.support.agent.hooked import Spans, attribute_text, in_request
 from tests.support.databases.caches import redis_server

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from latencytrace.agent.hooks.vespa import VespaHook
+from latencytrace.agent.hooks.vector_databases import VespaHook
 from latencytrace.model import Stage, semconv
 from tests.support.agent.hooked import Spans, attribute_text
 from tests.support.servers.recording import RecordingServer, Response

@@ -9,7 +9,7 @@ from typing import Any
 import grpc
 import pytest
 
-from latencytrace.agent.hooks.weaviate import WeaviateHook
+from latencytrace.agent.hooks.vector_databases import WeaviateHook
 from latencytrace.model import Stage, semconv
 from tests.support.agent.hooked import Spans, attribute_text
 from tests.support.servers.recording import RecordingServer, Response

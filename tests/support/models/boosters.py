@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from latencytrace.agent.hooks.sklearn import SklearnHook
+from latencytrace.agent.hooks.boosters import SklearnHook
 from latencytrace.agent.timing.hook import Hook
 from latencytrace.model import Stage, semconv
 from tests.support.agent.hooked import hooked, in_request

@@ -5,7 +5,7 @@
     ONE(UNREADABLE)                                     \
     ONE(MOST_DIGITS) /* of a number, which then fits */ \
     ONE(MOST_NS)                                        \
-    ONE(LAST_BUCKET) /* of 2**64, see `model.packed.token_times` */
+    ONE(LAST_BUCKET) /* of 2**64, see `model.packed` */
 
 CORE_NAMES(packed_names, PACKED_NAMES)
 

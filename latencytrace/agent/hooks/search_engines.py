@@ -1,4 +1,4 @@
-"""Requests of Elasticsearch's own client, where it does not trace them itself."""
+"""Requests to Elasticsearch and OpenSearch with their own clients."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,7 +9,7 @@ from latencytrace.agent.toolkit.database_calls import DatabaseCall, timed_databa
 from latencytrace.agent.toolkit.search_engine import described
 
 
-def _reading(original: Timed) -> Callable[..., DatabaseCall | None]:
+def _elasticsearch_reading(original: Timed) -> Callable[..., DatabaseCall | None]:
     arguments_of = named_arguments(original)
 
     def read(args: tuple[Any, ...], kwargs: dict[str, Any]) -> DatabaseCall | None:
@@ -31,7 +31,35 @@ class ElasticsearchHook(Hook):
         Replacement(
             f"elasticsearch.{client}.client._base",
             "BaseClient._perform_request",
-            timed_database_calls(_reading),
+            timed_database_calls(_elasticsearch_reading),
         )
         for client in ("_sync", "_async")
+    )
+
+
+def _opensearch_reading(original: Timed) -> Callable[..., DatabaseCall]:
+    arguments_of = named_arguments(original)
+
+    def read(args: tuple[Any, ...], kwargs: dict[str, Any]) -> DatabaseCall:
+        arguments = arguments_of(args, kwargs)
+        return described("opensearch", arguments, str(arguments["url"]))
+
+    return read
+
+
+class OpensearchHook(Hook):
+    """Times the one method that every request goes through, in both clients."""
+
+    requires = ("opensearch-py >= 2.4",)
+    patches = (
+        Replacement(
+            "opensearchpy.transport",
+            "Transport.perform_request",
+            timed_database_calls(_opensearch_reading),
+        ),
+        Replacement(
+            "opensearchpy._async.transport",
+            "AsyncTransport.perform_request",
+            timed_database_calls(_opensearch_reading),
+        ),
     )

@@ -1,10 +1,35 @@
-"""Predictions and transformations of `scikit-learn`, and of estimators made for it."""
+"""Predictions of `scikit-learn`, Keras, CatBoost, LightGBM and XGBoost."""
 
 from functools import partial
 
 from latencytrace.agent.timing.hook import Hook
 from latencytrace.agent.toolkit.models.predictions import prediction
 from latencytrace.model.stage import Stage
+
+
+class CatboostHook(Hook):
+    """Times the method that those of all its models go through, within requests."""
+
+    requires = ("catboost >= 1.2",)
+    patches = (prediction("catboost.core", "CatBoost._predict", "data", name="predict"),)
+
+
+class LightgbmHook(Hook):
+    """Times the method that all of them go through, within requests."""
+
+    requires = ("lightgbm >= 3.3",)
+    patches = (prediction("lightgbm.basic", "Booster.predict", "data"),)
+
+
+class XgboostHook(Hook):
+    """Times both ways to ask a booster, within requests."""
+
+    requires = ("xgboost >= 1.7", "xgboost-cpu >= 2.1")
+    patches = (
+        prediction("xgboost.core", "Booster.predict", "data"),
+        prediction("xgboost.core", "Booster.inplace_predict", "data", name="predict"),
+    )
+
 
 _METHODS = ("predict", "predict_proba", "decision_function", "score_samples")
 _INHERITED = (  # of classes that are no estimators themselves
@@ -44,4 +69,14 @@ class SklearnHook(Hook):
                 ("RadiusNeighborsMixin", "radius_neighbors"),
             )
         ),
+    )
+
+
+class KerasHook(Hook):
+    """Times models that are called and that predict, within a request: the outermost ones."""
+
+    requires = ("keras >= 3.0",)
+    patches = tuple(
+        prediction("keras.src.models.model", f"Model.{method}", "x", name="predict")
+        for method in ("__call__", "predict", "predict_on_batch")
     )
