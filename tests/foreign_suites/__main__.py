@@ -34,6 +34,7 @@ SUITES: Final[Mapping[str, Mapping[str, object]]] = tomllib.loads(
 WAYS: Final = ("run", "last", "away")
 NOBODY: Final = "http://127.0.0.1:9"  # discard: nothing listens there
 HEADERS: Final = "it compares all headers that are sent: without ours it passes"
+INTERPRETER: Final = "interpreter"  # whose tests are those of the Python that runs this
 SUITE_S: Final = 1500  # longer takes no suite; what it wrote until then is compared
 
 
@@ -46,6 +47,7 @@ class Suite:
     requires: Sequence[str]
     tests: Sequence[str]
     options: Sequence[str] = ()
+    source: str = ""
     explained: Mapping[str, str] = field(default_factory=dict)
 
     def why(self, test: str) -> str | None:
@@ -88,15 +90,24 @@ class Place:
             shutil.rmtree(self.folder, ignore_errors=True)
             self.folder.mkdir(parents=True)
             subprocess.run([sys.executable, "-m", "venv", self.python.parent.parent], check=True)
-            self._pip("install", named, *suite.requires)
-            only = "--no-binary", suite.name, "--no-deps"
-            self._pip("download", *only, "--dest", str(self.folder), named)
-            [archive] = self.folder.glob("*.tar.gz")
-            with tarfile.open(archive) as packed:
-                packed.extractall(self.source, filter="data")
+            if suite.source == INTERPRETER:
+                self._pip("install", *suite.requires)
+                (self.source / "python").mkdir(parents=True)
+            else:
+                self._pip("install", named, *suite.requires)
+                self._unpack(named)
             (self.folder / "ready").touch()
         self._pip("install", "--force-reinstall", "--no-deps", str(wheel))
         self._pip("install", str(wheel))  # what it requires
+
+    def _unpack(self, named: str) -> None:
+        """Get the library's tests."""
+        suite = self.suite
+        only = "--no-binary", suite.name, "--no-deps"
+        self._pip("download", *only, "--dest", str(self.folder), named)
+        [archive] = self.folder.glob("*.tar.gz")
+        with tarfile.open(archive) as packed:
+            packed.extractall(self.source, filter="data")
 
     def _pip(self, *arguments: str) -> None:
         pip = self.python, "-m", "pip", "--disable-pip-version-check", "-qq"
@@ -135,8 +146,9 @@ class Place:
             with (self.folder / f"{way}.log").open("w") as log:
                 try:
                     subprocess.run(
-                        pytest, cwd=top, env=environment, stdout=log, stderr=log,
-                        timeout=SUITE_S, check=False, stdin=subprocess.DEVNULL,
+                        pytest, cwd=top, env=environment,
+                        stdout=log, stderr=log, stdin=subprocess.DEVNULL,
+                        timeout=SUITE_S, check=False,
                     )  # fmt: skip
                 except subprocess.TimeoutExpired:
                     log.write(f"\nended after {SUITE_S} s\n")

@@ -135,6 +135,10 @@ class _TimedStream:
         finally:
             self._call.end()
 
+    def __getattr__(self, name: str) -> Any:
+        """Return what the body has besides: httpx2 asks it for `elapsed`."""
+        return getattr(vars(self).get("_stream"), name)
+
     def __del__(self) -> None:
         self._call.end()
 

@@ -83,7 +83,10 @@ class RuntimeGaps:
             return found
         waited_ns, paged_in = self.pooled_wait_ns, self.paged_in
         if self.queue_depth is None:  # this thread did it, not those of pools
-            waited_ns, paged_in = self.processor.waited_since(since_ns)[0], self.processor.paged_in()
+            waited_ns, paged_in = (
+                self.processor.waited_since(since_ns)[0],
+                self.processor.paged_in(),
+            )
         if waited_ns >= NOTICED_NS:
             found[semconv.PROCESSOR_WAIT_NS] = waited_ns
         if paged_in:

@@ -523,7 +523,8 @@ def test_what_an_application_returns_is_uvicorns_to_reject(
     assert request_spans(agent)
 
 
-@pytest.mark.parametrize("ws", ["websockets-sansio", "wsproto"])
+@pytest.mark.filterwarnings("ignore")  # the first one is deprecated
+@pytest.mark.parametrize("ws", ["websockets", "websockets-sansio", "wsproto"])
 def test_what_a_websocket_does_is_in_its_callers_trace_without_a_framework(
     agent: TracedProgram, ws: str
 ) -> None:

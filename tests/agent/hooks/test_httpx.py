@@ -8,9 +8,11 @@ import sys
 import types
 from collections.abc import AsyncIterator, Callable, Iterator
 from itertools import pairwise
+from typing import Any
 
 import fastapi
 import httpx
+import httpx2
 import pytest
 from fastapi.responses import PlainTextResponse, RedirectResponse, StreamingResponse
 from opentelemetry.instrumentation.utils import is_http_instrumentation_enabled
@@ -339,14 +341,31 @@ async def awaited(result: object) -> None:
     await result
 
 
-def test_a_response_keeps_what_httpx_gives_it(spans: Spans, url: str) -> None:
-    response = fetched(url)
+@pytest.mark.parametrize("library", [httpx, httpx2], ids=["httpx", "httpx2"])
+def test_a_response_keeps_what_its_library_gives_it(spans: Spans, url: str, library: Any) -> None:
+    with library.Client(trust_env=False) as client, client.stream("GET", url) as response:
+        response.read()
 
     assert len(spans.all) == 1
     assert response.elapsed.total_seconds() > 0
     assert response.is_closed
     assert response.is_stream_consumed
-    assert isinstance(response.stream, httpx.SyncByteStream)
+    assert isinstance(response.stream, library.SyncByteStream)
+
+
+@pytest.mark.parametrize("library", [httpx, httpx2], ids=["httpx", "httpx2"])
+@pytest.mark.usefixtures("spans")
+def test_a_body_that_was_streamed_tells_how_long_it_took(url: str, library: Any) -> None:
+    async def streamed() -> Any:
+        async with (
+            library.AsyncClient(trust_env=False) as client,
+            client.stream("GET", url) as response,
+        ):
+            async for _ in response.aiter_raw():
+                pass
+        return response
+
+    assert asyncio.run(streamed()).elapsed.total_seconds() > 0
 
 
 def test_a_transport_without_a_network_is_an_exchange_too(spans: Spans) -> None:

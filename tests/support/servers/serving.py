@@ -4,7 +4,7 @@ import asyncio
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from http.client import HTTPConnection
 from typing import Any
@@ -38,9 +38,14 @@ class _Server(uvicorn.Server):
 SMALL_BYTES = 4096  # the kernel makes some more of it, but never grows it
 
 
+def serving(application: Any, **options: Any) -> AbstractContextManager[str]:
+    """The base address of an application under uvicorn."""
+    return serving_as(uvicorn.Config(application, log_config=None, **options))
+
+
 @contextmanager
-def serving(application: Any, **options: Any) -> Iterator[str]:
-    """The base address of an application under uvicorn.
+def serving_as(config: uvicorn.Config) -> Iterator[str]:
+    """The base address of a server of uvicorn.
 
     Its connections have a small buffer for what they send, so that a client that reads nothing
     is felt: the kernel's own grows to megabytes.
@@ -48,7 +53,6 @@ def serving(application: Any, **options: Any) -> Iterator[str]:
     with socket.socket() as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SMALL_BYTES)  # they inherit it
         listener.bind(("127.0.0.1", 0))
-        config = uvicorn.Config(application, log_config=None, **options)
         server = _Server(config)
         thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
         thread.start()
