@@ -17,7 +17,12 @@ from latencytrace.agent.timing.runtime_gaps import begun_as
 from latencytrace.agent.toolkit.calls import name_of
 
 # They serve many requests: a thread that does this belongs to none.
-_POOL_WORKERS = {"concurrent.futures.thread._worker", "multiprocessing.pool.worker"}
+_POOL_WORKERS = {
+    "anyio._backends._asyncio.WorkerThread.run",
+    "concurrent.futures.thread._worker",
+    "multiprocessing.pool.worker",
+    "trio._core._thread_cache.WorkerThread._work",
+}
 
 
 def carry_into_thread(recorder: Recorder, original: Timed) -> Timed:
@@ -36,7 +41,7 @@ def _carry_into(thread: Thread) -> None:
     context = get_current()
     if (
         context  # also of a span that has ended, is not sampled or is another process's
-        and name_of(getattr(thread, "_target", None)) not in _POOL_WORKERS
+        and name_of(getattr(thread, "_target", None) or type(thread).run) not in _POOL_WORKERS
         and thread.ident is None  # else it has been started, and starting it will raise
     ):
         run = thread.run

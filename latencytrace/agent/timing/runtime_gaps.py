@@ -264,7 +264,6 @@ class OpenRequests:
             return
         waited_ns, _ = self.processor.waited_since(start_ns)
         self.holds.note(start_ns, end_ns, *self._holder(otel, start_ns, callback), waited_ns)
-        self.resumed_by_ns = max(self.resumed_by_ns, self.processor.likely_by_ns)
         within_ns = resumed_within_ns(end_ns - start_ns)
         holder, thread = otel.get(GAPS), threading.get_ident()
         for gaps in tuple(self.open):
@@ -288,7 +287,6 @@ class OpenRequests:
 
     def resumed(self, context: VariableContext, at_ns: int) -> None:
         """A callback is run: if it is of a request that a held loop kept waiting, it waited."""
-        self.processor.follow(at_ns)
         otel = context_in(context)
         gaps = None if otel is None else otel.get(GAPS)
         held = self._waiting.pop(gaps, None) if isinstance(gaps, RuntimeGaps) else None

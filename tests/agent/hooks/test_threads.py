@@ -3,12 +3,16 @@
 import asyncio
 import contextvars
 import gc
+import queue
 import threading
 import weakref
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
 
+import anyio.to_thread
 import pytest
+from anyio._backends import _asyncio as anyio_backend
 from opentelemetry import propagate
 from opentelemetry.context import Context, attach, detach, get_value, set_value
 from opentelemetry.trace import INVALID_SPAN, Span, get_current_span
@@ -206,3 +210,25 @@ def test_a_callback_outside_of_any_request_is_the_programs_own(spans: Spans) -> 
 
     assert called == [future]
     assert spans.all == []
+
+
+def test_a_thread_of_anyios_pool_belongs_to_no_request(
+    request_span: Span, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It serves those to come as well, and would keep the first one's context alive."""
+    seen: list[Span] = []
+
+    class Queue(queue.Queue[Any]):
+        """Looks what is current in the thread that waits for work."""
+
+        def get(self, *given: Any) -> Any:
+            seen.append(get_current_span())
+            return super().get(*given)
+
+    monkeypatch.setattr(anyio_backend, "Queue", Queue)
+
+    carried = anyio.run(anyio.to_thread.run_sync, get_current_span)
+
+    assert request_span.is_recording()
+    assert carried is request_span
+    assert seen[0] is INVALID_SPAN

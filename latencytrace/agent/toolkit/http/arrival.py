@@ -43,7 +43,7 @@ def arrived_ns(requests: OpenRequests, connection: Any) -> int:
     if now_ns >= holds.followed_by_ns and now_ns >= processor.likely_by_ns:
         return now_ns
     unread_ns = None if current().get(REQUEST) is not None else _unread_ns(connection)
-    if unread_ns is None:
+    if not unread_ns:  # unknown, or just now
         return now_ns
     # A thread that nothing holds reads at once, unless it waits for a processor.
     waited_ns = min(processor.waited_since(now_ns - unread_ns)[1], unread_ns)
