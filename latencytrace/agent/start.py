@@ -82,7 +82,7 @@ _LATER = (
     "latencytrace.agent.reporting.self_report",
 )
 # What each child would load for the first time that it sends spans: before the first fork.
-CHILDS = ("latencytrace.agent.export.http_connection", "latencytrace.agent.profiling.orders")
+IN_CHILDREN = ("latencytrace.agent.export.http_connection", "latencytrace.agent.profiling.orders")
 # Modules whose patches time requests and callbacks of event loops, by which these are priced.
 _PRICED = ("starlette.applications", "asyncio.events")
 _FASTAPI = ListedHook(
@@ -561,7 +561,7 @@ def _before_fork() -> None:
     agent = _running
     if agent is not None:
         agent.losses.before_fork()
-        for name in CHILDS:
+        for name in IN_CHILDREN:
             if name not in sys.modules:  # in no request, of which a hook would time it
                 call_in(Context(), import_module, name)
 

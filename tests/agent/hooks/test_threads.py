@@ -227,7 +227,10 @@ def test_a_thread_of_anyios_pool_belongs_to_no_request(
 
     monkeypatch.setattr(anyio_backend, "Queue", Queue)
 
-    carried = anyio.run(anyio.to_thread.run_sync, get_current_span)
+    async def carried_along() -> Span:
+        return await anyio.to_thread.run_sync(get_current_span)
+
+    carried = anyio.run(carried_along)
 
     assert request_span.is_recording()
     assert carried is request_span

@@ -114,13 +114,13 @@ def test_a_child_leaves_the_threads_to_its_parent_that_were_held() -> None:
 FIRST_FORK = """
 import os, sys
 import latencytrace
-from latencytrace.agent.start import CHILDS
+from latencytrace.agent.start import IN_CHILDREN
 
 latencytrace.instrument("forks", endpoint=sys.argv[1])
-assert not sys.modules.keys() & set(CHILDS)
+assert not sys.modules.keys() & set(IN_CHILDREN)
 child = os.fork()
 if not child:
-    os._exit(not set(CHILDS) <= sys.modules.keys())
+    os._exit(not set(IN_CHILDREN) <= sys.modules.keys())
 sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
 
