@@ -48,7 +48,7 @@ def test_a_range_of_tokens_has_both_its_ends_in_it(text: str, expected: TokenRan
 
 @pytest.mark.parametrize("text", ["", "..", "-5", "1-2", "1.5..2", "a..b", "9" * 40, "1..2..3"])
 def test_what_is_no_range_is_a_question_not_understood(text: str) -> None:
-    with pytest.raises(QuestionError, match=r"write 1000\.\.4000"):
+    with pytest.raises(QuestionError, match=r"Try 1000\.\.4000"):
         token_range(text)
 
 
