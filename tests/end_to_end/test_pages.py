@@ -654,7 +654,7 @@ def test_what_is_not_there_is_said_with_what_to_do(
     with opened(browser, f"{service.url}/requests/{'f' * 32}") as (page, _):
         expect(page.locator(".problem")).to_contain_text("never arrived, or is no longer kept")
     with opened(browser, f"{service.url}/breakdown?since=yesterday") as (page, _):
-        expect(page.locator(".problem")).to_contain_text("write RFC 3339")
+        expect(page.locator(".problem")).to_contain_text("is not a valid time")
     with opened(browser, f"{service.url}/breakdown?route=nothing&since=2h") as (page, _):
         page.get_by_role("link", name=re.compile("without route")).click()
         expect(page.locator(".facts strong")).to_contain_text("requests")
