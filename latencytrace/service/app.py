@@ -75,6 +75,14 @@ _NOT_COMPILED = (
 )
 
 
+def _control_group(store: Store, reports: MetricReports) -> ControlGroup:
+    return ControlGroup(
+        partial(latest_overhead, store, now_ns),
+        lambda: reports.agents.have_control_group,
+        time.monotonic_ns,
+    )
+
+
 def serve(
     settings: ServiceSettings,
     ready: Callable[[Address, Address, Address | None], None],
@@ -114,13 +122,7 @@ def serve(
         works = DeviceWorks()
         telemetry.registry.register(reports)
         telemetry.registry.register(engines)
-        telemetry.registry.register(
-            ControlGroup(
-                partial(latest_overhead, store, now_ns),
-                lambda: reports.agents.have_control_group,
-                time.monotonic_ns,
-            )
-        )
+        telemetry.registry.register(_control_group(store, reports))
         profiles = Profiles(
             ProfileFolder(folder / PROFILES),
             time.monotonic_ns,

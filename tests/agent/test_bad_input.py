@@ -281,7 +281,10 @@ def test_an_interpreter_that_shuts_down_in_the_middle_ends_as_without_us(
 
     done = python(script, receiver.endpoint)
 
-    assert (done.returncode, done.stderr) == (5, "")
+    said = [
+        line for line in done.stderr.splitlines() if " spans that http" not in line
+    ]  # are lost
+    assert (done.returncode, said) == (5, [])
     assert {"before", "at exit"} <= {span.name for span in receiver.spans}
 
 

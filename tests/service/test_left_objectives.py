@@ -82,7 +82,7 @@ def test_what_was_over_before_the_service_came_back_is_told(paged: Traffic) -> N
     start_with(paged, made_objective(), OTHER, down_s=DAY_NS / SECOND_NS + 60)
 
     assert paged.names() == [PAGE_BEGAN, PAGE_ENDED]
-    assert paged.heard[1].end_reason == "no request came for 1 d"
+    assert paged.heard[1].end_reason == "no request came for 1 d 00 h"
 
 
 def test_what_burns_at_once_under_a_stricter_promise_is_told(tmp_path: Path) -> None:
