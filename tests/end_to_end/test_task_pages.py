@@ -21,7 +21,7 @@ VERDICTS = ("Regression", "Improvement", "No change", "Not enough data")
 SAID = {
     "breakdown": "attributed",
     "trace": "ledger",
-    "tail": "tail:",
+    "tail": "slow:",
     "whatif": "p99",
     "gpu": "GPU",
 }

@@ -4,7 +4,7 @@ Its spans are marks of what was made and used, and one for each task, none of th
 one: what runs inside a task arrives beside it.
 """
 
-from latencytrace.analysis.dialects.engine import Engine
+from latencytrace.analysis.dialects.engine import Asked, Engine
 from latencytrace.model import Stage
 
 _SCOPE = "crewai.telemetry"
@@ -14,5 +14,6 @@ ENGINE = Engine(
     scopes=(_SCOPE,),
     knows=lambda span: span.scope == _SCOPE,
     stage=lambda _: Stage.UNATTRIBUTED,
+    asks=Asked(words=frozenset({_SCOPE})),
     never_current=True,
 )

@@ -7,18 +7,19 @@ the time to its first token as a text; what came before it, its queue too, is no
 
 from collections.abc import Sequence
 
-from latencytrace.analysis.dialects.engine import NOTHING_TOLD, Engine, Generation, Times
+from latencytrace.analysis.dialects.engine import NOTHING_TOLD, Asked, Engine, Generation, Times
 from latencytrace.analysis.dialects.engine_times import NS_PER_MS
 from latencytrace.model import Interval, Span, Stage, semconv
 
 _REQUEST = "http-request"
 _WORKER = "handle_payload"
 _ENGINE = "engine.generate"
+_ROUTER = "kv_router."
 _MOST_DIGITS = 18
 
 
 def _knows(span: Span) -> bool:
-    return bool(span.scope) or span.name.startswith("kv_router.")
+    return bool(span.scope) or span.name.startswith(_ROUTER)
 
 
 def _prefills(span: Span) -> bool:
@@ -83,6 +84,7 @@ ENGINE = Engine(
         "kv_router.select_worker": Stage.PREPROCESS,
         "router.route_request": Stage.NETWORK,
     },
+    asks=Asked(starts=(_ROUTER,)),
     times=_times,
     generation=_generation,
     entry=lambda span: span.name in {_REQUEST, _WORKER},

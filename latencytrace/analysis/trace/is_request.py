@@ -40,7 +40,8 @@ def is_shared(span: Span) -> bool:
     """Return whether a span is work that serves many requests at once: a batch, a decode step."""
     if semconv.SHARED in span.attributes:
         return span.attributes[semconv.SHARED] is True
-    return span.parent_id is None and BATCHES.get(span.name) in span.attributes
+    key = BATCHES.get(span.name)
+    return span.parent_id is None and key is not None and key in span.attributes
 
 
 LOAD_ROUTE: Final = Stage.LOAD.value

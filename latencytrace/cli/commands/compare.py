@@ -137,12 +137,12 @@ def written(side: str, wanted: Filters) -> str:
 def _compared(
     sides: tuple[str, str], wanted: Filters, ratio: float, url: str | None, data: Path | None
 ) -> CompareDocument:
-    if not all(side.strip() for side in sides):  # a variable that is not set
-        raise typer.BadParameter(
-            "a side is empty: say which requests, as version=1.2 or since=1h", param_hint="A B"
-        )
     if not any(map(_is_file, sides)):
-        a, b = (written(side, wanted) for side in sides)
+        a, b = (written(side.strip(), wanted) for side in sides)
+        if not (a and b):  # a variable that is not set
+            raise typer.BadParameter(
+                "a side is empty: say which requests, as version=1.2 or since=1h", param_hint="A B"
+            )
         with reading.source(url, data) as source:
             asked = {"a": a, "b": b, "at_least": str(ratio)}
             return cast(CompareDocument, source.document("/compare", asked))

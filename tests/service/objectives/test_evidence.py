@@ -119,7 +119,7 @@ def test_the_failing_call_is_named_instead_of_a_slow_stage(traffic: Traffic) -> 
     assert began.evidence.failing == CALL
     assert asked[0] == began.evidence.slowest
     assert (
-        "Failing call: search (retrieve) with Timeout, in 100 % of the newest failed requests."
+        "Failing call: search (retrieve) with Timeout, in 100.0 % of the newest failed requests."
         in description(began)
     )
     assert not any("stage" in line for line in description(began))
