@@ -82,7 +82,7 @@ def test_slack_gets_a_message_with_links_and_nothing_that_it_would_read_as_marku
     [block] = cast("dict[str, list[dict[str, dict[str, str]]]]", document)["blocks"]
     text = block["text"]["text"]
     assert text.startswith(":rotating_light: *page began*: chat-e2e: 20.0 % of POST /chat")
-    assert "Apart from good requests: version 1.0 &lt;beta&gt;, 80 % of the bad" in text
+    assert "Apart from good requests: version 1.0 &lt;beta&gt;, 80.0 % of the bad" in text
     assert text.count("|0af76519>") == 3
 
 
