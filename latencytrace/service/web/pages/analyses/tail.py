@@ -28,7 +28,7 @@ from latencytrace.service.cohort import LONGEST_NS, Filters
 from latencytrace.service.web.drawing.intervals import Scale
 from latencytrace.service.web.pages.cohort_bar import Asked, nearest, read, rfc3339
 from latencytrace.service.web.pages.exports import Export
-from latencytrace.service.web.pages.health import collected
+from latencytrace.service.web.pages.pace import collected
 from latencytrace.service.web.pages.parts import Parts
 from latencytrace.service.web.pages.rendering import Address
 from latencytrace.service.web.pages.trace import trace_address
