@@ -35,7 +35,7 @@ def _named_stage(name: str) -> tuple[Stage, str, dict[str, AttributeValue]]:
 
 
 class Begun(Protocol):
-    """What a block or a call is timed by."""
+    """Times a block or a call."""
 
     @property
     def span(self) -> Span: ...

@@ -108,7 +108,7 @@ class ChildLosses:
             self._memory, self._pid = mmap(-1, _PLACES * _COUNT.size), os.getpid()
 
     def note(self, spans: int, receiver: str, error: str | None) -> None:
-        """Count spans that nobody took by the end of this process; log them if it is no child."""
+        """Count spans still unsent at the end of this process; log them unless it is a child."""
         if spans and not self.add(spans):
             why = error or "it has not answered"
             text = "latencytrace: %d spans that %s did not take before the end are lost: %s"

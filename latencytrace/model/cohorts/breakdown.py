@@ -137,7 +137,7 @@ class StageExcess:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetApart:
-    """What the tail has more often than the reference."""
+    """Attribute that is more frequent in the tail than in the reference."""
 
     key: str
     value: str  # of a number: `over 4000`
@@ -158,7 +158,7 @@ class SetApart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cause:
-    """What explains most of the excess."""
+    """Stage or attribute that explains most of the excess."""
 
     kind: CauseKind
     stage: Stage | None  # that grew most

@@ -158,7 +158,7 @@ class Intake:
         try:
             checked = check()
             kept = self._kept(checked)
-        except Exception as error:  # noqa: BLE001 - whoever waits hears it
+        except Exception as error:  # noqa: BLE001 - the waiting posts raise it
             kept = Future()
             kept.set_exception(error)
         if kept.done():

@@ -35,7 +35,7 @@ class Attributor:
     Args:
         settling: Holds written requests until metrics count them.
         now_ns: A monotonic clock.
-        context: How to attribute and keep, and who hears of it.
+        context: Settings and callbacks.
         on_rootless: Called with traces that were attributed without their root, if several
             services share the store.
     """

@@ -1,4 +1,4 @@
-"""What a pipeline knows of the service around it."""
+"""Settings of a pipeline, and its callbacks into the service."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from latencytrace.service.objectives.counts import NO_OBJECTIVES, ObjectiveIndex
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineContext:
-    """How a pipeline attributes and keeps, and who hears of it."""
+    """Settings of a pipeline, and its callbacks into the service."""
 
     columns: ColumnAttribution = field(default_factory=ColumnAttribution)
     keep_spans_ratio: float = 1.0  # of ordinary requests: their spans are kept

@@ -57,7 +57,7 @@ class Pipeline:
     Args:
         telemetry: The service's own metrics, and those of requests.
         now_ns: A monotonic clock.
-        context: How to attribute and keep, and who hears of it; None: as usual, nobody.
+        context: Settings and callbacks; None: the defaults.
         journal: Makes spans durable before they are stored; None: there is none, and spans are
             stored within 100 ms.
         traces: Open traces; None: new ones.

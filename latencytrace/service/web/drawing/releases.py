@@ -41,10 +41,12 @@ def release_lines(
         bottom: Where they end.
         named: Whether the version stands beside its line.
     """
-    return "".join(_line(one, number(x(one.at_ns)), (top, bottom), named) for one in releases)
+    return "".join(
+        _line(one, number(x(one.at_ns)), (top, bottom), named=named) for one in releases
+    )
 
 
-def _line(one: Release, x: str, ends: tuple[int, int], named: bool) -> str:  # noqa: FBT001 - see above
+def _line(one: Release, x: str, ends: tuple[int, int], *, named: bool) -> str:
     said = f"version {one.version} of {one.service} began at {moment(one.at_ns)}: compare"
     text = escape(escaped(said))
     name = one.version if len(one.version) <= _LONGEST else f"{one.version[:_LONGEST]}…"
