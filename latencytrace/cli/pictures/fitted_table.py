@@ -1,4 +1,4 @@
-"""Parts that pictures in the terminal share: colours of stages, bars, and tables that fit its width."""
+"""Parts of pictures in the terminal: colours of stages, bars, and tables that fit its width."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
