@@ -160,9 +160,9 @@ def shares(parts: Sequence[float], of: str = "100.0 %") -> list[str]:
     ]
 
 
-def grouped(number: float) -> str:
+def grouped(number: float | None) -> str:
     """A whole number in groups of three: `1,204`."""
-    return f"{number:,.0f}"
+    return UNKNOWN if number is None else f"{number:,.0f}"
 
 
 def size(value_bytes: float) -> str:
