@@ -212,7 +212,7 @@ mutants: $(VENV)/.checks ## make small faults in a copy, and name those that no 
 	@$(BIN)/python -m tests.mutants $(MUTANTS)
 
 pictures: $(VENV)/.checks ## take the documentation's pictures of pages anew
-	@$(BIN)/pytest tests/end_to_end --pictures docs/pages/pictures
+	@$(BIN)/pytest tests/end_to_end -m 'long or not long' --pictures docs/pages/pictures
 
 dashboards: $(VENV)/.checks ## write the Grafana dashboards anew from their source, dashboards/generate
 	@$(BIN)/python -m dashboards.generate

@@ -1264,6 +1264,7 @@ def assert_adds_up(found: Groups, whole: Breakdown) -> None:
     assert sums == pytest.approx({one.stage: one.mean_ns * whole.requests for one in whole.stages})
 
 
+@pytest.mark.long
 def test_a_faster_way_answers_as_going_over_the_requests_does(store: Store) -> None:
     chance = random.Random(3)
     first = list(many_requests(chance, 300))
@@ -1306,6 +1307,7 @@ def test_a_faster_way_answers_as_going_over_the_requests_does(store: Store) -> N
     )
 
 
+@pytest.mark.long
 def test_requests_count_as_many_as_they_stand_for(store: Store) -> None:
     chance = random.Random(4)
     made = [
@@ -1714,6 +1716,7 @@ def test_the_values_of_an_attribute_stand_side_by_side(store: Store) -> None:
     assert store.attribute_keys(cohort) == {"tenant": 5}
 
 
+@pytest.mark.long
 @settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(

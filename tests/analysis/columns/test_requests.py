@@ -24,6 +24,7 @@ from latencytrace.model import (
 from tests.support.builders.spans.numbered import TRACE_ID, root, span
 from tests.support.builders.spans.recorded import FIXTURES, recorded
 from tests.support.builders.spans.strategies import heaps
+from tests.support.few import few
 from tests.support.simulation.by_columns import ByColumns, Traces, differences
 from tests.support.simulation.made_traces import made_attempts, made_calls, made_trace
 from tests.support.simulation.simulator import GPU, MS, VECTORS, Aside, simulate
@@ -69,6 +70,7 @@ def test_columns_give_what_objects_give(seed: int) -> None:
     assert found.keys() | set(others) == traces.keys()
 
 
+@pytest.mark.long
 def test_later_batches_give_what_objects_give() -> None:
     random = Random(17)
     by_columns = ByColumns()
@@ -136,7 +138,7 @@ def test_what_other_software_sends_gives_the_same(name: str) -> None:
 
 
 @pytest.mark.parametrize("skew_ns", [{}, {GPU: 37 * MS, VECTORS: -12 * MS}], ids=["true", "off"])
-@pytest.mark.parametrize("way", ["none", *WAYS])
+@pytest.mark.parametrize("way", few(8, ["none", *WAYS]))
 def test_a_simulated_system_gives_the_same(way: str, skew_ns: dict[str, int]) -> None:
     aside = WAYS[way] if way in WAYS else Aside()
     traces = {one.trace_id: one.spans for one in simulate(3, SIMULATED, skew_ns, aside)}

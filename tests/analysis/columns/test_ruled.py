@@ -20,6 +20,7 @@ from tests.support.builders.spans.noted_attributes import Noting
 from tests.support.builders.spans.numbered import span
 from tests.support.builders.spans.recorded import FIXTURES, recorded
 from tests.support.builders.spans.strategies import heaps
+from tests.support.few import few
 
 RULES = Path(latencytrace.analysis.__file__).parent
 ROOMS = ("trace", "engines", "dialects")
@@ -65,7 +66,7 @@ def same_facts(one: Span, parents: Sequence[str | None] = (None, UNKNOWN_PARENT)
 RULED_PARTS: dict[str, Span] = {}
 
 
-@pytest.mark.parametrize("scope", sorted(set(SCOPES)))
+@pytest.mark.parametrize("scope", few(10, sorted(set(SCOPES))))
 def test_a_name_with_any_text_of_a_rule_has_the_facts_of_its_ruled_part(scope: str) -> None:
     spans = [span(1, 0, 9, name=name, scope=scope) for text in TEXTS for name in variants(text)]
 
@@ -73,7 +74,7 @@ def test_a_name_with_any_text_of_a_rule_has_the_facts_of_its_ruled_part(scope: s
     assert [one.name for one in spans[::4] if not same_facts(one, [None])] == []
 
 
-@pytest.mark.parametrize("key", sorted(RULED | THERE))
+@pytest.mark.parametrize("key", few(16, sorted(RULED | THERE)))
 def test_a_value_with_any_text_of_a_rule_has_the_facts_of_its_ruled_part(key: str) -> None:
     values = [
         *(value for text in (TEXTS if key in RULED else ()) for value in variants(text)),
