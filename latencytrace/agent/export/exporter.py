@@ -180,7 +180,8 @@ class Exporter:
         Returns:
             Whether everything that had ended before the call was sent in time.
         """
-        self._reports = self._reports and reports
+        if not reports:
+            self._reports = False
         is_empty = not self._queue and self._batch is None
         is_running = self._thread is not None and self._thread.is_alive()
         if not is_running or (is_empty and not reports):
