@@ -1,38 +1,16 @@
 """Calls of which the program says to their library that they carry no trace."""
 
 from collections.abc import Callable
-from contextvars import Token
 from inspect import iscoroutinefunction
 from typing import Any
 
-from opentelemetry.context import Context
-
-from latencytrace.agent.context import current, enter, leave
 from latencytrace.agent.guard import FAULTS
 from latencytrace.agent.timing.hook import Arguments, Timed
 from latencytrace.agent.timing.recorder import Recorder
 from latencytrace.agent.timing.wrapping import named_arguments, timed_coroutine, timed_function
 from latencytrace.agent.toolkit.calls import Build
 from latencytrace.agent.toolkit.http.propagation import WITHHELD
-
-
-class _Withheld:
-    """A call within which no header of ours is sent; it is no span."""
-
-    _token: Token[Context] | None = None
-
-    def activate(self) -> None:
-        self._token = enter(Context({**current(), WITHHELD: True}))
-
-    def deactivate(self) -> None:
-        token, self._token = self._token, None
-        if token is not None:
-            leave(token)
-
-    def finish(self, _: object) -> None:
-        """Note nothing."""
-
-    fail = finish
+from latencytrace.agent.toolkit.within import Within
 
 
 def withholding(is_so: Callable[[Arguments], bool]) -> Build:
@@ -45,9 +23,9 @@ def withholding(is_so: Callable[[Arguments], bool]) -> Build:
     def build(recorder: Recorder, original: Timed) -> Timed:
         arguments_of = named_arguments(original)
 
-        def begin(args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Withheld | None:
+        def begin(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Within | None:
             try:
-                return _Withheld() if is_so(arguments_of(args, kwargs)) else None
+                return Within(WITHHELD) if is_so(arguments_of(args, kwargs)) else None
             except FAULTS as fault:
                 recorder.on_fault("looking whether a call carries a trace", fault)
                 return None
