@@ -204,7 +204,7 @@ class Agent:
         self._sampling = _sampling(settings)
         self._began_ns: int | None = None  # None: it is about to
         self.losses = ChildLosses()
-        self._takes_profiles = settings.profile
+        self._takes_profiles: bool | None = settings.profile  # None: the process ends
         self._fastapi: AppliedHook | None = None
         self._hooks: list[AppliedHook] = []
         self._detail = Detail(settings.control_ratio if self._sampling is None else 0.0)
@@ -222,13 +222,13 @@ class Agent:
         self._reports = _Reports(
             settings,
             self._resource,
-            partial(to, method=METRICS, timeout_s=REPORT_TIMEOUT_S, control=self._profiling),
+            partial(to, method=METRICS, timeout_s=REPORT_TIMEOUT_S, control=self._orders),
             self._new_own_budget,
             on_fault,
         )
         self._exporter = Exporter(
             OtlpEncoder(self._resource),
-            to(settings.traces_url, TRACES, settings.timeout_s, self._profiling),
+            to(settings.traces_url, TRACES, settings.timeout_s, self._orders),
             queue=self._queue,
             interval_s=settings.interval_s,
             on_fault=on_fault,
@@ -322,7 +322,7 @@ class Agent:
 
     def end_profiles(self) -> None:
         """Let no profile begin, and give up what is under way."""
-        self._takes_profiles = False
+        self._takes_profiles = None
         if whole_imports.lock.acquire(
             timeout=LONGEST_WAIT_S
         ):  # one that is being made is waited for
@@ -349,6 +349,11 @@ class Agent:
         self._exporter.reset_after_fork(OtlpEncoder(self._resource))
         _provider.reset_after_fork()
 
+    def _orders(self) -> "Profiling | None":
+        """Return what takes orders; None: the process ends, and has not needed it."""
+        is_over = self._takes_profiles is None and self._profiling.made is None
+        return None if is_over else self._profiling()
+
     def _new_profiling(self) -> "Profiling":
         from latencytrace.agent.profiling.orders import Profiling
 
@@ -356,7 +361,7 @@ class Agent:
             self._resource,
             self.recorder,
             partial(self._senders.of_profile, self.settings.traces_url),
-            is_on=self._takes_profiles,
+            is_on=bool(self._takes_profiles),
             on_fault=self.on_fault,
         )
 

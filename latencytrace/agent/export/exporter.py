@@ -174,11 +174,14 @@ class Exporter:
 
         Args:
             timeout_s: How long to wait.
-            reports: Wait for a report that is under way, too.
+            reports: Wait for a report that is under way, too; False: no other begins, for the
+                process ends.
 
         Returns:
             Whether everything that had ended before the call was sent in time.
         """
+        if not reports:
+            self._reports = False
         is_empty = not self._queue and self._batch is None
         is_running = self._thread is not None and self._thread.is_alive()
         if not is_running or (is_empty and not reports):
@@ -216,6 +219,7 @@ class Exporter:
         self._wake = Wake()
         self._flushes: deque[_Flush] = deque()
         self._stopping = False
+        self._reports = True
 
     def _start(self) -> None:
         with guarded("beginning to export", self._on_fault):
@@ -236,7 +240,8 @@ class Exporter:
                 with guarded(doing, self._on_fault):
                     if not may_end:
                         self._yield()
-                    do()
+                    if self._reports:
+                        do()
         self._delivery.close()
 
     def _send_queue(self) -> None:

@@ -11,6 +11,7 @@ import pytest
 from latencytrace.agent.hooks.aiohttp import AiohttpHook
 from latencytrace.agent.hooks.httpx import HttpxHook
 from latencytrace.agent.hooks.requests import RequestsHook
+from latencytrace.agent.hooks.sqlalchemy import SqlalchemyHook
 from latencytrace.agent.hooks.sqlite import SqliteHook
 from latencytrace.agent.hooks.urllib3 import Urllib3Hook
 from latencytrace.agent.timing.hook import Hook
@@ -102,3 +103,31 @@ def test_theirs_is_the_only_span_of_a_call(
         [],
         [f"{theirs.span_id:016x}"],
     )
+
+
+@pytest.mark.parametrize("ours_first", [True, False], ids=["ours first", "theirs first"])
+def test_theirs_is_the_only_span_of_a_statement_of_sqlalchemy(*, ours_first: bool) -> None:
+    sqlalchemy = pytest.importorskip("sqlalchemy")
+    if sqlalchemy.__version__ >= "2.1":
+        pytest.skip("contrib instruments SQLAlchemy before 2.1")
+    spans, other = Spans(), contribs("sqlalchemy:SQLAlchemyInstrumentor")
+
+    def ask() -> None:
+        engine = sqlalchemy.create_engine("sqlite://")
+        with engine.begin() as connection:
+            connection.execute(sqlalchemy.text("SELECT 1"))
+        engine.dispose()
+
+    if not ours_first:
+        other.instrument(tracer_provider=spans.provider)
+    try:
+        with hooked(SqlalchemyHook, SqliteHook, spans=spans):
+            if ours_first:
+                other.instrument(tracer_provider=spans.provider)
+            in_request(spans, ask)
+    finally:
+        other.uninstrument()
+
+    ours = {span.name for span in spans.all if semconv.STAGE in span.attributes}
+    assert ours == {"COMMIT", "ROLLBACK"}  # of which contrib has no span
+    assert len([span for span in spans.all if span.name.startswith("SELECT")]) == 1
