@@ -323,13 +323,10 @@ class Agent:
     def end_profiles(self) -> None:
         """Let no profile begin, and give up what is under way."""
         self._takes_profiles = None
-        if whole_imports.lock.acquire(
-            timeout=LONGEST_WAIT_S
-        ):  # one that is being made is waited for
+        if whole_imports.lock.acquire(timeout=LONGEST_WAIT_S):  # until one that begins has begun
             whole_imports.lock.release()
-        profiling = self._profiling.made
-        if profiling is not None:
-            profiling.end()
+        if self._profiling.made is not None:
+            self._profiling.made.end()
 
     def note_losses(self) -> None:
         """Count for the parent what is not sent at the end; where there is none, log it."""

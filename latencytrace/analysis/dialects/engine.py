@@ -102,7 +102,7 @@ class Engine:
     generation: Callable[[Span], Generation] = _no_generation
     # The attributes that these two read; None: any span may tell. A span with none of them and no
     # event tells nothing.
-    told_in: frozenset[str] | None = None
+    reported_in: frozenset[str] | None = None
     title: Callable[[Span], str] = _own_name  # its name without what differs by request
     # Spans that its requests begin with though they are not marked as a server's.
     entry: Callable[[Span], bool] = _none
@@ -135,7 +135,7 @@ class Engine:
         return self.generation is not _no_generation and self._may_tell(span)
 
     def _may_tell(self, span: Span) -> bool:
-        keys = self.told_in
+        keys = self.reported_in
         return keys is None or bool(span.events) or not keys.isdisjoint(span.attributes)
 
 

@@ -28,5 +28,5 @@ ENGINE = Engine(
     name="Strands",
     scopes=("strands",),
     generation=_generation,
-    told_in=frozenset({semconv.STRANDS_FIRST_CHUNK_MS}),
+    reported_in=frozenset({semconv.STRANDS_FIRST_CHUNK_MS}),
 )
