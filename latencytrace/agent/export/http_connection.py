@@ -28,7 +28,7 @@ _addresses: Final = native("socket", "getaddrinfo")
 
 
 class Answer(NamedTuple):
-    """What a server answered."""
+    """A server's answer."""
 
     status: int
     reason: str

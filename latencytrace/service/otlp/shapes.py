@@ -78,7 +78,7 @@ def key_code(key: bytes) -> int:
 
 
 def _asked() -> Any:
-    """What rules ask for, as compiled code takes it."""
+    """The texts that rules ask for, as compiled code takes them."""
     lists: Sequence[Sequence[str]] = (
         sorted(ASKED.words), STARTS, ENDS, ASKED.parts, PUT_BACK, sorted(FIRST_TOKEN_EVENTS),
         (CHROMADB_SCOPE,),

@@ -462,7 +462,7 @@ def _stage(
 def first_question(
     cohort: Cohort, order: Order, standing: Standing = WITH_FINAL
 ) -> tuple[str, Parameters]:
-    """What the first `{limit:UInt32}` requests of a cohort, and the next, are in order of."""
+    """The sort key of the first `{limit:UInt32}` requests of a cohort, and of the next."""
     condition, parameters = where(cohort)
     by, number, _ = _BY[order]
     rows = standing.rows(f"{condition} AND {counted(cohort)}", by)
