@@ -294,6 +294,7 @@ def _summary(
     return RouteSummary(
         service=service,
         route=route,
+        outermost=_number([one for one in requests if one.outermost]),
         first_token_p50_ns=first_token.p50 if first_token else None,
         first_tokens_of_model=_of_model(requests),
         versions={

@@ -1320,7 +1320,10 @@ def test_a_faster_way_answers_as_going_over_the_requests_does(store: Store) -> N
         assert rows_of(store, cohort) == list(
             csv.DictReader(io.StringIO(Questions.ledgers(store, cohort, TableFormat.CSV).decode()))
         )
-        assert store.versions(cohort) == Questions.versions(store, cohort)
+        for inner in (False, True):
+            plain_versions = Questions.versions(store, cohort, inner=inner)
+            assert store.versions(cohort, inner=inner) == plain_versions
+        assert store.long_lived_routes(cohort) == Questions.long_lived_routes(store, cohort)
         keys = store.attribute_keys(cohort)
         assert list(keys.items()) == list(Questions.attribute_keys(store, cohort).items())
         labels = tuple((label, 2) for label in LABELS) if cohort is COHORTS[0] else ()

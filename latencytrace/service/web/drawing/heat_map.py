@@ -47,7 +47,7 @@ def heat_map(document: HeatMapDocument, releases: Sequence[Release] = ()) -> Mar
     return Markup(  # noqa: S704 - numbers and escaped text
         f'<svg class="chart heat" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
         f'aria-label="{escape(label)}" data-scale="{escape(_scale(axes, document))}">'
-        f"{axes.drawn()}{paths}{release_lines(releases, axes.x, TOP, HEIGHT - BOTTOM)}"
+        f"{axes.drawn()}{paths}{release_lines(releases, axes.x, TOP, HEIGHT - BOTTOM, TOP + 8)}"
         '<rect class="brush" width="0" height="0"/></svg>'
     )
 

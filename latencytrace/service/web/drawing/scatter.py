@@ -61,7 +61,7 @@ def scatter(
         f'<svg class="chart scatter" viewBox="0 0 {WIDTH} {HEIGHT}" role="group" '
         f'aria-label="{len(shown)} requests by start and duration" '
         f'data-scale="{escape(_scale(axes, starts))}">{axes.drawn()}{line}'
-        f"{release_lines(began, axes.x, TOP, HEIGHT - BOTTOM)}{points}"
+        f"{release_lines(began, axes.x, TOP, HEIGHT - BOTTOM, TOP + 8)}{points}"
         f'<rect class="brush" y="{TOP}" height="{HEIGHT - TOP - BOTTOM}" width="0"/></svg>'
     )
 
