@@ -366,7 +366,9 @@ def test_whatever_comes_is_drawn_within_the_terminal(request: RequestDocument, w
     assert sum(row.path_ns for row in drawn) == request["duration_ns"]
     assert len(drawn) >= len(request["spans"])
     assert lines[0].startswith("span")
-    assert len(lines) == 1 + len(drawn) + (2 if "█ the request waited" in lines[-1] else 0)  # a line each
+    assert len(lines) == 1 + len(drawn) + (
+        2 if "█ the request waited" in lines[-1] else 0
+    )  # a line each
 
 
 @given(heaps(), st.integers(1, 12))
