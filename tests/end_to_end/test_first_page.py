@@ -16,6 +16,26 @@ from tests.support.servers.running_service import RunningService
 from tests.support.waiting import until
 
 MS, SECOND_NS = 10**6, 10**9
+MOST_CLICKS = 2
+# Questions of an engineer on call: what is clicked from the first page on, and what answers.
+FLOWS = {
+    "is anything wrong": ([], ".headline", "1 incident: POST /chat slow since "),
+    "where": ([".routes tbody th a >> nth=0"], "main", "Time on the critical path by stage"),
+    "why slow": ([".incident .act a >> nth=0"], ".verdict", "tenant globex"),
+    "is the release worse": ([".routes .release .reach"], ".verdict", "in retrieve"),
+    "one request": (
+        [".incident .act a >> nth=1", "tbody a >> nth=0"],
+        ".held",
+        "Longest wait: retrieve",
+    ),
+    "is the alert real": ([".incident .facts a"], ".firing", "Slow stage: retrieve"),
+    "would a faster search help": (
+        [".incident .act a >> nth=0", ".verdict a"],
+        ".verdict",
+        "If retrieve were 50 % faster",
+    ),
+    "is the service well": ([".pace a"], "main", "nothing is lost"),
+}
 SCREENS: dict[str, dict[str, Any]] = {
     "wide": {"viewport": {"width": 1440, "height": 900}},
     "narrow": {"viewport": {"width": 1024, "height": 768}},
@@ -85,6 +105,20 @@ def test_a_release_line_in_its_row_compares_before_and_after(
         expect(page.get_by_role("combobox", name="Before", exact=True)).to_have_value("version=1")
         expect(page.get_by_role("combobox", name="After", exact=True)).to_have_value("version=2")
         expect(page.locator(".verdict")).to_be_visible()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("clicks", "place", "answer"), FLOWS.values(), ids=FLOWS)
+def test_each_question_is_answered_within_two_clicks(
+    service: RunningService, browser: Browser, clicks: list[str], place: str, answer: str
+) -> None:
+    with opened(browser, f"{service.url}/", **SCREENS["narrow"]) as (page, watched):
+        for one in clicks:
+            page.locator(one).click(force=True)  # a line of no width among them
+
+        expect(page.locator(place).first).to_contain_text(answer)
+        assert watched.errors == []
+    assert len(clicks) <= MOST_CLICKS
 
 
 @pytest.mark.long
