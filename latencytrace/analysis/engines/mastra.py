@@ -28,7 +28,6 @@ def _generation(span: Span) -> Generation:
 ENGINE = Engine(
     name="Mastra",
     scopes=(_SCOPE,),
-    knows=lambda span: span.scope.startswith(_SCOPE),
     stage=_stage,
     generation=_generation,
     asks=Asked(words=frozenset(_OPERATIONS)),
