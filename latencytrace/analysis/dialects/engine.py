@@ -57,8 +57,8 @@ NOTHING_TOLD = Times()
 NOTHING_GENERATED = Generation()
 
 
-def _anyone(_: Span) -> bool:
-    return True
+def by_scope(span: Span) -> bool:
+    return bool(span.scope)
 
 
 def _none(_: Span) -> bool:
@@ -94,7 +94,7 @@ class Engine:
 
     name: str
     scopes: tuple[str, ...]  # how the instrumentation scopes of its spans begin
-    knows: Callable[[Span], bool] = _anyone  # of these, and of those without a scope: its own
+    knows: Callable[[Span], bool] = by_scope  # of these, and of those without a scope: its own
     stages: Mapping[str, Stage] = field(default_factory=dict)  # by the name of the span
     stage: Callable[[Span], Stage | None] = _no_stage  # of spans of other names
     ran: Callable[[Span], Span] = _as_sent  # with the start and end that it truly had

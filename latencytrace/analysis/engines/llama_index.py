@@ -43,7 +43,6 @@ def _generation(span: Span) -> Generation:
 ENGINE = Engine(
     name="LlamaIndex",
     scopes=(_SCOPE,),
-    knows=lambda span: span.scope.startswith(_SCOPE),
     stage=_stage,
     generation=_generation,
     reported_in=frozenset(),

@@ -28,7 +28,6 @@ def _generation(span: Span) -> Generation:
 ENGINE = Engine(
     name="Mastra",
     scopes=(_SCOPE,),
-    knows=lambda span: span.scope.startswith(_SCOPE),
     stage=_stage,
     generation=_generation,
     reported_in=frozenset({semconv.MASTRA_FIRST_CHUNK}),
