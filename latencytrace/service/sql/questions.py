@@ -164,6 +164,7 @@ WIDE_ROWS: Final = (
 )
 
 _SIGN: Final = 1 << 63
+_TOKENS_PER_S: Final = "1e9 / nullIf(TimePerOutputTokenNs, 0)"
 _LEVELS = (0.5, 0.9, 0.95, 0.99, 0.999)
 _STAGE_LEVELS = (0.5, 0.95, 0.99)
 _FULL: Final = f"'{TraceDetail.FULL}'"
@@ -274,7 +275,7 @@ def breakdown_question(cohort: Cohort, standing: Standing = WITH_FINAL) -> tuple
         f"{by.count(f'{which} AND Detail != {_FULL}')} AS reduced_counted",
         f"{by.total('toFloat64(DurationNs)', which)} AS duration",
         f"{by.count(f'{which} AND {OF_MODEL}')} AS first_tokens_of_model",
-        f"{by.mean('1e9 / nullIf(TimePerOutputTokenNs, 0)', which)} AS tokens_per_second",
+        f"{by.mean(_TOKENS_PER_S, which, 'Float64')} AS tokens_per_second",
         (
             "maxIntersectionsIf(toUnixTimestamp64Nano(Start), "
             f"toUnixTimestamp64Nano(Start) + toInt64(DurationNs), {which}) AS concurrency"
