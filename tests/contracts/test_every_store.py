@@ -11,13 +11,14 @@ from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from opentelemetry.proto.trace.v1.trace_pb2 import Span as ProtoSpan
 from opentelemetry.proto.trace.v1.trace_pb2 import Status
 from pyarrow import parquet
 
 from latencytrace.analysis.columns.objects import requests_of
+from latencytrace.cli.commands.breakdown import picture
 from latencytrace.model import (
     Attributes,
     AttributeValue,
@@ -54,6 +55,7 @@ from latencytrace.model.detail import TraceDetail
 from latencytrace.model.texts.escaped import is_blank
 from latencytrace.plugins import STORES, plugins
 from latencytrace.service.answers import exported
+from latencytrace.service.answers.requests import breakdown_document
 from latencytrace.service.cohort import LABELS, Cohort
 from latencytrace.service.ledger_table import LedgerTable
 from latencytrace.service.otlp.traces import check
@@ -71,8 +73,10 @@ from tests.support.builders.spans.otlp_messages import (
 from tests.support.simulation.by_columns import ByColumns
 from tests.support.simulation.simulator import Aside, simulate
 from tests.support.tables.ledger_tables import tables_of, write
+from tests.support.terminal import plain, printed_lines
 
 MINUTE_NS = 60 * 10**9
+PLAIN = plain(96)
 
 
 NAMES = [*(plugin.name for plugin in plugins(STORES)), *EXAMPLES[STORES]]
@@ -935,6 +939,32 @@ def test_means_add_up_and_quantiles_are_over_those_that_have_the_stage(store: St
     assert (runtime.mean_ns, runtime.p50_ns, runtime.requests) == (50, 100, 1)
 
 
+# Many times what a service believes of a request: few are as much as thousands of long ones.
+lengths_ns = st.integers(0, 2**30) | st.integers(0, 2**61)
+ledgers = st.dictionaries(st.sampled_from(Stage), lengths_ns, min_size=1, max_size=2)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(drawn=st.lists(ledgers, min_size=1, max_size=12))
+@example(drawn=[{Stage.DECODE: 2**61, Stage.QUEUE: 2**61 - 1}] * 9)  # more than 64 bits hold
+def test_the_rows_add_up_however_long_requests_are(
+    store: Store, drawn: list[dict[Stage, int]]
+) -> None:
+    service = f"long {next(fresh)}"
+    requests = [one_request(f"l{next(fresh)}", service=service, ledger=ledger) for ledger in drawn]
+    mean_ns = sum(one.duration_ns for one in requests) / len(requests)
+
+    breakdown = breakdown_of(store, *requests)
+    (route,) = store.overview(Cohort(service=service, since_ns=0), MINUTE_NS, 1).routes
+
+    assert breakdown.duration_ns is not None
+    assert breakdown.duration_ns.mean == pytest.approx(mean_ns)
+    assert sum(route.mean_ns.values()) == pytest.approx(mean_ns)
+    assert [column.mean_ns for column in route.timeline] == pytest.approx([mean_ns])
+    shown = picture(service, breakdown_document(breakdown), PLAIN)
+    assert "nothing is hidden" in printed_lines(shown, PLAIN)[-2]
+
+
 def waited(name: str, *parts: tuple[str, int], health: bool = False) -> Request:
     """A request that its process kept waiting, for 100 ns in all."""
     request = one_request(name, service="waits", ledger={Stage.RUNTIME: 100}, health=health)
@@ -1264,6 +1294,7 @@ def assert_adds_up(found: Groups, whole: Breakdown) -> None:
     assert sums == pytest.approx({one.stage: one.mean_ns * whole.requests for one in whole.stages})
 
 
+@pytest.mark.long
 def test_a_faster_way_answers_as_going_over_the_requests_does(store: Store) -> None:
     chance = random.Random(3)
     first = list(many_requests(chance, 300))
@@ -1306,6 +1337,7 @@ def test_a_faster_way_answers_as_going_over_the_requests_does(store: Store) -> N
     )
 
 
+@pytest.mark.long
 def test_requests_count_as_many_as_they_stand_for(store: Store) -> None:
     chance = random.Random(4)
     made = [
@@ -1714,6 +1746,7 @@ def test_the_values_of_an_attribute_stand_side_by_side(store: Store) -> None:
     assert store.attribute_keys(cohort) == {"tenant": 5}
 
 
+@pytest.mark.long
 @settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(

@@ -10,6 +10,7 @@ from playwright.sync_api import Browser, expect
 from tests.support.builders.objectives_yaml import objectives_yaml
 from tests.support.builders.spans.otlp_messages import message
 from tests.support.builders.tenant_chats import chats
+from tests.support.few import few
 from tests.support.servers.browser import check_sound, opened
 from tests.support.servers.running_service import RunningService
 from tests.support.waiting import until
@@ -34,7 +35,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningService
         yield running
 
 
-@pytest.mark.parametrize("options", SCREENS.values(), ids=SCREENS)
+@pytest.mark.parametrize("options", few(1, SCREENS.values()), ids=SCREENS)
 def test_it_is_sound_on_every_screen(
     service: RunningService, browser: Browser, options: dict[str, Any]
 ) -> None:
@@ -86,6 +87,7 @@ def test_a_release_line_in_its_row_compares_before_and_after(
         expect(page.locator(".verdict")).to_be_visible()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("path", ["/", "/requests", "/breakdown?by=tenant"])
 def test_the_first_row_is_five_tabs_away(
     service: RunningService, browser: Browser, path: str

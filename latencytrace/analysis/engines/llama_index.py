@@ -46,5 +46,6 @@ ENGINE = Engine(
     knows=lambda span: span.scope.startswith(_SCOPE),
     stage=_stage,
     generation=_generation,
+    told_in=frozenset(),
     asks=Asked(ends=tuple(_BY_NAME)),
 )

@@ -31,5 +31,6 @@ ENGINE = Engine(
     knows=lambda span: span.scope.startswith(_SCOPE),
     stage=_stage,
     generation=_generation,
+    told_in=frozenset({semconv.MASTRA_FIRST_CHUNK}),
     asks=Asked(words=frozenset(_OPERATIONS)),
 )

@@ -24,4 +24,9 @@ def _finish_reason(span: Span) -> str | None:
     return next((one for one in reversed(reasons) if isinstance(one, str) and one), None)
 
 
-ENGINE = Engine(name="Strands", scopes=("strands",), generation=_generation)
+ENGINE = Engine(
+    name="Strands",
+    scopes=("strands",),
+    generation=_generation,
+    told_in=frozenset({semconv.STRANDS_FIRST_CHUNK_MS}),
+)

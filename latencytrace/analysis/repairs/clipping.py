@@ -12,6 +12,7 @@ from latencytrace.model import (
     semconv,
     unpack_intervals,
 )
+from latencytrace.model.texts.escaped import named
 
 _Extent = tuple[int, int]  # start and end in ns
 
@@ -58,7 +59,7 @@ def clipping(span_id: str, names: tuple[str, str], sent: _Extent, parent: _Exten
     return Repair(
         kind=RepairKind.CLIPPED,
         span_id=span_id,
-        detail=f"{names[0]} stuck out of {names[1]}: {where}",
+        detail=f"{named(names[0])} stuck out of {named(names[1])}: {where}",
     )
 
 
@@ -74,7 +75,9 @@ def without_negative(spans: dict[str, Span]) -> tuple[dict[str, Span], list[Repa
                 Repair(
                     kind=RepairKind.NEGATIVE,
                     span_id=span_id,
-                    detail=f"{span.name} ended {by_ns} ns before it started; it is empty now",
+                    detail=(
+                        f"{named(span.name)} ended {by_ns} ns before it started; it is empty now"
+                    ),
                 )
             )
     return mended, repairs

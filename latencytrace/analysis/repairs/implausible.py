@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from latencytrace.model import Repair, RepairKind, Request, Span
+from latencytrace.model.texts.escaped import named
 from latencytrace.model.texts.units import duration
 
 WEEK_NS: Final = 7 * 86_400 * 10**9
@@ -72,7 +73,7 @@ def without_implausible(
                 kind=RepairKind.IMPLAUSIBLE,
                 span_id=span.span_id,
                 detail=(
-                    f"{span.name} {_said(span)}, which cannot be; "
+                    f"{named(span.name)} {_said(span)}, which cannot be; "
                     f"it lasts {duration(found.end_ns - found.start_ns)} now"
                 ),
             )
@@ -89,7 +90,7 @@ def out_of_time(root: Span, plausible: Plausible) -> Repair | None:
     return Repair(
         kind=RepairKind.IMPLAUSIBLE,
         span_id=root.span_id,
-        detail=f"{root.name} was in {at:%Y-%m}, which cannot be",
+        detail=f"{named(root.name)} was in {at:%Y-%m}, which cannot be",
     )
 
 

@@ -10,6 +10,7 @@ from latencytrace.analysis.trace.error_types import http_code
 from latencytrace.analysis.trace.is_request import is_entry, is_request
 from latencytrace.analysis.trace.stage_of import stage_of
 from latencytrace.model import Repair, RepairKind, Span, SpanKind, StatusCode, semconv
+from latencytrace.model.texts.escaped import named
 
 MAX_LOOKS = 200_000  # at spans around orphans, in one trace; beyond, they go below a request
 
@@ -83,7 +84,10 @@ def adopt_orphans(
                 Repair(
                     kind=RepairKind.ORPHAN,
                     span_id=orphan.span_id,
-                    detail=f"its parent {orphan.parent_id} is not there; hung below {place.name}",
+                    detail=(
+                        f"its parent {orphan.parent_id} is not there; "
+                        f"hung below {named(place.name)}"
+                    ),
                 )
             )
     return Adopted(spans=adoption.adopted, repairs=repairs, apart=adoption.apart)
@@ -93,7 +97,7 @@ def _rootless(entry: Span) -> Repair:
     return Repair(
         kind=RepairKind.ROOTLESS,
         span_id=entry.span_id,
-        detail=f"the request that called {entry.name} never arrived; it is one of its own",
+        detail=f"the request that called {named(entry.name)} never arrived; it is one of its own",
     )
 
 

@@ -16,6 +16,7 @@ from latencytrace.model import (
     Stage,
 )
 from latencytrace.model.request import ledger_of
+from latencytrace.model.texts.escaped import named
 
 
 def guilty_stage(slow: Sequence[Ledger], good: Sequence[Ledger]) -> GuiltyStage | None:
@@ -98,7 +99,7 @@ def failing_call(requests: Mapping[str, Sequence[Span]]) -> FailingCall | None:
     if not blamed:
         return None
     [((name, stage, error), count)] = Counter(
-        (_shown(span.name), stage_of(span), _error(span)) for span in blamed
+        (named(_shown(span.name)), stage_of(span), _error(span)) for span in blamed
     ).most_common(1)
     return FailingCall(name=name, stage=stage, error=error, share_ratio=count / len(requests))
 

@@ -46,6 +46,7 @@ PLACE_IT = (
 )
 LOADS = "load"  # the route of processes before they served: no requests
 ROUNDING_NS = 1  # each mean is a whole number of nanoseconds
+ROUNDING = 2**-40  # of a mean: it comes of a sum in floats
 
 
 @with_filters
@@ -326,7 +327,8 @@ def _add_parts(drawn: FittedTable, row: StageDocument, longest: float, printed: 
 def _sum(document: BreakdownDocument) -> str:
     total = document["duration_ns"]
     rows_ns = sum(row["mean_ns"] for row in document["stages"])
-    if total is None or abs(total["mean"] - rows_ns) <= ROUNDING_NS * len(document["stages"]):
+    rounding_ns = ROUNDING_NS * len(document["stages"]) + ROUNDING * rows_ns
+    if total is None or abs(total["mean"] - rows_ns) <= rounding_ns:
         return f"The rows add up to the mean duration, {duration(rows_ns)}: nothing is hidden."
     return (
         f"The rows add up to {duration(rows_ns)}, not to the mean duration of "

@@ -284,7 +284,7 @@ def breakdown_document(found: Breakdown) -> BreakdownDocument:
                 "requests": row.requests,
                 "parts": [
                     {
-                        "name": part.name,
+                        "name": named(part.name),
                         "mean_ns": round(part.mean_ns),
                         "share_ratio": part.share_ratio,
                         "requests": part.requests,

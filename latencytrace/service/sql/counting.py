@@ -62,7 +62,7 @@ class ByRow:
         return f"sumIf({value}, {condition})" if condition else f"sum({value})"
 
     def mean(self, value: str, condition: str) -> str:
-        return f"avgIf({value}, {condition})"
+        return f"avgIf(toFloat64({value}), {condition})"  # 64 bits do not hold every sum
 
     def quantiles(self, levels: Sequence[float], value: str, condition: str = "") -> str:
         """Interpolate between two values in proportion."""

@@ -95,8 +95,8 @@ def longest(standing: Standing) -> str:
 def together(standing: Standing) -> str:
     """What `summary_fields` reads of requests taken together."""
     by = standing.counting
-    # Whole nanoseconds by weight, to the last one: 64 bits do not hold every sum.
-    times = f"toInt128({{}}) * {by.number}" if standing.weighted else "{}"
+    # Whole nanoseconds, to the last one: 64 bits do not hold every sum.
+    times = f"toInt128({{}}) * {by.number}" if standing.weighted else "toInt128({})"
     stages = ", ".join(f"sum({times.format(stage_column(stage))})" for stage in Stage)
     return (
         f"{by.count()} AS requests, {by.count(_FAILED)} AS failed, "

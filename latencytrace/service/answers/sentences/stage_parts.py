@@ -6,6 +6,7 @@ from typing import Final
 
 from latencytrace.model import Stage
 from latencytrace.model.cohorts.breakdown import MOSTLY, Breakdown
+from latencytrace.model.texts.escaped import named
 from latencytrace.service.answers.documents import SegmentDocument, StageDocument
 
 MOST_NAMED: Final = 5
@@ -70,4 +71,4 @@ def moved_part(
         for name in (*before_ns, *after_ns)
     }
     name = max(shares, key=shares.__getitem__, default=None)
-    return name if name is not None and shares[name] >= MOSTLY else None
+    return named(name) if name is not None and shares[name] >= MOSTLY else None

@@ -16,7 +16,7 @@ from latencytrace.errors import NotFoundError, QuestionError
 from latencytrace.model import Request as FoundRequest
 from latencytrace.model import Stage
 from latencytrace.model.stage import IN_PARTS
-from latencytrace.model.texts.escaped import written_trace_id
+from latencytrace.model.texts.escaped import is_blank, named, written_trace_id
 from latencytrace.service.answers.documents import ListedRequestDocument
 from latencytrace.service.answers.requests import (
     found_request,
@@ -256,7 +256,7 @@ def _held_name(store: Store, trace_id: str, held: Held | None) -> str:
     if held.name in METHODS:
         for span in store.spans_at([(trace_id, held.span_id)]):
             return call_name(span.name, span.attributes)
-    return held.name or held.stage
+    return held.stage if is_blank(held.name) else held.name
 
 
 def _files(parts: Parts, request: FoundRequest, shown: Mapping[str, Any]) -> list[Export]:
@@ -292,7 +292,7 @@ def _full(
 
     def name_of_span(one_id: str | None) -> str | None:
         found_span = unclipped.get(one_id or "")
-        return None if found_span is None else found_span.name
+        return None if found_span is None else named(found_span.name)
 
     return {
         "found": found,

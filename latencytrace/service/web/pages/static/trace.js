@@ -265,7 +265,7 @@ function details(row) {
   history.replaceState(null, '', link(row));
   const asked = new XMLHttpRequest();
   asked.responseType = 'document';
-  asked.open('GET', `/requests/${about.trace}/spans/${data.span[row]}?start=${about.start}`);
+  asked.open('GET', new URL(`requests/${about.trace}/spans/${data.span[row]}?start=${about.start}`, document.querySelector('.brand').href));
   asked.addEventListener('load', () => {
     const found = asked.response?.getElementById('span') ?? asked.response?.querySelector('main');
     if (found && chosen === row) $('detail').replaceChildren(...[...found.childNodes].map((node) => document.importNode(node, true)));
