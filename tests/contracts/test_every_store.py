@@ -644,6 +644,33 @@ def test_services_and_routes_are_named_once_in_order(store: Store) -> None:
     assert "GET /z" in store.routes(None)
 
 
+@pytest.mark.parametrize("weight", [1, 4])
+def test_routes_of_connections_that_stay_open_are_told(store: Store, weight: int) -> None:
+    service, minute_ns = f"open {weight}", 60 * 10**9
+    made = [  # the last waits as long, for what a stage explains
+        ("GET /events", {Stage.UNATTRIBUTED: 9 * minute_ns, Stage.RESPOND: minute_ns}),
+        ("GET /events", {Stage.UNATTRIBUTED: minute_ns, Stage.DECODE: minute_ns // 20}),
+        ("POST /stuck", {Stage.UNATTRIBUTED: 9 * minute_ns}),
+        ("POST /stuck", {Stage.UNATTRIBUTED: 10**9}),
+        ("POST /stuck", {Stage.UNATTRIBUTED: 10**9}),
+        ("POST /batch", {Stage.DECODE: 9 * minute_ns}),
+    ]
+    requests = [
+        replace(
+            made_request(stages=stages),
+            trace_id=f"{number + 1:032x}",
+            service=service,
+            route=route,
+            time_to_first_token_ns=None,
+            weight=weight,
+        )
+        for number, (route, stages) in enumerate(made)
+    ]
+    write(store, requests, [])
+
+    assert list(store.long_lived_routes(Cohort(service=service))) == ["GET /events"]
+
+
 # The table of ledgers
 
 

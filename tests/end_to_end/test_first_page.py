@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -60,6 +61,13 @@ def test_it_is_sound_on_every_screen(
     service: RunningService, browser: Browser, options: dict[str, Any]
 ) -> None:
     check_sound(browser, service.url, "/", **options)
+
+
+@pytest.mark.parametrize("path", ["/", "/objectives"], ids=["incident", "objectives"])
+def test_an_incident_and_its_objective_are_drawn_soundly(
+    service: RunningService, browser: Browser, path: str, picture: Path | None
+) -> None:
+    check_sound(browser, service.url, path, picture)
 
 
 def test_at_1024_pixels_what_is_wrong_where_and_since_when_needs_no_scrolling(

@@ -21,7 +21,7 @@ from latencytrace.service.cohort import (
     Filters,
     instant_ns,
 )
-from latencytrace.service.store import Store
+from latencytrace.service.store import Questions
 from latencytrace.service.web.pages.rendering import Address
 from latencytrace.service.web.queries import CAME, RequestsQuery, refuse_misspelt
 
@@ -241,7 +241,7 @@ def read(model: type[_Model], values: Mapping[str, object]) -> _Model:
         raise QuestionError("; ".join(faults)) from None
 
 
-def long_lived(store: Store, question: Asked, path: str) -> list[tuple[str, Address]]:
+def long_lived(store: Questions, question: Asked, path: str) -> list[tuple[str, Address]]:
     """Routes whose connections stay open, each with the page without it; unless one is named."""
     if question.cohort.route is not None:
         return []
@@ -251,7 +251,7 @@ def long_lived(store: Store, question: Asked, path: str) -> list[tuple[str, Addr
     ]
 
 
-def nearest(store: Store, question: Asked) -> Iterator[tuple[str, Address]]:
+def nearest(store: Questions, question: Asked) -> Iterator[tuple[str, Address]]:
     """Names alike that there are, and what leaving a filter out finds, each with its address."""
     services = store.services() if question.cohort.service else ()
     routes = store.routes(question.cohort.service) if question.cohort.route else ()
