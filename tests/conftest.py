@@ -1,5 +1,6 @@
 """What holds for every test: faults are raised again, no network, no file in the checkout."""
 
+import gc
 import logging
 import os
 import signal
@@ -22,10 +23,10 @@ from tests.support.waiting import PATIENCE_S
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # Machines that run tests are shared: how long an example takes, or its making, says nothing.
-# `make test` tries a quarter of the examples that `make test-all` does, other ones each time.
+# `make test` tries a fifth of the examples that `make test-all` does, other ones each time.
 _untimed = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("thorough", _untimed)
-settings.register_profile("quick", _untimed, max_examples=25)
+settings.register_profile("thorough", _untimed, max_examples=50)
+settings.register_profile("quick", _untimed, max_examples=10)
 settings.load_profile("quick")
 
 # So does how long a request's thread waited for a processor: tests of that ask for it.
@@ -58,6 +59,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with the files that take longest; the others keep their random order."""
     place = {file: number for number, file in enumerate(LONGEST)}
     items.sort(key=lambda item: place.get(item.nodeid.partition("::")[0], len(LONGEST)))
+
+
+def pytest_collection_finish() -> None:
+    """Have the collector of garbage look no more at the libraries that tests imported."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

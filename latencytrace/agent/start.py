@@ -204,7 +204,7 @@ class Agent:
         self._sampling = _sampling(settings)
         self._began_ns: int | None = None  # None: it is about to
         self.losses = ChildLosses()
-        self._takes_profiles = settings.profile
+        self._takes_profiles: bool | None = settings.profile  # None: the process ends
         self._fastapi: AppliedHook | None = None
         self._hooks: list[AppliedHook] = []
         self._detail = Detail(settings.control_ratio if self._sampling is None else 0.0)
@@ -222,13 +222,13 @@ class Agent:
         self._reports = _Reports(
             settings,
             self._resource,
-            partial(to, method=METRICS, timeout_s=REPORT_TIMEOUT_S, control=self._profiling),
+            partial(to, method=METRICS, timeout_s=REPORT_TIMEOUT_S, control=self._orders),
             self._new_own_budget,
             on_fault,
         )
         self._exporter = Exporter(
             OtlpEncoder(self._resource),
-            to(settings.traces_url, TRACES, settings.timeout_s, self._profiling),
+            to(settings.traces_url, TRACES, settings.timeout_s, self._orders),
             queue=self._queue,
             interval_s=settings.interval_s,
             on_fault=on_fault,
@@ -308,7 +308,7 @@ class Agent:
         if self._fastapi is not None:
             contained("restoring FastAPI's telemetry")(self._fastapi.restore)()
         _forget_greenlets()
-        contained("ending a profile")(self.end_profiles)()
+        contained("ending a profile")(self.expect_end)()
         contained("ending pending spans")(self.recorder.devices.pending.give_up)(None)
         contained("leaving SIGTERM")(_termination.forget)()
         contained("leaving the global provider's place")(self._global.uninstall)()
@@ -320,16 +320,14 @@ class Agent:
         contained("counting what is left")(self.note_losses)()
         self._reports.stop()
 
-    def end_profiles(self) -> None:
-        """Let no profile begin, and give up what is under way."""
-        self._takes_profiles = False
-        if whole_imports.lock.acquire(
-            timeout=LONGEST_WAIT_S
-        ):  # one that is being made is waited for
+    def expect_end(self) -> None:
+        """Begin no report and no profile from now on, and give up a profile that is under way."""
+        self._exporter.end_reports()
+        self._takes_profiles = None
+        if whole_imports.lock.acquire(timeout=LONGEST_WAIT_S):  # until one that begins has begun
             whole_imports.lock.release()
-        profiling = self._profiling.made
-        if profiling is not None:
-            profiling.end()
+        if self._profiling.made is not None:
+            self._profiling.made.end()
 
     def note_losses(self) -> None:
         """Count for the parent what is not sent at the end; where there is none, log it."""
@@ -349,6 +347,11 @@ class Agent:
         self._exporter.reset_after_fork(OtlpEncoder(self._resource))
         _provider.reset_after_fork()
 
+    def _orders(self) -> "Profiling | None":
+        """Return what takes orders; None: the process ends, and has not needed it."""
+        is_over = self._takes_profiles is None and self._profiling.made is None
+        return None if is_over else self._profiling()
+
     def _new_profiling(self) -> "Profiling":
         from latencytrace.agent.profiling.orders import Profiling
 
@@ -356,7 +359,7 @@ class Agent:
             self._resource,
             self.recorder,
             partial(self._senders.of_profile, self.settings.traces_url),
-            is_on=self._takes_profiles,
+            is_on=bool(self._takes_profiles),
             on_fault=self.on_fault,
         )
 
@@ -578,7 +581,7 @@ def _after_fork() -> None:
 def _at_exit() -> None:
     agent = _running
     if agent is not None:
-        agent.end_profiles()
+        agent.expect_end()
         _provider.shutdown()  # as the SDK's does: the program's processors send what they hold
         agent.note_losses()
     _termination.forget()
@@ -588,7 +591,7 @@ def _send_last() -> None:
     """Send what is ours: where SIGTERM ends a program, nothing is done at its exit."""
     agent = _running
     if agent is not None:
-        agent.end_profiles()
+        agent.expect_end()
         agent.flush(EXIT_FLUSH_S, reports=False)
         agent.note_losses()
 

@@ -30,7 +30,7 @@ from latencytrace.analysis.repairs.outliving import outliving
 from latencytrace.analysis.reported import reported_durations, with_proxy_queue
 from latencytrace.analysis.trace.asgi_messages import awaits_hang_up, with_messages
 from latencytrace.analysis.trace.is_request import is_request
-from latencytrace.analysis.trace.known_engines import engine_of, have_engines
+from latencytrace.analysis.trace.known_engines import as_it_ran, have_engines
 from latencytrace.analysis.trace.purposes import with_purposes, within_calls
 from latencytrace.analysis.trace.stage_of import stage_of
 from latencytrace.model import Interval, Repair, RepairKind, Span, Stage, Trace
@@ -91,8 +91,10 @@ def build_traces(
 def _forest(found: Iterable[Span], *, rootless: bool, longest_ns: int) -> _Forest:
     """Mend what can be mended without clipping, in the order in which it must be."""
     spans, duplicates = without_duplicates(found)
+    if have_engines(spans.values()):
+        spans = {span_id: as_it_ran(span) for span_id, span in spans.items()}
     # Before clocks are brought together by them.
-    spans, implausible = without_implausible(_as_they_ran(spans), longest_ns)
+    spans, implausible = without_implausible(spans, longest_ns)
     spans, negative = without_negative(spans)
     cut, cycles = cut_cycles(spans)
     spans, skewed = aligned(spans, cut)
@@ -133,16 +135,6 @@ def _forest(found: Iterable[Span], *, rootless: bool, longest_ns: int) -> _Fores
         queued=messages.queued,
         retried=messages.retried,
     )
-
-
-def _as_they_ran(spans: dict[str, Span]) -> dict[str, Span]:
-    """The spans, those over their true time that their sender gave another."""
-    if not have_engines(spans.values()):
-        return spans
-    return {
-        span_id: span if (engine := engine_of(span)) is None else engine.ran(span)
-        for span_id, span in spans.items()
-    }
 
 
 def _requests(forest: _Forest) -> Iterator[Span]:

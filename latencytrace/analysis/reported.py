@@ -59,7 +59,7 @@ def reported_durations(
     reporting = {
         span_id: engine
         for span_id, span in spans.items()
-        if (engine := engine_of(span)) is not None and engine.tells_times
+        if (engine := engine_of(span)) is not None and engine.may_tell_times(span)
     }
     if not reporting:
         return intervals, repairs

@@ -1,5 +1,6 @@
 """The contract of a store: it keeps spans and requests and answers questions about them."""
 
+import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -189,14 +190,14 @@ class Piece:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """What was written."""
+    """The result of a write."""
 
     at_ns: int  # the moment it is written under
     withdrawn: int  # requests that stood before
 
 
 class Questions(StoreEdge, ABC):
-    """What is asked about requests.
+    """The questions about requests.
 
     Those methods that are not abstract go over the requests one by one: a store has its own
     where it knows a faster way.
@@ -314,6 +315,12 @@ class Questions(StoreEdge, ABC):
         ]
         return plain_answers.overview(found, cohort.since_ns or 0, column_ns, limit)
 
+    def long_lived_routes(self, cohort: Cohort) -> Sequence[str]:
+        """The routes of a cohort whose requests are connections that stay open."""
+        requests = self._with_stages(cohort)
+        found = plain_answers.overview(requests, 0, 1 << 63, len(requests))
+        return sorted({one.route for one in found.routes if one.is_long_lived})
+
     def groups(self, cohort: Cohort, by: str, column_ns: int, limit: int) -> Groups:
         """Requests of a cohort by a label or an attribute, of those that a breakdown counts.
 
@@ -329,9 +336,16 @@ class Questions(StoreEdge, ABC):
         found = self._with_stages(cohort)
         return plain_answers.groups(found, by, cohort.since_ns or 0, column_ns, limit)
 
-    def versions(self, cohort: Cohort) -> Mapping[tuple[str, str], int]:
-        """Services and their versions, and when the first request of each started."""
-        return plain_answers.versions(self._counted(cohort))
+    def versions(self, cohort: Cohort, *, inner: bool = False) -> Mapping[tuple[str, str], int]:
+        """Services and their versions, and when the first request of each started.
+
+        Args:
+            cohort: Its requests are looked at.
+            inner: Without a service, inner requests are as well.
+        """
+        services = [cohort.service] if cohort.service or not inner else self.services()
+        found = (self._counted(cohort.model_copy(update={"service": one})) for one in services)
+        return plain_answers.versions(itertools.chain.from_iterable(found))
 
     def attribute_keys(self, cohort: Cohort) -> Mapping[str, int]:
         """Keys of attributes, and how many requests have each; the most frequent ones first."""

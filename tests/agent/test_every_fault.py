@@ -27,4 +27,5 @@ def test_a_fault_in_any_function_of_ours_changes_nothing_for_the_program(
 
     walked = json.loads(done.stdout)
     assert walked["changes"] == []
+    assert walked["edges_that_are_gone"] == []
     assert walked["broken"] > 150

@@ -266,6 +266,27 @@ def test_starting_loads_nothing_heavy(receiver: Receiver) -> None:
     assert (done.stderr, json.loads(done.stdout)) == ("", [])
 
 
+ENDING = """
+import atexit, sys
+heavy = {"email", "http.client", "ssl", "datetime", "latencytrace.agent.profiling.orders"}
+before = set(sys.modules)
+atexit.register(lambda: print(*sorted(heavy & set(sys.modules) - before)))  # called last
+import latencytrace
+latencytrace.instrument(endpoint=sys.argv[1])
+with latencytrace.stage("last"):
+    pass
+"""
+
+
+def test_the_post_at_the_end_of_a_short_program_loads_next_to_nothing(receiver: Receiver) -> None:
+    environ = {"OTEL_BSP_SCHEDULE_DELAY": "3600000"}  # it is the first
+
+    done = program(ENDING, receiver.endpoint, environ=environ)
+
+    assert (done.stderr, done.stdout) == ("", "\n")
+    assert [span.name for span in receiver.spans] == ["last"]
+
+
 LATER = """
 import sys, latencytrace
 latencytrace.instrument(endpoint=sys.argv[1])

@@ -178,6 +178,7 @@ def test_a_comparison_of_shares_is_that_of_the_populations(
         assert of_part == pytest.approx(of_whole, rel=0.05)
 
 
+@pytest.mark.long
 def test_shares_recorded_otherwise_are_no_regression() -> None:
     wrong = 0
     for seed in range(12):

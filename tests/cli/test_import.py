@@ -14,6 +14,7 @@ from latencytrace.cli.source.folder import open_folder
 from latencytrace.model import SpanKind
 from tests.support.builders.spans.otlp_messages import START_NS, message, one_span, otlp
 from tests.support.builders.trace_files import jaeger_json, otlp_json_lines
+from tests.support.few import few
 from tests.support.servers.command_line import COMMAND, environment, latencytrace
 
 YEAR_AGO_NS = START_NS - 365 * 86_400 * 10**9
@@ -61,7 +62,7 @@ def test_old_traces_are_divided_at_once_and_how_to_read_them_is_said(
     assert asked(tmp_path / "data", "/breakdown", since=since, until=until)["requests"] == 3
 
 
-@pytest.mark.parametrize(("asked_for", "kept"), [("0", "<removed>"), ("1", "hello")])
+@pytest.mark.parametrize(("asked_for", "kept"), few(1, [("0", "<removed>"), ("1", "hello")]))
 def test_content_is_imported_only_where_it_is_asked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked_for: str, kept: str
 ) -> None:

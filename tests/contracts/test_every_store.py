@@ -644,6 +644,33 @@ def test_services_and_routes_are_named_once_in_order(store: Store) -> None:
     assert "GET /z" in store.routes(None)
 
 
+@pytest.mark.parametrize("weight", [1, 4])
+def test_routes_of_connections_that_stay_open_are_told(store: Store, weight: int) -> None:
+    service, minute_ns = f"open {weight}", 60 * 10**9
+    made = [  # the last waits as long, for what a stage explains
+        ("GET /events", {Stage.UNATTRIBUTED: 9 * minute_ns, Stage.RESPOND: minute_ns}),
+        ("GET /events", {Stage.UNATTRIBUTED: minute_ns, Stage.DECODE: minute_ns // 20}),
+        ("POST /stuck", {Stage.UNATTRIBUTED: 9 * minute_ns}),
+        ("POST /stuck", {Stage.UNATTRIBUTED: 10**9}),
+        ("POST /stuck", {Stage.UNATTRIBUTED: 10**9}),
+        ("POST /batch", {Stage.DECODE: 9 * minute_ns}),
+    ]
+    requests = [
+        replace(
+            made_request(stages=stages),
+            trace_id=f"{number + 1:032x}",
+            service=service,
+            route=route,
+            time_to_first_token_ns=None,
+            weight=weight,
+        )
+        for number, (route, stages) in enumerate(made)
+    ]
+    write(store, requests, [])
+
+    assert list(store.long_lived_routes(Cohort(service=service))) == ["GET /events"]
+
+
 # The table of ledgers
 
 
@@ -1294,6 +1321,7 @@ def assert_adds_up(found: Groups, whole: Breakdown) -> None:
     assert sums == pytest.approx({one.stage: one.mean_ns * whole.requests for one in whole.stages})
 
 
+@pytest.mark.long
 def test_a_faster_way_answers_as_going_over_the_requests_does(store: Store) -> None:
     chance = random.Random(3)
     first = list(many_requests(chance, 300))
@@ -1319,7 +1347,10 @@ def test_a_faster_way_answers_as_going_over_the_requests_does(store: Store) -> N
         assert rows_of(store, cohort) == list(
             csv.DictReader(io.StringIO(Questions.ledgers(store, cohort, TableFormat.CSV).decode()))
         )
-        assert store.versions(cohort) == Questions.versions(store, cohort)
+        for inner in (False, True):
+            plain_versions = Questions.versions(store, cohort, inner=inner)
+            assert store.versions(cohort, inner=inner) == plain_versions
+        assert store.long_lived_routes(cohort) == Questions.long_lived_routes(store, cohort)
         keys = store.attribute_keys(cohort)
         assert list(keys.items()) == list(Questions.attribute_keys(store, cohort).items())
         labels = tuple((label, 2) for label in LABELS) if cohort is COHORTS[0] else ()
@@ -1336,6 +1367,7 @@ def test_a_faster_way_answers_as_going_over_the_requests_does(store: Store) -> N
     )
 
 
+@pytest.mark.long
 def test_requests_count_as_many_as_they_stand_for(store: Store) -> None:
     chance = random.Random(4)
     made = [
@@ -1744,6 +1776,7 @@ def test_the_values_of_an_attribute_stand_side_by_side(store: Store) -> None:
     assert store.attribute_keys(cohort) == {"tenant": 5}
 
 
+@pytest.mark.long
 @settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(

@@ -15,6 +15,7 @@ from tests.support.builders.compared_versions import VERSIONS, compared_versions
 from tests.support.builders.seen_traffic import HOSTILE
 from tests.support.builders.slow_searches import REQUESTS, SLOW_EVERY, slow_searches
 from tests.support.builders.spans.otlp_messages import otlp
+from tests.support.few import few
 from tests.support.servers.browser import (
     check_sound,
     opened,
@@ -66,7 +67,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningService
         yield running
 
 
-@pytest.mark.parametrize("path", PAGES.values(), ids=PAGES)
+@pytest.mark.parametrize("path", few(3, PAGES.values()), ids=PAGES)
 def test_a_page_is_sound(
     service: RunningService,
     browser: Browser,
@@ -76,7 +77,7 @@ def test_a_page_is_sound(
     check_sound(browser, service.url, path, picture)
 
 
-@pytest.mark.parametrize("path", WRONG.values(), ids=WRONG)
+@pytest.mark.parametrize("path", few(3, WRONG.values()), ids=WRONG)
 def test_a_wrong_parameter_is_refused_by_the_page_that_has_its_form(
     service: RunningService, browser: Browser, path: str
 ) -> None:
@@ -245,26 +246,29 @@ def test_the_cause_of_the_tail_leads_to_what_mending_it_would_give(
 
 @pytest.mark.parametrize(
     ("path", "said"),
-    [
-        ("/tail?quantile=2", "quantile: Input should be less than or equal to 0.9999"),
-        ("/tail?quantile=much", "quantile: Input should be a valid number"),
-        ("/compare?service=nobody", "without service there are"),
-        ("/compare?a=nonsense", "'nonsense' is no cohort: write KEY=VALUE"),
-        ("/compare?a=colour%3Dred", "'colour' is no filter of requests: use service"),
-        ("/compare?a=baseline:gone", "gone"),
-        ("/compare?a=since%3Dyesterday", "is not a valid time"),
-        ("/compare?a=service%3Dsearch&least=much", "least: Input should be a valid number"),
-        ("/compare?a=service%3Dnobody", "a side is empty: say which requests"),
-        ("/compare?a=service%3Dnobody&b=since%3D1h", "Before: 0 requests; after: 800"),
-        ("/whatif", "Choose a stage"),
-        (f"{WHATIF}&amount=200", "amount: a stage can be 100 % faster at most, not 200 %"),
-        (f"{WHATIF}&amount=some", "amount: Input should be a valid number"),
-        (f"{WHATIF}&change=at_most_ms", "say how many milliseconds"),
-        ("/whatif?stage=search", "stage 'search' is not known: use"),
-        ("/whatif?stage=retrieve&service=nobody", "without service there are"),
-        ("/tail?since=yesterday", "is not a valid time"),
-        ("/tail?service=nobody", "without service there are"),
-    ],
+    few(
+        4,
+        [
+            ("/tail?quantile=2", "quantile: Input should be less than or equal to 0.9999"),
+            ("/tail?quantile=much", "quantile: Input should be a valid number"),
+            ("/compare?service=nobody", "without service there are"),
+            ("/compare?a=nonsense", "'nonsense' is no cohort: write KEY=VALUE"),
+            ("/compare?a=colour%3Dred", "'colour' is no filter of requests: use service"),
+            ("/compare?a=baseline:gone", "gone"),
+            ("/compare?a=since%3Dyesterday", "is not a valid time"),
+            ("/compare?a=service%3Dsearch&least=much", "least: Input should be a valid number"),
+            ("/compare?a=service%3Dnobody", "a side is empty: say which requests"),
+            ("/compare?a=service%3Dnobody&b=since%3D1h", "Before: 0 requests; after: 800"),
+            ("/whatif", "Choose a stage"),
+            (f"{WHATIF}&amount=200", "amount: a stage can be 100 % faster at most, not 200 %"),
+            (f"{WHATIF}&amount=some", "amount: Input should be a valid number"),
+            (f"{WHATIF}&change=at_most_ms", "say how many milliseconds"),
+            ("/whatif?stage=search", "stage 'search' is not known: use"),
+            ("/whatif?stage=retrieve&service=nobody", "without service there are"),
+            ("/tail?since=yesterday", "is not a valid time"),
+            ("/tail?service=nobody", "without service there are"),
+        ],
+    ),
 )
 def test_what_cannot_be_shown_is_said_with_what_to_do(
     service: RunningService, browser: Browser, path: str, said: str

@@ -14,6 +14,7 @@ from latencytrace.model import Stage
 from latencytrace.service.answers.load.capacity_documents import CapacityDocument
 from tests.support.builders.objectives_yaml import objectives_yaml
 from tests.support.builders.spans.otlp_messages import otlp
+from tests.support.few import few
 from tests.support.servers.browser import check_sound, opened
 from tests.support.servers.command_line import latencytrace
 from tests.support.servers.running_service import RunningService
@@ -107,7 +108,7 @@ def test_the_command_prints_the_knee_first_and_the_levels_below(service: Running
     assert "queue" in ended.stdout.split("growth", 1)[1]
 
 
-@pytest.mark.parametrize("path", PAGES.values(), ids=PAGES)
+@pytest.mark.parametrize("path", few(1, PAGES.values()), ids=PAGES)
 def test_the_page_is_sound(
     service: RunningService,
     browser: Browser,

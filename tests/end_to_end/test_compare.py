@@ -140,6 +140,7 @@ def test_a_baseline_is_saved_listed_compared_with_and_deleted(service: RunningSe
     assert "no baseline is named 'release-1'" in gone.json()["detail"]
 
 
+@pytest.mark.long
 def test_exported_files_are_compared_as_their_cohorts_are(
     service: RunningService, tmp_path: Path
 ) -> None:

@@ -4,6 +4,8 @@ import time
 from pathlib import Path
 from uuid import uuid4
 
+import pytest
+
 from latencytrace.model import semconv
 from tests.support.builders.spans.otlp_messages import one_span, otlp
 from tests.support.servers.recording import RecordingServer, Response
@@ -25,6 +27,7 @@ def send(service: RunningService) -> None:
     assert service.post(otlp(span)).is_success
 
 
+@pytest.mark.long
 def test_a_comparison_says_what_the_engine_told_when_requests_began(tmp_path: Path) -> None:
     with (
         RecordingServer(Response(body=ENGINE.read_bytes())) as engine,

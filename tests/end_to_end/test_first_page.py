@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,11 +11,32 @@ from playwright.sync_api import Browser, expect
 from tests.support.builders.objectives_yaml import objectives_yaml
 from tests.support.builders.spans.otlp_messages import message
 from tests.support.builders.tenant_chats import chats
+from tests.support.few import few
 from tests.support.servers.browser import check_sound, opened
 from tests.support.servers.running_service import RunningService
 from tests.support.waiting import until
 
 MS, SECOND_NS = 10**6, 10**9
+MOST_CLICKS = 2
+# Questions of an engineer on call: what is clicked from the first page on, and what answers.
+FLOWS = {
+    "is anything wrong": ([], ".headline", "1 incident: POST /chat slow since "),
+    "where": ([".routes tbody th a >> nth=0"], "main", "Time on the critical path by stage"),
+    "why slow": ([".incident .act a >> nth=0"], ".verdict", "tenant globex"),
+    "is the release worse": ([".routes .release .reach"], ".verdict", "in retrieve"),
+    "one request": (
+        [".incident .act a >> nth=1", "tbody a >> nth=0"],
+        ".held",
+        "Longest wait: retrieve",
+    ),
+    "is the alert real": ([".incident .facts a"], ".firing", "Slow stage: retrieve"),
+    "would a faster search help": (
+        [".incident .act a >> nth=0", ".verdict a"],
+        ".verdict",
+        "If retrieve were 50 % faster",
+    ),
+    "is the service well": ([".pace a"], "main", "nothing is lost"),
+}
 SCREENS: dict[str, dict[str, Any]] = {
     "wide": {"viewport": {"width": 1440, "height": 900}},
     "narrow": {"viewport": {"width": 1024, "height": 768}},
@@ -34,11 +56,18 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningService
         yield running
 
 
-@pytest.mark.parametrize("options", SCREENS.values(), ids=SCREENS)
+@pytest.mark.parametrize("options", few(1, SCREENS.values()), ids=SCREENS)
 def test_it_is_sound_on_every_screen(
     service: RunningService, browser: Browser, options: dict[str, Any]
 ) -> None:
     check_sound(browser, service.url, "/", **options)
+
+
+@pytest.mark.parametrize("path", ["/", "/objectives"], ids=["incident", "objectives"])
+def test_an_incident_and_its_objective_are_drawn_soundly(
+    service: RunningService, browser: Browser, path: str, picture: Path | None
+) -> None:
+    check_sound(browser, service.url, path, picture)
 
 
 def test_at_1024_pixels_what_is_wrong_where_and_since_when_needs_no_scrolling(
@@ -86,6 +115,21 @@ def test_a_release_line_in_its_row_compares_before_and_after(
         expect(page.locator(".verdict")).to_be_visible()
 
 
+@pytest.mark.long
+@pytest.mark.parametrize(("clicks", "place", "answer"), FLOWS.values(), ids=FLOWS)
+def test_each_question_is_answered_within_two_clicks(
+    service: RunningService, browser: Browser, clicks: list[str], place: str, answer: str
+) -> None:
+    with opened(browser, f"{service.url}/", **SCREENS["narrow"]) as (page, watched):
+        for one in clicks:
+            page.locator(one).click(force=True)  # a line of no width among them
+
+        expect(page.locator(place).first).to_contain_text(answer)
+        assert watched.errors == []
+    assert len(clicks) <= MOST_CLICKS
+
+
+@pytest.mark.long
 @pytest.mark.parametrize("path", ["/", "/requests", "/breakdown?by=tenant"])
 def test_the_first_row_is_five_tabs_away(
     service: RunningService, browser: Browser, path: str

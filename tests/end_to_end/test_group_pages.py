@@ -28,6 +28,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningService
         yield running
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "path", ["/breakdown?by=tenant&where=tenant%3Dacme", "/requests?by=version"]
 )
@@ -71,6 +72,7 @@ def test_an_attribute_that_no_request_has_is_answered_with_the_nearest(
         expect(page.get_by_role("alert")).to_contain_text("nearest: tenant")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("written", "found"),
     [

@@ -142,6 +142,7 @@ def test_metrics_that_are_no_agents_are_rejected_by_partial_success(
     assert partial.rejected_data_points == 1
 
 
+@pytest.mark.long
 def test_off_loopback_a_token_is_asked_for(tmp_path: Path, trace_id: str) -> None:
     env = {"LATENCYTRACE_TOKEN": TOKEN}
     request = message([one_span(trace_id)])
@@ -169,6 +170,7 @@ def test_what_was_acknowledged_outlives_a_kill(tmp_path: Path, trace_id: str) ->
         assert second.request(trace_id)
 
 
+@pytest.mark.long
 def test_it_can_be_switched_off(tmp_path: Path) -> None:
     with RunningService(tmp_path / "data", "--otlp-grpc", "off") as service:
         assert "gRPC" not in service.said()

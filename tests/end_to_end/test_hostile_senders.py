@@ -98,6 +98,7 @@ def test_a_small_body_that_grows_is_refused(service: RunningService) -> None:
     assert {answer.result() for answer in answers} == {400}
 
 
+@pytest.mark.long
 def test_it_ends_whatever_is_under_way(ending: RunningService) -> None:
     """Threads deep in bodies, a post half sent, headers half sent, and a question."""
     ending.post(otlp(one_span(uuid4().hex)))
@@ -185,6 +186,7 @@ def test_an_absolute_target_of_ours_is_answered(service: RunningService) -> None
         assert everything(connection).startswith(b"HTTP/1.1 200 ")
 
 
+@pytest.mark.long
 def test_headers_that_never_end_are_given_up(service: RunningService) -> None:
     closed_before = closed_connections(service)
     with ExitStack() as opened:
@@ -264,6 +266,7 @@ def test_half_open_connections_make_room_for_others(tmp_path: Path, half: bytes)
         assert "make room" in service.said()
 
 
+@pytest.mark.long
 def test_no_files_left_is_said_and_passes(tmp_path: Path) -> None:
     with (
         RunningService(tmp_path / "data", first="ulimit -n 256") as service,
@@ -283,6 +286,7 @@ def test_no_files_left_is_said_and_passes(tmp_path: Path) -> None:
         until(lambda: service.get("/readyz").is_success, lambda: service.get("/readyz").text)
 
 
+@pytest.mark.long
 def test_what_it_writes_is_private_whatever_the_umask(tmp_path: Path) -> None:
     with RunningService(tmp_path / "data", first="umask 0") as service:
         service.post(otlp(one_span(trace_id := uuid4().hex)))

@@ -119,6 +119,7 @@ def test_a_requests_metrics_reach_the_receiver(tmp_path: Path, receiver: Receive
     }
 
 
+@pytest.mark.long
 def test_the_end_sends_what_was_not_sent_yet_and_a_late_span_counts_no_request_twice(
     tmp_path: Path, receiver: Receiver
 ) -> None:
@@ -143,6 +144,7 @@ def test_the_end_sends_what_was_not_sent_yet_and_a_late_span_counts_no_request_t
         assert (point.count, point.traces) == (1, frozenset({trace_id}))
 
 
+@pytest.mark.long
 def test_a_receiver_that_is_not_there_stops_nothing(tmp_path: Path) -> None:
     env = {
         "LATENCYTRACE_METRICS_ENDPOINT": "http://127.0.0.1:9",

@@ -23,6 +23,8 @@ from tests.support.servers.running_service import RunningService
 from tests.support.simulation.simulated_gpu import SimulatedGpu
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.long
+
 CUT_NUMBER = re.compile(r"[\d.]…|…\d")
 FIRST_SEARCH = 1_000_000  # apart from the traces of versions
 LONG_ROUTE = "POST /v{version}/chat/completions/of/a/long/name"

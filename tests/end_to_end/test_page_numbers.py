@@ -96,8 +96,8 @@ def test_a_first_token_that_no_caller_got_is_said_to_be_the_models(
         service.get(f"{path}?service=whole", HTML).text for path in ("/breakdown", "/requests")
     )
 
-    assert "(1 request measured at the model)" in breakdown
-    assert '20.0 ms <span class="quiet">(at the model)</span>' in requests
+    assert "* 1 request measured at the model" in breakdown
+    assert 'title="measured at the model">*</span> 20.0 ms' in requests
 
 
 @pytest.mark.parametrize("path", ["/breakdown", f"/requests/{4:032x}", "/whatif"])

@@ -36,6 +36,7 @@ from tests.support.builders.seen_traffic import (
     traffic,
 )
 from tests.support.builders.spans.otlp_messages import message, one_span
+from tests.support.few import few
 from tests.support.servers.browser import SCREENS, check_sound, keep, opened, without_values
 from tests.support.servers.command_line import COMMAND, environment
 from tests.support.servers.ports import free_port
@@ -118,7 +119,7 @@ def test_one_gets_from_the_overview_to_the_guilty_span(
         assert watched.errors == []
 
 
-@pytest.mark.parametrize("path", PAGES.values(), ids=PAGES)
+@pytest.mark.parametrize("path", few(4, PAGES.values()), ids=PAGES)
 def test_a_page_is_sound(
     service: RunningService,
     browser: Browser,
@@ -222,7 +223,7 @@ SEEN = {
 }
 
 
-@pytest.mark.parametrize(("path", "text"), SEEN.items(), ids=SEEN)
+@pytest.mark.parametrize(("path", "text"), few(2, SEEN.items()), ids=SEEN)
 def test_a_page_is_read_without_javascript(
     service: RunningService, browser: Browser, path: str, text: str
 ) -> None:
@@ -468,7 +469,7 @@ OFFERED = {
 }
 
 
-@pytest.mark.parametrize(("path", "names"), OFFERED.items(), ids=OFFERED)
+@pytest.mark.parametrize(("path", "names"), few(2, OFFERED.items()), ids=OFFERED)
 def test_a_page_offers_its_tables_and_pictures_as_files(
     service: RunningService, path: str, names: list[str]
 ) -> None:

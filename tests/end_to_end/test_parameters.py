@@ -43,7 +43,7 @@ ODD: Final = (
 PAGE: Final = {"accept": "text/html"}
 SAYS: Final = 'class="problem"'
 
-pytestmark = pytest.mark.timeout(300)  # hundreds of answers each
+pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]  # hundreds of answers each
 
 Query = list[tuple[str, str]]
 

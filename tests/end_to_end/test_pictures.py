@@ -19,6 +19,8 @@ from tests.support.builders.spans.otlp_messages import message, one_span
 from tests.support.servers.browser import SCREENS, check_sound, opened
 from tests.support.servers.running_service import RunningService
 
+pytestmark = pytest.mark.long
+
 SECOND_NS = 10**9
 DEEP_TRACE = f"{21:032x}"
 LEVELS = 61

@@ -81,6 +81,7 @@ def test_a_signal_ends_the_program_and_then_the_service(tmp_path: Path) -> None:
     assert not answers(f"{where['LATENCYTRACE_URL']}/healthz")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("command", few(1, ["breakdown", "requests"]))
 def test_a_folder_that_a_service_has_open_is_left_to_it(command: str, tmp_path: Path) -> None:
     where = addresses()

@@ -342,6 +342,7 @@ def test_metrics_name_traces_where_openmetrics_is_accepted(
     assert service.metric("latencytrace_service_faulty_traces_total") == 0
 
 
+@pytest.mark.long
 def test_metrics_stay_out_of_a_folder_that_a_program_shares(tmp_path: Path, trace_id: str) -> None:
     shared = tmp_path / "shared"
     shared.mkdir()
@@ -388,6 +389,7 @@ def test_a_port_in_use_is_one_sentence(service: RunningService, tmp_path: Path, 
         assert flag in second.said()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("flag", few(1, ["--listen", "--otlp-grpc"]))
 def test_off_loopback_a_token_is_needed_to_start(tmp_path: Path, flag: str) -> None:
     with RunningService(tmp_path / "data", flag, "0.0.0.0:0", ready=False) as service:
@@ -397,6 +399,7 @@ def test_off_loopback_a_token_is_needed_to_start(tmp_path: Path, flag: str) -> N
         assert "LATENCYTRACE_TOKEN" in service.said()
 
 
+@pytest.mark.long
 def test_it_says_that_a_token_is_not_asked_for_on_loopback(tmp_path: Path) -> None:
     with RunningService(tmp_path / "data", env={"LATENCYTRACE_TOKEN": TOKEN}) as service:
         assert service.get("/api/v1/services").status_code == 200
@@ -487,6 +490,7 @@ def _first(acknowledged: list[str], sender: threading.Thread) -> str:
     return acknowledged[0]
 
 
+@pytest.mark.long
 def test_a_half_written_folder_is_opened_and_said_so(tmp_path: Path, trace_id: str) -> None:
     folder = tmp_path / "data"
     with RunningService(folder) as first:

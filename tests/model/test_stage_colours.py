@@ -14,6 +14,7 @@ from latencytrace.model.stage_colours import (
     contrast,
     text_on,
 )
+from tests.support.over_all import over_all
 
 
 def test_every_stage_has_colours_of_its_own() -> None:
@@ -22,7 +23,7 @@ def test_every_stage_has_colours_of_its_own() -> None:
         assert len(set(theme)) == len(Stage)
 
 
-@pytest.mark.parametrize("stage", Stage)
+@over_all("stage", Stage)
 def test_a_stage_is_seen_on_every_ground(stage: Stage) -> None:
     colour = STAGE_COLOURS[stage]
 
@@ -30,7 +31,7 @@ def test_a_stage_is_seen_on_every_ground(stage: Stage) -> None:
     assert min(contrast(colour.dark, ground) for ground in DARK_GROUNDS) >= 3
 
 
-@pytest.mark.parametrize("stage", Stage)
+@over_all("stage", Stage)
 def test_text_on_a_stage_is_read(stage: Stage) -> None:
     for colour in STAGE_COLOURS[stage][:2]:
         assert contrast(text_on(str(colour)), str(colour)) >= 4.5
@@ -138,7 +139,7 @@ def of_pair(one: Stage, other: Stage, eye: str, theme: str) -> float:
     return difference(lab(first, eye), lab(second, eye))
 
 
-@pytest.mark.parametrize("stage", Stage)
+@over_all("stage", Stage)
 def test_no_stage_is_red_for_red_is_bad(stage: Stage) -> None:
     for colour in STAGE_COLOURS[stage][:2]:
         light, a, b = lab(str(colour), "usual")

@@ -6,9 +6,10 @@ import sys
 import pytest
 
 from latencytrace import model
+from tests.support.over_all import over_all
 
 
-@pytest.mark.parametrize("name", model.__all__)
+@over_all("name", model.__all__)
 def test_every_word_can_be_imported_from_the_model(name: str) -> None:
     assert getattr(model, name) is not None
 

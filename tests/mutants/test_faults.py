@@ -48,6 +48,7 @@ def made() -> list[Fault]:
     return all_faults()
 
 
+@pytest.mark.long
 def test_a_fault_is_one_edit_of_the_file_and_another_program(made: list[Fault]) -> None:
     for fault in picked(made, 60, seed=3):
         source = (ROOT / fault.file).read_bytes()

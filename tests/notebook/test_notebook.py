@@ -143,6 +143,7 @@ def test_a_cell_keeps_what_ended_before_it_and_runs_as_without_us(tmp_path: Path
     assert ran.value(6) == "False"
 
 
+@pytest.mark.long
 def test_no_cell_waits_for_a_receiver_that_does_not_answer(tmp_path: Path) -> None:
     hour = "import latencytrace.notebook.spans as spans\nspans.FLUSH_S = 3600.0"
     with listening() as address:

@@ -49,7 +49,7 @@ def test_a_request_is_shown_with_its_stages_and_its_waterfall() -> None:
     assert [one.ledger for one in cell.requests] == [
         {Stage.EMBED: 60 * MS, Stage.RETRIEVE: 30 * MS, Stage.UNATTRIBUTED: 10 * MS}
     ]
-    for wanted in ("nightly", "embed 1", "retrieve 2", "60.0 ms", "attributed 90.0 %"):
+    for wanted in ("nightly", "embed 1", "retrieve 2", "60.0 ms", "90.0 % explained by spans"):
         assert wanted in text
         assert wanted in html
     assert "\x1b" not in text

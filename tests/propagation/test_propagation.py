@@ -16,6 +16,7 @@ from tests.propagation.between_rows import ROWS as BETWEEN
 from tests.propagation.between_rows import redis_program
 from tests.propagation.inside_rows import ROWS as INSIDE
 from tests.propagation.tracing import Tracing
+from tests.support.over_all import over_all
 
 PAGE = Path(__file__).parents[2] / "docs" / "pages" / "propagation.md"
 
@@ -49,7 +50,7 @@ def test_work_stays_in_the_trace_of_its_request(row: Row, tracing: Tracing) -> N
     assert row(tracing)
 
 
-@pytest.mark.parametrize("row", INSIDE + BETWEEN, ids=lambda row: row.__name__)
+@over_all("row", INSIDE + BETWEEN, lambda row: row.__name__)
 def test_every_way_has_its_row_in_the_docs(row: Row) -> None:
     described = str(row.__doc__).rstrip(".")
 

@@ -234,6 +234,7 @@ faults = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.long
 @given(st.lists(faults, min_size=1, max_size=3), st.sampled_from((0, 1 << 20)))
 @settings(max_examples=8)
 def test_no_exception_of_an_engine_loses_a_span_or_goes_unsaid(

@@ -188,6 +188,10 @@ class Exporter:
         self._wake.set()
         return flush.done.wait(timeout_s) and flush.sent
 
+    def end_reports(self) -> None:
+        """Begin no report from now on: the process ends."""
+        self._reports = False
+
     def stop(self, timeout_s: float) -> bool:
         """Send what waits and end the thread; one that a receiver holds up ends by itself."""
         began_ns = monotonic_ns()
@@ -216,6 +220,7 @@ class Exporter:
         self._wake = Wake()
         self._flushes: deque[_Flush] = deque()
         self._stopping = False
+        self._reports = True
 
     def _start(self) -> None:
         with guarded("beginning to export", self._on_fault):
@@ -236,7 +241,8 @@ class Exporter:
                 with guarded(doing, self._on_fault):
                     if not may_end:
                         self._yield()
-                    do()
+                    if self._reports:
+                        do()
         self._delivery.close()
 
     def _send_queue(self) -> None:

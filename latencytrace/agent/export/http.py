@@ -2,26 +2,28 @@
 
 from collections.abc import Callable, Mapping
 from functools import cache
-from types import ModuleType
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote, urlsplit
 
 from latencytrace.agent.clock import wall_ns
-from latencytrace.agent.export.transport import NOTHING, ControlChannel, Response, TransportOptions
+from latencytrace.agent.export.transport import (
+    NOTHING,
+    ControlChannel,
+    Response,
+    TransportOptions,
+    partial_success,
+)
 from latencytrace.agent.process.forks import whole_imports
 from latencytrace.errors import SettingsError
 from latencytrace.model.texts.secrets import Secrets, parted, shown, why_no_address
 
 if TYPE_CHECKING:
-    from http.client import HTTPResponse
-
-    from latencytrace.agent.export.http_connection import HTTPConnection
+    from latencytrace.agent.export.http_connection import Connection
 
 _AS_IT_IS: Final = "/?:@!$&'()*+,;=%~"  # in an address; the rest is escaped
 _LONGEST_LABEL: Final = 64  # of a name, and one sign more
 _OK: Final = 200
 _PROTOBUF: Final = "application/x-protobuf"
-_RESPONSE_BYTES: Final = 64 << 10  # more of a response is not read
 
 
 class HttpSender:
@@ -30,7 +32,7 @@ class HttpSender:
     Args:
         timeout_s: How long to wait for a response, the whole of it.
         options: Compression and certificates; None: neither.
-        control: Returns what takes orders of the service; None: none are taken.
+        control: Returns what takes orders of the service; None, as it or of it: none are taken.
 
     Raises:
         SettingsError: The address is none.
@@ -42,7 +44,7 @@ class HttpSender:
         headers: Mapping[str, str],
         timeout_s: float,
         options: TransportOptions | None = None,
-        control: Callable[[], ControlChannel] | None = None,
+        control: Callable[[], ControlChannel | None] | None = None,
     ) -> None:
         try:
             parts = urlsplit(url)
@@ -60,7 +62,7 @@ class HttpSender:
         self._host = parts.hostname
         self._secure = parts.scheme == "https"
         self._port = port or (443 if self._secure else 80)
-        path = parts.path + (f"?{parts.query}" if parts.query else "")
+        path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         self._path = quote(path, safe=_AS_IT_IS)
         self._headers = {"content-type": _PROTOBUF, **headers}
         self._options = options or TransportOptions()
@@ -68,7 +70,7 @@ class HttpSender:
             self._headers["content-encoding"] = "gzip"
         self._control = control
         self._timeout_s = timeout_s
-        self._connection: HTTPConnection | None = None
+        self._connection: Connection | None = None
 
     def send(self, body: bytes, timeout_s: float | None = None) -> Response:
         """Post one request; a connection that was kept too long is opened anew.
@@ -76,58 +78,46 @@ class HttpSender:
         Raises:
             OSError: No receiver answered.
         """
-        connections = _connections()
         kept, body = self._connection is not None, self._options.packed(body)
         try:
             return self._send_once(body, timeout_s)
-        except (connections.HTTPException, ConnectionError) as error:
-            self.close()
+        except ConnectionError as error:
             if not kept:
                 raise ConnectionError(self._text_of(error)) from None
-        try:
-            return self._send_once(body, timeout_s)
-        except connections.HTTPException as error:
-            self.close()
-            raise ConnectionError(self._text_of(error)) from None
+        return self._send_once(body, timeout_s)
 
     def _send_once(self, body: bytes, timeout_s: float | None) -> Response:
         connection = self._connection or self._open()
-        if connection.sock is not None:
-            connection.sock.settimeout(self._timeout_s if timeout_s is None else timeout_s)
         control = None if self._control is None else self._control()
-        of_control = {} if control is None else control.headers()
+        headers = self._headers if control is None else {**self._headers, **control.headers()}
+        within_s = self._timeout_s if timeout_s is None else timeout_s
         try:
-            connection.request("POST", self._path, body, {**self._headers, **of_control})
-            response = connection.getresponse()
-            answered = response.read(_RESPONSE_BYTES)
-            whole = len(answered) < _RESPONSE_BYTES
-        except TimeoutError:
+            answer = connection.post(self._path, headers, body, within_s)
+        except OSError:
             self.close()
             raise
-        if control is not None and (order := response.getheader(control.order_header)):
+        answered = answer.headers
+        if control is not None and (order := answered.get(control.order_header.lower())):
             control.receive(order)
-        after = response.getheader("retry-after", "")
-        if response.will_close or not whole:
+        if not answer.may_stay:
             self.close()
-        reason, partial = self._secrets.hidden_in(response.reason), NOTHING
-        if answered and whole and response.status == _OK and _is_protobuf(response):
-            partial = _connections().partial_success(answered)
+        reason, partial = self._secrets.hidden_in(answer.reason), NOTHING
+        kind = answered.get("content-type", _PROTOBUF).partition(";")[0].strip()
+        if answer.content and answer.is_whole and (answer.status, kind) == (_OK, _PROTOBUF):
+            partial = partial_success(answer.content)
             partial = partial._replace(message=self._secrets.hidden_in(partial.message))
-        seconds = None
-        if after:
-            date = response.getheader("date", "")
-            seconds = _connections().retry_after_s(after, date, wall_ns())
-        return Response(response.status, reason, seconds, partial)
+        after_s = None
+        if after := answered.get("retry-after"):
+            after_s = _retry_after_s()(after, answered.get("date", ""), wall_ns())
+        return Response(answer.status, reason, after_s, partial)
 
     def _text_of(self, error: Exception) -> str:
         """Say what happened, without secrets."""
         return self._secrets.hidden_in(str(error)) or type(error).__name__
 
-    def _open(self) -> "HTTPConnection":
+    def _open(self) -> "Connection":
         tls = self._options if self._secure else None
-        self._connection = _connections().connection_to(
-            self._host, self._port, self._timeout_s, tls
-        )
+        self._connection = _connection()(self._host, self._port, self._timeout_s, tls)
         return self._connection
 
     def close(self) -> None:
@@ -137,10 +127,6 @@ class HttpSender:
             connection.close()
 
 
-def _is_protobuf(response: "HTTPResponse") -> bool:
-    return response.getheader("content-type", _PROTOBUF).partition(";")[0].strip() == _PROTOBUF
-
-
 def _is_plain(host: str) -> bool:
     """Tell whether a name is one for certain, without the tables that others are judged by."""
     labels = host.removesuffix(".").split(".")
@@ -148,9 +134,18 @@ def _is_plain(host: str) -> bool:
 
 
 @cache
-def _connections() -> ModuleType:
+def _connection() -> "type[Connection]":
     """Import what takes a while; the lock is held once, for others may hold it for seconds."""
     with whole_imports.lock:
-        from latencytrace.agent.export import http_connection
+        from latencytrace.agent.export.http_connection import Connection
 
-    return http_connection
+    return Connection
+
+
+@cache
+def _retry_after_s() -> Callable[[str, str, int], float | None]:
+    """Import what few answers need."""
+    with whole_imports.lock:
+        from latencytrace.model.texts.retry_after import retry_after_s
+
+    return retry_after_s

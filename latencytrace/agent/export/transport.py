@@ -53,6 +53,7 @@ class TransportOptions(NamedTuple):
             OSError: A file cannot be read.
         """
         with whole_imports.lock:
+            import encodings.idna  # noqa: F401 - which a name is looked up by
             import ssl
 
         context = ssl.create_default_context(cafile=self.certificate)

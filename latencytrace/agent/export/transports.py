@@ -29,7 +29,7 @@ class Senders:
         url: str,
         method: str,
         timeout_s: float,
-        control: Callable[[], ControlChannel] | None = None,
+        control: Callable[[], ControlChannel | None] | None = None,
     ) -> Sender:
         """Return what carries spans, or our reports, to an address.
 

@@ -2,6 +2,7 @@
 
 from latencytrace.agent.timing.hook import Arguments, Hook, Patch, Replacement
 from latencytrace.agent.toolkit.calls import after
+from latencytrace.agent.toolkit.http.withheld import withholding
 from latencytrace.agent.toolkit.models.answer_form import AnswerForm
 from latencytrace.agent.toolkit.models.model_api import ModelApi, first_at
 from latencytrace.agent.toolkit.models.remote_model import note_closed, note_parsed
@@ -21,6 +22,10 @@ def _asks_a_model(arguments: Arguments) -> bool:
     """Say whether a request is for a message, and the library has no span of its own for it."""
     address = str(first_at(arguments, ("options.url",))).partition("?")[0]
     return address in _ADDRESSES and first_at(arguments, ("self._tracer",)) is None
+
+
+def _propagates_not(arguments: Arguments) -> bool:
+    return first_at(arguments, ("self._open_telemetry.propagation",)) is False
 
 
 _API = ModelApi(
@@ -43,6 +48,7 @@ _API = ModelApi(
         iterator="_iterator",
     ),
 )
+_withhold = withholding(_propagates_not)
 _close = after("closing a stream", note_closed)
 _parse = after("parsing a raw answer", note_parsed)
 
@@ -53,6 +59,8 @@ class AnthropicHook(Hook):
     requires = ("anthropic >= 0.40",)
     patches = (
         *_API.calls(_BASE, "SyncAPIClient AsyncAPIClient", "request", "chat"),
+        Replacement(_BASE, "SyncAPIClient.request", _withhold),
+        Replacement(_BASE, "AsyncAPIClient.request", _withhold),
         Patch(_BASE, "SyncAPIClient._sleep_for_retry", Stage.RETRY, name="back_off"),
         Patch(_BASE, "AsyncAPIClient._sleep_for_retry", Stage.RETRY, name="back_off"),
         Replacement("anthropic._streaming", "Stream.close", _close),

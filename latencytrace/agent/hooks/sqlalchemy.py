@@ -16,7 +16,12 @@ def _system(arguments: Arguments) -> str:
     return str(getattr(arguments["self"], "name", ""))  # of the dialect
 
 
-_time = timed_statements(_system, "statement")
+def _is_contribs(arguments: Arguments) -> bool:
+    """Tell whether contrib has a span of a statement, which it makes by events."""
+    return hasattr(arguments.get("context"), "_otel_span")
+
+
+_time = timed_statements(_system, "statement", _is_contribs)
 
 
 def _timed_end(operation: str) -> Build:

@@ -24,6 +24,7 @@ from latencytrace.model import semconv
 from latencytrace.model.stage import Stage
 
 _NS_PER_S = 1_000_000_000
+_CONTRIBS = "_otel_patched_key"  # on the classes of handlers whose requests contrib traces
 
 
 class _Request(ServedRequest):
@@ -108,7 +109,7 @@ _requests: dict[Any, _Request] = {}  # by handler, until they end
 
 def _begun(recorder: Recorder, handler: Any) -> _Request | None:
     with guarded("starting a request", recorder.on_fault):
-        if not (is_served() or recorder.suppressed()):
+        if not (is_served() or hasattr(handler, _CONTRIBS) or recorder.suppressed()):
             request = _requests[handler] = _Request(recorder, handler)
             return request
     return None
@@ -126,7 +127,8 @@ def _is_handshake(handler: Any) -> bool:
 def _joined(recorder: Recorder, handler: Any) -> Token[Context] | None:
     """Make a WebSocket's caller current: a connection may live for hours, and is no request."""
     with guarded("joining who connected", recorder.on_fault):
-        if not (get_current_span().get_span_context().is_valid or recorder.suppressed()):
+        within = get_current_span().get_span_context().is_valid
+        if not (within or hasattr(handler, _CONTRIBS) or recorder.suppressed()):
             return enter(propagation.extract(handler.request.headers))
     return None
 

@@ -9,7 +9,12 @@ from latencytrace.agent.timing.hook import Arguments, HookAttributes, Timed
 from latencytrace.agent.timing.recorder import Recorder
 from latencytrace.agent.timing.wrapping import named_arguments
 from latencytrace.agent.toolkit.calls import Build
-from latencytrace.agent.toolkit.database_calls import DatabaseCall, Read, timed_database_calls
+from latencytrace.agent.toolkit.database_calls import (
+    THEIRS,
+    DatabaseCall,
+    Read,
+    timed_database_calls,
+)
 from latencytrace.model import semconv
 from latencytrace.model.stage import Stage
 
@@ -54,6 +59,7 @@ def _summary_of(statement: str) -> Summary:
 def timed_statements(
     system: str | Callable[[Arguments], str],
     argument: str | Callable[[Arguments], object] | None = None,
+    is_theirs: Callable[[Arguments], bool] = lambda _: False,
 ) -> Build:
     """Build what times a method that executes a statement for a request, sync or async.
 
@@ -61,6 +67,7 @@ def timed_statements(
         system: The value of `db.system.name`, or how it is found.
         argument: The one with the statement, or how that is found; None: the first, whatever its
             name.
+        is_theirs: Tells whether another instrumentation has a span of a call that is not current.
     """
 
     def reading(original: Timed) -> Read:
@@ -68,6 +75,8 @@ def timed_statements(
 
         def read(args: tuple[Any, ...], kwargs: dict[str, Any]) -> DatabaseCall:
             arguments = arguments_of(args, kwargs)
+            if is_theirs(arguments):
+                return THEIRS
             found = argument(arguments) if callable(argument) else arguments[argument or _FIRST]
             stage, operation, table = summary_of(_text_of(found, args[0]))
             noted: HookAttributes = {

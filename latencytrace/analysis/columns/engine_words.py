@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from latencytrace.analysis.columns import reported
 from latencytrace.analysis.columns.facts import IS_ENTRY, TELLS_TIMES, TELLS_TOKENS, FactsOfBatch
-from latencytrace.analysis.dialects.engine import Times
+from latencytrace.analysis.dialects.engine import NOTHING_GENERATED, NOTHING_TOLD, Generation
 from latencytrace.analysis.reported import MAX_QUEUED_NS
 from latencytrace.analysis.tokens.counts import (
     BATCH_SIZE,
@@ -21,7 +21,7 @@ from latencytrace.analysis.tokens.counts import (
     in_ns,
     value,
 )
-from latencytrace.analysis.trace.known_engines import engine_of, generation_of
+from latencytrace.analysis.trace.known_engines import as_it_ran, engine_of
 from latencytrace.model import Span, Stage, semconv
 from latencytrace.model.span_batch import SpanBatch
 from latencytrace.model.stage import STAGES
@@ -63,12 +63,13 @@ def add_engines(
     tells = (facts.of_rows(TELLS_TIMES) | facts.of_rows(TELLS_TOKENS)) != 0
     found: list[tuple[int, int, int, int]] = []
     for row in np.flatnonzero(tells & ~odd_row).tolist():
-        span = batch.span(row)
-        odd_row[row] |= not _add_tokens(span, said[row])
-        for one, which in zip(words, (MODEL, FINISH_REASON), strict=True):
-            one.put(row, value(span, which))
+        span = as_it_ran(batch.span(row))
         engine = engine_of(span)
-        times = Times() if engine is None else engine.times(span, ())
+        generation = NOTHING_GENERATED if engine is None else engine.generation(span)
+        odd_row[row] |= not _add_tokens(span, generation, said[row])
+        for one, which in zip(words, (MODEL, FINISH_REASON), strict=True):
+            one.put(row, value(span, which, generation))
+        times = NOTHING_TOLD if engine is None else engine.times(span, ())
         odd_row[row] |= bool(times.faults)
         found += [
             (row, one.start_ns - span.start_ns, one.end_ns - span.start_ns, _NUMBERS[one.stage])
@@ -82,16 +83,15 @@ def add_engines(
     return _joined(intervals, owners, added[:, 1:], added[:, 0], len(odd_row))
 
 
-def _add_tokens(span: Span, said: _Column) -> bool:
+def _add_tokens(span: Span, generation: Generation, said: _Column) -> bool:
     """Add what a span tells of tokens; return whether its numbers can be added up here."""
-    reported_of = generation_of(span)
-    numbers = [(column, count(span, which), MOST_COUNTED) for column, which in _COUNTS]
+    numbers = [(column, count(span, which, generation), MOST_COUNTED) for column, which in _COUNTS]
     numbers += [
-        (reported.SAID_DECODED, reported_of.decode_ns, _MOST_NS),
-        (reported.SAID_FIRST_TOLD, reported_of.first_token_ns, _MOST_NS),
+        (reported.SAID_DECODED, generation.decode_ns, _MOST_NS),
+        (reported.SAID_FIRST_TOLD, generation.first_token_ns, _MOST_NS),
         (reported.SAID_FIRST_EVENT, after_events(span), _MOST_NS),
     ]
-    batch_size = value(span, BATCH_SIZE)
+    batch_size = value(span, BATCH_SIZE, generation)
     if batch_size is not None:
         size = batch_size if type(batch_size) is int else MOST_COUNTED
         numbers.append((reported.SAID_BATCH_SIZE, size, MOST_COUNTED))

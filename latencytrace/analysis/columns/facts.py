@@ -13,7 +13,12 @@ from latencytrace.analysis.ledger.circumstances import OURS, reported_preemption
 from latencytrace.analysis.tokens.counts import after_events, tells
 from latencytrace.analysis.trace.asgi_messages import awaits_hang_up, is_piece, is_send
 from latencytrace.analysis.trace.is_request import ENTRY_KINDS, is_entry, is_shared
-from latencytrace.analysis.trace.known_engines import engine_of, is_step, may_be_of_engine
+from latencytrace.analysis.trace.known_engines import (
+    as_it_ran,
+    engine_of,
+    is_step,
+    may_be_of_engine,
+)
 from latencytrace.analysis.trace.stage_of import stage_of
 from latencytrace.model import Attributes, AttributeValue, Span, SpanKind, semconv
 from latencytrace.model.span_batch import Resource, SpanBatch
@@ -41,8 +46,10 @@ from latencytrace.model.stage import STAGES
     RESENT,  # which attempt after the first it is, as its client counts; 0: none
     USES_DEVICE,
     STARTS_UP,  # it says that it is of a process that starts up
-) = range(20)
-FACTS: Final = STARTS_UP + 1
+    RAN_OTHERWISE,  # at another time than it was sent with
+    MOVES,  # it, or what is near it, to another place
+) = range(22)
+FACTS: Final = MOVES + 1
 SENT, HANG_UP = 1, 2  # messages
 
 # And of that of resources
@@ -124,7 +131,7 @@ def _both(shape: Span) -> list[list[int]]:
 def facts_of(span: Span) -> list[int]:
     """A row of the table."""
     stage, engine = stage_of(span), engine_of(span)
-    tells_times = engine is not None and engine.tells_times
+    tells_times = engine is not None and engine.may_tell_times(span)
     message = SENT if is_send(span, stage, {}) else HANG_UP if awaits_hang_up(span, {}) else 0
     facts: dict[int, int] = {
         ODD: _is_odd(span),
@@ -139,7 +146,7 @@ def facts_of(span: Span) -> list[int]:
         IS_OURS: span.scope == OURS,
         LEAF_ONLY: span.kind is SpanKind.PRODUCER or tells_times,
         TELLS_TIMES: tells_times,
-        TELLS_TOKENS: (engine is not None and engine.tells_tokens)
+        TELLS_TOKENS: (engine is not None and engine.may_tell_tokens(span))
         or after_events(span) is not None,
         IS_STEP: is_step(span),
         IS_ENTRY: span.kind in ENTRY_KINDS,
@@ -148,16 +155,20 @@ def facts_of(span: Span) -> list[int]:
         RESENT: min(resends(span), _MOST_RESENT) if span.kind is SpanKind.CLIENT else 0,
         USES_DEVICE: semconv.DEVICE_ID in span.attributes,
         STARTS_UP: span.attributes.get(semconv.STARTUP) is True,
+        RAN_OTHERWISE: _ran_otherwise(span),
+        MOVES: _moves(span),
     }
     return [facts[name] for name in range(FACTS)]
 
 
 def _is_odd(span: Span) -> bool:
     """Tell if a trace that holds a span of this shape is left to the object path."""
-    attributes = span.attributes
+    attributes, engine = span.attributes, engine_of(span)
+    tells_times = engine is not None and engine.may_tell_times(span)
     batch_size = attributes.get(semconv.BATCH_SIZE)
     return (
-        _is_moved(span)
+        (engine is not None and engine.only_prefills(span))
+        or (semconv.INTERVALS in attributes and tells_times)
         or (span.kind is SpanKind.CONSUMER and (span.parent_id is not None or bool(span.links)))
         or ((span.parent_id is None or span.kind is SpanKind.SERVER) and is_shared(span))
         or (semconv.QUEUED_NS in attributes and _counts_from_start(span))
@@ -172,21 +183,19 @@ def _is_packed(value: AttributeValue) -> bool:
     return value is None or type(value) in {str, bytes, int, float}
 
 
-def _is_moved(span: Span) -> bool:
-    """Tell if its engine's rules give a span, or what is near it, another place, time or line."""
-    engine = engine_of(span)
-    if engine is None:
-        return False
+def _ran_otherwise(span: Span) -> bool:
+    """Tell if its engine's rules give a span another time."""
     log = replace(
         span, start_ns=_SECOND_NS, end_ns=_SECOND_NS, attributes=_with_duration(span.attributes)
     )
-    return (
-        engine.never_current
-        or span.name.startswith(engine.hands_over)
-        or engine.outlives(span)
-        or engine.only_prefills(span)
-        or engine.ran(log) is not log
-        or (engine.tells_times and semconv.INTERVALS in span.attributes)
+    return as_it_ran(log) is not log
+
+
+def _moves(span: Span) -> bool:
+    """Tell if its engine's rules give a span, or what is near it, another place."""
+    engine = engine_of(span)
+    return engine is not None and (
+        engine.never_current or span.name.startswith(engine.hands_over) or engine.outlives(span)
     )
 
 
@@ -201,7 +210,7 @@ def _counts_from_start(span: Span) -> bool:
     engine = engine_of(span)
     return (
         after_events(span) is not None
-        or (engine is not None and (engine.tells_times or engine.tells_tokens))
+        or (engine is not None and (engine.may_tell_times(span) or engine.may_tell_tokens(span)))
         or any(
             isinstance(span.attributes.get(key), bool)
             for key in (semconv.GEN_AI_RESPONSE_TIME_TO_FIRST_CHUNK, semconv.STREAMED_FIRST_BODY)

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from latencytrace.analysis.calls.retries import METHODS, TARGETS
 from latencytrace.analysis.tail.cohort_attributes import LEFT_OUT
 from latencytrace.analysis.tokens.counts import FINISH_REASON, MODEL, TELLING
+from latencytrace.analysis.trace.known_engines import ENGINES
 from latencytrace.analysis.trace.weight import STATED_IN
 from latencytrace.model import semconv
 
@@ -60,6 +61,7 @@ THERE: Final = TELLING | {
     semconv.QUEUED_NS, semconv.INTERVALS, semconv.RUNTIME_GAPS, semconv.STREAMED_FIRST_BODY,
     semconv.LOGFIRE_DURATION, semconv.DEVICE_ID, semconv.AI_SDK_OPERATION,
     semconv.MAX_BATCH_ID,
+    *(key for engine in ENGINES for key in engine.reported_in or () if key not in RULED),
 }  # fmt: skip
 """Keys of which rules ask whether they are there, and with what kind of value."""
 

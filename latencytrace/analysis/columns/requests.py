@@ -15,7 +15,19 @@ from latencytrace.analysis.calls.waits import WORK
 from latencytrace.analysis.columns import critical_paths, packed, reported, trees
 from latencytrace.analysis.columns.after_answers import after_answers
 from latencytrace.analysis.columns.engine_words import MOST_COUNTED, add_engines, begun_earlier
-from latencytrace.analysis.columns.facts import PROCESS, Facts, FactsOfBatch
+from latencytrace.analysis.columns.facts import (
+    MOVES,
+    PROCESS,
+    RAN_OTHERWISE,
+    Facts,
+    FactsOfBatch,
+)
+from latencytrace.analysis.columns.moved import (
+    Times,
+    hung_anew,
+    starts_as_they_ran,
+    traces_with_moves,
+)
 from latencytrace.analysis.columns.processor_waits import with_processor_waits
 from latencytrace.analysis.ledger.runtime_gaps import COLLECTION
 from latencytrace.analysis.repairs.clock_skew import aligned
@@ -143,6 +155,7 @@ def attributed(
     span_id, resource = _signed(batch.span_id), _uniform(batch.resource)
     odd_row = batch.shape < 0
     said, words, intervals = _read(batch, known, odd_row)
+    sent_ns = starts_as_they_ran(batch, sent_ns, known, odd_row)
     start_ns, intervals = begun_earlier(batch, sent_ns, known, said, intervals)
     tells, *gaps = _unpacked(batch, semconv.RUNTIME_GAPS, _GAP_NAMES, odd_row)
     odd_row |= (start_ns < 0) | (end_ns >= _MOST_NS)  # of the others no difference goes round
@@ -150,7 +163,7 @@ def attributed(
     odd_row |= (sent_ns < plausible.earliest_ns) | (end_ns > plausible.latest_ns)
     if (end_ns >= DATED_NS).any():
         odd_row |= (sent_ns < DATED_NS) | (end_ns < DATED_NS)
-    times = sent_ns, start_ns, end_ns
+    times = Times(sent_ns, start_ns, end_ns)
     linked, (_, start_ns, end_ns), skewed = _link(batch, known, said, odd_row, times)
     odd, _, child, following, stage, by_start, requests = linked
     laid = Trees(
@@ -208,29 +221,32 @@ def _link(
     known: FactsOfBatch,
     said: _Column,
     odd_row: _Flags,
-    times: tuple[_Column, _Column, _Column],
-) -> tuple[_Linked, Sequence[_Column], Mapping[int, Repair]]:
-    """The result of `trees.link_spans`, and times, with clocks that are off brought together."""
-    first, span_id, parent_id = (
-        _uniform(batch.first), _signed(batch.span_id), _signed(batch.parent_id)
-    )  # fmt: skip
+    times: Times,
+) -> tuple[_Linked, Times, Mapping[int, Repair]]:
+    """The result of `trees.link_spans`, and times; clocks agree, and spans hang where they ran."""
+    ids = _signed(batch.span_id), _signed(batch.parent_id)
 
-    def linked(times: Sequence[_Column], aligned: _Flags) -> _Linked:
-        sent_ns, start_ns, end_ns = times
+    def linked(parent_id: _Column, times: Times, aligned: _Flags) -> _Linked:
         return trees.link_spans(
-            first, span_id, parent_id, sent_ns, start_ns, end_ns, known.kind, known.table,
+            _uniform(batch.first), ids[0], parent_id, *times, known.kind, known.table,
             _uniform(batch.resource), known.resources, _EXPLAINS, odd_row, aligned,
         )  # fmt: skip
 
-    as_sent = linked(times, np.zeros(len(batch.trace_ids), np.bool_))
-    skewed = as_sent[1]
-    if not skewed.any():
+    as_sent = odd, skewed, *_ = linked(ids[1], times, np.zeros(len(batch.trace_ids), np.bool_))
+    moves = traces_with_moves(batch, known)
+    if not (skewed.any() or moves.any()):
         return as_sent, times, {}
-    moved_ns, repairs = shifts(batch, np.flatnonzero(skewed).tolist())
-    # An absolute time would have to move along.
-    odd_row[(moved_ns != 0) & (said[:, reported.SAID_FIRST_TOLD] != reported.UNKNOWN)] = True
-    moved = [one + moved_ns for one in times]
-    return linked(moved, skewed), moved, repairs
+    repairs: Mapping[int, Repair] = {}
+    if skewed.any():
+        moved_ns, repairs = shifts(batch, np.flatnonzero(skewed).tolist())
+        # An absolute time would have to move along.
+        odd_row[(moved_ns != 0) & (said[:, reported.SAID_FIRST_TOLD] != reported.UNKNOWN)] = True
+        in_skewed = np.repeat(skewed, np.diff(batch.first))
+        odd_row[in_skewed & (known.of_rows(RAN_OTHERWISE) | known.of_rows(MOVES)) != 0] = True
+        times = Times(*(one + moved_ns for one in times))
+    moves &= ~odd
+    parent_id, times = hung_anew(batch, np.flatnonzero(moves).tolist(), ids, times)
+    return linked(parent_id, times, skewed | moves), times, repairs
 
 
 def _with_processor_waits(

@@ -100,6 +100,9 @@ class Engine:
     ran: Callable[[Span], Span] = _as_sent  # with the start and end that it truly had
     times: Callable[[Span, Sequence[Span]], Times] = _no_times  # given its children, too
     generation: Callable[[Span], Generation] = _no_generation
+    # The attributes that these two read; None: any span may tell. A span with none of them and no
+    # event tells nothing.
+    reported_in: frozenset[str] | None = None
     title: Callable[[Span], str] = _own_name  # its name without what differs by request
     # Spans that its requests begin with though they are not marked as a server's.
     entry: Callable[[Span], bool] = _none
@@ -123,15 +126,17 @@ class Engine:
         mine = Asked(self.asks.words | self.steps | self.stages.keys(), self.scopes)
         return Asked.all_of((mine, self.asks, Asked(starts=self.hands_over)))
 
-    @property
-    def tells_times(self) -> bool:
-        """Return whether its spans may tell of times inside them."""
-        return self.times is not _no_times
+    def may_tell_times(self, span: Span) -> bool:
+        """Return whether a span may tell of times inside it."""
+        return self.times is not _no_times and self._may_tell(span)
 
-    @property
-    def tells_tokens(self) -> bool:
-        """Return whether its spans may tell of the tokens made in words of its own."""
-        return self.generation is not _no_generation
+    def may_tell_tokens(self, span: Span) -> bool:
+        """Return whether a span may tell of the tokens made in words of its engine's own."""
+        return self.generation is not _no_generation and self._may_tell(span)
+
+    def _may_tell(self, span: Span) -> bool:
+        keys = self.reported_in
+        return keys is None or bool(span.events) or not keys.isdisjoint(span.attributes)
 
 
 def json_of(span: Span, key: str) -> object:

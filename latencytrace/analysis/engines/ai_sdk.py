@@ -62,5 +62,15 @@ ENGINE = Engine(
     },
     stage=_stage,
     generation=_generation,
+    reported_in=frozenset(
+        {
+            *_INPUT,
+            *_OUTPUT,
+            semconv.AI_SDK_CACHED_TOKENS,
+            semconv.AI_SDK_FINISH_REASON,
+            semconv.AI_SDK_FIRST_CHUNK_MS,
+            semconv.AI_SDK_MODEL,
+        }
+    ),
     asks=Asked(words=frozenset({_SCOPE, *_CALLS}), ends=tuple(f".{call}" for call in _CALLS)),
 )

@@ -26,4 +26,12 @@ def _generation(span: Span) -> Generation:
     )
 
 
-ENGINE = Engine(name="Langfuse", scopes=("langfuse",), knows=_knows, generation=_generation)
+ENGINE = Engine(
+    name="Langfuse",
+    scopes=("langfuse",),
+    knows=_knows,
+    generation=_generation,
+    reported_in=frozenset(
+        {semconv.LANGFUSE_USAGE, semconv.LANGFUSE_MODEL, semconv.LANGFUSE_GENERATION_BEGAN}
+    ),
+)

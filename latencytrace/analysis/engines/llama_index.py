@@ -45,5 +45,6 @@ ENGINE = Engine(
     scopes=(_SCOPE,),
     stage=_stage,
     generation=_generation,
+    reported_in=frozenset(),
     asks=Asked(ends=tuple(_BY_NAME)),
 )

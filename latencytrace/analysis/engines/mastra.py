@@ -30,5 +30,6 @@ ENGINE = Engine(
     scopes=(_SCOPE,),
     stage=_stage,
     generation=_generation,
+    reported_in=frozenset({semconv.MASTRA_FIRST_CHUNK}),
     asks=Asked(words=frozenset(_OPERATIONS)),
 )

@@ -24,4 +24,10 @@ def _generation(span: Span) -> Generation:
     )
 
 
-ENGINE = Engine(name="MLflow", scopes=("mlflow",), knows=_knows, generation=_generation)
+ENGINE = Engine(
+    name="MLflow",
+    scopes=("mlflow",),
+    knows=_knows,
+    generation=_generation,
+    reported_in=frozenset({semconv.MLFLOW_USAGE, semconv.MLFLOW_MODEL}),
+)

@@ -15,7 +15,7 @@ def _generation(span: Span) -> Generation:
 
 
 def _finish_reason(span: Span) -> str | None:
-    """What the event of an answer says; the answers of tools say nothing."""
+    """The finish reason in the event of an answer; the answers of tools have none."""
     reasons = [
         event.attributes.get(semconv.STRANDS_FINISH_REASON)
         for event in span.events
@@ -24,4 +24,9 @@ def _finish_reason(span: Span) -> str | None:
     return next((one for one in reversed(reasons) if isinstance(one, str) and one), None)
 
 
-ENGINE = Engine(name="Strands", scopes=("strands",), generation=_generation)
+ENGINE = Engine(
+    name="Strands",
+    scopes=("strands",),
+    generation=_generation,
+    reported_in=frozenset({semconv.STRANDS_FIRST_CHUNK_MS}),
+)

@@ -90,4 +90,5 @@ ENGINE = Engine(
     stages={_REQUEST: Stage.UNATTRIBUTED, _DISAGGREGATED: Stage.UNATTRIBUTED},
     times=_times,
     generation=_generation,
+    reported_in=frozenset(_TIMES),
 )

@@ -57,4 +57,12 @@ ENGINE = Engine(
     stage=_stage,
     times=_times,
     generation=_generation,
+    reported_in=frozenset(
+        {
+            semconv.LATENCY_IN_QUEUE,
+            semconv.LATENCY_IN_PREFILL,
+            semconv.LATENCY_IN_DECODE,
+            semconv.LATENCY_TO_FIRST,
+        }
+    ),
 )

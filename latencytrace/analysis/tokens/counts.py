@@ -3,7 +3,7 @@
 import json
 from dataclasses import dataclass
 
-from latencytrace.analysis.dialects.engine import NOTHING_GENERATED
+from latencytrace.analysis.dialects.engine import Generation
 from latencytrace.analysis.trace.known_engines import generation_of, may_be_of_engine
 from latencytrace.model import AttributeValue, Span, semconv
 
@@ -86,13 +86,17 @@ def tells(span: Span) -> bool:
     return bool(span.events) or not TELLING.isdisjoint(span.attributes) or may_be_of_engine(span)
 
 
-def value(span: Span, said: Said) -> AttributeValue:
-    """Return what a span says, of a list the first; None: nothing."""
+def value(span: Span, said: Said, generation: Generation | None = None) -> AttributeValue:
+    """Return what a span says, of a list the first; None: nothing.
+
+    Args:
+        generation: What `generation_of` says of the span, where the caller has it.
+    """
     for key in said.keys:
         found = meant(span.attributes.get(key))
         if found is not None:
             return found
-    return None if said.reported is None else _reported(span, said.reported)
+    return _reported(span, said, generation)
 
 
 def meant(found: AttributeValue) -> AttributeValue:
@@ -104,13 +108,13 @@ def meant(found: AttributeValue) -> AttributeValue:
     return None if found == "" else found
 
 
-def count(span: Span, said: Said) -> int | None:
-    """The number that a span says; None also for one that cannot be."""
+def count(span: Span, said: Said, generation: Generation | None = None) -> int | None:
+    """The number that a span says (see `value`); None also for one that cannot be."""
     for key in said.keys:
         found = count_in(span.attributes.get(key))
         if found is not None:
             return found
-    return None if said.reported is None else count_in(_reported(span, said.reported))
+    return count_in(_reported(span, said, generation))
 
 
 def count_in(found: AttributeValue) -> int | None:
@@ -154,11 +158,10 @@ def _within(span: Span, after_ns: int | None) -> int | None:
     return span.start_ns + after_ns
 
 
-def _reported(span: Span, field: str) -> AttributeValue:
-    generation = generation_of(span)
-    if generation is NOTHING_GENERATED:
+def _reported(span: Span, said: Said, generation: Generation | None) -> AttributeValue:
+    if said.reported is None:
         return None
-    found: AttributeValue = getattr(generation, field)
+    found: AttributeValue = getattr(generation or generation_of(span), said.reported)
     return found
 
 

@@ -354,7 +354,8 @@ def _per_reported_token(trace: Trace, calls: Iterable[Span]) -> int | None:
     decoded_ns = sum(
         interval.end_ns - interval.start_ns
         for span_id, intervals in trace.intervals.items()
-        if (engine := engine_of(trace.spans[span_id])) is not None and engine.tells_times
+        if (engine := engine_of(span := trace.spans[span_id])) is not None
+        and engine.may_tell_times(span)
         for interval in intervals
         if interval.stage is Stage.DECODE
     )

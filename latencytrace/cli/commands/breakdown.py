@@ -259,13 +259,13 @@ def _numbers(document: BreakdownDocument) -> list[RenderableType]:
     facts = [count(document["requests"], "request")]
     if total is not None:
         facts += [f"{name} {duration(total[name])}" for name in ("p50", "p90", "p99")]
-    facts.append(f"attributed {share(document['attributed_ratio'])}")
+    facts.append(f"{share(document['attributed_ratio'])} explained by spans")
     lines = [" · ".join(facts)]
     if first is not None:
         facts = [f"first token p50 {duration(first['p50'])} p99 {duration(first['p99'])}"]
         models = document["first_tokens_of_model"]
         if models:
-            facts[0] += f" ({models:,} of them the model's, not the caller's)"
+            facts[0] += f" ({count(models, 'request')} measured at the model)"
         if each is not None:
             facts.append(f"per token p50 {duration(each['p50'])} p99 {duration(each['p99'])}")
         if document["output_tokens_per_second"] is not None:

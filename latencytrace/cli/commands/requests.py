@@ -1,8 +1,10 @@
 """`latencytrace requests`: the slowest requests, and what each spent its time on."""
 
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Annotated
+from urllib.parse import quote
 
 import typer
 from rich.console import Console, RenderableType
@@ -16,7 +18,9 @@ from latencytrace.cli.processes.pager import page
 from latencytrace.cli.source import reading
 from latencytrace.cli.source.filters import Filters, with_filters
 from latencytrace.model import RequestStatus, Stage
+from latencytrace.model.cohorts.overview import LONG_LIVED_NS
 from latencytrace.model.stage import IN_PARTS
+from latencytrace.model.texts.escaped import escaped
 from latencytrace.model.texts.units import UNKNOWN, count, duration, share
 from latencytrace.service.answers.documents import ListedRequestDocument, RequestsDocument
 from latencytrace.service.answers.sentences.stage_parts import stage_parts
@@ -55,16 +59,37 @@ def requests(
         def listed(
             reason: Callable[[reading.Source, Filters], str],
         ) -> list[RenderableType]:
-            found = reading.listed(source, wanted, order, limit)
+            found, left_out = answering(source, wanted, order, limit)
             if not found["requests"]:
                 return [reason(source, wanted)]
-            return picture(found, ORDERS[order], console)
+            notes = [
+                f"Not listed: {escaped(route)}, whose connections stay open. "
+                f"With --route {escaped(shlex.quote(route))} they are."
+                for route in left_out
+            ]
+            return [*picture(found, ORDERS[order], console), *(Text(one, "dim") for one in notes)]
 
         if again:
             watch(partial(listed, why_none), console, options.WATCH_S)
             return
         parts = listed(nothing)
     page(console, *parts)
+
+
+def answering(
+    source: reading.Source, wanted: Filters, order: str, limit: int
+) -> tuple[RequestsDocument, list[str]]:
+    """The requests, and routes left out of the slowest, since their connections stay open."""
+    found = reading.listed(source, wanted, order, limit)
+    asked_for = order != "slowest" or not wanted.keys().isdisjoint(("route", "duration"))
+    if asked_for or all(one["duration_ns"] < LONG_LIVED_NS for one in found["requests"]):
+        return found, []
+    routes = reading.overview(source, wanted)["routes"]
+    left_out = sorted({one["route"] for one in routes if one.get("long_lived")})  # older: no key
+    conditions = [f"route={quote(route, safe='')}" for route in left_out]
+    without = "&".join(filter(None, [wanted.get("without"), *conditions]))
+    others = reading.listed(source, {**wanted, "without": without}, order, limit)
+    return (others, left_out) if left_out and others["requests"] else (found, [])
 
 
 def picture(listed: RequestsDocument, ordered: str, console: Console) -> list[RenderableType]:

@@ -30,6 +30,7 @@ NAME_LEAST, NAME_LONGEST = 16, 44
 NAME_CUT = 6  # cells that a name keeps next to its notes
 STAGE_LONGEST = 14
 GAP = 2  # cells between columns
+ON_PATH, RAN = "on path", "duration"  # headings: of the critical path, and of the span
 MOST_ROWS = 300
 
 
@@ -45,8 +46,8 @@ class Layout:
     def fitting(cls, shown: Sequence[Row], width: int) -> "Layout":
         """Fit names and the console: bars go first, then durations."""
         stage = min(STAGE_LONGEST, max(len("stage"), *(cell_len(row.stage) for row in shown)))
-        held = max(len("held up"), *(len(duration(row.path_ns)) for row in shown))
-        took = max(len("took"), *(len(_took(row)) for row in shown)) + GAP
+        held = max(len(ON_PATH), *(len(duration(row.path_ns)) for row in shown))
+        took = max(len(RAN), *(len(duration(row.duration_ns)) for row in shown)) + GAP
         names = max(len("span"), *(cell_len(row.tree + _named(row)) for row in shown))
         room = width - stage - held - 2 * GAP
         if room - took - GAP - BARS_LEAST >= NAME_LEAST:
@@ -65,8 +66,8 @@ def waterfall(request: RequestDocument, console: Console) -> list[RenderableType
     if not shown:
         return []
     layout = Layout.fitting(shown, console.width)
-    more = [*(["took"] if layout.took else []), *([""] if layout.bars else [])]
-    drawn = table("span", "stage", "held up", *more, left=("span", "stage", ""))
+    more = [*([RAN] if layout.took else []), *([""] if layout.bars else [])]
+    drawn = table("span", "stage", ON_PATH, *more, left=("span", "stage", ""))
     drawn.columns[1].max_width = STAGE_LONGEST
     if layout.bars:
         drawn.columns[-1].header = _axis(request["duration_ns"], layout.bars)
@@ -78,14 +79,12 @@ def waterfall(request: RequestDocument, console: Console) -> list[RenderableType
 def _notes(every: Rows, shown: Sequence[Row], layout: Layout) -> Iterator[RenderableType]:
     if layout.bars:
         yield ""
-        yield Text(
-            f"{BLOCK} holds the request up (the critical path)   {OFF_PATH} runs beside it", "dim"
-        )
+        yield Text(f"{BLOCK} the request waited for it (critical path)   {OFF_PATH} it ran", "dim")
     if len(every) > len(shown):
         rest_ns = sum(every.held_ns()) - sum(row.path_ns for row in shown)
         yield Text(
-            f"{len(shown):,} of {count(len(every), 'row')}: those that held it up longest; the "
-            f"others held it up {duration(rest_ns)} in all. --json has them.",
+            f"{len(shown):,} of {count(len(every), 'row')}: those that it waited for longest; "
+            f"for the others it waited {duration(rest_ns)} in all. --json has them.",
             "dim",
         )
 
@@ -96,15 +95,10 @@ def _add(drawn: Table, row: Row, whole_ns: int, layout: Layout) -> None:
         _name(row, layout.name),
         Text(row.stage, style),
         duration(row.path_ns) if row.path_ns else "",
-        *([Text(_took(row), "dim")] if layout.took else []),
+        *([Text(duration(row.duration_ns), "dim")] if layout.took else []),
         *([Text(_bar(row, whole_ns, layout.bars), style)] if layout.bars else []),
     ]
     drawn.add_row(*cells)
-
-
-def _took(row: Row) -> str:
-    """The time that it ran, not to be read as what its stage held up."""
-    return f"of {duration(row.duration_ns)}"
 
 
 def _named(row: Row) -> str:

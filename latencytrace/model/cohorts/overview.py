@@ -6,6 +6,10 @@ from typing import TypedDict
 
 from latencytrace.model.stage import Stage
 
+LONG_LIVED_NS = 30 * 10**9  # half of the requests of a route, whose connections then stay open
+IDLE = (Stage.RESPOND, Stage.NETWORK, Stage.UNATTRIBUTED, Stage.RUNTIME)
+IDLE_RATIO = 0.9  # of their time
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeColumn:
@@ -48,9 +52,24 @@ class RouteSummary(Summary):
 
     service: str
     route: str
+    outermost: int  # of its requests: those that no other service called
     first_token_p50_ns: float | None  # None: no request has a first token
     first_tokens_of_model: int  # of them counted to the model's, for nothing was streamed
     versions: Mapping[str, int]  # by version, the start of its first request in this time
+
+    @property
+    def is_long_lived(self) -> bool:
+        """Say whether its requests are connections that stay open.
+
+        Half of them last for long, no token comes out, and nearly all of their time passes in
+        sending and in waiting that no stage explains: heartbeats, channels of events, sockets.
+        """
+        idle_ns = sum(self.mean_ns.get(stage, 0.0) for stage in IDLE)
+        return (
+            self.p50_ns >= LONG_LIVED_NS
+            and self.first_token_p50_ns is None
+            and idle_ns >= IDLE_RATIO * sum(self.mean_ns.values())
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

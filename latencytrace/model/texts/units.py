@@ -85,11 +85,11 @@ def day(at_ns: int, now_ns: int) -> str:
 
 
 def rate(number: float, length_ns: int) -> str:
-    """How many a second in three digits: `3.90`, `1,204`, `0`."""
+    """How many a second in three digits: `3.90`, `1,204`, `<0.01`, `0`."""
     if not number:
         return "0"
     per_s = number * 1e9 / max(length_ns, 1)
-    return _grouped(per_s)
+    return "<0.01" if per_s < 0.005 else _grouped(per_s)  # noqa: PLR2004 - it would be 0.00
 
 
 def change(now: float, before: float | None) -> str | None:
@@ -113,12 +113,13 @@ def figure(value: float) -> str:
 
 def per_s(rate: float | None) -> str:
     """A rate in three digits: `12.3/s`."""
-    return UNKNOWN if rate is None else f"{figure(rate)}/s"
+    return UNKNOWN if rate is None else f"{_grouped(rate) if rate else 0}/s"
 
 
 def times(value: float) -> str:
-    """How many times, in three digits: `16.7` and the sign of multiplication."""
-    return f"{figure(value)}\N{MULTIPLICATION SIGN}"
+    """How many times, in three digits, or a whole number: `16.7`, `6`, with its sign."""
+    text = figure(value) if value == round(value) else _grouped(value)
+    return f"{text}\N{MULTIPLICATION SIGN}"
 
 
 def exact(value_ns: int) -> str:
@@ -159,9 +160,9 @@ def shares(parts: Sequence[float], of: str = "100.0 %") -> list[str]:
     ]
 
 
-def grouped(number: float) -> str:
+def grouped(number: float | None) -> str:
     """A whole number in groups of three: `1,204`."""
-    return f"{number:,.0f}"
+    return UNKNOWN if number is None else f"{number:,.0f}"
 
 
 def size(value_bytes: float) -> str:
@@ -173,7 +174,9 @@ def size(value_bytes: float) -> str:
 
 
 def changed_by(ratio: float) -> str:
-    """A relative change in percent: `+3.2 %`, `-12.0 %`, never `-0.0 %`."""
+    """A relative change in percent: `+3.2 %`, `-12.0 %`, never `-0.0 %`; or so many times."""
+    if ratio >= MANY_TIMES - 1:
+        return f"\N{MULTIPLICATION SIGN}{_grouped(1 + ratio)}"
     return f"{round(100 * ratio, 1) + 0.0:+.1f} %"
 
 

@@ -1,21 +1,19 @@
 """Documents of pages at a glance: routes side by side, durations over time."""
 
 from collections.abc import Iterable
+from operator import attrgetter
 
 from typing_extensions import TypedDict
 
 from latencytrace.model import Stage
-from latencytrace.model.cohorts.overview import RouteSummary, TimeColumn, row_bounds_ns
+from latencytrace.model.cohorts.overview import TimeColumn, row_bounds_ns
 from latencytrace.service.answers.documents import by_stage
 from latencytrace.service.cohort import Cohort
 from latencytrace.service.store import Questions
 
 TIMELINE_COLUMNS = 30
 HEAT_MAP_COLUMNS = 60
-LONG_LIVED_NS = 30 * 10**9
 _ROUND_NS = (10**9, 10**6)
-_IDLE = (Stage.RESPOND, Stage.NETWORK, Stage.UNATTRIBUTED, Stage.RUNTIME)
-_IDLE_RATIO = 0.9  # of the mean
 ROUTES, MOST_ROUTES = 50, 1000  # unless more are asked for; at most
 
 
@@ -34,6 +32,7 @@ class RouteDocument(TypedDict):
     service: str
     route: str
     requests: int
+    outermost_requests: int  # of them: those that no other service called
     failed: int
     p50_ns: int
     p95_ns: int
@@ -94,6 +93,7 @@ def overview(
                 "service": one.service,
                 "route": one.route,
                 "requests": one.requests,
+                "outermost_requests": one.outermost,
                 "failed": one.failed,
                 "p50_ns": round(one.p50_ns),
                 "p95_ns": round(one.p95_ns),
@@ -105,25 +105,11 @@ def overview(
                 "mean_ns": by_stage(one.mean_ns),
                 "timeline": timeline(one.timeline),
                 "versions": {version: str(at_ns) for version, at_ns in one.versions.items()},
-                "long_lived": is_long_lived(one),
+                "long_lived": one.is_long_lived,
             }
-            for one in sorted(found.routes, key=is_long_lived)  # else as they were
+            for one in sorted(found.routes, key=attrgetter("is_long_lived"))  # else as they were
         ],
     }
-
-
-def is_long_lived(route: RouteSummary) -> bool:
-    """Say whether the requests of a route are connections that stay open.
-
-    Half of them last for long, no token comes out, and nearly all of their time passes in sending
-    and in waiting that no stage explains: heartbeats, channels of events, sockets.
-    """
-    idle_ns = sum(route.mean_ns.get(stage, 0.0) for stage in _IDLE)
-    return (
-        route.p50_ns >= LONG_LIVED_NS
-        and route.first_token_p50_ns is None
-        and idle_ns >= _IDLE_RATIO * sum(route.mean_ns.values())
-    )
 
 
 def timeline(columns: Iterable[TimeColumn]) -> list[TimeColumnDocument]:

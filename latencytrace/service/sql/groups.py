@@ -103,9 +103,11 @@ def keys_question(cohort: Cohort, standing: Standing = WITH_FINAL) -> tuple[str,
     )
 
 
-def versions_question(cohort: Cohort, standing: Standing = WITH_FINAL) -> tuple[str, Parameters]:
+def versions_question(
+    cohort: Cohort, standing: Standing = WITH_FINAL, *, inner: bool = False
+) -> tuple[str, Parameters]:
     """Services, their versions, and when the first request of each started."""
-    condition, parameters = where(cohort)
+    condition, parameters = where(cohort, outermost=not inner)
     rows = standing.rows(f"{condition} AND {counted(cohort)}")
     return (
         (

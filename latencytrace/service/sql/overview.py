@@ -8,6 +8,9 @@ import orjson
 from latencytrace.model import Stage
 from latencytrace.model.cohorts.overview import (
     FINE_ROWS,
+    IDLE,
+    IDLE_RATIO,
+    LONG_LIVED_NS,
     ROWS_PER_DOUBLING,
     HeatCell,
     Overview,
@@ -76,12 +79,30 @@ def overview_question(cohort: Cohort, standing: Standing = WITH_FINAL) -> tuple[
         (
             "SELECT ServiceName AS service, Route AS route, count() OVER () AS routes, "
             f"{by.median('TimeToFirstTokenNs')} AS first_token, "
-            f"{by.count(OF_MODEL)} AS of_model, "
+            f"{by.count(OF_MODEL)} AS of_model, {by.count('Outermost')} AS outermost, "
             "minMap([ifNull(ServiceVersion, '')], [toUnixTimestamp64Nano(Start)]) AS versions, "
             f"{together(standing)} "
             f"FROM {standing.rows(f'{condition} AND {explained(cohort)}')} "
             f"GROUP BY service, route ORDER BY {longest(standing)} DESC, service, route "
             "LIMIT {limit:UInt32}"
+        ),
+        {**parameters, **standing.bound()},
+    )
+
+
+def long_lived_question(cohort: Cohort, standing: Standing = WITH_FINAL) -> tuple[str, Parameters]:
+    """The routes for which `RouteSummary.is_long_lived` holds."""
+    condition, parameters = where(cohort)
+    by = standing.counting
+    idle = " + ".join(f"toFloat64({stage_column(stage)})" for stage in IDLE)
+    return (
+        (
+            f"SELECT DISTINCT Route FROM (SELECT ServiceName, Route, "
+            f"{by.median('DurationNs')} AS p50, {by.known('TimeToFirstTokenNs')} AS streams, "
+            f"{by.total(idle)} AS idle, {longest(standing)} AS whole "
+            f"FROM {standing.rows(f'{condition} AND {explained(cohort)}')} "
+            f"GROUP BY ServiceName, Route) WHERE p50 >= {LONG_LIVED_NS} AND streams = 0 "
+            f"AND idle >= {IDLE_RATIO} * whole ORDER BY Route"
         ),
         {**parameters, **standing.bound()},
     )
@@ -93,7 +114,7 @@ def longest(standing: Standing) -> str:
 
 
 def together(standing: Standing) -> str:
-    """What `summary_fields` reads of requests taken together."""
+    """The aggregates that `summary_fields` reads."""
     by = standing.counting
     # Whole nanoseconds, to the last one: 64 bits do not hold every sum.
     times = f"toInt128({{}}) * {by.number}" if standing.weighted else "toInt128({})"
@@ -174,6 +195,7 @@ def _summary(row: dict[str, object]) -> RouteSummary:
     return RouteSummary(
         service=cast(str, row["service"]),
         route=cast(str, row["route"]),
+        outermost=cast(int, row["outermost"]),
         first_token_p50_ns=cast(float | None, row["first_token"]),
         first_tokens_of_model=cast(int, row["of_model"]),
         versions={version: first for version, first in versions if version},

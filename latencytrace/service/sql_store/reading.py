@@ -87,12 +87,16 @@ class SqlQuestions(Store):
         ask = partial(overview.overview, self._readers.query, cohort, column_ns, limit)
         return self._over(cohort, lambda plan: ask(plan.standing))
 
+    def long_lived_routes(self, cohort: Cohort) -> Sequence[str]:
+        return firsts(self._asked(cohort, partial(overview.long_lived_question, cohort), LISTS))
+
     def groups(self, cohort: Cohort, by: str, column_ns: int, limit: int) -> Groups:
         ask = partial(groups.groups, self._readers.query, cohort, by, column_ns, limit)
         return self._over(cohort, lambda plan: ask(plan.standing))
 
-    def versions(self, cohort: Cohort) -> Mapping[tuple[str, str], int]:
-        answer = self._asked(cohort, partial(groups.versions_question, cohort), LISTS)
+    def versions(self, cohort: Cohort, *, inner: bool = False) -> Mapping[tuple[str, str], int]:
+        question = partial(groups.versions_question, cohort, inner=inner)
+        answer = self._asked(cohort, question, LISTS)
         return {
             (cast(str, service), cast(str, version)): cast(int, first)
             for service, version, first in rows(answer)
@@ -230,7 +234,7 @@ class SqlQuestions(Store):
         return self._rollups.over(cohort.since_ns, cohort.until_ns, ask)
 
     def _spans(self, question: Callable[[str], str], **parameters: object) -> tuple[Span, ...]:
-        """What both tables answer, each span once."""
+        """The answers of both tables, each span once."""
         lines = [
             self._readers.query(question(table), LISTS, parameters) for table in (SPANS, ARRIVALS)
         ]

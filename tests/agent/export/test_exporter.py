@@ -4,6 +4,7 @@ import logging
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -337,6 +338,35 @@ def test_stopping_does_not_wait_for_a_receiver_that_hangs(receiver: Receiver) ->
         assert not program.exporter.stop(0.1)
 
         receiver.release.set()
+
+
+def test_no_report_begins_while_the_end_of_the_process_waits(receiver: Receiver) -> None:
+    reports: list[str] = []
+    queue = SpanQueue(10, 1 << 20)
+    exporter = Exporter(
+        OtlpEncoder({}),
+        HttpSender(f"{receiver.endpoint}/v1/traces", {}, PATIENCE_S),
+        queue=queue,
+        interval_s=3600,
+        on_fault=raise_fault,
+        after_round=lambda: reports.append("a report"),
+    )
+    provider = RecordingProvider()
+    provider.configure(queue.on_end)
+    provider.get_tracer("scope").start_span("name").end()
+    receiver.release.clear()
+    with ThreadPoolExecutor(2) as threads:
+        first = threads.submit(exporter.flush, PATIENCE_S)
+        until(lambda: exporter.counts.in_flight == 1)
+        exporter.end_reports()
+        last = threads.submit(exporter.flush, PATIENCE_S)
+        until(lambda: exporter.is_hurried)
+        receiver.release.set()
+
+        assert (first.result(), last.result()) == (True, True)
+
+    exporter.stop(PATIENCE_S)
+    assert reports == []
 
 
 # --- our own faults

@@ -90,6 +90,29 @@ def test_messages_and_streams_of_the_async_client_are_the_same(
     expect_stream(the_call(spans))
 
 
+@pytest.mark.parametrize("is_async", [False, True])
+@pytest.mark.parametrize("propagates", [True, False])
+def test_a_client_that_propagates_no_trace_sends_no_header(
+    spans: Spans, server: ModelApi, *, propagates: bool, is_async: bool
+) -> None:
+    told = {**options(server), "open_telemetry": {"propagation": propagates, "traces": False}}
+
+    async def ask() -> None:
+        async with anthropic.AsyncAnthropic(**told) as client:
+            await client.messages.create(**ASKED)
+
+    if is_async:
+        asyncio.run(ask())
+    else:
+        with anthropic.Anthropic(**told) as client:
+            client.messages.create(**ASKED)
+
+    (parent,) = server.parents
+    assert (parent is not None) is propagates
+    expect_message(spans, server)
+    assert len(spans.of(Stage.NETWORK)) == 1
+
+
 @pytest.mark.parametrize("how", ["closed", "dropped"])
 def test_a_stream_that_is_not_read_to_its_end_ends_its_span(
     spans: Spans, server: ModelApi, client: Client, how: str

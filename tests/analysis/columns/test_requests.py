@@ -24,6 +24,7 @@ from latencytrace.model import (
 from tests.support.builders.spans.numbered import TRACE_ID, root, span
 from tests.support.builders.spans.recorded import FIXTURES, recorded
 from tests.support.builders.spans.strategies import heaps
+from tests.support.few import few
 from tests.support.simulation.by_columns import ByColumns, Traces, differences
 from tests.support.simulation.made_traces import made_attempts, made_calls, made_trace
 from tests.support.simulation.simulator import GPU, MS, VECTORS, Aside, simulate
@@ -31,6 +32,7 @@ from tests.support.simulation.ways import WAYS
 
 FIXTURE_NAMES = sorted(path.stem for path in FIXTURES.glob("*.json"))
 SIMULATED = 40
+GEN_AI = semconv.GEN_AI_OPERATION_NAME
 CALLED = {semconv.SERVER_ADDRESS: "a"}
 
 
@@ -69,6 +71,7 @@ def test_columns_give_what_objects_give(seed: int) -> None:
     assert found.keys() | set(others) == traces.keys()
 
 
+@pytest.mark.long
 def test_later_batches_give_what_objects_give() -> None:
     random = Random(17)
     by_columns = ByColumns()
@@ -126,6 +129,55 @@ def test_a_long_chain_of_tasks_that_outlive_each_other_gives_the_same() -> None:
     assert request.after_ns == 399 * MS - 100
 
 
+CHAIN = {
+    "scope": "openinference.instrumentation.langchain",
+    "attributes": {semconv.OPENINFERENCE_SPAN_KIND: "CHAIN"},
+}
+ROUTER = {"scope": "ray.serve", "name": "route_to_replica"}
+PROXY = {"scope": "litellm", "name": "Received Proxy Server Request"}
+CALL = {"scope": "litellm", "kind": SpanKind.CLIENT, "attributes": {GEN_AI: "chat"}}
+STREAM = {
+    "scope": "logfire.openai",
+    "attributes": {
+        semconv.LOGFIRE_SPAN_TYPE: "log",
+        semconv.LOGFIRE_DURATION: 7e-9,
+        GEN_AI: "chat",
+    },
+}
+
+
+def test_spans_of_engines_that_ran_elsewhere_go_by_columns() -> None:
+    divided(root(), span(2, 10, 50, **CHAIN), span(3, 20, 40))  # hung below the chain
+    divided(root(), span(2, 10, 50), span(3, 11, 20, 2, **ROUTER), span(4, 15, 40, 3))
+    divided(root(), span(2, 10, 20, scope="fastapi"), span(3, 15, 60, 2, **PROXY))
+    divided(root(), span(2, 10, 20), span(3, 30, 30, **STREAM))
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from([CHAIN, ROUTER, PROXY, CALL, STREAM, {"scope": "fastapi"}, {}, {}]),
+            st.integers(1, 9),
+            st.integers(0, 40),
+            st.integers(0, 20),
+        ),
+        min_size=1,
+        max_size=9,
+    )
+)
+def test_spans_of_engines_that_ran_elsewhere_give_the_same(
+    drawn: list[tuple[dict[str, object], int, int, int]],
+) -> None:
+    spans = [root(40)]
+    for number, (more, above, start_ns, lasted_ns) in enumerate(drawn, 2):
+        spans.append(span(number, start_ns, start_ns + lasted_ns, min(above, number - 1), **more))
+    traces = {TRACE_ID: spans}
+
+    found, _ = ByColumns()(traces)
+
+    assert differences(found, traces) == []
+
+
 @pytest.mark.parametrize("name", FIXTURE_NAMES)
 def test_what_other_software_sends_gives_the_same(name: str) -> None:
     traces = by_trace(recorded(name))
@@ -136,7 +188,7 @@ def test_what_other_software_sends_gives_the_same(name: str) -> None:
 
 
 @pytest.mark.parametrize("skew_ns", [{}, {GPU: 37 * MS, VECTORS: -12 * MS}], ids=["true", "off"])
-@pytest.mark.parametrize("way", ["none", *WAYS])
+@pytest.mark.parametrize("way", few(8, ["none", *WAYS]))
 def test_a_simulated_system_gives_the_same(way: str, skew_ns: dict[str, int]) -> None:
     aside = WAYS[way] if way in WAYS else Aside()
     traces = {one.trace_id: one.spans for one in simulate(3, SIMULATED, skew_ns, aside)}
@@ -456,10 +508,21 @@ def test_many_spans_below_one_give_the_same() -> None:
         pytest.param([root(), span(2, 20, 1 << 64)], id="no time"),
         pytest.param([root(), span(2, 1, 2, kind=SpanKind.CONSUMER)], id="a message"),
         pytest.param(
-            [root(), span(2, 1, 2, scope="ray.serve", name="route_to_replica")], id="a router"
+            [root(), span(2, 1, 2, scope="llm-d", name="prefill")], id="a part that only prefills"
         ),
         pytest.param(
-            [root(), span(2, 1, 9, scope="vllm", name="llm_request"), span(3, 2, 5, 2)],
+            [
+                root(),
+                span(
+                    2,
+                    1,
+                    9,
+                    scope="vllm",
+                    name="llm_request",
+                    attributes={semconv.LATENCY_IN_DECODE: 1.0},
+                ),
+                span(3, 2, 5, 2),
+            ],
             id="something below what an engine tells the times of",
         ),
         pytest.param(

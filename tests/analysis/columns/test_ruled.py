@@ -14,12 +14,18 @@ import latencytrace.analysis
 from latencytrace.analysis.columns.facts import UNKNOWN_PARENT, facts_of
 from latencytrace.analysis.columns.keys import COUNTS, PACKED, RULED, THERE
 from latencytrace.analysis.columns.shapes import ASKED, ruled, ruled_text
-from latencytrace.analysis.trace.known_engines import ENGINES
+from latencytrace.analysis.dialects.engine import (
+    NOTHING_GENERATED,
+    NOTHING_TOLD,
+    Engine,
+)
+from latencytrace.analysis.trace.known_engines import ENGINES, engine_of
 from latencytrace.model import Event, Span, SpanKind, semconv
 from tests.support.builders.spans.noted_attributes import Noting
 from tests.support.builders.spans.numbered import span
 from tests.support.builders.spans.recorded import FIXTURES, recorded
 from tests.support.builders.spans.strategies import heaps
+from tests.support.few import few
 
 RULES = Path(latencytrace.analysis.__file__).parent
 ROOMS = ("trace", "engines", "dialects")
@@ -65,7 +71,7 @@ def same_facts(one: Span, parents: Sequence[str | None] = (None, UNKNOWN_PARENT)
 RULED_PARTS: dict[str, Span] = {}
 
 
-@pytest.mark.parametrize("scope", sorted(set(SCOPES)))
+@pytest.mark.parametrize("scope", few(10, sorted(set(SCOPES))))
 def test_a_name_with_any_text_of_a_rule_has_the_facts_of_its_ruled_part(scope: str) -> None:
     spans = [span(1, 0, 9, name=name, scope=scope) for text in TEXTS for name in variants(text)]
 
@@ -73,7 +79,7 @@ def test_a_name_with_any_text_of_a_rule_has_the_facts_of_its_ruled_part(scope: s
     assert [one.name for one in spans[::4] if not same_facts(one, [None])] == []
 
 
-@pytest.mark.parametrize("key", sorted(RULED | THERE))
+@pytest.mark.parametrize("key", few(16, sorted(RULED | THERE)))
 def test_a_value_with_any_text_of_a_rule_has_the_facts_of_its_ruled_part(key: str) -> None:
     values = [
         *(value for text in (TEXTS if key in RULED else ()) for value in variants(text)),
@@ -111,6 +117,28 @@ def test_rules_ask_for_no_attribute_beside_those_of_the_ruled_part(heap: list[Sp
         facts_of(replace(one, attributes=Noting(one.attributes, asked)))
 
     assert asked <= RULED | THERE | COUNTS | PACKED
+
+
+@given(heaps())
+def test_a_span_without_what_its_engine_reads_tells_nothing(heap: list[Span]) -> None:
+    engines = [(one, engine) for one in heap if (engine := engine_of(one)) is not None]
+    silent = [(one, engine) for one, engine in engines if not engine.may_tell_times(one)]
+    assert {engine.times(one, ()) for one, engine in silent} <= {NOTHING_TOLD}
+    silent = [(one, engine) for one, engine in engines if not engine.may_tell_tokens(one)]
+    assert {engine.generation(one) for one, engine in silent} <= {NOTHING_GENERATED}
+
+
+@pytest.mark.parametrize("engine", ENGINES, ids=lambda engine: engine.name)
+def test_an_engine_reads_no_more_than_it_names(engine: Engine) -> None:
+    asked: set[str] = set()
+    attributes = Noting(dict.fromkeys(engine.reported_in or (), 1), asked)
+    for name in ("step", *engine.asked.words):
+        scope = engine.scopes[0] if engine.scopes else ""
+        one = span(1, 0, 9, name=name, scope=scope, attributes=attributes)
+        engine.times(one, ())
+        engine.generation(one)
+
+    assert engine.reported_in is None or asked <= engine.reported_in | RULED
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,7 @@ def test_the_picture_of_a_known_breakdown_is_exactly_this() -> None:
         drawn(document)
         == """\
 POST /chat
-4 requests · p50 100 ms · p90 100 ms · p99 100 ms · attributed 95.0 %
+4 requests · p50 100 ms · p90 100 ms · p99 100 ms · 95.0 % explained by spans
 first token p50 20.0 ms p99 20.0 ms · per token p50 3.00 ms p99 3.00 ms · 333 tokens/s a request
 
 stage                                          mean   share      p50      p95      p99  requests
@@ -67,7 +67,7 @@ def test_first_tokens_that_no_caller_got_are_told_apart() -> None:
     document = breakdown_document(decode=100 * MS)
     document["first_tokens_of_model"] = 3
 
-    assert "p99 20.0 ms (3 of them the model's, not the caller's) ·" in drawn(document)
+    assert "p99 20.0 ms (3 requests measured at the model) ·" in drawn(document)
 
 
 def test_rows_that_do_not_add_up_are_said_so() -> None:

@@ -147,6 +147,7 @@ def test_an_address_that_is_named_and_does_not_answer_is_one(*, receiver: bool) 
     assert wrong[f"none answers at {url}"] == "latencytrace serve, or export LATENCYTRACE_URL=…"
 
 
+@pytest.mark.long
 def test_a_port_that_somebody_else_has_taken_is_one() -> None:
     with listening() as url:
         (what, fix), *more = found(LATENCYTRACE_URL=url).items()
@@ -157,6 +158,7 @@ def test_a_port_that_somebody_else_has_taken_is_one() -> None:
     assert not more
 
 
+@pytest.mark.long
 def test_a_far_service_that_does_not_answer_is_one() -> None:
     far = f"http://localhost.localdomain:{free_port()}"
 
@@ -210,6 +212,7 @@ def test_a_receiver_that_takes_no_traces_is_told_by_its_answer(service: RunningS
     ]
 
 
+@pytest.mark.long
 def test_a_receiver_over_grpc_is_asked_as_the_agent_would(service: RunningService) -> None:
     spoken = {**at(service), "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}
     right = {**spoken, "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://{service.otlp_grpc}"}
@@ -221,6 +224,7 @@ def test_a_receiver_over_grpc_is_asked_as_the_agent_would(service: RunningServic
     assert [what for what in wrong if what.startswith("nothing takes spans over gRPC")]
 
 
+@pytest.mark.long
 def test_something_else_at_the_services_address_is_no_service() -> None:
     with RecordingServer() as other:
         wrong = found(LATENCYTRACE_URL=other.url)
@@ -245,6 +249,7 @@ def test_what_the_service_refused_is_counted_with_its_fix(tmp_path: Path) -> Non
     }
 
 
+@pytest.mark.long
 def test_a_sender_that_ends_half_way_through_a_post_is_no_fault(tmp_path: Path) -> None:
     with RunningService(tmp_path / "data") as service:
         parts = urlsplit(service.otlp)
@@ -265,6 +270,7 @@ def test_a_sender_that_ends_half_way_through_a_post_is_no_fault(tmp_path: Path) 
     assert wrong == {}
 
 
+@pytest.mark.long
 def test_what_is_damaged_on_the_services_disk_is_named(tmp_path: Path) -> None:
     journal = tmp_path / "data" / "journal"
     journal.mkdir(parents=True)
@@ -293,6 +299,7 @@ def test_what_holds_an_event_loop_while_requests_wait_is_named(tmp_path: Path) -
     assert "requests wait 64.0 % of their time unread: event loop held by GET /slow" in said
 
 
+@pytest.mark.long
 def test_a_token_that_is_missing_is_named(tmp_path: Path) -> None:
     asking = ("--listen", "0.0.0.0:0", "--otlp-http", "0.0.0.0:0")
     with RunningService(tmp_path / "data", *asking, env={"LATENCYTRACE_TOKEN": "sesame"}) as it:
@@ -483,6 +490,7 @@ def provides(folder: Path, module: str, distribution: str, version: str) -> str:
     return path
 
 
+@pytest.mark.long
 def test_of_a_program_only_libraries_that_it_imports_are_named(tmp_path: Path) -> None:
     packages = tmp_path / "packages"
     packages.mkdir()
@@ -523,6 +531,7 @@ def test_a_library_without_a_hook_is_named_with_what_to_do_the_shortest_first(
     assert longer.startswith("qdrant: not applied")
 
 
+@pytest.mark.long
 def test_modules_of_torch_that_nothing_names_are_told_how_to(tmp_path: Path) -> None:
     packages = tmp_path / "packages"
     packages.mkdir()
@@ -540,6 +549,7 @@ def test_modules_of_torch_that_nothing_names_are_told_how_to(tmp_path: Path) -> 
     assert with_names == []
 
 
+@pytest.mark.long
 def test_an_instrumentor_that_the_program_imports_doubles_its_calls(tmp_path: Path) -> None:
     contrib = "[opentelemetry_instrumentor]\nsqlalchemy = somewhere.sqlalchemy:Instrumentor\n"
     path = installed(tmp_path, "opentelemetry-instrumentation-sqlalchemy", "9.70", contrib)
@@ -552,6 +562,7 @@ def test_an_instrumentor_that_the_program_imports_doubles_its_calls(tmp_path: Pa
     assert named(tmp_path, "import json", PYTHONPATH=path) == []
 
 
+@pytest.mark.long
 def test_without_the_dashes_a_command_is_looked_at_as_well(service: RunningService) -> None:
     assert found(sys.executable, "app.py", "--port", "80", **at(service)) == {}
     assert found("--", sys.executable, "app.py", "--port", "80", **at(service)) == {}
@@ -571,6 +582,7 @@ def test_a_command_of_an_interpreter_without_latencytrace_is_told(tmp_path: Path
     }
 
 
+@pytest.mark.long
 @pytest.mark.skipif(sys.prefix == sys.base_prefix, reason="needs a second interpreter")
 def test_a_command_of_another_interpreter_with_latencytrace_is_judged_by_it(
     service: RunningService, tmp_path: Path

@@ -5,7 +5,8 @@ from typing import cast
 import pytest
 from rich.console import Console
 
-from latencytrace.cli.commands.requests import picture
+from latencytrace.cli.commands.requests import answering, picture
+from latencytrace.cli.source.filters import Filters
 from latencytrace.model import Stage
 from latencytrace.service.answers.documents import ListedRequestDocument, RequestsDocument
 from tests.support.builders.documents import request_document, segment
@@ -111,3 +112,37 @@ def test_a_terminal_too_narrow_for_bars_has_no_legend_of_them() -> None:
 
     assert "■" not in "".join(narrow)
     assert len(narrow) == len(drawn(plain(40)))
+
+
+class Answers:
+    """Answers of a service with one route of connections that stay open."""
+
+    def document(self, path: str, parameters: Filters) -> object:
+        if path == "/overview":
+            return {"routes": [{"route": "GET /a b", "long_lived": True}, {"route": "POST /chat"}]}
+        every = [{"route": "GET /a b", "duration_ns": 60 * 10**9}]
+        others = [{"route": "POST /chat", "duration_ns": 10**9}]
+        is_without = parameters.get("without") == "tenant=acme&route=GET%20%2Fa%20b"
+        return {"requests": others if is_without else every + others}
+
+    def body(self, path: str, parameters: Filters) -> bytes:
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize(
+    ("wanted", "order", "routes"),
+    [
+        ({"without": "tenant=acme"}, "slowest", ["POST /chat"]),
+        ({}, "newest", ["GET /a b", "POST /chat"]),
+        ({"route": "GET /a b"}, "slowest", ["GET /a b", "POST /chat"]),
+        ({"duration": "1s.."}, "slowest", ["GET /a b", "POST /chat"]),
+    ],
+    ids=["slowest", "newest", "asked for", "of a duration"],
+)
+def test_connections_that_stay_open_are_none_of_the_slowest(
+    wanted: Filters, order: str, routes: list[str]
+) -> None:
+    found, left_out = answering(Answers(), wanted, order, 20)
+
+    assert [one["route"] for one in found["requests"]] == routes
+    assert left_out == (["GET /a b"] if len(routes) == 1 else [])

@@ -20,11 +20,11 @@ def test_the_waterfall_of_a_known_request_is_exactly_this() -> None:
     lines = drawn(request_document()).splitlines()
 
     assert lines[5:10] == [
-        "span                   stage         held up        took  0 ──────── 50.0 ms ─── 100 ms",
-        "POST /chat             unattributed  10.0 ms   of 100 ms  █░░░░░░░░░░░░░░░░░░░░░░░░░░░█",
-        "├─ encode              embed         20.0 ms  of 20.0 ms   ███████",
-        "└─ generate            decode        60.0 ms  of 70.0 ms         █████████░█████████░░",
-        "      · detokenize x2  detokenize    10.0 ms  of 10.0 ms                 ███        ██",
+        "span                   stage         on path  duration  0 ───────── 50.0 ms ──── 100 ms",
+        "POST /chat             unattributed  10.0 ms    100 ms  ██░░░░░░░░░░░░░░░░░░░░░░░░░░░██",
+        "├─ encode              embed         20.0 ms   20.0 ms   ███████",
+        "└─ generate            decode        60.0 ms   70.0 ms         ██████████░░█████████░░",
+        "      · detokenize x2  detokenize    10.0 ms   10.0 ms                   ██        ███",
     ]
 
 
@@ -32,8 +32,8 @@ def test_the_waterfall_of_a_known_request_is_exactly_this() -> None:
     ("start_ms", "end_ms", "bar"),
     [
         pytest.param(-1_000, -900, "░", id="long before"),
-        pytest.param(-1_000, 50, "░" * 15, id="from long before into it"),
-        pytest.param(900, 1_000, " " * 28 + "░", id="long after"),
+        pytest.param(-1_000, 50, "░" * 16, id="from long before into it"),
+        pytest.param(900, 1_000, " " * 30 + "░", id="long after"),
     ],
 )
 def test_what_lies_outside_of_its_request_is_drawn_at_the_edge(

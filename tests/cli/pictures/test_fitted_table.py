@@ -1,11 +1,11 @@
 """Tables in terminals of any width."""
 
-import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
 from latencytrace.cli.pictures.fitted_table import FittedTable, stage_bar
 from latencytrace.cli.pictures.terminal import fit
+from tests.support.over_all import over_all
 
 
 def lines(width: int, name: str = "unattributed", share: str = "71.2 %") -> list[str]:
@@ -25,7 +25,7 @@ def lines(width: int, name: str = "unattributed", share: str = "71.2 %") -> list
     return captured.get().splitlines()
 
 
-@pytest.mark.parametrize("width", range(24, 120))
+@over_all("width", range(24, 120))
 def test_no_number_is_cut_and_no_line_is_too_long(width: int) -> None:
     shown = lines(width)
 

@@ -11,14 +11,19 @@ from latencytrace.model.texts.units import (
     duration,
     exact,
     moment,
+    per_s,
+    rate,
     share,
     shares,
     signed,
     size,
+    times,
 )
 
+SIGN = "\N{MULTIPLICATION SIGN}"
 
-def test_a_moment_is_told_in_utc() -> None:
+
+def test_a_moment_is_reported_in_utc() -> None:
     assert moment(1763690000 * 10**9) == moment("1763690000000000000") == "2025-11-21 01:53:20 UTC"
     assert moment(None) == "-"
 
@@ -152,3 +157,19 @@ def test_a_change_says_its_direction() -> None:
     assert (changed_by(0.032), changed_by(-0.12), changed_by(-0.0001)) == (
         *("+3.2 %", "-12.0 %", "+0.0 %"),
     )
+
+
+def test_a_change_of_twice_or_more_is_so_many_times() -> None:
+    found = [changed_by(0.999), changed_by(1.0), changed_by(28.3)]
+    assert found == ["+99.9 %", f"{SIGN}2.00", f"{SIGN}29.3"]
+
+
+def test_times_are_whole_or_in_three_digits() -> None:
+    said = [times(value).removesuffix(SIGN) for value in (6.0, 14.4, 4.7, 0.0134, 0)]
+    assert said == ["6", "14.4", "4.70", "0.01", "0"]
+
+
+def test_a_rate_that_is_hardly_any_is_not_none() -> None:
+    assert [rate(3, 3600 * 10**9), rate(0, 10**9), per_s(2.5), per_s(0)] == [
+        "<0.01", "0", "2.50/s", "0/s",
+    ]  # fmt: skip

@@ -146,6 +146,7 @@ def test_grafana_finds_what_the_service_pages_for(tmp_path: Path) -> None:
     assert "SUCCESS" in promtool_says(tmp_path, document)
 
 
+@pytest.mark.long
 def test_grafana_finds_silence_and_absence(tmp_path: Path) -> None:
     *_, silence, absence = expressions()
     bad, total = zip(*scrapes("blip"), strict=True)

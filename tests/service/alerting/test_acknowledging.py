@@ -226,6 +226,7 @@ def test_a_window_of_the_file_is_ended_there() -> None:
         windows.end("other", START_NS)
 
 
+@pytest.mark.long
 def test_windows_that_are_over_bar_no_others_for_long() -> None:
     windows = MaintenanceWindows()
     for number in range(MAX_OF_A_DAY):

@@ -246,6 +246,7 @@ def requests_and_unaccounted(telemetry: Telemetry) -> tuple[float, float]:
     return requests, lost
 
 
+@pytest.mark.long
 def test_each_request_is_there_once_however_the_store_fails(
     store: HeldStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

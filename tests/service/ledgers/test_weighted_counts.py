@@ -32,6 +32,7 @@ from latencytrace.service.stores.chdb.store import ChdbStore
 from tests.support.builders.made_objectives import made_objective
 from tests.support.builders.spans.otlp_messages import MS, child, message, one_span
 from tests.support.fakes.contracts import FakeClock
+from tests.support.few import few
 from tests.support.waiting import PATIENCE_S
 
 SHARES = {"quick": 0.07, "slow": 0.3, "all": 1.0}  # that the samplers of these services record
@@ -141,7 +142,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Told]:
         pipeline.close()
 
 
-@pytest.mark.parametrize("service", SHARES)
+@pytest.mark.parametrize("service", few(1, SHARES))
 def test_as_many_requests_are_told_as_the_population_has(told: Told, service: str) -> None:
     everyone, share = told.of_service[service], SHARES[service]
 
@@ -153,7 +154,7 @@ def test_as_many_requests_are_told_as_the_population_has(told: Told, service: st
         assert found.requests == len(everyone)
 
 
-@pytest.mark.parametrize("service", SHARES)
+@pytest.mark.parametrize("service", few(1, SHARES))
 def test_times_are_those_of_the_population(told: Told, service: str) -> None:
     everyone, share = told.of_service[service], SHARES[service]
     lasted = np.array([one.duration_ns for one in everyone], np.float64)
@@ -186,7 +187,7 @@ def test_services_that_record_other_shares_are_weighed_against_each_other(told: 
     assert np.mean([one.duration_ns for one in rows]) > 1.1 * by_time / everyone
 
 
-@pytest.mark.parametrize("service", SHARES)
+@pytest.mark.parametrize("service", few(1, SHARES))
 def test_metrics_and_objectives_count_what_a_breakdown_does(told: Told, service: str) -> None:
     everyone = told.of_service[service]
     requests = told.store.breakdown(Cohort(service=service)).requests
@@ -203,7 +204,7 @@ def test_metrics_and_objectives_count_what_a_breakdown_does(told: Told, service:
     )
 
 
-@pytest.mark.parametrize("service", SHARES)
+@pytest.mark.parametrize("service", few(1, SHARES))
 def test_every_analysis_counts_the_population(told: Told, tmp_path: Path, service: str) -> None:
     cohort, shown = Cohort(service=service), f"service={service}"
     whole = told.store.breakdown(cohort)
@@ -241,7 +242,7 @@ def test_the_tail_of_services_that_record_other_shares_is_that_of_the_population
     assert document["threshold_ns"] == pytest.approx(np.quantile(everyone, 0.9), rel=0.08)
 
 
-@pytest.mark.parametrize("service", SHARES)
+@pytest.mark.parametrize("service", few(1, SHARES))
 def test_requests_are_listed_as_they_came(told: Told, service: str) -> None:
     recorded = {one.spans[0].trace_id for one in told.of_service[service] if one.is_recorded}
 
@@ -252,7 +253,7 @@ def test_requests_are_listed_as_they_came(told: Told, service: str) -> None:
     assert {one.weight for one in rows} <= {math.floor(exact), math.ceil(exact)}
 
 
-@pytest.mark.parametrize("service", SHARES)
+@pytest.mark.parametrize("service", few(1, SHARES))
 def test_what_came_decides_whether_something_is_chance(told: Told, service: str) -> None:
     recorded = sum(one.is_recorded for one in told.of_service[service])
 

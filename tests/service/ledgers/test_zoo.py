@@ -10,10 +10,11 @@ from latencytrace.service.ledgers.attribution import Attributed, Attribution
 from latencytrace.service.ledgers.column_attribution import ColumnAttribution
 from latencytrace.service.metrics.telemetry import Telemetry
 from latencytrace.service.otlp.shapes import SHAPES
-from tests.support.builders.zoo.loads import LOADS, Load, mixture
+from tests.support.builders.zoo.loads import LOADS, RECORDED, Load, mixture
 from tests.support.builders.zoo.posts import Posts
 from tests.support.builders.zoo.taken import Taken
 from tests.support.compiled import COMPILED
+from tests.support.few import few
 
 pytestmark = COMPILED
 
@@ -33,7 +34,10 @@ def in_order(found: Attributed) -> list[Request]:
     return sorted(every, key=lambda one: (one.trace_id, one.start_ns, one.span_id))
 
 
-@pytest.mark.parametrize("load", [*LOADS.values(), *MIXTURES.values()], ids=[*LOADS, *MIXTURES])
+EACH = few(16, [*LOADS.values(), *MIXTURES.values()])
+
+
+@pytest.mark.parametrize("load", EACH, ids=[*LOADS, *MIXTURES])
 def test_traces_of_usual_loads_go_by_columns(load: Load) -> None:
     found, taken = attributed(Posts(load, 1), TRACES)
 
@@ -42,12 +46,20 @@ def test_traces_of_usual_loads_go_by_columns(load: Load) -> None:
     assert len(in_order(found)) == TRACES * load.services
 
 
-@pytest.mark.parametrize("load", [*LOADS.values(), *MIXTURES.values()], ids=[*LOADS, *MIXTURES])
+@pytest.mark.parametrize("load", EACH, ids=[*LOADS, *MIXTURES])
 def test_any_load_becomes_the_requests_that_objects_give(load: Load) -> None:
     by_columns, _ = attributed(Posts(load, 2), TRACES // 2)
     by_objects, _ = attributed(Posts(load, 2), TRACES // 2, compiled=False)
 
     assert in_order(by_columns) == in_order(by_objects)
+
+
+@pytest.mark.parametrize("name", few(4, (one for one in RECORDED if one != "recorded: llm_d")))
+def test_what_others_libraries_send_goes_by_columns(name: str) -> None:
+    found, taken = attributed(Posts(RECORDED[name], 1), TRACES)
+
+    assert len(taken.held) > 1
+    assert found.spans == {}
 
 
 def test_calls_that_were_tried_again_go_by_columns_too() -> None:

@@ -158,6 +158,7 @@ def test_a_page_keeps_its_ticket_from_beginning(traffic: Traffic) -> None:
     assert {rate.rule.factor for rate in traffic.evaluator.standings()[0].rates if rate.firing}
 
 
+@pytest.mark.long
 def test_what_is_left_of_it_becomes_a_ticket_when_the_page_ends(traffic: Traffic) -> None:
     traffic.run(2 * HOUR_MIN, tick_s=60)
     traffic.run(HOUR_MIN, bad_ratio=1)
@@ -300,6 +301,7 @@ def test_a_torn_file_is_set_aside(tmp_path: Path, caplog: pytest.LogCaptureFixtu
     assert (tmp_path / "objectives.torn").exists()
 
 
+@pytest.mark.long
 def test_a_file_torn_in_its_middle_is_set_aside(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -156,7 +156,7 @@ def test_traffic_that_stays_low_for_a_day_is_the_usual_one_by_then(traffic: Traf
     traffic.run(25 * 60, per_s=USUAL_PER_S * 0.03, tick_s=60)
 
     assert traffic.names() == [QUIET_BEGAN, QUIET_ENDED]
-    assert traffic.heard[1].end_reason == "few requests have come for 1 d: it is usual"
+    assert traffic.heard[1].end_reason == "few requests have come for 1 d 00 h: it is usual"
 
 
 def one_alert(traffic: Traffic) -> Alert:

@@ -153,7 +153,7 @@ def test_texts_under_counts_of_tokens_are_content() -> None:
     ["user said hello", "héllo", '{"a": 1}', "k" * 129, "", "a\nb", "sk-abc123def456",
      "ghp_abcdefgh1234", "hello?", "a=b", "my.sk-abc123def456.content"],
 )  # fmt: skip
-@pytest.mark.parametrize("value", ["short", 7, True, None, b"x", ("x",)])
+@over_all("value", ["short", 7, True, None, b"x", ("x",)])
 def test_keys_that_are_no_identifiers_are_removed(key: str, value: AttributeValue) -> None:
     assert kept({key: value, "mine": 1}) == {MARK: MARK, "mine": 1}
 
@@ -253,7 +253,7 @@ USERS = {
 
 
 @pytest.mark.parametrize(("address", "told"), USERS.items())
-@pytest.mark.parametrize("key", ["server.address", "peer.service", "db.namespace", "url.full"])
+@over_all("key", ["server.address", "peer.service", "db.namespace", "url.full"])
 def test_users_and_passwords_are_cut_out_of_addresses(key: str, address: str, told: str) -> None:
     assert becomes(key, address) == told
 

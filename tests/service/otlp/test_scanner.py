@@ -21,6 +21,7 @@ from latencytrace.service.otlp.span_block import SpanBlock
 from tests.service.otlp.generated_requests import any_text, requests, texts
 from tests.support.builders.spans.otlp_messages import one_span, otlp
 from tests.support.compiled import COMPILED
+from tests.support.over_all import over_all
 
 pytestmark = COMPILED
 
@@ -253,7 +254,7 @@ def test_any_key_has_the_rule_that_the_plain_way_gives_it(
     assert told(block) == told(plainly(sent, capture_content=False))
 
 
-@pytest.mark.parametrize("pattern", [*chain(*CONTENT.values()), *STRICT, *WORDS])
+@over_all("pattern", [*chain(*CONTENT.values()), *STRICT, *WORDS])
 def test_each_key_that_is_content_is_told(pattern: str) -> None:
     key = pattern.replace("*", "x")
     sent = otlp(one_span(attributes={key: "some words"}))
@@ -351,6 +352,7 @@ def test_a_list_of_a_span_without_ids_is_held_to_be_one_all_the_same(
         scanned(sent, capture_content=capture_content)
 
 
+@pytest.mark.long
 def test_a_list_of_millions_is_refused_before_it_is_decoded() -> None:
     values = b"\x0a\x00" * (MOST_MESSAGES + 1)
     sent = one_post(IDS + sized(0x4A, KEY + sized(0x12, sized(0x2A, values))))

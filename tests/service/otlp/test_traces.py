@@ -28,6 +28,8 @@ from latencytrace.service.otlp.messages import MOST_PARTS
 from latencytrace.service.otlp.wire_parts import has_more_parts
 from tests.support.builders.spans.otlp_messages import SPAN, TRACE, one_span
 from tests.support.builders.spans.otlp_messages import otlp as encoded
+from tests.support.few import few
+from tests.support.over_all import over_all
 
 INTEGERS = (
     0,
@@ -106,7 +108,7 @@ def test_json_says_the_same_as_protobuf(content_type: str) -> None:
     ],
     ids=lambda pair: str(pair)[:60],
 )
-@pytest.mark.parametrize("name", ["scopeSpans", "scope_spans"])
+@over_all("name", ["scopeSpans", "scope_spans"])
 def test_attributes_in_json_are_what_the_parser_makes_of_them(pair: object, name: str) -> None:
     plain = {"key": "plain", "value": {"intValue": "7"}}
     spans = [{"name": "one", "attributes": [plain]}, {"name": "two", "attributes": [plain, pair]}]
@@ -414,11 +416,18 @@ def test_more_parts_than_any_batch_has_are_refused(body: Callable[[], bytes]) ->
 
 @pytest.mark.parametrize(
     "body",
-    [
-        lambda: nested(RESOURCES, nested(SCOPES, nested(SPANS, b"\x4a\x02\x12\x00" * 3_000_000))),
-        lambda: nested(RESOURCES, b"\x0a\x02\x1a\x00" * 3_000_000),  # a resource again and again
-        lambda: nested(RESOURCES, nested(RESOURCE, nested(ENTITY, b"\x1a\x00" * 5_000_000))),
-    ],
+    few(
+        1,
+        [
+            lambda: nested(
+                RESOURCES, nested(SCOPES, nested(SPANS, b"\x4a\x02\x12\x00" * 3_000_000))
+            ),
+            lambda: nested(
+                RESOURCES, b"\x0a\x02\x1a\x00" * 3_000_000
+            ),  # a resource again and again
+            lambda: nested(RESOURCES, nested(RESOURCE, nested(ENTITY, b"\x1a\x00" * 5_000_000))),
+        ],
+    ),
     ids=["values", "resources", "texts"],
 )
 def test_parts_are_counted_before_they_are_decoded(

@@ -6,7 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from latencytrace.errors import QuestionError
-from latencytrace.service.web.pages.cohort_bar import Asked, asked
+from latencytrace.service.web.pages.cohort_bar import Asked, asked, nearest
+from tests.support.builders.listed_requests import Listed
+from tests.support.builders.made_requests import made_request
 
 NOW_NS = 1_763_690_000 * 10**9
 
@@ -93,3 +95,12 @@ def test_a_misspelt_parameter_of_a_page_is_answered_with_those_of_that_page() ->
 
 def test_the_mark_of_a_link_from_elsewhere_is_no_filter() -> None:
     assert question("service=rag&came=1").given == (("service", "rag"),)
+
+
+def test_names_that_are_written_alike_are_offered_where_nothing_matches() -> None:
+    store = Listed([made_request(service="rag", route="POST /chat")])
+
+    offers = dict(nearest(store, question("service=rga&route=POST /chatt")))
+
+    assert offers["did you mean service rag?"] == "?route=POST+%2Fchatt&service=rag"
+    assert "did you mean service rga?" not in offers

@@ -1,11 +1,11 @@
-"""A load generator and the application that it measures are one row."""
+"""A load generator and the application that it measures are one row; traffic is counted once."""
 
 from dataclasses import replace
 
 from latencytrace.model.semconv import LOAD_GENERATOR
 from latencytrace.service.answers.overview_documents import RouteDocument, overview
 from latencytrace.service.cohort import Cohort
-from latencytrace.service.web.pages.overview import measured
+from latencytrace.service.web.pages.overview import Row, measured, traffic
 from tests.support.builders.listed_requests import Listed
 from tests.support.builders.made_requests import START_NS, made_request
 
@@ -39,3 +39,34 @@ def test_a_generator_whose_target_sends_no_spans_has_its_own_row() -> None:
 
     assert loads == {}
     assert names(list(rows)) == {(LOAD_GENERATOR, "POST /chat"), ("rag", "GET /items")}
+
+
+def test_a_request_through_two_services_is_one_request_of_the_traffic() -> None:
+    made = [
+        replace(made_request(service="edge", route="POST /chat"), trace_id=f"{1:032x}"),
+        replace(made_request(service="rag", route="POST /chat"), trace_id=f"{2:032x}"),
+    ]
+    every = [made[0], replace(made[1], outermost=False)]
+    found = overview(Listed(every), Cohort(since_ns=START_NS), NOW_NS)["routes"]
+    inner = [one for one in found if one["service"] == "rag"]
+
+    assert per_s(found) == "0.50"
+    assert per_s(inner) == "0.50"  # the page of that service alone
+
+
+def per_s(routes: list[RouteDocument]) -> object:
+    """The traffic of two seconds."""
+    rows = [
+        Row(
+            route=one,
+            before=None,
+            state="ok",
+            objectives=[],
+            times_ns=(START_NS, START_NS + 2 * 10**9),
+            column_ns=10**9,
+            releases=[],
+            load=None,
+        )
+        for one in routes
+    ]
+    return traffic(rows)["per_s"]

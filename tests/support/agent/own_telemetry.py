@@ -7,6 +7,7 @@ and ends.
 
 import asyncio
 import importlib
+import logging
 import os
 import sqlite3
 import sys
@@ -35,7 +36,18 @@ CONTRIB: Final = (
     "sqlite3:SQLite3Instrumentor",
     "sqlalchemy:SQLAlchemyInstrumentor",
     "fastapi:FastAPIInstrumentor",
-)
+    "urllib:URLLibInstrumentor",
+    "jinja2:Jinja2Instrumentor",
+    "logging:LoggingInstrumentor",
+    "flask:FlaskInstrumentor",
+    "starlette:StarletteInstrumentor",
+    "tornado:TornadoInstrumentor",
+    "aiohttp_server:AioHttpServerInstrumentor",
+    "grpc:GrpcInstrumentorServer",
+    "grpc:GrpcInstrumentorClient",
+    "click:ClickInstrumentor",
+    "celery:CeleryInstrumentor",
+)  # with httpx twenty
 
 
 def of(module: str, name: str) -> Any:
@@ -67,6 +79,7 @@ def by_sdk(receiver: str) -> Flush:
     for name in CONTRIB:
         module, kind = name.split(":")
         of(f"opentelemetry.instrumentation.{module}", kind)().instrument()
+    CALLS.append(more_calls)
     return lambda: (provider.shutdown(), meters.shutdown())
 
 
@@ -202,6 +215,7 @@ SETUPS: Final[dict[str, Callable[[str], Flush]]] = {
 }
 ROOTS: list[Callable[[], AbstractContextManager[object]]] = [nullcontext]  # the last is entered
 WRAPPERS: list[Callable[[Any], Any]] = [lambda call: call]  # the last is used
+CALLS: list[Callable[[str], None]] = []  # what is called beside
 APPLICATIONS: list[Callable[[Any], object]] = []  # what is done with the application
 
 
@@ -233,6 +247,18 @@ def application() -> Any:
     return app
 
 
+def server_of(app: Any, told: threading.Event | asyncio.Event) -> Any:
+    """Return a server of an application, which says when it has begun."""
+    uvicorn = importlib.import_module("uvicorn")
+
+    class Server(uvicorn.Server):  # type: ignore[misc, name-defined]  # imported here
+        async def startup(self, sockets: Any = None) -> None:
+            await super().startup(sockets)
+            told.set()
+
+    return Server(uvicorn.Config(app, port=0, log_level="error"))
+
+
 def calls(address: str) -> None:
     """Call by whatever is installed, in the same order each time."""
     for name, call in (
@@ -253,6 +279,93 @@ def calls(address: str) -> None:
     worker = threading.Thread(target=sum, args=((1, 2),))
     worker.start()
     worker.join()
+    for more in CALLS:
+        more(address)
+
+
+def more_calls(address: str) -> None:
+    """Call by and serve with the rest of what contrib instruments and needs no other server."""
+    sqlalchemy, click, jinja2, flask, celery = map(
+        importlib.import_module, ("sqlalchemy", "click", "jinja2", "flask", "celery")
+    )
+    engine = sqlalchemy.create_engine("sqlite://")
+    with engine.begin() as connection:
+        connection.execute(sqlalchemy.text("SELECT 2"))
+    engine.dispose()
+    of("urllib.request", "urlopen")(f"{address}/plain").read()
+    logging.getLogger("program").warning("called")
+    of("click.testing", "CliRunner")().invoke(click.Command("say", callback=lambda: None))
+    jinja2.Environment(loader=jinja2.DictLoader({"page": "{{ word }}"})).get_template(
+        "page"
+    ).render(word="word")
+    served = flask.Flask("served")
+    served.get("/flask")(lambda: "flask")
+    served.test_client().get("/flask")
+    tasks = celery.Celery("tasks", broker="memory://")
+    tasks.task(name="add")(_added).apply((1, 2))
+    _by_grpc(importlib.import_module("grpc"))
+    asyncio.run(_by_servers())
+
+
+def _added(one: int, two: int) -> int:
+    return one + two
+
+
+def _by_grpc(grpc: Any) -> None:
+    def same(request: bytes, _: object) -> bytes:
+        return request
+
+    handlers = {"Same": grpc.unary_unary_rpc_method_handler(same)}
+    server = grpc.server(of("concurrent.futures", "ThreadPoolExecutor")(1))
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("Echo", handlers),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+        channel.unary_unary("/Echo/Same")(b"said", timeout=30)
+    server.stop(None).wait(30)
+
+
+async def _by_servers() -> None:
+    """Ask servers of Starlette's, Tornado's and aiohttp's."""
+    web, aiohttp, tornado = map(importlib.import_module, ("aiohttp.web", "aiohttp", "tornado.web"))
+    routing, responses = map(importlib.import_module, ("starlette.routing", "starlette.responses"))
+
+    async def endpoint(_: object) -> Any:
+        return responses.PlainTextResponse("starlette")
+
+    app = of("starlette.applications", "Starlette")(routes=[routing.Route("/asgi", endpoint)])
+    told = asyncio.Event()
+    asgi = server_of(app, told)
+    serving = asyncio.create_task(asgi.serve())
+    await told.wait()
+    port = asgi.servers[0].sockets[0].getsockname()[1]
+    await _by_aiohttp(aiohttp, f"http://127.0.0.1:{port}/asgi")
+    asgi.should_exit = True
+    await serving
+
+    class Page(tornado.RequestHandler):  # type: ignore[misc, name-defined]  # imported here
+        def get(self) -> None:
+            self.write("tornado")
+
+    sockets = of("tornado.netutil", "bind_sockets")(0, "127.0.0.1")
+    server = of("tornado.httpserver", "HTTPServer")(tornado.Application([("/tornado", Page)]))
+    server.add_sockets(sockets)
+    port = sockets[0].getsockname()[1]
+    await of("tornado.httpclient", "AsyncHTTPClient")().fetch(f"http://127.0.0.1:{port}/tornado")
+    server.stop()
+
+    async def answer(_: object) -> Any:
+        return web.Response(text="aiohttp")
+
+    application = web.Application()
+    application.router.add_get("/aiohttp", answer)
+    runner = web.AppRunner(application)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    port = runner.addresses[0][1]
+    await _by_aiohttp(aiohttp, f"http://127.0.0.1:{port}/aiohttp")
+    await runner.cleanup()
 
 
 async def _by_aiohttp(aiohttp: Any, url: str) -> None:
@@ -274,15 +387,8 @@ def main(setup: str, order: str, theirs: str, ours: str) -> None:
     flush = SETUPS[setup](theirs)
     if agent is not None and order == "theirs-first":
         agent.instrument("program", endpoint=ours)
-    uvicorn = importlib.import_module("uvicorn")
     told = threading.Event()
-
-    class Server(uvicorn.Server):  # type: ignore[misc, name-defined]  # imported here
-        async def startup(self, sockets: Any = None) -> None:
-            await super().startup(sockets)
-            told.set()
-
-    server = Server(uvicorn.Config(application(), port=0, log_level="error"))
+    server = server_of(application(), told)
     serving = threading.Thread(target=server.run)
     serving.start()
     told.wait(60)
@@ -292,9 +398,11 @@ def main(setup: str, order: str, theirs: str, ours: str) -> None:
         with ROOTS[-1]():
             calls(f"http://127.0.0.1:{port}")
 
-    WRAPPERS[-1](answer)()
-    server.should_exit = True
-    serving.join(60)
+    try:
+        WRAPPERS[-1](answer)()
+    finally:
+        server.should_exit = True
+        serving.join(60)
     flush()
     if agent is not None:
         agent.flush(30)

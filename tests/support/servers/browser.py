@@ -27,6 +27,14 @@ TALLEST = 2000  # pixels of a picture
 PATIENCE_MS = 120_000
 CUT_BARS = """[...document.querySelectorAll('table:not(.shifts) .wide > svg')]
   .filter((one) => one.getBoundingClientRect().right > innerWidth).map((one) => one.outerHTML)"""
+# What is clicked, but links within a text and points of a picture; a check box has its label.
+SMALL_TARGETS = """[...document.querySelectorAll('a, button, input, select, summary')]
+  .filter((one) => !one.closest('svg') && !one.matches('.skip, [type="checkbox"]')
+    && getComputedStyle(one).display !== 'inline')
+  .filter((one) => {
+    const { width, height } = one.getBoundingClientRect();
+    return width > 0 && Math.min(width, height) < 23.5;
+  }).map((one) => one.outerHTML)"""
 VALUES = re.compile(r'(?<=<input name="service") value="[^"]*"|(?<=<option) value="[^"]*"')
 RULES = "{rules: {'label-content-name-mismatch': {enabled: true}}}"  # of WCAG 2.1, but not yet on
 FONTS = """<?xml version="1.0"?>
@@ -134,6 +142,7 @@ def check_shown(page: Page) -> None:
     assert violations(page) == []
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     assert page.evaluate(CUT_BARS) == []
+    assert page.evaluate(SMALL_TARGETS) == []
 
 
 def keep(page: Page, picture: Path | None) -> None:

@@ -67,8 +67,9 @@ def serving_as(config: uvicorn.Config) -> Iterator[str]:
 
 @contextmanager
 def serving_wsgi(application: Any) -> Iterator[str]:
-    """The base address of an application under Werkzeug."""
+    """The base address of an application under Werkzeug; at the end all requests have ended."""
     server = make_server("127.0.0.1", 0, application, threaded=True)
+    server.daemon_threads = False  # type: ignore[attr-defined]  # so that closing it joins them
     thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     try:

@@ -16,7 +16,7 @@ from opentelemetry.baggage import (
     _BAGGAGE_KEY,  # where a context holds what is sent beside its span
 )
 from opentelemetry.baggage.propagation import W3CBaggagePropagator
-from opentelemetry.context import Context
+from opentelemetry.context import Context, create_key
 from opentelemetry.propagators.composite import CompositePropagator
 from opentelemetry.propagators.textmap import Getter, TextMapPropagator, default_getter
 from opentelemetry.trace.propagation import (
@@ -29,6 +29,7 @@ from latencytrace.agent.guard import attempted, logger
 from latencytrace.agent.spans.span import RecordedSpan
 
 _W3C: Final = CompositePropagator([TraceContextTextMapPropagator(), W3CBaggagePropagator()])
+WITHHELD: Final = create_key("latencytrace-withheld")  # in a context: calls carry no trace
 _KINDS: Final = frozenset((TraceContextTextMapPropagator, W3CBaggagePropagator))
 CALLER: Final = "traceparent"
 _last_seen: tuple[object, bool] = (None, False)  # propagators, and whether they are W3C's alone
@@ -86,6 +87,8 @@ def inject(carrier: Any, context: Context | None = None) -> None:
     """Write the trace of a context, or of the current one, into what a call carries."""
     around = current() if context is None else context
     span = around.get(_SPAN_KEY)
+    if WITHHELD in around:
+        return
     if (
         type(span) is RecordedSpan
         and span.details is None  # else it may have a trace state, or an id that is not random

@@ -75,7 +75,7 @@ def notes(document: CompareDocument) -> Iterator[str]:
 
 
 def at_equal(document: CompareDocument) -> str:
-    """What the two sides have been made equal in."""
+    """The traits in which the two sides have been made equal."""
     names = [name.replace("_", " ") for name in document["matched_on"]]
     if not names:
         return "Raw: nothing is known to adjust for"
@@ -140,12 +140,21 @@ def _proven(document: CompareDocument, verdict: Verdict) -> str:
     named = [_with_part(row) for row in document["stages"] if row["verdict"] == verdict]
     where = f", in {' and '.join(named[:2])}" if named else ""
     whole = document["duration_ns"]
-    for level in LEVELS if whole is not None else ():
-        shift = shift_of(whole, level)
-        if is_sure(shift) and (shift["shift"] > 0) is slower and relative(shift) is not None:
-            by = share(abs(relative(shift) or 0.0))
-            return f"{word}: {level} is {by} {'slower' if slower else 'faster'}{where}."
-    return f"{word}{where}."
+    shifts = {level: shift_of(whole, level) for level in LEVELS if whole is not None}
+    by = {
+        level: share(abs(part))
+        for level, one in shifts.items()
+        if is_sure(one)
+        and (one["shift"] > 0) is slower
+        and (part := relative(one)) is not None
+        and abs(part) >= document["at_least_ratio"]
+    }
+    if not by:
+        return f"{word}{where}."
+    (first, much), *others = by.items()
+    said = [f"{first} is {much} {'slower' if slower else 'faster'}"]
+    said += [f"{level} {other}" for level, other in others if other != much]
+    return f"{word}: {', '.join(said)}{where}."
 
 
 def _with_part(row: ComparedStageDocument) -> str:

@@ -14,7 +14,7 @@ WIDTH, HEIGHT = 1000, 20  # of a bar, which is stretched to its place
 MOST_SEGMENTS = 400  # that a bar shows one by one
 SPARK_WIDTH, SPARK_HEIGHT = 150, 30
 LABELLED: Final = 0.08  # of a bar, from which on a segment has room for its name
-_ROOMY: Final = 2.9  # percent that a letter takes of a narrow bar
+_LETTER: Final = {"long": 2.9, "longer": 2.1}  # percent that it takes of a bar of 220, of 300 px
 _ORDER: Final = {str(stage): place for place, stage in enumerate(Stage)}
 
 
@@ -54,7 +54,8 @@ def _labelled(stage: str, at: float, width: float, text: str, name: str) -> str:
     """A segment in percent of the bar: its name is not stretched, but cut off at its end."""
     label = ""
     if name and width >= 100 * LABELLED:
-        kind = "" if width >= _ROOMY * len(name) else ' class="long"'
+        kinds = [kind for kind, letter in _LETTER.items() if width < letter * len(name)]
+        kind = f' class="{" ".join(kinds)}"' if kinds else ""
         label = f'<text{kind} x="4" y="50%" dy="0.35em">{name}</text>'
     return (
         f'<svg class="s-{stage}" x="{number(at)}%" width="{number(max(width, 0.1))}%" '

@@ -74,7 +74,8 @@ def budget_line(
         f'<path class="even" d="M{LEFT} {number(y(1))}L{WIDTH - RIGHT} {number(y(1 - passed))}"/>'
         f'<path class="line" d="{line}"/>'
         f"{moments(since_ns, until_ns, x, HEIGHT - 6)}"
-        f"{release_lines(releases, x, TOP, HEIGHT - BOTTOM)}</svg>"
+        # The line begins at the top.
+        f"{release_lines(releases, x, TOP, HEIGHT - BOTTOM, HEIGHT - BOTTOM - 6)}</svg>"
     )
 
 

@@ -47,7 +47,7 @@ def heat_map(document: HeatMapDocument, releases: Sequence[Release] = ()) -> Mar
     return Markup(  # noqa: S704 - numbers and escaped text
         f'<svg class="chart heat" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
         f'aria-label="{escape(label)}" data-scale="{escape(_scale(axes, document))}">'
-        f"{axes.drawn()}{paths}{release_lines(releases, axes.x, TOP, HEIGHT - BOTTOM)}"
+        f"{axes.drawn()}{paths}{release_lines(releases, axes.x, TOP, HEIGHT - BOTTOM, TOP + 8)}"
         '<rect class="brush" width="0" height="0"/></svg>'
     )
 
@@ -99,7 +99,7 @@ def level(requests: int, most: int) -> int:
 
 
 def _scale(axes: Axes, document: HeatMapDocument) -> str:
-    """What a script needs to find the cell below a pointer."""
+    """The data of a script that finds the cell below a pointer."""
     return orjson.dumps(
         {
             "left": axes.x(axes.since_ns),

@@ -11,6 +11,7 @@ from latencytrace.service.web.drawing.bars import number
 
 _REACH = 6  # pixels beside a line that lead where it leads
 _LONGEST = 16  # characters of a version
+_LETTER = 6  # pixels
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,8 +30,7 @@ def release_lines(
     x: Callable[[int], float],
     top: int,
     bottom: int,
-    *,
-    named: bool = True,
+    name_at: int | None = None,
 ) -> str:
     """The lines, as elements of SVG: each leads to the comparison of before and after.
 
@@ -39,21 +39,26 @@ def release_lines(
         x: The place of a moment.
         top: Where the lines begin.
         bottom: Where they end.
-        named: Whether the version stands beside its line.
+        name_at: How far down the version stands beside its line; None: nowhere.
     """
-    return "".join(
-        _line(one, number(x(one.at_ns)), (top, bottom), named=named) for one in releases
-    )
+    lines, free_from = [], 0.0
+    for one in releases:
+        place = x(one.at_ns)
+        has_room = name_at is not None and place >= free_from  # beside the name of the one before
+        lines.append(_line(one, number(place), (top, bottom), name_at if has_room else None))
+        if has_room:
+            free_from = place + _LETTER * (min(len(one.version), _LONGEST) + 2)
+    return "".join(lines)
 
 
-def _line(one: Release, x: str, ends: tuple[int, int], *, named: bool) -> str:
+def _line(one: Release, x: str, ends: tuple[int, int], name_at: int | None) -> str:
     said = f"version {one.version} of {one.service} began at {moment(one.at_ns)}: compare"
     text = escape(escaped(said))
     name = one.version if len(one.version) <= _LONGEST else f"{one.version[:_LONGEST]}…"
     path = f"M{x} {ends[0]}V{ends[1]}"
     label = (
-        f'<text class="axis" x="{x}" y="{ends[0] + 8}" dx="4">{escape(escaped(name))}</text>'
-        if named
+        f'<text class="axis" x="{x}" y="{name_at}" dx="4">{escape(escaped(name))}</text>'
+        if name_at is not None
         else ""
     )
     return (

@@ -61,13 +61,13 @@ def scatter(
         f'<svg class="chart scatter" viewBox="0 0 {WIDTH} {HEIGHT}" role="group" '
         f'aria-label="{len(shown)} requests by start and duration" '
         f'data-scale="{escape(_scale(axes, starts))}">{axes.drawn()}{line}'
-        f"{release_lines(began, axes.x, TOP, HEIGHT - BOTTOM)}{points}"
+        f"{release_lines(began, axes.x, TOP, HEIGHT - BOTTOM, TOP + 8)}{points}"
         f'<rect class="brush" y="{TOP}" height="{HEIGHT - TOP - BOTTOM}" width="0"/></svg>'
     )
 
 
 def _scale(axes: Axes, starts_ns: Sequence[int]) -> str:
-    """What a script needs to select a stretch of time, and to say how many started in it."""
+    """The data of a script that selects a stretch of time and says how many started in it."""
     column_ns = column_length_ns(axes.since_ns, axes.until_ns, COLUMNS)
     counts = Counter((at_ns - axes.since_ns) // column_ns for at_ns in starts_ns)
     return orjson.dumps(

@@ -48,7 +48,7 @@ def stages_over_time(document: StagesOverTimeDocument, releases: Sequence[Releas
         f'<svg class="chart timeline" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
         f'aria-label="{escape(label)}" data-scale="{escape(_scale(axes, document))}">'
         f"{_grid(most_ns)}{axes.times()}{paths}"
-        f"{release_lines(releases, axes.x, TOP, HEIGHT - BOTTOM)}"
+        f"{release_lines(releases, axes.x, TOP, HEIGHT - BOTTOM, TOP + 8)}"
         f'<rect class="brush" y="{TOP}" height="{HEIGHT - TOP - BOTTOM}" width="0"/></svg>'
     )
 
@@ -87,7 +87,7 @@ def _grid(most_ns: int) -> str:
 
 
 def _scale(axes: Axes, document: StagesOverTimeDocument) -> str:
-    """What a script needs to find the column below a pointer, and to say what is in it."""
+    """The data of a script that finds the column below a pointer and says what is in it."""
     column_ns = document["column_ns"]
     since_ns = int(document["since"])
     return orjson.dumps(

@@ -25,7 +25,7 @@ from latencytrace.service.answers.sentences.unnamed import unnamed_sentence, unn
 from latencytrace.service.store import Store
 from latencytrace.service.web.drawing.heat_map import heat_map as drawn_heat_map
 from latencytrace.service.web.drawing.stages_over_time import stages_over_time as drawn_stages
-from latencytrace.service.web.pages.cohort_bar import Asked, nearest, rfc3339
+from latencytrace.service.web.pages.cohort_bar import Asked, long_lived, nearest, rfc3339
 from latencytrace.service.web.pages.exports import Export
 from latencytrace.service.web.pages.grouping import BY, group_files, grouping
 from latencytrace.service.web.pages.parts import Parts
@@ -71,6 +71,7 @@ def breakdown_pages(parts: Parts) -> APIRouter:
             "releases": began,
             "arounds": around_quantiles,
             "near": partial(near, question),
+            "long_lived": lambda: long_lived(parts.service.store, question, "/breakdown"),
             "stages_over_time": over_time,
             "stacked": lambda found: drawn_stages(found, began()),
             "columns": partial(latest_columns, question),

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from difflib import get_close_matches
 from typing import Final, TypeVar
 from urllib.parse import quote, unquote, urlencode
 
@@ -20,7 +21,7 @@ from latencytrace.service.cohort import (
     Filters,
     instant_ns,
 )
-from latencytrace.service.store import Store
+from latencytrace.service.store import Questions
 from latencytrace.service.web.pages.rendering import Address
 from latencytrace.service.web.queries import CAME, RequestsQuery, refuse_misspelt
 
@@ -35,6 +36,7 @@ DEFAULT_RANGE: Final = "1h"
 WITH_FIELDS: Final = (*TIMES, "service", "route")  # of the form
 ADDED: Final = "add"  # the parameter that holds one more filter
 MOST_NAMES: Final = 200  # that a field proposes
+MOST_ALIKE: Final = 2  # names that one may have meant
 _Model = TypeVar("_Model", bound=BaseModel)
 
 
@@ -47,7 +49,7 @@ class Written:
 
     @property
     def values(self) -> Mapping[str, str]:
-        """What stands in the fields of the form: of moments whole seconds."""
+        """The values of the form's fields; moments in whole seconds."""
         found = {name: "&".join(self.all(name)) for name in FIELDS}
         return found | {name: _whole_seconds(name, found[name]) for name in TIMES}
 
@@ -121,7 +123,7 @@ class Written:
         return {key: value} if key in LABELS else {"where": self.more("where", key, value)}
 
     def _less(self, name: str, condition: str) -> str | None:
-        """What is left of a filter that may be repeated."""
+        """The other values of a filter that may be repeated."""
         rest = [one for text in self.all(name) for one in text.split("&") if one != condition]
         return "&".join(rest) if name in REPEATED and rest else None
 
@@ -239,8 +241,24 @@ def read(model: type[_Model], values: Mapping[str, object]) -> _Model:
         raise QuestionError("; ".join(faults)) from None
 
 
-def nearest(store: Store, question: Asked) -> Iterator[tuple[str, Address]]:
-    """Filters without which there are requests: what leaving one out finds, and its address."""
+def long_lived(store: Questions, question: Asked, path: str) -> list[tuple[str, Address]]:
+    """Routes whose connections stay open, each with the page without it; unless one is named."""
+    if question.cohort.route is not None:
+        return []
+    return [
+        (route, question.again(path, without=question.more("without", "route", route)))
+        for route in store.long_lived_routes(question.cohort)
+    ]
+
+
+def nearest(store: Questions, question: Asked) -> Iterator[tuple[str, Address]]:
+    """Names alike that there are, and what leaving a filter out finds, each with its address."""
+    services = store.services() if question.cohort.service else ()
+    routes = store.routes(question.cohort.service) if question.cohort.route else ()
+    for name, known in (("service", services), ("route", routes)):
+        for alike in get_close_matches(question.values[name], known, MOST_ALIKE):
+            if alike != question.values[name]:
+                yield f"did you mean {name} {alike}?", question.link("", **{name: alike})
     for name in dict.fromkeys(name for name, _ in question.given if name in Filters.model_fields):
         empty = Filters.model_fields[name].default
         found = store.count(question.cohort.model_copy(update={name: empty}))

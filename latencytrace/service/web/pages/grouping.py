@@ -25,6 +25,7 @@ from latencytrace.service.web.pages.exports import Export
 from latencytrace.service.web.pages.rendering import Address
 
 BY: Final = "by"  # the parameter of a page
+FAILING: Final = 0.05  # of some requests, from which on it is a case for red
 _SAVED: Final = ("requests", "failed", "p50_ns", "p95_ns", "p99_ns")
 
 
@@ -36,6 +37,11 @@ class Row:
     summary: SummaryDocument
     only: Address | None = None  # the page of these requests alone
     but: Address | None = None  # the page without them
+
+    @property
+    def is_failing(self) -> bool:
+        """Tell whether so many failed that it is a case for red."""
+        return self.summary["failed"] >= FAILING * self.summary["requests"]
 
 
 def grouping(store: Store, question: Asked, path: str) -> Mapping[str, object]:
@@ -120,4 +126,4 @@ def small_trend(
     def x(at_ns: int) -> float:
         return SPARK_WIDTH * (at_ns - since_ns) / (count * column_ns)
 
-    return trend(columns, count, release_lines(releases, x, 0, SPARK_HEIGHT, named=False))
+    return trend(columns, count, release_lines(releases, x, 0, SPARK_HEIGHT))

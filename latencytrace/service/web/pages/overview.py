@@ -22,14 +22,13 @@ from latencytrace.service.web.drawing.heat_map import small_heat_map
 from latencytrace.service.web.drawing.releases import Release
 from latencytrace.service.web.pages.cohort_bar import Asked, nearest
 from latencytrace.service.web.pages.exports import Export
-from latencytrace.service.web.pages.grouping import small_trend
+from latencytrace.service.web.pages.grouping import FAILING, small_trend
 from latencytrace.service.web.pages.incidents import Incident, headline, incidents
 from latencytrace.service.web.pages.objectives import anchor
 from latencytrace.service.web.pages.pace import Pace
 from latencytrace.service.web.pages.parts import Parts
 from latencytrace.service.web.pages.releases import releases_of
 
-FAILING: Final = 0.05  # of a route's requests
 SLOWER: Final = 1.25  # times the p99 of before
 ENOUGH: Final = 100  # requests, for a p99 to be compared
 _ALIKE: Final = 0.1  # by which a p99 may differ and still be as before
@@ -175,7 +174,7 @@ def rows_of(
 def measured(
     routes: Sequence[RouteDocument],
 ) -> tuple[dict[str, RouteDocument], Sequence[RouteDocument]]:
-    """What a load generator saw of routes, by name; and all routes without these twins."""
+    """The routes as a load generator saw them, by name; and all routes without these twins."""
     names = {one["route"] for one in routes if one["service"] != LOAD_GENERATOR}
     loads = {
         one["route"]: one
@@ -211,7 +210,7 @@ def state_of(
 
 
 def traffic(rows: Sequence[Row]) -> Mapping[str, object]:
-    """What the headline says of requests: those of the route that took most time."""
+    """The requests of the headline: those of the route that took most time."""
     answering = [row for row in rows if row.state != LONG_LIVED] or rows
     if not answering:
         return {}
@@ -223,10 +222,10 @@ def traffic(rows: Sequence[Row]) -> Mapping[str, object]:
     if was and most.before is not None and most.before["requests"] >= ENOUGH:
         alike = abs(most.route["p99_ns"] / was - 1) <= _ALIKE
         said = ", as before" if alike else f" ({duration(was)} before)"
+    outermost = sum(row.route["outermost_requests"] for row in answering)
+    of_service = sum(row.route["requests"] for row in answering)  # that another one calls
     return {
-        "per_s": rate(
-            sum(row.route["requests"] for row in answering), most.times_ns[1] - most.times_ns[0]
-        ),
+        "per_s": rate(outermost or of_service, most.times_ns[1] - most.times_ns[0]),
         "name": most.route["route"],
         "p99_ns": most.route["p99_ns"],
         "change": said,

@@ -16,7 +16,7 @@ _COLUMNS = 60  # of the pictures: what is there in the first of them began befor
 def releases(store: Store, question: Asked) -> list[Release]:
     """Versions that began within the time of a page, in order of time."""
     by_service: dict[str, dict[str, int]] = defaultdict(dict)
-    for (service, version), at_ns in store.versions(question.cohort).items():
+    for (service, version), at_ns in store.versions(question.cohort, inner=True).items():
         by_service[service][version] = at_ns
     found = [
         one

@@ -1,15 +1,16 @@
 """The requests of a cohort: a list, and when they were and how long they took."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache, partial
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 from markupsafe import Markup
 
+from latencytrace.analysis.weighted import quantiles
 from latencytrace.service.answers import requests as answers
-from latencytrace.service.answers.documents import BreakdownDocument, RequestsDocument
-from latencytrace.service.answers.overview_documents import LONG_LIVED_NS, overview
+from latencytrace.service.answers.documents import RequestsDocument
+from latencytrace.service.cohort import Cohort
 from latencytrace.service.store import Order, Questions
 from latencytrace.service.web.drawing.releases import Release
 from latencytrace.service.web.drawing.scatter import scatter
@@ -18,12 +19,11 @@ from latencytrace.service.web.pages.exports import Export
 from latencytrace.service.web.pages.grouping import BY, group_files, grouping
 from latencytrace.service.web.pages.parts import Parts
 from latencytrace.service.web.pages.releases import releases
-from latencytrace.service.web.pages.rendering import Address
 from latencytrace.service.web.pages.trace import trace_address
 
 MOST_LISTED = 200
 LISTED = 50
-MOST_OPEN = 3  # routes of connections that stay open
+P99 = 0.99
 
 
 def requests_pages(parts: Parts) -> APIRouter:
@@ -37,29 +37,34 @@ def requests_pages(parts: Parts) -> APIRouter:
         order = question.query.order
         took = question.values["duration"] or None
         address = partial(trace_address, question)
+        store = parts.service.store
+
+        @cache
+        def left_out() -> Sequence[str]:
+            found = question.cohort
+            asked_for = found.route is not None or found.duration is not None
+            return (
+                [] if asked_for or order is not Order.SLOWEST else store.long_lived_routes(found)
+            )
 
         @cache
         def found() -> RequestsDocument:
-            return answers.requests(parts.service.store, question.cohort, order, limit)
+            return answers.requests(store, lacking(question.cohort, left_out()), order, limit)
 
-        @cache
-        def breakdown() -> BreakdownDocument:
-            return answers.breakdown(parts.service.store, question.cohort)
+        p99_ns = cache(lambda: p99_of(store, lacking(question.cohort, left_out())))
 
         @cache
         def began() -> list[Release]:
-            return releases(parts.service.store, question)
+            return releases(store, question)
 
         def points() -> Markup:
-            durations = breakdown()["duration_ns"]
-            p99_ns = durations["p99"] if durations else None
-            return scatter(found()["requests"], p99_ns, address, began())
+            return scatter(found()["requests"], p99_ns(), address, began())
 
         return {
-            "files": [Export("requests.svg", points), *group_files(parts.service.store, question)],
-            **grouping(parts.service.store, question, "/requests"),
+            "files": [Export("requests.svg", points), *group_files(store, question)],
+            **grouping(store, question, "/requests"),
             "found": found,
-            "breakdown": breakdown,
+            "p99_ns": p99_ns,
             "order": order,
             "orders": [
                 (str(one), question.link("/requests", order=str(one), limit=kept)) for one in Order
@@ -68,10 +73,12 @@ def requests_pages(parts: Parts) -> APIRouter:
             "more": question.link("/requests", order=str(order), limit=str(MOST_LISTED)),
             "tail": question.link("/tail", duration=None, selected=took),
             "points": points,
-            "open_routes": lambda: open_routes(parts.service.store, question, found()),
+            "left_out": lambda: [
+                (one, question.link("/requests", route=one)) for one in left_out()
+            ],
             "releases": began,
             "trace_address": address,
-            "nearest": lambda: list(nearest(parts.service.store, question)),
+            "nearest": lambda: list(nearest(store, question)),
         }
 
     @router.get("/requests")
@@ -81,19 +88,13 @@ def requests_pages(parts: Parts) -> APIRouter:
     return router
 
 
-def open_routes(
-    store: Questions, question: Asked, found: RequestsDocument
-) -> list[tuple[str, Address]]:
-    """Routes whose connections stay open, and the page without each."""
-    long = any(one["duration_ns"] >= LONG_LIVED_NS for one in found["requests"])
-    if question.cohort.route is not None or not long:
-        return []
-    routes = overview(store, question.cohort, question.now_ns)["routes"]
-    names = dict.fromkeys(one["route"] for one in routes if one["long_lived"])
-    return [
-        (
-            route,
-            question.again("/requests", without=question.more("without", "route", route)),
-        )
-        for route in names
-    ][:MOST_OPEN]
+def lacking(cohort: Cohort, routes: Sequence[str]) -> Cohort:
+    """The requests of a cohort but those of some routes."""
+    without = (*cohort.without, *(("route", one) for one in routes))
+    return cohort.model_copy(update={"without": without})
+
+
+def p99_of(store: Questions, cohort: Cohort) -> float | None:
+    """The exact p99 of the durations of a cohort, in ns; None: it has no request with stages."""
+    durations = store.durations(cohort)
+    return float(quantiles(durations.ns, P99, durations.weight)) if len(durations) else None

@@ -53,6 +53,7 @@ MOST_NAMED = 50  # traces that begin alike
 _HEX = re.compile(r"[0-9a-f]{1,32}")
 DEEP = 12  # levels, beyond which each row says its own
 MOST_GAPS = 5
+SHORT, FOLDED = 0.01, 3  # of the request; stages of which each is shorter, at least
 MS = 10**6
 LEAST_ALIKE = 10  # requests of a route, for its p50 to be named
 CONVENTIONS = (  # how the keys begin that instrumentations write
@@ -156,7 +157,7 @@ def trace_address(
 def _head(
     parts: Parts, asked: Written, request: FoundRequest, found: ListedRequestDocument
 ) -> Mapping[str, Any]:
-    """What is known without the spans, which can be many."""
+    """The parts that need no spans, which can be many."""
     segments = [
         (one["stage"], one["start_ns"], one["end_ns"], one["name"]) for one in found["segments"]
     ]
@@ -195,6 +196,7 @@ def _head(
         "parts_of": lambda stage: (
             stage_parts(found["segments"], stage) if stage in IN_PARTS else []
         ),
+        "short_stages": short_stages,
         "after_answer": after_answer(found["after"]),
         "gaps": gaps(found["segments"], found["span_id"], MOST_GAPS),
         "perfetto": Address(
@@ -205,6 +207,12 @@ def _head(
         "row_bar": row_bar,
         "name_of": name_of,
     }
+
+
+def short_stages(rows: Sequence[tuple[Stage, int]], whole_ns: int) -> dict[Stage, int]:
+    """The stages of a ledger that a line says together: of less than 1 %, where some are."""
+    short = {stage: length_ns for stage, length_ns in rows if length_ns < SHORT * whole_ns}
+    return short if len(short) >= FOLDED else {}
 
 
 def logs_address(template: str, request: FoundRequest) -> Address:
@@ -277,7 +285,7 @@ def _files(parts: Parts, request: FoundRequest, shown: Mapping[str, Any]) -> lis
 def _full(
     parts: Parts, request: FoundRequest, head: ListedRequestDocument, span_id: str | None
 ) -> Mapping[str, object]:
-    """What is known with the spans."""
+    """The parts that need the spans."""
     tree = tree_of(parts.service.store, request)
     found = opened_document(parts.service.store, request, tree, head, parts.service.profiles_of)
     unclipped = tree.unclipped if tree else {}

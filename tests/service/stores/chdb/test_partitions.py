@@ -85,6 +85,7 @@ def test_old_days_are_dropped_and_the_others_answer(store: ChdbStore) -> None:
     }
 
 
+@pytest.mark.long
 def test_what_a_partition_says_is_what_it_holds(store: ChdbStore) -> None:
     for one in store.partitions():
         assert one.rows == (DAYS if one.table is Table.ARRIVALS else 1)
@@ -95,6 +96,7 @@ def test_what_a_partition_says_is_what_it_holds(store: ChdbStore) -> None:
     assert ages[-1] in {DAYS, DAYS + 1}
 
 
+@pytest.mark.long
 def test_the_size_is_held_by_spans_before_ledgers(store: ChdbStore) -> None:
     sizes = {
         table: sum(one.bytes for one in store.partitions() if one.table is table)

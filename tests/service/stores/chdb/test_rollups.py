@@ -313,6 +313,7 @@ def make(tmp_path: Path) -> Iterator[Callable[[int], Written]]:
         one.store.close()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", few(1, range(3)))
 def test_a_breakdown_counts_what_was_written_whatever_was_revised_moved_or_dropped(
     make: Callable[[int], Written], seed: int
@@ -446,6 +447,7 @@ def test_a_part_is_only_looked_for_where_windows_have_many_requests(
     assert any("in_part" in sql for sql in asked) == (least == 0)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("step", ["request_rollups", "rollup_windows"])
 def test_a_pass_that_fails_half_way_is_made_again(
     make: Callable[[int], Written], monkeypatch: pytest.MonkeyPatch, step: str
@@ -492,6 +494,7 @@ def test_rollups_that_are_damaged_are_made_anew(rolled: Written, when: str) -> N
     assert rolled.store.damaged_parts() == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("when", few(1, ["at the next start", "at once"]))
 def test_what_is_lost_of_requests_is_counted_no_more(rolled: Written, when: str) -> None:
     whole = rolled.store.breakdown(Cohort()).requests
@@ -628,6 +631,7 @@ def test_rollups_from_before_detail_was_kept_answer_as_before(rolled: Written) -
     rolled.compare()
 
 
+@pytest.mark.long
 def test_more_windows_than_are_remembered_are_rolled_up_bit_by_bit(
     make: Callable[[int], Written], monkeypatch: pytest.MonkeyPatch
 ) -> None:

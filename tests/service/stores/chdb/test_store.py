@@ -254,7 +254,7 @@ def test_torn_definitions_are_made_anew_over_the_same_rows(
     assert spans_in(tmp_path) == 1
 
 
-@pytest.mark.parametrize("name", ["data.bin", "primary.cidx", "columns.txt", "count.txt"])
+@pytest.mark.parametrize("name", few(1, ["data.bin", "primary.cidx", "columns.txt", "count.txt"]))
 def test_a_torn_part_is_set_aside_with_a_message_and_the_rest_is_read(
     tmp_path: Path, name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -364,7 +364,9 @@ def test_values_are_bound_in_the_engines_writing(value: object, text: str) -> No
     assert bound_text(value) == text
 
 
-@pytest.mark.parametrize("name", ["'", "\\", "\t\n\r\0", "{x:String}", "\\N", "ü'; DROP TABLE x"])
+@pytest.mark.parametrize(
+    "name", few(2, ["ü'; DROP TABLE x", "\t\n\r\0", "'", "\\", "{x:String}", "\\N"])
+)
 def test_any_text_can_be_asked_for(tmp_path: Path, name: str) -> None:
     store = ChdbStore.open(tmp_path)
 

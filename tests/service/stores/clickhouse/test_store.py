@@ -352,6 +352,7 @@ def test_any_text_can_be_asked_for(store: Store, name: str) -> None:
     assert list(store.routes(name)) == []
 
 
+@pytest.mark.long
 def test_spans_that_cannot_be_copied_at_the_end_are_noted_for_the_next_start(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

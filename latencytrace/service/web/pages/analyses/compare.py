@@ -41,6 +41,7 @@ from latencytrace.service.web.drawing.intervals import Scale
 from latencytrace.service.web.pages.cohort_bar import MOST_NAMES, TIMES, Asked, nearest, read
 from latencytrace.service.web.pages.exports import Export
 from latencytrace.service.web.pages.parts import Parts
+from latencytrace.service.web.pages.releases import releases
 from latencytrace.service.web.pages.rendering import Address
 
 SIDES: Final = ("a", "b")
@@ -196,7 +197,7 @@ def choices(
     written: Mapping[str, str],
     side: str,
 ) -> tuple[str, list[tuple[str, str]]]:
-    """What can be chosen for a side, each with its words; and what is chosen.
+    """The choices of a side, each with its words; and the one that is chosen.
 
     Args:
         store: What knows the versions that there are.
@@ -205,7 +206,8 @@ def choices(
         written: What the address says of both sides.
         side: Which one.
     """
-    began = store.versions(question.cohort.model_copy(update={"version": None}))
+    cohort = question.cohort.model_copy(update={"version": None})
+    began = store.versions(cohort, inner=True)
     latest = sorted(began, key=lambda one: -began[one])[:MOST_NAMES]
     several = len({service for service, _ in latest}) > 1
     versions = [
@@ -235,6 +237,13 @@ def offers(
     requests = store.count(question.cohort)
     share = min(1.0, MOST_LOOKED_AT / max(requests, 1))
     columns = store.cohort_columns(question.cohort, [DurationBand(share_ratio=share)])
+    for one in releases(store, question)[::-1]:
+        if one.service not in columns.service.names:  # an inner one
+            of = {"service": one.service}
+            yield (
+                urlencode({"version": one.before, **of}),
+                urlencode({"version": one.version, **of}),
+            )
     for key, words in (("version", columns.version), ("model", columns.model)):
         often: Counter[int] = Counter()
         began: dict[int, int] = {}
@@ -246,8 +255,8 @@ def offers(
             for number in sorted(began, key=lambda one: began[one])
             if number >= 0 and often[number] >= LEAST_REQUESTS * share
         ]
-        for one, other in pairwise(names):
-            yield urlencode({key: one}), urlencode({key: other})
+        for before, after in pairwise(names):
+            yield urlencode({key: before}), urlencode({key: after})
     if saved:
         baseline = max(saved, key=lambda one: int(one["saved"]))
         yield f"{answers.BASELINE}{baseline['name']}", HALVES[1]

@@ -26,7 +26,7 @@ from latencytrace.service.answers.tail_documents import (
 )
 from latencytrace.service.cohort import LONGEST_NS, Filters
 from latencytrace.service.web.drawing.intervals import Scale
-from latencytrace.service.web.pages.cohort_bar import Asked, nearest, read, rfc3339
+from latencytrace.service.web.pages.cohort_bar import Asked, long_lived, nearest, read, rfc3339
 from latencytrace.service.web.pages.exports import Export
 from latencytrace.service.web.pages.pace import collected
 from latencytrace.service.web.pages.parts import Parts
@@ -100,6 +100,7 @@ def tail_pages(parts: Parts, metrics: CollectorRegistry) -> APIRouter:
             "examples": lambda document: list(examples(parts, question, document)),
             "whatif": lambda stage: question.link("/whatif", stage=stage),
             "pressed": partial(pressed, question, metrics),
+            "long_lived": lambda: long_lived(of.store, question, "/tail"),
             "nearest": lambda: list(nearest(of.store, question)),
         }
 
@@ -112,7 +113,7 @@ def tail_pages(parts: Parts, metrics: CollectorRegistry) -> APIRouter:
 
 
 def pressed(question: Asked, metrics: CollectorRegistry) -> list[Finding]:
-    """What the threads of the cohort's service waited for of late, unless it is of the past."""
+    """The recent waits of the threads of the cohort's service; none if it is of the past."""
     if question.cohort.until_ns is not None:
         return []
     return list(pressure_findings(list(collected(metrics)), question.cohort.service))
