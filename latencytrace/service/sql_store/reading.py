@@ -8,8 +8,14 @@ from typing import Final, TypeVar, cast
 import numpy as np
 import orjson
 
-from latencytrace.model import Breakdown, Request, Span
-from latencytrace.model.cohorts.overview import Groups, HeatCell, Overview, StageColumn
+from latencytrace.model import Breakdown, DurationRange, Request, Span
+from latencytrace.model.cohorts.overview import (
+    LONG_LIVED_NS,
+    Groups,
+    HeatCell,
+    Overview,
+    StageColumn,
+)
 from latencytrace.model.cohorts.request_columns import (
     DurationBand,
     Durations,
@@ -88,6 +94,9 @@ class SqlQuestions(Store):
         return self._over(cohort, lambda plan: ask(plan.standing))
 
     def long_lived_routes(self, cohort: Cohort) -> Sequence[str]:
+        long = DurationRange(at_least_ns=LONG_LIVED_NS)
+        if not self.count(cohort.model_copy(update={"duration": long})):
+            return []  # as in most services, and cheaper to know
         return firsts(self._asked(cohort, partial(overview.long_lived_question, cohort), LISTS))
 
     def groups(self, cohort: Cohort, by: str, column_ns: int, limit: int) -> Groups:
