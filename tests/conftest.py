@@ -23,9 +23,9 @@ from tests.support.waiting import PATIENCE_S
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # Machines that run tests are shared: how long an example takes, or its making, says nothing.
-# `make test` tries a tenth of the examples that `make test-all` does, other ones each time.
+# `make test` tries a fifth of the examples that `make test-all` does, other ones each time.
 _untimed = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("thorough", _untimed)
+settings.register_profile("thorough", _untimed, max_examples=50)
 settings.register_profile("quick", _untimed, max_examples=10)
 settings.load_profile("quick")
 

@@ -308,7 +308,7 @@ class Agent:
         if self._fastapi is not None:
             contained("restoring FastAPI's telemetry")(self._fastapi.restore)()
         _forget_greenlets()
-        contained("ending a profile")(self.end_profiles)()
+        contained("ending a profile")(self.expect_end)()
         contained("ending pending spans")(self.recorder.devices.pending.give_up)(None)
         contained("leaving SIGTERM")(_termination.forget)()
         contained("leaving the global provider's place")(self._global.uninstall)()
@@ -320,16 +320,14 @@ class Agent:
         contained("counting what is left")(self.note_losses)()
         self._reports.stop()
 
-    def end_profiles(self) -> None:
-        """Let no profile begin, and give up what is under way."""
+    def expect_end(self) -> None:
+        """Begin no report and no profile from now on, and give up a profile that is under way."""
+        self._exporter.end_reports()
         self._takes_profiles = None
-        if whole_imports.lock.acquire(
-            timeout=LONGEST_WAIT_S
-        ):  # one that is being made is waited for
+        if whole_imports.lock.acquire(timeout=LONGEST_WAIT_S):  # until one that begins has begun
             whole_imports.lock.release()
-        profiling = self._profiling.made
-        if profiling is not None:
-            profiling.end()
+        if self._profiling.made is not None:
+            self._profiling.made.end()
 
     def note_losses(self) -> None:
         """Count for the parent what is not sent at the end; where there is none, log it."""
@@ -583,7 +581,7 @@ def _after_fork() -> None:
 def _at_exit() -> None:
     agent = _running
     if agent is not None:
-        agent.end_profiles()
+        agent.expect_end()
         _provider.shutdown()  # as the SDK's does: the program's processors send what they hold
         agent.note_losses()
     _termination.forget()
@@ -593,7 +591,7 @@ def _send_last() -> None:
     """Send what is ours: where SIGTERM ends a program, nothing is done at its exit."""
     agent = _running
     if agent is not None:
-        agent.end_profiles()
+        agent.expect_end()
         agent.flush(EXIT_FLUSH_S, reports=False)
         agent.note_losses()
 

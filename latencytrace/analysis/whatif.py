@@ -43,7 +43,7 @@ class Change:
 
     @property
     def own_ratio(self) -> float:
-        """What is left of the stage's own time."""
+        """The rest of the stage's own time."""
         return 1.0 if self.at_most_ns is not None else 1.0 - self.faster_ratio
 
 

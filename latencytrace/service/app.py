@@ -398,7 +398,7 @@ def _recording(
 
 
 def _retention(settings: ServiceSettings, store: Store, telemetry: Telemetry) -> Retention:
-    """What drops ledgers and spans that have been kept for long enough, with its metrics."""
+    """The task that drops ledgers and spans kept for long enough, with its metrics."""
     limits = Limits(
         requests_ns=_whole(settings.keep_requests_s, 1e9),
         spans_ns=_whole(settings.keep_spans_s, 1e9),

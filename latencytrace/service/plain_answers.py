@@ -307,7 +307,7 @@ def _summary(
 
 
 def _together(requests: Sequence[Request], since_ns: int, column_ns: int) -> SummaryFields:
-    """What a `Summary` says of requests, of which there is at least one."""
+    """The `Summary` of requests, of which there is at least one."""
     columns: dict[int, list[Request]] = defaultdict(list)
     for one in requests:
         columns[(one.start_ns - since_ns) // column_ns].append(one)

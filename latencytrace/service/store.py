@@ -190,14 +190,14 @@ class Piece:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """What was written."""
+    """The result of a write."""
 
     at_ns: int  # the moment it is written under
     withdrawn: int  # requests that stood before
 
 
 class Questions(StoreEdge, ABC):
-    """What is asked about requests.
+    """The questions about requests.
 
     Those methods that are not abstract go over the requests one by one: a store has its own
     where it knows a faster way.

@@ -132,7 +132,7 @@ def _text(value: object, unit: float | None) -> str:
 
 
 def _stamp(path: Path | None) -> Stamp:
-    """What changes with the files: where they are, when they were written, how long they are."""
+    """The state of the files: where they are, when they were written, how long they are."""
     if path is None:
         return ()
     folder = path if path.is_dir() else path.parent

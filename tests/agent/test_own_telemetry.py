@@ -28,7 +28,7 @@ ENVIRONMENTS = Path(
 # The set-ups that are installed together.
 WITHIN = {"sdk": "contrib", "auto_configure": "contrib", "distribution": "contrib"}
 DISTRIBUTION = "from opentelemetry.instrumentation.auto_instrumentation import run; run()"
-NUMBERS = re.compile(r"\d+(\.\d+)?|[0-9a-f]{16,}")
+NUMBERS = re.compile(r"[0-9a-f]{16,}|\d+(\.\d+)?")
 # What no two runs have in common.
 OWN_IDS = re.compile(
     r"(\.id|_id|\.pid|port|time|instance|thread|duration|latency|uuid|command.*)$"

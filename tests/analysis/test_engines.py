@@ -6,8 +6,9 @@ from dataclasses import replace
 import pytest
 
 from latencytrace.analysis.ledger.requests import requests_of
-from latencytrace.analysis.trace.known_engines import ENGINES, generation_of
+from latencytrace.analysis.trace.known_engines import ENGINES, engine_of, generation_of
 from latencytrace.model import Request, Stage, semconv
+from tests.support.builders.spans.otlp_messages import one_span
 from tests.support.builders.spans.recorded import FIXTURES, recorded, recorded_requests, reported
 
 MS = 1_000_000
@@ -66,6 +67,15 @@ def test_a_fixture_says_how_it_came_about_and_has_its_script(fixture: str) -> No
 def test_engines_have_names_and_scopes_of_their_own() -> None:
     assert len({engine.name for engine in ENGINES}) == len(ENGINES)
     assert all(engine.scopes for engine in ENGINES)
+
+
+def test_a_span_without_a_scope_is_nobodys_unless_it_has_marks() -> None:
+    plain = replace(
+        one_span(attributes={"http.request.method": "POST", "tenant": "acme"}), scope=""
+    )
+
+    assert engine_of(plain) is None
+    assert [engine.name for engine in ENGINES if engine.knows(plain)] == []
 
 
 @pytest.mark.parametrize(

@@ -112,7 +112,8 @@ def documented(url: str, told: str) -> str:
     (forwards,) = re.findall(rf"`(proxy_set_header {FORWARDED} .*?;)`", text)
     if told == FORWARDED:
         location = location.replace("}", f"{forwards}\n}}")
-    return location.replace("http://127.0.0.1:8321", url).replace("/latencytrace", PREFIX)
+    forwarding: str = location.replace("http://127.0.0.1:8321", url)
+    return forwarding.replace("/latencytrace", PREFIX)
 
 
 @contextmanager

@@ -19,7 +19,7 @@ PAGES = ("slow-first-token", "idle-gpu", "after-a-release", "remote-models", "wa
 READING = {"breakdown", "requests", "trace", "tail", "compare", "whatif", "gpu"}
 VERDICTS = ("Regression", "Improvement", "No change", "Not enough data")
 SAID = {
-    "breakdown": "attributed",
+    "breakdown": "explained by spans",
     "trace": "ledger",
     "tail": "slow:",
     "whatif": "p99",

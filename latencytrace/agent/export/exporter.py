@@ -174,14 +174,11 @@ class Exporter:
 
         Args:
             timeout_s: How long to wait.
-            reports: Wait for a report that is under way, too; False: no other begins, for the
-                process ends.
+            reports: Wait for a report that is under way, too.
 
         Returns:
             Whether everything that had ended before the call was sent in time.
         """
-        if not reports:
-            self._reports = False
         is_empty = not self._queue and self._batch is None
         is_running = self._thread is not None and self._thread.is_alive()
         if not is_running or (is_empty and not reports):
@@ -190,6 +187,10 @@ class Exporter:
         self._flushes.append(flush)
         self._wake.set()
         return flush.done.wait(timeout_s) and flush.sent
+
+    def end_reports(self) -> None:
+        """Begin no report from now on: the process ends."""
+        self._reports = False
 
     def stop(self, timeout_s: float) -> bool:
         """Send what waits and end the thread; one that a receiver holds up ends by itself."""

@@ -96,19 +96,19 @@ class HttpSender:
         except OSError:
             self.close()
             raise
-        told = answer.headers
-        if control is not None and (order := told.get(control.order_header.lower())):
+        answered = answer.headers
+        if control is not None and (order := answered.get(control.order_header.lower())):
             control.receive(order)
         if not answer.may_stay:
             self.close()
         reason, partial = self._secrets.hidden_in(answer.reason), NOTHING
-        kind = told.get("content-type", _PROTOBUF).partition(";")[0].strip()
+        kind = answered.get("content-type", _PROTOBUF).partition(";")[0].strip()
         if answer.content and answer.is_whole and (answer.status, kind) == (_OK, _PROTOBUF):
             partial = partial_success(answer.content)
             partial = partial._replace(message=self._secrets.hidden_in(partial.message))
         after_s = None
-        if after := told.get("retry-after"):
-            after_s = _retry_after_s()(after, told.get("date", ""), wall_ns())
+        if after := answered.get("retry-after"):
+            after_s = _retry_after_s()(after, answered.get("date", ""), wall_ns())
         return Response(answer.status, reason, after_s, partial)
 
     def _text_of(self, error: Exception) -> str:

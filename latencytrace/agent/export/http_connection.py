@@ -28,7 +28,7 @@ _addresses: Final = native("socket", "getaddrinfo")
 
 
 class Answer(NamedTuple):
-    """What a server answered."""
+    """A server's answer."""
 
     status: int
     reason: str
@@ -149,8 +149,8 @@ class Connection:
             return b"", True, True
         if "chunked" in headers.get("transfer-encoding", "").lower():
             return self._chunks()
-        told = headers.get("content-length", "")
-        length = int(told) if told.isdecimal() else _UNKNOWN
+        size = headers.get("content-length", "")
+        length = int(size) if size.isdecimal() else _UNKNOWN
         content = self._file.read(MOST_BYTES if length < 0 else min(length, MOST_BYTES))
         return content, len(content) < MOST_BYTES, len(content) == length
 

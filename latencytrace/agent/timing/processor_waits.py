@@ -130,7 +130,7 @@ class ProcessorWaits:
                 self._files = None
             return None
         try:
-            text = os.read(number, _LONGEST)
+            text = os.pread(number, _LONGEST, 0)
         except OSError:  # where it may be opened, and not be read
             text = b""
         with self._lock:

@@ -167,7 +167,7 @@ def fill_pauses(
         collection: The title of a collection of garbage.
 
     Returns:
-        Segments (s, 6), see above, from the start of their request; where those of each request
+        Segments (s, 6), from the start of their request; where those of each request
         begin; the time of each stage (r, stages).
     """
     requests = len(tree_first) - 1

@@ -65,10 +65,10 @@ def add_engines(
     for row in np.flatnonzero(tells & ~odd_row).tolist():
         span = as_it_ran(batch.span(row))
         engine = engine_of(span)
-        told = NOTHING_GENERATED if engine is None else engine.generation(span)
-        odd_row[row] |= not _add_tokens(span, told, said[row])
+        generation = NOTHING_GENERATED if engine is None else engine.generation(span)
+        odd_row[row] |= not _add_tokens(span, generation, said[row])
         for one, which in zip(words, (MODEL, FINISH_REASON), strict=True):
-            one.put(row, value(span, which, told))
+            one.put(row, value(span, which, generation))
         times = NOTHING_TOLD if engine is None else engine.times(span, ())
         odd_row[row] |= bool(times.faults)
         found += [
@@ -83,15 +83,15 @@ def add_engines(
     return _joined(intervals, owners, added[:, 1:], added[:, 0], len(odd_row))
 
 
-def _add_tokens(span: Span, told: Generation, said: _Column) -> bool:
+def _add_tokens(span: Span, generation: Generation, said: _Column) -> bool:
     """Add what a span tells of tokens; return whether its numbers can be added up here."""
-    numbers = [(column, count(span, which, told), MOST_COUNTED) for column, which in _COUNTS]
+    numbers = [(column, count(span, which, generation), MOST_COUNTED) for column, which in _COUNTS]
     numbers += [
-        (reported.SAID_DECODED, told.decode_ns, _MOST_NS),
-        (reported.SAID_FIRST_TOLD, told.first_token_ns, _MOST_NS),
+        (reported.SAID_DECODED, generation.decode_ns, _MOST_NS),
+        (reported.SAID_FIRST_TOLD, generation.first_token_ns, _MOST_NS),
         (reported.SAID_FIRST_EVENT, after_events(span), _MOST_NS),
     ]
-    batch_size = value(span, BATCH_SIZE, told)
+    batch_size = value(span, BATCH_SIZE, generation)
     if batch_size is not None:
         size = batch_size if type(batch_size) is int else MOST_COUNTED
         numbers.append((reported.SAID_BATCH_SIZE, size, MOST_COUNTED))

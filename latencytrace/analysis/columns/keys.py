@@ -61,7 +61,7 @@ THERE: Final = TELLING | {
     semconv.QUEUED_NS, semconv.INTERVALS, semconv.RUNTIME_GAPS, semconv.STREAMED_FIRST_BODY,
     semconv.LOGFIRE_DURATION, semconv.DEVICE_ID, semconv.AI_SDK_OPERATION,
     semconv.MAX_BATCH_ID,
-    *(key for engine in ENGINES for key in engine.told_in or () if key not in RULED),
+    *(key for engine in ENGINES for key in engine.reported_in or () if key not in RULED),
 }  # fmt: skip
 """Keys of which rules ask whether they are there, and with what kind of value."""
 

@@ -138,10 +138,10 @@ def read_reporters(
         end_ns: End of each span, as sent.
         span_id: As signed numbers of the same order.
         kind: Row of each span in the facts.
-        said: By span, see above (n, `SAID`).
+        said: By span (n, `SAID`).
 
     Returns:
-        See above (r, `KNOWN`).
+        By request (r, `KNOWN`).
     """
     known = np.empty((len(first) - 1, KNOWN), np.int64)
     needed().read_reporters(

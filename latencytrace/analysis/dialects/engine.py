@@ -57,8 +57,8 @@ NOTHING_TOLD = Times()
 NOTHING_GENERATED = Generation()
 
 
-def _anyone(_: Span) -> bool:
-    return True
+def by_scope(span: Span) -> bool:
+    return bool(span.scope)
 
 
 def _none(_: Span) -> bool:
@@ -94,7 +94,7 @@ class Engine:
 
     name: str
     scopes: tuple[str, ...]  # how the instrumentation scopes of its spans begin
-    knows: Callable[[Span], bool] = _anyone  # of these, and of those without a scope: its own
+    knows: Callable[[Span], bool] = by_scope  # of these, and of those without a scope: its own
     stages: Mapping[str, Stage] = field(default_factory=dict)  # by the name of the span
     stage: Callable[[Span], Stage | None] = _no_stage  # of spans of other names
     ran: Callable[[Span], Span] = _as_sent  # with the start and end that it truly had
@@ -102,7 +102,7 @@ class Engine:
     generation: Callable[[Span], Generation] = _no_generation
     # The attributes that these two read; None: any span may tell. A span with none of them and no
     # event tells nothing.
-    told_in: frozenset[str] | None = None
+    reported_in: frozenset[str] | None = None
     title: Callable[[Span], str] = _own_name  # its name without what differs by request
     # Spans that its requests begin with though they are not marked as a server's.
     entry: Callable[[Span], bool] = _none
@@ -135,7 +135,7 @@ class Engine:
         return self.generation is not _no_generation and self._may_tell(span)
 
     def _may_tell(self, span: Span) -> bool:
-        keys = self.told_in
+        keys = self.reported_in
         return keys is None or bool(span.events) or not keys.isdisjoint(span.attributes)
 
 

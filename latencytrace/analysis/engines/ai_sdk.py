@@ -62,7 +62,7 @@ ENGINE = Engine(
     },
     stage=_stage,
     generation=_generation,
-    told_in=frozenset(
+    reported_in=frozenset(
         {
             *_INPUT,
             *_OUTPUT,

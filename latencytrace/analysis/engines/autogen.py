@@ -17,7 +17,6 @@ def _title(span: Span) -> str:
 ENGINE = Engine(
     name="AutoGen",
     scopes=(_SCOPE,),
-    knows=lambda span: span.scope.startswith(_SCOPE),
     stage=lambda _: Stage.UNATTRIBUTED,
     title=_title,
 )

@@ -31,7 +31,7 @@ ENGINE = Engine(
     scopes=("langfuse",),
     knows=_knows,
     generation=_generation,
-    told_in=frozenset(
+    reported_in=frozenset(
         {semconv.LANGFUSE_USAGE, semconv.LANGFUSE_MODEL, semconv.LANGFUSE_GENERATION_BEGAN}
     ),
 )

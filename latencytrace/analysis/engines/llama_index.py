@@ -43,9 +43,8 @@ def _generation(span: Span) -> Generation:
 ENGINE = Engine(
     name="LlamaIndex",
     scopes=(_SCOPE,),
-    knows=lambda span: span.scope.startswith(_SCOPE),
     stage=_stage,
     generation=_generation,
-    told_in=frozenset(),
+    reported_in=frozenset(),
     asks=Asked(ends=tuple(_BY_NAME)),
 )

@@ -28,9 +28,8 @@ def _generation(span: Span) -> Generation:
 ENGINE = Engine(
     name="Mastra",
     scopes=(_SCOPE,),
-    knows=lambda span: span.scope.startswith(_SCOPE),
     stage=_stage,
     generation=_generation,
-    told_in=frozenset({semconv.MASTRA_FIRST_CHUNK}),
+    reported_in=frozenset({semconv.MASTRA_FIRST_CHUNK}),
     asks=Asked(words=frozenset(_OPERATIONS)),
 )

@@ -29,5 +29,5 @@ ENGINE = Engine(
     scopes=("mlflow",),
     knows=_knows,
     generation=_generation,
-    told_in=frozenset({semconv.MLFLOW_USAGE, semconv.MLFLOW_MODEL}),
+    reported_in=frozenset({semconv.MLFLOW_USAGE, semconv.MLFLOW_MODEL}),
 )

@@ -84,7 +84,7 @@ ENGINE = Engine(
     },
     stage=_stage,
     generation=_generation,
-    told_in=frozenset({semconv.SGLANG_MODULE, semconv.LATENCY_IN_DECODE}),
+    reported_in=frozenset({semconv.SGLANG_MODULE, semconv.LATENCY_IN_DECODE}),
     title=_title,
     entry=_is_request,
     only_prefills=lambda span: _is_request(span) and span.name.startswith("prefill "),

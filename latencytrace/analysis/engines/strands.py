@@ -15,7 +15,7 @@ def _generation(span: Span) -> Generation:
 
 
 def _finish_reason(span: Span) -> str | None:
-    """What the event of an answer says; the answers of tools say nothing."""
+    """The finish reason in the event of an answer; the answers of tools have none."""
     reasons = [
         event.attributes.get(semconv.STRANDS_FINISH_REASON)
         for event in span.events
@@ -28,5 +28,5 @@ ENGINE = Engine(
     name="Strands",
     scopes=("strands",),
     generation=_generation,
-    told_in=frozenset({semconv.STRANDS_FIRST_CHUNK_MS}),
+    reported_in=frozenset({semconv.STRANDS_FIRST_CHUNK_MS}),
 )

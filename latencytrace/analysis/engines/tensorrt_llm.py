@@ -90,5 +90,5 @@ ENGINE = Engine(
     stages={_REQUEST: Stage.UNATTRIBUTED, _DISAGGREGATED: Stage.UNATTRIBUTED},
     times=_times,
     generation=_generation,
-    told_in=frozenset(_TIMES),
+    reported_in=frozenset(_TIMES),
 )

@@ -57,7 +57,7 @@ ENGINE = Engine(
     stage=_stage,
     times=_times,
     generation=_generation,
-    told_in=frozenset(
+    reported_in=frozenset(
         {
             semconv.LATENCY_IN_QUEUE,
             semconv.LATENCY_IN_PREFILL,

@@ -106,6 +106,8 @@ def _timed_inside(
     """The spans below one whose times tell; of an absurd child, those below it."""
     seen, above = {span.span_id}, [span]
     for _ in range(_MOST_BETWEEN):
+        if not above:
+            return
         below = [
             child
             for one in above

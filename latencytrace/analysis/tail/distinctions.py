@@ -59,7 +59,7 @@ def _clear(found: Iterator[SetApart]) -> Iterator[Distinction]:
 
 
 def _shown(text: str) -> str:
-    """What a sender calls itself, fit for logs, terminals and messages."""
+    """The name of a sender, fit for logs, terminals and messages."""
     if text.isprintable() and len(text) <= _MOST_CHARACTERS:
         return text
     printable = (character if character.isprintable() else "?" for character in text)

@@ -62,7 +62,7 @@ Counts = NDArray[np.number[Any]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trait:
-    """What some requests have, and which rows those are."""
+    """A trait of some requests, and which rows those are."""
 
     apart: SetApart
     rows: Callable[[], Mask]

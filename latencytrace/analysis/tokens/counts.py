@@ -86,17 +86,17 @@ def tells(span: Span) -> bool:
     return bool(span.events) or not TELLING.isdisjoint(span.attributes) or may_be_of_engine(span)
 
 
-def value(span: Span, said: Said, told: Generation | None = None) -> AttributeValue:
+def value(span: Span, said: Said, generation: Generation | None = None) -> AttributeValue:
     """Return what a span says, of a list the first; None: nothing.
 
     Args:
-        told: What `generation_of` says of the span, where the caller has it.
+        generation: What `generation_of` says of the span, where the caller has it.
     """
     for key in said.keys:
         found = meant(span.attributes.get(key))
         if found is not None:
             return found
-    return _reported(span, said, told)
+    return _reported(span, said, generation)
 
 
 def meant(found: AttributeValue) -> AttributeValue:
@@ -108,13 +108,13 @@ def meant(found: AttributeValue) -> AttributeValue:
     return None if found == "" else found
 
 
-def count(span: Span, said: Said, told: Generation | None = None) -> int | None:
+def count(span: Span, said: Said, generation: Generation | None = None) -> int | None:
     """The number that a span says (see `value`); None also for one that cannot be."""
     for key in said.keys:
         found = count_in(span.attributes.get(key))
         if found is not None:
             return found
-    return count_in(_reported(span, said, told))
+    return count_in(_reported(span, said, generation))
 
 
 def count_in(found: AttributeValue) -> int | None:
@@ -158,10 +158,10 @@ def _within(span: Span, after_ns: int | None) -> int | None:
     return span.start_ns + after_ns
 
 
-def _reported(span: Span, said: Said, told: Generation | None) -> AttributeValue:
+def _reported(span: Span, said: Said, generation: Generation | None) -> AttributeValue:
     if said.reported is None:
         return None
-    found: AttributeValue = getattr(told or generation_of(span), said.reported)
+    found: AttributeValue = getattr(generation or generation_of(span), said.reported)
     return found
 
 

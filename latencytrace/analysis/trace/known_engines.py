@@ -3,7 +3,12 @@
 from collections.abc import Iterable
 from functools import lru_cache
 
-from latencytrace.analysis.dialects.engine import NOTHING_GENERATED, Engine, Generation
+from latencytrace.analysis.dialects.engine import (
+    NOTHING_GENERATED,
+    Engine,
+    Generation,
+    by_scope,
+)
 from latencytrace.analysis.engines import (
     ai_sdk,
     autogen,
@@ -67,7 +72,7 @@ def engine_of(span: Span) -> Engine | None:
 @lru_cache(maxsize=1024)
 def _candidates(scope: str) -> tuple[Engine, ...]:
     if not scope:
-        return ENGINES
+        return tuple(engine for engine in ENGINES if engine.knows is not by_scope)
     return tuple(engine for engine in ENGINES if scope.startswith(engine.scopes))
 
 

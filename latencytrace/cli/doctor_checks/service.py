@@ -27,6 +27,7 @@ from latencytrace.service.net.http_client import ask
 from latencytrace.settings import DEFAULT_OTLP_ENDPOINT, AgentSettings
 
 TIMEOUT_S = 5.0
+BUSY_S = 30.0  # of a service that is there, and may be busy
 SEND_TOKEN = 'export OTEL_EXPORTER_OTLP_HEADERS="authorization=Bearer%20TOKEN"'  # noqa: S105 - none
 SHOW_TOKEN = "export LATENCYTRACE_TOKEN=… as the service has it"  # noqa: S105 - no token
 
@@ -74,6 +75,9 @@ def _service(url: str, token: str | None) -> Iterator[Finding]:
     status, body = _get(f"{url}/openapi.json", token)
     if status == HTTPStatus.UNAUTHORIZED:
         yield _wrong(f"the service at {url} asks for a token", SHOW_TOKEN)
+        return
+    if not status:
+        yield _wrong(f"the service at {url} does not answer: {body}", "see its log")
         return
     version = _version(body)
     if version is None:
@@ -164,7 +168,7 @@ def _get(url: str, token: str | None) -> tuple[int, str]:
     """The status and body of an answer; status 0 where there is none."""
     headers = {} if token is None else {"authorization": f"Bearer {token}"}
     try:
-        answer = ask("GET", url, TIMEOUT_S, headers=headers)
+        answer = ask("GET", url, BUSY_S, headers=headers)
     except OSError as error:
         return 0, str(error)
     return answer.status_code, answer.content.decode("utf-8", "replace")

@@ -56,7 +56,7 @@ BAR_CELLS: Final = 16
 
 
 def picture(document: CompareDocument, sides: tuple[str, str]) -> list[RenderableType]:
-    """What shifted, for the terminal."""
+    """The stages that shifted, for the terminal."""
     verdict = document["verdict"]
     parts: list[RenderableType] = [
         Text(escaped(sentence(document)), STYLES.get(verdict, "bold")),
@@ -75,7 +75,7 @@ def picture(document: CompareDocument, sides: tuple[str, str]) -> list[Renderabl
 
 
 def markdown(document: CompareDocument, sides: tuple[str, str]) -> str:
-    """What shifted, for a pull request or a job's summary."""
+    """The stages that shifted, for a pull request or a job's summary."""
     sign = SIGNS.get(document["verdict"], "")
     lines = [
         f"### {sign} {escaped(sentence(document))}",

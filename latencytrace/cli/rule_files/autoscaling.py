@@ -19,14 +19,14 @@ _STEP_S: Final = 60
 
 
 class Autoscaler(StrEnum):
-    """What scales."""
+    """The scaler."""
 
     KEDA = "keda"
     HPA = "hpa"  # Kubernetes's own, which reads Prometheus by `prometheus-adapter`
 
 
 class ScaleBy(StrEnum):
-    """What replicas are scaled by."""
+    """The signal that replicas are scaled by."""
 
     WAITING = "waiting"  # requests that wait, a replica
     BATCH = "batch"  # requests that the model works on at once, a replica

@@ -1,4 +1,4 @@
-"""What is said of an alert's cause: the call that fails, and a cause that is another by now."""
+"""Amendments to an alert's cause: the call that fails, and a cause that is another by now."""
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -14,7 +14,7 @@ PAUSE_NS = 300 * 10**9  # between two amendments of one alert
 
 @dataclass(slots=True, kw_only=True)
 class _Said:
-    """What was said of an alert's cause, and what seems to be true."""
+    """The cause that an alert named, and the one that seems to be true."""
 
     answer: str | None
     said_ns: int | None = None  # when it was amended

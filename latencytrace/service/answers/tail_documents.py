@@ -19,7 +19,7 @@ class StageExcessDocument(TypedDict):
 
 
 class SetApartDocument(TypedDict):
-    """What the tail has more often than the reference."""
+    """A trait that is more frequent in the tail than in the reference."""
 
     key: str
     value: str
@@ -29,7 +29,7 @@ class SetApartDocument(TypedDict):
 
 
 class CauseDocument(TypedDict):
-    """What explains most of the excess, in fields and in a sentence."""
+    """The cause of most of the excess, in fields and in a sentence."""
 
     kind: CauseKind
     stage: Stage | None

@@ -1,4 +1,4 @@
-"""What the store keeps, since when, and what it dropped for its limits."""
+"""The state of the store: what it keeps, since when, and what it dropped for its limits."""
 
 from collections.abc import Iterator
 

@@ -75,7 +75,7 @@ def batch_of(parts: Sequence[Part]) -> SpanBatch:
         carried=pairs.carried(),
         target=target,
         name_of=_words(parts, part, spans["name"]),
-        span=lambda at: parts[part[at]][0].spans([int(row[at])])[0],
+        span=lambda at: parts[part[at]][0].span(int(row[at])),
         stated=np.flatnonzero(spans["state"]),
         trace_state=_words(parts, part, spans["state"]),
     )

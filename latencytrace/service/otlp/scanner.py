@@ -135,7 +135,7 @@ _known_resources: dict[tuple[bytes, bool], Sequence[bytes]] = {}  # words, likew
 
 
 def _facts(raw: bytes, *, tells: bool) -> _KeyFacts:
-    """What is known of a key.
+    """The facts of a key.
 
     Args:
         tells: Its kind may be another than unknown, even if it is not listed.

@@ -59,7 +59,7 @@ class HashedShapes(Shapes):
         """The number of a shape whose hash is new; it is found by that from now on."""
         if self._hashes >= _MOST_HASHES:
             return NO_SHAPE
-        span = block.spans([row])[0]
+        span = block.span(row)
         with self._lock:
             number = self.number(span)
             place = (found >> 20) & (_SLOTS - 1)
@@ -78,7 +78,7 @@ def key_code(key: bytes) -> int:
 
 
 def _asked() -> Any:
-    """What rules ask for, as compiled code takes it."""
+    """The texts that rules ask for, as compiled code takes them."""
     lists: Sequence[Sequence[str]] = (
         sorted(ASKED.words), STARTS, ENDS, ASKED.parts, PUT_BACK, sorted(FIRST_TOKEN_EVENTS),
         (CHROMADB_SCOPE,),

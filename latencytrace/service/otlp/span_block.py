@@ -124,13 +124,17 @@ class SpanBlock:
         chosen = self.table if rows is None else self.table[np.fromiter(rows, np.int64)]
         return list(map(self._span, chosen.tolist()))
 
+    def span(self, row: int) -> Span:
+        """The whole span of one row."""
+        return self._span(self.table[row].item())
+
     def _span(self, row: tuple[int, ...]) -> Span:
         (
             trace_high, trace_low, span_id, parent_id, start_ns, end_ns, pairs, pair_count,
             events, event_count, links, link_count, name, state, _, resource, scope, removed, _,
             kind, status,
         ) = row  # fmt: skip
-        _, _, service, instance, version, host = self.resources[resource].tolist()
+        _, _, service, instance, version, host = self.resources[resource].item()
         word = self.word
         return Span(
             trace_id=f"{trace_high:016x}{trace_low:016x}",
@@ -147,8 +151,12 @@ class SpanBlock:
             end_ns=end_ns,
             status=STATUSES[status],
             attributes=self.attributes(pairs, pair_count),
-            events=tuple(map(self._event, self.events[events : events + event_count].tolist())),
-            links=tuple(map(self._link, self.links[links : links + link_count].tolist())),
+            events=tuple(map(self._event, self.events[events : events + event_count].tolist()))
+            if event_count
+            else (),
+            links=tuple(map(self._link, self.links[links : links + link_count].tolist()))
+            if link_count
+            else (),
             content_removed=removed,
             trace_state=word(state),
         )

@@ -17,6 +17,9 @@ ANY_WEIGHT: Final = (
 )
 
 
+_WHOLE: Final = "Int128"  # 64 bits do not hold every sum
+
+
 class Counting(Protocol):
     """Expressions over the rows of a question; a condition says which of them count."""
 
@@ -34,8 +37,12 @@ class Counting(Protocol):
         """The sum of a value that is 0 where it is unknown."""
         ...
 
-    def mean(self, value: str, condition: str) -> str:
-        """The mean of a value, of those that have one; null: none has."""
+    def mean(self, value: str, condition: str, kind: str = _WHOLE) -> str:
+        """The mean of a value, of those that have one; null: none has.
+
+        Args:
+            kind: The type that it is summed in: whole numbers to the last one, in any order.
+        """
         ...
 
     def quantiles(self, levels: Sequence[float], value: str, condition: str = "") -> str:
@@ -61,8 +68,8 @@ class ByRow:
     def total(self, value: str, condition: str = "") -> str:
         return f"sumIf({value}, {condition})" if condition else f"sum({value})"
 
-    def mean(self, value: str, condition: str) -> str:
-        return f"avgIf(toFloat64({value}), {condition})"  # 64 bits do not hold every sum
+    def mean(self, value: str, condition: str, kind: str = _WHOLE) -> str:
+        return f"avgIf(to{kind}({value}), {condition})"
 
     def quantiles(self, levels: Sequence[float], value: str, condition: str = "") -> str:
         """Interpolate between two values in proportion."""
@@ -93,10 +100,12 @@ class ByWeight:
         weighted = f"toFloat64({value}) * Weight"  # 64 bits do not hold every sum
         return f"sumIf({weighted}, {condition})" if condition else f"sum({weighted})"
 
-    def mean(self, value: str, condition: str) -> str:
+    def mean(self, value: str, condition: str, kind: str = _WHOLE) -> str:
         having = f"{condition} AND isNotNull({value})"
         weighted = f"sumIf(toFloat64({value}) * Weight, {having}) / sumIf(Weight, {having})"
-        return f"if(maxIf(Weight, {having}) > 1, {weighted}, {BY_ROW.mean(value, condition)})"
+        return (
+            f"if(maxIf(Weight, {having}) > 1, {weighted}, {BY_ROW.mean(value, condition, kind)})"
+        )
 
     def quantiles(self, levels: Sequence[float], value: str, condition: str = "") -> str:
         """The least value that so many requests are within.

@@ -114,7 +114,7 @@ def longest(standing: Standing) -> str:
 
 
 def together(standing: Standing) -> str:
-    """What `summary_fields` reads of requests taken together."""
+    """The aggregates that `summary_fields` reads."""
     by = standing.counting
     # Whole nanoseconds, to the last one: 64 bits do not hold every sum.
     times = f"toInt128({{}}) * {by.number}" if standing.weighted else "toInt128({})"

@@ -164,6 +164,7 @@ WIDE_ROWS: Final = (
 )
 
 _SIGN: Final = 1 << 63
+_TOKENS_PER_S: Final = "1e9 / nullIf(TimePerOutputTokenNs, 0)"
 _LEVELS = (0.5, 0.9, 0.95, 0.99, 0.999)
 _STAGE_LEVELS = (0.5, 0.95, 0.99)
 _FULL: Final = f"'{TraceDetail.FULL}'"
@@ -274,7 +275,7 @@ def breakdown_question(cohort: Cohort, standing: Standing = WITH_FINAL) -> tuple
         f"{by.count(f'{which} AND Detail != {_FULL}')} AS reduced_counted",
         f"{by.total('toFloat64(DurationNs)', which)} AS duration",
         f"{by.count(f'{which} AND {OF_MODEL}')} AS first_tokens_of_model",
-        f"{by.mean('1e9 / nullIf(TimePerOutputTokenNs, 0)', which)} AS tokens_per_second",
+        f"{by.mean(_TOKENS_PER_S, which, 'Float64')} AS tokens_per_second",
         (
             "maxIntersectionsIf(toUnixTimestamp64Nano(Start), "
             f"toUnixTimestamp64Nano(Start) + toInt64(DurationNs), {which}) AS concurrency"
@@ -462,7 +463,7 @@ def _stage(
 def first_question(
     cohort: Cohort, order: Order, standing: Standing = WITH_FINAL
 ) -> tuple[str, Parameters]:
-    """What the first `{limit:UInt32}` requests of a cohort, and the next, are in order of."""
+    """The sort key of the first `{limit:UInt32}` requests of a cohort, and of the next."""
     condition, parameters = where(cohort)
     by, number, _ = _BY[order]
     rows = standing.rows(f"{condition} AND {counted(cohort)}", by)

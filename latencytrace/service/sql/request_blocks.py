@@ -111,7 +111,7 @@ def _counted_as(table: LedgerTable, counted_as_ns: Mapping[Key, int]) -> bytes:
 
 
 def _columns_of_roots(table: LedgerTable) -> dict[str, bytes]:
-    """What the spans of requests themselves decide."""
+    """The columns that the requests' own spans decide."""
 
     def words(tell: Callable[[Root], str | None], before: Mapping[str | None, int]) -> bytes:
         return _words(Words(table.root, [tell(root) for root in table.roots]), before)

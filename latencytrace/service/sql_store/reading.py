@@ -243,7 +243,7 @@ class SqlQuestions(Store):
         return self._rollups.over(cohort.since_ns, cohort.until_ns, ask)
 
     def _spans(self, question: Callable[[str], str], **parameters: object) -> tuple[Span, ...]:
-        """What both tables answer, each span once."""
+        """The answers of both tables, each span once."""
         lines = [
             self._readers.query(question(table), LISTS, parameters) for table in (SPANS, ARRIVALS)
         ]

@@ -31,7 +31,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What may be kept; None: all of it."""
+    """The limit of what is kept; None: no limit."""
 
     requests_ns: int | None = 30 * DAY_NS
     spans_ns: int | None = 7 * DAY_NS
@@ -127,7 +127,7 @@ def _pace(partitions: Sequence[Partition], table: Table, now_ns: int) -> float |
 
 
 class Partitioned(Protocol):
-    """What is needed of a `Store`."""
+    """The methods that are needed of a `Store`."""
 
     def partitions(self) -> Sequence[Partition]: ...
 

@@ -1,4 +1,4 @@
-"""What the views and pages of a service ask."""
+"""The service as its views and pages see it."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

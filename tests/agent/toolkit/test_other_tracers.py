@@ -4,12 +4,15 @@ import asyncio
 import importlib
 import sqlite3
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from latencytrace.agent.hooks.aiohttp import AiohttpHook
 from latencytrace.agent.hooks.httpx import HttpxHook
+from latencytrace.agent.hooks.postgres import PsycopgHook
+from latencytrace.agent.hooks.redis import RedisHook
 from latencytrace.agent.hooks.requests import RequestsHook
 from latencytrace.agent.hooks.sqlalchemy import SqlalchemyHook
 from latencytrace.agent.hooks.sqlite import SqliteHook
@@ -17,6 +20,8 @@ from latencytrace.agent.hooks.urllib3 import Urllib3Hook
 from latencytrace.agent.timing.hook import Hook
 from latencytrace.model import semconv
 from tests.support.agent.hooked import Spans, hooked, in_request
+from tests.support.databases.caches import redis_server
+from tests.support.servers.postgres import program, serving_postgres
 from tests.support.servers.recording import RecordingServer
 
 Call = Callable[[str], None]
@@ -131,3 +136,68 @@ def test_theirs_is_the_only_span_of_a_statement_of_sqlalchemy(*, ours_first: boo
     ours = {span.name for span in spans.all if semconv.STAGE in span.attributes}
     assert ours == {"COMMIT", "ROLLBACK"}  # of which contrib has no span
     assert len([span for span in spans.all if span.name.startswith("SELECT")]) == 1
+
+
+@pytest.mark.parametrize("ours_first", [True, False], ids=["ours first", "theirs first"])
+def test_theirs_is_the_only_span_of_a_command_of_redis(
+    tmp_path: Path, *, ours_first: bool
+) -> None:
+    redis, spans, other = (
+        pytest.importorskip("redis"),
+        Spans(),
+        contribs("redis:RedisInstrumentor"),
+    )
+
+    async def await_it(socket: str) -> None:
+        async with redis.asyncio.Redis(unix_socket_path=socket) as client:
+            await client.set("key", "1")
+
+    def ask(socket: str) -> None:
+        with redis.Redis(unix_socket_path=socket) as client, client.pipeline() as pipeline:
+            client.get("key")
+            pipeline.set("key", "1")
+            pipeline.execute()
+        asyncio.run(await_it(socket))
+
+    if not ours_first:
+        other.instrument(tracer_provider=spans.provider)
+    try:
+        with redis_server(tmp_path) as socket, hooked(RedisHook, spans=spans):
+            if ours_first:
+                other.instrument(tracer_provider=spans.provider)
+            in_request(spans, lambda: ask(socket))
+    finally:
+        other.uninstrument()
+
+    assert len(spans.all) == 4
+    assert not any(semconv.STAGE in span.attributes for span in spans.all)
+
+
+@pytest.mark.parametrize("ours_first", [True, False], ids=["ours first", "theirs first"])
+def test_theirs_is_the_only_span_of_a_statement_of_psycopg(*, ours_first: bool) -> None:
+    psycopg, spans = pytest.importorskip("psycopg"), Spans()
+    other = contribs("psycopg:PsycopgInstrumentor")
+    if program("initdb") is None:
+        pytest.skip("PostgreSQL is not installed")
+
+    async def await_it(address: str) -> None:
+        async with await psycopg.AsyncConnection.connect(address) as connection:
+            await connection.execute("SELECT 2")
+
+    def ask(address: str) -> None:
+        with psycopg.connect(address) as connection:
+            connection.execute("SELECT 1")
+        asyncio.run(await_it(address))
+
+    if not ours_first:
+        other.instrument(tracer_provider=spans.provider)
+    try:
+        with serving_postgres() as address, hooked(PsycopgHook, spans=spans):
+            if ours_first:
+                other.instrument(tracer_provider=spans.provider)
+            in_request(spans, lambda: ask(address))
+    finally:
+        other.uninstrument()
+
+    assert spans.names == ["SELECT", "SELECT", "request"]
+    assert not any(semconv.STAGE in span.attributes for span in spans.all)

@@ -3,6 +3,7 @@
 from collections import defaultdict
 from dataclasses import replace
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -129,14 +130,15 @@ def test_a_long_chain_of_tasks_that_outlive_each_other_gives_the_same() -> None:
     assert request.after_ns == 399 * MS - 100
 
 
-CHAIN = {
+More = dict[str, Any]
+CHAIN: More = {
     "scope": "openinference.instrumentation.langchain",
     "attributes": {semconv.OPENINFERENCE_SPAN_KIND: "CHAIN"},
 }
-ROUTER = {"scope": "ray.serve", "name": "route_to_replica"}
-PROXY = {"scope": "litellm", "name": "Received Proxy Server Request"}
-CALL = {"scope": "litellm", "kind": SpanKind.CLIENT, "attributes": {GEN_AI: "chat"}}
-STREAM = {
+ROUTER: More = {"scope": "ray.serve", "name": "route_to_replica"}
+PROXY: More = {"scope": "litellm", "name": "Received Proxy Server Request"}
+CALL: More = {"scope": "litellm", "kind": SpanKind.CLIENT, "attributes": {GEN_AI: "chat"}}
+STREAM: More = {
     "scope": "logfire.openai",
     "attributes": {
         semconv.LOGFIRE_SPAN_TYPE: "log",
@@ -166,7 +168,7 @@ def test_spans_of_engines_that_ran_elsewhere_go_by_columns() -> None:
     )
 )
 def test_spans_of_engines_that_ran_elsewhere_give_the_same(
-    drawn: list[tuple[dict[str, object], int, int, int]],
+    drawn: list[tuple[More, int, int, int]],
 ) -> None:
     spans = [root(40)]
     for number, (more, above, start_ns, lasted_ns) in enumerate(drawn, 2):

@@ -131,14 +131,14 @@ def test_a_span_without_what_its_engine_reads_tells_nothing(heap: list[Span]) ->
 @pytest.mark.parametrize("engine", ENGINES, ids=lambda engine: engine.name)
 def test_an_engine_reads_no_more_than_it_names(engine: Engine) -> None:
     asked: set[str] = set()
-    attributes = Noting(dict.fromkeys(engine.told_in or (), 1), asked)
+    attributes = Noting(dict.fromkeys(engine.reported_in or (), 1), asked)
     for name in ("step", *engine.asked.words):
         scope = engine.scopes[0] if engine.scopes else ""
         one = span(1, 0, 9, name=name, scope=scope, attributes=attributes)
         engine.times(one, ())
         engine.generation(one)
 
-    assert engine.told_in is None or asked <= engine.told_in | RULED
+    assert engine.reported_in is None or asked <= engine.reported_in | RULED
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ def test_it_shows_what_is_promised_and_when_it_alerts(here: Path) -> None:
         ("2M", "period of 2 months"),
     ],
 )
-def test_a_calendars_period_is_not_told_in_days(here: Path, duration: str, over: str) -> None:
+def test_a_calendars_period_is_not_reported_in_days(here: Path, duration: str, over: str) -> None:
     calendar = (
         f"{{duration: {duration}, calendar: {{startTime: 2026-01-01 00:00:00, timeZone: UTC}}}}"
     )

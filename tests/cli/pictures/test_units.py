@@ -23,7 +23,7 @@ from latencytrace.model.texts.units import (
 SIGN = "\N{MULTIPLICATION SIGN}"
 
 
-def test_a_moment_is_told_in_utc() -> None:
+def test_a_moment_is_reported_in_utc() -> None:
     assert moment(1763690000 * 10**9) == moment("1763690000000000000") == "2025-11-21 01:53:20 UTC"
     assert moment(None) == "-"
 

@@ -286,7 +286,7 @@ def test_an_amendment_goes_to_those_who_were_told_of_the_beginning(rig: Rig) -> 
 
 
 @pytest.mark.parametrize("is_over", [True, False])
-def test_a_receiver_that_was_away_for_an_hour_is_told_in_order_and_once(
+def test_a_receiver_that_was_away_for_an_hour_is_reported_in_order_and_once(
     tmp_path: Path, *, is_over: bool
 ) -> None:
     rig = Rig(tmp_path, RecordingSink(repeat_s=60, ends=3))

@@ -10,7 +10,7 @@ from latencytrace.service.ledgers.attribution import Attributed, Attribution
 from latencytrace.service.ledgers.column_attribution import ColumnAttribution
 from latencytrace.service.metrics.telemetry import Telemetry
 from latencytrace.service.otlp.shapes import SHAPES
-from tests.support.builders.zoo.loads import LOADS, Load, mixture
+from tests.support.builders.zoo.loads import LOADS, RECORDED, Load, mixture
 from tests.support.builders.zoo.posts import Posts
 from tests.support.builders.zoo.taken import Taken
 from tests.support.compiled import COMPILED
@@ -52,6 +52,14 @@ def test_any_load_becomes_the_requests_that_objects_give(load: Load) -> None:
     by_objects, _ = attributed(Posts(load, 2), TRACES // 2, compiled=False)
 
     assert in_order(by_columns) == in_order(by_objects)
+
+
+@pytest.mark.parametrize("name", few(4, (one for one in RECORDED if one != "recorded: llm_d")))
+def test_what_others_libraries_send_goes_by_columns(name: str) -> None:
+    found, taken = attributed(Posts(RECORDED[name], 1), TRACES)
+
+    assert len(taken.held) > 1
+    assert found.spans == {}
 
 
 def test_calls_that_were_tried_again_go_by_columns_too() -> None:

@@ -11,8 +11,8 @@ from latencytrace.service.answers.findings.finding import Finding, Sample, Verdi
 ABOUT = "service"
 LOSSES: Mapping[str, tuple[str, str | None]] = {  # metric: what it counts, and what helps
     "latencytrace_service_spans_rejected_total": (
-        "spans rejected, for their ids are none",
-        "see which sender makes ids of zeros; partial success said so",
+        "spans rejected, for their ids are none, or their post was torn",
+        "see which sender makes ids of zeros, or cuts its posts; partial success said so",
     ),
     "latencytrace_service_evicted_traces_total": (
         "traces attributed early, because too many were open",

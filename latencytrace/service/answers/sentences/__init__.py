@@ -1,1 +1,1 @@
-"""What answers say in sentences, in the terminal and on pages alike."""
+"""The sentences of answers, the same in the terminal and on pages."""

@@ -75,7 +75,7 @@ def notes(document: CompareDocument) -> Iterator[str]:
 
 
 def at_equal(document: CompareDocument) -> str:
-    """What the two sides have been made equal in."""
+    """The traits in which the two sides have been made equal."""
     names = [name.replace("_", " ") for name in document["matched_on"]]
     if not names:
         return "Raw: nothing is known to adjust for"

@@ -34,7 +34,7 @@ MIXED = "No single cause explains the slow requests: what they have in common is
 
 
 def sentence(document: TailDocument) -> str:
-    """What makes the slowest requests slow, in one sentence."""
+    """The cause of the slowest requests, in one sentence."""
     if document["needed_requests"] is not None:
         return (
             f"Not enough requests to name a cause: {document['requests']:,} of at least "

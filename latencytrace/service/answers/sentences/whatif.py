@@ -1,4 +1,4 @@
-"""What a forecast rests on."""
+"""The assumptions of a forecast."""
 
 from collections.abc import Iterator, Mapping
 from typing import cast

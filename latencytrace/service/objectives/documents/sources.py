@@ -69,7 +69,7 @@ class Ratio(Part):
 
 
 class IndicatorSpec(Part):
-    """What is measured: a threshold's metric, or a ratio."""
+    """The measurement: a threshold's metric, or a ratio."""
 
     description: object = None
     threshold_metric: Metric | None = None
@@ -89,7 +89,7 @@ def _measured(field: Field) -> tuple[Measure, Stage | None, bool]:
 
 
 class Measured(Part):
-    """What is measured, of which requests."""
+    """The measurement, and of which requests."""
 
     measure: Annotated[tuple[Measure, Stage | None, bool], PlainValidator(_measured)]
     route: Text | None = None

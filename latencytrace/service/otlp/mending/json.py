@@ -74,7 +74,7 @@ class _Mender:
                 tree[name] = found
 
     def _field(self, value: object, known: Any, kind: type[Message], depth: int) -> object:
-        """What a field may have of a value; None: nothing."""
+        """The part of a value that a field may have; None: nothing."""
         if not known.is_repeated:
             return self._value(value, known, kind, depth)
         if not isinstance(value, list):

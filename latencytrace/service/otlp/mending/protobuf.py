@@ -91,7 +91,7 @@ class _Mender:
         self._looks_at_all = looks_at_all
 
     def message(self, plain: bytes, kind: type[Message]) -> bytes:
-        """What can be read of the outermost message."""
+        """The readable part of the outermost message."""
         written = bytearray()
         lost = self._mending.lost_spans
         try:

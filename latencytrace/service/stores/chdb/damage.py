@@ -99,7 +99,7 @@ class Damage:
             return bool(bad or named)
 
     def parts(self) -> Sequence[DamagedPart]:
-        """What is set aside, by the engine when it started or by `mend`."""
+        """The parts set aside, by the engine when it started or by `mend`."""
         lines = self._connection.query(DETACHED_PARTS, _LINES)
         return [
             DamagedPart(table=table, name=name, rows=_rows(Path(path)), reason=reason or "damaged")

@@ -305,7 +305,7 @@ class _ChdbResult(Protocol):
 
 
 class _ChdbConnection(Protocol):
-    """What we use of chdb's connection, which has no types."""
+    """The methods of chdb's connection that we use; it has no types."""
 
     def query(self, sql: str, fmt: str, params: Mapping[str, str]) -> _ChdbResult: ...
     def close(self) -> None: ...

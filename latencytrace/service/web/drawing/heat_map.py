@@ -99,7 +99,7 @@ def level(requests: int, most: int) -> int:
 
 
 def _scale(axes: Axes, document: HeatMapDocument) -> str:
-    """What a script needs to find the cell below a pointer."""
+    """The data of a script that finds the cell below a pointer."""
     return orjson.dumps(
         {
             "left": axes.x(axes.since_ns),

@@ -67,7 +67,7 @@ def scatter(
 
 
 def _scale(axes: Axes, starts_ns: Sequence[int]) -> str:
-    """What a script needs to select a stretch of time, and to say how many started in it."""
+    """The data of a script that selects a stretch of time and says how many started in it."""
     column_ns = column_length_ns(axes.since_ns, axes.until_ns, COLUMNS)
     counts = Counter((at_ns - axes.since_ns) // column_ns for at_ns in starts_ns)
     return orjson.dumps(

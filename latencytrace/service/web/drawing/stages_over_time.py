@@ -87,7 +87,7 @@ def _grid(most_ns: int) -> str:
 
 
 def _scale(axes: Axes, document: StagesOverTimeDocument) -> str:
-    """What a script needs to find the column below a pointer, and to say what is in it."""
+    """The data of a script that finds the column below a pointer and says what is in it."""
     column_ns = document["column_ns"]
     since_ns = int(document["since"])
     return orjson.dumps(

@@ -49,7 +49,7 @@ class Written:
 
     @property
     def values(self) -> Mapping[str, str]:
-        """What stands in the fields of the form: of moments whole seconds."""
+        """The values of the form's fields; moments in whole seconds."""
         found = {name: "&".join(self.all(name)) for name in FIELDS}
         return found | {name: _whole_seconds(name, found[name]) for name in TIMES}
 
@@ -123,7 +123,7 @@ class Written:
         return {key: value} if key in LABELS else {"where": self.more("where", key, value)}
 
     def _less(self, name: str, condition: str) -> str | None:
-        """What is left of a filter that may be repeated."""
+        """The other values of a filter that may be repeated."""
         rest = [one for text in self.all(name) for one in text.split("&") if one != condition]
         return "&".join(rest) if name in REPEATED and rest else None
 

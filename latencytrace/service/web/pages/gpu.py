@@ -80,7 +80,7 @@ def work_on(uuid: str, stages: Sequence[GpuStageDocument]) -> list[GpuStageDocum
 
 
 def facts(gpu: GpuDocument) -> list[tuple[str, float | None, str]]:
-    """What was read last: name, share of what is there if that is known, and in words."""
+    """The last readings: name, share of the most there is if that is known, and in words."""
     bandwidth = gpu["bandwidth"]
     rate = bandwidth["bytes_per_second"] if bandwidth else None
     memory, total = gpu["memory_used_bytes"], gpu["memory_total_bytes"]
@@ -108,7 +108,7 @@ def facts(gpu: GpuDocument) -> list[tuple[str, float | None, str]]:
 
 
 def remarks(gpu: GpuDocument) -> list[str]:
-    """What is worth knowing about a GPU now."""
+    """The notes on a GPU now."""
     lines = []
     held = [event for event in gpu["clock_events"] if event != "idle"]
     if held:

@@ -146,7 +146,7 @@ def state(unready: str | None, faults: int, received: int) -> str:
     if unready:
         return f"Not ready: {unready}"
     if faults:
-        return f"{count(faults, 'fault')}: see below what to do"
+        return f"{count(faults, 'fault')}: what to do stands below"
     return "Ready; nothing is lost" if received else "Ready; no span has arrived yet"
 
 
@@ -200,7 +200,7 @@ def _of_all(text: str, number: int, agents: Sequence[AgentRow]) -> str:
 
 
 def findings(samples: Sequence[Sample]) -> list[Finding]:
-    """What `latencytrace doctor` says of the same metrics."""
+    """The findings of `latencytrace doctor` for the same metrics."""
     return [
         *counted_findings(samples),
         *custody_findings(samples),

@@ -1,4 +1,4 @@
-"""What is wrong now, one incident a route, and the sentence that says it."""
+"""The incidents now, one a route, and the sentence that says them."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -47,7 +47,7 @@ class Incident:
 
     @property
     def what(self) -> str:
-        """What is wrong, in a word."""
+        """The fault, in a word."""
         first = self.alerts[0]
         if first["labels"]["alertname"] == AlertKind.NO_DATA:
             return "silent"
@@ -64,7 +64,7 @@ class Incident:
 
     @property
     def who(self) -> str | None:
-        """What separates the bad requests from good ones; None: nothing does."""
+        """The trait that separates bad requests from good ones; None: none does."""
         apart = self.alerts[0]["distinctions"]
         return trait_text(apart[0]["trait"], apart[0]["value"]) if apart else None
 

@@ -174,7 +174,7 @@ def rows_of(
 def measured(
     routes: Sequence[RouteDocument],
 ) -> tuple[dict[str, RouteDocument], Sequence[RouteDocument]]:
-    """What a load generator saw of routes, by name; and all routes without these twins."""
+    """The routes as a load generator saw them, by name; and all routes without these twins."""
     names = {one["route"] for one in routes if one["service"] != LOAD_GENERATOR}
     loads = {
         one["route"]: one
@@ -210,7 +210,7 @@ def state_of(
 
 
 def traffic(rows: Sequence[Row]) -> Mapping[str, object]:
-    """What the headline says of requests: those of the route that took most time."""
+    """The requests of the headline: those of the route that took most time."""
     answering = [row for row in rows if row.state != LONG_LIVED] or rows
     if not answering:
         return {}

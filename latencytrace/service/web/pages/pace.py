@@ -18,7 +18,7 @@ _LEAST_NS, _MOST_NS = 5 * 10**9, 300 * 10**9  # between two counts that a rate i
 
 
 class Said(NamedTuple):
-    """What is known of the service now."""
+    """The state of the service now."""
 
     per_s: str | None  # spans; None: it was not asked before
     received: int  # spans since it started

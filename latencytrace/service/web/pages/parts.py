@@ -1,4 +1,4 @@
-"""What all pages are given."""
+"""The values that every page gets."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass

@@ -157,7 +157,7 @@ def trace_address(
 def _head(
     parts: Parts, asked: Written, request: FoundRequest, found: ListedRequestDocument
 ) -> Mapping[str, Any]:
-    """What is known without the spans, which can be many."""
+    """The parts that need no spans, which can be many."""
     segments = [
         (one["stage"], one["start_ns"], one["end_ns"], one["name"]) for one in found["segments"]
     ]
@@ -285,7 +285,7 @@ def _files(parts: Parts, request: FoundRequest, shown: Mapping[str, Any]) -> lis
 def _full(
     parts: Parts, request: FoundRequest, head: ListedRequestDocument, span_id: str | None
 ) -> Mapping[str, object]:
-    """What is known with the spans."""
+    """The parts that need the spans."""
     tree = tree_of(parts.service.store, request)
     found = opened_document(parts.service.store, request, tree, head, parts.service.profiles_of)
     unclipped = tree.unclipped if tree else {}

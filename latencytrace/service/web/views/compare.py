@@ -62,7 +62,7 @@ def compare_router(
 
     @router.get("/compare", response_model=CompareDocument)
     def compare(asked: Annotated[CompareQuery, Query()]) -> Response:
-        """What shifted from A to B, at equal work and load, and whether it may be chance."""
+        """Shifts from A to B at equal work and load, proven or not, end to end and by stage."""
         sides = asked.a, asked.b
         found = compare_answers.comparison(
             store, baselines, sides, asked.at_least, now_ns(), beside

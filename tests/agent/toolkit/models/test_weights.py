@@ -48,7 +48,7 @@ def test_only_what_is_predicted_from_goes_through_the_head(*, tied: bool) -> Non
     assert size.pass_flops(tokens=7, rows=2) == 2 * (7 * WIDTH * WIDTH + 2 * WORDS * WIDTH)
 
 
-def test_operations_are_told_in_half_precision_alone() -> None:
+def test_operations_are_reported_in_half_precision_alone() -> None:
     size = model_size(Model(tied=True))
 
     assert size is not None

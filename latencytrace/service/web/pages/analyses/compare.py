@@ -197,7 +197,7 @@ def choices(
     written: Mapping[str, str],
     side: str,
 ) -> tuple[str, list[tuple[str, str]]]:
-    """What can be chosen for a side, each with its words; and what is chosen.
+    """The choices of a side, each with its words; and the one that is chosen.
 
     Args:
         store: What knows the versions that there are.

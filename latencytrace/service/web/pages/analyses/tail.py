@@ -113,7 +113,7 @@ def tail_pages(parts: Parts, metrics: CollectorRegistry) -> APIRouter:
 
 
 def pressed(question: Asked, metrics: CollectorRegistry) -> list[Finding]:
-    """What the threads of the cohort's service waited for of late, unless it is of the past."""
+    """The recent waits of the threads of the cohort's service; none if it is of the past."""
     if question.cohort.until_ns is not None:
         return []
     return list(pressure_findings(list(collected(metrics)), question.cohort.service))

@@ -28,14 +28,14 @@ CHANGES: Final = {"faster": "% faster", "at_most_ms": "ms at most"}
 
 
 class Wish(BaseModel):
-    """What the form says: a stage, and how much of what."""
+    """The supposition of the form: a stage, and how much of what."""
 
     stage: str
     amount: Annotated[float, Field(ge=0, le=1e9)] | None = None
     change: Literal["faster", "at_most_ms"] = "faster"
 
     def parameters(self) -> Mapping[str, str]:
-        """What the API calls it.
+        """Its name in the API.
 
         Raises:
             QuestionError: There is no such change.
@@ -125,7 +125,7 @@ def forecast_rows(document: WhatifDocument) -> list[Mapping[str, object]]:
 
 
 def premise(parameters: Mapping[str, str]) -> str:
-    """What is supposed, after an `If`."""
+    """The supposition, after an `If`."""
     stage = parameters["stage"]
     if "at_most_ms" in parameters:
         return f"no call of {stage} took longer than {parameters['at_most_ms']} ms"
