@@ -103,7 +103,7 @@ class Watched:
 
 @contextmanager
 def opened(browser: Browser, address: str, **options: Any) -> Iterator[tuple[Page, Watched]]:
-    """A page in a context of its own, watched from the start; no colour is on its way to another."""
+    """A page in a context of its own, watched from the start; nothing on it moves."""
     context = browser.new_context(**{"reduced_motion": "reduce", **options})
     page = context.new_page()
     page.set_default_timeout(PATIENCE_MS)
