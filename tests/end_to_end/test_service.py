@@ -349,10 +349,9 @@ def test_metrics_stay_out_of_a_folder_that_a_program_shares(tmp_path: Path, trac
     env = {"PROMETHEUS_MULTIPROC_DIR": str(shared)}
     with RunningService(tmp_path / "data", env=env) as service:
         service.post(otlp(root(trace_id)))
-        service.request(trace_id)
-        rich = service.get("/metrics", {"accept": "application/openmetrics-text; version=1.0.0"})
+        rich = {"accept": "application/openmetrics-text; version=1.0.0"}
+        until(lambda: trace_id in service.get("/metrics", rich).text, service.said)
 
-    assert trace_id in rich.text
     assert not list(shared.iterdir())
 
 
