@@ -424,6 +424,18 @@ def test_a_live_page_replaces_what_changed_and_keeps_what_is_open(
         assert watched.errors == []
 
 
+def test_live_leads_from_a_stretch_of_the_past_to_the_newest_requests(
+    service: RunningService, browser: Browser
+) -> None:
+    stretch = "service=rag&since=2h&until=1m"
+    with opened(browser, f"{service.url}/breakdown?{stretch}") as (page, watched):
+        page.get_by_role("button", name="Live").click()
+
+        page.wait_for_url("**/breakdown?service=rag")
+        expect(page.get_by_role("button", name="Live")).to_have_attribute("aria-pressed", "true")
+        assert watched.errors == []
+
+
 NOTE_WHAT_IS_SAID = """() => {
   const said = document.getElementById('said');
   window.told = [];

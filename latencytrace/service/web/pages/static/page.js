@@ -137,14 +137,19 @@ function refresh(done) {
   asked.send();
 }
 const place = document.querySelector('form.cohort button') ?? document.querySelector('[data-live]');
-if (place && !new URL(location.href).searchParams.get('until')) {
+if (place) {
+  const address = new URL(location.href);
+  const isOver = Boolean(address.searchParams.get('until')); // a stretch of the past never changes
   const key = `live ${location.pathname}`;
   const button = document.createElement('button');
   let timer = 0;
-  const turn = (on) => {
-    clearTimeout(timer);
+  const show = (on) => {
     button.setAttribute('aria-pressed', on);
     button.textContent = on ? '● Live' : 'Live';
+  };
+  const turn = (on) => {
+    clearTimeout(timer);
+    show(on);
     if (on) timer = setTimeout(again, EVERY_MS);
     try { sessionStorage.setItem(key, on ? 'on' : ''); } catch { /* none is kept */ }
   };
@@ -159,11 +164,17 @@ if (place && !new URL(location.href).searchParams.get('until')) {
   });
   button.type = 'button';
   button.id = 'live';
-  button.title = 'Refresh every five seconds';
-  button.addEventListener('click', () => turn(!isOn()));
+  button.title = `${isOver ? 'Back to the newest requests, refreshed' : 'Refresh'} every five seconds`;
+  button.addEventListener('click', () => {
+    turn(!isOn());
+    if (!isOver) return;
+    for (const name of ['since', 'until']) address.searchParams.delete(name);
+    location.assign(address);
+  });
   if (place.matches('[data-live]')) place.before(button);
   else place.after(button);
   let kept = '';
   try { kept = sessionStorage.getItem(key); } catch { /* none is kept */ }
-  turn(kept === 'on');
+  if (isOver) show(false); // and what is kept stays
+  else turn(kept === 'on');
 }
