@@ -112,14 +112,17 @@ def figure(value: float) -> str:
 
 
 def per_s(rate: float | None) -> str:
-    """A rate in three digits: `12.3/s`."""
-    return UNKNOWN if rate is None else f"{_grouped(rate) if rate else 0}/s"
+    """A rate in three digits, or a whole number: `12.3/s`, `40/s`."""
+    return UNKNOWN if rate is None else f"{_whole_or_grouped(rate)}/s"
 
 
 def times(value: float) -> str:
     """How many times, in three digits, or a whole number: `16.7`, `6`, with its sign."""
-    text = figure(value) if value == round(value) else _grouped(value)
-    return f"{text}\N{MULTIPLICATION SIGN}"
+    return f"{_whole_or_grouped(value)}\N{MULTIPLICATION SIGN}"
+
+
+def _whole_or_grouped(value: float) -> str:
+    return figure(value) if value == round(value) else _grouped(value)
 
 
 def exact(value_ns: int) -> str:
