@@ -121,7 +121,7 @@ test-large: $(VENV)/.large ## the tests with clients of models' APIs and databas
 	@$(VENV)/older/bin/python -m pytest tests/contracts/test_every_hook.py $(call report,older-contract)
 	@LITELLM_LOCAL_MODEL_COST_MAP=True $(VENV)/handlers/bin/python -m pytest $(HANDLERS:%=tests/agent/hooks/test_%.py) $(call report,handlers)
 	@LITELLM_LOCAL_MODEL_COST_MAP=True $(VENV)/handlers/bin/python -m pytest tests/contracts/test_every_hook.py $(call report,handlers-contract)
-	@$(VENV)/langgraph/bin/python -m pytest tests/agent/hooks/test_langgraph.py $(call report,langgraph)
+	@$(VENV)/langgraph/bin/python -m pytest tests/agent/hooks/test_langgraph_api.py $(call report,langgraph)
 	@$(VENV)/langgraph/bin/python -m pytest tests/contracts/test_every_hook.py $(call report,langgraph-contract)
 
 test-rabbitmq: $(VENV)/.rabbitmq-unpacked ## the tests of clients of RabbitMQ, against a server of its own

@@ -197,10 +197,9 @@ class Agent:
         self.settings = settings
         self.on_fault = on_fault
         self._resource = resource_of(
-            settings.service_name,
-            settings.resource_attributes,
+            settings.service_name, settings.resource_attributes,
             detectors=settings.resource_detectors,
-        )
+        )  # fmt: skip
         self._sampling = _sampling(settings)
         self._began_ns: int | None = None  # None: it is about to
         self.losses = ChildLosses()

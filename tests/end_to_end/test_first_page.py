@@ -23,7 +23,11 @@ FLOWS = {
     "is anything wrong": ([], ".headline", "1 incident: POST /chat slow since "),
     "where": ([".routes tbody th a >> nth=0"], "main", "Time on the critical path by stage"),
     "why slow": ([".incident .act a >> nth=0"], ".verdict", "tenant globex"),
-    "is the release worse": ([".routes .release .reach"], ".verdict", "in retrieve"),
+    "is the release worse": (
+        [".routes .release .reach"],
+        ".verdict",
+        "Before: 599 requests; after: 601.",
+    ),
     "one request": (
         [".incident .act a >> nth=1", "tbody a >> nth=0"],
         ".held",

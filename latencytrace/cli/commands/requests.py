@@ -86,10 +86,12 @@ def answering(
         return found, []
     routes = reading.overview(source, wanted)["routes"]
     left_out = sorted({one["route"] for one in routes if one.get("long_lived")})  # older: no key
+    if not left_out:
+        return found, []
     conditions = [f"route={quote(route, safe='')}" for route in left_out]
     without = "&".join(filter(None, [wanted.get("without"), *conditions]))
     others = reading.listed(source, {**wanted, "without": without}, order, limit)
-    return (others, left_out) if left_out and others["requests"] else (found, [])
+    return (others, left_out) if others["requests"] else (found, [])
 
 
 def picture(listed: RequestsDocument, ordered: str, console: Console) -> list[RenderableType]:

@@ -21,9 +21,10 @@ from latencytrace.model import (
 from latencytrace.model.objective import DAY_NS, EACH_ROUTE, HOUR_NS
 from latencytrace.service.ledger_table import LedgerTable
 from latencytrace.service.objectives.latest import LatestRequests
-from latencytrace.service.objectives.tally_ring import rings_of
+from latencytrace.service.objectives.tally_ring import FINE_SPAN_NS, rings_of
 
 _FASTEST_IN_PERIOD = 34_560  # short windows of the fastest tier
+_LOOKED_BACK = 16  # windows in which the beginning of a burn is looked for
 _STEPS = 500  # of what is covered of a window: how exactly that is known
 
 
@@ -130,14 +131,25 @@ class ObjectiveCounts:
         return self._rings.last_ns()
 
     def burning_since_ns(self, rule: BurnRule, until_ns: int) -> int | None:
-        """When the burn that a tier found began; None: no request of its window was bad."""
-        ring = self._rings.of(rule.long_ns)
-        first_ns, bad, total = ring.slots(until_ns - self._rings.delay_ns, rule.long_ns)
+        """When the burn that a tier found began; None: no request of its window was bad.
+
+        Where it burnt from the beginning of the window on, it is looked for before it.
+        """
+        window_ns = rule.long_ns
         calm_ns = max(rule.short_ns // 3, 2 * self.objective.period_ns // _FASTEST_IN_PERIOD)
-        calm_slots = -(-calm_ns // ring.slot_ns)
         least_ratio = rule.factor * self.objective.budget_ratio
-        place = burning_since(bad, total, least_ratio, calm_slots)
-        return None if place is None else first_ns + place * ring.slot_ns
+        while True:
+            ring = self._rings.of(window_ns)
+            first_ns, bad, total = ring.slots(until_ns - self._rings.delay_ns, window_ns)
+            calm_slots = -(-calm_ns // ring.slot_ns)
+            place = burning_since(bad, total, least_ratio, calm_slots)
+            if place is None:
+                return None
+            if place > calm_slots or 2 * window_ns > min(
+                _LOOKED_BACK * rule.long_ns, FINE_SPAN_NS
+            ):
+                return first_ns + place * ring.slot_ns
+            window_ns *= 2
 
     def slots(self, until_ns: int, window_ns: int) -> Slots:
         ring = self._rings.of(window_ns)

@@ -27,7 +27,7 @@ def fired(tmp_path_factory: pytest.TempPathFactory) -> tuple[Alert, Alert]:
 def test_it_says_what_and_how_bad_in_a_line(fired: tuple[Alert, Alert]) -> None:
     assert summary(fired[0]) == (
         "chat-e2e: 29.0 % of POST /chat took over 2.00 s or failed in the last 15 min, "
-        "burning budget 29\N{MULTIPLICATION SIGN} too fast"
+        "burning budget 29.0\N{MULTIPLICATION SIGN} too fast"
     )
 
 

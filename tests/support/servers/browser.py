@@ -103,8 +103,8 @@ class Watched:
 
 @contextmanager
 def opened(browser: Browser, address: str, **options: Any) -> Iterator[tuple[Page, Watched]]:
-    """A page in a context of its own, watched from the start."""
-    context = browser.new_context(**options)
+    """A page in a context of its own, watched from the start; nothing on it moves."""
+    context = browser.new_context(**{"reduced_motion": "reduce", **options})
     page = context.new_page()
     page.set_default_timeout(PATIENCE_MS)
     expect.set_options(timeout=PATIENCE_MS)  # else 5 s, which a busy machine may take
@@ -139,7 +139,7 @@ def check_sound(
 
 def check_shown(page: Page) -> None:
     """Assert that what a page shows now can be read by everybody, and is not cut."""
-    assert violations(page) == []
+    assert not (found := violations(page)), found
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     assert page.evaluate(CUT_BARS) == []
     assert page.evaluate(SMALL_TARGETS) == []

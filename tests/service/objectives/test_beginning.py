@@ -1,0 +1,35 @@
+"""Since when requests have been bad, though that is longer ago than the window that fires."""
+
+import pytest
+
+from latencytrace.analysis.slo.burn_rate import burn_rules
+from latencytrace.model import Tally
+from latencytrace.model.objective import DAY_NS, MINUTE_NS
+from latencytrace.service.objectives.counts import ObjectiveCounts
+from tests.support.builders.made_objectives import made_objective
+
+NOW_NS = 1_763_690_000 * 10**9
+SLOT_NS = 10 * 10**9
+
+
+def began_ns(bad_since_ns: int, calm_ns: range = range(0)) -> int | None:
+    """What is found of ten requests a slot, half of them bad since then but for a calm stretch."""
+    objective = made_objective(period_ns=DAY_NS)
+    counts = ObjectiveCounts(objective)
+    for at_ns in range(NOW_NS - 120 * MINUTE_NS, NOW_NS, SLOT_NS):
+        is_bad = at_ns >= bad_since_ns and at_ns not in calm_ns
+        counts.add(at_ns, Tally(bad=5 * is_bad, total=10))
+    return counts.burning_since_ns(burn_rules(objective)[0], NOW_NS)
+
+
+@pytest.mark.parametrize("minutes", [1, 5, 20])
+def test_it_is_found_behind_the_window_that_fires(minutes: int) -> None:
+    since_ns = NOW_NS - minutes * MINUTE_NS
+
+    assert began_ns(since_ns) == pytest.approx(since_ns, abs=SLOT_NS)
+
+
+def test_an_incident_that_was_over_is_another_one() -> None:
+    calm_ns = range(NOW_NS - 20 * MINUTE_NS, NOW_NS - 6 * MINUTE_NS)
+
+    assert began_ns(NOW_NS - 60 * MINUTE_NS, calm_ns) == pytest.approx(calm_ns.stop, abs=SLOT_NS)
