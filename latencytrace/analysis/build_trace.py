@@ -106,7 +106,7 @@ def _forest(found: Iterable[Span], *, rootless: bool, longest_ns: int) -> _Fores
     spans, intervals, unreadable = read_intervals(spans)
     spans, intervals = with_proxy_queue(spans, intervals)
     spans = handed_over(outliving(hung_inside(spans)))
-    messages = delivered(spans, intervals)
+    messages = delivered(spans, intervals, longest_ns)
     spans, intervals = messages.spans, messages.intervals
     repairs = defaultdict(list)
     for repair in (

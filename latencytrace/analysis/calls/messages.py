@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from latencytrace.analysis.calls.waits import works_itself
 from latencytrace.analysis.repairs.clipping import Intervals, clipped, clipped_intervals
+from latencytrace.analysis.repairs.implausible import WEEK_NS
 from latencytrace.analysis.reported import begun_earlier
 from latencytrace.analysis.trace.is_request import is_shared
 from latencytrace.model import Interval, Span, SpanKind, Stage, Trace, semconv
@@ -30,7 +31,9 @@ class Delivered:
     retried: Mapping[str, str]  # of consumers whose work was tried again: the next one's span id
 
 
-def delivered(spans: Mapping[str, Span], intervals: Mapping[str, Intervals]) -> Delivered:
+def delivered(
+    spans: Mapping[str, Span], intervals: Mapping[str, Intervals], longest_ns: int = WEEK_NS
+) -> Delivered:
     """Find for each consumer's span the span that awaited it.
 
     A consumer outlives its producer by nature. It goes below the nearest span above the
@@ -41,6 +44,7 @@ def delivered(spans: Mapping[str, Span], intervals: Mapping[str, Intervals]) -> 
     Args:
         spans: By span id, each parent before its children.
         intervals: Intervals packed on the spans, by span id, absolute.
+        longest_ns: A message that seems to have waited longer did not: a clock was not set.
     """
     if not any(span.kind in MESSAGES for span in spans.values()):
         return Delivered(
@@ -71,7 +75,7 @@ def delivered(spans: Mapping[str, Span], intervals: Mapping[str, Intervals]) -> 
             delivery = (sender.span_id, span.service, span.name)
             sent_ns = max(sender.end_ns, delivered_before.get(delivery, 0))
             delivered_before[delivery] = max(sent_ns, span.end_ns)
-            if sent_ns < span.start_ns:
+            if 0 < span.start_ns - sent_ns <= longest_ns:
                 queue = Interval(stage=Stage.QUEUE, start_ns=sent_ns, end_ns=span.start_ns)
                 queued[span_id] = queue
                 packed[span_id] = (queue, *packed.get(span_id, ()))

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from latencytrace.analysis.columns import critical_paths
 from latencytrace.analysis.columns.facts import CLOCK, HANG_UP, MESSAGE, FactsOfBatch
-from latencytrace.analysis.ledger.after_answer import LEAST_NS, MOST_ABOVE
+from latencytrace.analysis.ledger.after_answer import LEAST_NS, MOST_ABOVE, MOST_NS
 from latencytrace.model import Stage
 from latencytrace.model.stage import STAGES
 
@@ -79,6 +79,7 @@ def after_answers(
     spans = _spans(laid, requests, places, (start_ns, end_ns, span_id))
     left = _timed(laid, places, spans, known, resource)
     left &= (spans.end_ns > spans.done_ns) & (spans.start_ns < spans.end_ns)
+    left &= spans.end_ns - spans.done_ns <= MOST_NS
     idle_ns = np.full(len(requests), np.iinfo(np.int64).min)
     np.maximum.at(idle_ns, spans.request[left], spans.end_ns[left])
     roots = np.flatnonzero(spans.above == np.arange(len(spans.above)))

@@ -1,6 +1,7 @@
 """OTLP's JSON: protobuf's, but that ids are hex digits."""
 
 import json
+import math
 from base64 import b64decode, b64encode
 from typing import Final
 
@@ -11,12 +12,13 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from latencytrace.errors import OtlpError
 from latencytrace.service.otlp.compiled.core import core
 from latencytrace.service.otlp.mending.account import Mending
-from latencytrace.service.otlp.mending.json import mend_tree
+from latencytrace.service.otlp.mending.json import REFUSALS, mend_tree
 from latencytrace.service.otlp.mending.protobuf import has_spans
 
 MOST_OPENED: Final = 2_000_000  # brackets: the parser keeps the interpreter until it is done
 MOST_ITEMS: Final = 500_000  # of all lists together: each takes 2.5 µs to read
 
+_MOST_DIGITS: Final = 20  # with the sign
 _ID_KEYS = frozenset(
     {"traceId", "spanId", "parentSpanId", "trace_id", "span_id", "parent_span_id"}
 )
@@ -74,7 +76,8 @@ def tree_of(body: bytes, *, mends: bool) -> object:
     if not mends:
         raise refused
     try:
-        return json.loads(body.decode("utf-8-sig", "surrogateescape"), strict=False)
+        text = body.decode("utf-8-sig", "surrogateescape")
+        return json.loads(text, strict=False, parse_int=_whole_number)
     except (ValueError, RecursionError):
         raise refused from None
 
@@ -114,13 +117,7 @@ def _parsed(tree: dict[str, object]) -> ExportTraceServiceRequest:
     """
     try:
         return json_format.ParseDict(tree, ExportTraceServiceRequest(), ignore_unknown_fields=True)
-    except (
-        json_format.ParseError,
-        ValueError,
-        OverflowError,
-        RecursionError,
-        SystemError,  # of a key with half of a character
-    ) as error:
+    except REFUSALS as error:
         raise OtlpError(f"the body is not an OTLP trace request in JSON: {error}") from None
 
 
@@ -142,15 +139,23 @@ def _resources(tree: dict[str, object]) -> list[dict[str, object]]:
     return _dicts(tree.get("resourceSpans", tree.get("resource_spans")))
 
 
+def _whole_number(digits: str) -> float:
+    """A whole number; of too many digits for 64 bits infinity, which no field holds."""
+    return int(digits) if len(digits) <= _MOST_DIGITS else math.inf
+
+
 def _renew(resource: dict[str, object]) -> None:
     """Give the spans of a resource the names of today, if OTLP before 0.19 named them."""
-    old = resource.pop("instrumentationLibrarySpans", None)
-    if old is None or "scopeSpans" in resource:
-        return
-    resource["scopeSpans"] = old
-    for scope in _dicts(old):
-        if "instrumentationLibrary" in scope:
-            scope["scope"] = scope.pop("instrumentationLibrary")
+    for name in ("instrumentationLibrarySpans", "instrumentation_library_spans"):
+        old = _dicts(resource.pop(name, None))
+        if not old:
+            continue
+        for scope in old:
+            for library in ("instrumentationLibrary", "instrumentation_library"):
+                if library in scope:
+                    scope["scope"] = scope.pop(library)
+        today = "scope_spans" if "scope_spans" in resource else "scopeSpans"
+        resource[today] = [*_dicts(resource.get(today)), *old]
 
 
 def _spans(tree: dict[str, object]) -> list[dict[str, object]]:

@@ -6,6 +6,7 @@ import pytest
 
 from latencytrace.analysis.build_trace import build_traces
 from latencytrace.analysis.ledger.requests import requests_of
+from latencytrace.analysis.repairs.implausible import WEEK_NS
 from latencytrace.model import Link, Span, SpanKind, Stage, semconv
 from tests.support.builders.spans.trees import TRACE_ID, root, span
 
@@ -29,6 +30,19 @@ def test_a_consumer_is_followed_where_its_message_was_awaited() -> None:
     assert inner.ledger == {Stage.QUEUE: 100, Stage.DECODE: 250}
     assert (inner.span_id, inner.outermost, inner.duration_ns) == ("task", False, 350)
     assert outer.repairs == inner.repairs == ()
+
+
+@pytest.mark.parametrize(("waited_ns", "queued"), [(WEEK_NS, True), (WEEK_NS + 1, False)])
+def test_a_message_waits_no_longer_than_a_request_may_last(
+    waited_ns: int, *, queued: bool
+) -> None:
+    taken_ns = (SEND.end_ns or 0) + waited_ns
+    task = replace(TASK, start_ns=taken_ns, end_ns=taken_ns + 250 * 10**6)
+
+    _, work = requests_of([root(20), SEND, task], {})
+
+    assert (Stage.QUEUE in work.ledger) is queued
+    assert work.duration_ns == 250 * 10**6 + queued * waited_ns
 
 
 def test_a_consumer_of_its_producers_own_service_is_followed_too() -> None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from latencytrace.analysis.calls.retries import MAX_SIDE_BY_SIDE
 from latencytrace.analysis.ledger.requests import requests_of
+from latencytrace.analysis.repairs.implausible import WEEK_NS
 from latencytrace.model import (
     AttributeValue,
     Event,
@@ -119,6 +120,12 @@ def test_requests_with_background_tasks_go_by_columns() -> None:
     (request,) = divided(root(), *tasks)
 
     assert request.after_ns == 39 * MS - 100
+
+
+def test_work_that_ends_over_a_week_late_is_none() -> None:
+    (request,) = divided(root(), span(2, 2 * WEEK_NS, 2 * WEEK_NS + MS))
+
+    assert request.after_ns == 0
 
 
 def test_a_long_chain_of_tasks_that_outlive_each_other_gives_the_same() -> None:

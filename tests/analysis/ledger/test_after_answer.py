@@ -8,6 +8,7 @@ from hypothesis import given
 from latencytrace.analysis.build_trace import build_traces
 from latencytrace.analysis.ledger.after_answer import LEAST_NS, after_answer
 from latencytrace.analysis.ledger.requests import requests_of
+from latencytrace.analysis.repairs.implausible import WEEK_NS
 from latencytrace.analysis.trace.asgi_messages import awaits_hang_up
 from latencytrace.model import Request, Span, SpanKind, Stage, semconv
 from tests.support.builders.spans.numbered import root, span
@@ -39,6 +40,14 @@ def test_a_background_task_is_divided_after_the_answer_and_never_before_it() -> 
     assert request.ledger == {Stage.UNATTRIBUTED: 90 * MS, Stage.REMOTE_MODEL: 10 * MS}
     assert request.after == {Stage.REMOTE_MODEL: 480 * MS}
     assert request.after_ns == 480 * MS
+
+
+def test_a_span_that_ends_over_a_week_after_the_answer_is_none_of_its_work() -> None:
+    late = replace(
+        ms(3, 110, 150, attributes=MODEL), start_ns=2 * WEEK_NS, end_ns=2 * WEEK_NS + MS
+    )
+
+    assert after_ms(ms(2, 90, 130, attributes=SEARCH), late) == {Stage.RETRIEVE: 30}
 
 
 def test_time_between_tasks_is_unattributed() -> None:

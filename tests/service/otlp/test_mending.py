@@ -121,6 +121,9 @@ OTHER_JSON = f'{{"traceId": "{OTHER.trace_id}", "spanId": "{SPAN}", "name": "goo
     [
         '"name": 5',
         '"kind": 1e99',
+        '"kind": "\\ud83d"',
+        '"status": {"code": "\\ud83d"}',
+        f'"attributes": [{{"key": "k", "value": {{"intValue": {5000 * "9"}}}}}]',
         '"startTimeUnixNano": "yesterday"',
         '"startTimeUnixNano": -1',
         '"flags": {"a": 1}',
@@ -272,7 +275,15 @@ def test_spans_of_otlp_before_0_19_are_read_in_json() -> None:
         b'"scope"', b'"instrumentationLibrary"'
     )
 
-    assert kept(old, otlp.JSON).columns.spans() == kept(body, otlp.JSON).columns.spans()
+    expected = kept(body, otlp.JSON).columns.spans()
+    assert kept(old, otlp.JSON).columns.spans() == expected
+    snake = old.replace(b"instrumentationLibrarySpans", b"instrumentation_library_spans")
+    assert kept(snake, otlp.JSON).columns.spans() == expected
+    for empty in (b"[]", b"null"):
+        both = old.replace(
+            b'"instrumentationL', b'"scopeSpans":' + empty + b',"instrumentationL', 1
+        )
+        assert kept(both, otlp.JSON).columns.spans() == expected
 
 
 def test_what_was_lost_is_told_as_partial_success() -> None:

@@ -18,6 +18,11 @@ from latencytrace.service.otlp.mending.account import Mend, Mending
 
 Tree = dict[str, object]
 
+REFUSALS: Final = (
+    json_format.ParseError, ValueError, OverflowError, RecursionError,
+    SystemError,  # of half a character in a key or an enum
+)  # fmt: skip
+"""What protobuf's parser of JSON raises of a value."""
 DEEPEST: Final = 64  # messages within messages; protobuf takes no more than 100
 
 _HALVES = re.compile("[\ud800-\udfff]")
@@ -125,7 +130,7 @@ def _can_be(value: object, known: Any, kind: type[Message]) -> bool:
     tree = {known.name: [value] if known.is_repeated else value}
     try:
         json_format.ParseDict(tree, kind(), ignore_unknown_fields=True)
-    except (json_format.ParseError, ValueError, OverflowError):
+    except REFUSALS:
         return False
     return value is not None
 
