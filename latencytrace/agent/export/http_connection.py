@@ -157,6 +157,8 @@ class Connection:
     def _chunks(self) -> tuple[bytes, bool, bool]:
         content = b""
         while length := int(self._line().partition(";")[0], 16):
+            if length < 0:
+                raise ValueError("a chunk has no length")
             chunk = self._file.read(min(length, MOST_BYTES))
             content += chunk
             if len(content) >= MOST_BYTES:

@@ -98,6 +98,15 @@ def test_an_answer_is_read_as_http_client_reads_it(answer: bytes) -> None:
     assert not (ours.may_stay and expected.will_close)
 
 
+@pytest.mark.parametrize("length", [b"-1", b"-5", b"", b"x"])
+def test_a_chunk_of_no_length_is_no_answer_and_nothing_more_is_read(length: bytes) -> None:
+    head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+    with answering(head + length + b"\r\n" + b"y" * 1000) as port:
+        for _ in range(2):
+            with pytest.raises(ConnectionError, match="as HTTP has it"):
+                posted(port)
+
+
 def test_one_connection_takes_one_post_after_another() -> None:
     with RecordingServer() as server:
         sender = HttpSender(f"{server.url}/v1/traces?a=b", {"Key": "välue"}, PATIENCE_S)

@@ -22,7 +22,7 @@ REFUSALS: Final = (
     json_format.ParseError, ValueError, OverflowError, RecursionError,
     SystemError,  # of half a character in a key or an enum
 )  # fmt: skip
-"""What protobuf's parser of JSON raises of a value."""
+"""The errors by which protobuf's parser of JSON refuses a value."""
 DEEPEST: Final = 64  # messages within messages; protobuf takes no more than 100
 
 _HALVES = re.compile("[\ud800-\udfff]")
