@@ -52,7 +52,12 @@ def begun(
         environment["PYTHONPATH"] = f"{next(iter(autostart.__path__))}/."
         environment["OTEL_EXPORTER_OTLP_ENDPOINT"] = receiver
     return subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=stderr, text=True, env=environment
+        command,
+        stdout=subprocess.PIPE,
+        stderr=stderr,
+        text=True,
+        env=environment,
+        start_new_session=True,  # a child that hangs holds the output open, and ends with it
     )
 
 
@@ -67,7 +72,7 @@ def pools(method: str, way: str, count: int, slowest_s: float) -> Iterator[Ended
             try:
                 output, _ = program.communicate(timeout=slowest_s * count)
             except subprocess.TimeoutExpired:
-                program.kill()
+                os.killpg(program.pid, signal.SIGKILL)
                 output, _ = program.communicate()
             times = [float(one) for one in output.split()]
             hung = sum(one > slowest_s for one in times) + (len(times) < count)
@@ -92,7 +97,7 @@ def terminations(count: int, slowest_s: float) -> Iterator[Ended]:
                 program.wait(slowest_s)
             except subprocess.TimeoutExpired:
                 hung[traced] += 1
-                program.kill()
+                os.killpg(program.pid, signal.SIGKILL)
                 program.wait()
             times[traced].append(time.monotonic() - began)
             program.stdout.close()
