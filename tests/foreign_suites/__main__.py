@@ -56,6 +56,7 @@ class Suite:
     server: str = ""
     folder: str = ""
     uncompiled: str = ""
+    settings: Mapping[str, str] = field(default_factory=dict)
     explained: Mapping[str, str] = field(default_factory=dict)
 
     def why(self, test: str) -> str | None:
@@ -133,6 +134,7 @@ class Place:
         plugins = HERE / "plugins"
         environment = {
             **{key: value for key, value in os.environ.items() if not key.startswith("PYTEST")},
+            **self.suite.settings,
             "OUTCOMES": str(written),
             "PYTHONPATH": str(plugins),
             "LATENCYTRACE_PROPAGATE_TO": "" if headers else "!*",
