@@ -1,7 +1,7 @@
 """Attributes the spans of traces into the ledgers of their requests."""
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
@@ -75,6 +75,7 @@ class Attribution:
         arrived: Mapping[str, Sequence[Span]],
         revisions: Revisions,
         held: Mapping[str, Parts] = NONE_HELD,
+        lacking: Collection[str] = (),
     ) -> Attributed:
         """Attribute the requests of each trace.
 
@@ -82,13 +83,14 @@ class Attribution:
             arrived: Spans from the store, by trace.
             revisions: Revisions of the requests that were written of these.
             held: Spans in memory, by trace; no request of these was written.
+            lacking: Traces of which the store has lost spans.
         """
         if self._starts is None:
             self._starts = ProcessStarts(self._known())
         by_columns = self._by_columns(held, self._starts)
         spans, copies = _of_held({one: held[one] for one in by_columns.others})
         spans |= arrived
-        found = self._of_objects(spans, copies, revisions, self._starts)
+        found = self._of_objects(spans, copies, revisions, self._starts, lacking)
         found.starts += by_columns.starts
         if (table := self._columns.table(by_columns, self._starts)) is not None:
             found.tables.append(table)
@@ -112,6 +114,7 @@ class Attribution:
         copies: Mapping[str, Sequence[Span]],
         revisions: Revisions,
         starts: ProcessStarts,
+        lacking: Collection[str],
     ) -> Attributed:
         found = Attributed(spans=dict(arrived))
         before: dict[str, dict[str, int]] = {}
@@ -121,7 +124,13 @@ class Attribution:
         found.starts += starts.served(served_by(chain.from_iterable(arrived.values())))
         for trace_id, spans in arrived.items():
             whole = (*spans, *copies.get(trace_id, ()))
-            traces += self._traces(trace_id, whole, before.get(trace_id, {}), found)
+            known = before.get(trace_id, {})
+            if known and (trace_id in lacking or not _has_roots(whole, known)):
+                # The rest would replace a complete ledger.
+                self._telemetry.outdated.inc()
+                found.reasons[trace_id] = Without.OUTDATED
+            else:
+                traces += self._traces(trace_id, whole, known, found)
         if requests := self._requests(traces, revisions, found):
             found.tables.append(LedgerTable.of(requests))
         _note_steps(arrived, found)
@@ -137,14 +146,6 @@ class Attribution:
             known: Revisions of its requests in the store, by span id.
             found: Gets withdrawn requests, and the reason if there is no tree.
         """
-        if not (
-            known.keys() <= {span.span_id for span in spans}
-            or known.keys() <= without_duplicates(spans)[0].keys()  # which have other ids there
-        ):
-            # Its arrivals are dropped: the rest would replace a complete ledger.
-            self._telemetry.outdated.inc()
-            found.reasons[trace_id] = Without.OUTDATED
-            return ()
         if not known:  # counted with the first revision
             self._telemetry.content_removed.inc(sum(span.content_removed for span in spans))
         try:
@@ -200,6 +201,14 @@ def _of_held(
         if others:
             copies[trace_id] = others
     return spans, copies
+
+
+def _has_roots(spans: Sequence[Span], known: Mapping[str, int]) -> bool:
+    """Return whether the roots of a trace's requests are there; else its arrivals are dropped."""
+    return (
+        known.keys() <= {span.span_id for span in spans}
+        or known.keys() <= without_duplicates(spans)[0].keys()  # which have other ids there
+    )
 
 
 def _note_steps(arrived: Mapping[str, Sequence[Span]], found: Attributed) -> None:
