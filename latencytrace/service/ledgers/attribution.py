@@ -166,8 +166,13 @@ class Attribution:
         requests = []
         for trace in traces:
             try:
-                segments, most = critical_path(trace), self._columns.max_weight
-                request = request_of(trace, segments, revisions, most)
+                request = request_of(
+                    trace,
+                    critical_path(trace),
+                    revisions,
+                    self._columns.max_weight,
+                    self._columns.longest_ns,
+                )
                 requests.append(as_load(request) if self._is_start(trace) else request)
             except FAULTS:
                 self._set_aside(trace.root.trace_id, found)

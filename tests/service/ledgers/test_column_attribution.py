@@ -7,7 +7,7 @@ import pytest
 
 from latencytrace.analysis.columns.facts import Facts
 from latencytrace.analysis.columns.requests import attributed
-from latencytrace.analysis.repairs.implausible import Plausible
+from latencytrace.analysis.repairs.implausible import WEEK_NS, Plausible
 from latencytrace.model import Attributes, Request, Span, SpanKind, Stage, semconv
 from latencytrace.model.span_batch import SpanBatch
 from latencytrace.service.ledger_table import each_request
@@ -33,8 +33,8 @@ S = 1_000_000_000
 BEGAN_NS = 1_763_690_000 * S
 
 
-def attribution(*, compiled: bool) -> Attribution:
-    columns = ColumnAttribution(is_used=compiled)
+def attribution(*, compiled: bool, longest_ns: int = WEEK_NS) -> Attribution:
+    columns = ColumnAttribution(longest_ns=longest_ns, is_used=compiled)
     return Attribution(Telemetry(), lambda _: False, columns=columns)
 
 
@@ -168,6 +168,25 @@ def test_values_of_its_own_in_each_span_make_no_shapes(
     assert by_columns.spans == {}
     assert in_order(by_columns) == in_order(objects.attributed({}, {}, memory))
     assert len(SHAPES.latest.spans) == before
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+@pytest.mark.parametrize(("longest_s", "went_on_s"), [(5, 3), (2, 0)])
+def test_what_goes_on_for_longer_than_is_believed_is_no_work_of_a_request(
+    longest_s: int, went_on_s: int, *, compiled: bool
+) -> None:
+    spans = [
+        one_span("a" * 32, start_ns=BEGAN_NS, end_ns=BEGAN_NS + S),
+        one_span("a" * 32, "b" * 16, start_ns=BEGAN_NS + 3 * S, end_ns=BEGAN_NS + 4 * S),
+    ]
+    spans[1] = replace(spans[1], parent_id=spans[0].span_id, kind=SpanKind.INTERNAL)
+
+    found = attribution(compiled=compiled, longest_ns=longest_s * S).attributed(
+        {}, {}, held(spans)
+    )
+
+    [request] = requests(found)
+    assert request.after_ns == went_on_s * S
 
 
 def test_a_flood_of_shapes_costs_others_nothing_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
