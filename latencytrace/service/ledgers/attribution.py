@@ -1,9 +1,12 @@
 """Attributes the spans of traces into the ledgers of their requests."""
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from itertools import chain
+from types import MappingProxyType
+from typing import Final
 
 from latencytrace.analysis.build_trace import build_traces
 from latencytrace.analysis.ledger.critical_path import critical_path
@@ -20,6 +23,8 @@ from latencytrace.service.metrics.telemetry import Telemetry
 from latencytrace.service.store import Revisions
 
 _log = logging.getLogger(__name__)
+
+_NONE_DIVIDED: Final[Mapping[str, AbstractSet[str]]] = MappingProxyType({})
 
 # The analysis accepts spans in any order and state, so each of these is a bug of ours. It must
 # cost its own trace only.
@@ -75,7 +80,7 @@ class Attribution:
         arrived: Mapping[str, Sequence[Span]],
         revisions: Revisions,
         held: Mapping[str, Parts] = NONE_HELD,
-        lacking: Collection[str] = (),
+        divided: Mapping[str, AbstractSet[str]] = _NONE_DIVIDED,
     ) -> Attributed:
         """Attribute the requests of each trace.
 
@@ -83,14 +88,14 @@ class Attribution:
             arrived: Spans from the store, by trace.
             revisions: Revisions of the requests that were written of these.
             held: Spans in memory, by trace; no request of these was written.
-            lacking: Traces of which the store has lost spans.
+            divided: Spans that written ledgers stand on, of traces that seem to lack some.
         """
         if self._starts is None:
             self._starts = ProcessStarts(self._known())
         by_columns = self._by_columns(held, self._starts)
         spans, copies = _of_held({one: held[one] for one in by_columns.others})
         spans |= arrived
-        found = self._of_objects(spans, copies, revisions, self._starts, lacking)
+        found = self._of_objects(spans, copies, revisions, self._starts, divided)
         found.starts += by_columns.starts
         if (table := self._columns.table(by_columns, self._starts)) is not None:
             found.tables.append(table)
@@ -114,7 +119,7 @@ class Attribution:
         copies: Mapping[str, Sequence[Span]],
         revisions: Revisions,
         starts: ProcessStarts,
-        lacking: Collection[str],
+        divided: Mapping[str, AbstractSet[str]],
     ) -> Attributed:
         found = Attributed(spans=dict(arrived))
         before: dict[str, dict[str, int]] = {}
@@ -125,7 +130,7 @@ class Attribution:
         for trace_id, spans in arrived.items():
             whole = (*spans, *copies.get(trace_id, ()))
             known = before.get(trace_id, {})
-            if known and (trace_id in lacking or not _has_roots(whole, known)):
+            if not _has_all(whole, known.keys() | divided.get(trace_id, set())):
                 # The rest would replace a complete ledger.
                 self._telemetry.outdated.inc()
                 found.reasons[trace_id] = Without.OUTDATED
@@ -208,11 +213,11 @@ def _of_held(
     return spans, copies
 
 
-def _has_roots(spans: Sequence[Span], known: Mapping[str, int]) -> bool:
-    """Return whether the roots of a trace's requests are there; else its arrivals are dropped."""
+def _has_all(spans: Sequence[Span], divided: AbstractSet[str]) -> bool:
+    """Return whether all is there that ledgers stand on; else arrivals of it are dropped."""
     return (
-        known.keys() <= {span.span_id for span in spans}
-        or known.keys() <= without_duplicates(spans)[0].keys()  # which have other ids there
+        divided <= {span.span_id for span in spans}
+        or divided <= without_duplicates(spans)[0].keys()  # which have other ids there
     )
 
 

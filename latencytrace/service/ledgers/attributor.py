@@ -151,7 +151,7 @@ class Attributor:
         read_ns = self._now_ns()
         held = self._traces.held(taken)
         read = self._read([one for one in taken if one not in held])
-        found = self._attribution.attributed(read.arrived, read.revisions, held, read.lacking)
+        found = self._attribution.attributed(read.arrived, read.revisions, held, read.divided)
         self.by_columns = _OBJECTS_MATTER * len(found.spans) < len(taken)
         self._context.on_spans(chain(found.device_spans, *found.spans.values()))
         fresh, resent = apart_from_resent(found.tables, self._store)
@@ -205,7 +205,7 @@ class Attributor:
     def _read(self, taken: Sequence[str]) -> "_Read":
         """Read traces from the store; open those again of which it does not show all spans yet."""
         if not taken:
-            return _Read({}, {}, set(), set())
+            return _Read({}, {}, set(), {})
         shown = self._store.arrived(taken)
         lacking = self._traces.short({one: len(shown.get(one, ())) for one in taken})
         if lacking:
@@ -216,7 +216,11 @@ class Attributor:
             _log.error("of %d traces the store does not show all spans yet", len(reopened))
         arrived = {one: spans for one, spans in shown.items() if one not in reopened}
         revisions = self._store.revisions(set(taken) - reopened)
-        return _Read(arrived, revisions, reopened, lacking.keys() - reopened)
+        divided: dict[str, set[str]] = {}
+        for one in self._store.written(lacking.keys() - reopened):
+            ids = {segment.span_id for segment in one.segments}
+            divided.setdefault(one.trace_id, set()).update(ids)
+        return _Read(arrived, revisions, reopened, divided)
 
 
 class _Read(NamedTuple):
@@ -225,7 +229,7 @@ class _Read(NamedTuple):
     arrived: Mapping[str, Sequence[Span]]  # of those that are attributed now
     revisions: Revisions
     reopened: AbstractSet[str]
-    lacking: AbstractSet[str]  # of which spans are lost, so that the rest is attributed
+    divided: Mapping[str, AbstractSet[str]]  # where some seem lost: spans that have ledgers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
