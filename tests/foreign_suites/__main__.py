@@ -18,14 +18,19 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import tempfile
 import tomllib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Final
 
 from tests.support.agent.receiving import Receiver
+from tests.support.databases.caches import redis_server
+from tests.support.servers.ports import free_port
+from tests.support.servers.postgres import serving_postgres
 
 HERE: Final = Path(__file__).parent
 SUITES: Final[Mapping[str, Mapping[str, object]]] = tomllib.loads(
@@ -48,6 +53,10 @@ class Suite:
     tests: Sequence[str]
     options: Sequence[str] = ()
     source: str = ""
+    server: str = ""
+    folder: str = ""
+    uncompiled: str = ""
+    settings: Mapping[str, str] = field(default_factory=dict)
     explained: Mapping[str, str] = field(default_factory=dict)
 
     def why(self, test: str) -> str | None:
@@ -108,6 +117,9 @@ class Place:
         [archive] = self.folder.glob("*.tar.gz")
         with tarfile.open(archive) as packed:
             packed.extractall(self.source, filter="data")
+        if suite.uncompiled:
+            [top] = self.source.iterdir()
+            shutil.rmtree(top / suite.uncompiled)
 
     def _pip(self, *arguments: str) -> None:
         pip = self.python, "-m", "pip", "--disable-pip-version-check", "-qq"
@@ -122,6 +134,7 @@ class Place:
         plugins = HERE / "plugins"
         environment = {
             **{key: value for key, value in os.environ.items() if not key.startswith("PYTEST")},
+            **self.suite.settings,
             "OUTCOMES": str(written),
             "PYTHONPATH": str(plugins),
             "LATENCYTRACE_PROPAGATE_TO": "" if headers else "!*",
@@ -132,7 +145,9 @@ class Place:
             *("-p", "no:cacheprovider", "--continue-on-collection-errors", *self.suite.options),
             *(only or self.suite.tests),
         ]
-        with Receiver() as receiver:
+        with Receiver() as receiver, serving(self.suite.server) as (options, where):
+            pytest += options
+            environment |= where
             endpoint = NOBODY if way == "away" else receiver.url
             environment["OTEL_EXPORTER_OTLP_ENDPOINT"] = endpoint
             if way == "last":
@@ -146,7 +161,7 @@ class Place:
             with (self.folder / f"{way}.log").open("w") as log:
                 try:
                     subprocess.run(
-                        pytest, cwd=top, env=environment,
+                        pytest, cwd=top / self.suite.folder, env=environment,
                         stdout=log, stderr=log, stdin=subprocess.DEVNULL,
                         timeout=SUITE_S, check=False,
                     )  # fmt: skip
@@ -158,6 +173,23 @@ class Place:
             if found.get(line["test"], ("passed",))[0] != "failed":
                 found[line["test"]] = line["outcome"], line["why"]
         return found
+
+
+@contextmanager
+def serving(server: str) -> Iterator[tuple[Sequence[str], Mapping[str, str]]]:
+    """Run the server that a suite needs; yields options of pytest and variables that name it."""
+    with tempfile.TemporaryDirectory() as folder:
+        if server == "redis":
+            port = free_port()
+            with redis_server(Path(folder), port):
+                yield [f"--redis-url=redis://127.0.0.1:{port}/0"], {}
+        elif server == "postgres":
+            with serving_postgres() as where:
+                told = dict(part.split("=", 1) for part in where.split())
+                names = {"host": "PGHOST", "user": "PGUSER", "dbname": "PGDATABASE"}
+                yield (), {names[key]: value for key, value in told.items()}
+        else:
+            yield (), {}
 
 
 def passes(outcomes: Mapping[str, tuple[str, str]], test: str) -> bool:

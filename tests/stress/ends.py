@@ -3,13 +3,15 @@
     python -m tests.stress.ends [--pools 300] [--methods fork spawn] [--hogs 2]
         [--terminations 300] [--slowest-s 60] [--json]
 
-A line for each way, plain and traced: how many, the median, the slowest, and how many hung. Of
+A line for each way, plain and traced: how many, the median, the slowest, how many hung, and how
+many took longer than the slowest plain one. Of
 programs that SIGTERM ends also how many of their requests never arrived. It ends with 1 where any
 hung.
 """
 
 import argparse
 import json
+import math
 import os
 import signal
 import statistics
@@ -39,6 +41,7 @@ class Ended(NamedTuple):
     hung: int
     median_s: float
     slowest_s: float
+    slower: int  # than the slowest plain one
     missing: int  # requests that were done and never arrived
 
 
@@ -52,7 +55,12 @@ def begun(
         environment["PYTHONPATH"] = f"{next(iter(autostart.__path__))}/."
         environment["OTEL_EXPORTER_OTLP_ENDPOINT"] = receiver
     return subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=stderr, text=True, env=environment
+        command,
+        stdout=subprocess.PIPE,
+        stderr=stderr,
+        text=True,
+        env=environment,
+        start_new_session=True,  # a child that hangs holds the output open, and ends with it
     )
 
 
@@ -63,15 +71,17 @@ def pools(method: str, way: str, count: int, slowest_s: float) -> Iterator[Ended
             begun("pools", method, way, str(count), receiver=receiver.url if traced else None)
             for traced in TRACED
         ]
+        slowest_plain = math.inf
         for traced, program in zip(TRACED, programs, strict=True):
             try:
                 output, _ = program.communicate(timeout=slowest_s * count)
             except subprocess.TimeoutExpired:
-                program.kill()
+                os.killpg(program.pid, signal.SIGKILL)
                 output, _ = program.communicate()
             times = [float(one) for one in output.split()]
             hung = sum(one > slowest_s for one in times) + (len(times) < count)
-            yield ended(f"{method}, {way}", times, hung, 0, traced=traced)
+            yield ended(f"{method}, {way}", times, hung, slowest_plain, 0, traced=traced)
+            slowest_plain = max(times, default=math.inf)
 
 
 def terminations(count: int, slowest_s: float) -> Iterator[Ended]:
@@ -92,20 +102,27 @@ def terminations(count: int, slowest_s: float) -> Iterator[Ended]:
                 program.wait(slowest_s)
             except subprocess.TimeoutExpired:
                 hung[traced] += 1
-                program.kill()
+                os.killpg(program.pid, signal.SIGKILL)
                 program.wait()
             times[traced].append(time.monotonic() - began)
             program.stdout.close()
             arrived = sum(span.name == ended_program.NAME for span in receiver.spans)
             missing += done - arrived if traced else 0
+    slowest = math.inf
     for traced in TRACED:
-        yield ended("SIGTERM", times[traced], hung[traced], missing * traced, traced=traced)
+        lost = missing * traced
+        yield ended("SIGTERM", times[traced], hung[traced], slowest, lost, traced=traced)
+        slowest = max(times[traced], default=math.inf)
 
 
-def ended(way: str, times: list[float], hung: int, missing: int, *, traced: bool) -> Ended:
+def ended(
+    way: str, times: list[float], hung: int, slowest_plain: float, missing: int, *, traced: bool
+) -> Ended:
     """Put figures together."""
     median, slowest = (statistics.median(times), max(times)) if times else (0.0, 0.0)
-    return Ended(way, traced, len(times), hung, round(median, 4), round(slowest, 4), missing)
+    slower = sum(one > slowest_plain for one in times)
+    figures = round(median, 4), round(slowest, 4), slower
+    return Ended(way, traced, len(times), hung, *figures, missing)
 
 
 def all_of(told: argparse.Namespace) -> Iterator[Ended]:
@@ -142,7 +159,7 @@ def _line(one: Ended) -> str:
     tracing = "traced" if one.traced else "plain"
     return (
         f"{one.way:<31}{tracing:<8}{one.programs:>6}  hung {one.hung}  median {one.median_s:.3f} s"
-        f"  slowest {one.slowest_s:.3f} s  missing {one.missing}"
+        f"  slowest {one.slowest_s:.3f} s  slower {one.slower}  missing {one.missing}"
     )
 
 

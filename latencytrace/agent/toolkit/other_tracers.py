@@ -1,6 +1,6 @@
 """Calls that another instrumentation in the process traces: of these ours adds no span."""
 
-from types import FunctionType
+from types import FunctionType, MethodType
 from typing import Any, Final
 
 from opentelemetry.trace import Span
@@ -19,6 +19,8 @@ _SYSTEMS: Final = (semconv.DB_SYSTEM_NAME, "db.system")  # the latter is the old
 
 def is_theirs(function: Any) -> bool:
     """Say whether an instrumentation has put a function in the place of a library's."""
+    if type(function) is MethodType:  # of a class that an instrumentation has in its place
+        function = function.__func__
     while function is not None:
         wrapper = getattr(function, "_self_wrapper", None)  # of wrapt
         wrapper = getattr(wrapper, "func", wrapper)  # of a partial

@@ -86,6 +86,34 @@ def contribs(name: str) -> Any:
     return getattr(pytest.importorskip(f"opentelemetry.instrumentation.{module}"), kind)()
 
 
+@pytest.mark.parametrize("kind", ["SyncOpenTelemetryTransport", "AsyncOpenTelemetryTransport"])
+def test_theirs_is_the_only_span_where_a_client_is_given_their_transport(
+    server: RecordingServer, kind: str
+) -> None:
+    httpx = pytest.importorskip("httpx")
+    made = getattr(pytest.importorskip("opentelemetry.instrumentation.httpx"), kind)
+    spans = Spans()
+
+    def ask() -> None:
+        if kind.startswith("Sync"):
+            transport = made(httpx.HTTPTransport(), tracer_provider=spans.provider)
+            with httpx.Client(transport=transport) as client:
+                client.get(server.url)
+        else:
+            asyncio.run(ask_async())
+
+    async def ask_async() -> None:
+        transport = made(httpx.AsyncHTTPTransport(), tracer_provider=spans.provider)
+        async with httpx.AsyncClient(transport=transport) as client:
+            await client.get(server.url)
+
+    with hooked(HttpxHook, spans=spans):
+        in_request(spans, ask)
+
+    (theirs,) = (span for span in spans.all if span.name != "request")
+    assert semconv.STAGE not in theirs.attributes
+
+
 @pytest.mark.parametrize("ours_first", [True, False], ids=["ours first", "theirs first"])
 @pytest.mark.parametrize(("hook", "call", "name"), CASES.values(), ids=list(CASES))
 def test_theirs_is_the_only_span_of_a_call(

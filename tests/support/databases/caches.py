@@ -13,10 +13,10 @@ from tests.support.servers.prometheus_programs import program
 from tests.support.waiting import until
 
 
-def redis_server(folder: Path) -> AbstractContextManager[str]:
-    """Run Redis; yields the socket that it listens at."""
+def redis_server(folder: Path, port: int = 0) -> AbstractContextManager[str]:
+    """Run Redis; yields the socket that it listens at, besides a port where one is given."""
     path = folder / "socket"
-    told = ("--port", "0", "--unixsocket", str(path), "--save", "", "--dir", str(folder))
+    told = ("--port", str(port), "--unixsocket", str(path), "--save", "", "--dir", str(folder))
     return _serving([program("redis-server"), *told], path)
 
 
