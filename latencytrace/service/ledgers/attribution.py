@@ -17,7 +17,7 @@ from latencytrace.model import Request, Span, Stage, Trace, semconv
 from latencytrace.service.ledger_table import LedgerTable
 from latencytrace.service.ledgers.column_attribution import ByColumns, ColumnAttribution
 from latencytrace.service.ledgers.process_starts import Process, ProcessStarts, served_by
-from latencytrace.service.ledgers.span_parts import NONE_HELD, Parts, spans_and_copies
+from latencytrace.service.ledgers.span_parts import NONE_HELD, Parts, once, spans_in
 from latencytrace.service.metrics.span_account import Without
 from latencytrace.service.metrics.telemetry import Telemetry
 from latencytrace.service.store import Revisions
@@ -85,7 +85,7 @@ class Attribution:
         """Attribute the requests of each trace.
 
         Args:
-            arrived: Spans from the store, by trace.
+            arrived: Spans from the store, by trace; copies that differ among them.
             revisions: Revisions of the requests that were written of these.
             held: Spans in memory, by trace; no request of these was written.
             divided: Spans that written ledgers stand on, of traces that seem to lack some.
@@ -93,8 +93,8 @@ class Attribution:
         if self._starts is None:
             self._starts = ProcessStarts(self._known())
         by_columns = self._by_columns(held, self._starts)
-        spans, copies = _of_held({one: held[one] for one in by_columns.others})
-        spans |= arrived
+        others = {one: spans_in(held[one]) for one in by_columns.others}
+        spans, copies = _once({**others, **arrived})
         found = self._of_objects(spans, copies, revisions, self._starts, divided)
         found.starts += by_columns.starts
         if (table := self._columns.table(by_columns, self._starts)) is not None:
@@ -200,14 +200,14 @@ class Attribution:
         _log.exception("trace %s is set aside, please report this", trace_id)
 
 
-def _of_held(
-    held: Mapping[str, Parts],
+def _once(
+    traces: Mapping[str, Iterable[Span]],
 ) -> tuple[dict[str, Sequence[Span]], dict[str, Sequence[Span]]]:
     """Return the spans of traces, each id once, and the other spans with the same ids."""
     spans: dict[str, Sequence[Span]] = {}
     copies: dict[str, Sequence[Span]] = {}
-    for trace_id, parts in held.items():
-        spans[trace_id], others = spans_and_copies(parts)
+    for trace_id, came in traces.items():
+        spans[trace_id], others = once(came)
         if others:
             copies[trace_id] = others
     return spans, copies
