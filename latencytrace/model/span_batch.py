@@ -63,7 +63,8 @@ class SpanBatch:
     start_ns: Times  # (n,); below 0: beyond what fits
     end_ns: Times  # (n,)
     shape: NDArray[np.int32]  # (n,); -1: none, it is odd
-    shapes: Sequence[Span]  # by number: a span of it that says nothing else; more are added
+    shapes: Sequence[Span]  # of each a span that says nothing else; more are added
+    first_shape: int = 0  # the number of the first of them
     resource: Rows  # (n,): its place among the next
     resources: Sequence[Resource]
     name: Rows  # (n,): the same for the same name, always
@@ -82,7 +83,8 @@ class SpanBatch:
         """A row's span without its attributes, events and links."""
         trace = int(np.searchsorted(self.first, row, side="right")) - 1
         parent_id = int(self.parent_id[row])
-        shape, resource = self.shapes[self.shape[row]], self.resources[self.resource[row]]
+        shape = self.shapes[self.shape[row] - self.first_shape]
+        resource = self.resources[self.resource[row]]
         return Span(
             trace_id=self.trace_ids[trace],
             span_id=f"{int(self.span_id[row]):016x}",

@@ -33,7 +33,7 @@ from tests.support.waiting import PATIENCE_S
 
 HEAVY = {
     "torch", "fastapi", "numpy", "chdb", "transformers", "starlette", "uvicorn", "httpx",
-    "http.client", "http.server", "latencytrace.model.request", "multiprocessing.pool",
+    "ctypes", "http.client", "http.server", "latencytrace.model.request", "multiprocessing.pool",
     "opentelemetry.sdk.resources", "opentelemetry.sdk.trace", "asyncio", "importlib.metadata",
     "wrapt", "latencytrace.agent.hooks.asgi", "latencytrace.agent.hooks.transformers",
     "latencytrace.agent.gpu.watch", "latencytrace.agent.profiling.orders",

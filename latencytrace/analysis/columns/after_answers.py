@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from latencytrace.analysis.columns import critical_paths
 from latencytrace.analysis.columns.facts import CLOCK, HANG_UP, MESSAGE, FactsOfBatch
-from latencytrace.analysis.ledger.after_answer import LEAST_NS, MOST_ABOVE, MOST_NS
+from latencytrace.analysis.ledger.after_answer import LEAST_NS, MOST_ABOVE
 from latencytrace.model import Stage
 from latencytrace.model.stage import STAGES
 
@@ -57,6 +57,7 @@ def after_answers(
     span_id: _Column,
     known: FactsOfBatch,
     resource: _Column,
+    longest_ns: int,
 ) -> _Column | None:
     """Divide the time from the end of each request until the last of its spans has ended.
 
@@ -64,6 +65,7 @@ def after_answers(
         start_ns: Start of each span of the batch, by one clock.
         span_id: Number of each span, in the order of ids.
         resource: Row of each span in the table of resources.
+        longest_ns: A span that ended so much later had a clock that was not set.
 
     Returns:
         The time of each stage (r, stages); None: no request went on.
@@ -79,7 +81,7 @@ def after_answers(
     spans = _spans(laid, requests, places, (start_ns, end_ns, span_id))
     left = _timed(laid, places, spans, known, resource)
     left &= (spans.end_ns > spans.done_ns) & (spans.start_ns < spans.end_ns)
-    left &= spans.end_ns - spans.done_ns <= MOST_NS
+    left &= spans.end_ns - spans.done_ns <= longest_ns
     idle_ns = np.full(len(requests), np.iinfo(np.int64).min)
     np.maximum.at(idle_ns, spans.request[left], spans.end_ns[left])
     roots = np.flatnonzero(spans.above == np.arange(len(spans.above)))

@@ -1,6 +1,6 @@
 """Facts that follow from the shape of a span alone, found out once by the rules for objects."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
@@ -93,17 +93,21 @@ class Facts:
     def __init__(self) -> None:
         # Two rows a shape: of roots, and of others. Before the first shape those of none.
         self.table = np.zeros((2, FACTS), np.int64)
+        self._shapes: Sequence[Span] = ()  # whose facts these are, and of how many
         self._known = 0
 
     def of(self, batch: SpanBatch) -> FactsOfBatch:
-        """The facts of a batch's rows. All batches number their shapes alike."""
-        known, needed = self._known, int(batch.shape.max(initial=-1)) + 1
+        """The facts of a batch's rows; those of the shapes before are no longer held."""
+        if batch.shapes is not self._shapes:
+            self._shapes, self._known = batch.shapes, 0
+        shape = batch.shape.astype(np.int64) - batch.first_shape
+        known, needed = self._known, int(shape.max(initial=-1)) + 1
         if needed > known:
             rows = [row for one in range(known, needed) for row in _both(batch.shapes[one])]
             self.table = np.concatenate((self.table[: 2 * known], np.array(rows, np.int64)))
             self._known = needed
         # A row without a shape is odd by itself (see `requests`): any facts will do.
-        kind = 2 * np.maximum(batch.shape, 0).astype(np.int64) + (batch.parent_id != 0)
+        kind = 2 * np.maximum(shape, 0) + (batch.parent_id != 0)
         return FactsOfBatch(kind, self.table, _of_resources(batch.resources))
 
 

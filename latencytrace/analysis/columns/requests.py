@@ -191,7 +191,9 @@ def attributed(
         start_ns=start_ns, end_ns=end_ns, skewed=skewed,
         requests=requests, trees=laid, attributes=attributes, attributes_counted=counted,
         segments=segments, segment_first=segment_first, ledger=ledger,
-        after=after_answers(laid, start_ns, end_ns, span_id, known, resource),
+        after=after_answers(
+            laid, start_ns, end_ns, span_id, known, resource, plausible.longest_ns
+        ),
         clipped_spans=np.diff(np.concatenate(([0], np.cumsum(laid.clipped)))[laid.first]),
         known=reported.read_reporters(
             laid.first, laid.rows, laid.above, laid.start_ns, laid.held_ns, laid.stage,

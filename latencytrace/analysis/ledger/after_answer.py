@@ -11,19 +11,18 @@ from latencytrace.model import Ledger, Span, Stage, Trace
 from latencytrace.model.request import ledger_of
 
 LEAST_NS: Final = 1_000_000  # less is no work after the answer: spans end a moment late
-MOST_NS: Final = WEEK_NS  # a span that ended later had a clock that was not set
 MOST_ABOVE: Final = 64  # spans that are tried, from a span up
 
 
-def after_answer(trace: Trace) -> Ledger:
+def after_answer(trace: Trace, longest_ns: int = WEEK_NS) -> Ledger:
     """Divide the time from a request's end until the last of its spans has ended.
 
     The rule is that of the critical path, over a tree of what ended after the request: each
     span lies below the nearest one above it that ended no earlier, of the next `MOST_ABOVE`,
     or below the stretch itself, whose own time is unattributed. Left out are spans of
     another clock that stick out of their parents, whose time is uncertain; those that ended
-    more than `MOST_NS` after the request; waits for the caller to leave; work for messages
-    whose sender did not wait; and all that is below these.
+    more than `longest_ns` after the request, for a clock was not set; waits for the caller to
+    leave; work for messages whose sender did not wait; and all that is below these.
 
     Returns:
         Nanoseconds per stage that occurs, in their order, which add up to exactly that time;
@@ -33,7 +32,7 @@ def after_answer(trace: Trace) -> Ledger:
     left = {
         span.span_id: span
         for span in _timed(trace, root)
-        if span.start_ns < span.end_ns and 0 < span.end_ns - root.end_ns <= MOST_NS
+        if span.start_ns < span.end_ns and 0 < span.end_ns - root.end_ns <= longest_ns
     }
     idle_ns = max((span.end_ns for span in left.values()), default=root.end_ns)
     if idle_ns - root.end_ns < LEAST_NS:

@@ -11,6 +11,7 @@ from latencytrace.analysis.ledger.critical_path import critical_path
 from latencytrace.analysis.ledger.metric_attributes import metric_attributes
 from latencytrace.analysis.ledger.processor_waits import with_processor_waits
 from latencytrace.analysis.ledger.runtime_gaps import with_runtime
+from latencytrace.analysis.repairs.implausible import WEEK_NS
 from latencytrace.analysis.tail.cohort_attributes import cohort_attributes
 from latencytrace.analysis.tokens.latency import token_latency
 from latencytrace.analysis.trace.error_types import FIRST_SERVER_ERROR, http_code, is_refused
@@ -76,6 +77,7 @@ def request_of(
     segments: tuple[Segment, ...],
     revisions: Mapping[tuple[str, str], int],
     max_weight: int = MOST,
+    longest_ns: int = WEEK_NS,
 ) -> Request:
     """One request and its ledger.
 
@@ -83,6 +85,7 @@ def request_of(
         segments: Its critical path.
         revisions: The highest revision written so far, by trace id and request span id.
         max_weight: The largest weight that is believed.
+        longest_ns: What ended so long after it had a clock that was not set.
     """
     root = trace.root
     tokens = token_latency(trace)
@@ -122,7 +125,7 @@ def request_of(
         weight=weight_of(root.trace_id, root.trace_state, root.attributes, max_weight),
         ledger=ledger_of(segments),
         segments=segments,
-        after=after_answer(trace),
+        after=after_answer(trace, longest_ns),
         repairs=trace.repairs,
         attributes=attributes,
         attributes_left_out=attributes_left_out,

@@ -232,7 +232,7 @@ class Committer:
         with self._changed:
             released = self._queue.remove(columns)
             self._let_go(released)
-            self._fault = None  # the store takes spans
+            self._fault, self._queue.is_retry = None, False  # the store takes spans
             if self._journal is not None:
                 self._journal.rotate()
             self._changed.notify_all()

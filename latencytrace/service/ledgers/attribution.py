@@ -2,8 +2,11 @@
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from itertools import chain
+from types import MappingProxyType
+from typing import Final
 
 from latencytrace.analysis.build_trace import build_traces
 from latencytrace.analysis.ledger.critical_path import critical_path
@@ -20,6 +23,8 @@ from latencytrace.service.metrics.telemetry import Telemetry
 from latencytrace.service.store import Revisions
 
 _log = logging.getLogger(__name__)
+
+_NONE_DIVIDED: Final[Mapping[str, AbstractSet[str]]] = MappingProxyType({})
 
 # The analysis accepts spans in any order and state, so each of these is a bug of ours. It must
 # cost its own trace only.
@@ -75,6 +80,7 @@ class Attribution:
         arrived: Mapping[str, Sequence[Span]],
         revisions: Revisions,
         held: Mapping[str, Parts] = NONE_HELD,
+        divided: Mapping[str, AbstractSet[str]] = _NONE_DIVIDED,
     ) -> Attributed:
         """Attribute the requests of each trace.
 
@@ -82,13 +88,14 @@ class Attribution:
             arrived: Spans from the store, by trace.
             revisions: Revisions of the requests that were written of these.
             held: Spans in memory, by trace; no request of these was written.
+            divided: Spans that written ledgers stand on, of traces that seem to lack some.
         """
         if self._starts is None:
             self._starts = ProcessStarts(self._known())
         by_columns = self._by_columns(held, self._starts)
         spans, copies = _of_held({one: held[one] for one in by_columns.others})
         spans |= arrived
-        found = self._of_objects(spans, copies, revisions, self._starts)
+        found = self._of_objects(spans, copies, revisions, self._starts, divided)
         found.starts += by_columns.starts
         if (table := self._columns.table(by_columns, self._starts)) is not None:
             found.tables.append(table)
@@ -112,6 +119,7 @@ class Attribution:
         copies: Mapping[str, Sequence[Span]],
         revisions: Revisions,
         starts: ProcessStarts,
+        divided: Mapping[str, AbstractSet[str]],
     ) -> Attributed:
         found = Attributed(spans=dict(arrived))
         before: dict[str, dict[str, int]] = {}
@@ -121,7 +129,13 @@ class Attribution:
         found.starts += starts.served(served_by(chain.from_iterable(arrived.values())))
         for trace_id, spans in arrived.items():
             whole = (*spans, *copies.get(trace_id, ()))
-            traces += self._traces(trace_id, whole, before.get(trace_id, {}), found)
+            known = before.get(trace_id, {})
+            if not _has_all(whole, known.keys() | divided.get(trace_id, set())):
+                # The rest would replace a complete ledger.
+                self._telemetry.outdated.inc()
+                found.reasons[trace_id] = Without.OUTDATED
+            else:
+                traces += self._traces(trace_id, whole, known, found)
         if requests := self._requests(traces, revisions, found):
             found.tables.append(LedgerTable.of(requests))
         _note_steps(arrived, found)
@@ -137,14 +151,6 @@ class Attribution:
             known: Revisions of its requests in the store, by span id.
             found: Gets withdrawn requests, and the reason if there is no tree.
         """
-        if not (
-            known.keys() <= {span.span_id for span in spans}
-            or known.keys() <= without_duplicates(spans)[0].keys()  # which have other ids there
-        ):
-            # Its arrivals are dropped: the rest would replace a complete ledger.
-            self._telemetry.outdated.inc()
-            found.reasons[trace_id] = Without.OUTDATED
-            return ()
         if not known:  # counted with the first revision
             self._telemetry.content_removed.inc(sum(span.content_removed for span in spans))
         try:
@@ -165,8 +171,13 @@ class Attribution:
         requests = []
         for trace in traces:
             try:
-                segments, most = critical_path(trace), self._columns.max_weight
-                request = request_of(trace, segments, revisions, most)
+                request = request_of(
+                    trace,
+                    critical_path(trace),
+                    revisions,
+                    self._columns.max_weight,
+                    self._columns.longest_ns,
+                )
                 requests.append(as_load(request) if self._is_start(trace) else request)
             except FAULTS:
                 self._set_aside(trace.root.trace_id, found)
@@ -200,6 +211,14 @@ def _of_held(
         if others:
             copies[trace_id] = others
     return spans, copies
+
+
+def _has_all(spans: Sequence[Span], divided: AbstractSet[str]) -> bool:
+    """Return whether all is there that ledgers stand on; else arrivals of it are dropped."""
+    return (
+        divided <= {span.span_id for span in spans}
+        or divided <= without_duplicates(spans)[0].keys()  # which have other ids there
+    )
 
 
 def _note_steps(arrived: Mapping[str, Sequence[Span]], found: Attributed) -> None:

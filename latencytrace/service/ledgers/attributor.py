@@ -6,6 +6,7 @@ from collections.abc import Set as AbstractSet
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import chain, compress
+from typing import NamedTuple
 
 import numpy as np
 
@@ -149,8 +150,8 @@ class Attributor:
         """Read traces and attribute them."""
         read_ns = self._now_ns()
         held = self._traces.held(taken)
-        arrived, revisions, reopened = self._read([one for one in taken if one not in held])
-        found = self._attribution.attributed(arrived, revisions, held)
+        read = self._read([one for one in taken if one not in held])
+        found = self._attribution.attributed(read.arrived, read.revisions, held, read.divided)
         self.by_columns = _OBJECTS_MATTER * len(found.spans) < len(taken)
         self._context.on_spans(chain(found.device_spans, *found.spans.values()))
         fresh, resent = apart_from_resent(found.tables, self._store)
@@ -161,8 +162,8 @@ class Attributor:
         kept |= grown(resent, found.spans, self._store)
         known = _known(fresh, self.counted_before)
         return _Batch(
-            done=set(taken) - reopened,
-            rooted=_rooted(held, arrived) if self._store.is_shared else set(),
+            done=set(taken) - read.reopened,
+            rooted=_rooted(held, read.arrived) if self._store.is_shared else set(),
             read_ns=read_ns,
             held=held,
             found=found,
@@ -201,28 +202,34 @@ class Attributor:
         self.recovering -= batch.done
         self.counted_before -= batch.done
 
-    def _read(self, taken: Sequence[str]) -> tuple[dict[str, Sequence[Span]], Revisions, set[str]]:
-        """Read spans and revisions of traces from the store; return the reopened traces too."""
+    def _read(self, taken: Sequence[str]) -> "_Read":
+        """Read traces from the store; open those again of which it does not show all spans yet."""
         if not taken:
-            return {}, {}, set()
+            return _Read({}, {}, set(), {})
         shown = self._store.arrived(taken)
-        reopened = self._reopened(taken, shown)
-        arrived: dict[str, Sequence[Span]] = {
-            one: spans for one, spans in shown.items() if one not in reopened
-        }
-        return arrived, self._store.revisions(set(taken) - reopened), reopened
-
-    def _reopened(self, taken: Iterable[str], shown: Mapping[str, Sequence[Span]]) -> set[str]:
-        """Open traces again of which the store does not show all spans yet."""
-        short = self._traces.short({one: len(shown.get(one, ())) for one in taken})
-        if not short:
-            return set()
-        counts = self._store.arrived_counts(short)  # with duplicates, which `shown` lacks
-        short = self._traces.short({one: counts.get(one, 0) for one in short})
-        reopened = self._traces.missed(short)
+        lacking = self._traces.short({one: len(shown.get(one, ())) for one in taken})
+        if lacking:
+            counts = self._store.arrived_counts(lacking)  # with duplicates, which `shown` lacks
+            lacking = self._traces.short({one: counts.get(one, 0) for one in lacking})
+        reopened = self._traces.missed(lacking)
         if reopened:
             _log.error("of %d traces the store does not show all spans yet", len(reopened))
-        return reopened
+        arrived = {one: spans for one, spans in shown.items() if one not in reopened}
+        revisions = self._store.revisions(set(taken) - reopened)
+        divided: dict[str, set[str]] = {}
+        for one in self._store.written(lacking.keys() - reopened):
+            ids = {segment.span_id for segment in one.segments}
+            divided.setdefault(one.trace_id, set()).update(ids)
+        return _Read(arrived, revisions, reopened, divided)
+
+
+class _Read(NamedTuple):
+    """Traces as the store has them."""
+
+    arrived: Mapping[str, Sequence[Span]]  # of those that are attributed now
+    revisions: Revisions
+    reopened: AbstractSet[str]
+    divided: Mapping[str, AbstractSet[str]]  # where some seem lost: spans that have ledgers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

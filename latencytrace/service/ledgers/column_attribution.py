@@ -66,7 +66,7 @@ class ColumnAttribution:
         is_used: bool = core is not None,
     ) -> None:
         self.max_weight = max_weight
-        self._longest_ns = longest_ns
+        self.longest_ns = longest_ns
         self._is_used = is_used
         self._facts = Facts()
         self._tables = Tables(max_weight)
@@ -74,7 +74,7 @@ class ColumnAttribution:
     def plausible(self) -> Plausible:
         """Return the times that are believed now."""
         return Plausible(
-            longest_ns=self._longest_ns, earliest_ns=DATED_NS, latest_ns=now_ns() + _AHEAD_NS
+            longest_ns=self.longest_ns, earliest_ns=DATED_NS, latest_ns=now_ns() + _AHEAD_NS
         )
 
     def attributed(self, held: Mapping[str, Parts], starts: ProcessStarts) -> ByColumns:

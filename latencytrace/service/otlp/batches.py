@@ -21,7 +21,6 @@ from latencytrace.model.span_batch import EMPTY, CarriedValues, Resource, SpanBa
 from latencytrace.service.otlp.compiled.core import core
 from latencytrace.service.otlp.shapes import MARK, SEED, SHAPES
 from latencytrace.service.otlp.span_block import (
-    NOT_SHAPED,
     PAIR,
     VALUES,
     Numbers,
@@ -45,9 +44,9 @@ _COMMA: Final = ord(",")
 
 def batch_of(parts: Sequence[Part]) -> SpanBatch:
     """The spans of some rows of some blocks, ordered by trace, then as they come."""
+    shapes = SHAPES.latest
     for block, _ in parts:
-        if (block.table["shape"] == NOT_SHAPED).any():
-            SHAPES.find_anew(block)
+        shapes.find_anew(block)
     tables = [taken(block.table, rows) for block, rows in parts]
     spans = chained(tables)
     order = np.lexsort((spans["trace_low"], spans["trace_high"]))
@@ -66,7 +65,8 @@ def batch_of(parts: Sequence[Part]) -> SpanBatch:
         start_ns=_times(spans["start_ns"]),
         end_ns=_times(spans["end_ns"]),
         shape=np.ascontiguousarray(spans["shape"]),
-        shapes=SHAPES.spans,
+        shapes=shapes.spans,
+        first_shape=shapes.first,
         resource=resource,
         resources=resources,
         name=name,

@@ -243,7 +243,7 @@ class _Columns:
         self._tell_resources(capture_content=capture_content)
         texts = self.texts + bytes(self.more)
         self.words = chained([self.words, np.array(self.new_words, WORD)])
-        SHAPES.find(self._assembled(texts))
+        SHAPES.latest.find(self._assembled(texts))
         return self._assembled(self._gathered(texts))
 
     def _assembled(self, texts: bytes) -> SpanBlock:

@@ -129,6 +129,6 @@ def test_what_a_child_sends_with_is_loaded_once_before_the_first_fork(tmp_path: 
     script = tmp_path / "forks.py"
     script.write_text(FIRST_FORK)
 
-    done = python(script, NOWHERE)
+    done = python("-W", "ignore::DeprecationWarning", script, NOWHERE)
 
     assert (done.returncode, done.stderr) == (0, "")

@@ -18,6 +18,7 @@ from latencytrace.service.otlp.span_block import SpanBlock, unpacked
 from latencytrace.service.otlp.traces import CheckedRequest
 from tests.support.builders.spans.otlp_messages import one_span
 from tests.support.builders.spans.otlp_messages import otlp as encoded
+from tests.support.fakes.contracts import FakeClock
 from tests.support.waiting import PATIENCE_S
 
 MS = 1_000_000
@@ -54,6 +55,7 @@ class Rig:
         max_bytes: int = 10**6,
         journal: Journal | None = None,
         begin: Callable[[SpanBlock], SpanBlock | None] = lambda columns: columns,
+        now_ns: Callable[[], int] | None = None,
     ) -> None:
         self.store = BlockStore()
         self.told: list[list[CheckedRequest]] = []
@@ -63,7 +65,8 @@ class Rig:
         self.committer = Committer(
             self.store,
             on_settled=self._settled,
-            now_ns=iter(range(10**18, 10**19, 10**9)).__next__,  # a second at each look
+            # By itself a second at each look.
+            now_ns=now_ns or iter(range(10**18, 10**19, 10**9)).__next__,
             begin=begin,
             max_bytes=max_bytes,
             journal=journal,
@@ -342,6 +345,25 @@ def test_a_store_that_takes_spans_from_others_fails_no_longer(resting: Rig) -> N
 
     assert failing is not None
     assert resting.committer.fault is None
+
+
+def test_a_flush_does_not_wait_for_what_others_have_stored_meanwhile(tmp_path: Path) -> None:
+    rig = Rig(journal=Journal(tmp_path), now_ns=FakeClock(10**18))
+    rig.committer.set_interval(10**9, 6 * 10**9)
+    rig.committer.start()
+    failed, later = checked("failed"), checked("later")
+    rig.committer.submit(failed)
+    rig.store.fault = StoreError("the disk is full")
+    with pytest.raises(StoreError, match="the disk is full"):
+        rig.committer.flush()
+    rig.store.fault = None
+    rig.committer.release([failed.columns])
+    rig.committer.submit(later)
+
+    rig.committer.flush()
+    rig.committer.close()
+
+    assert rig.store.blocks == [later.columns.packed()]
 
 
 def test_a_request_waits_while_others_store_a_part_and_the_rest_is_committed(

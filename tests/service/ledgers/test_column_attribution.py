@@ -7,7 +7,7 @@ import pytest
 
 from latencytrace.analysis.columns.facts import Facts
 from latencytrace.analysis.columns.requests import attributed
-from latencytrace.analysis.repairs.implausible import Plausible
+from latencytrace.analysis.repairs.implausible import WEEK_NS, Plausible
 from latencytrace.model import Attributes, Request, Span, SpanKind, Stage, semconv
 from latencytrace.model.span_batch import SpanBatch
 from latencytrace.service.ledger_table import each_request
@@ -17,11 +17,12 @@ from latencytrace.service.ledgers.column_attribution import ColumnAttribution
 from latencytrace.service.ledgers.posts import Posts
 from latencytrace.service.ledgers.span_parts import Parts
 from latencytrace.service.metrics.telemetry import Telemetry
-from latencytrace.service.otlp import scanner
-from latencytrace.service.otlp.shapes import SHAPES
+from latencytrace.service.otlp import batches, scanner
+from latencytrace.service.otlp.shapes import SHAPES, RenewedShapes
 from latencytrace.service.otlp.traces import check
 from tests.support.builders.spans.otlp_messages import one_span, otlp
 from tests.support.compiled import COMPILED
+from tests.support.fakes.contracts import FakeClock
 from tests.support.few import few
 from tests.support.simulation.simulator import simulate
 from tests.support.simulation.ways import WAYS
@@ -32,8 +33,8 @@ S = 1_000_000_000
 BEGAN_NS = 1_763_690_000 * S
 
 
-def attribution(*, compiled: bool) -> Attribution:
-    columns = ColumnAttribution(is_used=compiled)
+def attribution(*, compiled: bool, longest_ns: int = WEEK_NS) -> Attribution:
+    columns = ColumnAttribution(longest_ns=longest_ns, is_used=compiled)
     return Attribution(Telemetry(), lambda _: False, columns=columns)
 
 
@@ -159,14 +160,59 @@ def test_values_of_its_own_in_each_span_make_no_shapes(
         for one in range(1, 41)
     ]
     columns.attributed({}, {}, held(spans[:1]))
-    before = len(SHAPES.spans)
+    before = len(SHAPES.latest.spans)
 
     memory = held(spans)
     by_columns = columns.attributed({}, {}, memory)
 
     assert by_columns.spans == {}
     assert in_order(by_columns) == in_order(objects.attributed({}, {}, memory))
-    assert len(SHAPES.spans) == before
+    assert len(SHAPES.latest.spans) == before
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+@pytest.mark.parametrize(("longest_s", "went_on_s"), [(5, 3), (2, 0)])
+def test_what_goes_on_for_longer_than_is_believed_is_no_work_of_a_request(
+    longest_s: int, went_on_s: int, *, compiled: bool
+) -> None:
+    spans = [
+        one_span("a" * 32, start_ns=BEGAN_NS, end_ns=BEGAN_NS + S),
+        one_span("a" * 32, "b" * 16, start_ns=BEGAN_NS + 3 * S, end_ns=BEGAN_NS + 4 * S),
+    ]
+    spans[1] = replace(spans[1], parent_id=spans[0].span_id, kind=SpanKind.INTERNAL)
+
+    found = attribution(compiled=compiled, longest_ns=longest_s * S).attributed(
+        {}, {}, held(spans)
+    )
+
+    [request] = requests(found)
+    assert request.after_ns == went_on_s * S
+
+
+def test_a_flood_of_shapes_costs_others_nothing_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = FakeClock(S)
+    shapes = RenewedShapes(6, clock)
+    for module in (scanner, batches):
+        monkeypatch.setattr(module, "SHAPES", shapes)
+    columns, objects = attribution(compiled=True), attribution(compiled=False)
+    spans = [one_span(f"{one:032x}", name=f"Tokenizer {one}") for one in range(1, 9)]
+    others = [
+        one_span(f"{one:032x}", kind=kind) for one, kind in enumerate(list(SpanKind)[:4], 11)
+    ]
+    known, flood, late = held(spans[:2]), held(spans[2:]), held(others)
+
+    assert columns.attributed({}, {}, known).spans == {}
+    assert columns.attributed({}, {}, flood).spans.keys() == {one.trace_id for one in spans[6:]}
+    assert columns.attributed({}, {}, late).spans.keys() == late.keys()
+
+    clock.move_s(60)
+    fresh = held([replace(one, trace_id=f"9{one.trace_id[1:]}") for one in others])
+    mixed = {**late, **fresh, **known}  # decoded before, and since then
+
+    found = columns.attributed({}, {}, mixed)
+
+    assert found.spans == {}
+    assert in_order(found) == in_order(objects.attributed({}, {}, mixed))
 
 
 def test_traces_that_make_columns_fail_are_attributed_as_objects_and_no_others(

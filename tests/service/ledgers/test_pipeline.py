@@ -27,7 +27,7 @@ from latencytrace.service.metrics.settling import Settled
 from latencytrace.service.metrics.telemetry import Telemetry
 from latencytrace.service.otlp import traces as otlp
 from latencytrace.service.otlp.span_block import SpanBlock
-from latencytrace.service.store import NONE_WITHDRAWN, Order, Revisions, Written
+from latencytrace.service.store import NONE_WITHDRAWN, Order, Revisions, Table, Written
 from latencytrace.service.stores.chdb.store import ChdbStore
 from tests.support.builders.spans.otlp_messages import child, columns, one_span
 from tests.support.builders.spans.otlp_messages import otlp as encoded
@@ -443,6 +443,24 @@ def test_a_ledger_outlives_the_spans_it_was_made_of(rig: Rig, trace_id: str) -> 
 
     assert ledger(rig.store, trace_id) == {Stage.DECODE: 90 * MS, Stage.UNATTRIBUTED: 10 * MS}
     assert rig.counted("latencytrace_service_outdated_traces_total") == 1
+
+
+def test_a_root_sent_again_after_its_spans_were_dropped_replaces_no_ledger(
+    rig: Rig, trace_id: str
+) -> None:
+    span = root(trace_id)
+    rig.send(span, child(span, CHILD, Stage.DECODE, 0, 90))
+    rig.after_s(1)
+    for partition in rig.store.partitions():
+        if partition.table is not Table.REQUESTS:
+            rig.store.drop(partition)
+    rig.send(span)
+    for _ in range(4):
+        rig.after_s(40)
+
+    assert ledger(rig.store, trace_id) == {Stage.DECODE: 90 * MS, Stage.UNATTRIBUTED: 10 * MS}
+    assert rig.counted("latencytrace_service_outdated_traces_total") == 1
+    assert rig.counted("latencytrace_service_spans_unaccounted") == 0
 
 
 def test_nothing_more_is_taken_while_too_much_is_not_divided(

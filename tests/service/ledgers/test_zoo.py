@@ -74,18 +74,18 @@ def test_calls_that_were_tried_again_go_by_columns_too() -> None:
 def test_new_values_make_no_new_shapes(unique: str) -> None:
     posts = Posts(LOADS[f"unique {unique}"], 4)
     attributed(posts, TRACES)
-    before = len(SHAPES.spans)
+    before = len(SHAPES.latest.spans)
 
     attributed(posts, TRACES)
 
-    assert len(SHAPES.spans) == before
+    assert len(SHAPES.latest.spans) == before
 
 
 def test_a_fleet_has_as_many_shapes_as_one_process() -> None:
     attributed(Posts(LOADS["plain"], 5), 2 * TRACES)
-    before = len(SHAPES.spans)
+    before = len(SHAPES.latest.spans)
 
     for name in ("5 000 pods", "200 pods, 400 routes, 60 models", "Kubernetes"):
         attributed(Posts(LOADS[name], 5), 2 * TRACES)
 
-    assert len(SHAPES.spans) - before <= 1
+    assert len(SHAPES.latest.spans) - before <= 1
