@@ -498,7 +498,7 @@ class Store(Questions, Copies):
 
     @abstractmethod
     def arrived(self, trace_ids: Collection[str]) -> Mapping[str, tuple[Span, ...]]:
-        """Every span that arrived for these traces, each (trace id, span id) once."""
+        """Every span that arrived for these traces; what came twice once, unless copies differ."""
 
     @abstractmethod
     def arrived_counts(self, trace_ids: Collection[str]) -> Mapping[str, int]:
@@ -506,7 +506,7 @@ class Store(Questions, Copies):
 
     @abstractmethod
     def kept_spans(self, trace_id: str) -> tuple[Span, ...]:
-        """The spans of a trace, from `spans` or else from the arrivals; empty: not kept."""
+        """The spans of a trace, likewise, from `spans` or the arrivals; empty: not kept."""
 
     @abstractmethod
     def kept_counts(self, trace_ids: Collection[str]) -> Mapping[str, int]:

@@ -24,10 +24,12 @@ from tempfile import TemporaryDirectory
 import aiohttp
 import httpx
 import requests
+import sqlalchemy
 import urllib3
 from opentelemetry import trace
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
+from sqlalchemy.pool import StaticPool
 
 import latencytrace
 
@@ -35,7 +37,7 @@ ROUNDS, WARM_UP, AT_ONCE = 20, 30, 4
 TRACERS = ("untraced", "latencytrace", "contrib")  # contrib last: it cannot be taken away
 SERVE, COUNT = "serve", "count"
 QUESTION = {"query": "what", "part": 1}
-PEER = Path(__file__).parents[2] / ".peers" / "contrib"
+PEER = Path(__file__).parents[2] / ".peers" / "contrib"  # and a SQLAlchemy that they take
 NEVER_MS = 3_600_000
 BODY = b"x" * 300
 ANSWER = (
@@ -99,12 +101,27 @@ async def of_urllib3(url: str) -> AsyncIterator[Round]:
         yield ask
 
 
+@asynccontextmanager
+async def of_sqlalchemy(_: str) -> AsyncIterator[Round]:
+    """Ask a database of this process's own, one statement after another."""
+    engine = sqlalchemy.create_engine("sqlite://", poolclass=StaticPool)
+    statement = sqlalchemy.text("SELECT :part + 1")
+
+    async def ask() -> None:
+        with engine.connect() as connection:
+            for part in range(AT_ONCE):
+                connection.execute(statement, {"part": part}).scalar_one()
+
+    yield ask
+
+
 # Each with contrib's instrumentation.
 CLIENTS = {
     "httpx": (of_httpx, "httpx"),
     "aiohttp": (of_aiohttp, "aiohttp-client"),
     "requests": (of_requests, "requests"),
     "urllib3": (of_urllib3, "urllib3"),
+    "sqlalchemy": (of_sqlalchemy, "sqlalchemy"),
 }
 
 

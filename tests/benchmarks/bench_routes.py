@@ -50,7 +50,8 @@ from tests.benchmarks.rounds import differences, interval, interval_of
 
 PROGRAM = HERE / "routes_server.py"
 OFF = "latencytrace without some hooks"
-PEER = HERE.parents[1] / ".peers" / "contrib"  # instrumentations of clients
+# Instrumentations of clients, and the newest SQLAlchemy that they take, for all servers.
+PEER = HERE.parents[1] / ".peers" / "contrib"
 BODY = b'{"text": "What does a span cost?", "tenant": 7, "limit": 5}'
 IDLE, IDLE_S = "idle", 10.0
 REQUESTS = {  # of a round
@@ -134,7 +135,7 @@ def measured(
                         name: stack.enter_context(
                             serving(
                                 name, receiver, service, beside, program=PROGRAM,
-                                also=PEER if name in {CONTRIB, NO_SEND} else None,
+                                also=PEER if PEER.exists() else None,  # one SQLAlchemy
                                 environ={"LATENCYTRACE_HOOKS": off if name == OFF else ""},
                             )
                         )

@@ -15,13 +15,13 @@ from typing import Annotated
 import aiohttp
 import httpx
 import requests
+import sqlalchemy
 import urllib3
 from fastapi import Depends, FastAPI, Header
 from fastapi.middleware.cors import CORSMiddleware
 from fastapi.middleware.gzip import GZipMiddleware
 from opentelemetry.trace import get_tracer
 from pydantic import BaseModel
-from sqlalchemy import Engine, create_engine, text
 from sqlalchemy.pool import StaticPool
 
 from tests.benchmarks.request_server import agent, hello, serve, stream, trace
@@ -135,7 +135,7 @@ def with_sqlalchemy(question: Question, of: Tenant, limit: Limit) -> Answer:
     """Ask a database of this process's own, on a thread."""
     with database().connect() as connection:
         found = [
-            connection.execute(text("SELECT :part + 1"), {"part": part}).scalar_one()
+            connection.execute(sqlalchemy.text("SELECT :part + 1"), {"part": part}).scalar_one()
             for part in range(QUERIES)
         ]
     return answered(question, of, limit, found)
@@ -184,9 +184,9 @@ def over_urllib3() -> urllib3.PoolManager:
 
 
 @cache
-def database() -> Engine:
+def database() -> sqlalchemy.Engine:
     """Return an engine of a database in memory."""
-    return create_engine(
+    return sqlalchemy.create_engine(  # looked up now: contrib has put its own there
         "sqlite://", poolclass=StaticPool, connect_args={"check_same_thread": False}
     )
 

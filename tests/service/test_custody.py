@@ -332,6 +332,25 @@ def test_a_root_that_the_store_has_and_no_ledger_is_found_and_attributed(
     assert not rig.pipeline.is_open(trace_id)
 
 
+def test_a_trace_without_a_request_is_not_given_one_later(rig: Rig, trace_id: str) -> None:
+    """Of two spans with the root's id the one without an end lasts longer, in the store, too."""
+    root = replace(root_lately(trace_id), kind=SpanKind.INTERNAL)
+    rig.pipeline._missing = MissingLedgers(
+        rig.store, rig.clock, lambda: time.time_ns() - 10**9 + rig.clock.now_ns
+    )
+    rig.send(root, replace(root, parent_id="d" * 16, end_ns=2**64 - 1))
+    rig.stored()
+    rig.step_after_s(1)
+    rig.stored()  # what has no request
+    rig.clock.move_s(AFTER_S + 1)
+    rig.pipeline.check()
+    asked = set(rig.pipeline._attributor.recovering)
+    rig.step_after_s(1)
+
+    assert asked == {trace_id}
+    assert rig.metric("recovered_total") == 0
+
+
 def test_what_has_its_ledger_is_not_found(rig: Rig, trace_id: str) -> None:
     missing = MissingLedgers(
         rig.store, rig.clock, lambda: time.time_ns() - 10**9 + rig.clock.now_ns

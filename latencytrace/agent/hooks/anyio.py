@@ -12,7 +12,7 @@ from latencytrace.agent.guard import FAULTS, guarded
 from latencytrace.agent.timing.costs import HookCost
 from latencytrace.agent.timing.hook import Hook, Replacement, Timed
 from latencytrace.agent.timing.recorder import Recorder
-from latencytrace.agent.timing.runtime_gaps import begun_as
+from latencytrace.agent.timing.runtime_gaps import begun_as, begun_as_sampled
 from latencytrace.agent.toolkit.waits import begun
 
 _WAITS = "noting a wait"
@@ -50,7 +50,7 @@ def time_wait(recorder: Recorder, original: Timed) -> Timed:
         try:
             pool = kwargs.get("limiter")
             left = cost.left = cost.left - 1
-            begun = begun_as(*waited, pool) if left > 0 else cost.sampled(begun_as, *waited, pool)
+            begun = begun_as(*waited, pool) if left > 0 else begun_as_sampled(cost, *waited, pool)
         except FAULTS as fault:
             recorder.on_fault("handing work to a thread", fault)
         return await original(*begun, func, *args, **kwargs)

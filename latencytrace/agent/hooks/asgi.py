@@ -12,7 +12,7 @@ from opentelemetry.context import (
     Context,
 )
 from opentelemetry.propagators.textmap import Getter
-from opentelemetry.trace import get_current_span
+from opentelemetry.trace import NoOpTracer, get_current_span
 
 from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.compiled.core import core, quicker
@@ -339,6 +339,11 @@ def _layers(application: object) -> Iterable[object]:
         application = stack if stack is not None else getattr(application, "app", None)
 
 
+def _is_contribs(layer: Any) -> bool:
+    """Tell whether a layer is contrib's middleware, with a tracer that makes spans."""
+    return type(layer).__module__ == _CONTRIB and type(layer.tracer) is not NoOpTracer
+
+
 def _already_timed(application: Any, layers_of: "_Layers") -> bool:
     """Return whether the request has a server span, or will get one from contrib's middleware."""
     if is_served():
@@ -365,7 +370,7 @@ class _Layers:
         seen, has_contribs = self._seen
         if stack is not seen:
             layers = _layers(application)
-            has_contribs = any(type(layer).__module__ == _CONTRIB for layer in layers)
+            has_contribs = any(_is_contribs(layer) for layer in layers)
             self._seen = (stack, has_contribs)  # at once: applications may be served on threads
         return has_contribs
 

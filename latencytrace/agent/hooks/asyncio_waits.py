@@ -1,9 +1,10 @@
 """Waits of requests for locks, semaphores, conditions, events and queues of asyncio."""
 
+import asyncio
 import sys
 from collections.abc import Callable
 from functools import wraps
-from typing import Any
+from typing import Any, Final
 
 from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.context import current
@@ -12,6 +13,10 @@ from latencytrace.agent.timing.hook import Hook, Replacement, Timed
 from latencytrace.agent.timing.recorder import Recorder
 from latencytrace.agent.timing.runtime_gaps import GAPS
 from latencytrace.agent.toolkit.waits import Wait, begun
+
+_RESULTS: Final = frozenset(
+    wait.__code__ for wait in (asyncio.Condition.wait, asyncio.Event.wait, asyncio.Queue.get)
+)
 
 
 class _NotingLoop:
@@ -54,7 +59,37 @@ def time_waits(recorder: Recorder, original: Callable[[Any], Any]) -> Timed:
     return _get_loop
 
 
+def time_wait_for(recorder: Recorder, original: Timed) -> Timed:
+    """Time the waits that have a limit: before Python 3.12 a task of its own waits for those."""
+    if sys.version_info >= (3, 12):
+        return original
+
+    @wraps(original)
+    async def wait_for(fut: Any, timeout: float | None) -> Any:  # noqa: ASYNC109 - as asyncio's
+        wait = None
+        try:
+            if current().get(GAPS) is not None and _waits_for_a_result(fut):
+                called = fut.cr_code.co_qualname
+                wait = begun(recorder, sys._getframe(1), monotonic_ns(), called)
+        except FAULTS as fault:
+            recorder.on_fault("noting a wait", fault)
+        try:
+            return await original(fut, timeout)
+        finally:
+            if wait is not None:
+                wait.end(monotonic_ns())
+
+    return wait_for
+
+
+def _waits_for_a_result(awaited: Any) -> bool:
+    return getattr(awaited, "cr_code", None) in _RESULTS
+
+
 class AsyncioWaitsHook(Hook):
     """Patches what the waiting branches go through, and no other."""
 
-    patches = (Replacement("asyncio.mixins", "_LoopBoundMixin._get_loop", time_waits, bare=True),)
+    patches = (
+        Replacement("asyncio.mixins", "_LoopBoundMixin._get_loop", time_waits, bare=True),
+        Replacement("asyncio", "wait_for", time_wait_for, bare=True),
+    )

@@ -6,7 +6,7 @@ from functools import wraps
 from typing import Any
 
 import wrapt
-from opentelemetry.trace import get_tracer_provider
+from opentelemetry.trace import NoOpTracerProvider
 
 from latencytrace.agent.guard import guarded
 from latencytrace.agent.timing.hook import Arguments, Hook, Replacement, Timed
@@ -77,10 +77,10 @@ def _error(future: Any) -> BaseException | None:
 
 
 class ProviderWhereOff(wrapt.ObjectProxy):  # type: ignore[type-arg] # wrapt 1 takes none
-    """BentoML's tracer provider, for which the process's own stands in while it is off.
+    """BentoML's tracer provider, of which nothing is left while its tracing is off.
 
     BentoML wraps every application in contrib's middleware, with a provider of its own that
-    by default records nothing: no request would be seen.
+    by default records nothing: its spans would hide our request from what the application does.
     """
 
     def get(self) -> Any:
@@ -90,7 +90,7 @@ class ProviderWhereOff(wrapt.ObjectProxy):  # type: ignore[type-arg] # wrapt 1 t
         """
         own = self.__wrapped__.get()
         container = sys.modules[_CONTAINERS].BentoMLContainer
-        return own if container.tracing.sample_rate.get() else get_tracer_provider()
+        return own if container.tracing.sample_rate.get() else NoOpTracerProvider()
 
 
 def provider_where_off(_recorder: Recorder, original: Any) -> Any:

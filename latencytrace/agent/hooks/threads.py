@@ -13,7 +13,7 @@ from latencytrace.agent.guard import guarded
 from latencytrace.agent.timing.costs import HookCost
 from latencytrace.agent.timing.hook import Hook, Replacement, Timed
 from latencytrace.agent.timing.recorder import Recorder
-from latencytrace.agent.timing.runtime_gaps import begun_as
+from latencytrace.agent.timing.runtime_gaps import begun_as, begun_as_sampled
 from latencytrace.agent.toolkit.calls import name_of
 
 # They serve many requests: a thread that does this belongs to none.
@@ -65,7 +65,7 @@ def carry_into_pool(recorder: Recorder, original: Timed) -> Timed:
         begun: tuple[Any, ...] = ()
         with guarded("handing work to a pool", recorder.on_fault):
             left = cost.left = cost.left - 1
-            begun = begun_as(*waited, self) if left > 0 else cost.sampled(begun_as, *waited, self)
+            begun = begun_as(*waited, self) if left > 0 else begun_as_sampled(cost, *waited, self)
         return original(self, *begun, fn, *args, **kwargs)
 
     return submit

@@ -111,6 +111,31 @@ class HookCost:
             self._taken_ns += took_ns
         return result
 
+    def around(
+        self, ours: tuple[Any, ...], call: Callable[..., Any], /, *args: Any, **kwargs: Any
+    ) -> Any:
+        """Call what calls the program's function, and add what it takes beside that.
+
+        Args:
+            ours: What is called, and its first arguments; the function and its own follow.
+        """
+        within_ns = 0
+
+        def called(*args: Any, **kwargs: Any) -> Any:
+            nonlocal within_ns
+            began_ns = _read()
+            try:
+                return call(*args, **kwargs)
+            finally:
+                within_ns = _read() - began_ns
+
+        began_ns = _read()
+        result = ours[0](*ours[1:], called, *args, **kwargs)
+        took_ns = _read() - began_ns - within_ns - 2 * _clock_ns
+        if 0 < took_ns < _OURS_NS and began_ns:
+            self._taken_ns += took_ns
+        return result
+
 
 class RequestCost(HookCost):
     """The same of requests that are served, of which it knows how they begin.

@@ -19,6 +19,7 @@ from latencytrace.agent.context import call_in, context_in, current
 from latencytrace.agent.guard import FAULTS, OnFault, guarded
 from latencytrace.agent.native import RLock
 from latencytrace.agent.spans.span import RecordedSpan
+from latencytrace.agent.timing.costs import HookCost
 from latencytrace.agent.timing.holds import NOTICED_NS, Holds, resumed_within_ns
 from latencytrace.agent.timing.intervals import IntervalRecorder, merged
 from latencytrace.agent.timing.processor_waits import PROCESSOR_WAITS, ProcessorWaits
@@ -350,6 +351,13 @@ def begun_as(
     except FAULTS as fault:
         on_fault("looking at a pool's queue", fault)
     return (_call_pooled, on_fault, gaps, monotonic_ns(), context)
+
+
+def begun_as_sampled(
+    cost: HookCost, on_fault: OnFault, depth_of: Callable[[Any], int], pool: Any
+) -> tuple[Any, ...]:
+    """Return the same of a call whose cost is measured, what is done on the thread included."""
+    return cost.around, cost.sampled(begun_as, on_fault, depth_of, pool)
 
 
 def _call_pooled(

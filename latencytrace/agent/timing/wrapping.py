@@ -70,6 +70,28 @@ class Call(Timing):
         self._describe_result = describe_result
         self._passes: DevicePasses | None = None
 
+    @classmethod
+    def begun(
+        cls,
+        recorder: Recorder,
+        stage: Stage,
+        name: str,
+        noted: HookAttributes,
+        here: Context,
+        describe_result: Callable[[Any], HookAttributes] | None = None,
+    ) -> "Call":
+        """Begin one now, without its `__init__`.
+
+        Args:
+            noted: Scalars, its stage among them.
+            here: What is current.
+        """
+        call = _new(cls)
+        recorder.start_call(call, name, noted, here)
+        call._stage, call._on_fault = stage, recorder.on_fault
+        call._describe_result, call._passes = describe_result, None
+        return call
+
     def on_device(self, passes: DevicePasses) -> None:
         """Have a span's time on a device measured too; it ends once that is known."""
         self._passes = passes
@@ -316,14 +338,10 @@ def beginning(original: Timed, patch: Patch, recorder: Recorder) -> Begin:  # no
             if computes and not (steps.have_begun and steps.listener is None):  # none counts
                 steps.begin()
             noted = {**describe(arguments_of(args, kwargs)), **of_stage} if describe else of_stage
-            call = _new(Call)
-            recorder.start_call(call, name, noted, here)
-            call._stage, call._on_fault = stage, on_fault
-            call._describe_result, call._passes = describe_result, None
+            return Call.begun(recorder, stage, name, noted, here, describe_result)
         except FAULTS as fault:
             on_fault(doing, fault)
             return None
-        return call
 
     if core is None or within or computes:
         return _Held(begin)

@@ -3,17 +3,21 @@
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
-from opentelemetry.context import create_key
-from opentelemetry.trace import get_current_span
+from opentelemetry.context import Context, create_key
+from opentelemetry.trace.propagation import (
+    _SPAN_KEY,  # where a context holds its span
+)
 
 from latencytrace.agent.context import current
-from latencytrace.agent.guard import guarded
+from latencytrace.agent.guard import FAULTS
+from latencytrace.agent.spans.span import RecordedSpan
 from latencytrace.agent.timing.hook import HookAttributes, Timed
-from latencytrace.agent.timing.recorder import Recorder
+from latencytrace.agent.timing.recorder import Recorder, is_inside, is_suppressed
 from latencytrace.agent.timing.wrapping import Call, TimedCall, timed
 from latencytrace.agent.toolkit.calls import Build, CountWithin
 from latencytrace.agent.toolkit.other_tracers import is_their_database_call, is_theirs
 from latencytrace.agent.toolkit.within import Within
+from latencytrace.model import semconv
 from latencytrace.model.stage import Stage
 
 _MOST: Final = 256  # calls of one span: a loop of the program's own may make one a row
@@ -48,25 +52,43 @@ def timed_database_calls(
     def build(recorder: Recorder, original: Timed) -> Timed:
         if is_theirs(original):
             return original
-        read, counts = reading(original), CountWithin()
+        read, counts, detail = reading(original), CountWithin(), recorder.detail
+        inner = frozenset(one.value for one in inner_half_of)
 
         def begin(args: tuple[Any, ...], kwargs: dict[str, Any]) -> TimedCall | None:
-            with guarded("timing a call of a database", recorder.on_fault):
-                around = get_current_span()
-                outside = not around.is_recording()
-                if outside or recorder.suppressed() or recorder.inside(*inner_half_of):
-                    return None
-                if is_their_database_call(around) or _IS_THEIRS in current():
+            try:
+                here = current()  # asked for once: a request may make hundreds of calls
+                around: Any = here.get(_SPAN_KEY)
+                if not _may_be_within(around, here, inner):
                     return None
                 found = read(args, kwargs)
                 if found is THEIRS:
                     return Within(_IS_THEIRS)
-                if found is None or counts.next_of(around) > _MOST:
+                if found is None or detail.skips(found.name) or counts.next_of(around) > _MOST:
                     return None
                 name, stage, attributes = found
-                return Call(stage, recorder.start(name, stage, attributes), recorder.on_fault)
-            return None
+                return Call.begun(
+                    recorder, stage, name, {**attributes, semconv.STAGE: stage.value}, here
+                )
+            except FAULTS as fault:
+                recorder.on_fault("timing a call of a database", fault)
+                return None
 
         return timed(original, begin)  # type: ignore[arg-type]  # no generator is THEIRS
 
     return build
+
+
+def _may_be_within(around: Any, here: Context, inner: frozenset[str]) -> bool:
+    """Tell whether a call within a span is one of its own, of which nobody has a span yet."""
+    if type(around) is RecordedSpan:  # what the others are asked, without their calls
+        stage = (around.raw_attributes or {}).get(semconv.STAGE)
+        if around.ended_ns or stage in inner:
+            return False
+    else:
+        stage = None
+        if around is None or not around.is_recording() or is_inside(here, inner):
+            return False
+    if stage is None and is_their_database_call(around):
+        return False
+    return not (_IS_THEIRS in here or is_suppressed(here))

@@ -34,7 +34,7 @@ def without_duplicates(spans: Iterable[Span]) -> tuple[dict[str, Span], list[Rep
         other = kept.setdefault(key, span)
         if other is span or other == span:
             continue
-        kept[key] = max(other, span, key=_rank)
+        kept[key] = max(other, span, key=rank)
         repairs[key] = Repair(
             kind=RepairKind.DUPLICATE,
             span_id=span.span_id,
@@ -48,7 +48,8 @@ def without_duplicates(spans: Iterable[Span]) -> tuple[dict[str, Span], list[Rep
     return dict(sorted(by_id.items())), [repairs[key] for key in sorted(repairs)]
 
 
-def _rank(span: Span) -> tuple[int, int, str, str]:
+def rank(span: Span) -> tuple[int, int, str, str]:
+    """Return the place of a span among differing copies of it: the last one stands."""
     return (span.end_ns - span.start_ns, -span.start_ns, span.name, repr(span))
 
 

@@ -233,6 +233,7 @@ def _started_by(tree: Trace) -> list[PlaceDocument]:
         {"trace_id": link.trace_id, "span_id": link.span_id}
         for link in tree.root.links
         if link.trace_id != tree.root.trace_id
+        and all(one.strip("0") for one in (link.trace_id, link.span_id))  # else it names none
     ]
 
 

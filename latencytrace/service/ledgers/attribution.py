@@ -17,14 +17,14 @@ from latencytrace.model import Request, Span, Stage, Trace, semconv
 from latencytrace.service.ledger_table import LedgerTable
 from latencytrace.service.ledgers.column_attribution import ByColumns, ColumnAttribution
 from latencytrace.service.ledgers.process_starts import Process, ProcessStarts, served_by
-from latencytrace.service.ledgers.span_parts import NONE_HELD, Parts, spans_and_copies
+from latencytrace.service.ledgers.span_parts import NONE_HELD, Parts, once, spans_in
 from latencytrace.service.metrics.span_account import Without
 from latencytrace.service.metrics.telemetry import Telemetry
 from latencytrace.service.store import Revisions
 
 _log = logging.getLogger(__name__)
 
-_NONE_DIVIDED: Final[Mapping[str, AbstractSet[str]]] = MappingProxyType({})
+_NONE_NEEDED: Final[Mapping[str, AbstractSet[str]]] = MappingProxyType({})
 
 # The analysis accepts spans in any order and state, so each of these is a bug of ours. It must
 # cost its own trace only.
@@ -80,22 +80,22 @@ class Attribution:
         arrived: Mapping[str, Sequence[Span]],
         revisions: Revisions,
         held: Mapping[str, Parts] = NONE_HELD,
-        divided: Mapping[str, AbstractSet[str]] = _NONE_DIVIDED,
+        needed: Mapping[str, AbstractSet[str]] = _NONE_NEEDED,
     ) -> Attributed:
         """Attribute the requests of each trace.
 
         Args:
-            arrived: Spans from the store, by trace.
+            arrived: Spans from the store, by trace; copies that differ among them.
             revisions: Revisions of the requests that were written of these.
             held: Spans in memory, by trace; no request of these was written.
-            divided: Spans that written ledgers stand on, of traces that seem to lack some.
+            needed: Spans that written ledgers stand on, of traces that seem to lack some.
         """
         if self._starts is None:
             self._starts = ProcessStarts(self._known())
         by_columns = self._by_columns(held, self._starts)
-        spans, copies = _of_held({one: held[one] for one in by_columns.others})
-        spans |= arrived
-        found = self._of_objects(spans, copies, revisions, self._starts, divided)
+        others = {one: spans_in(held[one]) for one in by_columns.others}
+        spans, copies = _once({**others, **arrived})
+        found = self._of_objects(spans, copies, revisions, self._starts, needed)
         found.starts += by_columns.starts
         if (table := self._columns.table(by_columns, self._starts)) is not None:
             found.tables.append(table)
@@ -119,7 +119,7 @@ class Attribution:
         copies: Mapping[str, Sequence[Span]],
         revisions: Revisions,
         starts: ProcessStarts,
-        divided: Mapping[str, AbstractSet[str]],
+        needed: Mapping[str, AbstractSet[str]],
     ) -> Attributed:
         found = Attributed(spans=dict(arrived))
         before: dict[str, dict[str, int]] = {}
@@ -130,7 +130,7 @@ class Attribution:
         for trace_id, spans in arrived.items():
             whole = (*spans, *copies.get(trace_id, ()))
             known = before.get(trace_id, {})
-            if not _has_all(whole, known.keys() | divided.get(trace_id, set())):
+            if not _has_all(whole, known.keys() | needed.get(trace_id, set())):
                 # The rest would replace a complete ledger.
                 self._telemetry.outdated.inc()
                 found.reasons[trace_id] = Without.OUTDATED
@@ -200,24 +200,24 @@ class Attribution:
         _log.exception("trace %s is set aside, please report this", trace_id)
 
 
-def _of_held(
-    held: Mapping[str, Parts],
+def _once(
+    traces: Mapping[str, Iterable[Span]],
 ) -> tuple[dict[str, Sequence[Span]], dict[str, Sequence[Span]]]:
     """Return the spans of traces, each id once, and the other spans with the same ids."""
     spans: dict[str, Sequence[Span]] = {}
     copies: dict[str, Sequence[Span]] = {}
-    for trace_id, parts in held.items():
-        spans[trace_id], others = spans_and_copies(parts)
+    for trace_id, came in traces.items():
+        spans[trace_id], others = once(came)
         if others:
             copies[trace_id] = others
     return spans, copies
 
 
-def _has_all(spans: Sequence[Span], divided: AbstractSet[str]) -> bool:
+def _has_all(spans: Sequence[Span], needed: AbstractSet[str]) -> bool:
     """Return whether all is there that ledgers stand on; else arrivals of it are dropped."""
     return (
-        divided <= {span.span_id for span in spans}
-        or divided <= without_duplicates(spans)[0].keys()  # which have other ids there
+        needed <= {span.span_id for span in spans}
+        or needed <= without_duplicates(spans)[0].keys()  # which have other ids there
     )
 
 

@@ -151,7 +151,7 @@ class Attributor:
         read_ns = self._now_ns()
         held = self._traces.held(taken)
         read = self._read([one for one in taken if one not in held])
-        found = self._attribution.attributed(read.arrived, read.revisions, held, read.divided)
+        found = self._attribution.attributed(read.arrived, read.revisions, held, read.needed)
         self.by_columns = _OBJECTS_MATTER * len(found.spans) < len(taken)
         self._context.on_spans(chain(found.device_spans, *found.spans.values()))
         fresh, resent = apart_from_resent(found.tables, self._store)
@@ -216,11 +216,11 @@ class Attributor:
             _log.error("of %d traces the store does not show all spans yet", len(reopened))
         arrived = {one: spans for one, spans in shown.items() if one not in reopened}
         revisions = self._store.revisions(set(taken) - reopened)
-        divided: dict[str, set[str]] = {}
+        needed: dict[str, set[str]] = {}
         for one in self._store.written(lacking.keys() - reopened):
             ids = {segment.span_id for segment in one.segments}
-            divided.setdefault(one.trace_id, set()).update(ids)
-        return _Read(arrived, revisions, reopened, divided)
+            needed.setdefault(one.trace_id, set()).update(ids)
+        return _Read(arrived, revisions, reopened, needed)
 
 
 class _Read(NamedTuple):
@@ -229,7 +229,7 @@ class _Read(NamedTuple):
     arrived: Mapping[str, Sequence[Span]]  # of those that are attributed now
     revisions: Revisions
     reopened: AbstractSet[str]
-    divided: Mapping[str, AbstractSet[str]]  # where some seem lost: spans that have ledgers
+    needed: Mapping[str, AbstractSet[str]]  # where some seem lost: spans that have ledgers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from latencytrace.analysis.repairs.duplicates import rank
 from latencytrace.model import Span
 from latencytrace.service.otlp.span_block import SpanBlock, joined, taken
 
@@ -74,27 +75,23 @@ def _joined(parts: Parts) -> tuple[SpanBlock, Rows]:
     return joined([block for block, _ in parts]), np.concatenate([rows for _, rows in parts])
 
 
-def spans_in(parts: Parts) -> tuple[Span, ...]:
-    """Return the spans of a trace as `Store.arrived` does: of duplicates the longest."""
-    return spans_and_copies(parts)[0]
+def spans_in(parts: Parts) -> Iterator[Span]:
+    """Yield the spans of a trace, as often as they came."""
+    for block, rows in parts:
+        yield from block.spans(rows)
 
 
-def spans_and_copies(parts: Parts) -> tuple[tuple[Span, ...], tuple[Span, ...]]:
-    """Return the spans of a trace, of duplicates the longest; and a differing duplicate of each.
+def once(spans: Iterable[Span]) -> tuple[tuple[Span, ...], tuple[Span, ...]]:
+    """Return the spans of a trace, of copies the one that stands; and a differing copy of each.
 
-    Spans with one id but different services or kinds are not duplicates.
+    Spans with one id but different services or kinds are no copies.
     """
     found: dict[tuple[str, str, str], Span] = {}
     copies: dict[tuple[str, str, str], Span] = {}
-    for block, rows in parts:
-        for span in block.spans(rows):
-            key = span.span_id, span.service, span.kind
-            known = found.setdefault(key, span)
-            if known is span or known == span:
-                continue
-            found[key], copies[key] = sorted((known, span), key=_order)
+    for span in spans:
+        key = span.span_id, span.service, span.kind
+        known = found.setdefault(key, span)
+        if known is span or known == span:
+            continue
+        copies[key], found[key] = sorted((known, span), key=rank)
     return tuple(found.values()), tuple(copies.values())
-
-
-def _order(span: Span) -> tuple[int, int]:
-    return (span.start_ns - span.end_ns, span.start_ns)

@@ -37,9 +37,8 @@ _COLUMNS = (
     "ContentRemoved, TraceState"
 )
 
-# What came twice is one span; where the two differ, the one that lasts longer stands. Both
-# halves of a call of Zipkin's have one id, and are two spans.
-ONCE = (
+# What came twice is one span. Both halves of a call of Zipkin's have one id, and are two spans.
+_ONCE = (
     "ORDER BY TraceId, SpanId, Duration DESC, Timestamp "
     "LIMIT 1 BY TraceId, SpanId, ServiceName, SpanKind"
 )
@@ -47,8 +46,8 @@ ONCE = (
 _NAMES = ", ".join(f"`{name}`" for name in SPAN_COLUMNS)
 KEEP = (  # copies what arrived of the traces `{trace_ids:Array(String)}`
     f"INSERT INTO {SPANS} ({_NAMES}, Writer, Arrived) "
-    f"SELECT {_NAMES}, Writer, fromUnixTimestamp64Milli({{arrived:Int64}}) FROM {ARRIVALS} "
-    f"WHERE TraceId IN {{trace_ids:Array(String)}} {ONCE}"
+    f"SELECT DISTINCT {_NAMES}, Writer, fromUnixTimestamp64Milli({{arrived:Int64}}) "
+    f"FROM {ARRIVALS} WHERE TraceId IN {{trace_ids:Array(String)}}"
 )
 
 _Texts = list[str]
@@ -60,16 +59,25 @@ _Row = tuple[
 
 
 def spans_of(table: str) -> str:
-    """The question for the spans of the traces `{trace_ids:Array(String)}`, each once."""
-    return f"SELECT {_COLUMNS} FROM {table} WHERE TraceId IN {{trace_ids:Array(String)}} {ONCE}"
+    """The question for the spans of the traces `{trace_ids:Array(String)}`, as often as they came.
+
+    Where copies differ, `without_duplicates` decides which one stands, as it does in memory.
+    """
+    return (
+        f"SELECT {_COLUMNS} FROM {table} WHERE TraceId IN {{trace_ids:Array(String)}} "
+        "ORDER BY TraceId, SpanId"
+    )
 
 
 def once(*answers: bytes) -> list[Span]:
-    """The spans of several answers to `spans_of`, each once as in one of them, in order of place.
+    """The spans of several answers to a question, in order of place; what came twice is read once.
 
     Args:
         answers: In the format JSONCompactEachRow. A line that two of them have is read once:
             what lies in both tables is the same in both.
+
+    Returns:
+        Spans that share an id differ.
     """
     longest_first = sorted(map(bytes.splitlines, answers), key=len, reverse=True)
     lines = dict.fromkeys(chain.from_iterable(longest_first))
@@ -77,32 +85,22 @@ def once(*answers: bytes) -> list[Span]:
     spans: list[Span] = []
     while few := [cast(_Row, orjson.loads(line)) for line in islice(unread, _AT_ONCE)]:
         spans += _spans(few)
-    if len(lines) == max(map(len, longest_first), default=0):  # one has all, in order, each once
-        return spans
-    found: dict[tuple[str, str], Span] = {}
-    for span in spans:
-        place = (span.trace_id, span.span_id)
-        known = found.setdefault(place, span)
-        if known is not span and _length_and_start(span) < _length_and_start(known):
-            found[place] = span
-    return [found[place] for place in sorted(found)]
-
-
-def _length_and_start(span: Span) -> tuple[int, int]:
-    return (span.start_ns - span.end_ns, span.start_ns)
+    if len(lines) > max(map(len, longest_first), default=0):  # no answer has all, in order
+        spans.sort(key=lambda span: (span.trace_id, span.span_id))
+    return spans
 
 
 def spans_at(table: str) -> str:
     """The question for spans of these traces with one of the ids `{span_ids:Array(String)}`."""
     return (
         f"SELECT {_COLUMNS} FROM {table} WHERE TraceId IN {{trace_ids:Array(String)}} "
-        f"AND SpanId IN {{span_ids:Array(String)}} {ONCE}"
+        f"AND SpanId IN {{span_ids:Array(String)}} {_ONCE}"
     )
 
 
 def spans_of_id(table: str) -> str:
     """The question for the spans with the id `{span_id:String}`, of any trace."""
-    return f"SELECT {_COLUMNS} FROM {table} WHERE SpanId = {{span_id:String}} {ONCE}"
+    return f"SELECT {_COLUMNS} FROM {table} WHERE SpanId = {{span_id:String}} {_ONCE}"
 
 
 def spans_linking(table: str) -> str:
@@ -111,7 +109,7 @@ def spans_linking(table: str) -> str:
         f"SELECT {_COLUMNS} FROM {table} "
         "WHERE Timestamp >= fromUnixTimestamp64Nano({since:Int64}) "
         "AND Timestamp <= fromUnixTimestamp64Nano({until:Int64}) "
-        f"AND has(Links.SpanId, {{span_id:String}}) {ONCE}"
+        f"AND has(Links.SpanId, {{span_id:String}}) {_ONCE}"
     )
 
 

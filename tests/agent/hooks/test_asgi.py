@@ -16,7 +16,7 @@ import websockets.sync.client
 from fastapi.responses import StreamingResponse
 from opentelemetry.instrumentation.asgi import OpenTelemetryMiddleware
 from opentelemetry.instrumentation.fastapi import FastAPIInstrumentor
-from opentelemetry.trace import SpanKind, StatusCode, get_current_span
+from opentelemetry.trace import NoOpTracerProvider, SpanKind, StatusCode, get_current_span
 from starlette.applications import Starlette
 from starlette.background import BackgroundTask, BackgroundTasks
 from starlette.middleware import Middleware
@@ -773,6 +773,21 @@ def test_a_request_that_contribs_middleware_times_through_us_has_its_route(
     assert request.scope == "opentelemetry.instrumentation.asgi"
     assert request.name == "GET /shops/{shop}/items/{item}"
     assert request.attributes[semconv.HTTP_ROUTE] == "/shops/{shop}/items/{item}"
+
+
+def test_contribs_middleware_that_was_given_no_tracer_leaves_the_request_to_us(
+    agent: TracedProgram,
+) -> None:
+    async def item(_: Request) -> Response:
+        return PlainTextResponse("ok")
+
+    off = Middleware(OpenTelemetryMiddleware, tracer_provider=NoOpTracerProvider())
+    with serving(Starlette(routes=[Route("/items/{item:int}", item)], middleware=[off])) as url:
+        get(f"{url}/items/7")
+
+    (request,) = request_spans(agent)
+    assert request.scope.startswith("latencytrace")
+    assert request.name == "GET /items/{item}"
 
 
 async def passing(request: Request, call_next: RequestResponseEndpoint) -> Response:

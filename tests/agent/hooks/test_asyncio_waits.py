@@ -106,8 +106,18 @@ def test_a_wait_for_room_is_a_span_that_says_where_it_was(
     assert wait.name.endswith(f" {kind}")
 
 
+def limited_queue() -> tuple[Wait, Callable[[], object]]:
+    made = asyncio.Queue[int]()
+    return lambda: asyncio.wait_for(made.get(), 60), lambda: made.put_nowait(1)
+
+
+def limited_event() -> tuple[Wait, Callable[[], object]]:
+    made = asyncio.Event()
+    return lambda: asyncio.wait_for(made.wait(), 60), made.set
+
+
 @LOOPS
-@pytest.mark.parametrize("make", [event, condition, empty_queue])
+@pytest.mark.parametrize("make", [event, condition, empty_queue, limited_queue, limited_event])
 def test_a_wait_for_a_result_is_a_gap_that_the_request_s_own_work_may_fill(
     new_loop: Callable[[], asyncio.AbstractEventLoop], make: Make
 ) -> None:
@@ -219,6 +229,28 @@ def test_what_a_task_beside_the_request_listens_for_holds_nothing_up() -> None:
         asyncio.run(serve(spans, endpoint))
 
     assert results_ns(spans) == 0
+
+
+def test_work_with_a_limit_is_no_wait() -> None:
+    async def work() -> None:
+        await asyncio.sleep(0)
+        let_time_pass()
+
+    with hooked(AsyncioWaitsHook) as spans:
+        asyncio.run(serve(spans, lambda: asyncio.wait_for(work(), 60)))
+
+    assert results_ns(spans) == 0
+
+
+def test_a_wait_whose_limit_is_over_raises_as_ever() -> None:
+    async def endpoint() -> None:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(asyncio.Queue[int]().get(), timeout=0.003)
+
+    with hooked(AsyncioWaitsHook) as spans:
+        asyncio.run(serve(spans, endpoint))
+
+    assert results_ns(spans) >= AT_LEAST_NS
 
 
 def test_a_request_has_a_bounded_number_of_spans_for_its_waits() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from latencytrace.model import Stage, semconv
+from latencytrace.model.packed import RuntimeGap, unpack_named
 from tests.support.agent.batches import ask_together, members
 from tests.support.agent.receiving import Receiver
 from tests.support.servers.traced_server import traced_server
@@ -25,6 +26,11 @@ class Doubles:
         if 13 in x:
             raise ValueError("an unlucky number")
         return [2 * number for number in x]
+
+    @bentoml.api
+    def halve(self, x: int) -> int:  # one at a time, on a thread
+        time.sleep(0.02)
+        return x // 2
 """
 ROUTE = "/double"
 REQUESTS = 40
@@ -64,3 +70,25 @@ def test_requests_are_served_together_in_their_own_traces_and_halves_as_one(
     log = (tmp_path / "server.log").read_text()
     assert "service.name=Doubles" in log
     assert "service.name=None" not in log
+
+
+def test_requests_that_wait_for_the_only_thread_say_so(receiver: Receiver, tmp_path: Path) -> None:
+    (tmp_path / "served.py").write_text(PROGRAM)
+    command = (str(Path(sys.executable).parent / "bentoml"), "serve", "served:Doubles")
+    quiet = {"BENTOML_HOME": str(tmp_path / "home"), "BENTOML_DO_NOT_TRACK": "True"}
+
+    with traced_server(
+        receiver, tmp_path, *command, "--port", "PORT", ready="/readyz", **quiet
+    ) as server:
+        halves = ask_together(server, "/halve", *({"x": 2 * number} for number in range(8)))
+        requests = server.spans("POST /halve", 8)
+
+    assert halves == list(range(8))
+    packed = [str(one.attributes.get(semconv.RUNTIME_GAPS, "")) for one in requests]
+    waits = [
+        name
+        for one in packed
+        for name, *_ in unpack_named(one, 0)
+        if name == RuntimeGap.THREAD_POOL_WAIT
+    ]
+    assert waits

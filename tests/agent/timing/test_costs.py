@@ -2,7 +2,7 @@
 
 import gc
 import pickle
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import count
 
 import pytest
@@ -102,6 +102,38 @@ def test_a_section_that_a_collection_interrupted_is_left_out(clock: Spent, cost:
     cost.sample(begun, clock, 2_000_000).activate()
 
     assert cost.ns == 20
+
+
+def test_what_is_done_around_a_function_on_a_thread_is_priced_without_it(
+    clock: Spent, cost: HookCost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(costs, "_clock_ns", 5)
+
+    def ours(kept: list[str], call: Callable[[str, str], str], *args: str, **kwargs: str) -> str:
+        clock.ns += 30
+        kept.append(call(*args, **kwargs))
+        clock.ns += 40
+        return kept[0]
+
+    def theirs(first: str, second: str) -> str:
+        clock.ns += 10**6
+        return first + second
+
+    kept: list[str] = []
+    cost.sampled(lambda: None)  # what is done where the work is handed over
+    assert cost.around((ours, kept), theirs, "a", second="b") == "ab"
+
+    assert kept == ["ab"]
+    assert cost.ns == 30 + 40 - 2 * 5
+
+
+def test_what_a_function_on_a_thread_raises_passes_through(clock: Spent, cost: HookCost) -> None:
+    def theirs() -> None:
+        clock.ns += 10
+        raise KeyError
+
+    with pytest.raises(KeyError):
+        cost.around((lambda call: call(),), theirs)
 
 
 def test_all_calls_are_counted_and_few_are_samples(clock: Spent, cost: HookCost) -> None:

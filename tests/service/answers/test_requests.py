@@ -236,6 +236,9 @@ def test_a_consumer_says_which_span_of_another_trace_started_it() -> None:
     consumer = replace(ROOT, kind=SpanKind.CONSUMER, links=links)
 
     assert one(consumer)["started_by"] == [{"trace_id": UNKNOWN, "span_id": CHILD}]
+    nowhere = [Link(trace_id=one, span_id=CHILD) for one in ("", "0" * 32)]
+    nowhere.append(Link(trace_id=UNKNOWN, span_id=""))
+    assert one(replace(consumer, links=tuple(nowhere)))["started_by"] == []
     assert one(replace(ROOT, links=links))["started_by"] == []
 
 

@@ -267,10 +267,11 @@ class Walk(RuleBasedStateMachine):
         self.store.close()
         self._start()
 
-    @precondition(lambda self: self.sent and not any(map(self.pipeline.is_open, self.sent)))
     @rule()
     def drop_spans(self) -> None:
-        """Drop all spans for their age."""
+        """Drop all spans for their age, unless some are young: their traces are open."""
+        if any(map(self.pipeline.is_open, self.sent)):  # no precondition: threads may be at work
+            return
         for partition in self.store.partitions():
             if partition.table is not Table.REQUESTS:
                 self.store.drop(partition)
