@@ -341,7 +341,10 @@ def _layers(application: object) -> Iterable[object]:
 
 def _is_contribs(layer: Any) -> bool:
     """Tell whether a layer is contrib's middleware, with a tracer that makes spans."""
-    return type(layer).__module__ == _CONTRIB and type(layer.tracer) is not NoOpTracer
+    return (
+        type(layer).__module__ == _CONTRIB
+        and type(getattr(layer, "tracer", None)) is not NoOpTracer
+    )
 
 
 def _already_timed(application: Any, layers_of: "_Layers") -> bool:
