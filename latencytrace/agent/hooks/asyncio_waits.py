@@ -1,10 +1,9 @@
 """Waits of requests for locks, semaphores, conditions, events and queues of asyncio."""
 
-import asyncio
 import sys
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, Final
+from typing import Any
 
 from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.context import current
@@ -13,10 +12,6 @@ from latencytrace.agent.timing.hook import Hook, Replacement, Timed
 from latencytrace.agent.timing.recorder import Recorder
 from latencytrace.agent.timing.runtime_gaps import GAPS
 from latencytrace.agent.toolkit.waits import Wait, begun
-
-_RESULTS: Final = frozenset(
-    wait.__code__ for wait in (asyncio.Condition.wait, asyncio.Event.wait, asyncio.Queue.get)
-)
 
 
 class _NotingLoop:
@@ -63,12 +58,16 @@ def time_wait_for(recorder: Recorder, original: Timed) -> Timed:
     """Time the waits that have a limit: before Python 3.12 a task of its own waits for those."""
     if sys.version_info >= (3, 12):
         return original
+    asyncio = sys.modules["asyncio"]  # not whole where this module is imported
+    results = {
+        wait.__code__ for wait in (asyncio.Condition.wait, asyncio.Event.wait, asyncio.Queue.get)
+    }
 
     @wraps(original)
     async def wait_for(fut: Any, timeout: float | None) -> Any:  # noqa: ASYNC109 - as asyncio's
         wait = None
         try:
-            if current().get(GAPS) is not None and _waits_for_a_result(fut):
+            if current().get(GAPS) is not None and getattr(fut, "cr_code", None) in results:
                 called = fut.cr_code.co_qualname
                 wait = begun(recorder, sys._getframe(1), monotonic_ns(), called)
         except FAULTS as fault:
@@ -80,10 +79,6 @@ def time_wait_for(recorder: Recorder, original: Timed) -> Timed:
                 wait.end(monotonic_ns())
 
     return wait_for
-
-
-def _waits_for_a_result(awaited: Any) -> bool:
-    return getattr(awaited, "cr_code", None) in _RESULTS
 
 
 class AsyncioWaitsHook(Hook):
