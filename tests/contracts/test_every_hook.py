@@ -1,5 +1,6 @@
 """What every hook promises, whoever wrote it: all that are installed are held to it."""
 
+import ast
 import importlib
 import importlib.metadata
 import inspect
@@ -224,6 +225,28 @@ def test_loading_every_hook_loads_none_of_their_libraries() -> None:
     }
     own = {"opentelemetry", *sys.stdlib_module_names}  # what the agent itself is built on
     assert loaded & (libraries - own) == set()
+
+
+def test_no_hook_imports_what_it_waits_for() -> None:
+    # It is loaded once that begins to be imported, and would find it half-made.
+    always_there = {"opentelemetry", "threading"}
+    found = [
+        hook.__name__
+        for hook in map(hook_of, PLUGINS)
+        for imported in imports_of(inspect.getsource(sys.modules[hook.__module__]))
+        if imported in {patch.module.partition(".")[0] for patch in table(hook)} - always_there
+    ]
+
+    assert found == []
+
+
+def imports_of(source: str) -> Iterator[str]:
+    """The packages that a module imports where it is imported itself."""
+    for node in ast.parse(source).body:
+        if isinstance(node, ast.Import):
+            yield from (alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield (node.module or "").partition(".")[0]
 
 
 def patches(param: object) -> tuple[Patch | Replacement, ...]:
