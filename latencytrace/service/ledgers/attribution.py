@@ -88,7 +88,7 @@ class Attribution:
             arrived: Spans from the store, by trace; copies that differ among them.
             revisions: Revisions of the requests that were written of these.
             held: Spans in memory, by trace; no request of these was written.
-            needed: Spans that written ledgers stand on, of traces that seem to lack some.
+            needed: Spans that written ledgers stand on, by trace.
         """
         if self._starts is None:
             self._starts = ProcessStarts(self._known())

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from latencytrace.errors import PoisonedBlockError, StoreError
-from latencytrace.model import Span
+from latencytrace.model import Request, Span
 from latencytrace.service.ledger_table import Key, LedgerTable
 from latencytrace.service.ledgers.attribution import FAULTS, Attributed, Attribution
 from latencytrace.service.ledgers.context import PipelineContext
@@ -151,10 +151,11 @@ class Attributor:
         read_ns = self._now_ns()
         held = self._traces.held(taken)
         read = self._read([one for one in taken if one not in held])
-        found = self._attribution.attributed(read.arrived, read.revisions, held, read.needed)
+        needed = _needed(read.written)
+        found = self._attribution.attributed(read.arrived, read.revisions, held, needed)
         self.by_columns = _OBJECTS_MATTER * len(found.spans) < len(taken)
         self._context.on_spans(chain(found.device_spans, *found.spans.values()))
-        fresh, resent = apart_from_resent(found.tables, self._store)
+        fresh, resent = apart_from_resent(found.tables, read.written)
         kept = _kept(fresh, self._span_keeping, self._context.objectives)
         for trace_id, steps in found.steps.items():
             kept.update(trace_id for step in steps if self._span_keeping.keeps_step(step))
@@ -205,7 +206,7 @@ class Attributor:
     def _read(self, taken: Sequence[str]) -> "_Read":
         """Read traces from the store; open those again of which it does not show all spans yet."""
         if not taken:
-            return _Read({}, {}, set(), {})
+            return _Read({}, {}, (), set())
         shown = self._store.arrived(taken)
         lacking = self._traces.short({one: len(shown.get(one, ())) for one in taken})
         if lacking:
@@ -216,11 +217,9 @@ class Attributor:
             _log.error("of %d traces the store does not show all spans yet", len(reopened))
         arrived = {one: spans for one, spans in shown.items() if one not in reopened}
         revisions = self._store.revisions(set(taken) - reopened)
-        needed: dict[str, set[str]] = {}
-        for one in self._store.written(lacking.keys() - reopened):
-            ids = {segment.span_id for segment in one.segments}
-            needed.setdefault(one.trace_id, set()).update(ids)
-        return _Read(arrived, revisions, reopened, needed)
+        revised = {trace_id for trace_id, _ in revisions}
+        written = self._store.written(revised) if revised else ()
+        return _Read(arrived, revisions, written, reopened)
 
 
 class _Read(NamedTuple):
@@ -228,8 +227,8 @@ class _Read(NamedTuple):
 
     arrived: Mapping[str, Sequence[Span]]  # of those that are attributed now
     revisions: Revisions
+    written: Sequence[Request]  # of the same
     reopened: AbstractSet[str]
-    needed: Mapping[str, AbstractSet[str]]  # where some seem lost: spans that have ledgers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -308,6 +307,14 @@ def _at_once(write: Callable[[_Batch], Written], batch: _Batch) -> "Future[Writt
     except (StoreError, *FAULTS) as error:
         written.set_exception(error)
     return written
+
+
+def _needed(written: Iterable[Request]) -> Mapping[str, AbstractSet[str]]:
+    """Return the spans that written ledgers stand on, by trace."""
+    needed: dict[str, set[str]] = {}
+    for request in written:
+        needed.setdefault(request.trace_id, set()).update(one.span_id for one in request.segments)
+    return needed
 
 
 def _kept(

@@ -3,32 +3,32 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-import numpy as np
-
 from latencytrace.model import Request, Span
 from latencytrace.service.ledger_table import LedgerTable
 from latencytrace.service.store import Store
 
 
 def apart_from_resent(
-    tables: Iterable[LedgerTable], store: Store
+    tables: Iterable[LedgerTable], written: Iterable[Request]
 ) -> tuple[list[LedgerTable], LedgerTable]:
     """Separate new requests from those that the store has already, with the same content.
+
+    Args:
+        written: The requests in the store of the traces that it has some of.
 
     Returns:
         New and changed requests; the unchanged ones, with the revision in the store.
     """
+    found = {(one.trace_id, one.span_id): one for one in written}
     fresh: list[LedgerTable] = []
     resent: list[Request] = []
     for table in tables:
         if not table.is_revised:
             fresh.append(table)
             continue
-        revised = {table.trace_ids[place] for place in np.flatnonzero(table.revision > 1).tolist()}
-        written = {(one.trace_id, one.span_id): one for one in store.written(revised)}
         new: list[Request] = []
         for request in table.requests():
-            before = written.get((request.trace_id, request.span_id))
+            before = found.get((request.trace_id, request.span_id))
             if before is not None and replace(request, revision=before.revision) == before:
                 resent.append(before)
             else:
