@@ -80,7 +80,7 @@ def timed_database_calls(
 
 
 def _may_be_within(around: Any, here: Context, inner: frozenset[str]) -> bool:
-    """Tell whether a call within a span is one of its own, of which nobody has a span yet."""
+    """Tell whether a call gets a span: the one around it records, nothing else times the call."""
     if type(around) is RecordedSpan:  # what the others are asked, without their calls
         stage = (around.raw_attributes or {}).get(semconv.STAGE)
         if around.ended_ns or stage in inner:

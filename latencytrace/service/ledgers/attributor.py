@@ -227,7 +227,7 @@ class _Read(NamedTuple):
 
     arrived: Mapping[str, Sequence[Span]]  # of those that are attributed now
     revisions: Revisions
-    written: Sequence[Request]  # of the same
+    written: Sequence[Request]  # those that it has of them already
     reopened: AbstractSet[str]
 
 
