@@ -1,6 +1,7 @@
 """`latencytrace run -- bentoml serve`, unchanged, with a batchable API."""
 
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from tests.support.agent.receiving import Receiver
 from tests.support.servers.traced_server import traced_server
 
 PROGRAM = """
-import time
+import os, time
 
 import bentoml
 
@@ -29,7 +30,8 @@ class Doubles:
 
     @bentoml.api
     def halve(self, x: int) -> int:  # one at a time, on a thread
-        time.sleep(0.02)
+        while not os.path.exists("go"):
+            time.sleep(0.001)
         return x // 2
 """
 ROUTE = "/double"
@@ -80,7 +82,14 @@ def test_requests_that_wait_for_the_only_thread_say_so(receiver: Receiver, tmp_p
     with traced_server(
         receiver, tmp_path, *command, "--port", "PORT", ready="/readyz", **quiet
     ) as server:
-        halves = ask_together(server, "/halve", *({"x": 2 * number} for number in range(8)))
+        with ThreadPoolExecutor(1) as beside:
+            asked = beside.submit(
+                ask_together, server, "/halve", *({"x": 2 * number} for number in range(8))
+            )
+            for _ in range(20):  # answered by the event loop, which takes the others meanwhile
+                assert server.answers("/readyz")
+            (tmp_path / "go").touch()
+            halves = asked.result()
         requests = server.spans("POST /halve", 8)
 
     assert halves == list(range(8))
