@@ -1,7 +1,7 @@
 """Requests read back from the table `requests`."""
 
 from collections.abc import Iterator, Mapping
-from typing import TypedDict, cast
+from typing import Any, Final
 
 import orjson
 
@@ -48,65 +48,35 @@ COLUMNS = ", ".join(
     ]
 )
 
-_Row = TypedDict(
-    "_Row",
-    {
-        "TraceId": str,
-        "SpanId": str,
-        "Revision": int,
-        "Outermost": bool,
-        "Health": bool,
-        "Startup": bool,
-        "Detail": str,
-        "Weight": int,
-        "ServiceName": str,
-        "ServiceInstance": str | None,
-        "ServiceVersion": str | None,
-        "Route": str,
-        "Model": str | None,
-        "Status": str,
-        "StartNs": int,
-        "DurationNs": int,
-        "TimeToFirstTokenNs": int | None,
-        "TimeToFirstTokenOf": str | None,
-        "ModelTimeToFirstTokenNs": int | None,
-        "TimePerOutputTokenNs": int | None,
-        "InputTokens": int | None,
-        "CachedInputTokens": int | None,
-        "OutputTokens": int | None,
-        "FinishReason": str | None,
-        "BatchSize": int | None,
-        "QueueDepth": int | None,
-        "Concurrency": int | None,
-        "Preemptions": int | None,
-        "ColdStart": bool | None,
-        "Segments.EndNs": list[int],
-        "Segments.Stage": list[str],
-        "Segments.SpanId": list[str],
-        "Segments.Name": list[str],
-        "After.Stage": list[str],
-        "After.Ns": list[int],
-        "Repairs.Kind": list[str],
-        "Repairs.SpanId": list[str],
-        "Repairs.Detail": list[str],
-        "Attributes.Key": list[str],
-        "Attributes.Value": list[str],
-        "AttributesLeftOut": int,
-    },
-)
+# Fields of a request that a column holds as they are.
+_PLAIN: Final[Mapping[str, str]] = {
+    "trace_id": "TraceId", "span_id": "SpanId", "revision": "Revision", "weight": "Weight",
+    "outermost": "Outermost", "health": "Health", "startup": "Startup",
+    "service": "ServiceName", "instance": "ServiceInstance", "version": "ServiceVersion",
+    "route": "Route", "model": "Model", "start_ns": "StartNs", "duration_ns": "DurationNs",
+    "time_to_first_token_ns": "TimeToFirstTokenNs",
+    "model_time_to_first_token_ns": "ModelTimeToFirstTokenNs",
+    "time_per_output_token_ns": "TimePerOutputTokenNs",
+    "input_tokens": "InputTokens", "cached_input_tokens": "CachedInputTokens",
+    "output_tokens": "OutputTokens", "finish_reason": "FinishReason",
+    "batch_size": "BatchSize", "queue_depth": "QueueDepth", "concurrency": "Concurrency",
+    "preemptions": "Preemptions", "cold_start": "ColdStart",
+    "attributes_left_out": "AttributesLeftOut",
+}  # fmt: skip
+_Row = dict[str, Any]
 
 
 def requests_from(lines: bytes) -> Iterator[Request]:
     """Requests from an answer with `COLUMNS` in the format JSONEachRow."""
     for line in lines.splitlines():
-        yield _request(cast(_Row, orjson.loads(line)))
+        yield _request(orjson.loads(line))
 
 
 def written_from(lines: bytes) -> Iterator[tuple[int, Request]]:
     """Requests with the moment each was written under, from an answer with `WrittenNs`."""
     for line in lines.splitlines():
         row = orjson.loads(line)
-        yield row["WrittenNs"], _request(cast(_Row, row))
+        yield row["WrittenNs"], _request(row)
 
 
 def _request(row: _Row) -> Request:
@@ -114,35 +84,10 @@ def _request(row: _Row) -> Request:
     segments = _segments(row)
     ledger = ledger_of(segments)
     return Request(
-        trace_id=row["TraceId"],
-        span_id=row["SpanId"],
-        outermost=row["Outermost"],
-        service=row["ServiceName"],
-        instance=row["ServiceInstance"],
-        route=row["Route"],
-        model=row["Model"],
-        version=row["ServiceVersion"],
+        **{field: row[column] for field, column in _PLAIN.items()},
         status=RequestStatus(row["Status"]),
-        start_ns=row["StartNs"],
-        duration_ns=row["DurationNs"],
-        revision=row["Revision"],
-        time_to_first_token_ns=row["TimeToFirstTokenNs"],
-        time_to_first_token_of=FirstTokenOf(first_of) if first_of else None,
-        model_time_to_first_token_ns=row["ModelTimeToFirstTokenNs"],
-        time_per_output_token_ns=row["TimePerOutputTokenNs"],
-        input_tokens=row["InputTokens"],
-        cached_input_tokens=row["CachedInputTokens"],
-        output_tokens=row["OutputTokens"],
-        finish_reason=row["FinishReason"],
-        batch_size=row["BatchSize"],
-        queue_depth=row["QueueDepth"],
-        concurrency=row["Concurrency"],
-        preemptions=row["Preemptions"],
-        cold_start=row["ColdStart"],
-        health=row["Health"],
-        startup=row["Startup"],
         detail=detail_named(row["Detail"]),
-        weight=row["Weight"],
+        time_to_first_token_of=FirstTokenOf(first_of) if first_of else None,
         ledger={stage: ledger[stage] for stage in Stage if ledger.get(stage)},
         segments=tuple(segments),
         after={
@@ -156,7 +101,6 @@ def _request(row: _Row) -> Request:
             )
         ),
         attributes=tuple(zip(row["Attributes.Key"], row["Attributes.Value"], strict=True)),
-        attributes_left_out=row["AttributesLeftOut"],
     )
 
 
