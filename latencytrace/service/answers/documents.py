@@ -168,6 +168,20 @@ class BreakdownDocument(TypedDict):
     left_out: LeftOutDocument
 
 
+class RouteBreakdownDocument(BreakdownDocument):
+    """A breakdown of one route of a service."""
+
+    service: str
+    route: str
+
+
+class RouteBreakdownsDocument(TypedDict):
+    """The routes that took most time in all; `route_count` counts those left out as well."""
+
+    routes: list[RouteBreakdownDocument]
+    route_count: int
+
+
 class SegmentDocument(TypedDict):
     """A stretch of the critical path, relative to the request's start."""
 

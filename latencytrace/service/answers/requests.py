@@ -43,6 +43,7 @@ from latencytrace.service.answers.documents import (
     PlaceDocument,
     RequestDocument,
     RequestsDocument,
+    RouteBreakdownsDocument,
     ServicesDocument,
     SpanDocument,
     SpanHeadDocument,
@@ -95,6 +96,18 @@ def services(store: Store) -> ServicesDocument:
 def breakdown(store: Store, cohort: Cohort) -> BreakdownDocument:
     """`GET /breakdown`."""
     return breakdown_document(store.breakdown(cohort))
+
+
+def breakdowns(store: Store, cohort: Cohort, limit: int) -> RouteBreakdownsDocument:
+    """`GET /breakdown/routes`, of so many routes."""
+    found = store.breakdowns(cohort, limit)
+    return {
+        "routes": [
+            {"service": service, "route": route, **breakdown_document(one)}
+            for (service, route), one in found.routes.items()
+        ],
+        "route_count": found.route_count,
+    }
 
 
 def requests(store: Questions, cohort: Cohort, order: Order, limit: int) -> RequestsDocument:
