@@ -64,7 +64,7 @@ def clipping(span_id: str, names: tuple[str, str], sent: _Extent, parent: _Exten
 
 
 def without_negative(spans: dict[str, Span]) -> tuple[dict[str, Span], list[Repair]]:
-    """The same spans, those that ended before they started now empty at their start."""
+    """The same spans; one that ended before it started is empty at its start."""
     repairs = []
     mended = dict(spans)
     for span_id, span in spans.items():

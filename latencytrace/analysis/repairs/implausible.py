@@ -1,4 +1,4 @@
-"""Gives spans another time whose start or end cannot be: those that were never set."""
+"""Gives spans another time whose start or end was never set."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -44,7 +44,7 @@ def as_believed(request: Request) -> Plausible:
 def without_implausible(
     spans: dict[str, Span], longest_ns: int = WEEK_NS
 ) -> tuple[dict[str, Span], list[Repair]]:
-    """The same spans; those that last too long, or have no start or end, last as their children.
+    """The same spans; one that lasts too long, or has no start or end, lasts as its children.
 
     One keeps the end of it that can be, its start if both can; where only its other end has
     children near, that. Without children it is empty there.
