@@ -5,12 +5,15 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from math import log2
 
+from markupsafe import Markup
+
 from latencytrace.model.texts.units import duration
 from latencytrace.service.web.drawing.bars import number
 
 WIDTH, HEIGHT = 900, 240
 LEFT, TOP, BOTTOM = 76, 8, 22  # what axes take; `1 h 30 min` has room on the left
 TIMES = 6
+NOTHING = "No request matches."
 FEW_DOUBLINGS, FEWEST_DOUBLINGS = 9, 2  # up to there is room for three lines a decade; for ten
 _SECOND_NS, _MINUTE_NS, _HOUR_NS = 10**9, 60 * 10**9, 3600 * 10**9
 _DAY_NS = 24 * _HOUR_NS
@@ -121,3 +124,12 @@ def plain(length_ns: int) -> str:
         return " ".join([first, unit, *(rest if rest and rest[0] != "00" else ())])
     unit, size_ns = next(one for one in _UNITS if length_ns >= one[1])
     return f"{length_ns / size_ns:g} {unit}"
+
+
+def nothing() -> Markup:
+    """The picture of no request, as large as others over time: a file of it is one, too."""
+    return Markup(  # noqa: S704 - numbers and our own text
+        f'<svg class="chart" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{NOTHING}">'
+        f'<text class="axis" x="{WIDTH // 2}" y="{HEIGHT // 2}" text-anchor="middle">{NOTHING}'
+        "</text></svg>"
+    )
