@@ -79,6 +79,8 @@ def replaceable(module: str) -> Iterator[str]:
                 is_openers = attr == "open" and not arguments  # of a GPU's reader
                 if attr in OF_FILES and not of_os and not is_openers:
                     yield f"{node.lineno}: {attr}"
+            case _:
+                pass
 
 
 @over_all(
