@@ -241,7 +241,7 @@ def work(number):
 if __name__ == "__main__":
     pool = Pool(2, initializer=process_initializer, initargs=(app, "host"))
     pids = set(pool.map(work, range(8), 1))
-    with pool._outqueue._wlock:  # which a worker that has sent its last result may still hold
+    with pool._outqueue._wlock:  # billiard would lose it with a process that just gives it back
         for pid in pids:
             os.kill(pid, signal.SIGTERM)
     sys.stdin.read()
