@@ -353,7 +353,7 @@ class Questions(StoreEdge, ABC):
         """Services and their versions, and when the first request of each started.
 
         Args:
-            cohort: Its requests are looked at.
+            cohort: Cohort of the requests to look at.
             inner: Without a service, inner requests are as well.
         """
         services = [cohort.service] if cohort.service or not inner else self.services()

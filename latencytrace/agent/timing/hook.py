@@ -10,7 +10,7 @@ from latencytrace.plugins import Plugin
 
 Arguments = Mapping[str, object]  # of the timed call, by parameter name, defaults included
 HookAttributes = dict[str, AttributeValue]
-Timed = Callable[..., Any]  # a function of somebody else's, of whatever signature
+Timed = Callable[..., Any]  # a function of a library, of any signature
 UNDO: Final = "_latencytrace_undo"  # on what a `Replacement` builds: puts back what it patches
 
 
@@ -85,7 +85,7 @@ class Replacement(NamedTuple):
 
     Args:
         build: From the recorder and the original to the function in its place.
-        kept_as: What the original is called beside it, for whoever looks for it there.
+        kept_as: Name of the original beside it, where another library looks for it.
         bare: No other frame of ours stands around its calls, for compilers and tracebacks look
             at them: it defends itself.
     """

@@ -1,7 +1,7 @@
 """Requests with their ledgers as columns: a row of the store, or a count, needs no object.
 
 The spans that they were made of can be let go of meanwhile. `objects` makes `Request` objects
-of them, for whoever needs some; tests hold the two equal.
+of them where some are needed; tests hold the two equal.
 """
 
 from collections.abc import Mapping, Sequence

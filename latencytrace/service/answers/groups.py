@@ -81,7 +81,7 @@ def groups(
 
     Raises:
         NotFoundError: There are requests, and none of them has the attribute.
-        QuestionError: It is not kept.
+        QuestionError: No request keeps such an attribute.
     """
     key = group_key(by)
     since_ns, until_ns = times_ns(cohort, now_ns)

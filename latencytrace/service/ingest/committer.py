@@ -105,7 +105,7 @@ class CommitQueue:
         is_full = not (held_ns or self.is_retry) and self._is_full(now_ns)
         if self._last_ns is None or is_full:
             return held_ns
-        # A clock that was set back must not hold up anybody for longer than the interval.
+        # A clock that was set back must not hold up a post for longer than the interval.
         since_ns = max(now_ns - self._last_ns, 0)
         interval_ns = min(self.interval_ns, RETRY_NS) if self.is_retry else self.interval_ns
         return max(interval_ns - since_ns, held_ns, 0)

@@ -176,7 +176,7 @@ class Retention:
         return {key: (count, self._expired_rows[key]) for key, count in dropped.items()}
 
     def full_s(self) -> float | None:
-        """Return when all tables take what they may: see `full_s` of this module."""
+        """Return when all tables take what they may: `full_s` reckons it."""
         return full_s(self.partitions, self.limits, self._now_ns())
 
     def _drop(self) -> None:

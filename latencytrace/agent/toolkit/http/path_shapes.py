@@ -41,7 +41,7 @@ class PathShapes:
         """Return the template of a path that was answered; None: it may be anyone's guess.
 
         Args:
-            path: As it was asked for.
+            path: Path of the request, undecoded.
             status: One that tells of a failure makes no new template.
         """
         return self._template(path, admit=status < _FIRST_FAILURE) or None

@@ -245,7 +245,7 @@ def sender_findings(metrics: Iterable[Sample]) -> Iterator[Finding]:
     if rootless := sum(values[_ROOTLESS].values()):
         yield _note(
             f"spans of traces without a request so far: {rootless:,.0f}",
-            "send the spans of who began the trace, or of a server in it, as well",
+            "send the spans of the client that began the trace, or of a server in it, as well",
         )
     requests = sum(values[_REQUESTS].values())
     for kind, (what, fix) in _MENDED.items():

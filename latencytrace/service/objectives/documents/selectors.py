@@ -88,7 +88,7 @@ def selection(query: str) -> Selection:
     """Read a query.
 
     Raises:
-        NotServedError: It is no sum of one counter.
+        NotServedError: The query is no sum of one counter.
     """
     found = _QUERY.fullmatch(query.strip())
     if found is None:

@@ -87,7 +87,7 @@ class Written:
         """The address with one more filter, as it was typed.
 
         Raises:
-            QuestionError: It is none.
+            QuestionError: The text is no such value.
         """
         key, separator, value = (part.strip() for part in text.partition("="))
         without = key.endswith("!")
