@@ -16,6 +16,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,9 @@ from typing import Any
 import httpx
 
 from latencytrace.model import Stage
+from tests.benchmarks.applications import served_model
 from tests.benchmarks.served_applications import APPLICATIONS, Application
+from tests.support.models.tiny_chat import tiny_chat
 from tests.support.servers.command_line import COMMAND, environment
 from tests.support.servers.ports import free_port
 from tests.support.servers.running_service import RunningService
@@ -76,6 +79,10 @@ def measured(application: Application, folder: Path, service: RunningService) ->
     """Ask an application."""
     for name, text in application.files.items():
         (folder / name).write_text(text)
+    if application.has_model:
+        chat = tiny_chat(width=256, layers=4)
+        chat.model.save_pretrained(folder / "tiny-chat")
+        chat.tokenizer.save_pretrained(folder / "tiny-chat")
     port = str(free_port())
     url, log = f"http://127.0.0.1:{port}", folder / "application.log"
     command = [part.replace("PORT", port) for part in application.command]
@@ -90,12 +97,13 @@ def measured(application: Application, folder: Path, service: RunningService) ->
                 OTEL_EXPORTER_OTLP_ENDPOINT=service.otlp,
                 OTEL_SERVICE_NAME="application",
                 LATENCYTRACE_URL=service.url,
+                MODEL=model(),
                 PATH=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
                 **application.variables,
             ),
         )
     try:
-        until(lambda: answers(url + application.ready), log.read_text, patience_s=150)
+        until(lambda: answers(url, application), log.read_text, patience_s=150)
         asked(url, application, 1, WARM_UP)
         time.sleep(2)
         return [
@@ -104,18 +112,26 @@ def measured(application: Application, folder: Path, service: RunningService) ->
             for since_ns in [time.time_ns()]
             for asked_now in [asked(url, application, clients, application.requests)]
         ]
+    except subprocess.CalledProcessError:
+        print(log.read_text(), file=sys.stderr)
+        raise
     finally:
         process.terminate()
         process.wait(30)
 
 
-def answers(url: str) -> bool:
+@cache
+def model() -> str:
+    """The base address of a model that another process serves, which thinks for a while."""
+    return served_model()
+
+
+def answers(url: str, application: Application) -> bool:
     """Whether it serves already."""
     try:
-        httpx.get(url, trust_env=False)
+        return application.is_ready in httpx.get(url + application.ready, trust_env=False).text
     except httpx.TransportError:
         return False
-    return True
 
 
 def listed(

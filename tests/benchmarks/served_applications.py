@@ -20,9 +20,11 @@ class Application:
     path: str = "/work"
     route: str = "POST /work"
     body: object = field(default_factory=lambda: {"x": 21})
-    ready: str = "/"
+    ready: str = "/"  # is asked until it answers with
+    is_ready: str = ""
     requests: int = 80
     variables: Mapping[str, str] = field(default_factory=dict)
+    has_model: bool = False  # a chat model of random weights lies beside it, in `tiny-chat`
 
 
 MOSEC = """
@@ -73,9 +75,29 @@ if __name__ == "__main__":
     server.run()
 """
 
+MODEL = """
+import os
+
+import httpx
+
+ADDRESS = os.environ["MODEL"] + "/chat/completions"
+ASKED = {"model": "tiny-1", "messages": [{"role": "user", "content": "x"}]}
+client = httpx.Client(trust_env=False)
+async_client = httpx.AsyncClient(trust_env=False)
+
+
+def ask_model():
+    client.post(ADDRESS, json=ASKED)
+
+
+async def ask_model_async():
+    await async_client.post(ADDRESS, json=ASKED)
+"""  # beside each program: a model that another process serves
+
 SANIC = """
 import asyncio
 
+from model import ask_model_async
 import sanic
 
 app = sanic.Sanic("shop")
@@ -85,13 +107,14 @@ one_at_a_time = asyncio.Semaphore(1)
 @app.post("/work")
 async def work(request):
     async with one_at_a_time:
-        await asyncio.sleep(0.02)
+        await ask_model_async()
     return sanic.json({"y": 2 * request.json["x"]})
 """
 
 LITESTAR = """
 import asyncio
 
+from model import ask_model_async
 from litestar import Litestar, post
 
 one_at_a_time = asyncio.Semaphore(1)
@@ -100,7 +123,7 @@ one_at_a_time = asyncio.Semaphore(1)
 @post("/work")
 async def work(data: dict[str, int]) -> dict[str, int]:
     async with one_at_a_time:
-        await asyncio.sleep(0.02)
+        await ask_model_async()
     return {"y": 2 * data["x"]}
 
 
@@ -110,6 +133,7 @@ app = Litestar([work])
 QUART = """
 import asyncio
 
+from model import ask_model_async
 from quart import Quart, request
 
 app = Quart(__name__)
@@ -120,7 +144,7 @@ one_at_a_time = asyncio.Semaphore(1)
 async def work():
     asked = await request.get_json()
     async with one_at_a_time:
-        await asyncio.sleep(0.02)
+        await ask_model_async()
     return {"y": 2 * asked["x"]}
 """
 
@@ -153,9 +177,9 @@ app = get_wsgi_application()
 
 FALCON = """
 import threading
-import time
 
 import falcon
+from model import ask_model
 
 one_at_a_time = threading.Semaphore(1)
 
@@ -164,7 +188,7 @@ class Work:
     def on_post(self, request, answer):
         asked = request.get_media()
         with one_at_a_time:
-            time.sleep(0.02)
+            ask_model()
         answer.media = {"y": 2 * asked["x"]}
 
 
@@ -199,6 +223,7 @@ import asyncio
 import json
 import sys
 
+from model import ask_model_async
 from tornado.web import Application, RequestHandler
 
 one_at_a_time = asyncio.Semaphore(1)
@@ -208,7 +233,7 @@ class Work(RequestHandler):
     async def post(self):
         asked = json.loads(self.request.body)
         async with one_at_a_time:
-            await asyncio.sleep(0.02)
+            await ask_model_async()
         self.write({"y": 2 * asked["x"]})
 
 
@@ -252,6 +277,7 @@ ROBYN = """
 import asyncio
 import sys
 
+from model import ask_model_async
 from robyn import Robyn
 
 app = Robyn(__file__)
@@ -261,11 +287,47 @@ one_at_a_time = asyncio.Semaphore(1)
 @app.post("/work")
 async def work(request):
     async with one_at_a_time:
-        await asyncio.sleep(0.02)
+        await ask_model_async()
     return {"y": 2 * request.json()["x"]}
 
 
 app.start(host="127.0.0.1", port=int(sys.argv[1]))
+"""
+
+FASTCHAT = """
+import subprocess
+import sys
+from socket import socket
+
+def free_port():
+    with socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        return str(bound.getsockname()[1])
+
+
+def start(program, *arguments):
+    command = [sys.executable, "-m", f"fastchat.serve.{program}", "--host", "127.0.0.1"]
+    return subprocess.Popen([*command, *arguments])
+
+
+controller, worker = free_port(), free_port()
+programs = [
+    start("controller", "--port", controller),
+    start(
+        *("model_worker", "--port", worker, "--device", "cpu", "--model-path", "tiny-chat"),
+        *("--controller-address", f"http://127.0.0.1:{controller}"),
+        *("--worker-address", f"http://127.0.0.1:{worker}", "--limit-worker-concurrency", "2"),
+    ),
+    start(
+        *("openai_api_server", "--port", sys.argv[1]),
+        *("--controller-address", f"http://127.0.0.1:{controller}"),
+    ),
+]
+try:
+    programs[-1].wait()
+finally:
+    for program in programs:
+        program.terminate()
 """
 
 ADDRESS = ("--bind", "127.0.0.1:PORT")
@@ -282,7 +344,9 @@ MOSEC_SERVER = (
 
 def application(text: str, command: tuple[str, ...], *needs: str, **more: str) -> Application:
     """A program in one file."""
-    return Application(needs=needs, files={"served.py": text}, command=command, **more)  # type: ignore[arg-type] # of texts
+    return Application(
+        needs=needs, files={"served.py": text, "model.py": MODEL}, command=command, **more
+    )  # type: ignore[arg-type] # of texts
 
 
 _INFERENCE = {"path": "/inference", "route": "POST /inference"}
@@ -316,4 +380,20 @@ APPLICATIONS = {
     "Tornado": application(TORNADO, PROGRAM, "tornado"),
     "LitServe": application(LITSERVE, PROGRAM, "litserve"),
     "Robyn": application(ROBYN, PROGRAM, "robyn"),
+    "FastChat": Application(
+        needs=("fschat", "transformers"),
+        files={"served.py": FASTCHAT},
+        command=PROGRAM,
+        path="/v1/chat/completions",
+        route="POST /v1/chat/completions",
+        body={
+            "model": "tiny-chat",
+            "messages": [{"role": "user", "content": "where did the milliseconds go"}],
+            "max_tokens": 24,
+            "temperature": 0,
+        },
+        ready="/v1/models",
+        is_ready='"tiny-chat"',
+        has_model=True,
+    ),
 }
