@@ -203,7 +203,7 @@ class Assembler:
         """Return what an open trace waits for, as people read it; None: it is not open."""
         taken = self._attributing.get(trace_id)
         trace = taken or self._open.get(trace_id)
-        return trace and trace.waits_for(self._now_ns(), is_taken=taken is not None)
+        return trace.waits_for(self._now_ns(), is_taken=taken is not None) if trace else None
 
     def is_old(self, trace_id: str) -> bool:
         """Return whether the root of a trace is not expected any more."""
