@@ -56,7 +56,7 @@ class Patch(NamedTuple):
         interleaved: Inside a stream the call is noted as an interval of the stream's
             span, since it comes once a token; elsewhere it is a span.
         subclasses: The method is patched in every subclass, too, that has one of its own.
-        later: So it is in those that are made later; the class itself need not have it.
+        later: Whether an object that is made later has it; the class itself need not have it.
         part_of: Inside a span of these stages, as of its own, the call is the inner half.
         name: What the span is called; None: as the target's last part, or as its stage where
             that says nothing.

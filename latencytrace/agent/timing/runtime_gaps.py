@@ -1,7 +1,7 @@
 """Gaps that the process itself caused: a collection, a held loop, no free thread.
 
 Nothing runs of its own: no timer and no thread. Collections are watched while a traced request
-is under way, and noted are only those that take a millisecond.
+is under way, and only gaps of a millisecond are noted.
 """
 
 import gc

@@ -68,7 +68,7 @@ class RequestTable:
     attribute_texts: NDArray[np.uint8]  # their values, each after its length (7 bits a byte)
     attribute_text_first: _Column  # (a + 1,): where each one's begins
     attributes_left_out: _Column  # (r,)
-    repairs: Mapping[int, tuple[Repair, ...]]  # by place, of those that have any
+    repairs: Mapping[int, tuple[Repair, ...]]  # by place, of requests that have any
     segment_first: _Column  # (r + 1,): where each one's begin
     segment_end_ns: _Column  # (s,): each begins where the one before it ends
     segment_stage: _Column  # (s,)

@@ -19,5 +19,5 @@ class PipelineContext:
     settle_s: float = 0.0  # a request settles after so many seconds without a span
     counted_until_ns: int | None = None  # an earlier process counted requests written until then
     on_settled: Callable[[Settled], None] = lambda _: None  # hears of settled requests
-    on_spans: Callable[[Iterable[Span]], None] = lambda _: None  # of those that used a GPU
+    on_spans: Callable[[Iterable[Span]], None] = lambda _: None  # of spans that used a GPU
     tidy: Callable[[], None] = lambda: None  # drops old data; called once a second

@@ -218,7 +218,7 @@ def _announced(counts: ObjectiveCounts, rate: BurnRates | None, now_ns: int) -> 
 
 
 def _traffic_ratio(counts: ObjectiveCounts, state: ObjectiveState, now_ns: int) -> float | None:
-    """The requests of the last ten minutes by those that were to be expected."""
+    """The requests of the last ten minutes by the number expected."""
     if not state.silence.expected:
         return None
     return counts.requests(now_ns, LOOK_NS).total / state.silence.expected

@@ -144,7 +144,7 @@ class ObjectiveCounts:
         """Note what there is to say of requests.
 
         Returns:
-            Those that are judged: their places and moments, and whether each is good.
+            Places and moments of the judged requests, and whether each is good.
         """
         found = verdicts(self.objective, table)[places]
         judged = found != NOT_JUDGED

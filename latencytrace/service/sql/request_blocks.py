@@ -68,11 +68,10 @@ def block_of(
         voids: The rows of requests that moved or are none any more; they come first, so that
             the later one stands where one has the key of a row of today.
         read_ns: Wall time when their spans were read; what arrived since is not in them.
-        counted_as_ns: Of those that were counted under an earlier revision, when that was
-            written.
+        counted_as_ns: When the earlier revision was written that a request was counted under.
     """
     written = b""
-    if voids:  # in one block with those that moved: of two, either may come first
+    if voids:  # in one block with the requests that moved: of two, either may come first
         revised = [table for table in tables if table.is_revised]
         tables = [table for table in tables if not table.is_revised]
         table = LedgerTable.of([*voids, *each_request(revised)])

@@ -60,7 +60,7 @@ def expired(
 ) -> Iterator[tuple[Partition, Reason]]:
     """Yield the partitions that are to be dropped, the oldest of a table first.
 
-    Those that may still receive rows stay. Where all tables together take too much, spans go
+    Partitions that may still receive rows stay. Where all tables together take too much, spans go
     before ledgers; arrivals go by age alone, for ledgers are made of them.
     """
     left_bytes = sum(one.bytes for one in partitions)

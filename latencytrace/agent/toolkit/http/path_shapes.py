@@ -34,7 +34,7 @@ class PathShapes:
         self._known: set[str] = set()
 
     def of(self, path: str) -> str:
-        """Return a path's template; once there are too many, `/{path}` for those that are new."""
+        """Return a path's template; once there are too many, `/{path}` for new ones."""
         return self._template(path, admit=True) or "/{path}" if path else ""
 
     def route(self, path: str, status: int) -> str | None:

@@ -164,7 +164,7 @@ def _pressure(metrics: Sequence[Sample]) -> Iterator[_Cause]:
 
 
 def _hooks(metrics: Sequence[Sample]) -> Iterator[_Cause]:
-    """Judge hooks: those that are applied are one line, each of the others is one."""
+    """Judge hooks: all applied ones are one line, each other hook is one."""
     applied = []
     for sample in metrics:
         if sample.name != "latencytrace_agent_hook":

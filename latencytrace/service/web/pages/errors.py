@@ -41,7 +41,7 @@ def error_page(
 
     Args:
         request: For the page that was not found, or could not be.
-        services: Those that the form of that page proposes; None: it has none.
+        services: Services that the form of that page proposes; None: it has none.
     """
     title = _TITLES.get(problem.status, "Something went wrong")
     context = {
