@@ -18,7 +18,7 @@ class RepairKind(StrEnum):
     ROOTLESS = "rootless"  # the request that it was a part of never arrived; one of its own
     CYCLE = "cycle"  # it was its own ancestor; the loop was cut
     CLOCK_SKEW = "clock_skew"  # its host's clock was off; all spans of that clock were moved
-    NEGATIVE = "negative"  # it ended before it started; made empty at its start
+    NEGATIVE = "negative"  # it ended before it started: a clock was set back
     IMPLAUSIBLE = "implausible"  # it lasted too long, or its start or end was never set
     CLIPPED = "clipped"  # it stuck out of its parent
     INTERVALS = "intervals"  # its packed intervals could not be read

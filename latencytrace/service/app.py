@@ -162,7 +162,7 @@ def serve(
         unready = partial(_unready, store, pipeline, watch, servers)
         context = ServiceContext(
             store=store, baselines=Baselines(folder / BASELINES), now_ns=now_ns,
-            is_open=pipeline.is_open, profiles_of=profiles.of_trace,
+            open_because=pipeline.open_because, profiles_of=profiles.of_trace,
             objectives=partial(watched_objectives, evaluator),
             gpus=partial(gpus, reports.gpus, works),
             gpu_timelines=partial(timelines, reports.gpus, works), beside=history.beside,

@@ -264,6 +264,10 @@ class Filters(BaseModel):
     duration: Annotated[
         _Duration, _filter("DurationNs", "Only those that took so long: 250ms..2s, 2s.., ..80ms.")
     ] = None
+    first_token: Annotated[
+        _Duration,
+        _filter("TimeToFirstTokenNs", "Only those whose first token came so late, as 2s..."),
+    ] = None
     after: Annotated[
         _Duration,
         _filter("AfterNs", "Only those that went on so long after their answer, as 100ms..."),

@@ -8,7 +8,7 @@ import gc
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import Context as VariableContext
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from opentelemetry.context import Context, create_key
 
@@ -37,6 +37,12 @@ POOL, RESULT = RuntimeGap.THREAD_POOL_WAIT.value, RuntimeGap.RESULT_WAIT.value
 _KINDS: Final = (GARBAGE, LOOP, POOL, RESULT)
 
 
+class Unfinished(Protocol):
+    """Work of a request of which nothing but the request's end tells that it is over."""
+
+    def end(self) -> None: ...
+
+
 class RuntimeGaps:
     """Gaps of one request under way; any thread may note them."""
 
@@ -50,6 +56,7 @@ class RuntimeGaps:
         "processor",
         "queue_depth",
         "returned_ns",
+        "unfinished",
         "waits",
     )
 
@@ -62,6 +69,7 @@ class RuntimeGaps:
         self.loop_thread = loop_thread  # whose event loop runs the request; None: no loop
         self.returned_ns = 0  # when work of its own on another thread was done
         self.waits = 0  # that have a span
+        self.unfinished: list[Unfinished] | None = None  # what ends with the request
         self._own: list[int] = []  # collections in the midst of its own code: start, end, start …
         self._noted: dict[str, list[int]] = {}
 
@@ -129,6 +137,8 @@ class RuntimeGaps:
         Args:
             span_start_ns: The monotonic start of the request's span.
         """
+        for one in self.unfinished or ():
+            one.end()
         if self._own:
             intervals.times(Stage.RUNTIME).extend(self._own)
         attributes: dict[str, AttributeValue] = {semconv.CONCURRENCY: self.concurrency}

@@ -184,6 +184,10 @@ class Pipeline:
         """Return whether a trace has spans that are not attributed yet."""
         return self._traces.is_open(trace_id)
 
+    def open_because(self, trace_id: str) -> str | None:
+        """Return what an open trace waits for, as people read it; None: it is not open."""
+        return self._traces.open_because(trace_id)
+
     def close(self) -> None:
         """Store what is queued, attribute traces with a root, and stop."""
         self._committer.close()

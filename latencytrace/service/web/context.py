@@ -17,7 +17,7 @@ class ServiceContext:
     store: Store
     baselines: Baselines
     now_ns: Callable[[], int]  # the time of day
-    is_open: Callable[[str], bool] = lambda _: False  # a trace, whose spans have no ledger yet
+    open_because: Callable[[str], str | None] = lambda _: None  # what an open trace waits for
     profiles_of: Callable[[str], list[str]] = lambda _: []  # ids of the profiles that saw a trace
     objectives: Callable[[], Sequence[Objective]] = lambda: ()  # that are watched
     gpus: Callable[[], GpusDocument] = lambda: GpusDocument(gpus=[], stages=[])

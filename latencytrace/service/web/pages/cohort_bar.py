@@ -54,9 +54,10 @@ class Written:
         return found | {name: _whole_seconds(name, found[name]) for name in TIMES}
 
     @property
-    def set_names(self) -> set[str]:
-        """The filters and times that are set."""
-        return {name for name, _ in self.given}
+    def others(self) -> list[tuple[str, str, str]]:
+        """The set filters that the form shows as chips: name, label and an empty hint of each."""
+        given = dict.fromkeys(name for name, _ in self.given if name not in WITH_FIELDS)
+        return [(name, name.replace("_", " ").capitalize(), "") for name in given]
 
     def all(self, name: str) -> list[str]:
         """All values of a parameter."""

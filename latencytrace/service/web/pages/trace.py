@@ -96,7 +96,9 @@ def trace_pages(parts: Parts) -> APIRouter:
             trace_id.lower(), span_id.lower() if span_id else None
         )
         if listed is None:  # the reason is in the answer
-            found_request(parts.service.store, trace_id, span_id or None, parts.service.is_open)
+            found_request(
+                parts.service.store, trace_id, span_id or None, parts.service.open_because
+            )
             raise NotFoundError(f"no request has the trace id {trace_id} any more")
         head = request_document(listed)
         asked = written(request)
