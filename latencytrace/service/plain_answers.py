@@ -12,6 +12,7 @@ from dataclasses import astuple, replace
 from datetime import UTC, datetime
 from hashlib import blake2b
 from math import floor, log2
+from operator import itemgetter
 from statistics import fmean
 from typing import Final
 
@@ -37,6 +38,7 @@ from latencytrace.model.cohorts.overview import (
     Groups,
     HeatCell,
     Overview,
+    RouteBreakdowns,
     RouteSummary,
     StageColumn,
     Summary,
@@ -154,6 +156,23 @@ def breakdown(cohort: Cohort, requests: Iterable[Request]) -> Breakdown:
             and one.attributes_left_out > 0
         ),
         max_concurrency=_max_concurrency(found) if found else None,
+    )
+
+
+def breakdowns(cohort: Cohort, requests: Iterable[Request], limit: int) -> RouteBreakdowns:
+    """Break down each route of some services by itself, longest total time first."""
+    by_route: dict[tuple[str, str], list[Request]] = defaultdict(list)
+    for one in requests:
+        by_route[one.service, one.route].append(one)
+    ranked = []
+    for (service, route), some in by_route.items():
+        found = breakdown(cohort.model_copy(update={"service": cohort.service or service}), some)
+        if found.duration_ns is not None:
+            total_ns = found.duration_ns.mean * found.requests
+            ranked.append((-total_ns, (service, route), found))
+    ranked.sort(key=itemgetter(0, 1))
+    return RouteBreakdowns(
+        routes={route: found for _, route, found in ranked[:limit]}, route_count=len(ranked)
     )
 
 

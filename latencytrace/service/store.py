@@ -18,7 +18,13 @@ from numpy.typing import NDArray
 
 from latencytrace.errors import LatencytraceError, PluginError, StoreError
 from latencytrace.model import Breakdown, Request, RequestStatus, Span
-from latencytrace.model.cohorts.overview import Groups, HeatCell, Overview, StageColumn
+from latencytrace.model.cohorts.overview import (
+    Groups,
+    HeatCell,
+    Overview,
+    RouteBreakdowns,
+    StageColumn,
+)
 from latencytrace.model.cohorts.request_columns import (
     DurationBand,
     Durations,
@@ -301,6 +307,13 @@ class Questions(StoreEdge, ABC):
         Where the cohort names a route, that route counts, health or not.
         """
         return plain_answers.breakdown(cohort, self.of_service(cohort.service))
+
+    def breakdowns(self, cohort: Cohort, limit: int) -> RouteBreakdowns:
+        """Time per stage of each route by itself, those first that took most time in all.
+
+        Inner requests are included.
+        """
+        return plain_answers.breakdowns(cohort, self.of_service(cohort.service), limit)
 
     def overview(self, cohort: Cohort, column_ns: int, limit: int) -> Overview:
         """The routes by total time, longest first, inner requests included.

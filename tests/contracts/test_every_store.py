@@ -1355,6 +1355,11 @@ def test_a_faster_way_answers_as_going_over_the_requests_does(store: Store) -> N
             plain_versions = Questions.versions(store, cohort, inner=inner)
             assert store.versions(cohort, inner=inner) == plain_versions
         assert store.long_lived_routes(cohort) == Questions.long_lived_routes(store, cohort)
+        for limit in (1, 100):
+            routes = store.breakdowns(cohort, limit)
+            plain_routes = Questions.breakdowns(store, cohort, limit)
+            assert list(routes.routes) == list(plain_routes.routes)
+            assert told(asdict(routes)) == pytest.approx(told(asdict(plain_routes)))
         keys = store.attribute_keys(cohort)
         assert list(keys.items()) == list(Questions.attribute_keys(store, cohort).items())
         labels = tuple((label, 2) for label in LABELS) if cohort is COHORTS[0] else ()

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypedDict
 
+from latencytrace.model.cohorts.breakdown import Breakdown
 from latencytrace.model.stage import Stage
 
 LONG_LIVED_NS = 30 * 10**9  # half of the requests of a route, whose connections then stay open
@@ -95,6 +96,14 @@ class Overview:
     """The routes of a cohort that took most time in all."""
 
     routes: tuple[RouteSummary, ...]
+    route_count: int  # of the whole cohort
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RouteBreakdowns:
+    """The routes of a cohort that took most time in all, each broken down by itself."""
+
+    routes: Mapping[tuple[str, str], Breakdown]  # by service and route, the longest first
     route_count: int  # of the whole cohort
 
 

@@ -184,7 +184,7 @@ class Attributor:
         try:
             done = piece.written.result()
         except StoreError:  # it may have written some of them
-            self._in_doubt |= _keys(batch.tables) - batch.counted
+            self._in_doubt |= _keys(batch.tables) - batch.known  # those are counted or held
             raise
         if self._in_doubt:
             self._in_doubt -= _keys(batch.tables)

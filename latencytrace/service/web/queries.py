@@ -80,6 +80,14 @@ class OverviewQuery(BreakdownQuery):
     ] = ROUTES
 
 
+class RoutesQuery(BreakdownQuery):
+    """Some routes of a cohort, each by itself."""
+
+    limit: Annotated[
+        int, Field(ge=1, le=10_000, description="of routes, those first that took most time")
+    ] = 20
+
+
 class GroupsQuery(BreakdownQuery):
     """A cohort by a label or an attribute."""
 
