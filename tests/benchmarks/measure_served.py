@@ -30,6 +30,7 @@ from tests.support.models.tiny_chat import tiny_chat
 from tests.support.servers.command_line import COMMAND, environment
 from tests.support.servers.ports import free_port
 from tests.support.servers.running_service import RunningService
+from tests.support.servers.traced_server import end
 from tests.support.waiting import until
 
 UNEXPLAINED = {Stage.UNATTRIBUTED, Stage.OTHER, Stage.RUNTIME, Stage.APPLICATION}
@@ -67,8 +68,11 @@ def ms(times_ns: Sequence[int], quantile: float) -> str:
 
 def asked(url: str, application: Application, clients: int, count: int) -> list[dict[str, int]]:
     """What clients saw."""
-    body = () if application.body is None else (json.dumps(application.body),)
-    how = (str(clients), str(count), application.method, application.path, *body)
+    how = [str(clients), str(count), application.method, application.path]
+    how.append(json.dumps(application.body))
+    if application.login:
+        known = httpx.post(url + application.login, json={"email": "", "password": ""})
+        how.append(known.json()["token"])
     told = subprocess.run(
         [sys.executable, CLIENTS, url, *how], stdout=subprocess.PIPE, text=True, check=True
     )
@@ -98,6 +102,7 @@ def measured(application: Application, folder: Path, service: RunningService) ->
                 OTEL_SERVICE_NAME="application",
                 LATENCYTRACE_URL=service.url,
                 MODEL=model(),
+                OPENAI_API_BASE_URL=model(),
                 PATH=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
                 **application.variables,
             ),
@@ -116,8 +121,7 @@ def measured(application: Application, folder: Path, service: RunningService) ->
         print(log.read_text(), file=sys.stderr)
         raise
     finally:
-        process.terminate()
-        process.wait(30)
+        end(process)
 
 
 @cache
