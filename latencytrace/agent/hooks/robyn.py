@@ -96,5 +96,5 @@ def time_routes(recorder: Recorder, original: Timed) -> Timed:
 class RobynHook(Hook):
     """Times the handlers of routes; requests are read, and answers sent, outside of Python."""
 
-    requires = ("robyn >= 0.60",)
+    requires = ("robyn >= 0.72",)
     patches = (Replacement("robyn.router", "Router.add_route", time_routes),)
