@@ -146,7 +146,7 @@ static PyObject *new_gaps(PyObject *requests, long long started_ns) {
     return gaps;
 }
 
-/* --- the headers: who called */
+/* --- the headers: the caller */
 
 typedef struct {
     PyObject *trace_id, *parent_id, *details; /* new references, or NULL without a caller */

@@ -1,7 +1,7 @@
 """Gaps that the process itself caused: a collection, a held loop, no free thread.
 
 Nothing runs of its own: no timer and no thread. Collections are watched while a traced request
-is under way, and noted are only those that take a millisecond.
+is under way, and only gaps of a millisecond are noted.
 """
 
 import gc
@@ -213,7 +213,7 @@ class OpenRequests:
         # Reentrant: the garbage collector may end a request in the middle of any of this.
         self._lock = RLock()
         self.open: set[RuntimeGaps] = set()  # one for good, which hooks hold
-        self.resumed_by_ns = 0  # when who waits for a loop that was held has run
+        self.resumed_by_ns = 0  # when what waits for a held loop has run
         self.holds = Holds()
         self.callbacks = 0  # of event loops that were timed here
         self._core_before = _callbacks_of_core()  # that the core timed before
@@ -264,7 +264,7 @@ class OpenRequests:
     def loop_held(
         self, by: VariableContext, start_ns: int, end_ns: int, callback: object = None
     ) -> None:
-        """One callback held this thread's event loop: who runs next on it, waited for that.
+        """One callback held this thread's event loop: what runs next on it waited for that.
 
         Args:
             start_ns: When it began, in monotonic time.
@@ -284,7 +284,7 @@ class OpenRequests:
                     since_ns = start_ns
                 by_ns = max(by_ns, end_ns + within_ns)  # a short hold ends no long one's
                 self._waiting[gaps] = (since_ns, by_ns)
-                self.resumed_by_ns = max(self.resumed_by_ns, by_ns)  # else nobody is looked for
+                self.resumed_by_ns = max(self.resumed_by_ns, by_ns)  # else no waiter is looked for
 
     def _holder(self, otel: Context, start_ns: int, callback: object) -> tuple[str, int | None]:
         """Name what held a loop: a request, with when it came if it has ended, or a function."""
@@ -347,7 +347,7 @@ def begun_as(
     A stream that is made on threads comes here once a chunk (`bench_request.py`, `/threaded`).
 
     Args:
-        depth_of: Counts who waits for a thread of a pool already.
+        depth_of: Counts the calls that wait for a thread of a pool already.
         pool: The one that gets the work.
     """
     context = current()

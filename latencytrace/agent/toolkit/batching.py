@@ -151,7 +151,7 @@ def new_ticket(recorder: Recorder | None, tokens: object) -> Ticket:
         if isinstance(tokens, Integral):  # no tensor: reading one may wait for the device
             counted = max(int(tokens), 0)
     ticket = Ticket(recorder, span, monotonic_ns(), counted)
-    with guarded("counting who waits", edge_faults):
+    with guarded("counting waits", edge_faults):
         if recorder is not None:
             ticket.join_queue(recorder)
     return ticket

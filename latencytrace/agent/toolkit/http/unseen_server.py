@@ -4,16 +4,16 @@ The kernel says of every connection to a port, to any process (`sock_diag`), how
 came and went, in steps of its clock (4 ms on most machines).
 """
 
-import socket
+import _socket
 import struct
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from operator import attrgetter
-from pathlib import Path
 from typing import Final, NamedTuple
 
 from latencytrace.agent.clock import monotonic_ns
+from latencytrace.agent.native import read_file
 from latencytrace.agent.toolkit.http.arrival import STEP_NS
 
 _NS_PER_MS: Final = 1_000_000
@@ -55,7 +55,7 @@ class UnseenServer:
     """
 
     def __init__(self, address: str, port: int) -> None:
-        self._family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        self._family = _socket.AF_INET6 if ":" in address else _socket.AF_INET
         self._port = port
         self._waiting: list[Connection] = []  # with requests that were not taken, the first first
         self._taken: dict[bytes, int] = {}  # segments of what was taken, by its connection
@@ -106,7 +106,7 @@ class UnseenServer:
         ports = struct.pack("!HH", self._port, 0).ljust(36, b"\0") + b"\0\0\0\0" + b"\xff" * 8
         size = _HEADER.size + len(wanted) + len(ports)
         header = _HEADER.pack(size, _BY_FAMILY, _REQUEST_DUMP, 1, 0)
-        with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _SOCK_DIAG) as kernel:
+        with closing(_socket.socket(_socket.AF_NETLINK, _socket.SOCK_RAW, _SOCK_DIAG)) as kernel:
             kernel.settimeout(_PATIENCE_S)
             kernel.send(header + wanted + ports)
             while True:
@@ -139,6 +139,6 @@ class UnseenServer:
 def connected(path: str) -> int:
     """Return how many programs are connected to a Unix socket of that path; 0: unknown."""
     with suppress(OSError):
-        lines = (line.split() for line in Path("/proc/net/unix").read_bytes().splitlines())
+        lines = (line.split() for line in read_file("/proc/net/unix").splitlines())
         return sum(line[5:6] == [b"03"] and line[7:] == [path.encode()] for line in lines)
     return 0
