@@ -36,6 +36,7 @@ from tests.support.waiting import until
 UNEXPLAINED = {Stage.UNATTRIBUTED, Stage.OTHER, Stage.RUNTIME, Stage.APPLICATION}
 CLIENTS = os.fspath(Path(__file__).with_name("served_clients.py"))
 WARM_UP = 8
+FIRST_ERROR = 400
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,10 @@ def asked(url: str, application: Application, clients: int, count: int) -> list[
     told = subprocess.run(
         [sys.executable, CLIENTS, url, *how], stdout=subprocess.PIPE, text=True, check=True
     )
-    return [json.loads(line) for line in told.stdout.splitlines()]
+    seen: list[dict[str, int]] = [json.loads(line) for line in told.stdout.splitlines()]
+    failed = Counter(one["status"] for one in seen if one["status"] >= FIRST_ERROR)
+    assert not failed, failed
+    return seen
 
 
 def measured(application: Application, folder: Path, service: RunningService) -> list[Seen]:
@@ -117,7 +121,7 @@ def measured(application: Application, folder: Path, service: RunningService) ->
             for since_ns in [time.time_ns()]
             for asked_now in [asked(url, application, clients, application.requests)]
         ]
-    except subprocess.CalledProcessError:
+    except (AssertionError, subprocess.CalledProcessError):
         print(log.read_text(), file=sys.stderr)
         raise
     finally:
