@@ -106,10 +106,10 @@ test-batchers: $(VENV)/.batchers ## the tests with batchers that are large, each
 	@$(VENV)/mlserver/bin/python -m pytest tests/contracts/test_every_hook.py $(call report,mlserver-contract)
 
 LARGE := anthropic bedrock catboost cohere ctranslate2 diffusers duckdb faster_whisper flag_embedding gliner google_genai haystack hnswlib jax keras langchain \
-	lightgbm llama_index mcp mistral_common mistralai openai_agents opencv openvino pillow pinecone pydantic_ai soundfile spacy transformers_processors txtai \
-	typesense usearch vespa xgboost
+	lightgbm llama_index mcp meilisearch mistral_common mistralai openai_agents opencv openvino pillow pinecone pydantic_ai soundfile spacy transformers_processors \
+	turbopuffer txtai typesense usearch vespa xgboost
 OLDER := aio_pika arq fastembed mcp opensearch pika valkey weaviate
-HANDLERS := aiobotocore aws_lambda crewai gptcache gradio guardrails_ai kserve llm_guard mlflow nemoguardrails runpod socketio streamlit
+HANDLERS := aiobotocore aws_lambda crewai gptcache gradio guardrails_ai kserve llm_guard mlflow mosec nemoguardrails runpod sanic socketio streamlit
 RABBITMQ := aio_pika pika
 
 test-large: $(VENV)/.large ## the tests with clients of models' APIs and databases in the process that are large

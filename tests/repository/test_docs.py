@@ -9,7 +9,7 @@ from typing import NamedTuple
 import pytest
 
 from latencytrace.model import Stage
-from latencytrace.plugins import SINKS, plugins
+from latencytrace.plugins import HOOKS, SINKS, plugins
 from latencytrace.service.answers.gpu_documents import GpuDocument, GpuStageDocument
 from latencytrace.settings import agent_settings, service_settings, service_token
 from tests.support.over_all import over_all
@@ -94,8 +94,14 @@ def test_stages_are_documented_in_their_order() -> None:
     assert listed == [stage.value for stage in Stage]
 
 
+def test_every_hook_is_documented_and_the_reverse() -> None:
+    names = [row.names for row in rows(DOCS / "hooks.md") if row.heading == "hook"]
+
+    assert {name for row in names for name in row} == {one.name for one in plugins(HOOKS)}
+
+
 def test_every_sink_is_documented_and_the_reverse() -> None:
-    listed = {row.names[0] for row in rows(DOCS / "objectives.md") if row.heading == "sink"}
+    listed = {row.names[0] for row in rows(DOCS / "alerts.md") if row.heading == "sink"}
 
     assert {name.partition("=")[0] for name in listed} == {one.name for one in plugins(SINKS)}
 

@@ -240,8 +240,10 @@ def work(number):
 
 if __name__ == "__main__":
     pool = Pool(2, initializer=process_initializer, initargs=(app, "host"))
-    for pid in set(pool.map(work, range(8), 1)):
-        os.kill(pid, signal.SIGTERM)
+    pids = set(pool.map(work, range(8), 1))
+    with pool._outqueue._wlock:  # billiard would lose it with a process that just gives it back
+        for pid in pids:
+            os.kill(pid, signal.SIGTERM)
     sys.stdin.read()
     pool.terminate()
     pool.join()

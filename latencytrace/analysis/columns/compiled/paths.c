@@ -69,7 +69,7 @@ static inline void add_wait(Pauses *pauses, int64_t at) {
     pauses->waiting[place] = at;
 }
 
-/* Note of a request's places what they are charged to, who tells gaps, and who waits. */
+/* Note of a request's places what they are charged to, which tell gaps, and which wait. */
 static inline void note_places(Pauses *pauses, int64_t base, int64_t beyond) {
     const int64_t *tree_rows = pauses->tree_rows, *stages = pauses->stages, is_step = IS_STEP;
     int64_t reported = 0;

@@ -172,7 +172,7 @@ static inline int tries_too_often(Links *links, int64_t begin, int64_t beyond) {
     return 0;
 }
 
-/* Count what lies below each span, and note who was answered by another service. */
+/* Count what lies below each span, and note which were answered by another service. */
 static inline void add_up(Links *links, int64_t begin, int64_t beyond) {
     const int64_t service = SERVICE;
     for (int64_t at = beyond - 1; at >= begin; at--) {
