@@ -191,7 +191,7 @@ def test_statements_beyond_those_that_have_a_span_keep_their_time(
             connection.execute(sqlalchemy.text("SELECT 1")).one()
 
     (request,) = spans.of(None)
-    kept = intervals_of(request)
+    kept = [each for each in intervals_of(request) if each.stage is Stage.DATABASE]
     assert len(spans.of(Stage.DATABASE)) == 256 + 1  # and the end of the transaction
-    assert [each.stage for each in kept] == [Stage.DATABASE] * 44
+    assert len(kept) == 44
     assert all(each.end_ns > each.start_ns for each in kept)

@@ -63,4 +63,5 @@ def test_pieces_beyond_those_that_have_a_span_keep_their_time(
 
     (request,) = spans.of(None)
     assert len(spans.of(Stage.TOKENIZE)) == 256
-    assert [each.stage for each in intervals_of(request)] == [Stage.TOKENIZE] * 44
+    kept = [each for each in intervals_of(request) if each.stage is Stage.TOKENIZE]
+    assert len(kept) == 44
