@@ -22,7 +22,7 @@ unexport PYTHONDONTWRITEBYTECODE
 report = --junitxml=$(VENV)/hooks/$(1).xml
 
 .DEFAULT_GOAL := help
-.PHONY: imports types foreign-suites soak stress mutants help demo demo-smollm2 test test-all test-long test-newest coverage lock freeze lint bench bench-agent bench-service bench-request bench-instructions bench-routes bench-calls bench-locks bench-waits bench-overhead bench-start hook-list bench-servers bench-tokens dashboards pictures docs changelog wheels clean \
+.PHONY: imports types foreign-suites soak stress mutants help demo demo-smollm2 test test-all test-long test-newest coverage lock freeze lint bench bench-agent bench-service bench-request bench-instructions bench-routes bench-account bench-calls bench-locks bench-waits bench-overhead bench-start hook-list bench-servers bench-tokens dashboards pictures docs changelog wheels clean \
 	test-helm test-llama-cpp test-batchers test-large test-rabbitmq test-every-hook test-tracers test-nvml-oldest test-fresh
 
 help: ## list these commands
@@ -158,7 +158,7 @@ lint: $(VENV)/.checks ## format and lint, mending what can be mended
 bench bench-agent bench-request bench-servers bench-service bench-tokens soak stress: export LATENCYTRACE_OVERHEAD = off
 
 bench: $(VENV)/.checks ## the numbers that we promise; run it on an idle machine
-	@set -e; for file in $(filter-out %/bench_agent.py %/bench_request.py %/bench_instructions.py %/bench_routes.py %/bench_calls.py %/bench_locks.py %/bench_waits.py %/bench_overhead.py %/bench_start.py %/bench_servers.py %/bench_first_token.py,$(wildcard tests/benchmarks/bench_*.py)); do \
+	@set -e; for file in $(filter-out %/bench_agent.py %/bench_request.py %/bench_instructions.py %/bench_routes.py %/bench_account.py %/bench_calls.py %/bench_locks.py %/bench_waits.py %/bench_overhead.py %/bench_start.py %/bench_servers.py %/bench_first_token.py,$(wildcard tests/benchmarks/bench_*.py)); do \
 		echo "== $$file"; $(BIN)/python "$$file"; done
 
 bench-agent: $(VENV)/.checks $(PEERS:%=.peers/%/.installed) ## what a span costs beside other tracers, installed each by itself
@@ -172,6 +172,9 @@ bench-instructions: $(VENV)/.checks ## the same in instructions, which are the s
 
 bench-routes: $(VENV)/.checks .peers/contrib/.installed ## what tracing adds to ordinary routes, and what the agent says that it adds (half an hour)
 	@$(BIN)/python -m tests.benchmarks.bench_routes
+
+bench-account: $(VENV)/.checks ## the same by a count of instructions of bytecode, which is the same on a busy machine (minutes)
+	@$(BIN)/python -m tests.benchmarks.bench_account
 
 bench-calls: $(VENV)/.checks .peers/contrib/.installed ## what it adds to one outgoing call, in instructions; needs valgrind
 	@$(BIN)/python -m tests.benchmarks.bench_calls
