@@ -22,7 +22,7 @@ unexport PYTHONDONTWRITEBYTECODE
 report = --junitxml=$(VENV)/hooks/$(1).xml
 
 .DEFAULT_GOAL := help
-.PHONY: foreign-suites soak stress mutants help demo demo-smollm2 test test-all test-long test-newest coverage lock freeze lint bench bench-agent bench-service bench-request bench-instructions bench-routes bench-calls bench-locks bench-waits bench-overhead bench-start hook-list bench-servers bench-tokens dashboards pictures docs changelog wheels clean \
+.PHONY: imports types foreign-suites soak stress mutants help demo demo-smollm2 test test-all test-long test-newest coverage lock freeze lint bench bench-agent bench-service bench-request bench-instructions bench-routes bench-calls bench-locks bench-waits bench-overhead bench-start hook-list bench-servers bench-tokens dashboards pictures docs changelog wheels clean \
 	test-helm test-llama-cpp test-batchers test-large test-rabbitmq test-every-hook test-tracers test-nvml-oldest test-fresh
 
 help: ## list these commands
@@ -42,15 +42,19 @@ test: $(VENV)/.checks ## what a change must pass: format, lint, spelling, import
 	@$(BIN)/ruff check .
 	@echo '== spelling'
 	@$(BIN)/codespell
+	@echo '== tests, and beside them imports, types and documentation' # tests/conftest.py says which files come first
+	@$(MAKE) --no-print-directory --keep-going --output-sync=target imports types docs & beside=$$!; failed=0; \
+		$(TESTS) $(COVERED) --durations=20 -m 'not long and $(USUAL)' || failed=1; \
+		wait $$beside && [ $$failed = 0 ]
+	@echo '== all passed'
+
+imports: $(VENV)/.checks
 	@echo '== imports'
 	@$(BIN)/lint-imports
+
+types: $(VENV)/.checks
 	@echo '== types'
 	@$(BIN)/mypy
-	@echo '== tests' # tests/conftest.py says which files come first
-	@$(TESTS) $(COVERED) --durations=20 -m 'not long and $(USUAL)'
-	@echo '== documentation'
-	@$(BIN)/zensical build -s -f docs/zensical.toml
-	@echo '== all passed'
 
 test-all: test test-long ## everything that continuous integration runs: that, and what takes long
 
@@ -109,7 +113,7 @@ LARGE := anthropic bedrock catboost cohere ctranslate2 diffusers duckdb faster_w
 	lightgbm llama_index mcp meilisearch mistral_common mistralai openai_agents opencv openvino pillow pinecone pydantic_ai soundfile spacy transformers_processors \
 	turbopuffer txtai typesense usearch vespa xgboost
 OLDER := aio_pika arq fastembed mcp opensearch pika valkey weaviate
-HANDLERS := aiobotocore aws_lambda crewai gptcache gradio guardrails_ai kserve llm_guard mlflow nemoguardrails runpod socketio streamlit
+HANDLERS := aiobotocore aws_lambda crewai gptcache gradio granian guardrails_ai kserve llm_guard mlflow mosec nemoguardrails robyn runpod sanic socketio streamlit
 RABBITMQ := aio_pika pika
 
 test-large: $(VENV)/.large ## the tests with clients of models' APIs and databases in the process that are large
@@ -123,6 +127,8 @@ test-large: $(VENV)/.large ## the tests with clients of models' APIs and databas
 	@LITELLM_LOCAL_MODEL_COST_MAP=True $(VENV)/handlers/bin/python -m pytest tests/contracts/test_every_hook.py $(call report,handlers-contract)
 	@$(VENV)/langgraph/bin/python -m pytest tests/agent/hooks/test_langgraph_api.py $(call report,langgraph)
 	@$(VENV)/langgraph/bin/python -m pytest tests/contracts/test_every_hook.py $(call report,langgraph-contract)
+	@$(VENV)/feast/bin/python -m pytest tests/agent/hooks/test_feast.py $(call report,feast)
+	@$(VENV)/feast/bin/python -m pytest tests/contracts/test_every_hook.py $(call report,feast-contract)
 
 test-rabbitmq: $(VENV)/.rabbitmq-unpacked ## the tests of clients of RabbitMQ, against a server of its own
 	@$(BIN)/pytest $(RABBITMQ:%=tests/agent/hooks/test_%.py) $(call report,rabbitmq)
@@ -226,6 +232,7 @@ bench-servers: $(VENV)/.llama-cpp $(VENV)/.smollm2 ## what tracing costs three r
 	@PYTHONPATH=. $(BIN)/python tests/benchmarks/bench_servers.py
 
 docs: $(VENV)/.checks ## the documentation as web pages, in docs/site
+	@echo '== documentation'
 	@$(BIN)/zensical build -s -f docs/zensical.toml
 
 changelog: $(VENV)/.checks ## what the next release says; VERSION=0.3.0: write it into docs/pages/changelog.md
@@ -314,6 +321,9 @@ $(VENV)/.large: $(VENV)/.checks
 	@$(PYTHON) -m venv $(VENV)/langgraph
 	@$(VENV)/langgraph/bin/python -m pip install --quiet 'pip>=25.1'
 	@$(VENV)/langgraph/bin/python -m pip install --quiet --editable '.[service]' --group langgraph
+	@$(PYTHON) -m venv $(VENV)/feast
+	@$(VENV)/feast/bin/python -m pip install --quiet 'pip>=25.1'
+	@$(VENV)/feast/bin/python -m pip install --quiet --editable '.[service]' --group feast
 	@touch $@
 
 $(VENV)/.tracers: $(VENV)/.checks

@@ -50,7 +50,7 @@ class Trace:
     stages: Mapping[str, Stage]  # by span id; framework spans are UNATTRIBUTED
     intervals: Mapping[str, tuple[Interval, ...]]  # by span id, within their span
     repairs: tuple[Repair, ...] = ()
-    is_timed: bool = True  # False: when it was, or how long it took, nobody knows
+    is_timed: bool = True  # False: when it was, or how long it took, is unknown
     retried: Mapping[str, str] = field(default_factory=dict)  # failed attempts: the next one
     # When the messages that spans waited for were sent: no more known of a tree once built.
     queued: Mapping[str, int] = field(default_factory=dict, compare=False)

@@ -442,7 +442,7 @@ def _address(listened: socket) -> Address:
 
 
 def _check_doors(settings: ServiceSettings, *, insecure: bool) -> None:
-    """Refuse to listen where anybody may come in, and say where a token is not asked for."""
+    """Refuse to listen beyond this machine without a token, and say where none is asked for."""
     for address in (settings.listen, settings.otlp_http, settings.otlp_grpc):
         if address is not None and not (insecure or settings.token or is_loopback(address.host)):
             raise SettingsError(

@@ -1,4 +1,4 @@
-"""Gives spans another time whose start or end cannot be: those that were never set."""
+"""Gives spans another time whose start or end was never set."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -45,11 +45,11 @@ def as_believed(request: Request) -> Plausible:
 def without_implausible(
     spans: dict[str, Span], longest_ns: int = WEEK_NS
 ) -> tuple[dict[str, Span], list[Repair]]:
-    """The same spans; those whose times cannot be last as far as their children.
+    """The same spans; one whose times cannot be lasts as far as its children.
 
-    These last too long, have no start or end, or end before they start: a clock was set back
-    meanwhile. One keeps the end of it that can be, its start if both can; where only its other
-    end has children near, that. Without children it is empty there.
+    It lasts too long, has no start or end, or ends before it starts: a clock was set back
+    meanwhile. It keeps the end that can be, its start if both can; where only its other end has
+    children near, that. Without children it is empty there.
     """
     are_dated = any(span.end_ns >= DATED_NS for span in spans.values())
     absurd = [

@@ -1,4 +1,4 @@
-"""From received spans to counted requests: who calls whom in the service.
+"""From received spans to counted requests: the order of the calls in the service.
 
     receiver → submit → journal → committer → store
                   ↓ arrived           ↓ stored, if it is not attributed soon

@@ -18,7 +18,7 @@ class ServiceContext:
     baselines: Baselines
     now_ns: Callable[[], int]  # the time of day
     open_because: Callable[[str], str | None] = lambda _: None  # what an open trace waits for
-    profiles_of: Callable[[str], list[str]] = lambda _: []  # ids of those that saw a trace
+    profiles_of: Callable[[str], list[str]] = lambda _: []  # ids of the profiles that saw a trace
     objectives: Callable[[], Sequence[Objective]] = lambda: ()  # that are watched
     gpus: Callable[[], GpusDocument] = lambda: GpusDocument(gpus=[], stages=[])
     gpu_timelines: Callable[[], GpuTimelinesDocument] = lambda: GpuTimelinesDocument(gpus=[])

@@ -88,7 +88,7 @@ class Written:
         """The address with one more filter, as it was typed.
 
         Raises:
-            QuestionError: It is none.
+            QuestionError: The text is no such value.
         """
         key, separator, value = (part.strip() for part in text.partition("="))
         without = key.endswith("!")
@@ -108,11 +108,11 @@ class Written:
         return self.again(path, **{ADDED: None}, **changed)
 
     def having(self, path: str, key: str, value: str) -> Address:
-        """An address of those that also have a label or an attribute of this value."""
+        """An address of the requests that also have a label or an attribute of this value."""
         return self.link(path, **self._changed(key, value))
 
     def lacking(self, path: str, key: str, value: str) -> Address:
-        """An address of those that do not have it."""
+        """An address of the requests without it."""
         return self.link(path, without=self.more("without", key, value))
 
     def more(self, name: str, key: str, value: str) -> str:

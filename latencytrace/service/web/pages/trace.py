@@ -131,7 +131,7 @@ def trace_ids(store: Store, text: str) -> Sequence[str]:
     """The traces that a trace id, the beginning of one or a `traceparent` names.
 
     Raises:
-        QuestionError: It is none of these.
+        QuestionError: The text is none of these.
     """
     beginning = written_trace_id(text)
     if not _HEX.fullmatch(beginning):
