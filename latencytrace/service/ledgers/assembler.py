@@ -280,8 +280,8 @@ class Assembler:
         """Take up to `limit` traces that are due; with too many open ones the oldest first.
 
         A trace with spans that wait to be stored and cannot be claimed stays open. After `AGE_NS`,
-        of a revision sooner, only those spans stay open. The caller must give back what it took, by `attributed`,
-        `without`, `again`, `from_store` or `missed`.
+        of a revision sooner, only those spans stay open. The caller must give back what it took,
+        by `attributed`, `without`, `again`, `from_store` or `missed`.
         """
         now_ns, self.counts.late_ns = self._now_ns(), 0
         due = self._evicted(limit)
