@@ -103,10 +103,10 @@ test-batchers: $(VENV)/.batchers ## the tests with batchers that are large, each
 	@$(VENV)/mlserver/bin/python -m pytest tests/contracts/test_every_hook.py $(call report,mlserver-contract)
 
 LARGE := anthropic bedrock catboost cohere ctranslate2 diffusers duckdb faster_whisper flag_embedding gliner google_genai haystack hnswlib jax keras langchain \
-	lightgbm llama_index mcp mistral_common mistralai openai_agents opencv openvino pillow pinecone pydantic_ai soundfile spacy transformers_processors txtai \
-	typesense usearch vespa xgboost
+	lightgbm llama_index mcp meilisearch mistral_common mistralai openai_agents opencv openvino pillow pinecone pydantic_ai soundfile spacy transformers_processors \
+	turbopuffer txtai typesense usearch vespa xgboost
 OLDER := aio_pika arq fastembed mcp opensearch pika valkey weaviate
-HANDLERS := aiobotocore aws_lambda crewai gptcache gradio guardrails_ai kserve llm_guard mlflow nemoguardrails runpod socketio streamlit
+HANDLERS := aiobotocore aws_lambda crewai gptcache gradio granian guardrails_ai kserve llm_guard mlflow mosec nemoguardrails robyn runpod sanic socketio streamlit
 RABBITMQ := aio_pika pika
 
 test-large: $(VENV)/.large ## the tests with clients of models' APIs and databases in the process that are large
@@ -120,6 +120,8 @@ test-large: $(VENV)/.large ## the tests with clients of models' APIs and databas
 	@LITELLM_LOCAL_MODEL_COST_MAP=True $(VENV)/handlers/bin/python -m pytest tests/contracts/test_every_hook.py $(call report,handlers-contract)
 	@$(VENV)/langgraph/bin/python -m pytest tests/agent/hooks/test_langgraph_api.py $(call report,langgraph)
 	@$(VENV)/langgraph/bin/python -m pytest tests/contracts/test_every_hook.py $(call report,langgraph-contract)
+	@$(VENV)/feast/bin/python -m pytest tests/agent/hooks/test_feast.py $(call report,feast)
+	@$(VENV)/feast/bin/python -m pytest tests/contracts/test_every_hook.py $(call report,feast-contract)
 
 test-rabbitmq: $(VENV)/.rabbitmq-unpacked ## the tests of clients of RabbitMQ, against a server of its own
 	@$(BIN)/pytest $(RABBITMQ:%=tests/agent/hooks/test_%.py) $(call report,rabbitmq)
@@ -311,6 +313,9 @@ $(VENV)/.large: $(VENV)/.checks
 	@$(PYTHON) -m venv $(VENV)/langgraph
 	@$(VENV)/langgraph/bin/python -m pip install --quiet 'pip>=25.1'
 	@$(VENV)/langgraph/bin/python -m pip install --quiet --editable '.[service]' --group langgraph
+	@$(PYTHON) -m venv $(VENV)/feast
+	@$(VENV)/feast/bin/python -m pip install --quiet 'pip>=25.1'
+	@$(VENV)/feast/bin/python -m pip install --quiet --editable '.[service]' --group feast
 	@touch $@
 
 $(VENV)/.tracers: $(VENV)/.checks

@@ -1,10 +1,16 @@
-"""The interpreter's own threads and locks, whatever gevent or eventlet has put in their place.
+"""The interpreter's own threads, locks, files and sockets, whatever stands in their place.
 
-Theirs switch to other greenlets where they wait. Ours must not: in a signal's handler, between
-a fork and the child's first step, or where no greenlet gives way, nothing would go on.
+Those of gevent and eventlet switch to other greenlets where they wait. Ours must not: in a
+signal's handler, between a fork and the child's first step, or where no greenlet gives way,
+nothing would go on. A program's tests put others in the place of `Path.open`, `open`, `socket`
+or `Thread.start`, and count their calls: ours must not be among them.
+
+So the agent takes these from here, where they are bound once, as it starts (time: `clock.py`), or
+from the module in C below (`_socket`), which nothing replaces.
 """
 
 import _thread
+import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -52,6 +58,19 @@ def signals_left_to_the_program() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+open_file: Final = open
+
+
+def read_file(path: str | os.PathLike[str]) -> bytes:
+    """Return what is in a file.
+
+    Raises:
+        OSError: It cannot be read.
+    """
+    with open_file(path, "rb") as file:
+        return file.read()
 
 
 def has_greenlets() -> bool:

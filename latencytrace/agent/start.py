@@ -69,7 +69,7 @@ SCOPE = "latencytrace"
 REPORT_TIMEOUT_S = 2.0  # spans wait meanwhile
 EXIT_FLUSH_S = SHUTDOWN_S
 # What patches in greenlets; and what our threads import later, while greenlets may do so, too:
-# those that wait for the lock of an import do not expect that a thread holds it.
+# code that waits for the lock of an import does not expect that a thread holds it.
 _GREENLETS = ("gevent.monkey", "eventlet.patcher")
 _LATER = (
     "ctypes",
@@ -125,15 +125,15 @@ class _Reports:
     def begin(self) -> None:
         """Begin, in a forked child anew."""
         self.own = Late(self._new_budget)
-        self._close()
-        if self._settings.metrics_url is not None:
+        if self._sender is not None:
+            self._sender.close()  # the connection is the parent's
+        elif self._settings.metrics_url is not None:
             try:
-                sender = self._sender = self._to_metrics(self._settings.metrics_url)
+                self._sender = self._to_metrics(self._settings.metrics_url)
             except SettingsError as error:
                 logger.warning("latencytrace does not report on itself: %s", error)
-            else:
-                new_report = partial(self._new_self_report, sender, monotonic_ns())
-                self._self_report = Late(new_report)
+        if self._sender is not None:
+            self._self_report = Late(partial(self._new_self_report, self._sender, monotonic_ns()))
         if self.gpu.made is not None:
             self.gpu.made.reset_after_fork()
         elif self._settings.gpu or self._settings.gpu_port is not None:
@@ -175,7 +175,7 @@ class _Reports:
 
         return GpuWatch(
             self._resource,
-            None if url is None else partial(self._to_metrics, url),
+            None if url is None else self._to_metrics(url),
             port=None if port is None else (port.host, port.port),
             interval_s=settings.gpu_interval_s,
             is_wanted=settings.gpu is True,
@@ -343,7 +343,7 @@ class Agent:
         if self._profiling.made is not None:
             self._profiling.made.reset_after_fork()
         self._reports.begin()
-        self._exporter.reset_after_fork(OtlpEncoder(self._resource))
+        self._exporter.reset_after_fork(OtlpEncoder(self._resource), _termination.begin_in_child)
         _provider.reset_after_fork()
 
     def _orders(self) -> "Profiling | None":

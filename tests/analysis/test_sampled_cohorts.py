@@ -79,9 +79,11 @@ def test_what_sets_a_tail_apart_has_the_shares_of_the_population() -> None:
     )
 
     (named,) = [one for one in whole if one[0] == "instance"]
-    assert part[named].tail_ratio == pytest.approx(whole[named].tail_ratio, abs=0.1)
-    assert part[named].reference_ratio == pytest.approx(whole[named].reference_ratio, abs=0.03)
-    off = abs(by_row[named].reference_ratio - whole[named].reference_ratio)
+    assert part[named].tail_share_ratio == pytest.approx(whole[named].tail_share_ratio, abs=0.1)
+    assert part[named].reference_share_ratio == pytest.approx(
+        whole[named].reference_share_ratio, abs=0.03
+    )
+    off = abs(by_row[named].reference_share_ratio - whole[named].reference_share_ratio)
     assert off > 0.05  # else the test shows nothing
 
 
@@ -245,12 +247,12 @@ def test_rates_and_goodput_of_a_share_are_those_of_the_population() -> None:
     whole, part = measured(columns), measured(sampled(columns, alternating(columns, 2, 10)))
 
     assert part.requests == pytest.approx(whole.requests, rel=0.05)
-    assert part.requests_per_s == pytest.approx(whole.requests_per_s, rel=0.05)
+    assert part.requests_per_second == pytest.approx(whole.requests_per_second, rel=0.05)
     assert part.concurrency == pytest.approx(whole.concurrency, rel=0.1)
     assert part.goodput is not None
     assert whole.goodput is not None
     assert part.goodput.good_ratio == pytest.approx(whole.goodput.good_ratio, abs=0.03)
-    assert part.goodput.per_s == pytest.approx(whole.goodput.per_s, rel=0.07)
+    assert part.goodput.per_second == pytest.approx(whole.goodput.per_second, rel=0.07)
 
 
 def test_numbers_at_once_that_a_share_cannot_tell_apart_are_one_level() -> None:
@@ -258,8 +260,8 @@ def test_numbers_at_once_that_a_share_cannot_tell_apart_are_one_level() -> None:
 
     part = measured(sampled(columns, alternating(columns, 2, 10)))
 
-    assert [one.first for one in part.levels] == [1]
-    assert (part.knee, part.growth, part.most) == (None, None, None)
+    assert [one.concurrency for one in part.levels] == [1]
+    assert (part.knee, part.growth, part.max_concurrency) == (None, None, None)
 
 
 def test_the_knee_of_many_servers_is_found_by_a_share() -> None:
@@ -270,11 +272,11 @@ def test_the_knee_of_many_servers_is_found_by_a_share() -> None:
     assert whole.knee is not None
     assert part.knee is not None
     assert part.knee.low <= 300 <= part.knee.high
-    assert part.knee.rate_per_s == pytest.approx(whole.knee.rate_per_s, rel=0.05)
-    assert part.levels[1].first >= 100
+    assert part.knee.served_per_second == pytest.approx(whole.knee.served_per_second, rel=0.05)
+    assert part.levels[1].concurrency >= 100
     assert part.growth is not None
     assert whole.growth is not None
-    assert part.growth.first is whole.growth.first is Stage.QUEUE
+    assert part.growth.first_stage is whole.growth.first_stage is Stage.QUEUE
 
 
 def test_requests_around_a_quantile_are_counted_by_weight() -> None:

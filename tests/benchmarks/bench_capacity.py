@@ -43,7 +43,7 @@ def row(asked: argparse.Namespace, servers: int, loads: Sequence[float]) -> str:
     knees = [one for one in found if one is not None]
     held = sum(one.low <= servers <= one.high for one in knees)
     off = sorted(abs(one.concurrency / servers - 1) for one in knees)
-    rates = sorted(abs(one.rate_per_s / station.most_per_s - 1) for one in knees)
+    rates = sorted(abs(one.served_per_second / station.most_per_s - 1) for one in knees)
     text = f"M/M/{servers:<3} {loads[0]} to {loads[-1]}: knee in {len(knees)} of {len(found)}"
     if not knees:
         return text
@@ -68,7 +68,7 @@ def main() -> None:
     none = answers(asked, [idle], (0.0001, 0.0002, 0.0003))
     print(f"nobody waits: knee in {sum(one.knee is not None for one in none)} of {asked.runs}")
     first = Counter(
-        one.growth.first if one.growth else None
+        one.growth.first_stage if one.growth else None
         for one in answers(asked, [SEARCH, replace(DECODE, servers=16)], FULL)
     )
     print(f"search fills up before decode; first to grow: {dict(first)}")

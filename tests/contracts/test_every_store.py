@@ -543,6 +543,7 @@ def test_a_cohort_is_what_its_labels_say(store: Store, cohort: Cohort, found: st
     [
         (Cohort(status=RequestStatus.TIMEOUT), "d"),
         (Cohort(status="failed"), "d"),
+        (Cohort(first_token=DurationRange(at_least_ns=20)), "e"),
         (Cohort(input_tokens=TokenRange(at_least=10)), "de"),
         (Cohort(input_tokens=TokenRange(at_least=11, at_most=99)), "e"),
         (Cohort(output_tokens=TokenRange(at_most=0)), "e"),
@@ -554,6 +555,7 @@ def test_a_cohort_is_what_its_labels_say(store: Store, cohort: Cohort, found: st
     ids=[
         "status",
         "failed",
+        "first token",
         "least",
         "between",
         "most",
@@ -578,6 +580,8 @@ def test_a_cohort_is_what_its_status_tokens_and_attributes_say(
             ),
             replace(
                 one_request("e", service="asked"),
+                time_to_first_token_ns=20,
+                time_to_first_token_of=FirstTokenOf.CALLER,
                 input_tokens=11,
                 output_tokens=0,
                 attributes=(("tier", "tin"), acme),
@@ -1351,6 +1355,11 @@ def test_a_faster_way_answers_as_going_over_the_requests_does(store: Store) -> N
             plain_versions = Questions.versions(store, cohort, inner=inner)
             assert store.versions(cohort, inner=inner) == plain_versions
         assert store.long_lived_routes(cohort) == Questions.long_lived_routes(store, cohort)
+        for limit in (1, 100):
+            routes = store.breakdowns(cohort, limit)
+            plain_routes = Questions.breakdowns(store, cohort, limit)
+            assert list(routes.routes) == list(plain_routes.routes)
+            assert told(asdict(routes)) == pytest.approx(told(asdict(plain_routes)))
         keys = store.attribute_keys(cohort)
         assert list(keys.items()) == list(Questions.attribute_keys(store, cohort).items())
         labels = tuple((label, 2) for label in LABELS) if cohort is COHORTS[0] else ()

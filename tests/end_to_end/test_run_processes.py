@@ -9,7 +9,7 @@ import pytest
 
 from latencytrace.model import Stage
 from tests.support.agent.receiving import ReceivedSpan, Receiver
-from tests.support.servers.command_line import environment, latencytrace
+from tests.support.servers.command_line import environment, latencytrace, python
 
 MULTIPROCESSING = """
 import multiprocessing, sys
@@ -40,6 +40,65 @@ def work(number):
 if __name__ == "__main__":
     with ProcessPoolExecutor(2) as pool:
         assert sum(pool.map(work, range(10))) == 45
+"""
+SPAWNED = """
+import importlib, multiprocessing, sys
+
+def look(imported):
+    if imported:
+        module = importlib.import_module(imported)
+        assert sys.modules[imported] is module
+        assert module.__spec__.name == imported
+    started = sys.modules.get("latencytrace.agent.start")
+    if started is not None:  # no part of the agent was run twice
+        assert started.call_in is sys.modules["latencytrace.agent.context"].call_in
+    print(started is not None)
+    if not imported:  # it pays for no module of ours
+        assert "latencytrace" not in sys.modules
+    if imported == "opentelemetry.trace":
+        import opentelemetry
+        assert opentelemetry.trace is module
+        with module.get_tracer("shop").start_as_current_span("child"):
+            pass
+    if imported == "httpx":
+        import latencytrace
+        states = {hook.name: str(hook.state) for hook in latencytrace.agent_status().hooks}
+        print(states["httpx"], states["threads"])
+
+if __name__ == "__main__":
+    child = multiprocessing.get_context("spawn").Process(target=look, args=sys.argv[1:])
+    child.start()
+    child.join()
+    sys.exit(child.exitcode)
+"""
+CARRIED = """
+import multiprocessing, sys
+import latencytrace
+
+def work():
+    pass
+
+if __name__ == "__main__":
+    child = multiprocessing.get_context("spawn").Process(target=work)
+    with latencytrace.stage("around"):
+        child.start()
+    child.join()
+    sys.exit(child.exitcode)
+"""
+INSTRUMENTED_LATE = """
+import multiprocessing, os, sys
+
+def work(endpoint):
+    import latencytrace
+    latencytrace.instrument("shop", endpoint=endpoint)
+    with latencytrace.stage("child"):
+        pass
+
+if __name__ == "__main__":
+    child = multiprocessing.get_context(sys.argv[2]).Process(target=work, args=(sys.argv[1],))
+    child.start()
+    child.join()
+    sys.exit(child.exitcode)
 """
 SUBPROCESS = """
 import subprocess, sys
@@ -87,6 +146,61 @@ def test_a_process_of_multiprocessing_sends_its_own_spans_at_its_end(
     assert counted(receiver) == {"before": 1, "around": 1, "child": 1}
     assert len(processes(receiver.spans)) == 2
     assert {span.resource["service.name"] for span in receiver.spans} == {"shop"}
+
+
+@pytest.mark.parametrize(
+    ("imported", "output"),
+    [
+        pytest.param("", "False", id="nothing"),
+        pytest.param("email", "False", id="the standard library"),
+        pytest.param("iniconfig", "False", id="a library without a hook"),
+        pytest.param("latencytrace", "False", id="latencytrace, not used"),
+        pytest.param("latencytrace.agent.context", "True", id="a part of the agent"),
+        pytest.param("sqlite3", "True", id="a part of the standard library that is timed"),
+        pytest.param("httpx", "True\napplied applied", id="a library with a hook"),
+    ],
+)
+def test_in_a_spawned_process_the_agent_starts_with_the_first_import_of_what_it_times(
+    receiver: Receiver, tmp_path: Path, imported: str, output: str
+) -> None:
+    script = str(tmp_path / "shop.py")
+    done = ran(receiver, tmp_path, SPAWNED, sys.executable, script, imported)
+
+    assert (done.returncode, done.stdout.strip()) == (0, output), done.stderr
+
+
+def test_a_spawned_process_that_imports_opentelemetry_sends_its_spans(
+    receiver: Receiver, tmp_path: Path
+) -> None:
+    name = "opentelemetry.trace"
+    done = ran(receiver, tmp_path, SPAWNED, sys.executable, "-m", "shop", name)
+
+    assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr
+    assert counted(receiver) == {"child": 1}
+
+
+def test_a_spawned_process_in_a_request_starts_the_agent_only_to_carry_its_span(
+    receiver: Receiver, tmp_path: Path
+) -> None:
+    done = ran(receiver, tmp_path, CARRIED, sys.executable, "-m", "shop")
+
+    assert done.returncode == 0, done.stderr
+    assert counted(receiver) == {"around": 1}
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_a_process_of_multiprocessing_that_starts_the_agent_itself_sends_its_last_spans(
+    receiver: Receiver, tmp_path: Path, method: str
+) -> None:
+    script = tmp_path / "late.py"
+    script.write_text(INSTRUMENTED_LATE)
+
+    done = python(
+        script, receiver.endpoint, method, env=environment(OTEL_BSP_SCHEDULE_DELAY="60000")
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert counted(receiver) == {"child": 1}
 
 
 def test_the_tasks_of_a_pool_of_processes_arrive_once_each(

@@ -114,7 +114,7 @@ def test_there_are_blocks_of_each_kind() -> None:
     assert len([words for block in EVERY for words in commands(block)]) > 50
 
 
-@over_all("path", PAGES)
+@over_all("path", sorted({*PAGES, *ROOT.glob("*.md"), *ROOT.glob("docs/decisions/*.md")}))
 def test_links_to_pages_and_pictures_lead_somewhere(path: Path) -> None:
     text = re.sub(r"^```.*?^```", "", path.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
     for target in re.findall(r"\]\((?!https?://)([^)\s]+)\)", text):

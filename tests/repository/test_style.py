@@ -58,3 +58,49 @@ def test_what_may_be_longer_is_longer(name: str) -> None:
     assert any(
         one == name and lines > usual for one, lines, usual in measured(name.partition(" ")[0])
     )
+
+
+# Looks at sockets of the program's, and serves with the standard library's server.
+WITH_SOCKETS = {"agent/toolkit/http/arrival.py", "agent/gpu/port.py"}
+OF_FILES = {"open", "read_bytes", "read_text", "write_bytes", "write_text"}
+
+
+def replaceable(module: str) -> Iterator[str]:
+    """Uses of what a program's tests put something else in the place of; see `agent/native.py`."""
+    for node in ast.walk(ast.parse((PACKAGE / module).read_text())):
+        match node:
+            case ast.Import(names=[ast.alias(name="socket")]) | ast.ImportFrom(module="socket"):
+                if module not in WITH_SOCKETS:
+                    yield f"{node.lineno}: socket"
+            case ast.Call(func=ast.Name(id="open")):
+                yield f"{node.lineno}: open"
+            case ast.Call(func=ast.Attribute(value=value, attr=attr), args=arguments):
+                of_os = isinstance(value, ast.Name) and value.id == "os"
+                is_openers = attr == "open" and not arguments  # of a GPU's reader
+                if attr in OF_FILES and not of_os and not is_openers:
+                    yield f"{node.lineno}: {attr}"
+            case _:
+                pass
+
+
+@over_all(
+    "module",
+    [
+        name
+        for name in MODULES
+        if name.startswith(
+            (
+                "agent/export",
+                "agent/gpu",
+                "agent/process",
+                "agent/profiling",
+                "agent/program",
+                "agent/reporting",
+                "agent/timing",
+                "agent/toolkit",
+            )
+        )
+    ],
+)
+def test_the_agents_files_and_sockets_are_those_that_nothing_replaces(module: str) -> None:
+    assert list(replaceable(module)) == []

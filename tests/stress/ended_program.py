@@ -15,11 +15,15 @@ from contextlib import nullcontext, suppress
 from typing import Any, Final
 
 NAME: Final = "request"
+ENDPOINT: Final = "OTEL_EXPORTER_OTLP_ENDPOINT"  # only a traced program has it
+UNRECORDED: Final = "UNRECORDED"  # a variable of programs that are to record nothing
 LASTS_MS: Final = 40  # that a short program goes on after it has said what it did
 _REQUESTS: Final = 20
 
 
-agent: Any = sys.modules.get("latencytrace")  # None: this process is not traced
+# None: this process is not traced, or has nothing to record.
+_RECORDS: Final = ENDPOINT in os.environ and UNRECORDED not in os.environ
+agent: Any = importlib.import_module("latencytrace") if _RECORDS else None
 
 
 def work(number: int) -> int:

@@ -2,23 +2,110 @@
 
 Python imports a module of this name by itself when it starts. Child processes inherit
 PYTHONPATH, so every Python program below the first one is traced as well.
+
+The agent's start takes longer than that of a process which multiprocessing spawns, and many of
+these never have anything to record. There it waits for the first import of what it can time. In
+a fork server it starts at once, for the server's children have it from there.
 """
 
-import importlib.util
 import os
 import sys
-from importlib.machinery import PathFinder
+from _thread import allocate_lock
+from importlib.machinery import ModuleSpec, PathFinder
+from types import ModuleType
 
 FOLDER = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - pathlib is slow to import
 OF_RUN = os.sep + "."  # how our folder ends where `latencytrace run` names it
 ON = {"1", "true", "yes", "on"}
 PYTHON_PATH = os.environ.get("PYTHONPATH", "")  # noqa: TID251 - read before any setting
+# What processes of multiprocessing run that fork no others: one that it spawns, and its helper.
+SPAWNED = "from multiprocessing.spawn ", "from multiprocessing.resource_tracker "
+HOOK_LIST = os.path.join(os.path.dirname(FOLDER), "timing", "hook_list.txt")  # noqa: PTH118, PTH120 - likewise
+OUR_HOOKS = "latencytrace.agent.hooks."  # begins their entry points
+NOWHERE = {"org", "usercustomize"}  # libraries that the standard library itself asks for
+STANDARD = {"http.client", "sqlite3"}  # of the standard library, what is timed outside of requests
+
+
+class Waiting:
+    """Starts the agent at the first import of what it can time; one of Python's finders."""
+
+    def __init__(self) -> None:
+        self._begins = allocate_lock()
+        self._libraries: set[str] | None = None  # None: not read yet
+
+    def find_spec(
+        self, name: str, path: object = None, target: object = None
+    ) -> ModuleSpec | None:
+        """Return how a module is made, once the agent has started for it; None: it waits."""
+        if not self._is_timed(name) or not self._begins.acquire(blocking=False):
+            return None
+        sys.meta_path[:] = [finder for finder in sys.meta_path if finder is not self]
+        start_agent()
+        if name in sys.modules:  # the agent imports it, too
+            return ModuleSpec(name, Imported(sys.modules[name]))  # type: ignore[arg-type] # of the form that imports ask for
+        from importlib.util import find_spec  # slow to import
+
+        return find_spec(name)
+
+    def _is_timed(self, name: str) -> bool:
+        library = name.partition(".")[0]
+        if library in sys.stdlib_module_names or library in NOWHERE:
+            return name in STANDARD
+        if library == "latencytrace":
+            return name.startswith("latencytrace.agent")
+        if self._libraries is None:
+            self._libraries = {name}
+            self._libraries = timed_libraries()
+        return not self._libraries or library in self._libraries
+
+
+class Imported:
+    """Loads a module that is there already: it is not run again."""
+
+    def __init__(self, module: ModuleType) -> None:
+        self._module = module
+        self._spec = module.__spec__
+        module.__spec__ = None  # which would be taken instead of what `find_spec` returns
+
+    def create_module(self, spec: ModuleSpec) -> None:
+        """Have an empty one made, which nothing gets to see."""
+
+    def exec_module(self, empty: ModuleType) -> None:
+        """Put the other one in its place again."""
+        self._module.__spec__ = self._spec
+        sys.modules[empty.__name__] = self._module
+
+
+def timed_libraries() -> set[str]:
+    """Return what starts the agent; empty: anything, for a hook of another package's waits."""
+    try:
+        from latencytrace.plugins import HOOKS, plugins
+
+        if not all(hook.value.startswith(OUR_HOOKS) for hook in plugins(HOOKS)):
+            return set()
+        with open(HOOK_LIST, encoding="utf-8") as file:  # noqa: PTH123 - likewise
+            modules = [module for line in file for module in line.rpartition(";")[2].split()]
+    except (ImportError, OSError):
+        return set()
+    return {"opentelemetry", *(module.partition(".")[0] for module in modules)}
+
+
+def is_off() -> bool:
+    """Tell whether the environment switches the agent off; it costs nothing then."""
+    return os.environ.get("LATENCYTRACE_DISABLED", "").strip().lower() in ON  # noqa: TID251 - read before any setting
+
+
+def may_wait() -> bool:
+    """Tell whether multiprocessing spawned this process, and it needs nothing at once."""
+    is_spawned = any(argument.startswith(SPAWNED) for argument in sys.orig_argv)
+    fields = os.environ.get("OTEL_PYTHON_LOG_CORRELATION")  # noqa: TID251 - that any log record may show
+    return is_spawned and not fields
 
 
 def start_agent() -> None:
     """Instrument this process; a failure is one line, and the program goes on untraced."""
-    if os.environ.get("LATENCYTRACE_DISABLED", "").strip().lower() in ON:  # noqa: TID251 - it costs nothing when off
-        return
+    import importlib.util  # slow to import
+
     if importlib.util.find_spec("latencytrace") is None:
         say(f"not installed for {sys.executable}: not traced. Run: pip install latencytrace")
         return
@@ -52,7 +139,9 @@ def run_shadowed() -> None:
     spec = PathFinder.find_spec("sitecustomize", sys.path)
     if spec is None or spec.loader is None:
         return
-    module = importlib.util.module_from_spec(spec)
+    from importlib.util import module_from_spec  # slow to import
+
+    module = module_from_spec(spec)
     sys.modules["sitecustomize"] = module
     spec.loader.exec_module(module)
 
@@ -66,5 +155,8 @@ def say(line: str) -> None:
 # Python runs this module under its own name; a test imports it under another.
 if __name__ == "sitecustomize":
     yield_to_the_program()
-    start_agent()
+    if not is_off() and may_wait():
+        sys.meta_path.insert(0, Waiting())
+    elif not is_off():
+        start_agent()
     run_shadowed()

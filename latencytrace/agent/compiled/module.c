@@ -1,5 +1,6 @@
 /* The module `latencytrace.agent.compiled._core`, and what its parts share; see `core.h`. */
 #include "core.h"
+#include <sched.h>
 #include <structmember.h>
 
 PyObject *core_variable, *core_span_key, *core_context_type;
@@ -172,9 +173,17 @@ static PyObject *bind_context(PyObject *Py_UNUSED(module), PyObject *args) {
     Py_RETURN_NONE;
 }
 
+static PyObject *yield_processor(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing)) {
+    Py_BEGIN_ALLOW_THREADS
+    sched_yield();
+    Py_END_ALLOW_THREADS
+    Py_RETURN_NONE;
+}
+
 static PyMethodDef functions[] = {
     {"bind_context", bind_context, METH_VARARGS,
      "Take OpenTelemetry's variable of the current context, the key of its span, and its class."},
+    {"yield_processor", yield_processor, METH_NOARGS, "Let another thread run, with the interpreter released."},
     {NULL, NULL, 0, NULL}};
 
 static struct PyModuleDef definition = {

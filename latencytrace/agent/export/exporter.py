@@ -6,9 +6,10 @@ back-off; what does not fit is dropped and counted, never waited for.
 
 from collections import deque
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
 
 from latencytrace.agent.clock import cpu_ns, monotonic_ns
+from latencytrace.agent.compiled.core import core
 from latencytrace.agent.export.batches import Batch, Batches, Saw
 from latencytrace.agent.export.delivery import Delivery, SendResult
 from latencytrace.agent.export.otlp_traces import OtlpEncoder
@@ -40,6 +41,8 @@ def yielding() -> Callable[[], object] | None:
 
     `os.sched_yield` keeps the interpreter until Python 3.12.
     """
+    if core is not None:
+        return cast("Callable[[], object]", core.yield_processor)
     try:
         from ctypes import CDLL  # takes 3 ms, and not everywhere it is there
 
@@ -201,13 +204,21 @@ class Exporter:
         join(self._thread, max(timeout_s - (monotonic_ns() - began_ns) / 1e9, 0.0))
         return sent
 
-    def reset_after_fork(self, encoder: OtlpEncoder) -> None:
+    def reset_after_fork(self, encoder: OtlpEncoder, first: Callable[[], object]) -> None:
         """In a forked child: keep none of the parent's spans, and begin a thread at the first.
 
         Many children run another program at once, and in some no thread can begin yet.
+
+        Args:
+            first: Called where the first span ends, too.
         """
+
+        def begin() -> None:
+            first()
+            self._start()
+
         self._thread = None
-        self._queue.reset(self._start)
+        self._queue.reset(begin)
         self._delivery.reset_after_fork()
         self._begin(encoder)
 

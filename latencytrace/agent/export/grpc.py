@@ -4,9 +4,9 @@ Not with grpcio: in a child forked from a process that has used it, calls hang p
 deadline, and servers fork their workers. It is also nothing that a hook for gRPC would time.
 """
 
+import _socket
 import importlib.util
 import logging
-import socket
 import threading
 from base64 import b64decode
 from collections.abc import Iterable, Mapping
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote, urlsplit
 
 from latencytrace.agent.clock import monotonic_ns
+from latencytrace.agent.export.http_connection import connected
 from latencytrace.agent.export.transport import (
     NOTHING,
     TRACES,
@@ -167,13 +168,12 @@ class GrpcSender:
         return response._replace(reason=self._secrets.hidden_in(response.reason), partial=partial)
 
     def _open(self) -> "_Connection":
-        opened = socket.create_connection((self._host, self._port), self._timeout_s)
+        opened = connected(self._host.encode("idna"), self._port, self._timeout_s)
         try:
-            opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if self._secure:
                 context = self._options.tls()
                 context.set_alpn_protocols(["h2"])
-                opened = context.wrap_socket(opened, server_hostname=self._host)
+                opened = context.wrap_socket(opened, server_hostname=self._host)  # type: ignore[arg-type] # any will do
             self._connection = _Connection(opened)
         except BaseException:
             opened.close()
@@ -190,7 +190,7 @@ class GrpcSender:
 class _Connection:
     """One HTTP/2 connection, with one call at a time."""
 
-    def __init__(self, opened: socket.socket) -> None:
+    def __init__(self, opened: _socket.socket) -> None:
         # Loaded where it is used, by the exporter's thread: importing it takes a while.
         with whole_imports.lock:
             from h2.config import H2Configuration

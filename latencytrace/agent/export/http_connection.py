@@ -5,14 +5,13 @@ post, and so the end of each short program, four times as much: it imports what 
 TLS. It is also what others patch, such as vcrpy for the cassettes of a program's tests.
 """
 
+import _socket
 import io
-import socket
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.export.transport import TransportOptions
-from latencytrace.agent.native import native
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -22,9 +21,6 @@ _MOST_LINES: Final = 100  # of headers
 _ANSWERS: Final = 200  # the first status that is no word on the way
 _UNKNOWN: Final = -1  # length: the content ends with the connection
 _WITHOUT_CONTENT: Final = frozenset({204, 304})
-
-_socket: Final[type[socket.socket]] = native("socket", "socket")
-_addresses: Final = native("socket", "getaddrinfo")
 
 
 class Answer(NamedTuple):
@@ -43,7 +39,7 @@ class _ReadInTime(io.RawIOBase):
 
     until_ns = 0
 
-    def __init__(self, connection: socket.socket) -> None:
+    def __init__(self, connection: _socket.socket) -> None:
         self._connection = connection
 
     def readable(self) -> bool:
@@ -81,10 +77,10 @@ class Connection:
         at = f"[{host}]" if ":" in host else name.decode()
         is_default = port == (80 if tls is None else 443)
         self._at = at if is_default else f"{at}:{port}"
-        self._socket = _connected(name, port, timeout_s)
+        self._socket = connected(name, port, timeout_s)
         try:
             if tls is not None:
-                self._socket = tls.tls().wrap_socket(self._socket, server_hostname=host)
+                self._socket = tls.tls().wrap_socket(self._socket, server_hostname=host)  # type: ignore[arg-type] # any will do
         except BaseException:
             self._socket.close()
             raise
@@ -96,7 +92,7 @@ class Connection:
 
         Raises:
             ConnectionError: The server sent no answer of HTTP's.
-            OSError: It sent none in time.
+            OSError: The receiver sent no answer in time.
             ValueError: A header is none.
         """
         named = {"Host": self._at, "Accept-Encoding": "identity", "Content-Length": len(body)}
@@ -178,15 +174,19 @@ class Connection:
         return line.decode("latin-1").rstrip("\r\n")
 
 
-def _connected(host: bytes, port: int, timeout_s: float) -> socket.socket:
-    """Connect as `socket.create_connection` does, without greenlets where those are patched in."""
+def connected(host: bytes, port: int, timeout_s: float) -> _socket.socket:
+    """Connect as `socket.create_connection` does, whatever stands in the place of that.
+
+    Raises:
+        OSError: Nothing listens there.
+    """
     error: OSError = OSError(f"{host.decode()} has no address")
-    for family, kind, protocol, _, at in _addresses(host, port, 0, socket.SOCK_STREAM):
-        made = _socket(family, kind, protocol)
+    for family, kind, protocol, _, at in _socket.getaddrinfo(host, port, 0, _socket.SOCK_STREAM):
+        made = _socket.socket(family, kind, protocol)
         try:
             made.settimeout(timeout_s)
             made.connect(at)
-            made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            made.setsockopt(_socket.IPPROTO_TCP, _socket.TCP_NODELAY, 1)
         except OSError as one:
             made.close()
             error = one

@@ -18,6 +18,7 @@ from latencytrace.agent.spans.attributes import Deferred, limited, worked_out
 from latencytrace.agent.spans.span import Details, RecordedSpan, SpanMaker
 from latencytrace.model.attributes import AttributeValue
 from latencytrace.model.span_limits import UNLIMITED, SpanLimits
+from latencytrace.model.varints import varint
 
 # Field tags of opentelemetry/proto/trace/v1/trace.proto: number << 3 | wire type.
 _TRACE_ID = b"\x0a\x10"
@@ -43,31 +44,9 @@ _DECIMAL_BITS = 1024
 _MAX_UINT64 = (1 << 64) - 1
 
 
-def _long_varint(number: int) -> bytes:
-    out = bytearray()
-    number &= _MAX_UINT64
-    while number > 0x7F:  # noqa: PLR2004 - seven bits a byte
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    out.append(number)
-    return bytes(out)
-
-
-_ONE_BYTE = [bytes((number,)) for number in range(128)]
-_LOW_BYTE = [bytes((number | 0x80,)) for number in range(128)]
-
-
-def _varint(number: int) -> bytes:
-    if 0 <= number < 128:  # noqa: PLR2004 - seven bits a byte
-        return _ONE_BYTE[number]
-    if 0 <= number < 16384:  # noqa: PLR2004 - two bytes of a varint
-        return _LOW_BYTE[number & 0x7F] + _ONE_BYTE[number >> 7]
-    return _long_varint(number)
-
-
 def field(tag: bytes, content: bytes) -> bytes:
     """Return a field of variable length: its tag (number << 3 | 2), its length, its content."""
-    return tag + _varint(len(content)) + content
+    return tag + varint(len(content)) + content
 
 
 def _text(text: str) -> bytes:
@@ -86,7 +65,7 @@ def _any_value(value: object) -> bytes:  # noqa: C901, PLR0911 - one case a type
         case int():
             if not -(1 << 63) <= value < 1 << 63:
                 return field(b"\x0a", _long_integer(value))
-            return b"\x18" + _varint(value)
+            return b"\x18" + varint(value)
         case float():
             return b"\x21" + _DOUBLE(value)
         case bytes():
@@ -119,7 +98,7 @@ def _limited(span: RecordedSpan) -> tuple[Mapping[str, AttributeValue], bytes]:
         kept, more = limited(kept, limits.attributes, limits.length)
         dropped += more
     rest = _LOCAL_FLAGS if details is None else _encoded_details(details, limits)
-    return kept, b"\x50" + _varint(dropped) + rest if dropped else rest
+    return kept, b"\x50" + varint(dropped) + rest if dropped else rest
 
 
 class OtlpEncoder:
@@ -188,7 +167,7 @@ class OtlpEncoder:
                     pieces.append(self._pair(key, value))
             pieces.append(rest)
             body = join(pieces)
-            out += (b"\x12", _varint(len(body)), body)
+            out += (b"\x12", varint(len(body)), body)
         return [(tracer, join(parts)) for tracer, parts in scopes.items()]
 
     def request(self, parts: Iterable[Part]) -> bytes:
@@ -203,14 +182,14 @@ class OtlpEncoder:
             for tracer, of_scope in scopes.items():
                 scope_spans = (_scope(tracer), *of_scope, _schema(tracer))
                 inside = sum(map(len, scope_spans))
-                head = b"\x12" + _varint(inside)
+                head = b"\x12" + varint(inside)
                 inner += (head, *scope_spans)
                 length += len(head) + inside
-            out += (b"\x0a", _varint(length), *inner)
+            out += (b"\x0a", varint(length), *inner)
         return b"".join(out)
 
     def _name(self, span: RecordedSpan) -> bytes:
-        encoded = field(b"\x2a", _text(span.name)) + b"\x30" + _varint(span.kind_number + 1)
+        encoded = field(b"\x2a", _text(span.name)) + b"\x30" + varint(span.kind_number + 1)
         if len(self._names) < _CACHED_VALUES:
             self._names.setdefault(span.name, {})[span.kind_number] = encoded
         return encoded
@@ -264,15 +243,15 @@ def _encoded_details(details: Details, limits: SpanLimits) -> bytes:
         out.append(field(b"\x1a", _text(details.trace_state.to_header())))
     out += [field(b"\x5a", _event(*event, limits)) for event in details.events]
     if details.dropped_events:
-        out.append(b"\x60" + _varint(details.dropped_events))
+        out.append(b"\x60" + varint(details.dropped_events))
     out += [field(b"\x6a", _link(*link, limits)) for link in details.links]
     if details.dropped_links:
-        out.append(b"\x70" + _varint(details.dropped_links))
+        out.append(b"\x70" + varint(details.dropped_links))
     status = b""
     if details.description:
         status += field(b"\x12", _text(details.description))
     if details.status is not StatusCode.UNSET:
-        status += b"\x18" + _varint(_STATUS_CODES[details.status])
+        status += b"\x18" + varint(_STATUS_CODES[details.status])
     if status:
         out.append(field(b"\x7a", status))
     out.append(_REMOTE_FLAGS if details.remote_parent else _LOCAL_FLAGS)
@@ -285,7 +264,7 @@ def _event(
     kept, dropped = limited(attributes, limits.event_attributes, limits.other_length)
     pairs = b"".join(field(b"\x1a", key_value(*pair)) for pair in kept.items())
     time = (time_ns & _MAX_UINT64).to_bytes(8, "little")
-    count = b"\x20" + _varint(dropped) if dropped else b""
+    count = b"\x20" + varint(dropped) if dropped else b""
     return b"\x09" + time + field(b"\x12", _text(name)) + pairs + count
 
 
@@ -304,7 +283,7 @@ def _link(
             context.span_id.to_bytes(8, "big"),
             field(b"\x1a", _text(state)) if state else b"",
             pairs,
-            b"\x28" + _varint(dropped) if dropped else b"",
+            b"\x28" + varint(dropped) if dropped else b"",
             b"\x35" + flags.to_bytes(4, "little"),
         )
     )

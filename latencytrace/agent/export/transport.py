@@ -5,6 +5,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from latencytrace.agent.process.forks import whole_imports
+from latencytrace.model.varints import number_at
 
 if TYPE_CHECKING:
     import ssl
@@ -148,8 +149,8 @@ def _fields(body: bytes) -> list[tuple[int, int | bytes]]:
     found: list[tuple[int, int | bytes]] = []
     at = 0
     while at < len(body):
-        key, at = _number(body, at)
-        value, at = _number(body, at)
+        key, at = number_at(body, at)
+        value, at = number_at(body, at)
         if key & 7 == _VARINT:
             found.append((key >> 3, value))
         elif key & 7 == _BYTES:
@@ -160,15 +161,3 @@ def _fields(body: bytes) -> list[tuple[int, int | bytes]]:
         else:
             raise ValueError(f"a field of type {key & 7}")
     return found
-
-
-def _number(body: bytes, at: int) -> tuple[int, int]:
-    number = shift = 0
-    while True:
-        byte = body[at]
-        number |= (byte & 0x7F) << shift
-        shift, at = shift + 7, at + 1
-        if not byte & 0x80:
-            return number, at
-        if shift > _MOST_BITS:
-            raise ValueError("a number is too long")

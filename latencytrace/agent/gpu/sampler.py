@@ -147,9 +147,9 @@ class GpuSampler:
         self._begin_anew()
 
     def start(self) -> None:
-        """Begin, on a thread of its own."""
-        self._stopping = threading.Event()
-        self._thread = background_thread(self._run, "latencytrace-gpu")
+        """Begin, on a thread of its own, unless it has begun in this process."""
+        if self._thread is None:
+            self._thread = background_thread(self._run, "latencytrace-gpu")
 
     def end(self) -> None:
         """End after what is under way, without waiting for it."""
@@ -161,14 +161,13 @@ class GpuSampler:
         join(self._thread, timeout_s)
 
     def reset_after_fork(self) -> None:
-        """In a forked child: the library's state did not come along; begin anew."""
+        """In a forked child: the library's state did not come along, nor the thread."""
+        self._thread = None
         self._lock.forget()
         for reader in self._readers:
             reader.reset_after_fork()
         self.state = SamplerState()
         self._begin_anew()
-        if self._thread is not None:
-            self.start()
 
     def step(self) -> int | None:
         """Do what is due now.

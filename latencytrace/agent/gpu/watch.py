@@ -106,7 +106,7 @@ class GpuWatch:
     """Reads the GPUs of this machine until it is stopped.
 
     Args:
-        new_sender: Makes what carries metrics away; None: nowhere.
+        sender: Carries metrics away; None: nowhere.
         port: Where a Prometheus may ask; None: nowhere.
         interval_s: Between two readings.
         is_wanted: The user asked for it: say in the log why it cannot be.
@@ -116,7 +116,7 @@ class GpuWatch:
     def __init__(
         self,
         resource: Mapping[str, object],
-        new_sender: Callable[[], Sender] | None,
+        sender: Sender | None,
         *,
         port: tuple[str, int] | None = None,
         interval_s: float,
@@ -125,7 +125,7 @@ class GpuWatch:
         on_fault: OnFault,
     ) -> None:
         self._resource = resource
-        self._new_sender = new_sender
+        self._sender = sender
         self._is_wanted = is_wanted
         self._seen_by = seen_by
         self._report = self._new_report()
@@ -141,7 +141,11 @@ class GpuWatch:
         self._sampler.start()
 
     def report(self) -> None:
-        """Send what was read; called on the exporter's thread."""
+        """Send what was read; called on the exporter's thread.
+
+        Many children that are forked never come here: they read none.
+        """
+        self._sampler.start()
         state = self._sampler.state
         if self._is_wanted and state.is_over:
             self._is_wanted = False
@@ -159,9 +163,9 @@ class GpuWatch:
             self._port.take(samples)
 
     def _new_report(self) -> GpuReport | None:
-        if self._new_sender is None:
+        if self._sender is None:
             return None
-        return GpuReport(self._resource, self._new_sender(), monotonic_ns)
+        return GpuReport(self._resource, self._sender, monotonic_ns)
 
     def _new_port(self, address: tuple[str, int], on_fault: OnFault) -> "GpuPort":
         from latencytrace.agent.gpu.port import GpuPort

@@ -53,7 +53,9 @@ class _NativeThread:
 
 
 class _Thread(threading.Thread):
-    """A thread that may end after gevent has patched what counts threads."""
+    """A thread that begins as such, and may end after gevent has patched what counts threads."""
+
+    start = threading.Thread.start  # as it was when the agent started
 
     def _delete(self) -> None:
         try:

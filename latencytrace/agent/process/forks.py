@@ -144,6 +144,10 @@ def at_end_of_children(flush: Callable[[], None]) -> None:
             multiprocessing_util.Finalize(None, flush, exitpriority=_LAST)
 
         multiprocessing_util.register_after_fork(flush, in_child)
+        process = multiprocessing_util.process
+        is_begun_child = process.parent_process() is not None
+        if is_begun_child and process.current_process()._start_method != "spawn":
+            in_child(flush)  # a spawned one ends as any program
 
     after_import("multiprocessing.util", on_import)
 

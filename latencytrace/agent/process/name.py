@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from latencytrace.agent.guard import attempted
+from latencytrace.agent.native import read_file
 
 # A module and what it has, as servers take it: `shop.main:app`, `shop/main.py:app`.
 _APPLICATION = re.compile(
@@ -21,7 +22,6 @@ _APPLICATION = re.compile(
 )
 _MODULE = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
 _MULTIPROCESSING = "from multiprocessing."  # how its helpers and children are started
-_PROC = Path("/proc")
 _GENERATIONS = 8  # of processes that start processes
 
 # Names of modules and folders that every project has.
@@ -77,7 +77,7 @@ class Command(NamedTuple):
 
     Args:
         program: A path, or a module's name; empty: text (`-c`), or nothing.
-        is_module: It was named by `-m`.
+        is_module: Whether `-m` named the program.
     """
 
     program: str
@@ -228,7 +228,7 @@ def _role(arguments: Sequence[str]) -> str | None:
 def _command_line(process: int) -> tuple[str, ...]:
     """Of another process; empty: it cannot be read."""
     try:
-        line = (_PROC / str(process) / "cmdline").read_bytes()
+        line = read_file(f"/proc/{process}/cmdline")
     except OSError:
         return ()
     return tuple(line.decode(errors="replace").rstrip("\0").split("\0"))
@@ -237,7 +237,7 @@ def _command_line(process: int) -> tuple[str, ...]:
 def _parent(process: int) -> int:
     """Return the parent of another process; 0: unknown."""
     try:
-        status = (_PROC / str(process) / "stat").read_text(errors="replace")
+        status = read_file(f"/proc/{process}/stat")
     except OSError:
         return 0
-    return int(status.rpartition(")")[2].split()[1])
+    return int(status.rpartition(b")")[2].split()[1])

@@ -96,14 +96,20 @@ class Termination:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
     def after_fork_in_child(self) -> None:
-        """Take the signal anew, or leave it to its default, before it comes."""
+        """Leave the signal to its default, before it comes, until there is something to send."""
         self._begin()
-        if self._is_expected() and not self._watch():
+        if core is None:
             self.forget()
         mask = self._masks.get(get_ident())
         self._masks = {}
         if mask is not None:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+    @contained("expecting SIGTERM")
+    def begin_in_child(self) -> None:
+        """Take the signal from now on; called on any thread of a child."""
+        if self._is_expected():
+            self._watch()
 
     def _is_expected(self) -> bool:
         return signal.getsignal(signal.SIGTERM) is self._handler

@@ -17,6 +17,7 @@ from latencytrace.agent.clock import ANCHOR_NS, monotonic_ns
 from latencytrace.agent.context import leave
 from latencytrace.agent.export.transport import Sender
 from latencytrace.agent.guard import OnFault, guarded
+from latencytrace.agent.native import open_file
 from latencytrace.agent.process.forks import whole_imports
 from latencytrace.agent.profiling.capture import (
     LONGEST_STEP_S,
@@ -265,7 +266,7 @@ def _packed(path: Path) -> bytes:
         Refused: The compressed file is too large.
     """
     packer, parts, size = compressobj(6, wbits=_GZIP), [], 0
-    with path.open("rb") as file:
+    with open_file(path, "rb") as file:
         while block := file.read(_READ_BYTES):
             parts.append(packer.compress(block))
             size += len(parts[-1])

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
+from latencytrace.agent.native import open_file
 from latencytrace.agent.process.forks import whole_imports
 
 NEEDED: Final = "torch 2.7"  # the first that profiles all threads
@@ -83,7 +84,7 @@ class TorchProfiler:
             Whether it is all there; torch itself does not notice that a disk is full.
         """
         self._run.export_chrome_trace(str(path))
-        with path.open("rb") as file:
+        with open_file(path, "rb") as file:
             size = file.seek(0, 2)
             file.seek(max(0, size - 8))
             return file.read().rstrip().endswith(b"}")

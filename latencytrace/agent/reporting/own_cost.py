@@ -8,6 +8,7 @@ from weakref import WeakKeyDictionary
 
 from latencytrace.agent.budget.detail import Detail
 from latencytrace.agent.export.exporter import ExportCounts
+from latencytrace.agent.native import read_file
 from latencytrace.agent.reporting.prices import Prices
 from latencytrace.agent.timing.costs import HookCost, RequestCost, all_costs
 
@@ -201,7 +202,7 @@ def pressure(root: Path = Path("/")) -> Mapping[str, float]:
 def _control_group(root: Path) -> Path | None:
     """The folder of the process's own control group, of version 2."""
     try:
-        lines = (root / "proc/self/cgroup").read_text(encoding="utf-8").splitlines()
+        lines = read_file(root / "proc/self/cgroup").decode().splitlines()
     except (OSError, ValueError):
         return None
     named = next((line[3:] for line in lines if line.startswith("0::/")), None)
@@ -211,7 +212,7 @@ def _control_group(root: Path) -> Path | None:
 def _ratio(file: Path) -> float | None:
     """The share in the line `some avg10=0.00 avg60=98.88 avg300=99.15 total=1`."""
     try:
-        first = file.read_text(encoding="ascii").partition("\n")[0].split()
+        first = read_file(file).decode("ascii").partition("\n")[0].split()
         if first[0] != "some":
             return None
         return float(next(one for one in first if one.startswith(_MINUTE))[len(_MINUTE) :]) / 100

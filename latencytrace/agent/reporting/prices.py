@@ -71,7 +71,7 @@ def measured_prices(
     """Measure what hooks cost here and now.
 
     Args:
-        hooks: Loads those that may time requests and callbacks of event loops. Without one for
+        hooks: Loads the hooks that may time requests and callbacks of event loops. Without one for
             requests each is priced as a call.
         is_hurried: Tells whether a caller waits for this thread; it is asked at each rest.
 

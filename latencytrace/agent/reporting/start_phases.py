@@ -2,13 +2,13 @@
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
 from opentelemetry.trace import SpanKind
 
 from latencytrace.agent.clock import monotonic_ns
+from latencytrace.agent.native import read_file
 from latencytrace.agent.spans.span import RecordedSpan
 from latencytrace.agent.timing.starting import Starting
 from latencytrace.model import semconv
@@ -90,11 +90,11 @@ def process_began_ns(process: str) -> int | None:
     """
     try:
         now_ns = monotonic_ns()
-        up_ns = round(float(Path("/proc/uptime").read_text(encoding="ascii").split()[0]) * 1e9)
+        up_ns = round(float(read_file("/proc/uptime").split()[0]) * 1e9)
         if not process:
             return now_ns - up_ns
         # Its name, in brackets, may have any character.
-        fields = Path(f"/proc/{process}/stat").read_bytes().rpartition(b")")[2].split()
+        fields = read_file(f"/proc/{process}/stat").rpartition(b")")[2].split()
         return now_ns - up_ns + int(fields[_STARTED]) * (10**9 // os.sysconf("SC_CLK_TCK"))
     except (OSError, ValueError, IndexError):
         return None

@@ -98,7 +98,7 @@ class HookCost:
             return None
         self._spans += 1
         sampled = SampledCall(call, self)
-        if hasattr(call, "sampled"):  # it has sections that nobody asks it for
+        if hasattr(call, "sampled"):  # it has sections that are not reported
             call.sampled = sampled
         return sampled
 

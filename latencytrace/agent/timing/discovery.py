@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Final
 
 from latencytrace.agent.guard import OnFault, guarded, logger
+from latencytrace.agent.native import read_file
 from latencytrace.agent.timing.hook import Hook, HookOptions, ListedHook
 from latencytrace.plugins import HOOKS, Plugin, plugins
 
@@ -20,7 +21,7 @@ def listed_hooks(path: Path) -> dict[str, tuple[tuple[str, ...], tuple[str, ...]
     all without the file, which a program that was frozen may lack.
     """
     try:
-        lines = path.read_text("utf-8").splitlines()
+        lines = read_file(path).decode().splitlines()
     except OSError:
         return {}
     rows = (line.split("; ") for line in lines)
@@ -36,7 +37,7 @@ def installed_hooks(
     """The hooks to apply; one that cannot be loaded is logged and left out.
 
     Args:
-        names: Of those that are wanted; None: all.
+        names: Names of the wanted hooks; None: all.
         options: Of hooks; some have no patch without any.
     """
     found: list[tuple[str, type[Hook] | ListedHook]] = []

@@ -21,9 +21,9 @@ from latencytrace.model.cohorts.request_columns import RequestColumns, RequestTi
 class Replicas:
     """Replicas for a rate of requests; the interval is that of the knee's rate, 95 %."""
 
-    rate_per_s: float
+    requests_per_second: float
     instances: float  # that served the cohort, on average over its time
-    each_per_s: float  # answered by one of them at the knee
+    each_per_second: float  # answered by one of them at the knee
     count: int
     low: int
     high: int
@@ -43,12 +43,12 @@ def replicas(knee: Knee, columns: RequestColumns, rate_per_s: float) -> Replicas
         return max(1, math.ceil(rate_per_s * instances / answered_per_s))
 
     return Replicas(
-        rate_per_s=rate_per_s,
+        requests_per_second=rate_per_s,
         instances=instances,
-        each_per_s=knee.rate_per_s / instances,
-        count=needed(knee.rate_per_s),
-        low=needed(knee.high_per_s),
-        high=needed(knee.low_per_s),
+        each_per_second=knee.served_per_second / instances,
+        count=needed(knee.served_per_second),
+        low=needed(knee.high_per_second),
+        high=needed(knee.low_per_second),
     )
 
 
@@ -79,12 +79,12 @@ LEVELS: Final = (0.5, 0.95)
 class LevelLatency:
     """Rates and durations while so many requests are under way."""
 
-    first: int
-    last: int
-    time_ratio: float  # of the time that was counted
+    concurrency: int  # from so many
+    concurrency_to: int  # to so many
+    time_share_ratio: float  # of the time that was counted
     served: int  # answers that ended meanwhile
-    served_per_s: float
-    good_per_s: float | None  # of those, within all limits
+    served_per_second: float
+    good_per_second: float | None  # of those, within all limits
     p50_ns: float | None  # of requests that came meanwhile; None: too few were read
     p95_ns: float | None
 
@@ -95,9 +95,11 @@ class Goodput:
 
     limits: tuple[Limit, ...]
     good_ratio: float  # of all requests
-    per_s: float
-    best_per_s: float | None  # of the level that is surely best; None: none was held long enough
-    best_level: int | None
+    per_second: float
+    best_per_second: (
+        float | None
+    )  # of the level that is surely best; None: none was held long enough
+    best_concurrency: int | None  # from which that level is
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,13 +107,13 @@ class Capacity:
     """Latency against load."""
 
     requests: int
-    recorded_requests: int
+    recorded_requests: int | None  # None: all of them
     read_requests: int  # of which stages are known
     needed_requests: int | None  # None: there are enough
-    length_ns: int  # that was counted
-    requests_per_s: float | None
+    counted_ns: int  # of the time
+    requests_per_second: float | None
     concurrency: float | None  # the mean
-    most: int | None  # None: a share of all was recorded
+    max_concurrency: int | None  # None: a share of all was recorded
     levels: tuple[LevelLatency, ...]
     knee: Knee | None
     goodput: Goodput | None  # None: there is no limit
@@ -156,13 +158,13 @@ def capacity(
     wanted_per_s = started / length_s if rate_per_s is None else rate_per_s
     return Capacity(
         requests=requests,
-        recorded_requests=len(times),
+        recorded_requests=weighted.recorded(len(times), requests),
         read_requests=len(columns),
         needed_requests=None,
-        length_ns=found.length_ns,
-        requests_per_s=started / length_s,
+        counted_ns=found.length_ns,
+        requests_per_second=started / length_s,
         concurrency=float(levels.crowd_s.sum() / length_s),
-        most=levels.most if times.weight is None else None,
+        max_concurrency=levels.most if times.weight is None else None,
         levels=_latencies(levels, columns, levels.level(came), good_ratios, length_s),
         knee=bend,
         goodput=_goodput(levels, limits, good_ratio, good_ratios, started / length_s),
@@ -174,13 +176,13 @@ def capacity(
 def _too_few(requests: int, recorded: int, read: int, needed: int) -> Capacity:
     return Capacity(
         requests=requests,
-        recorded_requests=recorded,
+        recorded_requests=weighted.recorded(recorded, requests),
         read_requests=read,
         needed_requests=needed,
-        length_ns=0,
-        requests_per_s=None,
+        counted_ns=0,
+        requests_per_second=None,
         concurrency=None,
-        most=None,
+        max_concurrency=None,
         levels=(),
         knee=None,
         goodput=None,
@@ -224,12 +226,12 @@ def _latencies(
         ratio = None if good_ratios is None else float(good_ratios[place])
         found.append(
             LevelLatency(
-                first=int(levels.first[place]),
-                last=int(levels.last[place]),
-                time_ratio=float(levels.time_s[:, place].sum()) / length_s,
+                concurrency=int(levels.first[place]),
+                concurrency_to=int(levels.last[place]),
+                time_share_ratio=float(levels.time_s[:, place].sum()) / length_s,
                 served=int(levels.served[:, place].sum()),
-                served_per_s=rate,
-                good_per_s=None if ratio is None or np.isnan(ratio) else rate * ratio,
+                served_per_second=rate,
+                good_per_second=None if ratio is None or np.isnan(ratio) else rate * ratio,
                 p50_ns=p50_ns,
                 p95_ns=p95_ns,
             )
@@ -255,7 +257,7 @@ def _goodput(
     return Goodput(
         limits=limits,
         good_ratio=good_ratio,
-        per_s=good_ratio * requests_per_s,
-        best_per_s=None if best is None else float(rates[best]),
-        best_level=best,
+        per_second=good_ratio * requests_per_s,
+        best_per_second=None if best is None else float(rates[best]),
+        best_concurrency=None if best is None else int(levels.first[best]),
     )

@@ -46,8 +46,8 @@ class Growth:
     calm_to: int  # requests under way, at most
     crowded_from: int
     stages: tuple[StageGrowth, ...]  # the greatest growth first
-    first: Stage | None  # None: no level is slower by `LEAST_GROWTH`
-    first_from: int | None  # the concurrency of that level
+    first_stage: Stage | None  # None: no level is slower by `LEAST_GROWTH`
+    first_concurrency: int | None  # the concurrency of that level
 
 
 def growth(
@@ -102,8 +102,8 @@ def growth(
         calm_to=calm_to,
         crowded_from=crowded_from,
         stages=tuple(stages),
-        first=first,
-        first_from=first_from,
+        first_stage=first,
+        first_concurrency=first_from,
     )
 
 

@@ -92,9 +92,9 @@ class Knee:
     concurrency: float
     low: int  # 95 % interval
     high: int
-    rate_per_s: float  # at the knee and beyond
-    low_per_s: float
-    high_per_s: float
+    served_per_second: float  # at the knee and beyond
+    low_per_second: float
+    high_per_second: float
 
 
 def knee(levels: Levels) -> Knee | None:
@@ -125,9 +125,9 @@ def knee(levels: Levels) -> Knee | None:
         concurrency=float(levels.concurrency[best]),
         low=int(levels.first[low]),
         high=int(levels.last[high]),
-        rate_per_s=float(levels.served[:, best:].sum() / levels.time_s[:, best:].sum()),
-        low_per_s=low_per_s,
-        high_per_s=high_per_s,
+        served_per_second=float(levels.served[:, best:].sum() / levels.time_s[:, best:].sum()),
+        low_per_second=low_per_s,
+        high_per_second=high_per_s,
     )
 
 

@@ -150,10 +150,13 @@ def json_of(span: Span, key: str) -> object:
         return None
 
 
-def count_of(counts: Mapping[str, object], keys: tuple[str, ...]) -> int | None:
+def count_of(counts: Mapping[str, object], *keys: str) -> int | None:
     """The first number of some keys that is a count."""
-    for key in keys:
-        count = counts.get(key)
-        if isinstance(count, int) and not isinstance(count, bool) and count >= 0:
-            return count
-    return None
+    found = map(counts.get, keys)
+    return next((one for one in found if type(one) is int and one >= 0), None)
+
+
+def text_of(texts: Mapping[str, object], *keys: str) -> str | None:
+    """The first text of some keys that is not empty."""
+    found = map(texts.get, keys)
+    return next((one for one in found if isinstance(one, str) and one), None)

@@ -4,7 +4,7 @@ A span for what the program called (`ai.streamText`), and in it one for each cal
 (`.doStream`, `.doGenerate`, `.doEmbed`) and of a tool. The outer one adds the tokens up.
 """
 
-from latencytrace.analysis.dialects.engine import Asked, Engine, Generation
+from latencytrace.analysis.dialects.engine import Asked, Engine, Generation, count_of, text_of
 from latencytrace.analysis.dialects.engine_times import Reading
 from latencytrace.model import Span, Stage, semconv
 
@@ -29,27 +29,15 @@ def _stage(span: Span) -> Stage | None:
 
 
 def _generation(span: Span) -> Generation:
+    said = span.attributes
     return Generation(
         first_token_ns=Reading(span).milliseconds(semconv.AI_SDK_FIRST_CHUNK_MS),
-        model=_text(span, semconv.AI_SDK_MODEL),
-        input_tokens=_count(span, *_INPUT),
-        cached_input_tokens=_count(span, semconv.AI_SDK_CACHED_TOKENS),
-        output_tokens=_count(span, *_OUTPUT),
-        finish_reason=_text(span, semconv.AI_SDK_FINISH_REASON),
+        model=text_of(said, semconv.AI_SDK_MODEL),
+        input_tokens=count_of(said, *_INPUT),
+        cached_input_tokens=count_of(said, semconv.AI_SDK_CACHED_TOKENS),
+        output_tokens=count_of(said, *_OUTPUT),
+        finish_reason=text_of(said, semconv.AI_SDK_FINISH_REASON),
     )
-
-
-def _text(span: Span, key: str) -> str | None:
-    found = span.attributes.get(key)
-    return found if isinstance(found, str) and found else None
-
-
-def _count(span: Span, *keys: str) -> int | None:
-    for key in keys:
-        found = span.attributes.get(key)
-        if type(found) is int and found >= 0:
-            return found
-    return None
 
 
 ENGINE = Engine(

@@ -7,7 +7,15 @@ the time to its first token as a text; what came before it, its queue too, is no
 
 from collections.abc import Sequence
 
-from latencytrace.analysis.dialects.engine import NOTHING_TOLD, Asked, Engine, Generation, Times
+from latencytrace.analysis.dialects.engine import (
+    NOTHING_TOLD,
+    Asked,
+    Engine,
+    Generation,
+    Times,
+    count_of,
+    text_of,
+)
 from latencytrace.analysis.dialects.engine_times import NS_PER_MS
 from latencytrace.model import Interval, Span, Stage, semconv
 
@@ -49,22 +57,15 @@ def _first_token_ns(span: Span) -> int | None:
 
 
 def _generation(span: Span) -> Generation:
-    model, reason = (
-        found if isinstance(found := span.attributes.get(key), str) else None
-        for key in (semconv.DYNAMO_MODEL, semconv.DYNAMO_FINISH_REASON)
-    )
+    said = span.attributes
+    reason = text_of(said, semconv.DYNAMO_FINISH_REASON)
     return Generation(
         first_token_ns=_first_token_ns(span),
-        model=model,
-        input_tokens=_count(span, semconv.DYNAMO_INPUT_TOKENS),
-        output_tokens=_count(span, semconv.DYNAMO_OUTPUT_TOKENS),
+        model=text_of(said, semconv.DYNAMO_MODEL),
+        input_tokens=count_of(said, semconv.DYNAMO_INPUT_TOKENS),
+        output_tokens=count_of(said, semconv.DYNAMO_OUTPUT_TOKENS),
         finish_reason=None if reason is None else reason.lower(),
     )
-
-
-def _count(span: Span, key: str) -> int | None:
-    found = span.attributes.get(key)
-    return found if type(found) is int and found >= 0 else None
 
 
 ENGINE = Engine(

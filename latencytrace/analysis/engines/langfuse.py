@@ -1,6 +1,6 @@
 """Langfuse: model, tokens and the time of the first token, written as JSON in attributes."""
 
-from latencytrace.analysis.dialects.engine import Engine, Generation, count_of, json_of
+from latencytrace.analysis.dialects.engine import Engine, Generation, count_of, json_of, text_of
 from latencytrace.analysis.dialects.engine_times import Reading
 from latencytrace.model import Span, semconv
 
@@ -16,13 +16,12 @@ def _knows(span: Span) -> bool:
 def _generation(span: Span) -> Generation:
     usage = json_of(span, semconv.LANGFUSE_USAGE)
     counts = usage if isinstance(usage, dict) else {}
-    model = span.attributes.get(semconv.LANGFUSE_MODEL)
     return Generation(
         first_token_ns=Reading(span).moment(semconv.LANGFUSE_GENERATION_BEGAN),
-        model=model if isinstance(model, str) else None,
-        input_tokens=count_of(counts, _INPUT),
-        cached_input_tokens=count_of(counts, _CACHED),
-        output_tokens=count_of(counts, _OUTPUT),
+        model=text_of(span.attributes, semconv.LANGFUSE_MODEL),
+        input_tokens=count_of(counts, *_INPUT),
+        cached_input_tokens=count_of(counts, *_CACHED),
+        output_tokens=count_of(counts, *_OUTPUT),
     )
 
 

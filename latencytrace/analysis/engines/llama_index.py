@@ -3,7 +3,7 @@
 The span of a streamed answer ends when the stream begins: what it takes then is the caller's.
 """
 
-from latencytrace.analysis.dialects.engine import Asked, Engine, Generation
+from latencytrace.analysis.dialects.engine import Asked, Engine, Generation, text_of
 from latencytrace.model import Span, Stage, semconv
 
 _SCOPE = "llamaindex."
@@ -31,13 +31,11 @@ def _stage(span: Span) -> Stage:
 
 
 def _generation(span: Span) -> Generation:
+    said = (event.attributes for event in span.events if event.name.startswith(_MODEL_EVENTS))
     found = (
-        event.attributes.get(key)
-        for event in span.events
-        if event.name.startswith(_MODEL_EVENTS)
-        for key in (semconv.LLAMA_INDEX_MODEL, semconv.LLAMA_INDEX_MODEL_OLD)
+        text_of(one, semconv.LLAMA_INDEX_MODEL, semconv.LLAMA_INDEX_MODEL_OLD) for one in said
     )
-    return Generation(model=next((one for one in found if isinstance(one, str) and one), None))
+    return Generation(model=next(filter(None, found), None))
 
 
 ENGINE = Engine(

@@ -18,9 +18,9 @@ def _generation(span: Span) -> Generation:
     return Generation(
         first_token_ns=None if began is None else began - span.start_ns,
         model=model if isinstance(model, str) else None,
-        input_tokens=count_of(counts, ("input_tokens",)),
-        cached_input_tokens=count_of(counts, ("cache_read_input_tokens",)),
-        output_tokens=count_of(counts, ("output_tokens",)),
+        input_tokens=count_of(counts, "input_tokens"),
+        cached_input_tokens=count_of(counts, "cache_read_input_tokens"),
+        output_tokens=count_of(counts, "output_tokens"),
     )
 
 

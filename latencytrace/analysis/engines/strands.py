@@ -1,6 +1,6 @@
 """Strands Agents: the conventions, the time of the first token in ms, and why an answer ended."""
 
-from latencytrace.analysis.dialects.engine import Engine, Generation
+from latencytrace.analysis.dialects.engine import Engine, Generation, text_of
 from latencytrace.analysis.dialects.engine_times import Reading
 from latencytrace.model import Span, semconv
 
@@ -16,12 +16,9 @@ def _generation(span: Span) -> Generation:
 
 def _finish_reason(span: Span) -> str | None:
     """The finish reason in the event of an answer; the answers of tools have none."""
-    reasons = [
-        event.attributes.get(semconv.STRANDS_FINISH_REASON)
-        for event in span.events
-        if event.name == _ANSWER
-    ]
-    return next((one for one in reversed(reasons) if isinstance(one, str) and one), None)
+    answers = [event.attributes for event in reversed(span.events) if event.name == _ANSWER]
+    reasons = (text_of(one, semconv.STRANDS_FINISH_REASON) for one in answers)
+    return next(filter(None, reasons), None)
 
 
 ENGINE = Engine(

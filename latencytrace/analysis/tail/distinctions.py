@@ -49,12 +49,12 @@ def distinctions(bad: Sequence[Request], good: Sequence[Request]) -> tuple[Disti
 def _clear(found: Iterator[SetApart]) -> Iterator[Distinction]:
     for one in found:
         is_failure = one.key in _FAILURES or (one.key, one.value) == ("status", "error")
-        if not is_failure and one.tail_ratio - one.reference_ratio >= LEAST_DIFFERENCE:
+        if not is_failure and one.tail_share_ratio - one.reference_share_ratio >= LEAST_DIFFERENCE:
             yield Distinction(
                 trait=_shown(one.key),
                 value=_shown(one.value),
-                bad_ratio=one.tail_ratio,
-                good_ratio=one.reference_ratio,
+                bad_ratio=one.tail_share_ratio,
+                good_ratio=one.reference_share_ratio,
             )
 
 

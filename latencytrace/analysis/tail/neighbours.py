@@ -66,8 +66,8 @@ class Culprit:
 
     key: str
     value: str
-    cost_ratio: float  # of what others cost the tail
-    member_ratio: float  # of the others that were in its steps
+    cost_share_ratio: float  # of what others cost the tail
+    member_share_ratio: float  # of the others that were in its steps
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,14 +225,15 @@ def _culprits(
         Culprit(
             key=key,
             value=value,
-            cost_ratio=cost_ns / whole,
-            member_ratio=members[key, value] / count,
+            cost_share_ratio=cost_ns / whole,
+            member_share_ratio=members[key, value] / count,
         )
         for (key, value), cost_ns in costs.items()
     ]
     named = [
         one
         for one in found
-        if one.cost_ratio >= LEAST_SHARE and one.cost_ratio >= OUT_OF_PROPORTION * one.member_ratio
+        if one.cost_share_ratio >= LEAST_SHARE
+        and one.cost_share_ratio >= OUT_OF_PROPORTION * one.member_share_ratio
     ]
-    return tuple(sorted(named, key=lambda one: (-one.cost_ratio, one.key))[:MOST_CULPRITS])
+    return tuple(sorted(named, key=lambda one: (-one.cost_share_ratio, one.key))[:MOST_CULPRITS])

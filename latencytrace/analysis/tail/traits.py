@@ -97,15 +97,15 @@ def traits(groups: Groups) -> tuple[Trait, ...]:
             apart=SetApart(
                 key=named[frequent[place]][0],
                 value=named[frequent[place]][1],
-                tail_ratio=float(tail[place]),
-                reference_ratio=float(reference[place]),
+                tail_share_ratio=float(tail[place]),
+                reference_share_ratio=float(reference[place]),
                 p_value=float(corrected[place]),
             ),
             rows=named[frequent[place]][2],
         )
         for place in np.flatnonzero(clear)
     ]
-    found.sort(key=lambda one: one.apart.reference_ratio - one.apart.tail_ratio)
+    found.sort(key=lambda one: one.apart.reference_share_ratio - one.apart.tail_share_ratio)
     return tuple(_each_once(found, {*NUMBERS, *groups.columns.engine}))
 
 

@@ -35,30 +35,14 @@ from latencytrace.analysis.engines import (
 )
 from latencytrace.model import Span
 
-ENGINES: tuple[Engine, ...] = (
-    vllm.ENGINE,
-    sglang.ENGINE,
-    tgi.ENGINE,
-    tei.ENGINE,
-    triton.ENGINE,
-    tensorrt_llm.ENGINE,
-    ray_serve.ENGINE,
-    litellm.ENGINE,
-    llm_d.ENGINE,
-    dynamo.ENGINE,
-    max_serve.ENGINE,
-    langfuse.ENGINE,
-    logfire.ENGINE,
-    openinference_langchain.ENGINE,
-    ai_sdk.ENGINE,
-    strands.ENGINE,
-    google_adk.ENGINE,
-    autogen.ENGINE,
-    crewai.ENGINE,
-    llama_index.ENGINE,
-    mastra.ENGINE,
-    mlflow.ENGINE,
-)
+ENGINES: tuple[Engine, ...] = tuple(
+    known.ENGINE
+    for known in (
+        vllm, sglang, tgi, tei, triton, tensorrt_llm, ray_serve, litellm, llm_d, dynamo, max_serve,
+        langfuse, logfire, openinference_langchain, ai_sdk, strands, google_adk, autogen, crewai,
+        llama_index, mastra, mlflow,
+    )
+)  # fmt: skip
 
 
 def engine_of(span: Span) -> Engine | None:

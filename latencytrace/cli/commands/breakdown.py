@@ -21,12 +21,17 @@ from latencytrace.errors import LatencytraceError, ServiceUnreachableError
 from latencytrace.model import Stage
 from latencytrace.model.texts.escaped import escaped
 from latencytrace.model.texts.units import count, duration, figure, share, shares
-from latencytrace.service.answers.documents import BreakdownDocument, StageDocument
+from latencytrace.service.answers.documents import (
+    BreakdownDocument,
+    RouteBreakdownsDocument,
+    StageDocument,
+)
 from latencytrace.service.answers.sentences.after_answer import after_answers
 from latencytrace.service.answers.sentences.stage_parts import OTHERS, others_ns
 from latencytrace.service.answers.sentences.unnamed import unnamed_sentence, unnamed_stages
 
-MOST_ROUTES = 20  # each is a question of its own
+MOST_ROUTES = 20  # unless all are asked for
+EVERY_ROUTE = 10_000  # at most
 MOST_VALUES = 1_000  # of an attribute
 BAR_SHORTEST, BAR_LONGEST = 4, 48
 WIDEST = 120  # cells of the bar of all stages
@@ -116,7 +121,7 @@ def pictures(
     *,
     every: bool = False,
 ) -> Iterator[list[RenderableType]]:
-    """The breakdown asked for, in parts; where no route was named, of the busiest, each in turn.
+    """The breakdown asked for, in parts; where no route was named, of the busiest routes.
 
     Args:
         source: The service or folder to ask.
@@ -135,24 +140,23 @@ def pictures(
         yield [reason(source, wanted), *notes]
         return
     shown: list[tuple[Filters, BreakdownDocument]] = []
-    routes, more = ([], 0) if "route" in wanted else _routes(source, wanted, every=every)
-    for service, route in routes:
-        asked = {**wanted, "service": service, "route": route}
+    found: RouteBreakdownsDocument = {"routes": [], "route_count": 0}
+    if "route" not in wanted:
         try:
-            found = reading.breakdown(source, asked)
+            found = reading.breakdowns(source, wanted, EVERY_ROUTE if every else MOST_ROUTES)
         except ServiceUnreachableError:
             raise
-        except LatencytraceError as error:  # which is no reason to hide the next route
-            yield [Text(escaped(f"{route} · {service}: {error}")), ""]
-            continue
-        if found["requests"]:
-            yield picture(f"{route} · {service}", found, console)
-            shown.append((asked, found))
+        except LatencytraceError as error:  # which is no reason to hide the whole
+            yield [Text(escaped(f"No routes: {error}")), ""]
+    for one in found["routes"]:
+        route, service = one["route"], one["service"]
+        yield picture(f"{route} · {service}", one, console)
+        shown.append(({**wanted, "service": service, "route": route}, one))
     if not shown:
         yield picture(wanted.get("route", "all routes"), whole, console)
         shown.append((wanted, whole))
     last = [
-        *_more(more, wanted),
+        *_more(found["route_count"] - len(found["routes"]), wanted),
         *_mostly_unnamed(shown),
         *_on_gpus(source, wanted),
         *notes,
@@ -170,7 +174,7 @@ def grouped(
     *,
     every: bool,
 ) -> Iterator[list[RenderableType]]:
-    """The breakdown asked for by the values of a label or an attribute; see `pictures`."""
+    """The breakdown asked for by the values of a label or an attribute."""
     from latencytrace.cli.pictures import groups
 
     found = reading.groups(source, wanted, by, MOST_VALUES if every else None)
@@ -208,26 +212,6 @@ def _on_gpus(source: reading.Source, wanted: Filters) -> list[RenderableType]:
         reading.stages_on_gpus(source), wanted.get("service"), wanted.get("model")
     )
     return [*gpu_stages.stages_table(rows), ""] if rows else []
-
-
-def _routes(
-    source: reading.Source, wanted: Filters, *, every: bool
-) -> tuple[list[tuple[str, str]], int]:
-    """Services and their routes, those first that took most time; how many more there are."""
-    overview = reading.overview(source, wanted)
-    routes = [(one["service"], one["route"]) for one in overview["routes"]]
-    if not every:
-        busiest = routes[:MOST_ROUTES]
-        return busiest, overview["route_count"] - len(busiest)
-    if overview["route_count"] > len(routes):  # it lists the first alone
-        listed = [
-            (one["service"], route)
-            for one in reading.services(source)
-            if wanted.get("service", one["service"]) == one["service"]
-            for route in one["routes"]
-        ]
-        routes = list(dict.fromkeys([*routes, *listed]))
-    return routes, 0
 
 
 def _more(number: int, wanted: Filters) -> list[RenderableType]:

@@ -5,6 +5,7 @@ from typing import Final
 
 from latencytrace.cli.importing.chunks import CHUNK_BYTES, Place, Record, Unread
 from latencytrace.errors import OtlpError
+from latencytrace.model.varints import number_at
 from latencytrace.service.otlp.mending.account import Mending
 from latencytrace.service.otlp.messages import message_of
 from latencytrace.service.otlp.traces import MAX_BYTES
@@ -41,12 +42,12 @@ class ProtobufReader:
                 yield Unread(place=place, reason="not OTLP: another field than resource_spans")
                 return
             self._has(1 + _VARINT_BYTES)
-            length, width = _varint(self._buffer, self._at + 1)
-            if not width:
+            try:
+                length, at = number_at(self._buffer, self._at + 1)
+            except IndexError:
                 yield Unread(place=place, reason="not OTLP: a length is none")
                 return
-            size = 1 + width + length
-            yield from self._piece(place, 0, size)
+            yield from self._piece(place, 0, at - self._at + length)
             if self._lost:
                 return
         yield from self._end()
@@ -108,15 +109,3 @@ class ProtobufReader:
         self._buffer = b"".join(parts)
         self._at = 0
         return read >= size
-
-
-def _varint(buffer: bytes, at: int) -> tuple[int, int]:
-    """A number and how many bytes it takes; 0 bytes: it is none."""
-    value = 0
-    for width in range(_VARINT_BYTES):
-        if at + width >= len(buffer):
-            break
-        value |= (buffer[at + width] & 0x7F) << 7 * width
-        if buffer[at + width] < 0x80:  # noqa: PLR2004 - the last byte has no eighth bit
-            return value, width + 1
-    return 0, 0

@@ -27,6 +27,7 @@ from latencytrace.service.answers.documents import (
     ObjectivesDocument,
     RequestDocument,
     RequestsDocument,
+    RouteBreakdownsDocument,
     ServiceDocument,
     TraceIdsDocument,
 )
@@ -193,6 +194,12 @@ def _folder(folder: Path, address: str, *, named: bool) -> Iterator[Api]:
 def breakdown(source: Source, wanted: Filters) -> BreakdownDocument:
     """Time per stage of a cohort."""
     return cast(BreakdownDocument, source.document("/breakdown", wanted))
+
+
+def breakdowns(source: Source, wanted: Filters, limit: int) -> RouteBreakdownsDocument:
+    """Time per stage of each route by itself, those first that took most time in all."""
+    asked = {**wanted, "limit": str(limit)}
+    return cast(RouteBreakdownsDocument, source.document("/breakdown/routes", asked))
 
 
 def groups(source: Source, wanted: Filters, by: str, limit: int | None) -> "GroupsDocument":

@@ -141,8 +141,8 @@ class SetApart:
 
     key: str
     value: str  # of a number: `over 4000`
-    tail_ratio: float
-    reference_ratio: float
+    tail_share_ratio: float
+    reference_share_ratio: float
     p_value: float  # corrected for everything that was looked at
 
     @property
@@ -151,9 +151,11 @@ class SetApart:
 
         Source: the attributable fraction of epidemiology, with the reference as controls.
         """
-        if self.reference_ratio >= 1.0:
+        if self.reference_share_ratio >= 1.0:
             return 0.0
-        return (self.tail_ratio - self.reference_ratio) / (1.0 - self.reference_ratio)
+        return (self.tail_share_ratio - self.reference_share_ratio) / (
+            1.0 - self.reference_share_ratio
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

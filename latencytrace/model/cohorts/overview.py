@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypedDict
 
+from latencytrace.model.cohorts.breakdown import Breakdown
 from latencytrace.model.stage import Stage
 
 LONG_LIVED_NS = 30 * 10**9  # half of the requests of a route, whose connections then stay open
@@ -35,7 +36,7 @@ class Summary:
 
 
 class SummaryFields(TypedDict):
-    """The fields of a `Summary`, for those that have more."""
+    """The fields of a `Summary`, for its subclasses."""
 
     requests: int
     failed: int
@@ -52,7 +53,7 @@ class RouteSummary(Summary):
 
     service: str
     route: str
-    outermost: int  # of its requests: those that no other service called
+    outermost: int  # requests that no other service called
     first_token_p50_ns: float | None  # None: no request has a first token
     first_tokens_of_model: int  # of them counted to the model's, for nothing was streamed
     versions: Mapping[str, int]  # by version, the start of its first request in this time
@@ -83,7 +84,7 @@ class Group(Summary):
 class Groups:
     """A cohort by the values of a label or an attribute: each request is in exactly one part."""
 
-    groups: tuple[Group, ...]  # those that took most time in all, the first of them first
+    groups: tuple[Group, ...]  # in order of their total time, longest first
     others: Summary | None  # all other values; None: there are none
     other_values: int  # how many these are
     without: Summary | None  # requests without a value; None: there are none
@@ -95,6 +96,14 @@ class Overview:
     """The routes of a cohort that took most time in all."""
 
     routes: tuple[RouteSummary, ...]
+    route_count: int  # of the whole cohort
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RouteBreakdowns:
+    """The routes of a cohort that took most time in all, each broken down by itself."""
+
+    routes: Mapping[tuple[str, str], Breakdown]  # by service and route, the longest first
     route_count: int  # of the whole cohort
 
 

@@ -5,27 +5,17 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from urllib.parse import urlencode
 
-from latencytrace.model import (
-    Acknowledgement,
-    Alert,
-    BadRequest,
-    BurnRates,
-    Evidence,
-    Objective,
-    Standing,
-)
+from latencytrace.model import Alert, BadRequest, Evidence, Standing
 from latencytrace.model.objective import HOUR_NS
 from latencytrace.service.alerting.text import description, request_text, summary
 from latencytrace.service.answers.documents import (
-    AcknowledgementDocument,
     AlertDocument,
     BadRequestDocument,
     BurnRateDocument,
-    DistinctionDocument,
     FailingCallDocument,
-    GuiltyStageDocument,
     MaintenanceDocument,
     ObjectiveDocument,
+    document,
 )
 from latencytrace.service.objectives.maintenance import Maintenance, MaintenanceWindows
 from latencytrace.service.objectives.memory import ObjectiveMemory
@@ -87,69 +77,37 @@ def _rfc3339(at_ns: int) -> str:
 
 
 def alert_document(alert: Alert, links: AlertLinks) -> AlertDocument:
-    evidence, standing = alert.evidence, alert.standing
     profile_url = links.of_alerts_profile(alert)
-    return {
-        "fingerprint": alert.fingerprint,
-        "status": "firing" if alert.ended_ns is None else "resolved",
-        "labels": dict(alert.labels),
-        "summary": summary(alert),
-        "description": [*description(alert), *_profile(profile_url)],
-        "onset": None if alert.onset_ns is None else str(alert.onset_ns),
-        "started": str(alert.started_ns),
-        "ended": None if alert.ended_ns is None else str(alert.ended_ns),
-        "end_reason": alert.end_reason,
-        "bad_ratio": alert.bad_ratio,
-        "window_ns": alert.window_ns,
-        "traffic_ratio": alert.traffic_ratio,
-        "burn_rates": _burn_rates(standing),
-        "budget_left_ratio": standing.budget_left_ratio,
-        "exhaustion_ns": standing.exhaustion_ns,
-        "guilty": _guilty(evidence),
-        "failed_ratio": evidence.failed_ratio,
-        "failing_call": _failing_call(evidence),
-        "version": evidence.version,
-        "distinctions": _distinctions(evidence),
-        "slowest": [_bad_request(request, links) for request in evidence.slowest],
-        "acknowledged": _acknowledged(alert.acknowledged),
-        "url": links.of_alert(alert),
-        "profile_url": profile_url,
-    }
-
-
-def _acknowledged(said: Acknowledgement | None) -> AcknowledgementDocument | None:
-    if said is None:
-        return None
-    return {"at": str(said.at_ns), "by": said.by, "note": said.note}
+    return document(
+        AlertDocument,
+        alert,
+        alert.standing,
+        alert.evidence,
+        status="firing" if alert.ended_ns is None else "resolved",
+        summary=summary(alert),
+        description=[*description(alert), *_profile(profile_url)],
+        burn_rates=_burn_rates(alert.standing),
+        failing_call=_failing_call(alert.evidence),
+        slowest=[_bad_request(request, links) for request in alert.evidence.slowest],
+        url=links.of_alert(alert),
+        profile_url=profile_url,
+    )
 
 
 def objective_document(standing: Standing) -> ObjectiveDocument:
-    objective: Objective = standing.objective
-    return {
-        "name": objective.name,
-        "display_name": objective.display_name,
-        "service": objective.service,
-        "route": objective.route,
-        "model": objective.model,
-        "version": objective.version,
-        "measure": objective.measured,
-        "threshold_ns": objective.limit_ns,
-        "target_ratio": objective.target_ratio,
-        "time_slice_ns": objective.slices.length_ns if objective.slices else None,
-        "time_slice_target_ratio": objective.slices.target_ratio if objective.slices else None,
-        "period_ns": objective.period_ns,
-        "requests": standing.total,
-        "bad_requests": standing.bad,
-        "burn_rates": _burn_rates(standing),
-        "budget_left_ratio": standing.budget_left_ratio,
-        "exhaustion_ns": standing.exhaustion_ns,
-        "budget_since": (
-            None if standing.budget_since_ns is None else str(standing.budget_since_ns)
-        ),
-        "last_request": (
-            None if standing.last_request_ns is None else str(standing.last_request_ns)
-        ),
-    }
+    objective = standing.objective
+    return document(
+        ObjectiveDocument,
+        standing,
+        objective,
+        measure=objective.measured,
+        threshold_ns=objective.limit_ns,
+        time_slice_ns=objective.slices.length_ns if objective.slices else None,
+        time_slice_target_ratio=objective.slices.target_ratio if objective.slices else None,
+        requests=standing.total,
+        bad_requests=standing.bad,
+        burn_rates=_burn_rates(standing),
+    )
 
 
 def maintenance_documents(windows: MaintenanceWindows, now_ns: int) -> list[MaintenanceDocument]:
@@ -163,15 +121,14 @@ def maintenance_documents(windows: MaintenanceWindows, now_ns: int) -> list[Main
 def maintenance_document(
     window: Maintenance, now_ns: int, *, is_in_file: bool = False
 ) -> MaintenanceDocument:
-    return {
-        "name": window.name,
-        "start": str(window.start_ns),
-        "end": str(window.end_ns),
-        "objectives": sorted(window.objectives),
-        "services": sorted(window.services),
-        "is_on": window.start_ns <= now_ns < window.end_ns,
-        "is_in_file": is_in_file,
-    }
+    return document(
+        MaintenanceDocument,
+        window,
+        objectives=sorted(window.objectives),
+        services=sorted(window.services),
+        is_on=window.start_ns <= now_ns < window.end_ns,
+        is_in_file=is_in_file,
+    )
 
 
 def _profile(url: str | None) -> tuple[str, ...]:
@@ -181,64 +138,21 @@ def _profile(url: str | None) -> tuple[str, ...]:
 
 
 def _burn_rates(standing: Standing) -> list[BurnRateDocument]:
-    return [_burn_rate(rate) for rate in standing.rates]
-
-
-def _burn_rate(rate: BurnRates) -> BurnRateDocument:
-    return {
-        "factor": rate.rule.factor,
-        "severity": str(rate.rule.severity),
-        "long_ns": rate.rule.long_ns,
-        "short_ns": rate.rule.short_ns,
-        "long": rate.long,
-        "short": rate.short,
-        "firing": rate.firing,
-    }
-
-
-def _guilty(evidence: Evidence) -> GuiltyStageDocument | None:
-    if evidence.guilty is None:
-        return None
-    return {
-        "stage": evidence.guilty.stage,
-        "excess_ns": evidence.guilty.excess_ns,
-        "share_ratio": evidence.guilty.share_ratio,
-    }
+    return [document(BurnRateDocument, rate, rate.rule) for rate in standing.rates]
 
 
 def _failing_call(evidence: Evidence) -> FailingCallDocument | None:
-    if evidence.failing is None:
-        return None
-    return {
-        "name": evidence.failing.name,
-        "stage": evidence.failing.stage,
-        "error": evidence.failing.error,
-        "share_ratio": evidence.failing.share_ratio,
-    }
-
-
-def _distinctions(evidence: Evidence) -> list[DistinctionDocument]:
-    return [
-        {
-            "trait": one.trait,
-            "value": one.value,
-            "bad_ratio": one.bad_ratio,
-            "good_ratio": one.good_ratio,
-        }
-        for one in evidence.distinctions
-    ]
+    return None if evidence.failing is None else document(FailingCallDocument, evidence.failing)
 
 
 def _bad_request(request: BadRequest, links: AlertLinks) -> BadRequestDocument:
-    return {
-        "trace_id": request.trace_id,
-        "span_id": request.span_id,
-        "status": request.status,
-        "duration_ns": request.duration_ns,
-        "ledger": {str(stage): length for stage, length in request.ledger.items()},
-        "summary": request_text(request),
-        "url": links.of_request(request),
-    }
+    return document(
+        BadRequestDocument,
+        request,
+        ledger={str(stage): length for stage, length in request.ledger.items()},
+        summary=request_text(request),
+        url=links.of_request(request),
+    )
 
 
 Changed = Callable[[Iterable[Alert]], None]

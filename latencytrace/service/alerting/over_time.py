@@ -12,6 +12,7 @@ from latencytrace.analysis.slo.over_time import (
     burn_over_time,
 )
 from latencytrace.model import BurnRates, Standing
+from latencytrace.service.answers.documents import document
 from latencytrace.service.objectives.alerts import period_bounds_ns
 from latencytrace.service.objectives.counts import ObjectiveCounts, series_of
 from latencytrace.service.objectives.evaluator import Evaluator
@@ -88,16 +89,14 @@ def _objective(
     slots = _observed(counts, since_ns, now_ns)
     if slots.total.any():
         since_ns = max(slots.since_ns, since_ns)
-    return {
-        "name": objective.name,
-        "service": objective.service,
-        "route": objective.route,
-        "period_ns": objective.period_ns,
-        "since": str(since_ns),
-        "until": str(until_ns),
-        "budget": _budget(standing, slots, now_ns),
-        "burn_rates": [_tier(rate, counts, now_ns) for rate in standing.rates],
-    }
+    return document(
+        ObjectiveOverTimeDocument,
+        objective,
+        since=str(since_ns),
+        until=str(until_ns),
+        budget=_budget(standing, slots, now_ns),
+        burn_rates=[_tier(rate, counts, now_ns) for rate in standing.rates],
+    )
 
 
 def _observed(counts: ObjectiveCounts, since_ns: int, now_ns: int) -> Slots:
@@ -136,13 +135,7 @@ def _tier(rate: BurnRates, counts: ObjectiveCounts, now_ns: int) -> TierOverTime
     ]
     if points:  # the numbers that the alert was decided by
         points[-1] = {"at": points[-1]["at"], "long": rate.long, "short": rate.short}
-    return {
-        "factor": rule.factor,
-        "severity": str(rule.severity),
-        "long_ns": rule.long_ns,
-        "short_ns": rule.short_ns,
-        "points": points,
-    }
+    return document(TierOverTimeDocument, rule, points=points)
 
 
 def _columns(count: int, shown: int) -> Counts:

@@ -41,7 +41,7 @@ from latencytrace.service.answers.compare_documents import (
     ShiftsDocument,
     SideDocument,
 )
-from latencytrace.service.answers.documents import rounded
+from latencytrace.service.answers.documents import document
 from latencytrace.service.answers.sentences.stage_parts import moved_part, part_means
 from latencytrace.service.cohort import REPEATED, Cohort, CohortQuery
 from latencytrace.service.storage.baselines import Baseline, Baselines
@@ -84,7 +84,7 @@ def named(side: str) -> str:
     """Return a side of a comparison.
 
     Raises:
-        QuestionError: It is empty.
+        QuestionError: The side is empty.
     """
     if not side.strip():
         raise QuestionError("a side is empty: say which requests, as version=1.2&since=1h")
@@ -149,13 +149,7 @@ def saved_baselines(baselines: Baselines) -> BaselinesDocument:
 
 
 def baseline_document(found: Baseline) -> BaselineDocument:
-    return {
-        "name": found.name,
-        "cohort": found.cohort,
-        "requests": found.requests,
-        "saved": str(found.saved_ns),
-        "bytes": found.size_bytes,
-    }
+    return document(BaselineDocument, found, bytes=found.size_bytes)
 
 
 def compared_table(body: bytes, table_format: TableFormat) -> Compared:
@@ -195,21 +189,17 @@ def _compared(
 def comparison_document(a: Compared, b: Compared, at_least_ratio: float) -> CompareDocument:
     """Compare two sides, and say what came of it."""
     found = compare(a.columns, b.columns, at_least_ratio=at_least_ratio)
-    return {
-        "a": _side(a),
-        "b": _side(b),
-        "verdict": found.verdict,
-        "needed_requests": found.needed_requests,
-        "matched_on": list(found.matched_on),
-        "unmatched": found.unmatched,
-        "overlap_ratio": round(found.overlap_ratio, 3),
-        "at_least_ratio": at_least_ratio,
-        "block_requests": list(found.block_requests),
-        "alike_requests": list(found.alike_requests),
-        "duration_ns": _tested(found.shifts) if found.shifts else None,
-        "deciles": _deciles(found),
-        "stages": [_stage(stage, _part(stage, a, b)) for stage in found.stages],
-    }
+    return document(
+        CompareDocument,
+        found,
+        a=_side(a),
+        b=_side(b),
+        overlap_ratio=round(found.overlap_ratio, 3),
+        at_least_ratio=at_least_ratio,
+        duration_ns=_tested(found.shifts) if found.shifts else None,
+        deciles=_deciles(found),
+        stages=[_stage(stage, _part(stage, a, b)) for stage in found.stages],
+    )
 
 
 def _side(side: Compared) -> SideDocument:
@@ -295,27 +285,12 @@ def _tested(shifts: Sequence[Shift]) -> ShiftsDocument:
 
 
 def _shift(shift: Shift) -> ShiftDocument:
-    a, b = round(shift.a_ns), round(shift.b_ns)
-    return {
-        "a": a,
-        "b": b,
-        "shift": b - a,
-        "low": rounded(shift.low_ns),
-        "high": rounded(shift.high_ns),
-        "p_value": shift.p_value,
-    }
+    return document(ShiftDocument, shift, shift=round(shift.b_ns) - round(shift.a_ns))
 
 
 def _deciles(found: Comparison) -> list[DecileDocument]:
     return [
-        {
-            "quantile": shift.level,
-            "a": round(shift.a_ns),
-            "b": round(shift.b_ns),
-            "shift": round(shift.b_ns) - round(shift.a_ns),
-            "low": rounded(shift.low_ns),
-            "high": rounded(shift.high_ns),
-        }
+        document(DecileDocument, shift, quantile=shift.level, shift=_shift(shift)["shift"])
         for shift in found.shifts
         if shift.level <= 0.9  # noqa: PLR2004 - the ninth decile
     ]

@@ -1,12 +1,88 @@
 """The documents of the JSON API, typed for its OpenAPI description."""
 
-from collections.abc import Mapping
-from typing import cast
+from collections.abc import Callable, Mapping
+from functools import cache, partial
+from typing import Any, NamedTuple, TypeVar, cast, get_args, get_origin
 
-from typing_extensions import TypedDict
+from typing_extensions import TypedDict, get_type_hints, is_typeddict
 
 from latencytrace.model import FirstTokenOf, RequestStatus, ShareBasis, Stage
 from latencytrace.model.detail import TraceDetail
+
+_Document = TypeVar("_Document")
+
+
+def document(kind: type[_Document], *sources: object, **others: object) -> _Document:
+    """Make the document of a value: each field holds the attribute of the same name.
+
+    Whole numbers are rounded, times by stage have the stages' plain names, `start` is `start_ns`
+    where the value has no other (a text of it, if it is one), and values inside it become
+    documents of their own.
+
+    Args:
+        kind: Type of the document; its fields keep their order.
+        sources: The value, or several: the first that has an attribute gives it.
+        others: Fields that no source has in this form.
+
+    Raises:
+        TypeError: A field has no source, or one of `others` is no field.
+    """
+    made = dict(others)
+    for name, source, attribute, written in _fields(
+        cast(type, kind), tuple(map(type, sources)), frozenset(others)
+    ):
+        if source is None:  # it is there, in its place in the order from now on
+            made[name] = made.pop(name)
+            continue
+        value = getattr(sources[source], attribute)
+        made[name] = value if value is None or written is None else written(value)
+    return cast(_Document, made)
+
+
+class _Field(NamedTuple):
+    """A field of a document: the source that has it, which attribute, and how it is written."""
+
+    name: str
+    source: int | None = None
+    attribute: str = ""
+    written: Callable[[Any], object] | None = None  # None: as it is
+
+
+@cache
+def _fields(kind: type, sources: tuple[type, ...], others: frozenset[str]) -> tuple[_Field, ...]:
+    hints = get_type_hints(kind)
+    if unknown := others - hints.keys():
+        raise TypeError(f"{kind.__name__} has no field {min(unknown)!r}")
+    return tuple(
+        _Field(name) if name in others else _found(kind, name, hint, sources)
+        for name, hint in hints.items()
+    )
+
+
+def _found(kind: type, name: str, hint: object, sources: tuple[type, ...]) -> _Field:
+    for source, its_type in enumerate(sources):
+        known = {*dir(its_type), *getattr(its_type, "__dataclass_fields__", ())}
+        if name in known:
+            return _Field(name, source, name, _written(hint))
+        if f"{name}_ns" in known:
+            is_text = str in {hint, *get_args(hint)}
+            return _Field(name, source, f"{name}_ns", str if is_text else _written(hint))
+    raise TypeError(f"nothing has the field {name!r} of {kind.__name__}")
+
+
+def _written(hint: object) -> Callable[[Any], object] | None:
+    """How a value of a type is written."""
+    known = [one for one in get_args(hint) if one is not type(None)]
+    if get_origin(hint) is list:
+        each = _written(known[0])
+        return list if each is None else lambda values: [each(one) for one in values]
+    if get_origin(hint) is dict and known[0] is Stage:
+        return lambda times_ns: by_stage(dict(times_ns))
+    if get_origin(hint) is not None:  # a union: of a value and None, else it has no other form
+        return _written(known[0]) if len(known) == 1 else None
+    if is_typeddict(hint):
+        return partial(document, cast(type, hint))
+    return round if hint is int else None
 
 
 def by_stage(times_ns: Mapping[Stage, float]) -> dict[Stage, int]:
@@ -90,6 +166,20 @@ class BreakdownDocument(TypedDict):
     stages: list[StageDocument]
     after: WorkAfterDocument | None  # null: no request went on; no part of `stages`
     left_out: LeftOutDocument
+
+
+class RouteBreakdownDocument(BreakdownDocument):
+    """A breakdown of one route of a service."""
+
+    service: str
+    route: str
+
+
+class RouteBreakdownsDocument(TypedDict):
+    """The routes that took most time in all; `route_count` counts those left out as well."""
+
+    routes: list[RouteBreakdownDocument]
+    route_count: int
 
 
 class SegmentDocument(TypedDict):
@@ -282,7 +372,7 @@ class RequestDocument(OpenedRequestDocument):
 
 
 class TraceIdsDocument(TypedDict):
-    """The first traces of those that begin so, in order of id."""
+    """Traces with ids that begin so, the first in order."""
 
     trace_ids: list[str]
 
@@ -291,7 +381,7 @@ class RequestsDocument(TypedDict):
     """Requests of a cohort."""
 
     requests: list[ListedRequestDocument]
-    matching: int  # how many there are, with those that are not listed
+    matching: int  # how many there are, the ones not listed included
 
 
 class ServiceDocument(TypedDict):

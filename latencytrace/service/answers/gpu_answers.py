@@ -7,6 +7,7 @@ from latencytrace.analysis.gpu.join import DeviceUse, Kind, device_use
 from latencytrace.analysis.gpu.over_time import GpuOverTime, over_time
 from latencytrace.model.gpu import BandwidthMethod, DeviceWork, GpuMetric
 from latencytrace.model.stage import Stage
+from latencytrace.service.answers.documents import document
 from latencytrace.service.answers.gpu_documents import (
     BandwidthDocument,
     GpuColumnDocument,
@@ -15,6 +16,7 @@ from latencytrace.service.answers.gpu_documents import (
     GpuStageDocument,
     GpuTimelineDocument,
     GpuTimelinesDocument,
+    UsedDocument,
 )
 from latencytrace.service.reports.device_works import DeviceWorks
 from latencytrace.service.reports.gpus import GpuReports, Key, KnownGpu, of_metric
@@ -73,13 +75,9 @@ def _gpu(reports: GpuReports, gpu: KnownGpu) -> GpuDocument:
     values = reports.fresh(gpu)
     device = gpu.device
     events = of_metric(values, GpuMetric.CLOCK_EVENT)
-    return GpuDocument(
-        uuid=device.uuid,
-        index=device.index,
-        name=device.name,
-        vendor=device.vendor,
-        driver=device.driver,
-        parent_uuid=device.parent_uuid,
+    return document(
+        GpuDocument,
+        device,
         silent_ns=reports.silent_ns(gpu),
         bandwidth=_bandwidth(values),
         kernel_active_ratio=values.get((GpuMetric.KERNEL_ACTIVE, None)),
@@ -138,25 +136,16 @@ def stage_document(
     times = DeviceTimes.of(work)
     copies = kind.stage is Stage.TRANSFER
     judged = verdict(times, use, peaks=peaks, copies=copies)
-    return GpuStageDocument(
+    return document(
+        GpuStageDocument,
+        kind,
+        judged,
+        times,
         uuid=uuid,
-        service=kind.service,
-        model=kind.model,
-        stage=kind.stage.value,
-        bound=judged.bound.value,
-        confidence=judged.confidence.value,
-        notes=list(judged.notes),
         spans=len(work),
-        wall_ns=times.wall_ns,
-        device_ns=times.device_ns,
-        launch_ns=times.launch_ns,
-        queue_ns=times.queue_ns,
         windows=use.window_count,
         coverage_ratio=use.coverage_ratio,
-        used={
-            name: {"ratio": estimate.ratio, "error_ratio": estimate.error_ratio}
-            for name, estimate in use.used.items()
-        },
+        used={name: document(UsedDocument, one) for name, one in use.used.items()},
         modelled_bandwidth_ratio=times.modelled_bandwidth(peaks.bytes_per_s),
         modelled_tensor_ratio=times.modelled_tensor(peaks.flops_per_s),
     )

@@ -10,12 +10,11 @@ from latencytrace.errors import NotFoundError
 from latencytrace.model import Stage
 from latencytrace.model.cohorts.overview import Summary
 from latencytrace.model.texts.units import count
-from latencytrace.service.answers.documents import by_stage
+from latencytrace.service.answers.documents import document
 from latencytrace.service.answers.overview_documents import (
     TIMELINE_COLUMNS,
     TimeColumnDocument,
     column_length_ns,
-    timeline,
     times_ns,
 )
 from latencytrace.service.cohort import LABELS, Cohort, group_key
@@ -54,7 +53,7 @@ class GroupsDocument(TypedDict):
     until: str
     column_ns: int  # of the timelines
     requests: int
-    groups: list[GroupDocument]  # those that took most time in all first
+    groups: list[GroupDocument]  # in order of their total time, longest first
     others: SummaryDocument | None  # the requests with any other value
     other_values: int
     without: SummaryDocument | None  # the requests without a value
@@ -82,7 +81,7 @@ def groups(
 
     Raises:
         NotFoundError: There are requests, and none of them has the attribute.
-        QuestionError: It is not kept.
+        QuestionError: No request keeps such an attribute.
     """
     key = group_key(by)
     since_ns, until_ns = times_ns(cohort, now_ns)
@@ -129,13 +128,4 @@ def no_attribute(key: str, requests: int, known: Collection[str]) -> str:
 
 
 def _summary(found: Summary, requests: int) -> SummaryDocument:
-    return {
-        "requests": found.requests,
-        "share_ratio": found.requests / requests,
-        "failed": found.failed,
-        "p50_ns": round(found.p50_ns),
-        "p95_ns": round(found.p95_ns),
-        "p99_ns": round(found.p99_ns),
-        "mean_ns": by_stage(found.mean_ns),
-        "timeline": timeline(found.timeline),
-    }
+    return document(SummaryDocument, found, share_ratio=found.requests / requests)

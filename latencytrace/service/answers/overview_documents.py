@@ -1,13 +1,12 @@
 """Documents of pages at a glance: routes side by side, durations over time."""
 
-from collections.abc import Iterable
 from operator import attrgetter
 
 from typing_extensions import TypedDict
 
 from latencytrace.model import Stage
-from latencytrace.model.cohorts.overview import TimeColumn, row_bounds_ns
-from latencytrace.service.answers.documents import by_stage
+from latencytrace.model.cohorts.overview import row_bounds_ns
+from latencytrace.service.answers.documents import document
 from latencytrace.service.cohort import Cohort
 from latencytrace.service.store import Questions
 
@@ -32,7 +31,7 @@ class RouteDocument(TypedDict):
     service: str
     route: str
     requests: int
-    outermost_requests: int  # of them: those that no other service called
+    outermost_requests: int  # requests that no other service called
     failed: int
     p50_ns: int
     p95_ns: int
@@ -89,39 +88,16 @@ def overview(
         "column_ns": column_ns,
         "route_count": found.route_count,
         "routes": [
-            {
-                "service": one.service,
-                "route": one.route,
-                "requests": one.requests,
-                "outermost_requests": one.outermost,
-                "failed": one.failed,
-                "p50_ns": round(one.p50_ns),
-                "p95_ns": round(one.p95_ns),
-                "p99_ns": round(one.p99_ns),
-                "first_token_p50_ns": (
-                    None if one.first_token_p50_ns is None else round(one.first_token_p50_ns)
-                ),
-                "first_tokens_of_model": one.first_tokens_of_model,
-                "mean_ns": by_stage(one.mean_ns),
-                "timeline": timeline(one.timeline),
-                "versions": {version: str(at_ns) for version, at_ns in one.versions.items()},
-                "long_lived": one.is_long_lived,
-            }
+            document(
+                RouteDocument,
+                one,
+                outermost_requests=one.outermost,
+                versions={version: str(at_ns) for version, at_ns in one.versions.items()},
+                long_lived=one.is_long_lived,
+            )
             for one in sorted(found.routes, key=attrgetter("is_long_lived"))  # else as they were
         ],
     }
-
-
-def timeline(columns: Iterable[TimeColumn]) -> list[TimeColumnDocument]:
-    return [
-        {
-            "column": one.column,
-            "requests": one.requests,
-            "mean_ns": round(one.mean_ns),
-            "p99_ns": round(one.p99_ns),
-        }
-        for one in columns
-    ]
 
 
 def heat_map(store: Questions, cohort: Cohort, now_ns: int) -> HeatMapDocument:
@@ -133,15 +109,14 @@ def heat_map(store: Questions, cohort: Cohort, now_ns: int) -> HeatMapDocument:
         low_ns, high_ns = row_bounds_ns(cell.row)
         start_ns = since_ns + cell.column * column_ns
         cells.append(
-            {
-                "since": str(start_ns),
-                "until": str(start_ns + column_ns),
-                "at_least_ns": low_ns,
-                "at_most_ns": high_ns - 1,
-                "column": cell.column,
-                "row": cell.row,
-                "requests": cell.requests,
-            }
+            document(
+                HeatCellDocument,
+                cell,
+                since=str(start_ns),
+                until=str(start_ns + column_ns),
+                at_least_ns=low_ns,
+                at_most_ns=high_ns - 1,
+            )
         )
     return {
         "since": str(since_ns),

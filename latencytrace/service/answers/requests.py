@@ -23,16 +23,15 @@ from latencytrace.model import (
     AttributeValue,
     Breakdown,
     Link,
-    Quantiles,
     Request,
     Segment,
     Span,
     SpanKind,
     Stage,
+    StageBreakdown,
     StatusCode,
     Trace,
 )
-from latencytrace.model.cohorts.breakdown import WorkAfter
 from latencytrace.model.texts.escaped import named
 from latencytrace.service.answers.documents import (
     BreakdownDocument,
@@ -42,16 +41,18 @@ from latencytrace.service.answers.documents import (
     ListedRequestDocument,
     OpenedRequestDocument,
     PlaceDocument,
-    QuantilesDocument,
     RequestDocument,
     RequestsDocument,
+    RouteBreakdownsDocument,
     ServicesDocument,
     SpanDocument,
     SpanHeadDocument,
+    StageDocument,
+    StagePartDocument,
     StallDocument,
     TraceIdsDocument,
-    WorkAfterDocument,
     by_stage,
+    document,
 )
 from latencytrace.service.answers.steps import steps_of_request
 from latencytrace.service.answers.traces.waterfall_rows import collection_pause
@@ -72,9 +73,8 @@ def between_tokens(
     quantiles = inter_token(streams)
     if trace is None or quantiles is None:
         return None, None
-    return {"p50": quantiles.p50_ns, "p99": quantiles.p99_ns, "max": quantiles.max_ns}, [
-        {"start_ns": stall.start_ns, "duration_ns": stall.duration_ns, "label": stall.label}
-        for stall in stalls(trace, segments, streams)
+    return document(InterTokenDocument, quantiles), [
+        document(StallDocument, stall) for stall in stalls(trace, segments, streams)
     ]
 
 
@@ -96,6 +96,18 @@ def services(store: Store) -> ServicesDocument:
 def breakdown(store: Store, cohort: Cohort) -> BreakdownDocument:
     """`GET /breakdown`."""
     return breakdown_document(store.breakdown(cohort))
+
+
+def breakdowns(store: Store, cohort: Cohort, limit: int) -> RouteBreakdownsDocument:
+    """`GET /breakdown/routes`, of so many routes."""
+    found = store.breakdowns(cohort, limit)
+    return {
+        "routes": [
+            {"service": service, "route": route, **breakdown_document(one)}
+            for (service, route), one in found.routes.items()
+        ],
+        "route_count": found.route_count,
+    }
 
 
 def requests(store: Questions, cohort: Cohort, order: Order, limit: int) -> RequestsDocument:
@@ -132,7 +144,7 @@ def request(
     store: Store,
     trace_id: str,
     span_id: str | None,
-    is_open: Callable[[str], bool],
+    open_because: Callable[[str], str | None],
     profiles_of: Callable[[str], list[str]],
 ) -> RequestDocument:
     """`GET /requests/{trace_id}`: one request with its spans.
@@ -140,14 +152,14 @@ def request(
     Args:
         trace_id: 32 hex digits.
         span_id: Span id of the request; None: the outermost of its trace.
-        is_open: Whether spans of a trace have arrived that are not attributed yet.
+        open_because: Returns what an open trace waits for; None: it is not open.
         profiles_of: The ids of the profiles that saw a trace.
 
     Raises:
         QuestionError: An id is no id.
         NotFoundError: There is none; the message says why.
     """
-    found, tree = found_request(store, trace_id, span_id, is_open)
+    found, tree = found_request(store, trace_id, span_id, open_because)
     times = stage_times(tree, found.segments) if tree else {}
     return {
         **opened_document(store, found, tree, request_document(found), profiles_of),
@@ -161,7 +173,7 @@ def request(
 
 
 def found_request(
-    store: Store, trace_id: str, span_id: str | None, is_open: Callable[[str], bool]
+    store: Store, trace_id: str, span_id: str | None, open_because: Callable[[str], str | None]
 ) -> tuple[Request, Trace | None]:
     """One request and the tree of its spans; None: they were not kept."""
     trace_id = trace_id.lower()
@@ -172,7 +184,7 @@ def found_request(
     found = store.request(trace_id, span_id.lower() if span_id else None)
     spans = store.kept_spans(trace_id)
     if found is None:
-        raise NotFoundError(_why_not_found(trace_id, span_id, spans, is_open))
+        raise NotFoundError(_why_not_found(trace_id, span_id, spans, open_because))
     return found, _tree_of(found, spans)
 
 
@@ -238,13 +250,13 @@ def _started_by(tree: Trace) -> list[PlaceDocument]:
 
 
 def _why_not_found(
-    trace_id: str, span_id: str | None, spans: Sequence[Span], is_open: Callable[[str], bool]
+    trace_id: str,
+    span_id: str | None,
+    spans: Sequence[Span],
+    open_because: Callable[[str], str | None],
 ) -> str:
-    if is_open(trace_id):
-        return (
-            f"trace {trace_id} is still open: it gets its ledger one second after its last span, "
-            "once the span of its request has arrived; ask again then"
-        )
+    if (why := open_because(trace_id)) is not None:
+        return f"trace {trace_id} is still open: {why}; ask again later"
     step = next((span for span in spans if is_shared(span)), None)
     if step is not None and span_id is None:
         return (
@@ -263,93 +275,31 @@ def _why_not_found(
 
 
 def breakdown_document(found: Breakdown) -> BreakdownDocument:
-    return {
-        "requests": found.requests,
-        "attributed_ratio": found.attributed_ratio,
-        "duration_ns": _quantiles(found.duration_ns),
-        "time_to_first_token_ns": _quantiles(found.time_to_first_token_ns),
-        "first_tokens_of_model": found.first_tokens_of_model,
-        "time_per_output_token_ns": _quantiles(found.time_per_output_token_ns),
-        "output_tokens_per_second": found.output_tokens_per_second,
-        "max_concurrency": found.max_concurrency,
-        "reduced_requests": found.reduced_requests,
-        "quantile_error_ratio": found.quantile_error_ratio,
-        "stages": [
-            {
-                "stage": row.stage,
-                "mean_ns": round(row.mean_ns),
-                "share_ratio": row.share_ratio,
-                "p50_ns": round(row.p50_ns),
-                "p95_ns": round(row.p95_ns),
-                "p99_ns": round(row.p99_ns),
-                "requests": row.requests,
-                "parts": [
-                    {
-                        "name": named(part.name),
-                        "mean_ns": round(part.mean_ns),
-                        "share_ratio": part.share_ratio,
-                        "requests": part.requests,
-                    }
-                    for part in row.parts
-                ],
-            }
-            for row in found.stages
-        ],
-        "after": _after(found.after),
-        "left_out": {
+    return document(
+        BreakdownDocument,
+        found,
+        stages=[_stage(row) for row in found.stages],
+        left_out={
             "health": found.health_left_out,
             "startup": found.startup_left_out,
             "reduced_detail": found.reduced_detail_left_out,
             "unsure": found.unsure_left_out,
         },
-    }
+    )
 
 
-def _after(found: WorkAfter | None) -> WorkAfterDocument | None:
-    if found is None:
-        return None
-    return {
-        "requests": found.requests,
-        "mean_ns": round(found.mean_ns),
-        "p50_ns": round(found.p50_ns),
-        "p95_ns": round(found.p95_ns),
-        "p99_ns": round(found.p99_ns),
-        "stages": by_stage(dict(found.stages)),
-    }
+def _stage(row: StageBreakdown) -> StageDocument:
+    parts = [document(StagePartDocument, part, name=named(part.name)) for part in row.parts]
+    return document(StageDocument, row, parts=parts)
 
 
 def request_document(found: Request) -> ListedRequestDocument:
     """A request as its document, without spans."""
-    return {
-        "trace_id": found.trace_id,
-        "span_id": found.span_id,
-        "service": found.service,
-        "instance": found.instance,
-        "route": found.route,
-        "model": found.model,
-        "version": found.version,
-        "status": found.status,
-        "start": str(found.start_ns),
-        "duration_ns": found.duration_ns,
-        "revision": found.revision,
-        "weight": found.weight,
-        "time_to_first_token_ns": found.time_to_first_token_ns,
-        "time_to_first_token_of": found.time_to_first_token_of,
-        "model_time_to_first_token_ns": found.model_time_to_first_token_ns,
-        "time_per_output_token_ns": found.time_per_output_token_ns,
-        "input_tokens": found.input_tokens,
-        "cached_input_tokens": found.cached_input_tokens,
-        "output_tokens": found.output_tokens,
-        "finish_reason": found.finish_reason,
-        "batch_size": found.batch_size,
-        "queue_depth": found.queue_depth,
-        "concurrency": found.concurrency,
-        "retries": _retries(found),
-        "preemptions": found.preemptions,
-        "cold_start": found.cold_start,
-        "detail": found.detail,
-        "ledger": by_stage(found.ledger),
-        "segments": [
+    return document(
+        ListedRequestDocument,
+        found,
+        retries=_retries(found),
+        segments=[
             {
                 "start_ns": segment.start_ns,
                 "end_ns": segment.end_ns,
@@ -359,17 +309,11 @@ def request_document(found: Request) -> ListedRequestDocument:
             }
             for segment in found.segments
         ],
-        "after": by_stage(found.after),
-        "repairs": [
-            {"kind": repair.kind.value, "span_id": repair.span_id, "detail": repair.detail}
-            for repair in found.repairs
-        ],
-        "attributes": {
+        attributes={
             key: [value for name, value in found.attributes if name == key]
             for key, _ in found.attributes
         },
-        "attributes_left_out": found.attributes_left_out,
-    }
+    )
 
 
 def _retries(found: Request) -> int:
@@ -408,15 +352,12 @@ def _device(span: Span, request_start_ns: int) -> DeviceDocument | None:
     work = device_work(span)
     if work is None:
         return None
-    return {
-        "gpu": work.gpu,
-        "start_ns": _relative(work.start_ns, request_start_ns),
-        "end_ns": _relative(work.end_ns, request_start_ns),
-        "device_ns": work.device_ns,
-        "launch_ns": work.launch_ns,
-        "queue_ns": work.queue_ns,
-        "error_ns": work.error_ns,
-    }
+    return document(
+        DeviceDocument,
+        work,
+        start_ns=_relative(work.start_ns, request_start_ns),
+        end_ns=_relative(work.end_ns, request_start_ns),
+    )
 
 
 def _relative(at_ns: int, begin_ns: int) -> int:
@@ -441,16 +382,3 @@ def _plain(value: AttributeValue) -> object:
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)  # JSON has no word for it
     return value
-
-
-def _quantiles(found: Quantiles | None) -> QuantilesDocument | None:
-    if found is None:
-        return None
-    return {
-        "mean": round(found.mean),
-        "p50": round(found.p50),
-        "p90": round(found.p90),
-        "p95": round(found.p95),
-        "p99": round(found.p99),
-        "p999": round(found.p999),
-    }

@@ -13,10 +13,11 @@ from latencytrace.service.answers.documents import (
     StepDocument,
     StepFieldsDocument,
     StepMemberDocument,
+    document,
 )
 from latencytrace.service.store import Store
 
-MOST_STEPS = 8  # shown with a request: those that held it up longest
+MOST_STEPS = 8  # shown with a request: the ones that held it up longest
 MOST_OTHERS = 3  # shown of each
 _SPAN_ID = re.compile(r"[0-9a-f]{16}")
 
@@ -156,19 +157,7 @@ def _requests_of(store: Store, members: Iterable[StepMember]) -> Mapping[str, Co
 
 
 def _step_document(found: SharedStep) -> StepFieldsDocument:
-    return {
-        "trace_id": found.span.trace_id,
-        "span_id": found.span.span_id,
-        "name": named(found.span.name),
-        "service": found.span.service,
-        "instance": found.span.instance,
-        "stage": found.stage,
-        "start": str(found.span.start_ns),
-        "wall_ns": found.wall_ns,
-        "size": found.size,
-        "tokens": found.tokens,
-        "basis": found.basis,
-    }
+    return document(StepFieldsDocument, found, found.span, name=named(found.span.name))
 
 
 def _unkept_document(place: _Place, member: Span, tree: Trace) -> StepFieldsDocument:
@@ -195,15 +184,13 @@ def _member_document(
     request = _request_of(member, requests.get(member.trace_id, ()))
     span = member.span
     service = span.service if span else request.service if request else None
-    return {
-        "trace_id": member.trace_id,
-        "span_id": member.span_id,
-        "service": service,
-        "route": request.route if request else None,
-        "tokens": member.tokens,
-        "wall_ns": max(span.end_ns - span.start_ns, 0) if span else None,
-        "share_ns": member.share_ns,
-    }
+    return document(
+        StepMemberDocument,
+        member,
+        service=service,
+        route=request.route if request else None,
+        wall_ns=max(span.end_ns - span.start_ns, 0) if span else None,
+    )
 
 
 def _request_of(member: StepMember, requests: Collection[Request]) -> Request | None:

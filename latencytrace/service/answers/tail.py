@@ -18,7 +18,7 @@ from latencytrace.analysis.tail.groups import (
 from latencytrace.analysis.tail.neighbours import Neighbours
 from latencytrace.analysis.tail.tail import no_tail, tail_of, tail_of_selection
 from latencytrace.model import DurationRange, Request
-from latencytrace.model.cohorts.breakdown import Cause, CauseKind, SetApart, StageExcess, Tail
+from latencytrace.model.cohorts.breakdown import Cause, CauseKind, StageExcess, Tail
 from latencytrace.model.cohorts.request_columns import (
     Beside,
     DurationBand,
@@ -28,7 +28,7 @@ from latencytrace.model.cohorts.request_columns import (
 )
 from latencytrace.model.stage import IN_PARTS, Stage
 from latencytrace.model.texts.units import duration, share
-from latencytrace.service.answers.documents import rounded
+from latencytrace.service.answers.documents import document
 from latencytrace.service.answers.load.neighbours import (
     key_of,
     neighbours_document,
@@ -40,7 +40,6 @@ from latencytrace.service.answers.sentences.stage_parts import moved_part, part_
 from latencytrace.service.answers.sentences.tail import trait_text
 from latencytrace.service.answers.tail_documents import (
     CauseDocument,
-    SetApartDocument,
     StageExcessDocument,
     TailDocument,
 )
@@ -181,43 +180,23 @@ def tail_document(
         part: What most of its cause's stage is, by name.
     """
     excess_ns = found.excess_ns
-    return {
-        "requests": found.requests,
-        "recorded_requests": weighted.recorded(found.recorded_requests, found.requests),
-        "quantile": found.quantile,
-        "needed_requests": found.needed_requests,
-        "threshold_ns": found.threshold_ns,
-        "tail_requests": found.tail_requests,
-        "reference_requests": found.reference_requests,
-        "excess_ns": rounded(excess_ns),
-        "stages": [_stage(stage, excess_ns or 0.0) for stage in found.stages],
-        "attributes": [_attribute(one) for one in found.attributes],
-        "cause": _cause(found, found.cause, part) if found.cause else None,
-        "neighbours": None if beside is None else neighbours_document(beside, excess_ns),
-        "examples": list(found.examples),
-    }
+    return document(
+        TailDocument,
+        found,
+        recorded_requests=weighted.recorded(found.recorded_requests, found.requests),
+        stages=[_stage(stage, excess_ns or 0.0) for stage in found.stages],
+        cause=_cause(found, found.cause, part) if found.cause else None,
+        neighbours=None if beside is None else neighbours_document(beside, excess_ns),
+    )
 
 
 def _stage(found: StageExcess, excess_ns: float) -> StageExcessDocument:
-    return {
-        "stage": found.stage,
-        "tail_mean_ns": round(found.tail_mean_ns),
-        "reference_mean_ns": round(found.reference_mean_ns),
-        "excess_ns": round(found.tail_mean_ns) - round(found.reference_mean_ns),
-        "excess_share_ratio": found.excess_ns / excess_ns if excess_ns > 0 else None,
-        "low_ns": rounded(found.low_ns),
-        "high_ns": rounded(found.high_ns),
-    }
-
-
-def _attribute(found: SetApart) -> SetApartDocument:
-    return {
-        "key": found.key,
-        "value": found.value,
-        "tail_share_ratio": found.tail_ratio,
-        "reference_share_ratio": found.reference_ratio,
-        "p_value": found.p_value,
-    }
+    return document(
+        StageExcessDocument,
+        found,
+        excess_ns=round(found.tail_mean_ns) - round(found.reference_mean_ns),
+        excess_share_ratio=found.excess_ns / excess_ns if excess_ns > 0 else None,
+    )
 
 
 def _cause(found: Tail, cause: Cause, part: str | None) -> CauseDocument:
@@ -262,9 +241,9 @@ def _reasons(found: Tail, cause: Cause, part: str | None) -> Iterator[str]:
     if cause.trait:
         trait = cause.trait
         yield (
-            f"{share(trait.tail_ratio)} of slow requests have "
+            f"{share(trait.tail_share_ratio)} of slow requests have "
             f"{trait_text(trait.key, trait.value)}, "
-            f"{share(trait.reference_ratio)} of typical ones"
+            f"{share(trait.reference_share_ratio)} of typical ones"
         )
     grown = next((stage for stage in found.stages if stage.stage is cause.stage), None)
     if grown and found.excess_ns:

@@ -42,6 +42,11 @@ class TraceState(StrEnum):
     WRITTEN = "written"  # its ledgers are in the store
     WITHOUT_ROOT = "without a root"  # no request in it so far
 
+    @property
+    def is_open(self) -> bool:
+        """Whether a trace has spans that are not attributed yet."""
+        return self in {TraceState.OPEN, TraceState.BEING_WRITTEN}
+
 
 @dataclass(slots=True)
 class _Open:
@@ -81,6 +86,19 @@ class _Open:
     def is_complete(self, now_ns: int) -> bool:
         """Return whether it can be attributed: all of it is stored, or `AGE_NS` have passed."""
         return not self.waiting or now_ns - self.first_ns >= AGE_NS
+
+    def waits_for(self, now_ns: int, state: TraceState) -> str:
+        """Return why it has no ledger yet, as people read it."""
+        if state is TraceState.BEING_WRITTEN:
+            why = "its ledger is being written"
+        elif not self.rooted:
+            why = "the span of its request has not arrived"
+        elif now_ns < self.due_ns:
+            why = "spans of it still arrive"
+        else:
+            why = "spans of it wait to be stored"
+        first_s, last_s = ((now_ns - at) // SECOND_NS for at in (self.first_ns, self.last_ns))
+        return f"{why} (its first span came {first_s} s ago, its last one {last_s} s ago)"
 
 
 @dataclass(slots=True)
@@ -181,9 +199,10 @@ class Assembler:
             return TraceState.WITHOUT_ROOT
         return TraceState.WRITTEN if trace_id in self._closed else TraceState.UNKNOWN
 
-    def is_open(self, trace_id: str) -> bool:
-        """Return whether a trace has spans that are not attributed yet."""
-        return self.state(trace_id) in {TraceState.OPEN, TraceState.BEING_WRITTEN}
+    def open_because(self, trace_id: str) -> str | None:
+        """Return what an open trace waits for, as people read it; None: it is not open."""
+        trace = self._attributing.get(trace_id) or self._open.get(trace_id)
+        return trace.waits_for(self._now_ns(), self.state(trace_id)) if trace else None
 
     def is_old(self, trace_id: str) -> bool:
         """Return whether the root of a trace is not expected any more."""
@@ -436,7 +455,7 @@ class Assembler:
         while self._growing_old and self._growing_old[0][0] <= now_ns and len(taken) < limit:
             old_ns, trace_id = heappop(self._growing_old)
             known = self._rootless.get(trace_id)
-            if known and known.old_ns == old_ns and not self.is_open(trace_id):
+            if known and known.old_ns == old_ns and not self.state(trace_id).is_open:
                 self._opened(trace_id, now_ns, rooted=True)
                 taken.append(self._taken(trace_id))
         return taken

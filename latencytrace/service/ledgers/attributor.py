@@ -184,7 +184,7 @@ class Attributor:
         try:
             done = piece.written.result()
         except StoreError:  # it may have written some of them
-            self._in_doubt |= _keys(batch.tables) - batch.counted
+            self._in_doubt |= _keys(batch.tables) - batch.known  # those are counted or held
             raise
         if self._in_doubt:
             self._in_doubt -= _keys(batch.tables)
@@ -225,9 +225,9 @@ class Attributor:
 class _Read(NamedTuple):
     """Traces as the store has them."""
 
-    arrived: Mapping[str, Sequence[Span]]  # of those that are attributed now
+    arrived: Mapping[str, Sequence[Span]]  # of traces that are attributed now
     revisions: Revisions
-    written: Sequence[Request]  # those that it has of them already
+    written: Sequence[Request]  # requests that the store has of them already
     reopened: AbstractSet[str]
 
 

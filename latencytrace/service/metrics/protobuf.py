@@ -15,6 +15,7 @@ from typing import Final
 from prometheus_client.core import Metric
 from prometheus_client.samples import Sample
 
+from latencytrace.model.varints import varint
 from latencytrace.service.metrics.histograms import SCHEMA, Seen, Series, SeriesFamily
 
 PROTOBUF: Final = (
@@ -74,7 +75,7 @@ def _histograms(family: SeriesFamily) -> Iterator[bytes]:
 
 def _histogram(series: Series, bounds: list[bytes]) -> bytes:
     parts = [
-        b"\x08", _varint(sum(series.counts)), b"\x11", pack("<d", series.total),
+        b"\x08", varint(sum(series.counts)), b"\x11", pack("<d", series.total),
     ]  # fmt: skip
     until = 0
     last = bounds[-1]
@@ -82,13 +83,13 @@ def _histogram(series: Series, bounds: list[bytes]) -> bytes:
         until += count
         if seen is not None:
             exemplar = _exemplar(seen)
-            bucket = b"".join((b"\x08", _varint(until), bound, b"\x1a", exemplar))
+            bucket = b"".join((b"\x08", varint(until), bound, b"\x1a", exemplar))
         elif bound is last:
             continue  # it is what all are
         else:
-            bucket = b"\x08" + _varint(until) + bound
+            bucket = b"\x08" + varint(until) + bound
         parts += (b"\x1a", _sized(bucket))
-    parts += (_NATIVE, _varint(series.zeros), *_native(series.native))
+    parts += (_NATIVE, varint(series.zeros), *_native(series.native))
     return b"".join(parts)
 
 
@@ -100,7 +101,7 @@ def _native(counts: Mapping[int, int]) -> Iterator[bytes]:
         gap = number - end
         if length and gap <= _LONGEST_GAP:
             for _ in range(gap):
-                deltas += _varint(_zigzag(-before))
+                deltas += varint(_zigzag(-before))
                 before = 0
             length += gap + 1
         else:
@@ -108,7 +109,7 @@ def _native(counts: Mapping[int, int]) -> Iterator[bytes]:
                 yield _span(offset, length)
             offset, length = gap, 1
         delta = count - before
-        deltas += _DELTAS[delta] if -_NEAR < delta < _NEAR else _varint(_zigzag(delta))
+        deltas += _DELTAS[delta] if -_NEAR < delta < _NEAR else varint(_zigzag(delta))
         before, end = count, number + 1
     if length:
         yield _span(offset, length)
@@ -117,7 +118,7 @@ def _native(counts: Mapping[int, int]) -> Iterator[bytes]:
 
 def _span(offset: int, length: int) -> bytes:
     """Buckets that follow each other, so many after those before."""
-    return b"\x62" + _sized(b"\x08" + _varint(_zigzag(offset)) + b"\x10" + _varint(length))
+    return b"\x62" + _sized(b"\x08" + varint(_zigzag(offset)) + b"\x10" + varint(length))
 
 
 def _exemplar(seen: Seen) -> bytes:
@@ -135,7 +136,7 @@ def _exemplar(seen: Seen) -> bytes:
 def _moment(at_s: float) -> bytes:
     """The time of an exemplar, which all that were counted together have."""
     at_ns = round(at_s * _NS_PER_S)
-    at = b"\x08" + _varint(at_ns // _NS_PER_S) + b"\x10" + _varint(at_ns % _NS_PER_S)
+    at = b"\x08" + varint(at_ns // _NS_PER_S) + b"\x10" + varint(at_ns % _NS_PER_S)
     return b"\x1a" + _sized(at)
 
 
@@ -154,31 +155,16 @@ def _text(tag: bytes, text: str) -> bytes:
 
 
 def _sized(message: bytes) -> bytes:
-    length = len(message)  # as `_varint` writes it
-    return (_BYTES[length] if length < _LAST else _varint(length)) + message
+    length = len(message)  # as `varint` writes it
+    return (_BYTES[length] if length < _LAST else varint(length)) + message
 
 
 def _zigzag(number: int) -> int:
     return number << 1 if number >= 0 else (-number << 1) - 1
 
 
-def _varint(number: int) -> bytes:
-    if number < _LAST:
-        return _BYTES[number]
-    if number < _LAST * _LAST:
-        return bytes((number & 0x7F | _LAST, number >> 7))
-    found = bytearray()
-    while number >= _LAST:
-        found.append(number & 0x7F | _LAST)
-        number >>= 7
-    found.append(number)
-    return bytes(found)
-
-
 _VALUE: Final = Struct("<Bd").pack  # a tag and a number
-_NATIVE: Final = (
-    b"\x28" + _varint(_zigzag(SCHEMA)) + b"\x31" + pack("<d", ZERO_THRESHOLD) + b"\x38"
-)
+_NATIVE: Final = b"\x28" + varint(_zigzag(SCHEMA)) + b"\x31" + pack("<d", ZERO_THRESHOLD) + b"\x38"
 # An exemplar with a trace id of the usual length, which is written without being measured.
 _TRACE_ID_CHARS: Final = 32
 _TRACE: Final = b"\x0a\x2c" + _TRACE_ID + b"\x20"
@@ -186,4 +172,4 @@ _TRACED: Final = len(_TRACE) + _TRACE_ID_CHARS + 9
 
 # Differences between the counts of two buckets, by themselves: those below 0 from the end on.
 _NEAR: Final = 512
-_DELTAS: Final = [_varint(_zigzag(delta)) for delta in (*range(_NEAR), *range(-_NEAR, 0))]
+_DELTAS: Final = [varint(_zigzag(delta)) for delta in (*range(_NEAR), *range(-_NEAR, 0))]

@@ -7,6 +7,7 @@ from typing_extensions import TypedDict
 
 from latencytrace.model import Objective, Tally
 from latencytrace.model.objective import DAY_NS
+from latencytrace.service.answers.documents import document
 
 History = Sequence[tuple[Objective, Sequence[tuple[int, Tally]]]]  # counts by day, since the epoch
 
@@ -69,23 +70,20 @@ def _objective(
     within = [(day, tally) for day, tally in named if day.startswith(month)]
     whole = _sum(tally for _, tally in within)
     good_ratio = 1 - whole.bad / whole.total if whole.total else None
-    return {
-        "name": objective.name,
-        "display_name": objective.display_name,
-        "service": objective.service,
-        "route": objective.route,
-        "measure": objective.measured,
-        "threshold_ns": objective.limit_ns,
-        "target_ratio": objective.target_ratio,
-        "time_slice_ns": objective.slices.length_ns if objective.slices else None,
-        "time_slice_target_ratio": objective.slices.target_ratio if objective.slices else None,
-        "requests": whole.total // objective.parts,
-        "bad_requests": round(whole.bad / objective.parts),
-        "good_ratio": good_ratio,
+    return document(
+        ObjectiveReportDocument,
+        objective,
+        measure=objective.measured,
+        threshold_ns=objective.limit_ns,
+        time_slice_ns=objective.slices.length_ns if objective.slices else None,
+        time_slice_target_ratio=objective.slices.target_ratio if objective.slices else None,
+        requests=whole.total // objective.parts,
+        bad_requests=round(whole.bad / objective.parts),
+        good_ratio=good_ratio,
         # A budget that is spent to the last request is kept, whatever the rounding.
-        "is_met": None if good_ratio is None else (_spent(objective, whole) or 0.0) <= 1 + 1e-9,
-        "budget_spent_ratio": _spent(objective, whole),
-        "days": [
+        is_met=None if good_ratio is None else (_spent(objective, whole) or 0.0) <= 1 + 1e-9,
+        budget_spent_ratio=_spent(objective, whole),
+        days=[
             {
                 "day": day,
                 "requests": tally.total // objective.parts,
@@ -94,7 +92,7 @@ def _objective(
             }
             for day, tally in within
         ],
-    }
+    )
 
 
 def _spent(objective: Objective, tally: Tally) -> float | None:

@@ -216,48 +216,49 @@ class _Pairs:
 
     def _tell(self) -> None:
         """Number what is shown: fractions, maps and bytes by their texts, each item of a list."""
-        shown, text_part = self._pairs.copy(), self._part.copy()
-        fractions = np.flatnonzero(shown["form"] == Form.DOUBLE)
-        if len(fractions):
-            self._put_fractions(shown, text_part, fractions)
-        lists = np.flatnonzero(shown["form"] == Form.ARRAY)
+        forms = self._pairs["form"]
+        lists = np.flatnonzero(forms == Form.ARRAY)
         beyond = len(self._texts)
-        items, counts = self._put_nested(shown, text_part)
+        replaced, texts, items, counts = self._nested()
+        self._shown = shown = chained([self._pairs, items])
+        self._text_part = np.concatenate((self._part, np.full(len(items), beyond)))
+        shown[replaced], self._text_part[replaced] = texts, beyond
+        fractions = np.flatnonzero(forms == Form.DOUBLE)
+        if len(fractions):
+            self._put_fractions(shown, self._text_part, fractions)
         of_list = np.repeat(lists, counts)  # of each item its list
-        self._shown = chained([shown, items])
-        self._text_part = np.concatenate((text_part, np.full(len(items), beyond)))
         self._key_part = np.concatenate((self._part, self._part[of_list]))
-        self._number, self._items = np.empty((2, len(self._shown)), np.int64)
+        self._number, self._items = np.empty((2, len(shown)), np.int64)
         self._target = np.zeros(len(self._count), np.int64)
         core.carry(
-            self._texts, self._words, self._shown, self._key_part, self._text_part,
+            self._texts, self._words, shown, self._key_part, self._text_part,
             np.concatenate((self._owner, self._owner[of_list])), _SHOWN, _TARGETS, MARK, SEED,
             self._number, self._items, self._target,
         )  # fmt: skip
-        self._items = self._items[: len(shown)]
-        self._item = np.arange(len(shown))
-        self._item[lists] = len(shown) + np.cumsum(counts) - counts
+        self._items = self._items[: len(forms)]
+        self._item = np.arange(len(forms))
+        self._item[lists] = len(forms) + np.cumsum(counts) - counts
         self._items[lists] = np.where(_SHOWN[self._code[lists]], counts, 0)
 
-    def _put_nested(self, shown: Records, text_part: Numbers) -> tuple[Records, Numbers]:
-        """Put texts in the place of maps and bytes; the items of lists, how many each has."""
-        more, items, counts = bytearray(), [], []
-        for place in np.flatnonzero(shown["form"] >= Form.ARRAY).tolist():
-            at, size, key, form, _ = shown[place].item()
+    def _nested(self) -> tuple[Numbers, Records, Records, Numbers]:
+        """Places of maps and bytes, and their texts; the items of lists, how many each has."""
+        more, replaced, texts, items, counts = bytearray(), [], [], [], []
+        for place in np.flatnonzero(self._pairs["form"] >= Form.ARRAY).tolist():
+            at, size, key, form, _ = self._pairs[place].item()
             raw = self._texts[self._part[place]][at : at + size]
-            texts = _item_texts(raw) if form == Form.ARRAY else [_text(form, raw)]
             placed = []
-            for text in texts:
+            for text in _item_texts(raw) if form == Form.ARRAY else [_text(form, raw)]:
                 placed.append((len(more), len(text), key, Form.STRING, 0))
                 more += text
             if form == Form.ARRAY:
                 items += placed
                 counts.append(len(placed))
             else:
-                shown[place] = placed[0]
-                text_part[place] = len(self._texts)
+                replaced.append(place)
+                texts += placed
         self._texts += (bytes(more),)
-        return np.array(items, PAIR), np.array(counts, np.int64)
+        numbers = np.array(replaced, np.int64), np.array(counts, np.int64)
+        return numbers[0], np.array(texts, PAIR), np.array(items, PAIR), numbers[1]
 
     def _put_fractions(self, shown: Records, text_part: Numbers, places: Numbers) -> None:
         """Put texts in the place of fractions."""

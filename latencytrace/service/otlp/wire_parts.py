@@ -13,10 +13,11 @@ from typing import Any, Final
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
+from latencytrace.model.varints import number_at
+
 _VARINT, _LENGTH = 0, 2  # wire types
 _FIXED_BYTES: Final = {1: 8, 5: 4}  # of the numbers of two more
 _MORE: Final = 0x80  # of a byte of a number: another follows
-_LAST_SHIFT: Final = 63  # a number has at most ten bytes
 _FIELDS_A_MESSAGE: Final = 2  # at most, where there are millions of messages
 _SMALLEST_BYTES: Final = 2  # of a message within another: its tag and its length
 _STRING_TYPES = (FieldDescriptor.TYPE_STRING, FieldDescriptor.TYPE_BYTES)
@@ -69,11 +70,11 @@ def _passes(body: bytes, fields: Mapping[int, _Fields | None], left: int) -> boo
             if not around:
                 return False
             end, fields = around.pop()
-        tag, at = _varint(body, at)
+        tag, at = number_at(body, at)
         if tag & 7 != _LENGTH:
             at = _after_number(body, at, tag & 7)
             continue
-        length, at = _varint(body, at)
+        length, at = number_at(body, at)
         if tag in fields:
             left -= 1
             if left < 0:
@@ -89,22 +90,6 @@ def _passes(body: bytes, fields: Mapping[int, _Fields | None], left: int) -> boo
 
 def _after_number(body: bytes, at: int, wire_type: int) -> int:
     if wire_type == _VARINT:
-        return _varint(body, at)[1]
+        return number_at(body, at)[1]
     # Groups, which OTLP has none of, hold what looks like fields.
     return at + _FIXED_BYTES.get(wire_type, 0)
-
-
-def _varint(body: bytes, at: int) -> tuple[int, int]:
-    byte = body[at]
-    at += 1
-    if byte < _MORE:
-        return byte, at
-    value, shift = byte - _MORE, 7
-    while byte >= _MORE:
-        if shift > _LAST_SHIFT:
-            raise IndexError
-        byte = body[at]
-        at += 1
-        value |= (byte & ~_MORE) << shift
-        shift += 7
-    return value, at

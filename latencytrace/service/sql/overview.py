@@ -51,6 +51,22 @@ def overview(
     return overview_from(query(question, _LINES, bound))
 
 
+def busiest(
+    query: Query, cohort: Cohort, limit: int, standing: Standing
+) -> tuple[list[tuple[str, str]], int]:
+    """Ask for the services and routes that took most time in all, and how many there are."""
+    condition, parameters = where(cohort, outermost=False)
+    rows = standing.rows(f"{condition} AND {explained(cohort)}")
+    question = (
+        f"SELECT ServiceName AS service, Route AS route, count() OVER () AS routes FROM {rows} "
+        f"GROUP BY service, route ORDER BY {longest(standing)} DESC, service, route "
+        "LIMIT {limit:UInt32}"
+    )
+    answer = query(question, _LINES, {**parameters, **standing.bound(), "limit": limit})
+    found = [orjson.loads(line) for line in answer.splitlines()]
+    return [(one["service"], one["route"]) for one in found], found[0]["routes"] if found else 0
+
+
 def heat_map(
     query: Query, cohort: Cohort, column_ns: int, standing: Standing
 ) -> tuple[HeatCell, ...]:

@@ -1,8 +1,9 @@
 """The questions about requests: their SQL, bound parameters and how answers are read."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import astuple, replace
-from typing import Final, cast
+from typing import Any, Final, cast
 
 import orjson
 
@@ -28,6 +29,9 @@ from latencytrace.service.store import Order
 
 Parameters = Mapping[str, object]
 Query = Callable[[str, str, Parameters], bytes]  # a question, a format, what it binds
+Routes = Sequence[tuple[str, str]] | None  # services and routes, each by itself; None: as a whole
+_Row = Mapping[str, Any]
+Part = tuple[str, ...]  # a service and its route; empty: all of a cohort
 
 SERVICES: Final = (
     f"SELECT DISTINCT ServiceName FROM {REQUESTS} WHERE NOT Moved ORDER BY ServiceName"
@@ -168,20 +172,30 @@ _TOKENS_PER_S: Final = "1e9 / nullIf(TimePerOutputTokenNs, 0)"
 _LEVELS = (0.5, 0.9, 0.95, 0.99, 0.999)
 _STAGE_LEVELS = (0.5, 0.95, 0.99)
 _FULL: Final = f"'{TraceDetail.FULL}'"
+AT_ONCE: Final = (  # the most requests under way at once
+    "maxIntersections{}(toUnixTimestamp64Nano(Start), "
+    "toUnixTimestamp64Nano(Start) + toInt64(DurationNs){})"
+)
 OF_MODEL: Final = "TimeToFirstTokenOf = 'model'"
 
 
+_OUTERMOST: Final = "Outermost"
+_OF_ROUTES: Final = "(ServiceName, Route) IN {routes:Array(Tuple(String, String))}"
+
+
 def where(
-    cohort: Cohort, *, unsure: bool = False, outermost: bool = True
+    cohort: Cohort, *, unsure: bool = False, outermost: bool = True, routes: Routes = None
 ) -> tuple[str, Parameters]:
     """The condition that a request belongs to a cohort, and what it binds.
 
     Args:
         unsure: So do requests that may, for not all of their attributes are kept.
         outermost: Without a service, only outermost requests belong to it.
+        routes: Only requests of these, inner ones too.
     """
-    parameters: dict[str, object] = {}
-    conditions: list[str] = ["Outermost"] if outermost and cohort.service is None else []
+    whole = routes is None and outermost and cohort.service is None
+    parameters: dict[str, object] = {} if routes is None else {"routes": routes}
+    conditions: list[str] = [_OUTERMOST] * whole + [_OF_ROUTES] * len(parameters)
     for column, wanted in cohort.compared():
         if isinstance(wanted, str):
             condition, parameters[column] = _label(column, wanted)
@@ -260,13 +274,16 @@ def explained(cohort: Cohort) -> str:
     return f"{counted(cohort)} AND {has_stages(cohort)}"
 
 
-def breakdown_question(cohort: Cohort, standing: Standing = WITH_FINAL) -> tuple[str, Parameters]:
-    """One row with everything `breakdown_from` reads."""
-    condition, parameters = where(cohort, unsure=True)
+def breakdown_question(
+    cohort: Cohort, standing: Standing = WITH_FINAL, routes: Routes = None
+) -> tuple[str, Parameters]:
+    """A row of the cohort, or of each of some routes, with everything `breakdowns_from` reads."""
+    condition, parameters = where(cohort, unsure=True, routes=routes)
     sure = has_attributes(cohort)
     which = f"({explained(cohort)} AND {sure})"
     by = standing.counting
     selected = [
+        *part_columns(routes),
         f"{by.count(which)} AS requests",
         f"{by.count(sure)} AS all_requests",
         f"{by.count(f'Startup AND NOT ({counted(cohort)}) AND {sure}')} AS startup",
@@ -276,10 +293,7 @@ def breakdown_question(cohort: Cohort, standing: Standing = WITH_FINAL) -> tuple
         f"{by.total('toFloat64(DurationNs)', which)} AS duration",
         f"{by.count(f'{which} AND {OF_MODEL}')} AS first_tokens_of_model",
         f"{by.mean(_TOKENS_PER_S, which, 'Float64')} AS tokens_per_second",
-        (
-            "maxIntersectionsIf(toUnixTimestamp64Nano(Start), "
-            f"toUnixTimestamp64Nano(Start) + toInt64(DurationNs), {which}) AS concurrency"
-        ),
+        f"{AT_ONCE.format('If', f', {which}')} AS concurrency",
     ]
     for name in ("DurationNs", "TimeToFirstTokenNs", "TimePerOutputTokenNs"):
         selected += [
@@ -293,10 +307,24 @@ def breakdown_question(cohort: Cohort, standing: Standing = WITH_FINAL) -> tuple
             f"{by.count(has)} AS {column}Count",
             f"{by.quantiles(_STAGE_LEVELS, column, has)} AS {column}Quantiles",
         ]
+    grouped = f" GROUP BY {', '.join(PART)}" if routes is not None else ""
     return (
-        f"SELECT {', '.join(selected)} FROM {standing.rows(condition)}",
+        f"SELECT {', '.join(selected)} FROM {standing.rows(condition)}{grouped}",
         {**parameters, **standing.bound()},
     )
+
+
+PART: Final = ("ServiceName", "Route")
+
+
+def part_columns(routes: Routes) -> Part:
+    """The columns that distinguish routes."""
+    return () if routes is None else PART
+
+
+def part_of(row: Mapping[str, object]) -> Part:
+    """The part of a cohort that a row is of."""
+    return tuple(cast(str, row[name]) for name in PART if name in row)
 
 
 BY_SEGMENTS: Final = tuple(stage for stage in IN_PARTS if stage is not Stage.RUNTIME)
@@ -320,18 +348,20 @@ PARTS: Final[Mapping[Stage, tuple[str, str]]] = {
 
 
 def parts_question(
-    cohort: Cohort, stage: Stage, standing: Standing = WITH_FINAL
+    cohort: Cohort, stage: Stage, standing: Standing = WITH_FINAL, routes: Routes = None
 ) -> tuple[str, Parameters]:
     """The longest parts of a stage of `IN_PARTS`: a narrow question beside the breakdown's."""
-    condition, parameters = where(cohort)
+    condition, parameters = where(cohort, routes=routes)
     by = standing.counting
     rows = standing.rows(f"{condition} AND {explained(cohort)} AND {stage_column(stage)} > 0")
     parts, counted_by = PARTS[stage]
+    names = ", ".join([*part_columns(routes), "name"])
+    each = f" BY {', '.join(PART)}" if routes is not None else ""
     return (
         (
-            f"SELECT name, {by.total('toFloat64(ns)')} AS total_ns, "
+            f"SELECT {names}, {by.total('toFloat64(ns)')} AS total_ns, "
             f"{by.count(counted_by)} AS requests FROM {rows} {parts} "
-            f"GROUP BY name ORDER BY total_ns DESC, name LIMIT {MOST_PARTS}"
+            f"GROUP BY {names} ORDER BY total_ns DESC, name LIMIT {MOST_PARTS}{each}"
         ),
         {**parameters, **standing.bound()},
     )
@@ -341,27 +371,42 @@ def parts_question(
 AFTER_PARTS: Final = "ARRAY JOIN `After.Stage` AS name, `After.Ns` AS ns"
 
 
-def after_question(cohort: Cohort, standing: Standing = WITH_FINAL) -> tuple[str, Parameters]:
+def after_question(
+    cohort: Cohort, standing: Standing = WITH_FINAL, routes: Routes = None
+) -> tuple[str, Parameters]:
     """The stages of what requests went on with after their answers."""
-    condition, parameters = where(cohort)
-    by = standing.counting
+    condition, parameters = where(cohort, routes=routes)
+    total_ns = standing.counting.total("toFloat64(ns)")
     rows = standing.rows(f"{condition} AND {explained(cohort)} AND AfterNs > 0")
+    names = ", ".join([*part_columns(routes), "name"])
     return (
-        (
-            f"SELECT name, {by.total('toFloat64(ns)')} AS total_ns FROM {rows} {AFTER_PARTS} "
-            "GROUP BY name"
-        ),
+        (f"SELECT {names}, {total_ns} AS total_ns FROM {rows} {AFTER_PARTS} GROUP BY {names}"),
         {**parameters, **standing.bound()},
     )
 
 
-def with_after(found: Breakdown, lines: bytes) -> Breakdown:
-    """A breakdown of requests that went on, with the answer to that question."""
-    if found.after is None:
-        return found
-    total_ns = {row["name"]: row["total_ns"] for row in map(orjson.loads, lines.splitlines())}
-    stages = after_stages(total_ns, found.after.requests)
-    return replace(found, after=replace(found.after, stages=stages))
+def with_after(found: Mapping[Part, Breakdown], lines: bytes) -> dict[Part, Breakdown]:
+    """Breakdowns, of which some went on, with the answer to that question."""
+    rows = _by_part(lines)
+    return {
+        part: one
+        if one.after is None
+        else replace(one, after=replace(one.after, stages=_after_stages(rows[part], one.after)))
+        for part, one in found.items()
+    }
+
+
+def _after_stages(rows: Iterable[_Row], after: WorkAfter) -> tuple[tuple[Stage, float], ...]:
+    return after_stages({row["name"]: row["total_ns"] for row in rows}, after.requests)
+
+
+def _by_part(lines: bytes) -> Mapping[Part, list[_Row]]:
+    """The rows of an answer, by the part of the cohort that each is of."""
+    rows: dict[Part, list[_Row]] = defaultdict(list)
+    for line in lines.splitlines():
+        row = orjson.loads(line)
+        rows[part_of(row)].append(row)
+    return rows
 
 
 def after_stages(total_ns: Mapping[str, float], requests: int) -> tuple[tuple[Stage, float], ...]:
@@ -370,8 +415,13 @@ def after_stages(total_ns: Mapping[str, float], requests: int) -> tuple[tuple[St
     return tuple((Stage(name), total_ns[name] / requests) for name in longest)
 
 
-def with_parts(found: Breakdown, of: Stage, lines: bytes) -> Breakdown:
-    """A breakdown of at least one request with the answer to that question."""
+def with_parts(found: Mapping[Part, Breakdown], of: Stage, lines: bytes) -> dict[Part, Breakdown]:
+    """Breakdowns of at least one request each with the answer to that question."""
+    rows = _by_part(lines)
+    return {part: _with_parts(one, of, rows[part]) for part, one in found.items()}
+
+
+def _with_parts(found: Breakdown, of: Stage, rows: Iterable[_Row]) -> Breakdown:
     duration_ns = 0.0 if found.duration_ns is None else found.duration_ns.mean * found.requests
     parts = tuple(
         StagePart(
@@ -380,7 +430,7 @@ def with_parts(found: Breakdown, of: Stage, lines: bytes) -> Breakdown:
             share_ratio=row["total_ns"] / duration_ns,
             requests=row["requests"],
         )
-        for row in map(orjson.loads, lines.splitlines())
+        for row in rows
     )
     stages = (
         replace(stage, parts=parts) if stage.stage is of else stage for stage in found.stages
@@ -388,9 +438,13 @@ def with_parts(found: Breakdown, of: Stage, lines: bytes) -> Breakdown:
     return replace(found, stages=tuple(stages))
 
 
-def breakdown_from(line: bytes) -> Breakdown:
-    """The breakdown from the answer to its question in the format JSONEachRow."""
-    row = cast(dict[str, object], orjson.loads(line))
+def breakdowns_from(lines: bytes) -> dict[Part, Breakdown]:
+    """The breakdowns from the answer to their question in the format JSONEachRow."""
+    rows = map(orjson.loads, lines.splitlines())
+    return {part_of(row): _breakdown(row) for row in rows}
+
+
+def _breakdown(row: _Row) -> Breakdown:
     requests = cast(int, row["requests"])
     duration = cast(float, row["duration"])
     stages = tuple(

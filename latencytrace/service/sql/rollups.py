@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import numpy as np
 import orjson
@@ -24,12 +24,16 @@ from latencytrace.service.plain_answers import MOST_PARTS
 from latencytrace.service.sql.counting import BY_ROW, WINDOW, Counting, Standing, windows
 from latencytrace.service.sql.questions import (
     AFTER_PARTS,
+    AT_ONCE,
     BY_SEGMENTS,
     PARTS,
     Parameters,
+    Part,
+    Routes,
     after_stages,
     explained,
     has_stages,
+    part_columns,
     where,
 )
 from latencytrace.service.sql.tables import REQUESTS, ROLLUPS, WINDOWS, stage_column
@@ -72,7 +76,6 @@ class Histogram:
 
 
 WINDOW_S: Final = 300
-_LAST_NS: Final = (1 << 63) - 1
 _TOTAL: Final = -32768  # the bin of the row with count and sum of a measure
 _LEVELS: Final = (0.5, 0.9, 0.95, 0.99, 0.999)
 _STAGE_LEVELS: Final = (0.5, 0.95, 0.99)
@@ -236,48 +239,66 @@ ROLL_UP: Final = {one: _roll_up(Standing(weighted=one)) for one in (True, False)
 
 def is_by_labels(cohort: Cohort) -> bool:
     """Say whether rollups distinguish the requests of a cohort from others."""
-    others = (cohort.duration, cohort.after, cohort.input_tokens, cohort.output_tokens)
-    return not (cohort.where or cohort.without) and all(one is None for one in others)
+    compared = {column for column, _ in cohort.compared()}
+    return not (cohort.where or cohort.without) and compared <= _LABELS.keys()
 
 
-def breakdown_question(cohort: Cohort, standing: Standing | None) -> tuple[str, Parameters]:
-    """A row for each measure of a cohort that `is_by_labels`, for `breakdown_from`.
+def breakdown_question(
+    cohort: Cohort, standing: Standing | None, routes: Routes = None
+) -> tuple[str, Parameters]:
+    """A row for each measure of a cohort that `is_by_labels`, for `breakdowns_from`.
 
     Args:
         cohort: Whatever was asked for. Its rollups `{passes}` are counted.
         standing: How the requests of the windows `{exact}` are read; None: there are none.
+        routes: Each has rows of its own.
     """
-    condition, parameters = where(cohort)
-    labelled, _ = where(cohort.model_copy(update={"since_ns": None, "until_ns": None}))
+    condition, parameters = where(cohort, routes=routes)
+    labelled, _ = where(
+        cohort.model_copy(update={"since_ns": None, "until_ns": None}), routes=routes
+    )
+    part = part_columns(routes)
+    names = ", ".join([*part, "Which", "Measure", "Part"])
     kind = "Kind" if cohort.route is None else "0"
     kind = f"if({kind} = 0 AND NOT ({has_stages(cohort)}), {_WITHOUT_STAGES}, {kind})"
     counts = (
-        f"SELECT {kind} AS Which, Measure, Part, Bin, sum(Count) AS Count, sum(Sum) AS Sum "
-        f"FROM {ROLLUPS} WHERE ({labelled}) AND "
+        f"SELECT {', '.join([*part, f'{kind} AS Which'])}, Measure, Part, Bin, "
+        f"sum(Count) AS Count, sum(Sum) AS Sum FROM {ROLLUPS} WHERE ({labelled}) AND "
         "(Window, Pass) IN {passes:Array(Tuple(UInt32, UInt64))} "
-        "GROUP BY Which, Measure, Part, Bin"
+        f"GROUP BY {names}, Bin"
     )
     if standing is not None:
-        exact = _entries(standing, condition, windows("exact"), _KINDS)
+        labels = {**{name: name for name in part}, **_KINDS}
+        exact = _entries(standing, condition, windows("exact"), labels)
         counts = (
-            f"SELECT Which, Measure, Part, Bin, sum(Count) AS Count, sum(Sum) AS Sum FROM "
-            f"({counts} UNION ALL SELECT {kind} AS Which, {', '.join(_COUNTS)} "
-            f"FROM ({exact})) GROUP BY Which, Measure, Part, Bin"
+            f"SELECT {names}, Bin, sum(Count) AS Count, sum(Sum) AS Sum FROM "
+            f"({counts} UNION ALL SELECT {', '.join([*part, f'{kind} AS Which', *_COUNTS])} "
+            f"FROM ({exact})) GROUP BY {names}, Bin"
         )
     return (
         (
-            f"SELECT Which, Measure, Part, sumIf(Count, Bin = {_TOTAL}), sum(Sum), "
+            f"SELECT {names}, sumIf(Count, Bin = {_TOTAL}), sum(Sum), "
             f"groupArrayIf(Bin, Bin != {_TOTAL}), groupArrayIf(Count, Bin != {_TOTAL}) "
             f"FROM ({counts}) WHERE Which = 0 OR Measure = '{_DURATION}' "
-            "GROUP BY Which, Measure, Part"
+            f"GROUP BY {names}"
         ),
         parameters,
     )
 
 
-def breakdown_from(lines: bytes, max_concurrency: int | None) -> Breakdown:
-    """The breakdown from the answer to its question in the format JSONCompactEachRow."""
-    rows = [cast(list[Any], orjson.loads(line)) for line in lines.splitlines()]
+def breakdowns_from(
+    lines: bytes, max_concurrency: Mapping[Part, int], routes: Routes
+) -> dict[Part, Breakdown]:
+    """The breakdowns from the answer to their question in the format JSONCompactEachRow."""
+    names = len(part_columns(routes))
+    by_part: dict[Part, list[list[Any]]] = {} if names else {(): []}
+    for line in lines.splitlines():
+        row = orjson.loads(line)
+        by_part.setdefault(tuple(row[:names]), []).append(row[names:])
+    return {part: _breakdown(rows, max_concurrency.get(part)) for part, rows in by_part.items()}
+
+
+def _breakdown(rows: list[list[Any]], max_concurrency: int | None) -> Breakdown:
     left_out = {kind: count for kind, measure, _, count, *_ in rows if measure == _DURATION}
     requests, reduced = left_out.pop(0, 0), left_out.pop(_WITHOUT_STAGES, 0)
     found = {measure: _Measured(*row) for kind, measure, _, *row in rows if not kind}
@@ -321,27 +342,21 @@ def breakdown_from(lines: bytes, max_concurrency: int | None) -> Breakdown:
     )
 
 
-def times_question(cohort: Cohort, standing: Standing) -> tuple[str, Parameters]:
-    """When each request of a cohort started, and how long it took: two numbers of 64 bits."""
-    condition, parameters = where(cohort)
+def concurrency_question(
+    cohort: Cohort, standing: Standing, routes: Routes = None
+) -> tuple[str, Parameters]:
+    """The most requests under way at once, for `concurrency_from`."""
+    condition, parameters = where(cohort, routes=routes)
     rows = standing.rows(f"({condition}) AND {explained(cohort)}")
-    return (
-        f"SELECT toUnixTimestamp64Nano(Start), DurationNs FROM {rows}",
-        {**parameters, **standing.bound()},
-    )
+    part = part_columns(routes)
+    selected = ", ".join([*part, AT_ONCE.format("", "")])
+    grouped = f" GROUP BY {', '.join(part)}" if part else " HAVING count() > 0"
+    return f"SELECT {selected} FROM {rows}{grouped}", {**parameters, **standing.bound()}
 
 
-def max_concurrency(answer: bytes) -> int | None:
-    """The most requests at once, from the answer to that question in the format RowBinary."""
-    start_ns, duration_ns = np.frombuffer(answer, np.int64).reshape(-1, 2).T
-    if not len(start_ns):
-        return None
-    # A column of times holds no later end.
-    ends_ns = np.sort(start_ns + np.minimum(duration_ns, _LAST_NS - np.maximum(start_ns, 0)))
-    starts_ns = np.sort(start_ns)
-    # Of two that touch, the first has ended.
-    ended = np.searchsorted(ends_ns, starts_ns, side="right")
-    return int((np.arange(1, len(starts_ns) + 1) - ended).max())
+def concurrency_from(lines: bytes) -> dict[Part, int]:
+    """The answer to that question in the format JSONCompactEachRow."""
+    return {tuple(part): number for *part, number in map(orjson.loads, lines.splitlines())}
 
 
 class _Measured:

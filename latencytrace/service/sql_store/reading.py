@@ -14,6 +14,7 @@ from latencytrace.model.cohorts.overview import (
     Groups,
     HeatCell,
     Overview,
+    RouteBreakdowns,
     StageColumn,
 )
 from latencytrace.model.cohorts.request_columns import (
@@ -34,6 +35,7 @@ from latencytrace.service.sql import (
     rollups,
     span_rows,
 )
+from latencytrace.service.sql.questions import Part, Routes
 from latencytrace.service.sql.tables import ARRIVALS, SPANS
 from latencytrace.service.sql_store.engine import Readers
 from latencytrace.service.sql_store.pending_copies import NotedTraces
@@ -43,6 +45,7 @@ from latencytrace.service.store import ALL_DURATIONS, Order, Store, TableFormat
 LISTS: Final = "JSONCompactEachRow"  # the engine's formats: a row a line
 OBJECTS: Final = "JSONEachRow"
 KEYS_AT_ONCE: Final = 2000
+ROUTES_AT_ONCE: Final = 1000
 MOST_TIMES: Final = 500_000  # requests: of more it is not known how many were at once
 LEAST_IN_WINDOW: Final = 8_000  # requests: of fewer, a part lies in most granules
 LINKED_WITHIN_NS: Final = 600 * 10**9  # before a step began, its members may have begun
@@ -81,13 +84,23 @@ class SqlQuestions(Store):
         return firsts(self._readers.query(questions.ROUTES, LISTS, {"service": service}))
 
     def breakdown(self, cohort: Cohort) -> Breakdown:
-        by_labels, ask = rollups.is_by_labels(cohort), self._readers.query
+        return self._over(cohort, lambda plan: self._each(cohort, plan, None)[()])
 
-        def answer(plan: Plan) -> Breakdown:
-            suffice = by_labels and self._rollups.suffice(plan)
-            return _breakdown(ask, cohort, plan, from_rollups=suffice)
+    def breakdowns(self, cohort: Cohort, limit: int) -> RouteBreakdowns:
+        def answer(plan: Plan) -> RouteBreakdowns:
+            routes, count = overview.busiest(self._readers.query, cohort, limit, plan.standing)
+            found: dict[Part, Breakdown] = {}
+            for first in range(0, len(routes), ROUTES_AT_ONCE):
+                found |= self._each(cohort, plan, routes[first : first + ROUTES_AT_ONCE])
+            ranked = {route: found[route] for route in routes if route in found}
+            return RouteBreakdowns(routes=ranked, route_count=count)
 
         return self._over(cohort, answer)
+
+    def _each(self, cohort: Cohort, plan: Plan, routes: Routes) -> dict[Part, Breakdown]:
+        suffice = rollups.is_by_labels(cohort) and self._rollups.suffice(plan)
+        ask = _from_rollups if suffice else _from_requests
+        return ask(self._readers.query, cohort, plan, routes)
 
     def overview(self, cohort: Cohort, column_ns: int, limit: int) -> Overview:
         ask = partial(overview.overview, self._readers.query, cohort, column_ns, limit)
@@ -250,25 +263,31 @@ class SqlQuestions(Store):
         return tuple(span_rows.once(*lines))
 
 
-def _breakdown(ask: Query, cohort: Cohort, plan: Plan, *, from_rollups: bool) -> Breakdown:
-    if from_rollups:
-        most_at_once = None
-        if plan.requests <= MOST_TIMES:
-            question, parameters = rollups.times_question(cohort, plan.standing)
-            most_at_once = rollups.max_concurrency(ask(question, "RowBinary", parameters))
-        question, parameters = rollups.breakdown_question(
-            cohort, plan.standing if plan.exact else None
-        )
-        lines = ask(question, LISTS, {**parameters, **plan.bound()})
-        return rollups.breakdown_from(lines, most_at_once)
-    question, parameters = questions.breakdown_question(cohort, plan.standing)
-    found = questions.breakdown_from(ask(question, OBJECTS, parameters))
-    if found.after is not None:
-        question, parameters = questions.after_question(cohort, plan.standing)
-        found = questions.with_after(found, ask(question, OBJECTS, parameters))
-    for stage in {*IN_PARTS} & {row.stage for row in found.stages}:
-        question, parameters = questions.parts_question(cohort, stage, plan.standing)
-        found = questions.with_parts(found, stage, ask(question, OBJECTS, parameters))
+def _from_rollups(ask: Query, cohort: Cohort, plan: Plan, routes: Routes) -> dict[Part, Breakdown]:
+    """A breakdown of a cohort, or of each of some routes."""
+    at_once: Mapping[Part, int] = {}
+    if plan.requests <= MOST_TIMES:
+        question, bound = rollups.concurrency_question(cohort, plan.standing, routes)
+        at_once = rollups.concurrency_from(ask(question, LISTS, bound))
+    standing = plan.standing if plan.exact else None
+    question, bound = rollups.breakdown_question(cohort, standing, routes)
+    lines = ask(question, LISTS, {**bound, **plan.bound()})
+    return rollups.breakdowns_from(lines, at_once, routes)
+
+
+def _from_requests(
+    ask: Query, cohort: Cohort, plan: Plan, routes: Routes
+) -> dict[Part, Breakdown]:
+    """The same, exactly."""
+    of = plan.standing, routes
+    question, bound = questions.breakdown_question(cohort, *of)
+    found = questions.breakdowns_from(ask(question, OBJECTS, bound))
+    if any(one.after is not None for one in found.values()):
+        question, bound = questions.after_question(cohort, *of)
+        found = questions.with_after(found, ask(question, OBJECTS, bound))
+    for stage in {*IN_PARTS} & {row.stage for one in found.values() for row in one.stages}:
+        question, bound = questions.parts_question(cohort, stage, *of)
+        found = questions.with_parts(found, stage, ask(question, OBJECTS, bound))
     return found
 
 

@@ -43,7 +43,7 @@ def application(context: ServiceContext) -> FastAPI:
         overhead_router(store, now_ns),
         breakdown_router(store, now_ns),
         tail_router(store, now_ns, beside),
-        requests_router(store, now_ns, context.is_open, context.profiles_of),
+        requests_router(store, now_ns, context.open_because, context.profiles_of),
         ledgers_router(store, now_ns),
         steps_router(store),
         compare_router(store, now_ns, context.baselines, beside),

@@ -224,6 +224,7 @@ def test_a_forked_child_begins_anew_and_leaves_the_reading_to_its_parent(tmp_pat
     done = python(FORKING, tmp_path, check=True)
 
     assert done.stdout.splitlines() == [
+        "",  # no thread, until it is asked for what it has read
         "open,reset_after_fork",
         "another process of this user reads them",
     ]

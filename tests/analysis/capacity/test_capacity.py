@@ -48,8 +48,8 @@ def test_the_knee_of_a_queue_is_at_its_servers(servers: int) -> None:
 
     assert knee is not None
     assert knee.low <= servers <= knee.high
-    assert knee.rate_per_s == pytest.approx(station.most_per_s, rel=0.05)
-    assert knee.low_per_s < knee.rate_per_s < knee.high_per_s
+    assert knee.served_per_second == pytest.approx(station.most_per_s, rel=0.05)
+    assert knee.low_per_second < knee.served_per_second < knee.high_per_second
 
 
 @pytest.mark.parametrize("instances", [1, 4])
@@ -64,7 +64,7 @@ def test_a_rate_asks_for_as_many_replicas_as_it_is_times_the_knee_of_one(instanc
 
     assert answer is not None
     assert answer.instances == pytest.approx(instances, rel=0.01)
-    assert answer.each_per_s == pytest.approx(each, rel=0.05)
+    assert answer.each_per_second == pytest.approx(each, rel=0.05)
     assert answer.low <= 11 <= answer.high
     assert answer.low <= answer.count <= answer.high
 
@@ -81,7 +81,7 @@ def test_without_a_rate_replicas_are_those_for_the_rate_that_came() -> None:
     answer = found(traffic([DECODE], (0.3, 0.9, 1.1)))
 
     assert answer.replicas is not None
-    assert answer.replicas.rate_per_s == answer.requests_per_s
+    assert answer.replicas.requests_per_second == answer.requests_per_second
     assert found(traffic([replace(DECODE, servers=1_000)], (0.01, 0.02))).replicas is None
 
 
@@ -99,7 +99,7 @@ def test_the_first_stage_to_grow_is_that_of_the_station_that_fills_up() -> None:
     growth = found(traffic([search, decode])).growth
 
     assert growth is not None
-    assert growth.first is Stage.RETRIEVE
+    assert growth.first_stage is Stage.RETRIEVE
     assert growth.stages[0].stage is Stage.RETRIEVE
     assert growth.stages[0].low_ns > 0
     steady = next(one for one in growth.stages if one.stage is Stage.DECODE)
@@ -113,7 +113,7 @@ def test_growths_add_up_to_that_of_the_duration() -> None:
 
     assert growth is not None
     assert {one.stage for one in growth.stages} == {Stage.QUEUE, Stage.DECODE}
-    assert growth.first is Stage.QUEUE
+    assert growth.first_stage is Stage.QUEUE
     assert growth.calm_to < 8 < growth.crowded_from
 
 
@@ -130,14 +130,14 @@ def test_goodput_is_what_meets_the_limit_and_best_before_requests_wait_too_long(
     assert answer.goodput.good_ratio == pytest.approx(
         (columns.duration_ns <= 300_000_000)[counted].mean(), abs=0.001
     )
-    assert answer.goodput.best_level is not None
-    best = answer.levels[answer.goodput.best_level]
-    assert best.good_per_s == answer.goodput.best_per_s
+    at = answer.goodput.best_concurrency
+    best = next(level for level in answer.levels if level.concurrency == at)
+    assert best.good_per_second == answer.goodput.best_per_second
     worst = answer.levels[-1]
-    assert worst.served_per_s == pytest.approx(DECODE.most_per_s, rel=0.1)
-    assert worst.good_per_s is not None
-    assert worst.good_per_s < 0.5 * best.served_per_s
-    assert best.last < worst.first
+    assert worst.served_per_second == pytest.approx(DECODE.most_per_s, rel=0.1)
+    assert worst.good_per_second is not None
+    assert worst.good_per_second < 0.5 * best.served_per_second
+    assert best.concurrency_to < worst.concurrency
 
 
 def test_a_limit_of_another_route_is_nobodys() -> None:
@@ -162,7 +162,7 @@ def test_what_fails_is_under_way_and_not_served() -> None:
         0.75 * sum(level.served for level in whole.levels), rel=0.05
     )
     assert part.knee is not None
-    assert part.knee.rate_per_s == pytest.approx(0.75 * DECODE.most_per_s, rel=0.05)
+    assert part.knee.served_per_second == pytest.approx(0.75 * DECODE.most_per_s, rel=0.05)
 
 
 def test_a_share_of_the_requests_says_about_the_same() -> None:
@@ -173,7 +173,7 @@ def test_a_share_of_the_requests_says_about_the_same() -> None:
 
     assert answer.knee == whole.knee
     assert answer.growth is not None
-    assert answer.growth.first is Stage.QUEUE
+    assert answer.growth.first_stage is Stage.QUEUE
 
 
 def test_time_at_all_levels_and_what_was_served_add_up() -> None:
@@ -181,10 +181,10 @@ def test_time_at_all_levels_and_what_was_served_add_up() -> None:
 
     answer = found(columns)
 
-    idle = 1 - sum(level.time_ratio for level in answer.levels)
+    idle = 1 - sum(level.time_share_ratio for level in answer.levels)
     assert 0 <= idle < 0.05
-    served_per_s = sum(level.served for level in answer.levels) / (answer.length_ns / 1e9)
-    assert answer.requests_per_s == pytest.approx(served_per_s, rel=0.05)
+    served_per_s = sum(level.served for level in answer.levels) / (answer.counted_ns / 1e9)
+    assert answer.requests_per_second == pytest.approx(served_per_s, rel=0.05)
 
 
 def test_too_few_requests_say_how_many_it_takes() -> None:

@@ -89,8 +89,8 @@ def test_the_tenant_whose_work_it_was_is_named_and_the_route_of_all_is_not() -> 
 
     (culprit,) = answer.culprits
     assert (culprit.key, culprit.value) == ("tenant", "batch")
-    assert culprit.cost_ratio > 0.85
-    assert culprit.member_ratio == pytest.approx(0.5, abs=0.1)
+    assert culprit.cost_share_ratio > 0.85
+    assert culprit.member_share_ratio == pytest.approx(0.5, abs=0.1)
 
 
 def test_neighbours_that_bring_as_much_as_all_others_are_not_named() -> None:

@@ -160,7 +160,7 @@ def test_an_instance_that_most_of_the_tail_shares_is_the_cause() -> None:
     assert answer.cause.kind is CauseKind.INSTANCE
     assert answer.cause.trait is not None
     assert (answer.cause.trait.key, answer.cause.trait.value) == ("instance", "pod-9")
-    assert answer.cause.trait.tail_ratio == 1.0
+    assert answer.cause.trait.tail_share_ratio == 1.0
     assert answer.cause.trait.p_value < 0.001
 
 

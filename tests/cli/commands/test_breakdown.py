@@ -23,13 +23,11 @@ class OneBreakdown:
         """See `reading.Source.document`."""
         if path == "/gpu":
             return {"gpus": [], "stages": []}
-        if path == "/overview":
-            routes = [{"service": "rag", "route": f"POST /{name}"} for name in ("chat", "embed")]
+        if path == "/breakdown/routes":
+            found = {"POST /chat": self.only, "POST /embed": self.of_embed or self.only}
+            routes = [{"service": "rag", "route": name, **one} for name, one in found.items()]
             return {"routes": routes, "route_count": len(routes)}
         assert path == "/breakdown"
-        assert parameters.get("route", "POST /chat").startswith(("POST /", "load"))
-        if self.of_embed is not None and parameters.get("route") == "POST /embed":
-            return self.of_embed
         return self.only
 
     def body(self, path: str, parameters: Mapping[str, str]) -> bytes:
@@ -122,85 +120,71 @@ def test_routes_that_all_show_little_say_once_how_to_see_more() -> None:
 
 
 class ManyRoutes:
-    """A source with more routes than are shown, in an order of its own, and what it was asked.
+    """A source with more routes than are shown, and what it was asked.
 
     Args:
-        listed: How many of them the overview lists.
+        fault: Why it cannot say anything of routes.
     """
 
     COUNT = MOST_ROUTES + 7
-    REFUSED = "POST /refused"
 
-    def __init__(self, listed: int = COUNT) -> None:
+    def __init__(self, fault: str = "") -> None:
         self.routes = [f"POST /{number:02}" for number in reversed(range(self.COUNT))]
-        self.listed = self.routes[:listed]
         self.asked: list[str] = []
+        self._fault = fault
 
     def document(self, path: str, parameters: Mapping[str, str]) -> object:
         """See `reading.Source.document`."""
+        self.asked.append(path)
         if path == "/gpu":
             return {"gpus": [], "stages": []}
-        if path == "/services":
-            old = ["GET /long-ago"]
-            return {"services": [{"service": "rag", "routes": sorted(self.routes) + old}]}
-        if path == "/overview":
-            routes = [{"service": "rag", "route": route} for route in self.listed]
-            return {"routes": routes, "route_count": self.COUNT}
-        if parameters.get("route") == self.REFUSED:
-            raise QuestionError("it cannot be asked for")
-        if "route" in parameters:
-            self.asked.append(parameters["route"])
-        return (
-            no_requests()
-            if "GET" in parameters.get("route", "")
-            else breakdown_document(decode=MS)
-        )
+        document = breakdown_document(decode=MS)
+        if path == "/breakdown":
+            return document
+        if self._fault:
+            raise QuestionError(self._fault)
+        shown = self.routes[: int(parameters["limit"])]
+        routes = [{"service": "rag", "route": route, **document} for route in shown]
+        return {"routes": routes, "route_count": self.COUNT}
 
     def body(self, path: str, parameters: Mapping[str, str]) -> bytes:
         """Not asked for here."""
         raise AssertionError(path, parameters)
 
 
+def headings(parts: list[str]) -> list[str]:
+    """The routes that have a picture."""
+    return [part.removesuffix(" · rag") for part in parts if part.endswith(" · rag")]
+
+
 def test_the_busiest_routes_are_shown_first_and_the_number_of_others_is_said() -> None:
     source = ManyRoutes()
 
-    parts = joined(pictures(source, {}, PLAIN))
+    parts = [str(part) for part in joined(pictures(source, {}, PLAIN))]
 
-    assert source.asked == source.routes[:MOST_ROUTES]
-    assert "7 more routes took less time: --service or --route names one, --all shows all." in [
-        str(part) for part in parts
-    ]
-
-
-def test_a_route_that_cannot_be_shown_does_not_hide_the_next() -> None:
-    source = ManyRoutes()
-    source.routes[0] = source.listed[0] = ManyRoutes.REFUSED
-
-    said = [str(part) for part in joined(pictures(source, {}, PLAIN))]
-
-    assert f"{ManyRoutes.REFUSED} · rag: it cannot be asked for" in said
-    assert source.asked == source.routes[1:MOST_ROUTES]
+    assert headings(parts) == source.routes[:MOST_ROUTES]
+    assert (
+        "7 more routes took less time: --service or --route names one, --all shows all." in parts
+    )
 
 
-def test_all_routes_are_shown_where_they_are_asked_for() -> None:
-    few, many = ManyRoutes(), ManyRoutes(listed=5)
-
-    every = [str(part) for part in joined(pictures(few, {}, PLAIN, every=True))]
-    joined(pictures(many, {"service": "rag"}, PLAIN, every=True))
-
-    assert few.asked == few.routes  # and none that had no request in that time
-    assert not any("more routes" in part for part in every)
-    assert many.asked[:5] == many.routes[:5]
-    assert sorted(many.asked) == ["GET /long-ago", *sorted(many.routes)]
-
-
-def test_each_route_is_there_before_the_next_is_asked_for() -> None:
+def test_all_routes_are_shown_where_they_are_asked_for_and_all_are_one_question() -> None:
     source = ManyRoutes()
 
-    found = pictures(source, {}, PLAIN)
+    parts = [str(part) for part in joined(pictures(source, {}, PLAIN, every=True))]
 
-    assert str(next(found)[0]) == f"{source.routes[0]} · rag"
-    assert source.asked == source.routes[:1]
+    assert headings(parts) == source.routes
+    assert not any("more routes" in part for part in parts)
+    assert source.asked == ["/breakdown", "/breakdown/routes", "/gpu"]
+
+
+def test_where_routes_cannot_be_told_apart_the_whole_is_shown_with_the_reason() -> None:
+    source = ManyRoutes(fault="it cannot be asked for")
+
+    parts = [str(part) for part in joined(pictures(source, {}, PLAIN))]
+
+    assert "No routes: it cannot be asked for" in parts
+    assert "all routes" in parts
 
 
 def test_requests_that_never_overlapped_are_warned_about() -> None:

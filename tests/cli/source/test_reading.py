@@ -23,8 +23,8 @@ def answer(received: Received) -> Response:
     documents: dict[str, object] = {
         "/healthz": "ok",
         "/api/v1/services": {"services": [{"service": "rag", "routes": ["POST /chat"]}]},
-        "/api/v1/overview": {
-            "routes": [{"service": "rag", "route": "POST /chat"}],
+        "/api/v1/breakdown/routes": {
+            "routes": [{"service": "rag", "route": "POST /chat", **chat}],
             "route_count": 1,
         },
         "/api/v1/breakdown": chat if "nothing" not in received.target else no_requests(),
@@ -49,7 +49,7 @@ def url() -> Iterator[str]:
         yield server.url
 
 
-def test_breakdown_asks_the_service_for_each_route(url: str) -> None:
+def test_breakdown_asks_the_service_for_its_routes(url: str) -> None:
     shown = latencytrace("breakdown", "--url", url)
 
     assert shown.stdout.startswith("POST /chat · rag\n4 requests")

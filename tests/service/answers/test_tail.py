@@ -30,7 +30,9 @@ def excess(stage: Stage, tail_ms: float, usual_ms: float) -> StageExcess:
 
 
 def apart(key: str, value: str) -> SetApart:
-    return SetApart(key=key, value=value, tail_ratio=0.9, reference_ratio=0.1, p_value=1e-9)
+    return SetApart(
+        key=key, value=value, tail_share_ratio=0.9, reference_share_ratio=0.1, p_value=1e-9
+    )
 
 
 def of_cause(cause: Cause | None, *stages: StageExcess) -> Tail:

@@ -101,14 +101,13 @@ def arrive(pipeline: Pipeline, block: bytes) -> None:
 class Rig:
     """A pipeline that is stepped by hand."""
 
-    def __init__(self, store: FlakyStore) -> None:
+    def __init__(self, store: FlakyStore, settle_s: float = 0.0) -> None:
         self.clock = FakeClock()
         self.store = store
         self.telemetry = Telemetry()
         self.tidied = 0
-        self.pipeline = Pipeline(
-            store, self.telemetry, self.clock, PipelineContext(tidy=self._tidy)
-        )
+        context = PipelineContext(tidy=self._tidy, settle_s=settle_s)
+        self.pipeline = Pipeline(store, self.telemetry, self.clock, context)
 
     def _tidy(self) -> None:
         self.tidied += 1
@@ -753,6 +752,24 @@ def test_a_request_whose_write_failed_after_it_was_kept_is_counted(
         rig.after_s(5)
 
     assert len(rig.store.written([trace_id])) == 1
+    assert rig.counted("latencytrace_requests_total") == 1
+
+
+@pytest.mark.parametrize("is_kept", [False, True])
+def test_a_request_that_settles_while_its_revision_is_refused_is_counted_once(
+    store: FlakyStore, trace_id: str, is_kept: bool
+) -> None:
+    rig, span = Rig(store, settle_s=10), root(trace_id)
+    rig.send(span)
+    rig.after_s(1)
+    store.full, store.keeps_and_fails = not is_kept, is_kept
+    rig.send(child(span, LATE_CHILD, Stage.DECODE, 50, 90))
+    rig.after_s(11)
+    store.full = False
+    for _ in range(4):
+        rig.after_s(11)
+
+    assert ledger(store, trace_id)[Stage.DECODE] == 40 * MS
     assert rig.counted("latencytrace_requests_total") == 1
 
 

@@ -10,7 +10,11 @@ from pydantic import TypeAdapter
 
 from latencytrace.model import Stage
 from latencytrace.service.answers.breakdown_parts import AroundsDocument, StagesOverTimeDocument
-from latencytrace.service.answers.documents import BreakdownDocument, RequestsDocument
+from latencytrace.service.answers.documents import (
+    BreakdownDocument,
+    RequestsDocument,
+    RouteBreakdownsDocument,
+)
 from latencytrace.service.answers.overview_documents import HeatMapDocument, OverviewDocument
 from latencytrace.service.answers.tail_documents import TailDocument
 from latencytrace.service.storage.baselines import NAME, Baselines
@@ -54,6 +58,7 @@ def answered(method: str, path: str, folder: Path, body: bytes = b"") -> httpx.R
         ("/overview", OverviewDocument),
         ("/heatmap", HeatMapDocument),
         ("/breakdown", BreakdownDocument),
+        ("/breakdown/routes", RouteBreakdownsDocument),
         ("/breakdown/quantiles", AroundsDocument),
         ("/breakdown/timeline", StagesOverTimeDocument),
         ("/tail", TailDocument),

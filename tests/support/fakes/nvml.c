@@ -217,6 +217,10 @@ EXPORT void fake_reset(int n) {
     pthread_mutex_unlock(&M);
 }
 static void move_clock(fdev_t* d, double from, double to) {
+    if (from < 0) { /* until now the machine's own clock, which tells how long that has been up */
+        d->acc_t = to;
+        return;
+    }
     vclock = from;
     integrate(d);
     vclock = to;

@@ -7,6 +7,7 @@ python tests/support/programs/forking_sampler.py FOLDER
 
 import os
 import sys
+import threading
 import time
 from pathlib import Path
 from queue import Queue
@@ -42,6 +43,8 @@ def main() -> None:
         sampler.stop(100)
         return
     sampler.reset_after_fork()
+    print(*{thread.name for thread in threading.enumerate()} - {"MainThread"}, sep=",")
+    sampler.start()
     begun = monotonic_ns()
     while sampler.state.why_not == SamplerState().why_not and monotonic_ns() - begun < PATIENCE_NS:
         time.sleep(0.01)

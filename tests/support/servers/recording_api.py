@@ -35,13 +35,14 @@ class RecordingApi(RecordingServer):
         if received.path == "/api/v1/ledgers":
             return Response(body=self.TABLE)
         request, alert = request_document(), self.promised
+        chat = breakdown_document(retrieve=10 * MS, decode=90 * MS)
         documents: dict[str, object] = {
             "/api/v1/services": {"services": [{"service": "rag", "routes": ["POST /chat"]}]},
-            "/api/v1/overview": {
-                "routes": [{"service": "rag", "route": "POST /chat"}],
+            "/api/v1/breakdown": chat,
+            "/api/v1/breakdown/routes": {
+                "routes": [{"service": "rag", "route": "POST /chat", **chat}],
                 "route_count": 1,
             },
-            "/api/v1/breakdown": breakdown_document(retrieve=10 * MS, decode=90 * MS),
             "/api/v1/gpu": gpus_document(),
             "/api/v1/objectives": {"objectives": [objective_document(alert.standing)]},
             "/api/v1/alerts": {"alerts": [made_notice(alert=alert).alert]},

@@ -8,7 +8,6 @@ import numpy as np
 
 from latencytrace.analysis.tail.groups import Split
 from latencytrace.analysis.tail.neighbours import (
-    Culprit,
     Labels,
     Member,
     Neighbours,
@@ -19,8 +18,9 @@ from latencytrace.analysis.tail.neighbours import (
 from latencytrace.analysis.trace.is_request import is_shared
 from latencytrace.model import Request, ShareBasis, SharedStep
 from latencytrace.model.cohorts.request_columns import RequestColumns
+from latencytrace.service.answers.documents import document
 from latencytrace.service.answers.steps import found_steps, held_up_by
-from latencytrace.service.answers.tail_documents import CulpritDocument, NeighboursDocument
+from latencytrace.service.answers.tail_documents import NeighboursDocument
 from latencytrace.service.answers.whatif import kept_tree
 from latencytrace.service.store import Store
 
@@ -71,27 +71,12 @@ def neighbours_of(store: Store, columns: RequestColumns, split: Split) -> Neighb
 
 def neighbours_document(found: Neighbours, excess_ns: float | None) -> NeighboursDocument:
     longer_ns = found.tail_mean_ns - found.reference_mean_ns
-    return {
-        "tail_requests": found.tail_requests,
-        "reference_requests": found.reference_requests,
-        "steps": found.steps,
-        "tail_mean_ns": round(found.tail_mean_ns),
-        "reference_mean_ns": round(found.reference_mean_ns),
-        "excess_ns": round(found.tail_mean_ns) - round(found.reference_mean_ns),
-        "excess_share_ratio": longer_ns / excess_ns if excess_ns and excess_ns > 0 else None,
-        "low_ns": round(found.low_ns),
-        "high_ns": round(found.high_ns),
-        "culprits": [_culprit(one) for one in found.culprits],
-    }
-
-
-def _culprit(found: Culprit) -> CulpritDocument:
-    return {
-        "key": found.key,
-        "value": found.value,
-        "cost_share_ratio": found.cost_ratio,
-        "member_share_ratio": found.member_ratio,
-    }
+    return document(
+        NeighboursDocument,
+        found,
+        excess_ns=round(found.tail_mean_ns) - round(found.reference_mean_ns),
+        excess_share_ratio=longer_ns / excess_ns if excess_ns and excess_ns > 0 else None,
+    )
 
 
 def some_of(columns: RequestColumns, rows: np.ndarray, most: int) -> set[_Wanted]:

@@ -1,6 +1,6 @@
 """Requests that protobuf's decoder refuses, mended: one bad text costs one text, never a post.
 
-Collectors pass on what they get, so that one sender's texts would cost everybody's spans. Here
+Collectors pass on what they get, so that one sender's texts would cost the spans of all. Here
 a text that is no UTF-8 gets U+FFFD where it is wrong; a value that cannot be read is left out; a
 span that is cut off is lost, and the spans before it are kept.
 
@@ -20,6 +20,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans
 from opentelemetry.proto.trace.v1.trace_pb2 import Span as ProtoSpan
 
 from latencytrace.errors import OtlpError
+from latencytrace.model.varints import number_at, varint
 from latencytrace.service.otlp.mending.account import Mend, Mending
 
 _VARINT, _LENGTH = 0, 2  # wire types
@@ -79,10 +80,6 @@ class _Torn(IntEnum):
     SPAN = 3  # lost
 
 
-class _TornError(Exception):
-    """A field does not end where it should."""
-
-
 class _Mender:
     """Writes what can be read."""
 
@@ -96,7 +93,7 @@ class _Mender:
         lost = self._mending.lost_spans
         try:
             self._fields(plain, kind, 0, written)
-        except _TornError:
+        except IndexError:
             self._mending.lost_spans += self._mending.lost_spans == lost
         return bytes(written)
 
@@ -104,7 +101,7 @@ class _Mender:
         """Write the fields of a message.
 
         Raises:
-            _TornError: It is torn; what stood before that is written.
+            IndexError: It is torn; what stood before that is written.
         """
         fields = _FIELDS[kind]
         at, end, place = 0, len(plain), 0
@@ -115,7 +112,7 @@ class _Mender:
                 at = _after_number(plain, at, tag & 7)
                 written += plain[begin:at]
                 continue
-            size, at = _number(plain, at)
+            size, at = number_at(plain, at)
             known = fields.get(tag >> 3)
             is_cut = size > end - at
             if known is None and not is_cut:
@@ -127,7 +124,7 @@ class _Mender:
                     self._mending.resources.add(place)
                 place += 1
             if is_cut:
-                raise _TornError
+                raise IndexError
             at += size
 
     def _field(self, inner: bytes, known: "_Field", depth: int, written: bytearray) -> None:
@@ -141,7 +138,7 @@ class _Mender:
             if found is None:
                 return
             text = found
-        written += known.tag + _varint(len(text)) + text
+        written += known.tag + varint(len(text)) + text
 
     def _within(self, inner: bytes, kind: type[Message], depth: int) -> bytes | None:
         """A message within another; None: it is left out."""
@@ -154,7 +151,7 @@ class _Mender:
         lost = self._mending.lost_spans
         try:
             self._fields(inner, kind, depth + 1, written)
-        except _TornError:
+        except IndexError:
             how = _HOW.get(kind, _Torn.LEFT_OUT)
             if how in (_Torn.SPAN, _Torn.HOLDS_SPANS):
                 self._mending.lost_spans += self._mending.lost_spans == lost
@@ -175,7 +172,7 @@ class _Fields(dict[type[Message], Mapping[int, _Field]]):
 
     def __missing__(self, kind: type[Message]) -> Mapping[int, _Field]:
         found: dict[int, _Field] = {
-            one.number: _Field(_varint(one.number << 3 | _LENGTH), _kind_of(one))
+            one.number: _Field(varint(one.number << 3 | _LENGTH), _kind_of(one))
             for one in kind.DESCRIPTOR.fields
             if one.message_type is not None or one.type == FieldDescriptor.TYPE_STRING
         }
@@ -211,35 +208,15 @@ _HOW: Final[Mapping[type[Message] | None, _Torn]] = {
 }
 
 
-def _number(plain: bytes, at: int) -> tuple[int, int]:
-    """A number, and where it ends.
-
-    Raises:
-        _TornError: The number is cut off, or too long.
-    """
-    if at < len(plain) and plain[at] < 0x80:  # noqa: PLR2004 - most have one byte
-        return plain[at], at + 1
-    value = 0
-    for shift in range(0, 70, 7):
-        if at >= len(plain):
-            break
-        byte = plain[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:  # noqa: PLR2004 - the last byte has no eighth bit
-            return value, at
-    raise _TornError
-
-
 def _tag(plain: bytes, at: int) -> tuple[int, int]:
     """A field's number and wire type, and where they end.
 
     Raises:
-        _TornError: There is no such field.
+        IndexError: There is no such field.
     """
-    tag, at = _number(plain, at)
+    tag, at = number_at(plain, at)
     if not _FIRST_TAG <= tag <= _LAST_TAG:
-        raise _TornError
+        raise IndexError
     return tag, at
 
 
@@ -247,24 +224,11 @@ def _after_number(plain: bytes, at: int, wire_type: int) -> int:
     """Where a number ends; groups, which OTLP has none of, are torn.
 
     Raises:
-        _TornError: The field is cut off.
+        IndexError: The field is cut off.
     """
     if wire_type == _VARINT:
-        return _number(plain, at)[1]
+        return number_at(plain, at)[1]
     after = at + _FIXED_BYTES.get(wire_type, len(plain) + 1)
     if after > len(plain):
-        raise _TornError
+        raise IndexError
     return after
-
-
-def _varint(value: int) -> bytes:
-    if value < 0x80:  # noqa: PLR2004 - likewise
-        return _BYTES[value]
-    written = bytearray()
-    while value >= 0x80:  # noqa: PLR2004 - likewise
-        written.append(value & 0x7F | 0x80)
-        value >>= 7
-    return bytes((*written, value))
-
-
-_BYTES: Final = tuple(bytes((value,)) for value in range(0x80))

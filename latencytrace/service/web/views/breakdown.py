@@ -9,7 +9,11 @@ from fastapi.responses import Response
 from latencytrace.service.answers import breakdown_parts, overview_documents
 from latencytrace.service.answers import requests as request_answers
 from latencytrace.service.answers.breakdown_parts import AroundsDocument, StagesOverTimeDocument
-from latencytrace.service.answers.documents import BreakdownDocument, ServicesDocument
+from latencytrace.service.answers.documents import (
+    BreakdownDocument,
+    RouteBreakdownsDocument,
+    ServicesDocument,
+)
 from latencytrace.service.answers.findings import overhead as overhead_answers
 from latencytrace.service.answers.findings.overhead_documents import OverheadDocument
 from latencytrace.service.answers.groups import (
@@ -26,6 +30,7 @@ from latencytrace.service.web.queries import (
     BreakdownQuery,
     GroupsQuery,
     OverviewQuery,
+    RoutesQuery,
 )
 
 
@@ -37,6 +42,12 @@ def breakdown_router(store: Store, now_ns: Callable[[], int]) -> APIRouter:
     def breakdown(asked: Annotated[BreakdownQuery, Query()]) -> Response:
         """Time per stage of a cohort, as means, shares and quantiles."""
         return JsonAnswer(request_answers.breakdown(store, asked.cohort(now_ns())))
+
+    @router.get("/breakdown/routes", response_model=RouteBreakdownsDocument)
+    def routes(asked: Annotated[RoutesQuery, Query()]) -> Response:
+        """Time per stage of each route by itself, of every service."""
+        cohort = asked.cohort(now_ns())
+        return JsonAnswer(request_answers.breakdowns(store, cohort, asked.limit))
 
     @router.get("/breakdown/quantiles", response_model=AroundsDocument)
     def quantiles(asked: Annotated[BreakdownQuery, Query()]) -> Response:

@@ -106,7 +106,9 @@ def maintenance_router(
     def noted(fingerprint: str, said: Acknowledgement | None) -> Response:
         alert = evaluator.acknowledge(fingerprint, said)
         if alert is None:
-            raise NotFoundError(f"no alert {fingerprint!r} fires: GET /alerts has those that do")
+            raise NotFoundError(
+                f"no alert {fingerprint!r} fires: GET /alerts lists the ones that do"
+            )
         return JsonAnswer(alert_document(alert, links))
 
     @router.post("/alerts/{fingerprint}/acknowledge", response_model=AlertDocument)

@@ -46,7 +46,7 @@ def profiles_router(profiles: Profiles, url_of: Callable[[str], str]) -> APIRout
 
     @router.get("/profiles", response_model=ProfilesDocument)
     def listed() -> Response:
-        """Those that are known, the newest first."""
+        """Known profiles, the newest first."""
         return JsonAnswer({"profiles": [document(one) for one in profiles.all()]})
 
     @router.get("/profiles/{profile_id}", response_model=ProfileDocument)

@@ -48,7 +48,7 @@ class RequestQuery(KnownQuery):
 def requests_router(
     store: Store,
     now_ns: Callable[[], int],
-    is_open: Callable[[str], bool],
+    open_because: Callable[[str], str | None],
     profiles_of: Callable[[str], list[str]],
 ) -> APIRouter:
     """Requests of a cohort, and one with its spans."""
@@ -69,7 +69,7 @@ def requests_router(
     @router.get("/requests/{trace_id}", response_model=RequestDocument)
     def request(trace_id: str, asked: Annotated[RequestQuery, Query()]) -> Response:
         """The outermost request of a trace, or an inner one, with its spans."""
-        found = answers.request(store, trace_id, asked.span_id, is_open, profiles_of)
+        found = answers.request(store, trace_id, asked.span_id, open_because, profiles_of)
         if asked.format is RequestFormat.JSON:
             return JsonAnswer(found)
         saved = {"content-disposition": f'attachment; filename="{found["trace_id"]}.json"'}

@@ -202,6 +202,12 @@ class Written:
             exact = plain_answers.breakdown(cohort, requests)
             assert_same(found, exact, cohort, between=len(self.weights) == 1)
             self._compare_quantiles(found, cohort, requests)
+            routes = self.store.breakdowns(cohort, 3)
+            plainly = plain_answers.breakdowns(cohort, requests, 3)
+            assert routes.route_count == plainly.route_count
+            assert list(routes.routes) == list(plainly.routes)
+            for route, one in routes.routes.items():
+                assert_same(one, plainly.routes[route], route, between=len(self.weights) == 1)
         counted = plain_answers.counted(cohort, requests)
         explained = [one for one in counted if plain_answers.has_stages(one, cohort)]
         lasted = self.store.durations(cohort)
