@@ -46,7 +46,8 @@ test: $(VENV)/.checks ## what a change must pass: format, lint, spelling, import
 	@{ $(BIN)/lint-imports && echo '== types' && $(BIN)/mypy && echo '== documentation' && \
 			$(BIN)/zensical build -s -f docs/zensical.toml; } & beside=$$!; failed=0; \
 		$(TESTS) $(COVERED) --durations=20 -m 'not long and $(USUAL)' || failed=1; \
-		wait $$beside && [ $$failed = 0 ]
+		wait $$beside || { echo '== imports, types or documentation failed: see above, among the tests'; exit 1; }; \
+		[ $$failed = 0 ]
 	@echo '== all passed'
 
 test-all: test test-long ## everything that continuous integration runs: that, and what takes long
