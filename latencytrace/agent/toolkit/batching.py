@@ -25,11 +25,10 @@ from latencytrace.agent.context import enter, leave
 from latencytrace.agent.guard import edge_faults, guarded
 from latencytrace.agent.spans.span import RecordedSpan
 from latencytrace.agent.spans.tracer import RecordingTracer, started_here
-from latencytrace.agent.timing.named_stage import named_stage
 from latencytrace.agent.timing.recorder import Recorder, Timing
 from latencytrace.model import semconv
 from latencytrace.model.attributes import AttributeValue
-from latencytrace.model.stage import Stage
+from latencytrace.model.stage import Stage, stage_and_name
 
 MAX_SERVED = 16  # batches recorded of one ticket: a request has a bounded number of spans
 
@@ -228,7 +227,7 @@ class Batch:
     def begin(self) -> None:
         """Begin, where the work goes from thread to thread: `activate` it in each."""
         with guarded("starting a batch", edge_faults):
-            self._stage, self._named = named_stage(self._name)
+            self._stage, self._named = stage_and_name(self._name)
             self._begin(self._recorder())
 
     def activate(self) -> None:

@@ -87,9 +87,9 @@ class _Open:
         """Return whether it can be attributed: all of it is stored, or `AGE_NS` have passed."""
         return not self.waiting or now_ns - self.first_ns >= AGE_NS
 
-    def waits_for(self, now_ns: int, *, is_taken: bool) -> str:
+    def waits_for(self, now_ns: int, state: TraceState) -> str:
         """Return why it has no ledger yet, as people read it."""
-        if is_taken:
+        if state is TraceState.BEING_WRITTEN:
             why = "its ledger is being written"
         elif not self.rooted:
             why = "the span of its request has not arrived"
@@ -201,9 +201,8 @@ class Assembler:
 
     def open_because(self, trace_id: str) -> str | None:
         """Return what an open trace waits for, as people read it; None: it is not open."""
-        taken = self._attributing.get(trace_id)
-        trace = taken or self._open.get(trace_id)
-        return trace.waits_for(self._now_ns(), is_taken=taken is not None) if trace else None
+        trace = self._attributing.get(trace_id) or self._open.get(trace_id)
+        return trace.waits_for(self._now_ns(), self.state(trace_id)) if trace else None
 
     def is_old(self, trace_id: str) -> bool:
         """Return whether the root of a trace is not expected any more."""

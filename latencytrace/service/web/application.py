@@ -1,9 +1,8 @@
 """The application of the JSON API, as far as a store answers it: in a service, or without one."""
 
-from importlib.metadata import version
-
 from fastapi import Depends, FastAPI
 
+from latencytrace.plugins import installed_version
 from latencytrace.service.net.problems import DESCRIBED, answer_with_problems
 from latencytrace.service.web.context import ServiceContext
 from latencytrace.service.web.queries import refuse_twice
@@ -31,7 +30,7 @@ def application(context: ServiceContext) -> FastAPI:
     store, now_ns, beside = context.store, context.now_ns, context.beside
     app = FastAPI(
         title="latencytrace",
-        version=version("latencytrace"),
+        version=installed_version("latencytrace"),
         description="Where did the milliseconds go? Durations are integer nanoseconds.",
         docs_url=None,  # its page would fetch its parts from elsewhere
         redoc_url=None,
