@@ -173,7 +173,8 @@ def versions(application: Application) -> str:
 def main(names: list[str]) -> None:
     """Print a table."""
     print(
-        "| application | clients | requests | p50 / p99, ms | reported | attributed | named | stages |"
+        "| application | clients | requests | p50 / p99, ms | reported | attributed | named "
+        "| stages |"
     )
     print("| --- | --- | --- | --- | --- | --- | --- | --- |")
     for name in names or APPLICATIONS:
