@@ -5,6 +5,7 @@ Each does something of known length that its kind of server is for: waits, compu
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 PYTHON = "python"
 
@@ -24,6 +25,7 @@ class Application:
     is_ready: str = ""
     requests: int = 80
     variables: Mapping[str, str] = field(default_factory=dict)
+    login: str = ""  # a path that gives a token to whoever asks; "": none is needed
     has_model: bool = False  # a chat model of random weights lies beside it, in `tiny-chat`
 
 
@@ -297,7 +299,10 @@ app.start(host="127.0.0.1", port=int(sys.argv[1]))
 FASTCHAT = """
 import subprocess
 import sys
-from socket import socket
+import time
+from contextlib import suppress
+from socket import create_connection, socket
+
 
 def free_port():
     with socket() as bound:
@@ -318,16 +323,103 @@ programs = [
         *("--controller-address", f"http://127.0.0.1:{controller}"),
         *("--worker-address", f"http://127.0.0.1:{worker}", "--limit-worker-concurrency", "2"),
     ),
-    start(
-        *("openai_api_server", "--port", sys.argv[1]),
-        *("--controller-address", f"http://127.0.0.1:{controller}"),
-    ),
 ]
+connected = None
+while connected is None:  # a worker that is asked too early is forgotten for a while
+    time.sleep(0.1)
+    with suppress(OSError):
+        connected = create_connection(("127.0.0.1", int(worker)))
+api = ("--port", sys.argv[1], "--controller-address", f"http://127.0.0.1:{controller}")
+programs.append(start("openai_api_server", *api))
 try:
     programs[-1].wait()
 finally:
     for program in programs:
         program.terminate()
+"""
+
+KSERVE = """
+import sys
+import time
+
+import kserve
+
+
+class Doubles(kserve.Model):
+    def preprocess(self, payload, headers=None):
+        return payload["instances"]
+
+    def predict(self, payload, headers=None):
+        time.sleep(0.02)
+        return [2 * number for number in payload]
+
+    def postprocess(self, result, headers=None):
+        return {"predictions": result}
+
+
+model = Doubles("doubles")
+model.ready = True
+kserve.ModelServer(http_port=int(sys.argv[1]), enable_grpc=False, workers=1).start([model])
+"""
+
+LANGGRAPH = """
+from typing import TypedDict
+
+from langgraph.graph import END, START, StateGraph
+from model import ask_model_async
+
+
+class State(TypedDict):
+    text: str
+
+
+async def answer(state):
+    await ask_model_async()
+    return {"text": "it"}
+
+
+graph = StateGraph(State)
+graph.add_node("answer", answer)
+graph.add_edge(START, "answer")
+graph.add_edge("answer", END)
+graph = graph.compile()
+"""
+LANGGRAPH_FILES = {
+    "graph.py": LANGGRAPH,
+    "model.py": MODEL,
+    "langgraph.json": '{"dependencies": ["."], "graphs": {"agent": "./graph.py:graph"}}',
+}
+
+FEAST = """
+import os
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pandas
+from feast import Entity, FeatureStore, FeatureView, Field, FileSource
+from feast.types import Int64
+
+Path("feature_store.yaml").write_text(
+    "{project: shop, registry: registry.db, provider: local,"
+    " online_store: {type: sqlite, path: online.db}, entity_key_serialization_version: 3}"
+)
+now = datetime.now(UTC)
+rows = pandas.DataFrame({"driver": [1, 2], "trips": [3, 4], "at": [now, now]})
+rows.to_parquet("drivers.parquet")
+driver = Entity(name="driver", join_keys=["driver"])
+source = FileSource(path="drivers.parquet", timestamp_field="at")
+drivers = FeatureView(
+    name="drivers",
+    entities=[driver],
+    schema=[Field(name="driver", dtype=Int64), Field(name="trips", dtype=Int64)],
+    source=source,
+    ttl=timedelta(days=1),
+)
+store = FeatureStore(".")
+store.apply([driver, drivers])
+store.write_to_online_store("drivers", rows)
+os.execvp("feast", ["feast", "serve", "--host", "127.0.0.1", "--port", sys.argv[1]])
 """
 
 ADDRESS = ("--bind", "127.0.0.1:PORT")
@@ -342,10 +434,10 @@ MOSEC_SERVER = (
 )
 
 
-def application(text: str, command: tuple[str, ...], *needs: str, **more: str) -> Application:
+def application(text: str, command: tuple[str, ...], *needs: str, **more: Any) -> Application:
     """A program in one file."""
     files = {"served.py": text, "model.py": MODEL}
-    return Application(needs=needs, files=files, command=command, **more)  # type: ignore[arg-type] # of texts
+    return Application(needs=needs, files=files, command=command, **more)
 
 
 _INFERENCE = {"path": "/inference", "route": "POST /inference"}
@@ -394,5 +486,63 @@ APPLICATIONS = {
         ready="/v1/models",
         is_ready='"tiny-chat"',
         has_model=True,
+        variables={"OMP_NUM_THREADS": "1"},
+        requests=24,
+    ),
+    "KServe": application(
+        KSERVE,
+        PROGRAM,
+        "kserve",
+        path="/v1/models/doubles:predict",
+        route="POST /v1/models/{model_name}:predict",
+        body={"instances": [1, 2]},
+    ),
+    "LangGraph's server": Application(
+        needs=("langgraph-api",),
+        files=LANGGRAPH_FILES,
+        command=(
+            *("langgraph", "dev", "--host", "127.0.0.1", "--port", "PORT"),
+            *("--no-browser", "--no-reload", "--n-jobs-per-worker", "2"),
+        ),
+        path="/runs/wait",
+        route="POST /runs/wait",
+        body={"assistant_id": "agent", "input": {"text": "x"}},
+        ready="/ok",
+        is_ready="true",
+        requests=40,
+    ),
+    "Feast": application(
+        FEAST,
+        PROGRAM,
+        "feast",
+        path="/get-online-features",
+        route="POST /get-online-features",
+        body={"features": ["drivers:trips"], "entities": {"driver": [1, 2]}},
+        ready="/health",
+    ),
+    "Open WebUI": Application(
+        needs=("open-webui",),
+        files={},
+        command=("open-webui", "serve", "--host", "127.0.0.1", "--port", "PORT"),
+        path="/api/chat/completions",
+        route="POST /api/chat/completions",
+        body={
+            "model": "tiny-1",
+            "stream": True,
+            "messages": [{"role": "user", "content": "where did they go"}],
+        },
+        ready="/health",
+        is_ready="true",
+        login="/api/v1/auths/signin",
+        variables={
+            "WEBUI_AUTH": "False",
+            "ENABLE_OLLAMA_API": "False",
+            "OPENAI_API_KEY": "none",
+            "RAG_EMBEDDING_ENGINE": "openai",
+            "OFFLINE_MODE": "True",
+            "HF_HUB_OFFLINE": "1",
+            "DATA_DIR": ".",
+        },
+        requests=40,
     ),
 }

@@ -1,6 +1,6 @@
 """Clients of an application, with their own clocks; they know nothing of who traces it.
 
-    python served_clients.py ADDRESS CLIENTS REQUESTS METHOD PATH [BODY]
+    python served_clients.py ADDRESS CLIENTS REQUESTS METHOD PATH BODY [TOKEN]
 
 Each client keeps its connection, and sends its next request once it has its answer. Prints when
 the first byte of the body and the last one came, in ns since the request was sent, and the
@@ -18,10 +18,12 @@ PATIENCE_S = 120
 
 
 def ask(
-    connection: http.client.HTTPConnection, method: str, path: str, body: str | None
+    connection: http.client.HTTPConnection, method: str, path: str, body: str, *token: str
 ) -> dict[str, int]:
     """Send one request, and take the times of its answer."""
-    headers = {} if body is None else {"Content-Type": "application/json"}
+    headers = {"Content-Type": "application/json"}
+    if token:
+        headers["Authorization"] = f"Bearer {token[0]}"
     sent_ns = monotonic_ns()
     connection.request(method, path, body, headers)
     answer = connection.getresponse()
@@ -33,12 +35,11 @@ def ask(
 
 def main(address: str, clients: str, count: str, *asked: str) -> None:
     """Print what all of them saw."""
-    method, path, *body = asked
     where, each = str(urlsplit(address).netloc), int(count) // int(clients)
 
     def client(_: int) -> list[dict[str, int]]:
         connection = http.client.HTTPConnection(where, timeout=PATIENCE_S)
-        seen = [ask(connection, method, path, body[0] if body else None) for _ in range(each)]
+        seen = [ask(connection, *asked) for _ in range(each)]
         connection.close()
         return seen
 

@@ -53,6 +53,8 @@ def look(imported):
     if started is not None:  # no part of the agent was run twice
         assert started.call_in is sys.modules["latencytrace.agent.context"].call_in
     print(started is not None)
+    if not imported:  # it pays for no module of ours
+        assert "latencytrace" not in sys.modules
     if imported == "opentelemetry.trace":
         import opentelemetry
         assert opentelemetry.trace is module
@@ -161,7 +163,8 @@ def test_a_process_of_multiprocessing_sends_its_own_spans_at_its_end(
 def test_in_a_spawned_process_the_agent_starts_with_the_first_import_of_what_it_times(
     receiver: Receiver, tmp_path: Path, imported: str, output: str
 ) -> None:
-    done = ran(receiver, tmp_path, SPAWNED, sys.executable, "-m", "shop", imported)
+    script = str(tmp_path / "shop.py")
+    done = ran(receiver, tmp_path, SPAWNED, sys.executable, script, imported)
 
     assert (done.returncode, done.stdout.strip()) == (0, output), done.stderr
 

@@ -3,8 +3,8 @@
     python -m tests.stress.ends [--pools 300] [--methods fork spawn] [--hogs 2]
         [--terminations 300] [--slowest-s 60] [--unrecorded] [--json]
 
-A line for each way, plain and traced: how many, the median, the slowest, how many hung, and how
-many took longer than the slowest plain one. Of
+A line for each way, plain and traced: how many, the median, the slowest, how many hung, how many
+took longer than the slowest plain one, and how many 0.2 s longer than the median plain one. Of
 programs that SIGTERM ends also how many of their requests never arrived. It ends with 1 where any
 hung. With `--unrecorded` the pools' processes have nothing to record.
 """
@@ -32,6 +32,8 @@ from tests.support.agent.receiving import Receiver
 
 METHODS: Final = ("fork", "forkserver", "spawn", "billiard")
 TRACED: Final = (False, True)
+LATE_S: Final = 0.2
+_NONE: Final = (math.inf,)  # nothing to compare with
 
 
 class Ended(NamedTuple):
@@ -44,6 +46,7 @@ class Ended(NamedTuple):
     median_s: float
     slowest_s: float
     slower: int  # than the slowest plain one
+    late: int  # by 0.2 s, beside the median plain one
     missing: int  # requests that were done and never arrived
 
 
@@ -73,7 +76,7 @@ def pools(method: str, way: str, count: int, slowest_s: float) -> Iterator[Ended
             begun("pools", method, way, str(count), receiver=receiver.url if traced else None)
             for traced in TRACED
         ]
-        slowest_plain = math.inf
+        plain: Sequence[float] = _NONE
         for traced, program in zip(TRACED, programs, strict=True):
             try:
                 output, _ = program.communicate(timeout=slowest_s * count)
@@ -82,8 +85,8 @@ def pools(method: str, way: str, count: int, slowest_s: float) -> Iterator[Ended
                 output, _ = program.communicate()
             times = [float(one) for one in output.split()]
             hung = sum(one > slowest_s for one in times) + (len(times) < count)
-            yield ended(f"{method}, {way}", times, hung, slowest_plain, 0, traced=traced)
-            slowest_plain = max(times, default=math.inf)
+            yield ended(f"{method}, {way}", times, hung, plain, 0, traced=traced)
+            plain = times or _NONE
 
 
 def terminations(count: int, slowest_s: float) -> Iterator[Ended]:
@@ -110,20 +113,25 @@ def terminations(count: int, slowest_s: float) -> Iterator[Ended]:
             program.stdout.close()
             arrived = sum(span.name == ended_program.NAME for span in receiver.spans)
             missing += done - arrived if traced else 0
-    slowest = math.inf
     for traced in TRACED:
-        lost = missing * traced
-        yield ended("SIGTERM", times[traced], hung[traced], slowest, lost, traced=traced)
-        slowest = max(times[traced], default=math.inf)
+        lost, plain = missing * traced, times[False] if traced else _NONE
+        yield ended("SIGTERM", times[traced], hung[traced], plain, lost, traced=traced)
 
 
 def ended(
-    way: str, times: list[float], hung: int, slowest_plain: float, missing: int, *, traced: bool
+    way: str,
+    times: Sequence[float],
+    hung: int,
+    plain: Sequence[float],
+    missing: int,
+    *,
+    traced: bool,
 ) -> Ended:
     """Put figures together."""
     median, slowest = (statistics.median(times), max(times)) if times else (0.0, 0.0)
-    slower = sum(one > slowest_plain for one in times)
-    figures = round(median, 4), round(slowest, 4), slower
+    slower = sum(one > max(plain) for one in times)
+    late = sum(one > statistics.median(plain) + LATE_S for one in times)
+    figures = round(median, 4), round(slowest, 4), slower, late
     return Ended(way, traced, len(times), hung, *figures, missing)
 
 
@@ -166,7 +174,8 @@ def _line(one: Ended) -> str:
     tracing = "traced" if one.traced else "plain"
     return (
         f"{one.way:<31}{tracing:<8}{one.programs:>6}  hung {one.hung}  median {one.median_s:.3f} s"
-        f"  slowest {one.slowest_s:.3f} s  slower {one.slower}  missing {one.missing}"
+        f"  slowest {one.slowest_s:.3f} s  slower {one.slower}  late {one.late}"
+        f"  missing {one.missing}"
     )
 
 

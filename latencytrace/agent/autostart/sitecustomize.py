@@ -22,6 +22,7 @@ PYTHON_PATH = os.environ.get("PYTHONPATH", "")  # noqa: TID251 - read before any
 SPAWNED = "from multiprocessing.spawn ", "from multiprocessing.resource_tracker "
 HOOK_LIST = os.path.join(os.path.dirname(FOLDER), "timing", "hook_list.txt")  # noqa: PTH118, PTH120 - likewise
 OUR_HOOKS = "latencytrace.agent.hooks."  # begins their entry points
+NOWHERE = {"org", "usercustomize"}  # libraries that the standard library itself asks for
 STANDARD = {"http.client", "sqlite3"}  # of the standard library, what is timed outside of requests
 
 
@@ -48,7 +49,7 @@ class Waiting:
 
     def _is_timed(self, name: str) -> bool:
         library = name.partition(".")[0]
-        if library in sys.stdlib_module_names:
+        if library in sys.stdlib_module_names or library in NOWHERE:
             return name in STANDARD
         if library == "latencytrace":
             return name.startswith("latencytrace.agent")

@@ -264,13 +264,13 @@ def nearest(store: Questions, question: Asked) -> Iterator[tuple[str, Address]]:
         empty = Filters.model_fields[name].default
         found = store.count(question.cohort.model_copy(update={name: empty}))
         if found:
-            text = f"without {name} there are {count(found, 'request')}"
+            text = f"without {name}: {count(found, 'request')}"
             yield text, question.link("", **{name: None})
     if set(question.values) & set(TIMES):
         ever = question.cohort.model_copy(update={"since_ns": None, "until_ns": None})
         found = store.count(ever)
         if found:
-            text = f"at any time there are {count(found, 'request')}"
+            text = f"at any time: {count(found, 'request')}"
             yield text, question.link("", since=FIRST, until=None)
 
 
