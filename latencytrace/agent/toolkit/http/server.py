@@ -278,6 +278,7 @@ class StreamedAttributes:
 
 if core is not None:
     core.bind_streams(
+        AnswerStream,
         AnswerStream([]),
         AnswerEvents,
         TokenRecorder,
