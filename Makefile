@@ -22,7 +22,7 @@ unexport PYTHONDONTWRITEBYTECODE
 report = --junitxml=$(VENV)/hooks/$(1).xml
 
 .DEFAULT_GOAL := help
-.PHONY: foreign-suites soak stress mutants help demo demo-smollm2 test test-all test-long test-newest coverage lock freeze lint bench bench-agent bench-service bench-request bench-instructions bench-routes bench-calls bench-locks bench-waits bench-overhead bench-start hook-list bench-servers bench-tokens dashboards pictures docs changelog wheels clean \
+.PHONY: foreign-suites soak stress mutants help demo demo-smollm2 test test-all test-long test-newest coverage lock freeze lint bench bench-agent bench-service bench-request bench-instructions bench-routes bench-account bench-calls bench-locks bench-waits bench-overhead bench-start hook-list bench-servers bench-tokens dashboards pictures docs changelog wheels clean \
 	test-helm test-llama-cpp test-batchers test-large test-rabbitmq test-every-hook test-tracers test-nvml-oldest test-fresh
 
 help: ## list these commands
@@ -42,14 +42,12 @@ test: $(VENV)/.checks ## what a change must pass: format, lint, spelling, import
 	@$(BIN)/ruff check .
 	@echo '== spelling'
 	@$(BIN)/codespell
-	@echo '== imports'
-	@$(BIN)/lint-imports
-	@echo '== types'
-	@$(BIN)/mypy
-	@echo '== tests' # tests/conftest.py says which files come first
-	@$(TESTS) $(COVERED) --durations=20 -m 'not long and $(USUAL)'
-	@echo '== documentation'
-	@$(BIN)/zensical build -s -f docs/zensical.toml
+	@echo '== tests, and beside them imports, types and documentation' # tests/conftest.py says which files come first
+	@{ $(BIN)/lint-imports && echo '== types' && $(BIN)/mypy && echo '== documentation' && \
+			$(BIN)/zensical build -s -f docs/zensical.toml; } & beside=$$!; failed=0; \
+		$(TESTS) $(COVERED) --durations=20 -m 'not long and $(USUAL)' || failed=1; \
+		wait $$beside || { echo '== imports, types or documentation failed: see above, among the tests'; exit 1; }; \
+		[ $$failed = 0 ]
 	@echo '== all passed'
 
 test-all: test test-long ## everything that continuous integration runs: that, and what takes long
@@ -106,10 +104,10 @@ test-batchers: $(VENV)/.batchers ## the tests with batchers that are large, each
 	@$(VENV)/mlserver/bin/python -m pytest tests/contracts/test_every_hook.py $(call report,mlserver-contract)
 
 LARGE := anthropic bedrock catboost cohere ctranslate2 diffusers duckdb faster_whisper flag_embedding gliner google_genai haystack hnswlib jax keras langchain \
-	lightgbm llama_index mcp mistral_common mistralai openai_agents opencv openvino pillow pinecone pydantic_ai soundfile spacy transformers_processors txtai \
-	typesense usearch vespa xgboost
+	lightgbm llama_index mcp meilisearch mistral_common mistralai openai_agents opencv openvino pillow pinecone pydantic_ai soundfile spacy transformers_processors \
+	turbopuffer txtai typesense usearch vespa xgboost
 OLDER := aio_pika arq fastembed mcp opensearch pika valkey weaviate
-HANDLERS := aiobotocore aws_lambda crewai gptcache gradio guardrails_ai kserve llm_guard mlflow nemoguardrails runpod socketio streamlit
+HANDLERS := aiobotocore aws_lambda crewai gptcache gradio granian guardrails_ai kserve llm_guard mlflow mosec nemoguardrails robyn runpod sanic socketio streamlit
 RABBITMQ := aio_pika pika
 
 test-large: $(VENV)/.large ## the tests with clients of models' APIs and databases in the process that are large
@@ -123,6 +121,8 @@ test-large: $(VENV)/.large ## the tests with clients of models' APIs and databas
 	@LITELLM_LOCAL_MODEL_COST_MAP=True $(VENV)/handlers/bin/python -m pytest tests/contracts/test_every_hook.py $(call report,handlers-contract)
 	@$(VENV)/langgraph/bin/python -m pytest tests/agent/hooks/test_langgraph_api.py $(call report,langgraph)
 	@$(VENV)/langgraph/bin/python -m pytest tests/contracts/test_every_hook.py $(call report,langgraph-contract)
+	@$(VENV)/feast/bin/python -m pytest tests/agent/hooks/test_feast.py $(call report,feast)
+	@$(VENV)/feast/bin/python -m pytest tests/contracts/test_every_hook.py $(call report,feast-contract)
 
 test-rabbitmq: $(VENV)/.rabbitmq-unpacked ## the tests of clients of RabbitMQ, against a server of its own
 	@$(BIN)/pytest $(RABBITMQ:%=tests/agent/hooks/test_%.py) $(call report,rabbitmq)
@@ -152,7 +152,7 @@ lint: $(VENV)/.checks ## format and lint, mending what can be mended
 bench bench-agent bench-request bench-servers bench-service bench-tokens soak stress: export LATENCYTRACE_OVERHEAD = off
 
 bench: $(VENV)/.checks ## the numbers that we promise; run it on an idle machine
-	@set -e; for file in $(filter-out %/bench_agent.py %/bench_request.py %/bench_instructions.py %/bench_routes.py %/bench_calls.py %/bench_locks.py %/bench_waits.py %/bench_overhead.py %/bench_start.py %/bench_servers.py %/bench_first_token.py,$(wildcard tests/benchmarks/bench_*.py)); do \
+	@set -e; for file in $(filter-out %/bench_agent.py %/bench_request.py %/bench_instructions.py %/bench_routes.py %/bench_account.py %/bench_calls.py %/bench_locks.py %/bench_waits.py %/bench_overhead.py %/bench_start.py %/bench_servers.py %/bench_first_token.py,$(wildcard tests/benchmarks/bench_*.py)); do \
 		echo "== $$file"; $(BIN)/python "$$file"; done
 
 bench-agent: $(VENV)/.checks $(PEERS:%=.peers/%/.installed) ## what a span costs beside other tracers, installed each by itself
@@ -166,6 +166,9 @@ bench-instructions: $(VENV)/.checks ## the same in instructions, which are the s
 
 bench-routes: $(VENV)/.checks .peers/contrib/.installed ## what tracing adds to ordinary routes, and what the agent says that it adds (half an hour)
 	@$(BIN)/python -m tests.benchmarks.bench_routes
+
+bench-account: $(VENV)/.checks ## the same by a count of instructions of bytecode, which is the same on a busy machine (minutes)
+	@$(BIN)/python -m tests.benchmarks.bench_account
 
 bench-calls: $(VENV)/.checks .peers/contrib/.installed ## what it adds to one outgoing call, in instructions; needs valgrind
 	@$(BIN)/python -m tests.benchmarks.bench_calls
@@ -314,6 +317,9 @@ $(VENV)/.large: $(VENV)/.checks
 	@$(PYTHON) -m venv $(VENV)/langgraph
 	@$(VENV)/langgraph/bin/python -m pip install --quiet 'pip>=25.1'
 	@$(VENV)/langgraph/bin/python -m pip install --quiet --editable '.[service]' --group langgraph
+	@$(PYTHON) -m venv $(VENV)/feast
+	@$(VENV)/feast/bin/python -m pip install --quiet 'pip>=25.1'
+	@$(VENV)/feast/bin/python -m pip install --quiet --editable '.[service]' --group feast
 	@touch $@
 
 $(VENV)/.tracers: $(VENV)/.checks

@@ -11,8 +11,10 @@ from the module in C below (`_socket`), which nothing replaces.
 
 import _thread
 import os
+import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Any, Final
 
@@ -34,6 +36,28 @@ sleep: Final[Callable[[float], None]] = native("time", "sleep")
 start_thread: Final[Callable[[Callable[[], object], tuple[()]], int]] = native(
     "_thread", "start_new_thread"
 )
+
+# But those of a fault in the thread itself, which end the process where they are blocked.
+_HELD: Final = frozenset(signal.valid_signals()) - {
+    getattr(signal, name, None) for name in ("SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL", "SIGABRT")
+}
+
+
+@contextmanager
+def signals_left_to_the_program() -> Iterator[None]:
+    """Have the threads that are started in this block take no signal.
+
+    A program that blocks one in all of its threads, to wait for it or to finish something first,
+    would get it in ours: by default it ends the process.
+    """
+    if sys.platform == "win32":
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _HELD)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 open_file: Final = open

@@ -69,7 +69,7 @@ SCOPE = "latencytrace"
 REPORT_TIMEOUT_S = 2.0  # spans wait meanwhile
 EXIT_FLUSH_S = SHUTDOWN_S
 # What patches in greenlets; and what our threads import later, while greenlets may do so, too:
-# those that wait for the lock of an import do not expect that a thread holds it.
+# code that waits for the lock of an import does not expect that a thread holds it.
 _GREENLETS = ("gevent.monkey", "eventlet.patcher")
 _LATER = (
     "ctypes",

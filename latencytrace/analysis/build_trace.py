@@ -15,12 +15,12 @@ from latencytrace.analysis.repairs.clipping import (
     clipped_intervals,
     ran_afterwards,
     read_intervals,
-    without_negative,
 )
 from latencytrace.analysis.repairs.clock_skew import aligned
 from latencytrace.analysis.repairs.duplicates import without_duplicates
 from latencytrace.analysis.repairs.implausible import (
     PLAUSIBLE,
+    UNTIMED,
     Plausible,
     out_of_time,
     without_implausible,
@@ -33,7 +33,7 @@ from latencytrace.analysis.trace.is_request import is_request
 from latencytrace.analysis.trace.known_engines import as_it_ran, have_engines
 from latencytrace.analysis.trace.purposes import with_purposes, within_calls
 from latencytrace.analysis.trace.stage_of import stage_of
-from latencytrace.model import Interval, Repair, RepairKind, Span, Stage, Trace
+from latencytrace.model import Interval, Repair, Span, Stage, Trace
 
 # A request inside another costs its whole subtree again; a service graph is never deeper
 # or larger than this, but what a stranger sends may be.
@@ -95,7 +95,6 @@ def _forest(found: Iterable[Span], *, rootless: bool, longest_ns: int) -> _Fores
         spans = {span_id: as_it_ran(span) for span_id, span in spans.items()}
     # Before clocks are brought together by them.
     spans, implausible = without_implausible(spans, longest_ns)
-    spans, negative = without_negative(spans)
     cut, cycles = cut_cycles(spans)
     spans, skewed = aligned(spans, cut)
     adopted = adopt_orphans(spans, cut, rootless=rootless)
@@ -111,7 +110,6 @@ def _forest(found: Iterable[Span], *, rootless: bool, longest_ns: int) -> _Fores
     repairs = defaultdict(list)
     for repair in (
         *duplicates,
-        *negative,
         *implausible,
         *unreadable,
         *cycles,
@@ -197,7 +195,7 @@ def _tree(forest: _Forest, root: Span, plausible: Plausible) -> Trace:
     outermost = root.parent_id is None
     root = within(root, None)
     repairs.extend(() if wrong_time is None else (wrong_time,))
-    was_mended = any(one.kind is RepairKind.IMPLAUSIBLE for one in repairs)
+    was_mended = any(one.kind in UNTIMED for one in repairs)
     pending = [root]
     while pending:
         parent = pending.pop()

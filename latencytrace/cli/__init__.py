@@ -1,6 +1,7 @@
 """The command line: one file per command."""
 
 import errno
+import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -13,11 +14,13 @@ from latencytrace.model.texts.secrets import text_shown
 INTERRUPTED = 130
 # Of writing standard output; errors of files have a name, those of sockets are others.
 _UNWRITABLE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
+_COLLECTED_AFTER = 100_000  # objects: what is imported stays, and takes long to look through
 _IN_LINES = (ObjectivesError, ServiceUnreachableError)  # their messages may have several
 
 
 def main() -> None:
     """Run the command line; our own errors are one line, not a traceback."""
+    gc.set_threshold(_COLLECTED_AFTER)
     try:
         code = _run_out(sys.argv[1:])
     except LatencytraceError as error:

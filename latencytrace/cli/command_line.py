@@ -7,7 +7,6 @@ import inspect
 import re
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from importlib.metadata import version
 from typing import Annotated, Final, cast
 
 import typer
@@ -15,6 +14,7 @@ from typer.core import TyperGroup
 
 from latencytrace.cli.commands import run
 from latencytrace.cli.pictures.lines import say
+from latencytrace.plugins import installed_version
 
 _WRAPPED = re.compile(r"\n(?![ \n])(?<!\n\n)")  # a line's end within a paragraph
 
@@ -46,7 +46,7 @@ class _Commands(TyperGroup):
 
 def _say_version(is_asked: bool) -> None:  # noqa: FBT001 - as typer calls it
     if is_asked:
-        say(f"latencytrace {version('latencytrace')}")
+        say(f"latencytrace {installed_version('latencytrace')}")
         raise typer.Exit
 
 

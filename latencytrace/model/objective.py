@@ -168,7 +168,7 @@ class Tally:
 
     bad: int
     total: int
-    unseen_bad: int = 0  # bad requests that were sampled out, by the weight of those that came
+    unseen_bad: int = 0  # bad requests that were sampled out, by the weight of the ones that came
     unseen: int = 0  # all requests that were sampled out
 
     def __add__(self, other: Self) -> "Tally":

@@ -3,6 +3,9 @@
 import re
 from enum import StrEnum
 
+from latencytrace.model import semconv
+from latencytrace.model.attributes import AttributeValue
+
 
 class Stage(StrEnum):
     """The part of serving that a span belongs to; also a metric's label value.
@@ -75,3 +78,9 @@ def stage_named(name: str) -> Stage | None:
     if _TOKENIZERS.isdisjoint(words):
         return None
     return next((_OF_TOKENIZERS[word] for word in words if word in _OF_TOKENIZERS), None)
+
+
+def stage_and_name(name: str) -> tuple[Stage, dict[str, AttributeValue]]:
+    """Return the stage that a user's name means, and what keeps the name if it is none of ours."""
+    stage = stage_named(name) or Stage.APPLICATION
+    return stage, {semconv.STAGE_NAME: name} if stage is Stage.APPLICATION else {}

@@ -18,7 +18,7 @@ class RepairKind(StrEnum):
     ROOTLESS = "rootless"  # the request that it was a part of never arrived; one of its own
     CYCLE = "cycle"  # it was its own ancestor; the loop was cut
     CLOCK_SKEW = "clock_skew"  # its host's clock was off; all spans of that clock were moved
-    NEGATIVE = "negative"  # it ended before it started; made empty at its start
+    NEGATIVE = "negative"  # it ended before it started: a clock was set back
     IMPLAUSIBLE = "implausible"  # it lasted too long, or its start or end was never set
     CLIPPED = "clipped"  # it stuck out of its parent
     INTERVALS = "intervals"  # its packed intervals could not be read
@@ -50,7 +50,7 @@ class Trace:
     stages: Mapping[str, Stage]  # by span id; framework spans are UNATTRIBUTED
     intervals: Mapping[str, tuple[Interval, ...]]  # by span id, within their span
     repairs: tuple[Repair, ...] = ()
-    is_timed: bool = True  # False: when it was, or how long it took, nobody knows
+    is_timed: bool = True  # False: when it was, or how long it took, is unknown
     retried: Mapping[str, str] = field(default_factory=dict)  # failed attempts: the next one
     # When the messages that spans waited for were sent: no more known of a tree once built.
     queued: Mapping[str, int] = field(default_factory=dict, compare=False)

@@ -162,7 +162,7 @@ def serve(
         unready = partial(_unready, store, pipeline, watch, servers)
         context = ServiceContext(
             store=store, baselines=Baselines(folder / BASELINES), now_ns=now_ns,
-            is_open=pipeline.is_open, profiles_of=profiles.of_trace,
+            open_because=pipeline.open_because, profiles_of=profiles.of_trace,
             objectives=partial(watched_objectives, evaluator),
             gpus=partial(gpus, reports.gpus, works),
             gpu_timelines=partial(timelines, reports.gpus, works), beside=history.beside,
@@ -442,7 +442,7 @@ def _address(listened: socket) -> Address:
 
 
 def _check_doors(settings: ServiceSettings, *, insecure: bool) -> None:
-    """Refuse to listen where anybody may come in, and say where a token is not asked for."""
+    """Refuse to listen beyond this machine without a token, and say where none is asked for."""
     for address in (settings.listen, settings.otlp_http, settings.otlp_grpc):
         if address is not None and not (insecure or settings.token or is_loopback(address.host)):
             raise SettingsError(

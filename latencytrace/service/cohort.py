@@ -184,7 +184,7 @@ def without_of(text: str) -> tuple[tuple[str, str], ...]:
     """Labels and attributes that requests must not have, as `version=2&tenant=acme`.
 
     Raises:
-        QuestionError: See `attributes_of`.
+        QuestionError: A condition is none or asks for what is not kept, or there are too many.
     """
     found = [(group_key(key), value) for key, value in _pairs(text, "without")]
     return tuple((key, value if key in LABELS else attribute_text(value)) for key, value in found)
@@ -194,7 +194,7 @@ def group_key(name: str) -> str:
     """The label or the attribute of this name, that requests can be grouped by.
 
     Raises:
-        QuestionError: It is not kept.
+        QuestionError: No request keeps such an attribute.
     """
     key = LABEL_NAMES.get(name, name)
     if not key:
@@ -263,6 +263,10 @@ class Filters(BaseModel):
     ] = None
     duration: Annotated[
         _Duration, _filter("DurationNs", "Only those that took so long: 250ms..2s, 2s.., ..80ms.")
+    ] = None
+    first_token: Annotated[
+        _Duration,
+        _filter("TimeToFirstTokenNs", "Only those whose first token came so late, as 2s..."),
     ] = None
     after: Annotated[
         _Duration,

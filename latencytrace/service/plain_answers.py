@@ -8,7 +8,7 @@ import io
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import astuple, replace
 from datetime import UTC, datetime
 from hashlib import blake2b
 from math import floor, log2
@@ -74,8 +74,9 @@ def is_in(request: Request, cohort: Cohort) -> bool:
         all(wanted in (None, has) for wanted, has in labels)
         and _ended(cohort.status, request.status)
         and (cohort.service is not None or request.outermost)
-        and _took(cohort.duration, request.duration_ns)
-        and _took(cohort.after, request.after_ns)
+        and _holds(cohort.duration, request.duration_ns)
+        and _holds(cohort.first_token, request.time_to_first_token_ns)
+        and _holds(cohort.after, request.after_ns)
         and _holds(cohort.input_tokens, request.input_tokens)
         and _holds(cohort.output_tokens, request.output_tokens)
         and (cohort.since_ns is None or request.start_ns >= cohort.since_ns)
@@ -369,22 +370,14 @@ def _ended(wanted: str | None, status: RequestStatus) -> bool:
     return wanted in (None, status)
 
 
-def _took(wanted: DurationRange | None, duration_ns: int) -> bool:
-    at_least_ns = wanted.at_least_ns if wanted else None
-    at_most_ns = wanted.at_most_ns if wanted else None
-    return (at_least_ns is None or duration_ns >= at_least_ns) and (
-        at_most_ns is None or duration_ns <= at_most_ns
-    )
-
-
-def _holds(wanted: TokenRange | None, tokens: int | None) -> bool:
-    if wanted is None or wanted == TokenRange():
+def _holds(wanted: DurationRange | TokenRange | None, number: int | None) -> bool:
+    least, most = (None, None) if wanted is None else astuple(wanted)
+    if least is None and most is None:
         return True
-    least, most = wanted.at_least, wanted.at_most
     return (
-        tokens is not None
-        and (least is None or tokens >= least)
-        and (most is None or tokens <= most)
+        number is not None
+        and (least is None or number >= least)
+        and (most is None or number <= most)
     )
 
 

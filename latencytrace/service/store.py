@@ -251,7 +251,7 @@ class Questions(StoreEdge, ABC):
         return sorted(found)[:limit]
 
     def count(self, cohort: Cohort) -> int:
-        """How many requests of a cohort there are, of those that `requests` lists."""
+        """How many requests of a cohort `requests` can list."""
         return len(self._counted(cohort))
 
     def ledgers(self, cohort: Cohort, table_format: TableFormat) -> bytes:
@@ -276,7 +276,7 @@ class Questions(StoreEdge, ABC):
         )
 
     def times(self, cohort: Cohort) -> RequestTimes:
-        """When each of those that `requests` lists was under way, in whatever detail."""
+        """When each request that `requests` lists was under way, in whatever detail."""
         found = self._counted(cohort)
         rows = [
             (one.start_ns, one.duration_ns, one.status is RequestStatus.OK, one.weight)
@@ -335,7 +335,7 @@ class Questions(StoreEdge, ABC):
         return sorted({one.route for one in found.routes if one.is_long_lived})
 
     def groups(self, cohort: Cohort, by: str, column_ns: int, limit: int) -> Groups:
-        """Requests of a cohort by a label or an attribute, of those that a breakdown counts.
+        """Requests that a breakdown counts, by a label or an attribute.
 
         Each is in one part: of several values of an attribute its first counts, that of the
         request's own span before those of others. The cohort names a `since`, where the first
@@ -344,7 +344,7 @@ class Questions(StoreEdge, ABC):
         Args:
             by: One of `LABELS`, or the key of an attribute.
             column_ns: Length of a column of the timelines.
-            limit: Values that have a part of their own, those that took most time in all.
+            limit: Values with a part of their own, the ones with most time in all.
         """
         found = self._with_stages(cohort)
         return plain_answers.groups(found, by, cohort.since_ns or 0, column_ns, limit)
@@ -353,7 +353,7 @@ class Questions(StoreEdge, ABC):
         """Services and their versions, and when the first request of each started.
 
         Args:
-            cohort: Its requests are looked at.
+            cohort: Cohort of the requests to look at.
             inner: Without a service, inner requests are as well.
         """
         services = [cohort.service] if cohort.service or not inner else self.services()
@@ -365,11 +365,11 @@ class Questions(StoreEdge, ABC):
         return plain_answers.attribute_keys(self._with_stages(cohort))
 
     def heat_map(self, cohort: Cohort, column_ns: int) -> Sequence[HeatCell]:
-        """Durations over time, of those that `requests` lists; the cohort names a `since`."""
+        """Durations over time of what `requests` lists; the cohort names a `since`."""
         return plain_answers.heat_map(self._counted(cohort), cohort.since_ns or 0, column_ns)
 
     def stages_over_time(self, cohort: Cohort, column_ns: int) -> Sequence[StageColumn]:
-        """Mean time per stage over time, of those that a breakdown counts.
+        """Mean time per stage over time, of the requests that a breakdown counts.
 
         The cohort names a `since`, where the first column begins; those without requests are
         left out.
@@ -612,7 +612,7 @@ class Store(Questions, Copies):
         return ()
 
     def partitions(self) -> Sequence[Partition]:
-        """The partitions of all tables, those that receive rows among them; none: all is kept."""
+        """The partitions of all tables, the ones that receive rows included; none: all is kept."""
         return ()
 
     def drop(self, partition: Partition) -> None:

@@ -160,7 +160,7 @@ class Watch:
     Args:
         memory: Keeps its counts and alerts; closed at the end.
         amendments: Finds the alerts with another cause than was sent.
-        changed: Takes the alerts that began or ended, before anybody is notified.
+        changed: Takes the alerts that began or ended, before the sinks are.
         reload: Looks whether the objectives are others now.
     """
 

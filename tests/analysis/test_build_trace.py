@@ -95,7 +95,9 @@ def test_repairing_twice_changes_nothing_more(heap: list[Span]) -> None:
 
     twice = [build_traces(trace.spans.values())[0] for trace in once]
 
-    assert twice == [replace(trace, unclipped=trace.spans, repairs=()) for trace in once]
+    assert twice == [
+        replace(trace, unclipped=trace.spans, repairs=(), is_timed=True) for trace in once
+    ]
 
 
 def test_a_trace_through_two_services_holds_a_request_of_each() -> None:

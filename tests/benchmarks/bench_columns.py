@@ -24,8 +24,8 @@ from latencytrace.model.packed import pack_named
 from latencytrace.service.ledger_table import LedgerTable
 from latencytrace.service.metrics.telemetry import Telemetry
 from latencytrace.service.sql.request_blocks import block_of_table
-from latencytrace.service.sql.request_rows import block_of
 from tests.support.builders.spans.span_batches import span_batch
+from tests.support.tables.request_rows import block_of
 
 TRACES = 500
 ROUNDS = 15

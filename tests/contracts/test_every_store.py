@@ -543,6 +543,7 @@ def test_a_cohort_is_what_its_labels_say(store: Store, cohort: Cohort, found: st
     [
         (Cohort(status=RequestStatus.TIMEOUT), "d"),
         (Cohort(status="failed"), "d"),
+        (Cohort(first_token=DurationRange(at_least_ns=20)), "e"),
         (Cohort(input_tokens=TokenRange(at_least=10)), "de"),
         (Cohort(input_tokens=TokenRange(at_least=11, at_most=99)), "e"),
         (Cohort(output_tokens=TokenRange(at_most=0)), "e"),
@@ -554,6 +555,7 @@ def test_a_cohort_is_what_its_labels_say(store: Store, cohort: Cohort, found: st
     ids=[
         "status",
         "failed",
+        "first token",
         "least",
         "between",
         "most",
@@ -578,6 +580,8 @@ def test_a_cohort_is_what_its_status_tokens_and_attributes_say(
             ),
             replace(
                 one_request("e", service="asked"),
+                time_to_first_token_ns=20,
+                time_to_first_token_of=FirstTokenOf.CALLER,
                 input_tokens=11,
                 output_tokens=0,
                 attributes=(("tier", "tin"), acme),

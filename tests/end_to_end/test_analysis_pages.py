@@ -251,7 +251,7 @@ def test_the_cause_of_the_tail_leads_to_what_mending_it_would_give(
         [
             ("/tail?quantile=2", "quantile: Input should be less than or equal to 0.9999"),
             ("/tail?quantile=much", "quantile: Input should be a valid number"),
-            ("/compare?service=nobody", "without service there are"),
+            ("/compare?service=nobody", "without service: "),
             ("/compare?a=nonsense", "'nonsense' is no cohort: write KEY=VALUE"),
             ("/compare?a=colour%3Dred", "'colour' is no filter of requests: use service"),
             ("/compare?a=baseline:gone", "gone"),
@@ -264,9 +264,9 @@ def test_the_cause_of_the_tail_leads_to_what_mending_it_would_give(
             (f"{WHATIF}&amount=some", "amount: Input should be a valid number"),
             (f"{WHATIF}&change=at_most_ms", "say how many milliseconds"),
             ("/whatif?stage=search", "stage 'search' is not known: use"),
-            ("/whatif?stage=retrieve&service=nobody", "without service there are"),
+            ("/whatif?stage=retrieve&service=nobody", "without service: "),
             ("/tail?since=yesterday", "is not a valid time"),
-            ("/tail?service=nobody", "without service there are"),
+            ("/tail?service=nobody", "without service: "),
         ],
     ),
 )

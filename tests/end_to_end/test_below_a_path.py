@@ -13,6 +13,7 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, expect
 
+from latencytrace.service.web.pages.rendering import NAVIGATION
 from tests.support.builders.spans.otlp_messages import otlp, root_lately
 from tests.support.servers.browser import opened
 from tests.support.servers.ports import free_port
@@ -25,10 +26,7 @@ pytestmark = pytest.mark.long
 PREFIX = "/tools/lt"
 FOLLOWED = re.compile(r'(?:href|src|action|data-absolute)="([^"]*)"')
 MOST_FORMS = 4  # of a page, each with other parameters
-PAGES = (
-    "/", "/breakdown", "/tail", "/requests", "/compare", "/whatif", "/capacity", "/objectives",
-    "/gpu", "/health", "/docs", "/openapi.json", "/metrics",
-)  # fmt: skip
+PAGES = (*(link.path for link in NAVIGATION), "/docs", "/openapi.json", "/metrics")
 DOCUMENTED = Path(__file__).parents[2] / "docs/pages/behind-a-proxy.md"
 FORWARDED = "X-Forwarded-Prefix"
 TOKEN = "secret-token"

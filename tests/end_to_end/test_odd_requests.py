@@ -20,6 +20,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 from latencytrace.model.texts.escaped import is_blank
 from latencytrace.service.ingest.grpc import EXPORT
 from latencytrace.service.otlp import traces as otlp
+from latencytrace.service.web.pages.rendering import NAVIGATION
 from tests.support.builders.spans.odd_requests import OddRequests
 from tests.support.few import few
 from tests.support.servers.command_line import COMMAND, environment
@@ -35,10 +36,7 @@ COMMANDS = (
     ("trace", "slowest", "--since", "24h"),
     ("export", "--since", "24h"),
 )
-PAGES = (
-    "/", "/breakdown", "/tail", "/requests", "/compare", "/whatif", "/capacity", "/objectives",
-    "/gpu", "/health", "/metrics",
-)  # fmt: skip
+PAGES = (*(link.path for link in NAVIGATION), "/metrics")
 
 
 def span_count(request: ExportTraceServiceRequest) -> int:

@@ -37,7 +37,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningService
     few(
         1,
         [
-            {"service": SERVICE, "detail": "full", "since": "2h"},
+            {"service": SERVICE, "detail": "full", "after": "..1h", "since": "2h"},
             {"service": "rag", "where": LONG},
             {"a": f"service={SERVICE}", "b": LONG, "least": "5"},
         ],

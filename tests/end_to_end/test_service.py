@@ -237,7 +237,7 @@ def test_an_open_trace_is_not_found_and_says_why(service: RunningService, trace_
 
     assert answer.status_code == 404
     assert answer.headers["content-type"] == "application/problem+json"
-    assert "still open" in answer.json()["detail"]
+    assert "still open: the span of its request has not" in answer.json()["detail"]
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,10 @@ from typing import NamedTuple
 
 import pytest
 
-from latencytrace.model import Stage
+from latencytrace.model import RepairKind, Stage
 from latencytrace.plugins import HOOKS, SINKS, plugins
 from latencytrace.service.answers.gpu_documents import GpuDocument, GpuStageDocument
+from latencytrace.service.web.pages.rendering import NAVIGATION
 from latencytrace.settings import agent_settings, service_settings, service_token
 from tests.support.over_all import over_all
 from tests.support.repository.known_metrics import families
@@ -98,6 +99,22 @@ def test_every_hook_is_documented_and_the_reverse() -> None:
     names = [row.names for row in rows(DOCS / "hooks.md") if row.heading == "hook"]
 
     assert {name for row in names for name in row} == {one.name for one in plugins(HOOKS)}
+
+
+def test_every_repair_is_documented() -> None:
+    listed = {
+        name for row in rows(DOCS / "traces.md") if row.heading == "repair" for name in row.names
+    }
+
+    assert set(RepairKind) - listed == set()
+
+
+def test_every_page_of_the_navigation_is_documented() -> None:
+    listed = {
+        name for row in rows(DOCS / "pages.md") if row.heading == "page" for name in row.names
+    }
+
+    assert {link.path for link in NAVIGATION} - listed == set()
 
 
 def test_every_sink_is_documented_and_the_reverse() -> None:

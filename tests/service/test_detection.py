@@ -42,7 +42,7 @@ class Watched:
         # A little more than the window, in long steps.
         before = round(1.1 * rule.long_ns / STEP_NS)
         for place in range(before, 0, -1):
-            self.counts.add(START_NS - place * STEP_NS, Tally(bad=0, total=PER_STEP))
+            self.counts.rings.add(START_NS - place * STEP_NS, Tally(bad=0, total=PER_STEP))
 
     def until(self, *, fires: bool, bad_ratio: float) -> int:
         """Nanoseconds until it does."""
@@ -50,7 +50,7 @@ class Watched:
         tally = Tally(bad=round(bad_ratio * PER_STEP), total=PER_STEP)
         while self.now_ns - started_ns < 4 * self.rule.long_ns:
             self.now_ns += STEP_NS
-            self.counts.add(self.now_ns - STEP_NS // 2, tally)
+            self.counts.rings.add(self.now_ns - STEP_NS // 2, tally)
             [rates] = self.tiers.step(self.counts, self.now_ns)
             if rates.firing is fires:
                 return self.now_ns - started_ns
@@ -76,7 +76,9 @@ def test_every_tier_calms_down_when_the_formula_says(rule: BurnRule) -> None:
     lasted_ns = max(0, rule.short_ns - (watched.now_ns - START_NS))
     for _ in range(lasted_ns // STEP_NS + 1):  # until the short window is full of it
         watched.now_ns += STEP_NS
-        watched.counts.add(watched.now_ns - STEP_NS // 2, Tally(bad=PER_STEP, total=PER_STEP))
+        watched.counts.rings.add(
+            watched.now_ns - STEP_NS // 2, Tally(bad=PER_STEP, total=PER_STEP)
+        )
     theory_ns = calming_ns(MONTH, rule, 1) + keep_firing_ns(MONTH, rule.severity)
 
     found_ns = watched.until(fires=False, bad_ratio=0)

@@ -12,12 +12,12 @@ from latencytrace.analysis.ledger.requests import requests_of
 from latencytrace.model import Request, SpanKind, Stage, semconv
 from latencytrace.service.ledger_table import LedgerTable, each_request
 from latencytrace.service.sql.request_blocks import block_of_table
-from latencytrace.service.sql.request_rows import block_of
 from tests.support.builders.made_requests import made_request
 from tests.support.builders.made_tables import made_table
 from tests.support.builders.spans.numbered import root, span
 from tests.support.compiled import COMPILED
 from tests.support.tables.ledger_tables import tables_of
+from tests.support.tables.request_rows import block_of
 
 READ_NS = 1_763_690_000_123_456_789
 LONGEST_NS = (1 << 63) - 1

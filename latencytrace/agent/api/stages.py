@@ -14,12 +14,11 @@ from latencytrace.agent.context import current
 from latencytrace.agent.guard import FAULTS, edge_faults
 from latencytrace.agent.start import recorder
 from latencytrace.agent.timing.costs import HookCost
-from latencytrace.agent.timing.named_stage import named_stage
 from latencytrace.agent.timing.recorder import Recorder, Timing
 from latencytrace.agent.timing.wrapping import Call, timed
 from latencytrace.model import semconv
 from latencytrace.model.attributes import AttributeValue
-from latencytrace.model.stage import Stage
+from latencytrace.model.stage import Stage, stage_and_name
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -30,7 +29,7 @@ _blocks: Final = HookCost()
 @lru_cache(maxsize=1024)
 def _named_stage(name: str) -> tuple[Stage, str, dict[str, AttributeValue]]:
     """Return the stage that a name means, its value, and all that a span notes of it."""
-    stage, named = named_stage(name)
+    stage, named = stage_and_name(name)
     return stage, stage.value, {**named, semconv.STAGE: stage.value}
 
 

@@ -111,7 +111,7 @@ int requests_ready(PyObject *module);
 int sends_ready(PyObject *module);
 int termination_ready(PyObject *module);
 
-/* spans.c, for whoever starts spans */
+/* spans.c, for all that starts spans */
 
 /* The number of a `SpanKind`; NULL: internal. -1: unknown. */
 long core_number_of_kind(PyObject *kind);
@@ -122,7 +122,7 @@ long core_number_of_kind(PyObject *kind);
 PyObject *core_start_span(PyObject *tracer, PyObject *name, PyObject *here, long kind, PyObject *attributes,
                           int64_t started_ns);
 /* The same with ids that are known: `trace_id` NULL is drawn, `parent_id` NULL is none, `details` NULL is
- * None; nobody is asked about one that begins a trace. */
+ * None; no sampler is asked about one that begins a trace. */
 PyObject *core_span_of(PyObject *tracer, PyObject *name, long kind, PyObject *attributes, PyObject *trace_id,
                        PyObject *parent_id, PyObject *details, int64_t started_ns);
 /* End a span of ours now or at a time, as `Timing.end` does. -1 with an exception. */

@@ -3,9 +3,9 @@
  * forms in Python. */
 #include "recorder.h"
 
-enum { CONCURRENCY, LOOP_THREAD, NOTED_GAPS, OWN_GAPS, PAGED_IN, POOLED_WAIT, G_PROCESSOR, QUEUE_DEPTH, RETURNED_NS, WAITS, GAPS_SLOTS };
+enum { CONCURRENCY, LOOP_THREAD, NOTED_GAPS, OWN_GAPS, PAGED_IN, POOLED_WAIT, G_PROCESSOR, QUEUE_DEPTH, RETURNED_NS, UNFINISHED, WAITS, GAPS_SLOTS };
 static const char *const gaps_names[] = {
-    "concurrency", "loop_thread", "_noted", "_own", "paged_in", "pooled_wait_ns", "processor", "queue_depth", "returned_ns", "waits", NULL};
+    "concurrency", "loop_thread", "_noted", "_own", "paged_in", "pooled_wait_ns", "processor", "queue_depth", "returned_ns", "unfinished", "waits", NULL};
 static Py_ssize_t of_gaps[GAPS_SLOTS];
 
 enum { LAST_SERVED, LOCK, OPEN, PROCESSOR, UNWATCHED, WAITING, WATCH, OPEN_SLOTS };
@@ -136,6 +136,7 @@ static PyObject *new_gaps(PyObject *requests, long long started_ns) {
     SLOT(gaps, of_gaps[PAGED_IN]) = Py_NewRef(Py_False);
     SLOT(gaps, of_gaps[POOLED_WAIT]) = Py_NewRef(zero);
     SLOT(gaps, of_gaps[RETURNED_NS]) = Py_NewRef(zero);
+    SLOT(gaps, of_gaps[UNFINISHED]) = Py_NewRef(Py_None);
     SLOT(gaps, of_gaps[WAITS]) = Py_NewRef(zero);
     SLOT(gaps, of_gaps[OWN_GAPS]) = PyList_New(0);
     SLOT(gaps, of_gaps[NOTED_GAPS]) = PyDict_New();
@@ -145,7 +146,7 @@ static PyObject *new_gaps(PyObject *requests, long long started_ns) {
     return gaps;
 }
 
-/* --- the headers: who called */
+/* --- the headers: the caller */
 
 typedef struct {
     PyObject *trace_id, *parent_id, *details; /* new references, or NULL without a caller */
@@ -608,7 +609,7 @@ static int described(PyObject *request) {
     if (!PyUnicode_Check(SLOT(request, of_request[R_NAME]))) return 0;
     PyObject *own = SLOT(gaps, of_gaps[OWN_GAPS]), *more = SLOT(gaps, of_gaps[NOTED_GAPS]),
              *concurrency = SLOT(gaps, of_gaps[CONCURRENCY]), *depth = SLOT(gaps, of_gaps[QUEUE_DEPTH]);
-    if (!own || !more || !concurrency || !depth || PyList_GET_SIZE(own) || PyDict_GET_SIZE(more)) return 0;
+    if (!own || !more || !concurrency || !depth || PyList_GET_SIZE(own) || PyDict_GET_SIZE(more) || SLOT(gaps, of_gaps[UNFINISHED]) != Py_None) return 0;
     int is_known = PyDict_Contains(noted, known[ROUTE_KEY]); /* by what an application within found */
     PyObject *route = is_known ? NULL : route_in(scope);
     if (!route) {

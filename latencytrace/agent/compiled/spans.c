@@ -1,5 +1,5 @@
 /* Spans of ours: `RecordingTracer.start_span` and `start_as_current_span`, a span as a block, its end,
- * and the queue that takes it. What is odd (a parent of somebody else's, limits that are met, values
+ * and the queue that takes it. What is odd (a parent of another tracer's, limits that are met, values
  * to be copied, processors of the program's) is left to the forms in Python. */
 #include "core.h"
 
@@ -33,7 +33,7 @@ enum { SPANS, FREE, QUEUE_SLOTS };
 static const char *const queue_names[] = {"_spans", "_free", NULL};
 static Py_ssize_t of_queue[QUEUE_SLOTS];
 
-/* Whether a tracer records every span that begins a trace: nobody decides on them, or lets all of them through. */
+/* Whether a tracer records every span that begins a trace: no sampler decides on them, or it lets all of them through. */
 int core_records_roots(PyObject *tracer) {
     PyObject *roots = SLOT(tracer, of_tracer[ROOTS]);
     return roots == Py_None || (roots && PyMethod_Check(roots) && core_detail_records_all(PyMethod_GET_SELF(roots)));

@@ -69,7 +69,7 @@ class PendingDeviceSpans:
                 _end(*one)
 
     def give_up(self, now_ns: int | None) -> None:
-        """End those that wait too long by now; with None all of them."""
+        """End the spans that have waited too long by now; with None all of them."""
         while (one := self._oldest(now_ns)) is not None:
             _give_up(one)
 

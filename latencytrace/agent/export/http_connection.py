@@ -92,7 +92,7 @@ class Connection:
 
         Raises:
             ConnectionError: The server sent no answer of HTTP's.
-            OSError: It sent none in time.
+            OSError: The receiver sent no answer in time.
             ValueError: A header is none.
         """
         named = {"Host": self._at, "Accept-Encoding": "identity", "Content-Length": len(body)}

@@ -1,15 +1,11 @@
 """Requests made with `aiohttp`, to the last byte of the body, and requests that it serves."""
 
-from contextvars import Token
 from functools import cache, wraps
 from typing import Any, Final, Self
 from weakref import WeakValueDictionary
 
-from opentelemetry.context import Context
-from opentelemetry.trace import get_current_span
-
 from latencytrace.agent.clock import monotonic_ns
-from latencytrace.agent.context import enter, leave
+from latencytrace.agent.context import leave
 from latencytrace.agent.guard import guarded
 from latencytrace.agent.timing.hook import Arguments, Hook, HookAttributes, Replacement, Timed
 from latencytrace.agent.timing.recorder import Recorder
@@ -24,6 +20,7 @@ from latencytrace.agent.toolkit.http.proxy_queue import HEADERS as QUEUE_HEADERS
 from latencytrace.agent.toolkit.http.server import (
     ServedRequest,
     is_served,
+    joined_caller,
     queue_attributes,
     request_served,
 )
@@ -167,21 +164,13 @@ def _begun(recorder: Recorder, request: Any) -> _Request | None:
     return None
 
 
-def _joined(recorder: Recorder, request: Any) -> Token[Context] | None:
-    """Make a WebSocket's caller current: a connection may live for hours, and is no request."""
-    with guarded("joining who connected", recorder.on_fault):
-        if not (get_current_span().get_span_context().is_valid or recorder.suppressed()):
-            return enter(propagation.extract(request.headers))
-    return None
-
-
 def time_handler(recorder: Recorder, original: Timed) -> Timed:
     """Time each request of an `Application`; of one within another, the outer one's."""
 
     @wraps(original)
     async def _handle(self: Any, request: Any) -> Any:
         if request.headers.get("Upgrade", "").lower() == "websocket":
-            connection = _joined(recorder, request)
+            connection = joined_caller(recorder, request.headers)
             try:
                 return await original(self, request)
             finally:

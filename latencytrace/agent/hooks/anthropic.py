@@ -1,11 +1,17 @@
 """Calls of models with `anthropic`: Anthropic's own, Bedrock's and Vertex AI's."""
 
-from latencytrace.agent.timing.hook import Arguments, Hook, Patch, Replacement
+from typing import Any
+
+from latencytrace.agent.guard import FAULTS
+from latencytrace.agent.timing.hook import Arguments, Hook, Patch, Replacement, Timed
+from latencytrace.agent.timing.recorder import Recorder
+from latencytrace.agent.timing.wrapping import named_arguments, timed
 from latencytrace.agent.toolkit.calls import after
-from latencytrace.agent.toolkit.http.withheld import withholding
+from latencytrace.agent.toolkit.http.propagation import WITHHELD
 from latencytrace.agent.toolkit.models.answer_form import AnswerForm
 from latencytrace.agent.toolkit.models.model_api import ModelApi, first_at
 from latencytrace.agent.toolkit.models.remote_model import note_closed, note_parsed
+from latencytrace.agent.toolkit.within import Within
 from latencytrace.model.stage import Stage
 
 _BASE = "anthropic._base_client"
@@ -24,8 +30,19 @@ def _asks_a_model(arguments: Arguments) -> bool:
     return address in _ADDRESSES and first_at(arguments, ("self._tracer",)) is None
 
 
-def _propagates_not(arguments: Arguments) -> bool:
-    return first_at(arguments, ("self._open_telemetry.propagation",)) is False
+def _withhold(recorder: Recorder, original: Timed) -> Timed:
+    """Send no header of ours within a call of which the program tells the library so."""
+    arguments_of = named_arguments(original)
+
+    def begin(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Within | None:
+        try:
+            said = first_at(arguments_of(args, kwargs), ("self._open_telemetry.propagation",))
+        except FAULTS as fault:
+            recorder.on_fault("looking whether a call carries a trace", fault)
+            return None
+        return Within(WITHHELD) if said is False else None
+
+    return timed(original, begin)  # type: ignore[arg-type]  # it is no generator
 
 
 _API = ModelApi(
@@ -48,7 +65,6 @@ _API = ModelApi(
         iterator="_iterator",
     ),
 )
-_withhold = withholding(_propagates_not)
 _close = after("closing a stream", note_closed)
 _parse = after("parsing a raw answer", note_parsed)
 

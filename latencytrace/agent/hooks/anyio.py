@@ -8,14 +8,12 @@ from typing import Any
 from weakref import ref
 
 from latencytrace.agent.clock import monotonic_ns
-from latencytrace.agent.guard import FAULTS, guarded
+from latencytrace.agent.guard import FAULTS
 from latencytrace.agent.timing.costs import HookCost
 from latencytrace.agent.timing.hook import Hook, Replacement, Timed
 from latencytrace.agent.timing.recorder import Recorder
 from latencytrace.agent.timing.runtime_gaps import begun_as, begun_as_sampled
-from latencytrace.agent.toolkit.waits import begun
-
-_WAITS = "noting a wait"
+from latencytrace.agent.toolkit.waits import note_wait
 
 # The event loop that was asked for last, and anyio's own limiter of it.
 _last_seen: tuple[Callable[[], object], Any] = (lambda: None, None)
@@ -65,15 +63,11 @@ def time_acquire(recorder: Recorder, original: Timed) -> Timed:
     async def acquire(self: Any) -> Any:
         if not self._waiters and getattr(self, "_owner_task", None) is None and _is_free(self):
             return await original(self)
-        wait = None
-        with guarded(_WAITS, recorder.on_fault):
-            called = f"{type(self).__name__}.acquire"
-            wait = begun(recorder, sys._getframe(1), monotonic_ns(), called)
+        started_ns = monotonic_ns()
         try:
             return await original(self)
         finally:
-            if wait is not None:
-                wait.end(monotonic_ns())
+            note_wait(recorder, started_ns, type(self).__name__, "acquire")
 
     return acquire
 

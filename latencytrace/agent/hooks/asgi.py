@@ -692,6 +692,17 @@ def time_given_application(recorder: Recorder, original: Timed) -> Timed:
     return __init__
 
 
+def time_called_application(recorder: Recorder, original: Timed) -> Timed:
+    """Wrap what Granian calls."""
+
+    @wraps(original)
+    def _callback_wrapper(callback: object, *args: Any, **kwargs: Any) -> Any:
+        recorder.open_requests.serves = True
+        return original(_with_timing(callback, recorder), *args, **kwargs)
+
+    return _callback_wrapper
+
+
 class AsgiHook(Hook):
     """Times requests at the outermost place that knows the application."""
 
@@ -699,6 +710,7 @@ class AsgiHook(Hook):
         "starlette >= 0.27",
         "uvicorn >= 0.20",
         "hypercorn >= 0.16",
+        "granian >= 2.0",
     )
     patches = (
         Replacement("starlette.applications", "Starlette.__call__", time_application),
@@ -720,6 +732,7 @@ class AsgiHook(Hook):
             for module, name in _PROTOCOLS
         ),
         Replacement("hypercorn.app_wrappers", "ASGIWrapper.__init__", time_given_application),
+        Replacement("granian.asgi", "_callback_wrapper", time_called_application),
         Replacement(
             "starlette.middleware.base", "BaseHTTPMiddleware.__call__", hold_until_returned
         ),

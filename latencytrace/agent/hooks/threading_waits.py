@@ -4,19 +4,15 @@
 make each acquire dearer, and be no locks to what asks for their type.
 """
 
-import sys
 from functools import wraps
 from typing import Any
 
 from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.context import current
-from latencytrace.agent.guard import FAULTS, guarded
 from latencytrace.agent.timing.hook import Hook, Replacement, Timed
 from latencytrace.agent.timing.recorder import Recorder
 from latencytrace.agent.timing.runtime_gaps import GAPS
-from latencytrace.agent.toolkit.waits import begun
-
-_NOTES = "noting a wait"
+from latencytrace.agent.toolkit.waits import note_wait
 
 
 def time_waits(recorder: Recorder, original: Timed) -> Timed:
@@ -26,17 +22,11 @@ def time_waits(recorder: Recorder, original: Timed) -> Timed:
     def wait(self: object, timeout: float | None = None) -> Any:
         if current().get(GAPS) is None:
             return original(self, timeout)
-        noted = None
-        try:
-            noted = begun(recorder, sys._getframe(1), monotonic_ns())
-        except FAULTS as fault:
-            recorder.on_fault(_NOTES, fault)
+        started_ns = monotonic_ns()
         try:
             return original(self, timeout)
         finally:
-            with guarded(_NOTES, recorder.on_fault):
-                if noted is not None:
-                    noted.end(monotonic_ns())
+            note_wait(recorder, started_ns)
 
     return wait
 

@@ -126,7 +126,7 @@ def _is_handshake(handler: Any) -> bool:
 
 def _joined(recorder: Recorder, handler: Any) -> Token[Context] | None:
     """Make a WebSocket's caller current: a connection may live for hours, and is no request."""
-    with guarded("joining who connected", recorder.on_fault):
+    with guarded("joining the caller's trace", recorder.on_fault):
         within = get_current_span().get_span_context().is_valid
         if not (within or hasattr(handler, _CONTRIBS) or recorder.suppressed()):
             return enter(propagation.extract(handler.request.headers))

@@ -22,6 +22,7 @@ from latencytrace.agent.timing.recorder import Recorder, Timing
 from latencytrace.agent.toolkit.calls import before
 from latencytrace.agent.toolkit.models.calls import generation_attributes
 from latencytrace.agent.toolkit.models.counted_streamer import CountedStreamer, counted_streamer
+from latencytrace.agent.toolkit.models.own_loops import cache_in
 from latencytrace.agent.toolkit.models.weights import model_size
 from latencytrace.agent.toolkit.streaming import MadeTokens
 from latencytrace.model import semconv
@@ -54,7 +55,7 @@ class Generation:
         self._tokens = MadeTokens()
         self._streamer: CountedStreamer | None = None
         self._streamed_ns: int | None = None  # when a streamer got its last token
-        self._continues = arguments.get("past_key_values") is not None
+        self._continues = cache_in(arguments) is not None
         shape = _shape_of(arguments)
         self._prompts = shape[0] if shape else None
         own_prompt = getattr(getattr(model, "config", None), "is_encoder_decoder", False)

@@ -139,6 +139,58 @@ class TypesenseHook(Hook):
     )
 
 
+_TURBOPUFFER = VectorDatabase(
+    system="turbopuffer",
+    collection="self._client.default_namespace",
+    top_k=("top_k", "limit"),
+    vectors=("queries", "upsert_rows"),
+)
+
+
+class TurbopufferHook(Hook):
+    """Times a namespace's methods of both clients."""
+
+    requires = ("turbopuffer >= 1.0",)
+    patches = _TURBOPUFFER.calls(
+        "turbopuffer.resources.namespaces",
+        "NamespacesResource",
+        "AsyncNamespacesResource",
+        searches=("query", "multi_query"),
+        writes=("write",),
+    )
+
+
+_MEILISEARCH = VectorDatabase(
+    system="meilisearch", collection="self.uid", vectors=("queries", "documents")
+)
+_SEARCHED = (
+    "search",
+    "facet_search",
+    "get_document",
+    "get_documents",
+    "get_similar_documents",
+)
+_WRITTEN = (
+    "add_documents",
+    "add_documents_raw",
+    "update_documents",
+    "update_documents_raw",
+    "delete_document",
+    "delete_documents",
+    "delete_all_documents",
+)
+
+
+class MeilisearchHook(Hook):
+    """Times the methods of an index, and several searches at once."""
+
+    requires = ("meilisearch >= 0.36",)
+    patches = (
+        *_MEILISEARCH.calls("meilisearch.index", "Index", searches=_SEARCHED, writes=_WRITTEN),
+        *_MEILISEARCH.calls("meilisearch.client", "Client", searches=("multi_search",)),
+    )
+
+
 _QUERY = VectorDatabase(system="lancedb", collection="self._table.name", top_k=("self._limit",))
 _TABLE = VectorDatabase(system="lancedb", collection="self.name", vectors=("data",))
 _BUILDERS = (

@@ -43,7 +43,7 @@ def _join_caller(_: Recorder, arguments: Arguments, __: object) -> None:
 
 
 _time = timed_calls(_Handshake)
-_join = after("joining who connected", _join_caller)
+_join = after("joining the caller's trace", _join_caller)
 
 
 class WebsocketsHook(Hook):

@@ -1,7 +1,7 @@
 """Requests served by a WSGI application: Flask, or any under gunicorn or waitress."""
 
 from collections.abc import Callable, Iterable, Iterator, MutableMapping
-from functools import partial
+from functools import partial, wraps
 from typing import Any
 
 from opentelemetry.propagators.textmap import Getter
@@ -10,7 +10,7 @@ from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.guard import FAULTS, guarded
 from latencytrace.agent.timing.hook import Arguments, Hook, HookAttributes, Replacement, Timed
 from latencytrace.agent.timing.recorder import Recorder
-from latencytrace.agent.toolkit.calls import before
+from latencytrace.agent.toolkit.calls import after, before
 from latencytrace.agent.toolkit.http import propagation
 from latencytrace.agent.toolkit.http.arrival import arrived_ns
 from latencytrace.agent.toolkit.http.caller import caller_of
@@ -31,6 +31,7 @@ _QUEUE_HEADERS = frozenset(f"HTTP_{name.upper().replace('-', '_')}" for name in 
 _FLASKS = "werkzeug.request"  # in an environ: Flask has it
 _RESPOND = Stage.RESPOND  # which takes longer to look up than to use
 _TIMED = "latencytrace.timed"  # in an environ: the request has its span already
+_SOCKET = "latencytrace.socket"  # likewise: of a server that does not show it
 _WSGI_WORKERS = {
     "gunicorn.workers.sync",
     "gunicorn.workers.gthread",
@@ -184,6 +185,13 @@ class TimedBody:
         self._request = request
         self._exhausted = False
 
+    def given_out(self) -> Any:
+        """Return the application's own body if that is a list, and end the request."""
+        if type(self._body) is not list:
+            return self
+        self.close()
+        return self._body
+
     def __iter__(self) -> Iterator[bytes]:
         return self
 
@@ -247,6 +255,7 @@ def _connection(environ: Environ) -> object:
     channel = getattr(environ.get("waitress.client_disconnected"), "__self__", None)
     return (
         environ.get("gunicorn.socket")
+        or environ.get(_SOCKET)
         or environ.get("werkzeug.socket")
         or getattr(channel, "socket", None)
     )
@@ -335,6 +344,32 @@ def time_given_application(recorder: Recorder, original: Timed) -> Timed:
     return __init__
 
 
+def time_set_application(recorder: Recorder, original: Timed) -> Timed:
+    """Wrap what the standard library's server serves, as Bottle's does by default."""
+
+    @wraps(original)
+    def set_app(self: Any, application: Any) -> None:
+        with guarded("wrapping an application", recorder.on_fault):
+            if application is not None and not hasattr(application, "wsgi_app"):
+                application = _TimedApplication(application, recorder)
+        original(self, application)
+
+    return set_app
+
+
+def time_called_application(recorder: Recorder, original: Timed) -> Timed:
+    """Wrap what Granian calls, which sends a list at once and asks others for their parts."""
+
+    @wraps(original)
+    def _callback_wrapper(callback: Any, *args: Any, **kwargs: Any) -> Any:
+        called = callback
+        with guarded("wrapping Granian's application", recorder.on_fault):
+            called = callback if hasattr(callback, "wsgi_app") else _Listed(callback, recorder)
+        return original(called, *args, **kwargs)
+
+    return _callback_wrapper
+
+
 class _TimedApplication:
     """An application of no framework that we know, as a server calls it."""
 
@@ -347,6 +382,14 @@ class _TimedApplication:
 
     def __call__(self, environ: Environ, start_response: Timed) -> Any:
         return self._call(self, environ, start_response)
+
+
+class _Listed(_TimedApplication):
+    """The same, whose list stays one: its request ends as it is handed out."""
+
+    def __call__(self, environ: Environ, start_response: Timed) -> Any:
+        body = super().__call__(environ, start_response)
+        return body.given_out() if isinstance(body, TimedBody) else body
 
 
 def _fail_with(_: Recorder, arguments: Arguments) -> None:
@@ -362,10 +405,29 @@ _note_error = before("noting an exception", _fail_with)
 class WsgiHook(Hook):
     """Times requests at the outermost place that knows the application."""
 
-    requires = ("flask >= 2.0", "gunicorn >= 20.0", "waitress >= 2.1")
+    requires = ("flask >= 2.0", "gunicorn >= 20.0", "waitress >= 2.1", "granian >= 2.0")
     patches = (
         Replacement("flask.app", "Flask.__call__", time_application),
         Replacement("flask.app", "Flask.handle_exception", _note_error),
         Replacement("gunicorn.workers.base", "Worker.load_wsgi", time_loaded_application),
         Replacement("waitress.server", "BaseWSGIServer.__init__", time_given_application),
+        Replacement("granian.wsgi", "_callback_wrapper", time_called_application),
+    )
+
+
+def _note_connection(_: Recorder, arguments: Arguments, environ: Any) -> None:
+    handler: Any = arguments["self"]
+    environ[_SOCKET] = handler.connection
+
+
+class WsgirefHook(Hook):
+    """Times requests that the standard library's server reads."""
+
+    patches = (
+        Replacement("wsgiref.simple_server", "WSGIServer.set_app", time_set_application),
+        Replacement(
+            "wsgiref.simple_server",
+            "WSGIRequestHandler.get_environ",
+            after("noting a connection", _note_connection),
+        ),
     )

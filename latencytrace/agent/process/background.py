@@ -13,7 +13,12 @@ from collections.abc import Callable
 from opentelemetry.context import Context, attach
 
 from latencytrace.agent.context import leave
-from latencytrace.agent.native import Lock, has_greenlets, start_thread
+from latencytrace.agent.native import (
+    Lock,
+    has_greenlets,
+    signals_left_to_the_program,
+    start_thread,
+)
 from latencytrace.agent.process.forks import in_child
 
 _held: list["BackgroundThread"] | None = None  # threads that wait to begin; None: none has to
@@ -112,7 +117,8 @@ def _forget() -> None:
 def _begin(thread: BackgroundThread) -> None:
     token = attach(Context())  # a hook carries the starter's request into threads: not here
     try:
-        thread.start()
+        with signals_left_to_the_program():
+            thread.start()
     finally:
         leave(token)
 

@@ -77,7 +77,7 @@ class Command(NamedTuple):
 
     Args:
         program: A path, or a module's name; empty: text (`-c`), or nothing.
-        is_module: It was named by `-m`.
+        is_module: Whether `-m` named the program.
     """
 
     program: str

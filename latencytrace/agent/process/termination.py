@@ -10,7 +10,12 @@ from typing import Final
 
 from latencytrace.agent.compiled.core import core
 from latencytrace.agent.guard import contained
-from latencytrace.agent.native import get_ident, sleep, start_thread
+from latencytrace.agent.native import (
+    get_ident,
+    signals_left_to_the_program,
+    sleep,
+    start_thread,
+)
 from latencytrace.agent.process.name import is_multiprocessings
 from latencytrace.agent.process.wake import Wake
 
@@ -132,14 +137,14 @@ class Termination:
         if self._waits is None:
             self._waits = iter(_WAITS_S)
             if core is None or not core.has_sigterm_come():
-                start_thread(self._send, ())
+                _start(self._send)
         wait_s = next(self._waits, None)
         if wait_s is None:
             self._sent.wait(self._longest_s - sum(_WAITS_S))
             return False
         if self._sent.wait(wait_s):
             return False
-        start_thread(self._come_again, ())
+        _start(self._come_again)
         return True
 
     def _send(self) -> None:
@@ -149,3 +154,8 @@ class Termination:
     def _come_again(self) -> None:
         sleep(_GOES_ON_S)
         signal.pthread_kill(self._main, signal.SIGTERM)
+
+
+def _start(target: Callable[[], object]) -> None:
+    with signals_left_to_the_program():
+        start_thread(target, ())

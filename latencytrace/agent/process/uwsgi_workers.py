@@ -64,7 +64,7 @@ class UwsgiWorkers:
             sys.meta_path.insert(0, self._finder)
 
     def look(self) -> None:
-        """See whether uWSGI's module has come meanwhile."""
+        """Look whether uWSGI's module has come meanwhile."""
         if self._finder is None:
             return
         uwsgi = _module()

@@ -19,7 +19,7 @@ class OwnBudget:
         recorder: What hooks have in common; its detail is set here.
         budget_ratio: Of the process's CPU time; None: there is no budget.
         some_spans: Shows so many spans that have just ended.
-        hooks: Loads those that may time requests and callbacks, once a request was served.
+        hooks: Loads the hooks that may time requests and callbacks, once a request was served.
         is_hurried: Tells whether a caller waits for the thread that measures.
     """
 

@@ -57,7 +57,7 @@ class Deferred:
 
 
 def worked_out(attributes: dict[str, AttributeValue]) -> dict[str, AttributeValue]:
-    """Return attributes with those that were deferred; the same if none were."""
+    """Return attributes and the deferred ones; the same if none were deferred."""
     values: Mapping[str, object] = attributes
     if not any(type(value) is Deferred for value in values.values()):
         return attributes

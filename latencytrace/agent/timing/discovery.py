@@ -37,7 +37,7 @@ def installed_hooks(
     """The hooks to apply; one that cannot be loaded is logged and left out.
 
     Args:
-        names: Of those that are wanted; None: all.
+        names: Names of the wanted hooks; None: all.
         options: Of hooks; some have no patch without any.
     """
     found: list[tuple[str, type[Hook] | ListedHook]] = []

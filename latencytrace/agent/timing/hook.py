@@ -10,7 +10,7 @@ from latencytrace.plugins import Plugin
 
 Arguments = Mapping[str, object]  # of the timed call, by parameter name, defaults included
 HookAttributes = dict[str, AttributeValue]
-Timed = Callable[..., Any]  # a function of somebody else's, of whatever signature
+Timed = Callable[..., Any]  # a function of a library, of any signature
 UNDO: Final = "_latencytrace_undo"  # on what a `Replacement` builds: puts back what it patches
 
 
@@ -56,7 +56,7 @@ class Patch(NamedTuple):
         interleaved: Inside a stream the call is noted as an interval of the stream's
             span, since it comes once a token; elsewhere it is a span.
         subclasses: The method is patched in every subclass, too, that has one of its own.
-        later: So it is in those that are made later; the class itself need not have it.
+        later: Whether an object that is made later has it; the class itself need not have it.
         part_of: Inside a span of these stages, as of its own, the call is the inner half.
         name: What the span is called; None: as the target's last part, or as its stage where
             that says nothing.
@@ -85,7 +85,7 @@ class Replacement(NamedTuple):
 
     Args:
         build: From the recorder and the original to the function in its place.
-        kept_as: What the original is called beside it, for whoever looks for it there.
+        kept_as: Name of the original beside it, where another library looks for it.
         bare: No other frame of ours stands around its calls, for compilers and tracebacks look
             at them: it defends itself.
     """

@@ -178,5 +178,5 @@ def merged(times: list[int], size: int) -> list[int]:
 
 
 def fold(times: list[int]) -> None:
-    """Merge what was noted in place, for whoever notes holds on to the list."""
+    """Merge what was noted in place: the recorder holds on to the list."""
     times[:] = merged(times, _FOLDED)

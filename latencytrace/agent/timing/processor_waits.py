@@ -172,7 +172,7 @@ class ProcessorWaits:
                 return
 
 
-PROCESSOR_WAITS: Final = ProcessorWaits()  # of this process: threads have one file, whoever asks
+PROCESSOR_WAITS: Final = ProcessorWaits()  # of this process: a thread has one file
 
 
 def _identity(number: int) -> tuple[int, int]:

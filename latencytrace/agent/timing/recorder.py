@@ -202,7 +202,7 @@ class Recorder:
 
     @property
     def decides(self) -> bool:
-        """Tell whether it is ours to decide on a request: nobody else samples."""
+        """Tell whether it is ours to decide on a request: no other tracer samples."""
         return self.detail.spares and getattr(self.tracer, "delegate", self) is None
 
     @staticmethod
@@ -212,7 +212,7 @@ class Recorder:
 
     @staticmethod
     def suppressed() -> bool:
-        """Tell whether somebody asked for nothing to be recorded here."""
+        """Tell whether recording is suppressed here."""
         return is_suppressed(current())
 
     @staticmethod
@@ -227,7 +227,7 @@ class Recorder:
 
 
 def is_suppressed(context: Context) -> bool:
-    """Tell whether somebody asked for nothing to be recorded in a context."""
+    """Tell whether recording is suppressed in a context."""
     return bool(context.get(SUPPRESSED) or context.get(_SUPPRESS_INSTRUMENTATION_KEY))
 
 

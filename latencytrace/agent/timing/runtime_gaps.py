@@ -1,14 +1,14 @@
 """Gaps that the process itself caused: a collection, a held loop, no free thread.
 
 Nothing runs of its own: no timer and no thread. Collections are watched while a traced request
-is under way, and noted are only those that take a millisecond.
+is under way, and only gaps of a millisecond are noted.
 """
 
 import gc
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import Context as VariableContext
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from opentelemetry.context import Context, create_key
 
@@ -37,6 +37,12 @@ POOL, RESULT = RuntimeGap.THREAD_POOL_WAIT.value, RuntimeGap.RESULT_WAIT.value
 _KINDS: Final = (GARBAGE, LOOP, POOL, RESULT)
 
 
+class Unfinished(Protocol):
+    """Work of a request of which nothing but the request's end tells that it is over."""
+
+    def end(self) -> None: ...
+
+
 class RuntimeGaps:
     """Gaps of one request under way; any thread may note them."""
 
@@ -50,6 +56,7 @@ class RuntimeGaps:
         "processor",
         "queue_depth",
         "returned_ns",
+        "unfinished",
         "waits",
     )
 
@@ -62,6 +69,7 @@ class RuntimeGaps:
         self.loop_thread = loop_thread  # whose event loop runs the request; None: no loop
         self.returned_ns = 0  # when work of its own on another thread was done
         self.waits = 0  # that have a span
+        self.unfinished: list[Unfinished] | None = None  # what ends with the request
         self._own: list[int] = []  # collections in the midst of its own code: start, end, start …
         self._noted: dict[str, list[int]] = {}
 
@@ -129,6 +137,8 @@ class RuntimeGaps:
         Args:
             span_start_ns: The monotonic start of the request's span.
         """
+        for one in self.unfinished or ():
+            one.end()
         if self._own:
             intervals.times(Stage.RUNTIME).extend(self._own)
         attributes: dict[str, AttributeValue] = {semconv.CONCURRENCY: self.concurrency}
@@ -203,7 +213,7 @@ class OpenRequests:
         # Reentrant: the garbage collector may end a request in the middle of any of this.
         self._lock = RLock()
         self.open: set[RuntimeGaps] = set()  # one for good, which hooks hold
-        self.resumed_by_ns = 0  # when who waits for a loop that was held has run
+        self.resumed_by_ns = 0  # when what waits for a held loop has run
         self.holds = Holds()
         self.callbacks = 0  # of event loops that were timed here
         self._core_before = _callbacks_of_core()  # that the core timed before
@@ -254,7 +264,7 @@ class OpenRequests:
     def loop_held(
         self, by: VariableContext, start_ns: int, end_ns: int, callback: object = None
     ) -> None:
-        """One callback held this thread's event loop: who runs next on it, waited for that.
+        """One callback held this thread's event loop: what runs next on it waited for that.
 
         Args:
             start_ns: When it began, in monotonic time.
@@ -274,7 +284,7 @@ class OpenRequests:
                     since_ns = start_ns
                 by_ns = max(by_ns, end_ns + within_ns)  # a short hold ends no long one's
                 self._waiting[gaps] = (since_ns, by_ns)
-                self.resumed_by_ns = max(self.resumed_by_ns, by_ns)  # else nobody is looked for
+                self.resumed_by_ns = max(self.resumed_by_ns, by_ns)  # else no waiter is looked for
 
     def _holder(self, otel: Context, start_ns: int, callback: object) -> tuple[str, int | None]:
         """Name what held a loop: a request, with when it came if it has ended, or a function."""
@@ -337,7 +347,7 @@ def begun_as(
     A stream that is made on threads comes here once a chunk (`bench_request.py`, `/threaded`).
 
     Args:
-        depth_of: Counts who waits for a thread of a pool already.
+        depth_of: Counts the calls that wait for a thread of a pool already.
         pool: The one that gets the work.
     """
     context = current()

@@ -38,13 +38,13 @@ class ServerTiming:
 
 
 class ServerTimings:
-    """Stages of all requests under way, if anybody asked for them."""
+    """Stages of all requests under way, if a client asked for them."""
 
     __slots__ = ("_on_end", "_on_fault", "_open")
 
     def __init__(self, on_fault: OnFault) -> None:
         self._on_fault = on_fault
-        self._on_end: Callable[[RecordedSpan], None] | None = None  # None: nobody asked
+        self._on_end: Callable[[RecordedSpan], None] | None = None  # None: no client asked
         self._open: dict[int, tuple[ServerTiming, ...]] = {}  # by trace id
 
     def counting(self, on_end: Callable[[RecordedSpan], None]) -> Callable[[RecordedSpan], None]:

@@ -12,7 +12,7 @@ from functools import partial, wraps
 from typing import Any, Final, Protocol, cast
 
 from opentelemetry.context import (
-    _SUPPRESS_INSTRUMENTATION_KEY,  # see `is_suppressed`
+    _SUPPRESS_INSTRUMENTATION_KEY,  # contrib's instrumentations set it
     Context,
 )
 from opentelemetry.trace import INVALID_SPAN, get_current_span
@@ -288,7 +288,7 @@ def named_arguments(original: Timed) -> Callable[[tuple[Any, ...], dict[str, Any
             if place == count:
                 break
             found[names[place]] = value
-            place += 1  # noqa: SIM113 - see above
+            place += 1  # noqa: SIM113 - `enumerate` takes twice as long
         if kwargs:
             found.update(kwargs)
         return found
@@ -296,7 +296,7 @@ def named_arguments(original: Timed) -> Callable[[tuple[Any, ...], dict[str, Any
     return arguments
 
 
-def beginning(original: Timed, patch: Patch, recorder: Recorder) -> Begin:  # noqa: C901 - see below
+def beginning(original: Timed, patch: Patch, recorder: Recorder) -> Begin:  # noqa: C901 - speed is the point
     """Return what begins to time a call that a patch names.
 
     A call inside another one of the same stage, or of those that it is part of, is its inner

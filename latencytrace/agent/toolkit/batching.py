@@ -25,11 +25,10 @@ from latencytrace.agent.context import enter, leave
 from latencytrace.agent.guard import edge_faults, guarded
 from latencytrace.agent.spans.span import RecordedSpan
 from latencytrace.agent.spans.tracer import RecordingTracer, started_here
-from latencytrace.agent.timing.named_stage import named_stage
 from latencytrace.agent.timing.recorder import Recorder, Timing
 from latencytrace.model import semconv
 from latencytrace.model.attributes import AttributeValue
-from latencytrace.model.stage import Stage
+from latencytrace.model.stage import Stage, stage_and_name
 
 MAX_SERVED = 16  # batches recorded of one ticket: a request has a bounded number of spans
 
@@ -151,7 +150,7 @@ def new_ticket(recorder: Recorder | None, tokens: object) -> Ticket:
         if isinstance(tokens, Integral):  # no tensor: reading one may wait for the device
             counted = max(int(tokens), 0)
     ticket = Ticket(recorder, span, monotonic_ns(), counted)
-    with guarded("counting who waits", edge_faults):
+    with guarded("counting waits", edge_faults):
         if recorder is not None:
             ticket.join_queue(recorder)
     return ticket
@@ -228,7 +227,7 @@ class Batch:
     def begin(self) -> None:
         """Begin, where the work goes from thread to thread: `activate` it in each."""
         with guarded("starting a batch", edge_faults):
-            self._stage, self._named = named_stage(self._name)
+            self._stage, self._named = stage_and_name(self._name)
             self._begin(self._recorder())
 
     def activate(self) -> None:
@@ -353,6 +352,54 @@ def _sizes(members: Collection[Ticket]) -> dict[str, AttributeValue]:
     if known and len(known) == len(members):
         sizes[semconv.BATCH_TOKENS] = sum(known)
     return sizes
+
+
+class SingleServed:
+    """Times what serves one ticket, in the request's own trace; what is made inside joins it.
+
+    It begins at once, and is current until `deactivate`, in the same task or thread.
+
+    Args:
+        ticket: The request's; it may come from another process.
+    """
+
+    __slots__ = ("_recorder", "_ticket", "_timing", "_token")
+
+    def __init__(self, recorder: Recorder, ticket: Ticket, name: str, stage: Stage) -> None:
+        self._recorder = recorder
+        self._ticket = ticket
+        self._timing: Timing | None = None
+        context = ticket.context()
+        ticket.leave_queue()
+        if ticket.sampled:
+            now_ns = monotonic_ns()
+            waited = ticket.wait(recorder, now_ns)
+            if waited is not None:
+                waited.end(now_ns)
+            self._timing = recorder.start(name, stage, context=context, started_ns=now_ns)
+            context = set_span_in_context(self._timing.span, context)
+        self._token: Token[Context] | None = enter(context)
+
+    def note_part(self, stage: Stage, started_ns: int) -> None:
+        """Note that what was done since a monotonic time is of another stage."""
+        if self._timing is not None:
+            parts = self._timing.intervals or self._timing.collect_intervals()
+            parts.add(stage, started_ns)
+
+    def deactivate(self) -> None:
+        """Make what was current before it current again."""
+        token, self._token = self._token, None
+        if token is not None:
+            leave(token)
+
+    def end(self, error: BaseException | None = None, ended_ns: int | None = None) -> None:
+        """End at a monotonic time, or now; once."""
+        timing, self._timing = self._timing, None
+        self._ticket.served += 1
+        if timing is not None:
+            if error is not None:
+                timing.fail(error)
+            timing.end(ended_ns)
 
 
 class Tickets:

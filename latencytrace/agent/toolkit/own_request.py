@@ -28,6 +28,7 @@ class OwnRequest(ServedRequest):
     Args:
         name: What breakdowns call its route.
         attributes: Scalars; they travel with the span.
+        started_ns: A monotonic time; None: now.
     """
 
     is_span = True  # for generators: each of their steps runs within it
@@ -38,6 +39,8 @@ class OwnRequest(ServedRequest):
         name: str,
         attributes: Mapping[str, AttributeValue],
         kind: SpanKind = SpanKind.INTERNAL,
+        *,
+        started_ns: int | None = None,
     ) -> None:
         super().__init__(
             recorder,
@@ -46,6 +49,7 @@ class OwnRequest(ServedRequest):
             Context(),
             kind=kind,
             on_loop=_get_running_loop() is not None,
+            started_ns=started_ns,
         )
 
     @property

@@ -230,7 +230,7 @@ class AnswerStream(ReadAnswer):
         # was handed over, its bytes; one after another.
         self.held: list[Any] = []
         self.eager = True  # what leaves is to be read at once
-        self.chunks: KeptChunks | None = None  # those that the compiled core has read
+        self.chunks: KeptChunks | None = None  # chunks that the compiled core has read
 
     def begun_as(self, events: AnswerEvents | None) -> None:
         """Note the form of its parts; None: it comes in one piece."""
@@ -310,7 +310,7 @@ class AnswerStream(ReadAnswer):
         return attribute_of(stages, span_start_ns)
 
     def chunk_sent(self, body: bytes, known: int, sent_ns: int) -> None:
-        """Note that a chunk has been sent, behind those that the core keeps."""
+        """Note that a chunk has been sent, behind the chunks that the core keeps."""
         if self.chunks:
             self._take_over(self.chunks)
         super().chunk_sent(body, known, sent_ns)

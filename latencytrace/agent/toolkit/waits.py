@@ -6,18 +6,25 @@ fills what nothing else explains. And only where the request itself waits, in th
 that serves it: what another task listens for, such as the caller's leaving, holds nothing up.
 """
 
+import sys
 from collections.abc import Iterator
 from pathlib import PurePath
 from types import CodeType, FrameType
 from typing import Final, NamedTuple
 
 from opentelemetry.context import Context
+from opentelemetry.trace.propagation import (
+    _SPAN_KEY,  # where a context holds its span
+)
 
+from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.context import current
 from latencytrace.agent.guard import guarded
+from latencytrace.agent.spans.span import RecordedSpan
 from latencytrace.agent.timing.holds import NOTICED_NS
 from latencytrace.agent.timing.recorder import Recorder
 from latencytrace.agent.timing.runtime_gaps import GAPS, RESULT, RuntimeGaps
+from latencytrace.model import semconv
 from latencytrace.model.stage import Stage
 
 MOST_SPANS: Final = 64  # of a request; waits beyond are noted without their names
@@ -110,12 +117,44 @@ def begun(
     gaps = context.get(GAPS)
     if not isinstance(gaps, RuntimeGaps):
         return None
-    place = _place(frame, called)
+    place = _place(frame, called, is_explained=_is_explained(context))
     return None if place is None else Wait(recorder, gaps, context, started_ns, place)
 
 
-def _place(frame: FrameType, called: str) -> Place | None:
-    """Return where the program waits; None: ours times it, or it is no wait of the program's."""
+def note_wait(
+    recorder: Recorder, started_ns: int, kind: str = "Condition", method: str = "wait"
+) -> None:
+    """Note a wait of what calls the caller, once it is over: only a long one has its place found.
+
+    Args:
+        started_ns: A monotonic time.
+        kind: What is waited for, unless the frames tell.
+        method: What is called of it.
+    """
+    ended_ns = monotonic_ns()
+    if ended_ns - started_ns >= NOTICED_NS:
+        with guarded(_DOING, recorder.on_fault):
+            wait = begun(recorder, sys._getframe(2), started_ns, f"{kind}.{method}")
+            if wait is not None:
+                wait.end(ended_ns)
+
+
+def _is_explained(context: Context) -> bool:
+    """Tell whether a span that explains its own time is current: no gap fills any of that."""
+    span = context.get(_SPAN_KEY)
+    return (
+        type(span) is RecordedSpan
+        and not span.ended_ns
+        and semconv.STAGE in (span.raw_attributes or {})
+    )
+
+
+def _place(frame: FrameType, called: str, *, is_explained: bool) -> Place | None:
+    """Return where the program waits; None: ours times it, or it is no wait of the program's.
+
+    Args:
+        is_explained: Where a wait is for a result, nothing needs to know of it.
+    """
     is_for_room = called.rpartition(".")[2] in _FOR_ROOM
     for at in _outwards(frame):
         package = _package(at)
@@ -126,7 +165,9 @@ def _place(frame: FrameType, called: str) -> Place | None:
             if not is_for_room and not name.startswith("__"):  # no `__enter__`
                 called, is_for_room = at.f_code.co_qualname, name in _FOR_ROOM
         elif package != _OURS:
-            serves = is_for_room or any(_package(outer) in _SERVING for outer in _outwards(at))
+            serves = is_for_room or (
+                not is_explained and any(_package(outer) in _SERVING for outer in _outwards(at))
+            )
             return Place(called, is_for_room, at.f_code, at.f_lineno) if serves else None
     return Place(called, is_for_room, None, 0) if is_for_room else None
 

@@ -3,8 +3,8 @@
 One lasts from when the application has a message of text until it asks for the next: what it
 sends meanwhile is the answer. Frames of bytes are parts of a stream, such as sound. Only where
 the task of the connection itself takes them: what another takes may be for any. And none where
-engine.io takes them, whose events are requests already, or where whoever opened the connection
-is traced: what is done for it belongs to that trace.
+engine.io takes them, whose events are requests already, or where the client that opened the
+connection is traced: what is done for it belongs to that trace.
 """
 
 import sys

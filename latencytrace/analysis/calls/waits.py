@@ -108,7 +108,7 @@ def _waited(segment: Segment, waits: list[_Wait]) -> Iterator[Segment]:
 
     Args:
         segment: The next segment of the span, in order of time.
-        waits: The earliest last; those that are over are taken out.
+        waits: The earliest last; ended ones are taken out.
     """
     at_ns = segment.start_ns
     while waits and waits[-1].start_ns < segment.end_ns:

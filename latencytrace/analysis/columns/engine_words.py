@@ -54,11 +54,11 @@ def add_engines(
         facts: Facts of the spans (n, `FACTS`).
         said: Columns of `analysis.columns.reported` (n, `SAID`).
         words: Take the models and the reasons to finish that engines tell.
-        odd_row: Takes those that tell what cannot be.
+        odd_row: Takes spans that tell what cannot be.
         packed: Where the intervals of each span begin; start, end and stage of each.
 
     Returns:
-        The intervals, with those that engines tell. No span has intervals of both kinds.
+        The intervals, with the ones that engines tell. No span has intervals of both kinds.
     """
     tells = (facts.of_rows(TELLS_TIMES) | facts.of_rows(TELLS_TOKENS)) != 0
     found: list[tuple[int, int, int, int]] = []

@@ -59,7 +59,7 @@ OF_RESOURCES: Final = KNOWN_PROCESS + 1
 UNKNOWN_PARENT: Final = "0" * 16
 _STAGE_NUMBERS = {stage: number for number, stage in enumerate(STAGES)}
 _READ_AS_TEXT = (semconv.INTERVALS, semconv.RUNTIME_GAPS)
-_SMALLEST_PLAIN, _LARGEST_PLAIN = 1e-4, 1e16  # between them nobody writes an exponent
+_SMALLEST_PLAIN, _LARGEST_PLAIN = 1e-4, 1e16  # between them no language writes an exponent
 _SECOND_NS = 1_000_000_000
 _MOST_RESENT = 1_000  # attempts; shapes do not tell more apart
 
@@ -106,7 +106,7 @@ class Facts:
             rows = [row for one in range(known, needed) for row in _both(batch.shapes[one])]
             self.table = np.concatenate((self.table[: 2 * known], np.array(rows, np.int64)))
             self._known = needed
-        # A row without a shape is odd by itself (see `requests`): any facts will do.
+        # A row without a shape goes to the objects anyway: any facts will do.
         kind = 2 * np.maximum(shape, 0) + (batch.parent_id != 0)
         return FactsOfBatch(kind, self.table, _of_resources(batch.resources))
 

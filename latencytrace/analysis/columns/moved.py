@@ -25,7 +25,7 @@ class Times(NamedTuple):
     """Times of the spans of a batch (n,)."""
 
     sent_ns: _Column  # their starts
-    start_ns: _Column  # likewise, from when a proxy took those that it held back
+    start_ns: _Column  # likewise, from when a proxy took a request that it held back
     end_ns: _Column
 
 

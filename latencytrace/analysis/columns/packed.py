@@ -25,7 +25,7 @@ bind(
         "UNREADABLE": UNREADABLE,
         "MOST_DIGITS": 18,  # of a number, which then fits
         "MOST_NS": 1 << 60,
-        "LAST_BUCKET": 976,  # of 2**64, see `model.packed`
+        "LAST_BUCKET": 976,  # of 2**64, as in `model.packed`
     }
 )
 

@@ -75,7 +75,7 @@ def _cut(
     Args:
         segments: Of all requests.
         first: Where each request's begin (r + 1,).
-        places: Of those that are cut, in order (c,).
+        places: Places of the cut requests, in order (c,).
         starts_ns: Where the second part of each begins (c,).
     """
     rest = segments[places]

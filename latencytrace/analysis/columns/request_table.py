@@ -1,7 +1,7 @@
 """Requests with their ledgers as columns: a row of the store, or a count, needs no object.
 
 The spans that they were made of can be let go of meanwhile. `objects` makes `Request` objects
-of them, for whoever needs some; tests hold the two equal.
+of them where some are needed; tests hold the two equal.
 """
 
 from collections.abc import Mapping, Sequence
@@ -68,7 +68,7 @@ class RequestTable:
     attribute_texts: NDArray[np.uint8]  # their values, each after its length (7 bits a byte)
     attribute_text_first: _Column  # (a + 1,): where each one's begins
     attributes_left_out: _Column  # (r,)
-    repairs: Mapping[int, tuple[Repair, ...]]  # by place, of those that have any
+    repairs: Mapping[int, tuple[Repair, ...]]  # by place, of requests that have any
     segment_first: _Column  # (r + 1,): where each one's begin
     segment_end_ns: _Column  # (s,): each begins where the one before it ends
     segment_stage: _Column  # (s,)

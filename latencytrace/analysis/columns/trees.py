@@ -80,7 +80,7 @@ def link_spans(
         span_id: As signed numbers of the same order.
         parent_id: As signed numbers; `NO_PARENT`: none.
         sent_ns: The starts of the spans as sent.
-        start_ns: Starts, from when a proxy took those that it held back.
+        start_ns: Starts, from when a proxy took a request that it held back.
         kind: Row of each span in the facts.
         resource: Row of each span in `resources`.
         explains: By stage, whether it explains anything.

@@ -20,7 +20,7 @@ Part = tuple[Stage, int]  # a stage, and how long it took in ns
 
 
 class Reading:
-    """Reads lengths of time off a span's attributes, and notes those that cannot be."""
+    """Reads lengths of time off a span's attributes, and notes impossible ones."""
 
     def __init__(self, span: Span) -> None:
         self._span = span

@@ -10,7 +10,7 @@ _SCOPE = "autogen "  # and the name of the runtime
 
 
 def _title(span: Span) -> str:
-    """`autogen publish`: what follows is whom to, with an id."""
+    """`autogen publish`: what follows is the receiver, with an id."""
     return " ".join(span.name.split(maxsplit=2)[:2])
 
 

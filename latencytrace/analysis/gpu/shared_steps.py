@@ -81,7 +81,7 @@ def apportioned(whole: int, weights: Sequence[int]) -> list[int]:
 
     Returns:
         Integers that add up to it, each less than 1 from its exact part. Where
-        remainders tie, those that come first get more.
+        remainders tie, the first get more.
     """
     sum_of_weights = sum(weights)
     parts, remainders = zip(

@@ -35,7 +35,7 @@ def critical_path(trace: Trace) -> tuple[Segment, ...]:
     Within a span, go back from its end `at`: take the child that ended last among those
     that ended by `at`, and go into it; what lies between its end and `at` is a gap; go on
     from its start. A gap belongs to the child that runs on beside it and ends last, over
-    the time it runs; then to a child that outlives its parent, for nobody can have waited
+    the time it runs; then to a child that outlives its parent, for nothing can have waited
     for it; to the span itself only where none of its children runs. Ties go to the later
     start, then the smaller span id. The intervals packed on a span win over the span and
     all that lies below it; where intervals of one span overlap, the later end, the later
@@ -128,7 +128,7 @@ def _stretches(trace: Trace) -> list[_Part]:
             whole += _between(tracks[part.track], part) if part.track > 0 else (part,)
         for part in tracks[number]:
             if part.track > 0:
-                tracks[part.track] = []  # nobody else wants it
+                tracks[part.track] = []  # no other part needs it
         tracks[number] = whole
     return tracks[0]
 

@@ -82,7 +82,7 @@ def request_of(
     """One request and its ledger.
 
     Args:
-        segments: Its critical path.
+        segments: Critical path of the request.
         revisions: The highest revision written so far, by trace id and request span id.
         max_weight: The largest weight that is believed.
         longest_ns: What ended so long after it had a clock that was not set.

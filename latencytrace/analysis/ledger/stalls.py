@@ -9,7 +9,7 @@ from latencytrace.model import Segment, Stage, Trace
 from latencytrace.model.packed import TokenTimes
 
 MEDIANS = 5  # batches grow and shrink, which makes gaps two or three times as long
-NOTICED_NS = 50_000_000  # shorter than a reader's eye rests on a word: nobody sees it
+NOTICED_NS = 50_000_000  # shorter than a reader's eye rests on a word
 PREEMPTION = "preemption"
 UNKNOWN = "unknown"
 _ORDINARY = frozenset({Stage.DECODE, Stage.UNATTRIBUTED, Stage.OTHER})

@@ -1,4 +1,4 @@
-"""Gives spans another time whose start or end cannot be: those that were never set."""
+"""Gives spans another time whose start or end was never set."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,6 +12,7 @@ from latencytrace.model.texts.units import duration
 
 WEEK_NS: Final = 7 * 86_400 * 10**9
 DATED_NS: Final = 946_684_800 * 10**9  # the year 2000: a time before it was never set
+UNTIMED: Final = frozenset({RepairKind.IMPLAUSIBLE, RepairKind.NEGATIVE})
 _LATEST_NS = (1 << 63) - 1
 _MOST_BETWEEN: Final = 32  # absurd spans, one below the other, between a span and those that tell
 
@@ -37,23 +38,24 @@ def as_believed(request: Request) -> Plausible:
 
     Whatever was mended is at most as long as the request now.
     """
-    was_mended = any(one.kind is RepairKind.IMPLAUSIBLE for one in request.repairs)
+    was_mended = any(one.kind in UNTIMED for one in request.repairs)
     return Plausible(longest_ns=request.duration_ns if was_mended else _LATEST_NS)
 
 
 def without_implausible(
     spans: dict[str, Span], longest_ns: int = WEEK_NS
 ) -> tuple[dict[str, Span], list[Repair]]:
-    """The same spans; those that last too long, or have no start or end, last as their children.
+    """The same spans; one whose times cannot be lasts as far as its children.
 
-    One keeps the end of it that can be, its start if both can; where only its other end has
+    It lasts too long, has no start or end, or ends before it starts: a clock was set back
+    meanwhile. It keeps the end that can be, its start if both can; where only its other end has
     children near, that. Without children it is empty there.
     """
     are_dated = any(span.end_ns >= DATED_NS for span in spans.values())
     absurd = [
         span
         for span in spans.values()
-        if span.end_ns - span.start_ns > longest_ns
+        if not 0 <= span.end_ns - span.start_ns <= longest_ns
         or (are_dated and min(span.start_ns, span.end_ns) < DATED_NS)
     ]
     if not absurd:
@@ -65,12 +67,17 @@ def without_implausible(
     mended = dict(spans)
     repairs = []
     for span in absurd:
-        inside = list(_timed_inside(span, children, are_absurd))
+        kind = _kind(span)
+        inside = [
+            one
+            for one in _timed_inside(span, children, are_absurd)
+            if kind is RepairKind.IMPLAUSIBLE or one.clock == span.clock
+        ]
         found = _as_children(span, inside, longest_ns) or _empty(span, spans)
         mended[span.span_id] = found
         repairs.append(
             Repair(
-                kind=RepairKind.IMPLAUSIBLE,
+                kind=kind,
                 span_id=span.span_id,
                 detail=(
                     f"{named(span.name)} {_said(span)}, which cannot be; "
@@ -94,7 +101,14 @@ def out_of_time(root: Span, plausible: Plausible) -> Repair | None:
     )
 
 
+def _kind(span: Span) -> RepairKind:
+    was_set_back = len(_dated_ends(span)) != 1 and span.end_ns < span.start_ns
+    return RepairKind.NEGATIVE if was_set_back else RepairKind.IMPLAUSIBLE
+
+
 def _said(span: Span) -> str:
+    if _kind(span) is RepairKind.NEGATIVE:
+        return f"ended {duration(span.start_ns - span.end_ns)} before it started"
     if span.end_ns < DATED_NS:
         return "has no end" if span.start_ns >= DATED_NS else "has neither a start nor an end"
     return f"lasted {duration(span.end_ns - span.start_ns)}"

@@ -279,7 +279,7 @@ def _silent(objective: Objective, scrape_ns: int, interval_ns: int) -> str:
 
 
 def _fell(objective: Objective, look_ns: int) -> str:
-    """Far fewer requests than chance explains, of those that such a while would bring."""
+    """Far fewer requests than such a while would bring by chance."""
     expected = _before(objective, look_ns)
     came = _series(LOOK, objective, look_ns)
     looks = look_ns / traffic.LOOK_NS

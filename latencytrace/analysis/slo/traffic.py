@@ -14,7 +14,7 @@ from latencytrace.model.objective import HOUR_NS, MINUTE_NS
 
 LOOKS_NS = tuple(minutes * MINUTE_NS for minutes in (10, 17, 30))  # requests stay away for
 LOOK_NS = LOOKS_NS[0]
-FAILING_NS = 5 * MINUTE_NS  # what is looked at to see whether those that come are bad
+FAILING_NS = 5 * MINUTE_NS  # what is looked at to see whether requests that come are bad
 RETURN_NS = 2 * MINUTE_NS  # what is looked at to see whether they come again
 PARTS, BUSY_PARTS = 12, 10  # of the hour before: a burst is no traffic to be expected
 COLLAPSED_RATIO = 0.1  # of what was to be expected

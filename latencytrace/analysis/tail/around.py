@@ -1,4 +1,4 @@
-"""The requests around a quantile: those that a picture of it is made of.
+"""The requests around a quantile, which a picture of it is made of.
 
 Quantiles of stages do not add up to a quantile of the duration. The mean request around that
 quantile has stages that do.

@@ -74,7 +74,7 @@ class Split:
 
     starts_ns: tuple[int, int, int, int]  # where each of the four begins
     counts: tuple[int, int, int, int]  # of requests
-    rows: tuple[int, int, int, int]  # of those that were recorded
+    rows: tuple[int, int, int, int]  # of recorded requests
     effective: float  # how many of equal weight would say as much as those
 
     @classmethod

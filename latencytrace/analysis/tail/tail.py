@@ -118,7 +118,7 @@ def tail_of(columns: RequestColumns, split: Split, quantile: float) -> Tail:
         quantile: From which on a request belongs to the tail.
     """
     groups, needed = Groups.of(columns, split), needed_requests(quantile)
-    # Those that stand for many say less than as many that stand for themselves.
+    # Requests that stand for many say less than as many that stand for themselves.
     times = max(needed / split.effective, LEAST_TAIL / max(groups.effective_tail, 1.0))
     return _compared(groups, split, quantile, round(times * split.requests) if times > 1 else None)
 
@@ -132,7 +132,7 @@ def tail_of_selection(
         columns: The others that `split.bands()` asked for, and as many as are looked at of those
             that were selected, with their attributes.
         split: The durations of the others, `without_tail`.
-        selection: Bounds of those that were selected.
+        selection: Bounds of the selected requests.
         selected: The durations of all of them.
     """
     groups = Groups.of_selection(columns, split, selection, selected.requests)

@@ -109,7 +109,7 @@ def meant(found: AttributeValue) -> AttributeValue:
 
 
 def count(span: Span, said: Said, generation: Generation | None = None) -> int | None:
-    """The number that a span says (see `value`); None also for one that cannot be."""
+    """The number that a span says, read by `value`; None also for one that cannot be."""
     for key in said.keys:
         found = count_in(span.attributes.get(key))
         if found is not None:

@@ -200,13 +200,13 @@ def _calls(
 
 
 def _of_last(spans: Iterable[Span], said: Said) -> AttributeValue:
-    """Return what the span that ended last says, of those that say it."""
+    """Return what is said by the last span to end that says it."""
     last = _last(spans, said)
     return None if last is None else value(last, said)
 
 
 def _last(spans: Iterable[Span], said: Said) -> Span | None:
-    """The span that ended last, of those that say this."""
+    """The last of these spans to end, of spans that say this."""
     reported = (span for span in spans if value(span, said) is not None)
     return max(reported, key=lambda span: (span.end_ns, span.start_ns, span.span_id), default=None)
 

@@ -174,7 +174,7 @@ def grouped(
     *,
     every: bool,
 ) -> Iterator[list[RenderableType]]:
-    """The breakdown asked for by the values of a label or an attribute; see `pictures`."""
+    """The breakdown asked for by the values of a label or an attribute."""
     from latencytrace.cli.pictures import groups
 
     found = reading.groups(source, wanted, by, MOST_VALUES if every else None)

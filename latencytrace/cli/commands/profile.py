@@ -43,7 +43,9 @@ def profile(
         typer.Option(readable=False, help="Where to save it. Default: profile-ID.json.gz here."),
     ] = None,
     wait: Annotated[float, typer.Option(min=1, help="Give up after so many seconds.")] = 90.0,
-    listed: Annotated[bool, typer.Option("--list", help="List those that are kept.")] = False,
+    listed: Annotated[
+        bool, typer.Option("--list", help="List the profiles that are kept.")
+    ] = False,
     as_json: options.AsJson = False,
     url: options.Url = None,
 ) -> None:

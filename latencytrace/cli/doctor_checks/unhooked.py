@@ -68,7 +68,7 @@ def _plain(name: str) -> str:
 UNHOOKED: Final = {
     **dict.fromkeys(
         (
-            "annoy", "pgvecto-rs", "turbopuffer", "whoosh",
+            "annoy", "pgvecto-rs", "whoosh",
         ),
         Stage.RETRIEVE,
     ),

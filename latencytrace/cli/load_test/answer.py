@@ -11,7 +11,7 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 class EventTooLongError(ValueError):
-    """One event is longer than anybody would send on purpose."""
+    """One event is longer than any model sends."""
 
 
 @dataclass(frozen=True, slots=True)

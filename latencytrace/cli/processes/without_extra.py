@@ -1,11 +1,10 @@
 """The command line where only `run` works, because its extra is not installed."""
 
-import importlib.metadata
 import re
 from collections.abc import Callable, Sequence
-from importlib.metadata import version
 
 from latencytrace.cli.pictures.lines import complain, say
+from latencytrace.plugins import installed_version
 
 COMMANDS = {  # by the extra that they come with
     "cli": (
@@ -46,7 +45,7 @@ def answer(arguments: Sequence[str], missing: ImportError) -> int:
     """
     command = arguments[0] if arguments else "--help"
     if command == "--version":
-        say(f"latencytrace {version('latencytrace')}")
+        say(f"latencytrace {installed_version('latencytrace')}")
     elif command == "--help":
         for line in HELP.splitlines():
             say(line)
@@ -68,7 +67,7 @@ _FIRST_TYPER = (0, 13)  # before: whatever was typed, the new click took it for 
 _NEW_CLICK = (8, 2)
 
 
-def typer_fault(version_of: Callable[[str], str] = importlib.metadata.version) -> str | None:
+def typer_fault(version_of: Callable[[str], str] = installed_version) -> str | None:
     """Name a fault of the libraries that read the command line; None: there is none.
 
     Other packages pin an old Typer, and pip then takes a click that is too new for it.

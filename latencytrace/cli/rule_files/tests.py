@@ -110,7 +110,7 @@ def tests_document(
         "an outage is one page through failed scrapes and silence, until it is over": _outage,
         "a blip is silent": _blip,
         "a start does not page": _start,
-        "nobody watches it": _absence,
+        "no service watches it": _absence,
         "no request came yet": _idleness,
     }
     return {

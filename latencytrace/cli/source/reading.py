@@ -4,11 +4,10 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, cast
 from urllib.parse import quote, urlencode
-
-import httpx
 
 from latencytrace.cli.pictures.lines import complain
 from latencytrace.cli.processes.local_service import (
@@ -35,12 +34,14 @@ from latencytrace.service.answers.documents import (
 from latencytrace.service.answers.gpu_documents import GpusDocument, GpuStageDocument
 from latencytrace.service.answers.tail_documents import TailDocument
 from latencytrace.service.net.http_client import ask
-from latencytrace.service.objectives.report import ReportDocument
 from latencytrace.settings import data_folder, service_token
 
-if TYPE_CHECKING:  # its parts are an extra
+if TYPE_CHECKING:  # slow to import, or an extra's
+    import httpx
+
     from latencytrace.service.answers.groups import GroupsDocument
     from latencytrace.service.answers.overview_documents import OverviewDocument
+    from latencytrace.service.objectives.report import ReportDocument
 
 HEALTHY_WITHIN_S = 5.0  # a busy machine's service is there, too
 
@@ -104,7 +105,7 @@ class ServiceSource:
                 f"the service at {self.url} fell silent: {error}"
             ) from None
         if not answer.is_success:
-            large = answer.status_code == httpx.codes.REQUEST_ENTITY_TOO_LARGE
+            large = answer.status_code == HTTPStatus.REQUEST_ENTITY_TOO_LARGE
             raise (TooLargeError if large else LatencytraceError)(_problem(answer))
         return answer.content
 
@@ -149,7 +150,7 @@ def service_at(address: str) -> ServiceSource | None:
         answer = ask("GET", f"{address}/healthz", HEALTHY_WITHIN_S)
     except OSError:
         return None
-    if answer.status_code != httpx.codes.OK:
+    if answer.status_code != HTTPStatus.OK:
         return None
     return ServiceSource(url=address, token=service_token())
 
@@ -270,7 +271,7 @@ def objectives(source: Source) -> ObjectivesDocument:
     return cast(ObjectivesDocument, none | document)
 
 
-def objectives_report(source: Source, month: str | None) -> ReportDocument:
+def objectives_report(source: Source, month: str | None) -> "ReportDocument":
     """How each objective was kept in a month; None: this one."""
     document = source.document("/objectives/report", {} if month is None else {"month": month})
     return cast("ReportDocument", document)
@@ -291,7 +292,7 @@ def _document(body: bytes, url: str) -> object:
     return document
 
 
-def _problem(answer: httpx.Response) -> str:
+def _problem(answer: "httpx.Response") -> str:
     """Read an RFC 9457 problem document."""
     try:
         problem = answer.json()

@@ -36,7 +36,7 @@ class Summary:
 
 
 class SummaryFields(TypedDict):
-    """The fields of a `Summary`, for those that have more."""
+    """The fields of a `Summary`, for its subclasses."""
 
     requests: int
     failed: int
@@ -53,7 +53,7 @@ class RouteSummary(Summary):
 
     service: str
     route: str
-    outermost: int  # of its requests: those that no other service called
+    outermost: int  # requests that no other service called
     first_token_p50_ns: float | None  # None: no request has a first token
     first_tokens_of_model: int  # of them counted to the model's, for nothing was streamed
     versions: Mapping[str, int]  # by version, the start of its first request in this time
@@ -84,7 +84,7 @@ class Group(Summary):
 class Groups:
     """A cohort by the values of a label or an attribute: each request is in exactly one part."""
 
-    groups: tuple[Group, ...]  # those that took most time in all, the first of them first
+    groups: tuple[Group, ...]  # in order of their total time, longest first
     others: Summary | None  # all other values; None: there are none
     other_values: int  # how many these are
     without: Summary | None  # requests without a value; None: there are none

@@ -135,7 +135,7 @@ class Outbox:
         self.add(new)
 
     def _receivers(self, alert: Alert) -> Mapping[str, Sink]:
-        """The sinks that an alert is for: those that its objective names, if they are there."""
+        """The sinks that an alert is for: the ones that its objective names, if they are there."""
         named = alert.standing.objective.receivers
         return {name: self._sinks[name] for name in named if name in self._sinks} or self._sinks
 
@@ -144,7 +144,7 @@ class Outbox:
         return {name: len(queue) for name, queue in self._queues.items()}
 
     def dropped(self) -> Mapping[str, int]:
-        """Count those that were given up, by sink."""
+        """Count the notifications that were given up, by sink."""
         return {name: queue.dropped for name, queue in self._queues.items()}
 
     def step(self, name: str) -> bool:

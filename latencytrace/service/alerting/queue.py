@@ -33,7 +33,7 @@ class SinkQueue:
         An alert that begins again must not be ended by what is left of its last end.
 
         Returns:
-            Those that need not be sent any more.
+            Notifications that need not be sent any more.
         """
         obsolete = []
         for notification in notifications:

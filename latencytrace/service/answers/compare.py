@@ -84,7 +84,7 @@ def named(side: str) -> str:
     """Return a side of a comparison.
 
     Raises:
-        QuestionError: It is empty.
+        QuestionError: The side is empty.
     """
     if not side.strip():
         raise QuestionError("a side is empty: say which requests, as version=1.2&since=1h")

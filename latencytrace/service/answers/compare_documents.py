@@ -75,7 +75,7 @@ class SideDocument(TypedDict):
     requests: int
     recorded_requests: int | None  # that count by their weights; null: all of them
     compared_requests: int  # of those recorded: of many, a share drawn by their trace ids
-    failed_ratio: float | None  # of those that failed or were rejected: they are not compared
+    failed_ratio: float | None  # that failed or were rejected, and so are not compared
     duration_ns: PlainQuantilesDocument | None
     circumstances: CircumstancesDocument
 

@@ -372,7 +372,7 @@ class RequestDocument(OpenedRequestDocument):
 
 
 class TraceIdsDocument(TypedDict):
-    """The first traces of those that begin so, in order of id."""
+    """Traces with ids that begin so, the first in order."""
 
     trace_ids: list[str]
 
@@ -381,7 +381,7 @@ class RequestsDocument(TypedDict):
     """Requests of a cohort."""
 
     requests: list[ListedRequestDocument]
-    matching: int  # how many there are, with those that are not listed
+    matching: int  # how many there are, the ones not listed included
 
 
 class ServiceDocument(TypedDict):

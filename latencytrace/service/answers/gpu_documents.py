@@ -53,7 +53,7 @@ class GpuDocument(TypedDict):
     energy_joules: float | None
     temperatures_celsius: dict[str, float]
     clocks_hertz: dict[str, float]
-    clock_events: list[str]  # those that hold its clocks down now
+    clock_events: list[str]  # that hold its clocks down now
     pcie_bytes_per_second: dict[str, float]
     nvlink_bytes_per_second: dict[str, float]
     ecc_errors: dict[str, float]

@@ -53,7 +53,7 @@ class GroupsDocument(TypedDict):
     until: str
     column_ns: int  # of the timelines
     requests: int
-    groups: list[GroupDocument]  # those that took most time in all first
+    groups: list[GroupDocument]  # in order of their total time, longest first
     others: SummaryDocument | None  # the requests with any other value
     other_values: int
     without: SummaryDocument | None  # the requests without a value
@@ -81,7 +81,7 @@ def groups(
 
     Raises:
         NotFoundError: There are requests, and none of them has the attribute.
-        QuestionError: It is not kept.
+        QuestionError: No request keeps such an attribute.
     """
     key = group_key(by)
     since_ns, until_ns = times_ns(cohort, now_ns)

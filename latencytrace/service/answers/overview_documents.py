@@ -31,7 +31,7 @@ class RouteDocument(TypedDict):
     service: str
     route: str
     requests: int
-    outermost_requests: int  # of them: those that no other service called
+    outermost_requests: int  # requests that no other service called
     failed: int
     p50_ns: int
     p95_ns: int

@@ -144,7 +144,7 @@ def request(
     store: Store,
     trace_id: str,
     span_id: str | None,
-    is_open: Callable[[str], bool],
+    open_because: Callable[[str], str | None],
     profiles_of: Callable[[str], list[str]],
 ) -> RequestDocument:
     """`GET /requests/{trace_id}`: one request with its spans.
@@ -152,14 +152,14 @@ def request(
     Args:
         trace_id: 32 hex digits.
         span_id: Span id of the request; None: the outermost of its trace.
-        is_open: Whether spans of a trace have arrived that are not attributed yet.
+        open_because: Returns what an open trace waits for; None: it is not open.
         profiles_of: The ids of the profiles that saw a trace.
 
     Raises:
         QuestionError: An id is no id.
         NotFoundError: There is none; the message says why.
     """
-    found, tree = found_request(store, trace_id, span_id, is_open)
+    found, tree = found_request(store, trace_id, span_id, open_because)
     times = stage_times(tree, found.segments) if tree else {}
     return {
         **opened_document(store, found, tree, request_document(found), profiles_of),
@@ -173,7 +173,7 @@ def request(
 
 
 def found_request(
-    store: Store, trace_id: str, span_id: str | None, is_open: Callable[[str], bool]
+    store: Store, trace_id: str, span_id: str | None, open_because: Callable[[str], str | None]
 ) -> tuple[Request, Trace | None]:
     """One request and the tree of its spans; None: they were not kept."""
     trace_id = trace_id.lower()
@@ -184,7 +184,7 @@ def found_request(
     found = store.request(trace_id, span_id.lower() if span_id else None)
     spans = store.kept_spans(trace_id)
     if found is None:
-        raise NotFoundError(_why_not_found(trace_id, span_id, spans, is_open))
+        raise NotFoundError(_why_not_found(trace_id, span_id, spans, open_because))
     return found, _tree_of(found, spans)
 
 
@@ -250,13 +250,13 @@ def _started_by(tree: Trace) -> list[PlaceDocument]:
 
 
 def _why_not_found(
-    trace_id: str, span_id: str | None, spans: Sequence[Span], is_open: Callable[[str], bool]
+    trace_id: str,
+    span_id: str | None,
+    spans: Sequence[Span],
+    open_because: Callable[[str], str | None],
 ) -> str:
-    if is_open(trace_id):
-        return (
-            f"trace {trace_id} is still open: it gets its ledger one second after its last span, "
-            "once the span of its request has arrived; ask again then"
-        )
+    if (why := open_because(trace_id)) is not None:
+        return f"trace {trace_id} is still open: {why}; ask again later"
     step = next((span for span in spans if is_shared(span)), None)
     if step is not None and span_id is None:
         return (

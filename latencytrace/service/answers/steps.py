@@ -17,7 +17,7 @@ from latencytrace.service.answers.documents import (
 )
 from latencytrace.service.store import Store
 
-MOST_STEPS = 8  # shown with a request: those that held it up longest
+MOST_STEPS = 8  # shown with a request: the ones that held it up longest
 MOST_OTHERS = 3  # shown of each
 _SPAN_ID = re.compile(r"[0-9a-f]{16}")
 

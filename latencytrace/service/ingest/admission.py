@@ -1,4 +1,4 @@
-"""Lets more spans in, or not: by how long it takes to attribute those that are here.
+"""Lets more spans in, or not: by how long it takes to attribute the spans that are here.
 
 What is let in is to be read soon after its last span. So not its bytes are bounded but the work
 that it is, by the pace of the latest batches. No thread, no I/O.

@@ -78,7 +78,7 @@ class CommitQueue:
         self.is_retry = False  # what is first could not be committed before
 
     def add(self, waiting: Waiting) -> None:
-        """Put a request behind those that are due no later."""
+        """Put a request behind all that are due no later."""
         insort(self._waiting, waiting, key=_due_ns)
         self._span_count += waiting.request.span_count
 
@@ -105,7 +105,7 @@ class CommitQueue:
         is_full = not (held_ns or self.is_retry) and self._is_full(now_ns)
         if self._last_ns is None or is_full:
             return held_ns
-        # A clock that was set back must not hold up anybody for longer than the interval.
+        # A clock that was set back must not hold up a post for longer than the interval.
         since_ns = max(now_ns - self._last_ns, 0)
         interval_ns = min(self.interval_ns, RETRY_NS) if self.is_retry else self.interval_ns
         return max(interval_ns - since_ns, held_ns, 0)
@@ -362,7 +362,7 @@ class Committer:
                 self._changed.wait(None if due_in_ns is None else due_in_ns / 1e9)
 
     def _begun(self, taken: Sequence[Waiting]) -> list[Waiting]:
-        """Those that can be committed now; the others wait on."""
+        """The posts that can be committed now; the others wait on."""
         parts = [(one, self._begin(one.request.columns)) for one in taken]
         ready = [replace(one, part=part) for one, part in parts if part is not None]
         if len(ready) < len(taken):

@@ -143,7 +143,7 @@ class Intake:
             self._keep_short([one], partial(self._check, one.plain, one.content_type, None))
 
     def _keep_short(self, short: Sequence["_Short"], check: Callable[[], CheckedRequest]) -> None:
-        """Have bodies kept that are checked as one, and tell those who wait, even if one left."""
+        """Have bodies kept that are checked as one, and answer all that wait, even if one left."""
 
         def tell(kept: Future[None] | asyncio.Future[None]) -> None:
             error = kept.exception()

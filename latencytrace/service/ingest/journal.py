@@ -61,7 +61,7 @@ class _Content:
 
 
 class Journal:
-    """The files of one process, and those that an earlier one left.
+    """The files of this process, and of earlier ones.
 
     It has no lock: a caller that uses it from several threads must hold one.
 

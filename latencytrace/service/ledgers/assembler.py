@@ -42,6 +42,11 @@ class TraceState(StrEnum):
     WRITTEN = "written"  # its ledgers are in the store
     WITHOUT_ROOT = "without a root"  # no request in it so far
 
+    @property
+    def is_open(self) -> bool:
+        """Whether a trace has spans that are not attributed yet."""
+        return self in {TraceState.OPEN, TraceState.BEING_WRITTEN}
+
 
 @dataclass(slots=True)
 class _Open:
@@ -51,6 +56,7 @@ class _Open:
     last_ns: int
     rooted: bool
     rooted_ns: int = 0  # when its root arrived, or the first span of its next revision
+    revised: bool = False  # it has ledgers already
     doubled: int = 0  # how often its times to wait are doubled
     spans: int = 0
     waiting: int = 0  # to be stored by a commit
@@ -79,8 +85,25 @@ class _Open:
         self.missed_ns = taken.missed_ns
 
     def is_complete(self, now_ns: int) -> bool:
-        """Return whether it can be attributed: all of it is stored, or `AGE_NS` have passed."""
-        return not self.waiting or now_ns - self.first_ns >= AGE_NS
+        """Return whether it can be attributed: all of it is stored, or the rest came too late.
+
+        A trace that has ledgers does not wait for the rest as long as one that has none.
+        """
+        longest_ns = min(2 * (BUSY_NS << self.doubled), AGE_NS) if self.revised else AGE_NS
+        return not self.waiting or now_ns - self.first_ns >= longest_ns
+
+    def waits_for(self, now_ns: int, state: TraceState) -> str:
+        """Return why it has no ledger yet, as people read it."""
+        if state is TraceState.BEING_WRITTEN:
+            why = "its ledger is being written"
+        elif not self.rooted:
+            why = "the span of its request has not arrived"
+        elif now_ns < self.due_ns:
+            why = "spans of it still arrive"
+        else:
+            why = "spans of it wait to be stored"
+        first_s, last_s = ((now_ns - at) // SECOND_NS for at in (self.first_ns, self.last_ns))
+        return f"{why} (its first span came {first_s} s ago, its last one {last_s} s ago)"
 
 
 @dataclass(slots=True)
@@ -181,9 +204,10 @@ class Assembler:
             return TraceState.WITHOUT_ROOT
         return TraceState.WRITTEN if trace_id in self._closed else TraceState.UNKNOWN
 
-    def is_open(self, trace_id: str) -> bool:
-        """Return whether a trace has spans that are not attributed yet."""
-        return self.state(trace_id) in {TraceState.OPEN, TraceState.BEING_WRITTEN}
+    def open_because(self, trace_id: str) -> str | None:
+        """Return what an open trace waits for, as people read it; None: it is not open."""
+        trace = self._attributing.get(trace_id) or self._open.get(trace_id)
+        return trace.waits_for(self._now_ns(), self.state(trace_id)) if trace else None
 
     def is_old(self, trace_id: str) -> bool:
         """Return whether the root of a trace is not expected any more."""
@@ -255,9 +279,9 @@ class Assembler:
     def due(self, limit: int) -> list[str]:
         """Take up to `limit` traces that are due; with too many open ones the oldest first.
 
-        A trace with spans that wait to be stored and cannot be claimed stays open. After `AGE_NS`
-        only those spans stay open. The caller must give back what it took, by `attributed`,
-        `without`, `again`, `from_store` or `missed`.
+        A trace with spans that wait to be stored and cannot be claimed stays open. After `AGE_NS`,
+        of a revision sooner, only those spans stay open. The caller must give back what it took,
+        by `attributed`, `without`, `again`, `from_store` or `missed`.
         """
         now_ns, self.counts.late_ns = self._now_ns(), 0
         due = self._evicted(limit)
@@ -377,7 +401,8 @@ class Assembler:
         taken = self._attributing.get(trace_id)  # a trace that was attributed has had its root
         rooted |= trace_id in self._closed or (taken is not None and taken.rooted)
         trace = self._open[trace_id] = _Open(now_ns, now_ns, rooted, now_ns)
-        trace.doubled = _doubled(self._closed.get(trace_id))
+        closed = self._closed.get(trace_id)
+        trace.revised, trace.doubled = closed is not None, _doubled(closed)
         heappush(self._due, (trace.due_ns, trace_id))
         if (known := self._rootless.get(trace_id)) and not self.is_old(trace_id):
             known.old_ns = None  # the quiet time begins anew
@@ -436,7 +461,7 @@ class Assembler:
         while self._growing_old and self._growing_old[0][0] <= now_ns and len(taken) < limit:
             old_ns, trace_id = heappop(self._growing_old)
             known = self._rootless.get(trace_id)
-            if known and known.old_ns == old_ns and not self.is_open(trace_id):
+            if known and known.old_ns == old_ns and not self.state(trace_id).is_open:
                 self._opened(trace_id, now_ns, rooted=True)
                 taken.append(self._taken(trace_id))
         return taken

@@ -225,9 +225,9 @@ class Attributor:
 class _Read(NamedTuple):
     """Traces as the store has them."""
 
-    arrived: Mapping[str, Sequence[Span]]  # of those that are attributed now
+    arrived: Mapping[str, Sequence[Span]]  # of traces that are attributed now
     revisions: Revisions
-    written: Sequence[Request]  # those that it has of them already
+    written: Sequence[Request]  # requests that the store has of them already
     reopened: AbstractSet[str]
 
 

@@ -15,9 +15,9 @@ class PipelineContext:
 
     columns: ColumnAttribution = field(default_factory=ColumnAttribution)
     keep_spans_ratio: float = 1.0  # of ordinary requests: their spans are kept
-    objectives: ObjectiveIndex = NO_OBJECTIVES  # who violates one keeps its spans
+    objectives: ObjectiveIndex = NO_OBJECTIVES  # a request that violates one keeps its spans
     settle_s: float = 0.0  # a request settles after so many seconds without a span
     counted_until_ns: int | None = None  # an earlier process counted requests written until then
     on_settled: Callable[[Settled], None] = lambda _: None  # hears of settled requests
-    on_spans: Callable[[Iterable[Span]], None] = lambda _: None  # of those that used a GPU
+    on_spans: Callable[[Iterable[Span]], None] = lambda _: None  # of spans that used a GPU
     tidy: Callable[[], None] = lambda: None  # drops old data; called once a second

@@ -232,7 +232,12 @@ class OpenTraces:
     def is_open(self, trace_id: str) -> bool:
         """Return whether a trace has spans that are not attributed yet."""
         with self._lock:
-            return self._assembler.is_open(trace_id)
+            return self._assembler.state(trace_id).is_open
+
+    def open_because(self, trace_id: str) -> str | None:
+        """Return what an open trace waits for, as people read it; None: it is not open."""
+        with self._lock:
+            return self._assembler.open_because(trace_id)
 
     def is_old(self, trace_id: str) -> bool:
         """Return whether the root of a trace is not expected any more."""

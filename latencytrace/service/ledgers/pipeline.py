@@ -1,4 +1,4 @@
-"""From received spans to counted requests: who calls whom in the service.
+"""From received spans to counted requests: the order of the calls in the service.
 
     receiver → submit → journal → committer → store
                   ↓ arrived           ↓ stored, if it is not attributed soon
@@ -183,6 +183,10 @@ class Pipeline:
     def is_open(self, trace_id: str) -> bool:
         """Return whether a trace has spans that are not attributed yet."""
         return self._traces.is_open(trace_id)
+
+    def open_because(self, trace_id: str) -> str | None:
+        """Return what an open trace waits for, as people read it; None: it is not open."""
+        return self._traces.open_because(trace_id)
 
     def close(self) -> None:
         """Store what is queued, attribute traces with a root, and stop."""

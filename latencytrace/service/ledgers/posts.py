@@ -173,7 +173,7 @@ class Posts:
     def give_back(self, trace_ids: Iterable[str], *, accounted: bool) -> None:
         """Have a commit store spans that were claimed and not stored.
 
-        Those that are `accounted`, because their trace was attributed, are not counted by `end`.
+        Spans that are `accounted`, because their trace was attributed, are not counted by `end`.
         """
         for trace_id in trace_ids:
             for post in self._end_claim(trace_id):

@@ -20,7 +20,7 @@ def served_by(spans: Iterable[Span]) -> Iterator[tuple[Process, int]]:
 
 
 class ProcessStarts:
-    """Remembers when each process served its first request, and traces of those that have not.
+    """Remembers when each process served its first request, and traces of processes that have not.
 
     Spans without `service.instance.id` are ignored, because they may be of any process.
 

@@ -11,7 +11,7 @@ from latencytrace.service.store import Store
 def apart_from_resent(
     tables: Iterable[LedgerTable], written: Iterable[Request]
 ) -> tuple[list[LedgerTable], LedgerTable]:
-    """Separate new requests from those that the store has already, with the same content.
+    """Separate new requests from requests that the store has already, with the same content.
 
     Args:
         written: The requests in the store of the traces that it has some of.

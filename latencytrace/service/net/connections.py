@@ -260,4 +260,4 @@ def shortage() -> str | None:
     return f"of {allowed} files and connections that may be open nearly all are: {_ADVICE}"
 
 
-_ADVICE = "find out who connects so often, or raise the limit (`ulimit -n`, LimitNOFILE)"
+_ADVICE = "find out which client connects so often, or raise the limit (`ulimit -n`, LimitNOFILE)"

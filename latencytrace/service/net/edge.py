@@ -175,7 +175,7 @@ class Edge:
         return None if scope["method"] in _READING else self._write_refusal(headers)
 
     def _is_open(self, path: str) -> bool:
-        """Tell whether anybody may ask for an address."""
+        """Tell whether an address needs no token."""
         if path in _OPEN_PATHS:
             return True
         return self._login is not None and (path == LOGIN_PATH or path.startswith(_OPEN_FOLDER))

@@ -1,16 +1,19 @@
 """The HTTP client of the command line, of sinks and of the engine scraper."""
 
 import ssl
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
-from importlib.metadata import version
-
-import httpx
 
 from latencytrace.model.texts.secrets import parted, why_no_address
+from latencytrace.plugins import installed_version
 
-_AGENT = f"latencytrace/{version('latencytrace')}"
+# It would load its own command line too, a third of what its import takes.
+sys.modules.setdefault("httpx._main", None)  # type: ignore[arg-type] # an import of it fails then
+import httpx  # noqa: E402 - now
+
+_AGENT = f"latencytrace/{installed_version('latencytrace')}"
 
 
 @contextmanager

@@ -86,7 +86,7 @@ def standing_of(counts: ObjectiveCounts, rates: tuple[BurnRates, ...], now_ns: i
         total=period.total // objective.parts,
         budget_left_ratio=left_ratio,
         exhaustion_ns=gone_ns,
-        last_request_ns=counts.last_ns(),
+        last_request_ns=counts.rings.last_ns(),
         budget_since_ns=None if until_ns is None else since_ns,
     )
 
@@ -151,7 +151,7 @@ def _alert(
         bad_ratio=tally.bad / tally.total if tally is not None and tally.total else None,
         window_ns=rate.rule.long_ns if rate is not None else None,
         standing=standing,
-        evidence=counts.evidence(now_ns - HOUR_NS if since_ns is None else since_ns),
+        evidence=counts.latest.evidence(now_ns - HOUR_NS if since_ns is None else since_ns),
         traffic_ratio=None if rate is not None else _traffic_ratio(counts, state, now_ns),
         acknowledged=announced.acknowledged,
     )
@@ -211,12 +211,14 @@ def _end_reason(
 
 def _announced(counts: ObjectiveCounts, rate: BurnRates | None, now_ns: int) -> Announced:
     """The beginning of an alert that begins now, and the onset of its bad requests."""
-    onset_ns = counts.last_ns() if rate is None else counts.burning_since_ns(rate.rule, now_ns)
+    onset_ns = (
+        counts.rings.last_ns() if rate is None else counts.burning_since_ns(rate.rule, now_ns)
+    )
     return Announced(started_ns=now_ns, onset_ns=onset_ns)
 
 
 def _traffic_ratio(counts: ObjectiveCounts, state: ObjectiveState, now_ns: int) -> float | None:
-    """The requests of the last ten minutes by those that were to be expected."""
+    """The requests of the last ten minutes by the number expected."""
     if not state.silence.expected:
         return None
     return counts.requests(now_ns, LOOK_NS).total / state.silence.expected

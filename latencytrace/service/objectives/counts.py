@@ -1,6 +1,6 @@
 """Counts of one objective: its requests over time, and the latest of them."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from hashlib import sha256
 from typing import Final
@@ -14,7 +14,6 @@ from latencytrace.analysis.slo.over_time import Slots, burning_since
 from latencytrace.analysis.slo.traffic import LOOK_NS, LULL_DAYS
 from latencytrace.model import (
     BurnRule,
-    Evidence,
     Objective,
     Tally,
 )
@@ -39,23 +38,23 @@ def series_of(objective: Objective) -> str:
 
 
 class ObjectiveCounts:
-    """Counts each request once, when it has settled; exact, whatever the histograms hold."""
+    """Counts each request once, when it has settled; exact, whatever the histograms hold.
+
+    Attributes:
+        rings: Requests, or slices of time, that were judged.
+        latest: Requests that an alert may have to describe.
+    """
 
     def __init__(self, objective: Objective) -> None:
         self.objective = objective
         self._coverages: dict[tuple[int, int], tuple[int, float]] = {}  # when each was found
-        self._rings = rings_of(objective)
-        self._latest = LatestRequests()
+        self.rings = rings_of(objective)
+        self.latest = LatestRequests()
 
     def change(self, objective: Objective) -> None:
         """Count the same requests for an objective whose target or tiers are others now."""
         self.objective = objective
         self._coverages.clear()
-
-    @property
-    def since_start(self) -> Tally:
-        """Tally of what was judged since this process began."""
-        return self._rings.since_start
 
     @property
     def series(self) -> str:
@@ -70,35 +69,21 @@ class ObjectiveCounts:
             places: (n,): where they are in it.
             at_ns: (n,): the moment at which each counts.
         """
-        places, at_ns, is_good = self._note(table, places, at_ns)
+        places, at_ns, is_good = self.note(table, places, at_ns)
         weights = None if table.weight is None else table.weight[places]
-        return self._rings.add_all(at_ns, ~is_good, weights)
-
-    def recall(
-        self, table: LedgerTable, places: NDArray[np.int64], at_ns: NDArray[np.int64]
-    ) -> None:
-        """Note what there is to say of requests, without counting them."""
-        self._note(table, places, at_ns)
-
-    def add(self, at_ns: int, tally: Tally) -> bool:
-        """Count requests that were judged; false: that is too long ago."""
-        return self._rings.add(at_ns, tally)
-
-    def close(self, now_ns: int) -> int | None:
-        """Judge the slices of time that are over; the start of the latest of them, to be kept."""
-        return self._rings.close(now_ns)
+        return self.rings.add_all(at_ns, ~is_good, weights)
 
     def tally(self, until_ns: int, window_ns: int) -> Tally:
         """Tally of what was judged in a window: requests, or slices of time in `SLICE_PARTS`."""
-        return self._rings.of(window_ns).tally(until_ns - self._rings.delay_ns, window_ns)
+        return self.rings.of(window_ns).tally(until_ns - self.rings.delay_ns, window_ns)
 
     def requests(self, until_ns: int, window_ns: int) -> Tally:
         """The requests of a window of some hours that came, whatever is judged."""
-        return self._rings.requests.tally(until_ns, window_ns).came
+        return self.rings.requests.tally(until_ns, window_ns).came
 
     def is_lull(self, now_ns: int, most: float) -> bool:
         """Tell whether ten minutes of this hour brought as few on each of the days before."""
-        ring, slices = self._rings.of(self.objective.period_ns), self.objective.slices
+        ring, slices = self.rings.of(self.objective.period_ns), self.objective.slices
         # Of slices of time no requests are known that long: then none of them may have had any.
         most, look_ns = (most, LOOK_NS) if slices is None else (0, max(LOOK_NS, slices.length_ns))
         ends_ns = [now_ns - day * DAY_NS + HOUR_NS // 2 for day in range(1, LULL_DAYS + 1)]
@@ -114,8 +99,8 @@ class ObjectiveCounts:
         # Of a long window it changes slowly, and costs more to know than all else.
         if known is not None and until_ns - known[0] < known[1] * window_ns / _STEPS:
             return known[1]
-        ring = self._rings.of(window_ns)
-        found = ring.coverage_ratio(until_ns - self._rings.delay_ns, window_ns, pause_ns)
+        ring = self.rings.of(window_ns)
+        found = ring.coverage_ratio(until_ns - self.rings.delay_ns, window_ns, pause_ns)
         self._coverages[window_ns, pause_ns] = until_ns, found
         return found
 
@@ -126,10 +111,6 @@ class ObjectiveCounts:
         coverage_ratio = self.coverage_ratio(until_ns, period_ns)
         return usual_requests(self.objective, period, coverage_ratio, window_ns)
 
-    def last_ns(self) -> int | None:
-        """The time of the latest request, to the slot."""
-        return self._rings.last_ns()
-
     def burning_since_ns(self, rule: BurnRule, until_ns: int) -> int | None:
         """When the burn that a tier found began; None: no request of its window was bad.
 
@@ -139,8 +120,8 @@ class ObjectiveCounts:
         calm_ns = max(rule.short_ns // 3, 2 * self.objective.period_ns // _FASTEST_IN_PERIOD)
         least_ratio = rule.factor * self.objective.budget_ratio
         while True:
-            ring = self._rings.of(window_ns)
-            first_ns, bad, total = ring.slots(until_ns - self._rings.delay_ns, window_ns)
+            ring = self.rings.of(window_ns)
+            first_ns, bad, total = ring.slots(until_ns - self.rings.delay_ns, window_ns)
             calm_slots = -(-calm_ns // ring.slot_ns)
             place = burning_since(bad, total, least_ratio, calm_slots)
             if place is None:
@@ -152,35 +133,23 @@ class ObjectiveCounts:
             window_ns *= 2
 
     def slots(self, until_ns: int, window_ns: int) -> Slots:
-        ring = self._rings.of(window_ns)
-        until_ns -= self._rings.delay_ns
+        ring = self.rings.of(window_ns)
+        until_ns -= self.rings.delay_ns
         found = ring.slots(until_ns, window_ns)
         return Slots.of(ring.slot_ns, *found, until_ns - window_ns, until_ns)
 
-    def evidence(self, since_ns: int) -> Evidence:
-        """Gather what is known of the newest bad requests since a moment."""
-        return self._latest.evidence(since_ns)
-
-    def changes(self) -> Iterator[tuple[int, int, Tally]]:
-        """Slots that changed since this was asked last: their length, start and counts."""
-        return self._rings.changes()
-
-    def restore(self, slots: Iterable[tuple[int, int, Tally]], closed_ns: int | None) -> None:
-        """Take up what was kept: counts, and what `close` said last."""
-        self._rings.restore(slots, closed_ns)
-
-    def _note(
+    def note(
         self, table: LedgerTable, places: NDArray[np.int64], at_ns: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
         """Note what there is to say of requests.
 
         Returns:
-            Those that are judged: their places and moments, and whether each is good.
+            Places and moments of the judged requests, and whether each is good.
         """
         found = verdicts(self.objective, table)[places]
         judged = found != NOT_JUDGED
         places, at_ns, is_good = places[judged], at_ns[judged], found[judged] == GOOD
-        self._latest.note(self.objective, table, places, at_ns, is_good)
+        self.latest.note(self.objective, table, places, at_ns, is_good)
         return places, at_ns, is_good
 
 

@@ -131,7 +131,7 @@ class Evaluator:
             self.watched.add_routes(table)
             for counts, _ in self.watched.entries:
                 places = np.flatnonzero(table.counts & in_cohort(counts.objective, table))
-                counts.recall(table, places, table.end_ns[places])
+                counts.note(table, places, table.end_ns[places])
             self._alerts = self._evaluate(self._started_ns)
 
     def replace(self, objectives: Sequence[Objective]) -> None:
@@ -240,7 +240,7 @@ class Evaluator:
         standings: list[Standing] = []
         alerts: list[Alert] = []
         for counts, state in self.watched.entries:
-            state.closed_ns = counts.close(now_ns)
+            state.closed_ns = counts.rings.close(now_ns)
             maintained_ns = self.maintenance.latest_ns(counts.objective, now_ns)
             rates = state.step(counts, max(self._started_ns, maintained_ns), now_ns)
             standing = standing_of(counts, rates, now_ns)
@@ -251,7 +251,7 @@ class Evaluator:
 
     def _gather(self) -> None:
         for counts, _ in self.watched.entries:
-            for length, at_ns, tally in counts.changes():
+            for length, at_ns, tally in counts.rings.changes():
                 self._unkept[counts.series, length, at_ns] = tally
 
     def _outlived(self) -> dict[int, int]:

@@ -39,7 +39,7 @@ _WINDOWS: Final = TypeAdapter(tuple[Maintenance, ...])
 
 
 class MaintenanceWindows:
-    """The windows of a file, and those that were asked for while the service runs.
+    """The windows of a file, and of requests to the running service.
 
     Attributes:
         keep: Takes those asked for whenever they change, as a text.

@@ -68,7 +68,7 @@ class TierState:
             self.calm_ns = None
         elif calm and self.calm_ns is None:
             self.calm_ns = now_ns
-        silent_ns = now_ns - (counts.last_ns() or self.firing_ns)
+        silent_ns = now_ns - (counts.rings.last_ns() or self.firing_ns)
         if self._has_calmed(rule, counts, now_ns) or silent_ns > LONGEST_SILENCE_NS:
             self.firing_ns = self.calm_ns = None
 
@@ -96,7 +96,7 @@ class SilenceState:
             started_ns: Since when the evaluator runs.
             page_fires: Whether the objective burns, which says more than few requests.
         """
-        last_ns = counts.last_ns()
+        last_ns = counts.rings.last_ns()
         if last_ns is None:
             self.firing_ns = None
         elif self.firing_ns is not None:

@@ -252,7 +252,7 @@ class SliceRings(CountRings):
         self.requests = TallyRing(FINE_NS, FINE_SPAN_NS)
         self.delay_ns = slices.length_ns + SETTLE_NS
         self._slices = slices
-        # Those that are not in `since_start`, by their start; the requests of a long backlog
+        # Slices that are not in `since_start`, by their start; the requests of a long backlog
         # are gone from the ring before they are closed.
         self._open: dict[int, Tally] = {}
         self._closed_ns: int | None = None  # the start of the latest that is

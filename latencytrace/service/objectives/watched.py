@@ -67,14 +67,14 @@ class WatchedObjectives:
         for objective in self._concrete(objectives, [one for one in kept if one is not None]):
             counts, state = _made(objective)
             state.read(states.get(counts.series, "{}"))
-            counts.restore(memory.slots(counts.series), state.closed_ns)
+            counts.rings.restore(memory.slots(counts.series), state.closed_ns)
             if objective in objectives or counts.tally(now_ns, objective.period_ns).total:
                 self.entries += ((counts, state),)
         self._swap(self.entries)
 
     def since_start(self) -> list[tuple[Objective, Tally]]:
         """The requests of each objective since this process began, for metrics."""
-        return [(counts.objective, counts.since_start) for counts, _ in self.entries]
+        return [(counts.objective, counts.rings.since_start) for counts, _ in self.entries]
 
     def history(self) -> list[tuple[Objective, list[tuple[int, Tally]]]]:
         """The counts of each objective by day since the epoch, as they were kept last."""
@@ -140,7 +140,7 @@ class WatchedObjectives:
                 for (series, length_ns, at_ns), tally in unkept.items():
                     if series == counts.series:
                         slots[length_ns, at_ns] = length_ns, at_ns, tally
-                counts.restore(slots.values(), state.closed_ns)
+                counts.rings.restore(slots.values(), state.closed_ns)
             entries.append((counts, state))
         self._swap(tuple(entries))
 

@@ -48,7 +48,7 @@ def span_block_of(message: ExportTraceServiceRequest) -> SpanBlock:
     """The columns of a request; spans whose ids are no ids are left out and counted.
 
     Args:
-        message: Its content is removed already (see `redaction`).
+        message: Request whose content is removed already.
     """
     return _Builder().block(message)
 
@@ -174,7 +174,7 @@ _REMOVED = semconv.CONTENT_REMOVED.encode()
 def resource_words(named: Mapping[str, str]) -> tuple[str, str, str, str]:
     """Service, instance, version and host of a resource, of its attributes as texts.
 
-    One that is blank is as one that is empty: nobody could see it, or ask for it.
+    A blank name counts as an empty one: it could not be seen, or asked for.
     """
     seen = {key: text for key, text in named.items() if not is_blank(text)}
     return (

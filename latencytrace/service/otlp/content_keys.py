@@ -1,4 +1,4 @@
-"""The keys of attributes that carry content, whoever sends them: the one list.
+"""The keys of attributes that carry content, from any sender: the one list.
 
 Docs: `docs/pages/privacy.md`. Patterns are matched against whole keys, without regard to
 case; `*` stands for any characters.

@@ -99,7 +99,7 @@ def long(text: str) -> str:
 
 
 def unknown(text: str) -> str:
-    """A value of which nobody knows what it is: all of it or nothing."""
+    """A value of an unknown kind: all of it or nothing."""
     if text == MARK:
         return text
     if len(text) > UNKNOWN_BYTES or len(text.encode()) > UNKNOWN_BYTES:

@@ -3,7 +3,7 @@
 It costs about 8 µs of CPU a span of nine attributes (`tests/benchmarks/bench_ingest.py`): what
 becomes of a key is remembered, and of short texts under it too. What is removed leaves a mark
 in its place, which the store counts; to redact twice changes nothing more. Fields that the
-store does not keep are cleared, and those that OTLP does not define.
+store does not keep, or that OTLP does not define, are cleared.
 
 Docs: `docs/pages/privacy.md`.
 """

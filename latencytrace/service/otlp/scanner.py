@@ -327,7 +327,7 @@ class _Columns:
 
 
 class _Redaction:
-    """Takes the content out of columns (see `redaction.redact`)."""
+    """Takes the content out of columns, as `redaction.redact` does."""
 
     def __init__(self, columns: _Columns) -> None:
         self._columns = columns

@@ -113,7 +113,7 @@ class RenewedShapes:
 
     @property
     def latest(self) -> HashedShapes:
-        """Those that count from now on."""
+        """The shapes that count from now on."""
         if self._latest.is_full:
             with self._lock:
                 self._renew()

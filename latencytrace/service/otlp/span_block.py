@@ -1,8 +1,8 @@
 """The spans of a post as columns: decoded once, for the store and for the ledgers.
 
 What differs from span to span is in arrays of records; each name, key and the like is a word,
-which a block has once. Texts lie in one piece of memory, and are no objects before somebody
-asks for a span (`SpanBlock.spans`, 10 to 15 µs).
+which a block has once. Texts lie in one piece of memory, and are no objects before
+a span is asked for (`SpanBlock.spans`, 10 to 15 µs).
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -128,7 +128,7 @@ def check(
     """Check one `POST /v1/traces`, and take out of it what is content.
 
     Args:
-        body: As it came over the wire.
+        body: Body of the post, still compressed.
         content_type: The header; protobuf or JSON.
         content_encoding: The header; gzip, identity or None.
         capture_content: Keep prompts, texts and the like.

@@ -65,7 +65,7 @@ def double_text(value: float) -> str:
     text = repr(value).removesuffix(".0")
     if "e" not in text:
         return text
-    if 1e-6 <= abs(value) < 1e21:  # noqa: PLR2004 - see above
+    if 1e-6 <= abs(value) < 1e21:  # noqa: PLR2004 - the bits of a byte
         return f"{Decimal(text):f}"
     digits, exponent = text.split("e")
     return f"{digits}e{int(exponent)}"

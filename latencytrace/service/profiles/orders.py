@@ -205,7 +205,7 @@ class Profiles:
             return self._profiles[profile_id]
 
     def all(self) -> list[Profile]:
-        """Those that are known, the newest first."""
+        """Known profiles, the newest first."""
         with self._lock:
             self._give_up_old(self._now_ns())
             return list(self._profiles.values())[::-1]
@@ -242,7 +242,7 @@ class Profiles:
         return profile_id in self._profiles
 
     def of_trace(self, trace_id: str) -> list[str]:
-        """The ids of those that saw a request."""
+        """Ids of the profiles that saw a request."""
         with self._lock:
             return [one.id for one in self._profiles.values() if trace_id in one.trace_ids]
 

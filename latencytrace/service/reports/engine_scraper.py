@@ -5,10 +5,9 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
-import httpx
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
@@ -31,6 +30,9 @@ SILENT_NS: Final = 20_000_000_000  # readings that are older are not shown
 MAX_MODELS: Final = 50  # of one target
 MAX_CHARACTERS: Final = 200
 _LABELS: Final = ("engine", "target", "model")
+
+if TYPE_CHECKING:  # slow to import: `http_client` does it in another way
+    import httpx
 
 _log = logging.getLogger(__name__)
 
@@ -219,7 +221,7 @@ def fetch(url: str, timeout_s: float = TIMEOUT_S) -> str:
         raise ScrapeError(f"it does not answer: {error}") from None
 
 
-def _read(answer: httpx.Response, deadline_s: float) -> str:
+def _read(answer: "httpx.Response", deadline_s: float) -> str:
     body = bytearray()
     for chunk in answer.iter_raw():
         body += chunk

@@ -1,7 +1,7 @@
 """Aggregates over requests: each counted once, or as many times as its weight says.
 
 Rows have weights where senders recorded a share of all traces. Where none has, questions are
-those that know of no weights, at no cost.
+the plain ones, at no cost.
 """
 
 from collections.abc import Mapping, Sequence
@@ -38,7 +38,7 @@ class Counting(Protocol):
         ...
 
     def mean(self, value: str, condition: str, kind: str = _WHOLE) -> str:
-        """The mean of a value, of those that have one; null: none has.
+        """The mean of a value, of the requests that have one; null: none has.
 
         Args:
             kind: The type that it is summed in: whole numbers to the last one, in any order.
@@ -46,7 +46,7 @@ class Counting(Protocol):
         ...
 
     def quantiles(self, levels: Sequence[float], value: str, condition: str = "") -> str:
-        """Quantiles of a value, of those that have one."""
+        """Quantiles of a value, of the requests that have one."""
         ...
 
     def median(self, value: str) -> str:

@@ -4,8 +4,7 @@ A column is what follows its name and type there: `words` dictionary-encoded, as
 LowCardinality is; the others as they are.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from itertools import accumulate, chain
+from collections.abc import Iterable, Sequence
 from typing import Final, TypeVar
 
 import numpy as np
@@ -54,46 +53,6 @@ def each(values: Iterable[str]) -> list[bytes]:
     return [_SIZES[len(one)] + one if len(one) < _HIGHEST_BIT else packed(one) for one in found]
 
 
-def numbers(dtype: type[np.number]) -> Callable[[Sequence[int]], bytes]:
-    def column(values: Sequence[int]) -> bytes:
-        return np.array(values, dtype).tobytes()
-
-    return column
-
-
-def unknown_numbers(dtype: type[np.number]) -> Callable[[Numbers], bytes]:
-    """Write numbers of this type, or None."""
-
-    def column(values: Numbers) -> bytes:
-        known = bytes(value is None for value in values)
-        return known + np.array([value or 0 for value in values], dtype).tobytes()
-
-    return column
-
-
-def words(values: Sequence[str]) -> bytes:
-    """Texts that come again and again."""
-    return VERSION + _dictionary(values, {})
-
-
-def unknown_words(values: Sequence[str | None]) -> bytes:
-    """Texts that come again and again, or None."""
-    return VERSION + _dictionary(values, {None: 0})
-
-
-def lists(column: Callable[[list[T]], bytes]) -> Callable[[Sequence[Sequence[T]]], bytes]:
-    def listed(values: Sequence[Sequence[T]]) -> bytes:
-        ends = np.fromiter(accumulate(map(len, values)), np.uint64, len(values))
-        return ends.tobytes() + column(list(chain.from_iterable(values)))
-
-    return listed
-
-
-def lists_of_words(values: Sequence[Sequence[str]]) -> bytes:
-    ends = np.fromiter(accumulate(map(len, values)), np.uint64, len(values))
-    return VERSION + ends.tobytes() + _dictionary(list(chain.from_iterable(values)), {})
-
-
 def dictionary(keys: Sequence[bytes], index: NDArray[np.integer]) -> Sequence[bytes]:
     """The distinct texts, and of each row which of them it has; without rows nothing."""
     if not len(index):
@@ -110,12 +69,6 @@ def dictionary(keys: Sequence[bytes], index: NDArray[np.integer]) -> Sequence[by
 def index_type(count: int) -> type[np.uint8 | np.uint16 | np.uint32]:
     """Return the smallest type of numbers from 0 on that tells so many keys apart."""
     return _INDEX_TYPES[0 if count <= 1 << 8 else 1 if count <= 1 << 16 else 2]
-
-
-def _dictionary(values: Sequence[str | None], places: dict[str | None, int]) -> bytes:
-    found = [places.setdefault(value, len(places)) for value in values]
-    keys = [(value or "").encode("utf-8", "surrogateescape") for value in places]
-    return b"".join(dictionary(keys, np.array(found, np.int64)))
 
 
 def _longs(*numbers: int) -> bytes:

@@ -1,7 +1,6 @@
 """Tables of requests as blocks for the table `requests`: arrays only.
 
-It costs 6 µs of CPU a request (`tests/benchmarks/bench_columns.py`); `request_rows.block_of`, an
-object at a time, is the oracle.
+It costs 6 µs of CPU a request (`tests/benchmarks/bench_columns.py`).
 """
 
 from collections import Counter
@@ -15,14 +14,15 @@ from numpy.typing import NDArray
 from latencytrace.analysis.columns import reported
 from latencytrace.analysis.columns.objects import FIRST_TOKEN_OF
 from latencytrace.analysis.columns.request_table import Root, Words, by_appearance
-from latencytrace.model import Stage
+from latencytrace.model import Request, RequestStatus, Stage
 from latencytrace.model.stage import STAGES
 from latencytrace.service.ledger_table import Key, LedgerTable, each_request
-from latencytrace.service.sql import native_values, request_rows
-from latencytrace.service.sql.request_rows import NATIVE, TARGET, Void
+from latencytrace.service.sql import native_values
+from latencytrace.service.sql.request_rows import TARGET
 from latencytrace.service.sql.tables import stage_column
 
 _U32 = (1 << 32) - 1
+_U64 = (1 << 64) - 1
 _MS = 1_000_000
 
 _RUNTIME: Final = STAGES.index(Stage.RUNTIME)
@@ -42,39 +42,55 @@ NONE_COUNTED: Final[Mapping[Key, int]] = MappingProxyType({})
 T = TypeVar("T")
 
 
+def void(key: Key, start_ns: int, revision: int) -> Request:
+    """The row of a request that starts elsewhere by now, or is none any more; its key counts.
+
+    Args:
+        start_ns: When it starts no more.
+        revision: The new one.
+    """
+    return Request(
+        trace_id=key[0], span_id=key[1], revision=revision, start_ns=start_ns & _U64,
+        duration_ns=0, outermost=False, service="", instance=None, route="", model=None,
+        version=None, status=RequestStatus.OK, ledger={}, segments=(),
+    )  # fmt: skip
+
+
 def block_of(
     tables: Sequence[LedgerTable],
-    void: Sequence[Void],
+    voids: Sequence[Request],
     read_ns: int,
     counted_as_ns: Mapping[Key, int],
 ) -> bytes:
     """Tables as blocks, one behind the other.
 
     Args:
-        void: The rows of requests that moved or are none any more; they come first, so that
+        voids: The rows of requests that moved or are none any more; they come first, so that
             the later one stands where one has the key of a row of today.
         read_ns: Wall time when their spans were read; what arrived since is not in them.
-        counted_as_ns: Of those that were counted under an earlier revision, when that was
-            written.
+        counted_as_ns: When the earlier revision was written that a request was counted under.
     """
     written = b""
-    if void:  # in one block with those that moved: of two, either may come first
+    if voids:  # in one block with the requests that moved: of two, either may come first
         revised = [table for table in tables if table.is_revised]
         tables = [table for table in tables if not table.is_revised]
-        requests = list(each_request(revised))
-        written = request_rows.block_of(requests, void, read_ns, counted_as_ns)
+        table = LedgerTable.of([*voids, *each_request(revised)])
+        written = block_of_table(table, read_ns, counted_as_ns, len(voids))
     blocks = (block_of_table(table, read_ns, counted_as_ns) for table in tables if len(table))
     return written + b"".join(blocks)
 
 
 def block_of_table(
-    table: LedgerTable, read_ns: int, counted_as_ns: Mapping[Key, int] = NONE_COUNTED
+    table: LedgerTable,
+    read_ns: int,
+    counted_as_ns: Mapping[Key, int] = NONE_COUNTED,
+    voids: int = 0,
 ) -> bytes:
-    """The block that `request_rows.block_of` makes of the same requests."""
+    """A table as a block, of which the first rows void others."""
     none = np.zeros(len(table), np.uint64)
     written = {
-        "Moved": none.astype(np.uint8).tobytes(),
-        "CountedAs": _counted_as(table, counted_as_ns),
+        "Moved": (np.arange(len(table)) < voids).tobytes(),
+        "CountedAs": _counted_as(table, counted_as_ns, voids),
         "Written": (none + np.uint64(read_ns // _MS)).tobytes(),
         **_columns_of_roots(table),
         **_columns_of_lists(table),
@@ -98,16 +114,16 @@ def block_of_table(
     for number, stage in enumerate(STAGES):
         written[stage_column(stage)] = table.ledger[:, number].astype(np.uint64).tobytes()
     return native_values.block(
-        len(table), [(name, TARGET.columns[name], written[name]) for name in NATIVE]
+        len(table), [(name, kind, written[name]) for name, kind in TARGET.columns.items()]
     )
 
 
-def _counted_as(table: LedgerTable, counted_as_ns: Mapping[Key, int]) -> bytes:
+def _counted_as(table: LedgerTable, counted_as_ns: Mapping[Key, int], voids: int) -> bytes:
     """When the revision was written that was counted of each, in milliseconds; 0: none was."""
     if not counted_as_ns:
         return bytes(8 * len(table))
-    times_ms = [counted_as_ns.get(key, 0) // _MS for key in table.keys]
-    return np.array(times_ms, np.uint64).tobytes()
+    times_ms = [counted_as_ns.get(key, 0) // _MS for key in table.keys[voids:]]
+    return np.array([*[0] * voids, *times_ms], np.uint64).tobytes()
 
 
 def _columns_of_roots(table: LedgerTable) -> dict[str, bytes]:
@@ -211,7 +227,6 @@ def _first_tokens(table: LedgerTable) -> Words:
 
 
 def _words(words: Words, before: Mapping[str | None, int]) -> bytes:
-    """Words as `native_values.words` writes them."""
     return native_values.VERSION + _dictionary(words, before)
 
 

@@ -239,8 +239,8 @@ ROLL_UP: Final = {one: _roll_up(Standing(weighted=one)) for one in (True, False)
 
 def is_by_labels(cohort: Cohort) -> bool:
     """Say whether rollups distinguish the requests of a cohort from others."""
-    others = (cohort.duration, cohort.after, cohort.input_tokens, cohort.output_tokens)
-    return not (cohort.where or cohort.without) and all(one is None for one in others)
+    compared = {column for column, _ in cohort.compared()}
+    return not (cohort.where or cohort.without) and compared <= _LABELS.keys()
 
 
 def breakdown_question(

@@ -21,7 +21,7 @@ from latencytrace.service.sql import (
     request_rows,
     span_rows,
 )
-from latencytrace.service.sql.request_rows import Void
+from latencytrace.service.sql.request_blocks import void
 from latencytrace.service.sql.tables import ARRIVALS, SPANS
 from latencytrace.service.sql_store.engine import Readers, StoreEngine
 from latencytrace.service.sql_store.pending_copies import NotedTraces
@@ -165,16 +165,16 @@ class SqlStore(SqlTables):
                 self.keep_noted()
         revised = _revised(tables)
         standing = self._standing({*revised, *withdrawn, *counted})
-        void = _void(standing, revised, withdrawn)
-        rows = sum(map(len, tables)) + len(void)
+        voids = _voids(standing, revised, withdrawn)
+        rows = sum(map(len, tables)) + len(voids)
         if rows:
             # One whose row is lost counts as from the beginning of time.
             counted_as_ns = {key: standing[key][1] if key in standing else _MS for key in counted}
             with _made_rows():
-                block = request_blocks.block_of(tables, void, read_ns, counted_as_ns)
+                block = request_blocks.block_of(tables, voids, read_ns, counted_as_ns)
             if any(table.weight is not None for table in tables):
                 self._rollups.weights.note()
-            with self._rollups.changing(_windows(tables, void)):
+            with self._rollups.changing(_windows(tables, voids)):
                 self._assembler.insert(request_rows.TARGET, block, rows)
         self._written_ns = read_ns
         return Written(at_ns=read_ns, withdrawn=len(withdrawn.keys() & standing.keys()))
@@ -266,26 +266,26 @@ def _revised(tables: Iterable[LedgerTable]) -> dict[Key, tuple[int, int]]:
     return found
 
 
-def _windows(tables: Iterable[LedgerTable], void: Iterable[Void]) -> list[int]:
+def _windows(tables: Iterable[LedgerTable], voids: Iterable[Request]) -> list[int]:
     """The windows that a row is written to."""
-    of_void = np.array([one.start_ns & _U64 for one in void], np.uint64)
+    of_voids = np.array([one.start_ns for one in voids], np.uint64)
     starts_ns = [table.start_ns.view(np.uint64) for table in tables]
-    return windows_of(np.concatenate([of_void, *starts_ns]))
+    return windows_of(np.concatenate([of_voids, *starts_ns]))
 
 
-def _void(
+def _voids(
     standing: Mapping[tuple[str, str], _Place],
     revised: Mapping[Key, tuple[int, int]],
     withdrawn: Revisions,
-) -> list[Void]:
+) -> list[Request]:
     """The rows of requests that are withdrawn, or that start at another time by now."""
     moved = [
-        Void(*key, standing[key][0], revision)
+        void(key, standing[key][0], revision)
         for key, (start_ns, revision) in revised.items()
         if key in standing and start_ns != standing[key][0] & _U64
     ]
     return moved + [
-        Void(*key, standing[key][0], revision + 1)
+        void(key, standing[key][0], revision + 1)
         for key, revision in withdrawn.items()
         if key in standing
     ]

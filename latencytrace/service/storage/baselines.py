@@ -102,7 +102,7 @@ class Baselines:
         return kept
 
     def all(self) -> Sequence[Baseline]:
-        """Those that are kept, in order of name; a torn file is left out, and logged."""
+        """Saved baselines in order of name; a torn file is left out, and logged."""
         found = []
         for path in sorted(self._folder.glob(f"*{_ABOUT}")):
             try:

@@ -144,7 +144,7 @@ def _tighten_folder(path: Path, opened: int) -> None:
 
 
 def _others_may_write(found: os.stat_result) -> bool:
-    """Tell whether anybody but us and root can put files into a folder that is not ours.
+    """Tell whether users other than us and root can put files into a folder that is not ours.
 
     A volume of Kubernetes belongs to root and to a group of the pod's own (`fsGroup`).
     """

@@ -60,7 +60,7 @@ def expired(
 ) -> Iterator[tuple[Partition, Reason]]:
     """Yield the partitions that are to be dropped, the oldest of a table first.
 
-    Those that may still receive rows stay. Where all tables together take too much, spans go
+    Partitions that may still receive rows stay. Where all tables together take too much, spans go
     before ledgers; arrivals go by age alone, for ledgers are made of them.
     """
     left_bytes = sum(one.bytes for one in partitions)
@@ -176,7 +176,7 @@ class Retention:
         return {key: (count, self._expired_rows[key]) for key, count in dropped.items()}
 
     def full_s(self) -> float | None:
-        """Return when all tables take what they may: see `full_s` of this module."""
+        """Return when all tables take what they may: `full_s` reckons it."""
         return full_s(self.partitions, self.limits, self._now_ns())
 
     def _drop(self) -> None:

@@ -1,11 +1,11 @@
 """The application of the JSON API, as far as a store answers it: in a service, or without one."""
 
-from importlib.metadata import version
+from fastapi import Depends
 
-from fastapi import Depends, FastAPI
-
+from latencytrace.plugins import installed_version
 from latencytrace.service.net.problems import DESCRIBED, answer_with_problems
 from latencytrace.service.web.context import ServiceContext
+from latencytrace.service.web.described import Api
 from latencytrace.service.web.queries import refuse_twice
 from latencytrace.service.web.views.backup import backup_router
 from latencytrace.service.web.views.breakdown import (
@@ -26,12 +26,12 @@ from latencytrace.service.web.views.requests import ledgers_router, requests_rou
 API = "/api/v1"
 
 
-def application(context: ServiceContext) -> FastAPI:
+def application(context: ServiceContext) -> Api:
     """The views of a store."""
     store, now_ns, beside = context.store, context.now_ns, context.beside
-    app = FastAPI(
+    app = Api(
         title="latencytrace",
-        version=version("latencytrace"),
+        version=installed_version("latencytrace"),
         description="Where did the milliseconds go? Durations are integer nanoseconds.",
         docs_url=None,  # its page would fetch its parts from elsewhere
         redoc_url=None,
@@ -44,7 +44,7 @@ def application(context: ServiceContext) -> FastAPI:
         overhead_router(store, now_ns),
         breakdown_router(store, now_ns),
         tail_router(store, now_ns, beside),
-        requests_router(store, now_ns, context.is_open, context.profiles_of),
+        requests_router(store, now_ns, context.open_because, context.profiles_of),
         ledgers_router(store, now_ns),
         steps_router(store),
         compare_router(store, now_ns, context.baselines, beside),

@@ -17,8 +17,8 @@ class ServiceContext:
     store: Store
     baselines: Baselines
     now_ns: Callable[[], int]  # the time of day
-    is_open: Callable[[str], bool] = lambda _: False  # a trace, whose spans have no ledger yet
-    profiles_of: Callable[[str], list[str]] = lambda _: []  # ids of those that saw a trace
+    open_because: Callable[[str], str | None] = lambda _: None  # what an open trace waits for
+    profiles_of: Callable[[str], list[str]] = lambda _: []  # ids of the profiles that saw a trace
     objectives: Callable[[], Sequence[Objective]] = lambda: ()  # that are watched
     gpus: Callable[[], GpusDocument] = lambda: GpusDocument(gpus=[], stages=[])
     gpu_timelines: Callable[[], GpuTimelinesDocument] = lambda: GpuTimelinesDocument(gpus=[])

@@ -43,7 +43,7 @@ async def refuse_twice(request: Request) -> None:
     """Refuse a parameter that is given twice, of which one would not count.
 
     Raises:
-        QuestionError: There is one, but for those that may be repeated.
+        QuestionError: A parameter that may not be repeated is.
     """
     counts = Counter(name for name, _ in request.query_params.multi_items())
     for name, count in counts.items():

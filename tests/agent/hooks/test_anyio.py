@@ -13,9 +13,12 @@ import anyio.to_thread
 import pytest
 from fastapi import FastAPI
 
+from latencytrace.agent.clock import monotonic_ns
+from latencytrace.agent.hooks import anyio as hook
 from latencytrace.agent.hooks.anyio import AnyioHook, _default_limiter
 from latencytrace.agent.hooks.asyncio_waits import AsyncioWaitsHook
 from latencytrace.agent.timing.runtime_gaps import LOOP, POOL
+from latencytrace.agent.toolkit import waits
 from latencytrace.model import Stage, semconv
 from tests.support.agent.gaps import gaps_ns
 from tests.support.agent.hooked import Spans, hooked
@@ -149,6 +152,32 @@ def test_a_request_tells_how_many_waited_for_a_thread_before_it(
         get(f"{address}/pooled")
 
     assert agent.one("GET /pooled").attributes[semconv.QUEUE_DEPTH] == 2
+
+
+def test_no_place_is_looked_for_where_a_wait_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main(spans: Spans) -> None:
+        lock = anyio.Lock()
+        await lock.acquire()
+
+        async def endpoint() -> None:
+            async with lock:
+                pass
+
+        task = asyncio.get_running_loop().create_task(serve(spans, endpoint))
+        await asyncio.sleep(0)
+        lock.release()
+        await task
+
+    now_ns = monotonic_ns()
+    asked: list[object] = []
+    monkeypatch.setattr(waits, "_place", lambda *at, **_: asked.append(at))
+    for module in (waits, hook):
+        monkeypatch.setattr(module, "monotonic_ns", lambda: now_ns)  # no time passes
+    with hooked(AnyioHook) as spans:
+        asyncio.run(main(spans))
+
+    assert asked == []
+    assert len(spans.of(None)) == 1
 
 
 def test_each_event_loop_is_asked_for_its_own_threads() -> None:

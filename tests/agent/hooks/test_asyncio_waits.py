@@ -128,6 +128,30 @@ def test_a_wait_for_a_result_is_a_gap_that_the_request_s_own_work_may_fill(
     assert results_ns(spans) >= AT_LEAST_NS
 
 
+def test_a_wait_for_a_result_within_a_timed_call_is_the_call_s_own() -> None:
+    async def main(spans: Spans) -> None:
+        made = asyncio.Event()
+
+        async def endpoint() -> None:
+            call = spans.recorder.start("GET", Stage.NETWORK)
+            call.activate()
+            await made.wait()
+            call.deactivate()
+            call.end()
+
+        task = asyncio.get_running_loop().create_task(serve(spans, endpoint))
+        await asyncio.sleep(0)
+        let_time_pass()
+        made.set()
+        await task
+
+    with hooked(AsyncioWaitsHook) as spans:
+        asyncio.run(main(spans))
+
+    assert len(spans.of(Stage.NETWORK)) == 1
+    assert results_ns(spans) == 0
+
+
 def test_what_does_not_wait_is_not_seen() -> None:
     async def main(spans: Spans) -> None:
         with served(spans):

@@ -5,6 +5,8 @@ import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
+from wsgiref import simple_server
+from wsgiref.simple_server import WSGIRequestHandler
 
 import pytest
 import tornado.web
@@ -17,7 +19,7 @@ from werkzeug.serving import make_server
 from latencytrace.agent.hooks.aiohttp import AiohttpHook
 from latencytrace.agent.hooks.event_loop import EventLoopHook
 from latencytrace.agent.hooks.tornado import TornadoHook
-from latencytrace.agent.hooks.wsgi import WsgiHook
+from latencytrace.agent.hooks.wsgi import WsgiHook, WsgirefHook
 from tests.support.agent.held import (
     HOLDS,
     WAITS,
@@ -29,7 +31,7 @@ from tests.support.agent.held import (
 from tests.support.servers.serving import running, serving_waitress
 from tests.support.waiting import PATIENCE_S
 
-HOOKS = (AiohttpHook, EventLoopHook, TornadoHook, WsgiHook)
+HOOKS = (AiohttpHook, EventLoopHook, TornadoHook, WsgiHook, WsgirefHook)
 
 
 def flask_application(gate: Gate) -> Flask:
@@ -54,6 +56,26 @@ def under_waitress(gate: Gate) -> AbstractContextManager[str]:
 @contextmanager
 def under_werkzeug(gate: Gate) -> Iterator[str]:
     server = make_server("127.0.0.1", 0, flask_application(gate), threaded=False)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join(PATIENCE_S)
+
+
+class _Quiet(WSGIRequestHandler):
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@contextmanager
+def under_wsgiref(gate: Gate) -> Iterator[str]:
+    server = simple_server.make_server(
+        "127.0.0.1", 0, flask_application(gate), handler_class=_Quiet
+    )
     thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     try:
@@ -120,6 +142,10 @@ SERVERS = pytest.mark.parametrize(
     [under_waitress, under_werkzeug, under_aiohttp, under_tornado],
     ids=["waitress", "werkzeug", "aiohttp", "tornado"],
 )
+
+
+def test_a_request_begins_when_it_came_to_the_standard_librarys_server() -> None:
+    a_request_begins_when_it_came(under_wsgiref, *HOOKS)
 
 
 @SERVERS

@@ -234,3 +234,34 @@ def test_the_workers_of_a_pool_end_by_themselves_where_nothing_is_compiled(
     )
 
     assert (done.returncode, done.stderr) == (0, "")
+
+
+FINISHES_SOMETHING_FIRST = """
+import os, signal, threading
+from pathlib import Path
+from latencytrace.agent.process.termination import Termination
+
+begun = threading.Event()
+Termination(begun.wait, 40.0).expect()
+os.kill(os.getpid(), signal.SIGTERM)
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+begun.set()  # so that the last spans are sent
+waiting = 0
+while not waiting >> signal.SIGTERM - 1 & 1:  # the process is to end, as soon as it may
+    lines = Path("/proc/self/status").read_text().splitlines()
+    waiting = next(int(line.split()[1], 16) for line in lines if line.startswith("ShdPnd:"))
+os.write(1, b"finished")
+signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
+"""
+
+
+@COMPILED
+def test_what_a_program_finishes_before_it_lets_the_signal_come_is_finished(
+    tmp_path: Path,
+) -> None:
+    script = tmp_path / "finishes.py"
+    script.write_text(FINISHES_SOMETHING_FIRST)
+
+    done = python(script)
+
+    assert (done.returncode, done.stdout) == (-15, "finished")

@@ -100,6 +100,19 @@ def test_arrays_that_do_not_belong_together_are_refused() -> None:
         win(np.array([0, 1]), NUMBERS, np.zeros(2, np.int64), NUMBERS)
 
 
+@pytest.mark.parametrize(
+    ("name", "counts"),
+    [
+        ("gather", (5, 3, 50)),  # parts are of four numbers
+        ("put_apart", (0, 0, 0, 0)),  # where the first begins is always there
+        ("add_pieces", (1, 0, 0, 1, 1, 1, 0, 1)),  # a span says more than one number
+    ],
+)
+def test_an_array_of_another_length_is_refused(name: str, counts: tuple[int, ...]) -> None:
+    with pytest.raises(ValueError, match="not as long"):
+        getattr(core, name)(*(np.zeros(count, np.int64) for count in counts))
+
+
 def test_an_array_with_holes_is_refused() -> None:
     with pytest.raises(ValueError, match="contiguous"):
         win(np.array([0, 1, 1])[::2], NUMBERS, NUMBERS, NUMBERS)

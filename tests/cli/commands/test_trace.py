@@ -4,6 +4,7 @@ import pytest
 
 from latencytrace.cli.commands.trace import ledger, picture
 from latencytrace.model import FirstTokenOf, ShareBasis, Stage
+from latencytrace.model.texts.units import duration
 from latencytrace.service.answers.documents import RequestDocument, RequestStepDocument
 from latencytrace.service.answers.traces.waterfall_rows import rows
 from tests.support.builders.documents import MS, request_document, span
@@ -85,6 +86,17 @@ def test_where_the_time_lies_that_no_span_explains_is_said() -> None:
     for segment in document["segments"]:
         segment["stage"] = Stage.DECODE
     assert "no span explains" not in drawn(document)
+
+
+def test_time_that_no_span_explains_in_one_place_is_said_once() -> None:
+    document = request_document()
+    ends = document["segments"][0], document["segments"][-1]
+    for segment in ends:
+        segment["name"], segment["stage"] = "POST /chat", Stage.UNATTRIBUTED
+    whole = duration(sum(one["end_ns"] - one["start_ns"] for one in ends))
+
+    (said,) = [line for line in drawn(document).splitlines() if "no span explains" in line]
+    assert said.count("in POST /chat") == said.count(whole) == 1
 
 
 def test_a_ledger_that_does_not_balance_is_said_so() -> None:

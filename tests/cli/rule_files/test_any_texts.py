@@ -92,7 +92,7 @@ def test_alerts_carry_any_texts_as_they_are(tmp_path: Path) -> None:
 
 
 def gone(objective: Objective) -> dict[str, object]:
-    """The alert that nobody watches an objective."""
+    """The alert that no service watches an objective."""
     labels = {"slo": objective.name, "service": objective.service, "severity": "page"}
     if objective.route:
         labels["route"] = objective.route

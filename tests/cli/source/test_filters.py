@@ -26,6 +26,7 @@ FILTERS = {
     "status": "ok",
     "detail": "full",
     "duration": "1us..1ms",
+    "first_token": "1ns..1us",
     "after": "1ms..1s",
     "input_tokens": "10..20",
     "output_tokens": "..5",

@@ -149,12 +149,12 @@ EMPTY = replace(
 )
 
 
-def never_open(_: str) -> bool:
-    return False
+def never_open(_: str) -> None:
+    pass
 
 
-def always_open(_: str) -> bool:
-    return True
+def waiting(_: str) -> str:
+    return "its request has not arrived"
 
 
 def one(
@@ -162,10 +162,10 @@ def one(
     kept: bool = True,
     trace_id: str = TRACE,
     span_id: str | None = None,
-    is_open: Callable[[str], bool] = never_open,
+    open_because: Callable[[str], str | None] = never_open,
 ) -> RequestDocument:
     return answers.request(
-        known_store(*spans, kept=kept), trace_id, span_id, is_open, lambda _: ["a profile"]
+        known_store(*spans, kept=kept), trace_id, span_id, open_because, lambda _: ["a profile"]
     )
 
 
@@ -332,8 +332,8 @@ def test_an_unknown_trace_is_not_found() -> None:
 
 
 def test_an_open_trace_is_not_found_yet() -> None:
-    with pytest.raises(NotFoundError, match="still open"):
-        one(SEARCH, is_open=always_open)
+    with pytest.raises(NotFoundError, match="still open: its request has not arrived"):
+        one(SEARCH, open_because=waiting)
 
 
 def test_spans_without_their_request_are_not_found_and_counted() -> None:

@@ -136,7 +136,7 @@ class Together:
     def request_found(self, number: int) -> dict[str, Any]:
         """The document of a request."""
         found = answers.request(
-            self.store, self.trace_id(number), None, lambda _: False, lambda _: []
+            self.store, self.trace_id(number), None, lambda _: None, lambda _: []
         )
         return typed(RequestDocument, found)
 
@@ -256,7 +256,7 @@ def test_of_many_steps_those_that_held_it_up_longest_are_told(opened: Store) -> 
         at_ms += number
     Together(opened, "9", (), Stage.DECODE).arrive(root, *served)
 
-    found = answers.request(opened, trace_id, None, lambda _: False, lambda _: [])
+    found = answers.request(opened, trace_id, None, lambda _: None, lambda _: [])
 
     assert [one["held_up_ns"] for one in found["shared_steps"]] == [
         number * MS for number in range(MOST_STEPS + 2, 2, -1)
@@ -281,7 +281,7 @@ def test_whoever_asks_for_a_steps_trace_is_told_where_it_is(opened: Store) -> No
     batch.all_arrive()
 
     with pytest.raises(NotFoundError, match=f"/api/v1/steps/{batch.step_id}"):
-        answers.request(opened, batch.step_trace, None, lambda _: False, lambda _: [])
+        answers.request(opened, batch.step_trace, None, lambda _: None, lambda _: [])
 
 
 def test_a_step_with_more_than_a_thousand_members_is_whole(opened: Store) -> None:

@@ -101,6 +101,45 @@ def test_a_trace_without_root_waits_half_a_minute(rig: Rig) -> None:
     assert rig.due_after_s(0.1) == ["a"]
 
 
+def test_a_revision_is_due_though_some_of_its_spans_always_wait_to_be_stored(rig: Rig) -> None:
+    rig.arrive_rooted("a")
+    rig.due_after_s(1)
+    rig.assembler.arrived({"a": 1}, frozenset())
+    due_after_s = []
+    for half_s in range(60):
+        rig.assembler.arrived({"a": 1}, frozenset())
+        rig.assembler.stored({"a": 1})  # the one before
+        if rig.due_after_s(0.5):
+            due_after_s.append(half_s / 2 + 0.5)
+
+    assert due_after_s == [20]
+    assert rig.assembler.account.attributed == 1 + 40
+    assert rig.assembler.account.open == 21
+
+
+def test_an_open_trace_says_what_it_waits_for(rig: Rig) -> None:
+    rig.arrive("a")
+    rig.clock.move_s(20)
+    before = rig.assembler.open_because("a")
+    rig.assembler.arrived({"a": 1}, frozenset({"a"}))
+    rooted = rig.assembler.open_because("a")
+    rig.clock.move_s(1)
+    quiet = rig.assembler.open_because("a")
+    rig.assembler.stored({"a": 1})
+    due = rig.assembler.due(ALL)
+    taken = rig.assembler.open_because("a")
+    rig.assembler.attributed(due)
+
+    times = "its first span came 20 s ago, its last one 20 s ago"
+    assert before == f"the span of its request has not arrived ({times})"
+    times = "its first span came 20 s ago, its last one 0 s ago"
+    assert rooted == f"spans of it still arrive ({times})"
+    times = "its first span came 21 s ago, its last one 1 s ago"
+    assert quiet == f"spans of it wait to be stored ({times})"
+    assert taken == f"its ledger is being written ({times})"
+    assert rig.assembler.open_because("a") is None
+
+
 def test_a_root_that_comes_last_ends_the_wait(rig: Rig) -> None:
     rig.arrive("a")
     rig.due_after_s(20)

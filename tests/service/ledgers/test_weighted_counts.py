@@ -196,7 +196,7 @@ def test_metrics_and_objectives_count_what_a_breakdown_does(told: Told, service:
     assert told.sample("latencytrace_requests_total", service=service, status="ok") == requests
     name = "latencytrace_request_duration_seconds"
     assert told.sample(f"{name}_count", service=service) == requests
-    tally = told.objectives[service].since_start
+    tally = told.objectives[service].rings.since_start
     assert tally.total == requests
     recorded = len(everyone) * SHARES[service]
     assert tally.bad / tally.total == pytest.approx(
@@ -257,4 +257,4 @@ def test_requests_are_listed_as_they_came(told: Told, service: str) -> None:
 def test_what_came_decides_whether_something_is_chance(told: Told, service: str) -> None:
     recorded = sum(one.is_recorded for one in told.of_service[service])
 
-    assert told.objectives[service].since_start.came.total == recorded
+    assert told.objectives[service].rings.since_start.came.total == recorded

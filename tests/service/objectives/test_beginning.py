@@ -18,7 +18,7 @@ def began_ns(bad_since_ns: int, calm_ns: range = range(0)) -> int | None:
     counts = ObjectiveCounts(objective)
     for at_ns in range(NOW_NS - 120 * MINUTE_NS, NOW_NS, SLOT_NS):
         is_bad = at_ns >= bad_since_ns and at_ns not in calm_ns
-        counts.add(at_ns, Tally(bad=5 * is_bad, total=10))
+        counts.rings.add(at_ns, Tally(bad=5 * is_bad, total=10))
     return counts.burning_since_ns(burn_rules(objective)[0], NOW_NS)
 
 

@@ -69,7 +69,7 @@ def spent(until: str, calendar: Calendar | None) -> tuple[int, float | None, int
     at_ns = end_ns - 33 * DAY_NS
     while at_ns < end_ns:
         is_bad = at_ns < ns("2026-02-01T00:00:00")
-        counts.add(at_ns, Tally(bad=6 * is_bad, total=300))
+        counts.rings.add(at_ns, Tally(bad=6 * is_bad, total=300))
         at_ns += 5 * MINUTE_NS
     standing = standing_of(counts, (), end_ns)
     return standing.bad, standing.budget_left_ratio, standing.budget_since_ns
@@ -99,7 +99,7 @@ def test_a_budget_that_outlives_its_period_is_never_gone(
     counts = ObjectiveCounts(objective)
     now_ns = ns("2026-01-31T18:00:00")
     for hours in range(24 * 30):
-        counts.add(now_ns - hours * HOUR_NS, Tally(bad=1, total=200))
+        counts.rings.add(now_ns - hours * HOUR_NS, Tally(bad=1, total=200))
     hour = burn_rules(objective)[1]
     rates = (BurnRates(rule=hour, long=0.5, short=0.5, firing=False),)
     standing = standing_of(counts, rates, now_ns)

@@ -81,7 +81,7 @@ def test_an_evaluator_counts_tables_as_their_requests(
                     evaluator.future_stamps,
                     evaluator.outdated,
                     [
-                        (sorted(counts.changes(), key=str), counts.evidence(0))
+                        (sorted(counts.rings.changes(), key=str), counts.latest.evidence(0))
                         for counts, _ in evaluator.watched.entries
                     ],
                 )

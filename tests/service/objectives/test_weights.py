@@ -39,8 +39,8 @@ def test_requests_are_counted_as_many_as_they_stand_for(counts: ObjectiveCounts)
     for request, weight in ((GOOD, 90), (BAD, 10), (GOOD, 1)):
         count(counts, replace(request, weight=weight))
 
-    assert counts.since_start == Tally(bad=10, total=101, unseen_bad=9, unseen=98)
-    assert counts.tally(NOW_NS, 3600 * SECOND_NS) == counts.since_start
+    assert counts.rings.since_start == Tally(bad=10, total=101, unseen_bad=9, unseen=98)
+    assert counts.tally(NOW_NS, 3600 * SECOND_NS) == counts.rings.since_start
 
 
 def test_silence_is_told_by_the_requests_that_came(counts: ObjectiveCounts) -> None:

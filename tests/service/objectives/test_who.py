@@ -20,7 +20,7 @@ def told(traffic: Separated) -> tuple[Distinction, ...]:
     for begin in range(0, len(traffic.requests), A_BATCH):
         (table,) = tables_of(traffic.requests[begin : begin + A_BATCH])
         counts.count(table, np.arange(len(table)), table.end_ns)
-    return counts.evidence(RELEASED_NS).distinctions
+    return counts.latest.evidence(RELEASED_NS).distinctions
 
 
 def is_named(traffic: Separated) -> bool:

@@ -1,6 +1,7 @@
 """A table of requests is written as its requests are, byte for byte."""
 
 from collections import defaultdict
+from dataclasses import replace
 from random import Random
 
 import numpy as np
@@ -13,14 +14,15 @@ from latencytrace.analysis.columns.request_table import RequestTable
 from latencytrace.analysis.trace.is_request import as_load
 from latencytrace.model import Span
 from latencytrace.service.ledger_table import LedgerTable
-from latencytrace.service.sql.request_blocks import block_of_table
-from latencytrace.service.sql.request_rows import block_of
+from latencytrace.service.sql.request_blocks import block_of as blocks_of
+from latencytrace.service.sql.request_blocks import block_of_table, void
 from tests.support.builders.made_tables import made_table
 from tests.support.builders.spans.recorded import FIXTURES, recorded
 from tests.support.simulation.by_columns import ByColumns
 from tests.support.simulation.made_traces import made_trace
 from tests.support.simulation.simulator import simulate
 from tests.support.simulation.ways import WAYS
+from tests.support.tables.request_rows import block_of
 
 READ_NS = 1_763_690_000_123_456_789
 FIXTURE_NAMES = sorted(path.stem for path in FIXTURES.glob("*.json"))
@@ -85,3 +87,17 @@ def test_some_requests_of_a_table_are_those_requests(seed: int, data: st.DataObj
 
     assert requests_of(found) == [requests[place] for place in places]
     assert is_written_alike(found)
+
+
+@given(seeds, st.integers(1, 3), st.integers(0, (1 << 64) - 1))
+def test_rows_that_void_others_stand_before_what_moved_and_were_never_counted(
+    seed: int, every: int, start_ns: int
+) -> None:
+    made = made_table(seed)
+    table = replace(LedgerTable.new(made), revision=np.full(len(made), 2, np.uint32))
+    voids = [void(key, start_ns, 2) for key in table.keys[::every]]
+    counted = dict.fromkeys(table.keys, READ_NS)
+
+    written = blocks_of([table], voids, READ_NS, counted)
+
+    assert written == block_of(table.requests(), voids, READ_NS, counted)

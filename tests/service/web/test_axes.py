@@ -70,6 +70,33 @@ def test_means_have_lines_at_round_durations(mean_ns: int, labels: list[str]) ->
     assert LABELS.findall(stages_over_time(document)) == labels
 
 
+@pytest.mark.parametrize(
+    ("since_ns", "lasts_ns", "shown"),
+    [
+        (
+            31 * MINUTE_NS,
+            360 * MINUTE_NS,
+            ["01:00", "02:00", "03:00", "04:00", "05:00", "06:00 UTC"],
+        ),
+        (7 * SECOND_NS, 20 * SECOND_NS, ["00:00:10", "00:00:15", "00:00:20", "00:00:25 UTC"]),
+        (
+            0,
+            2 * 1440 * MINUTE_NS,
+            ["01 Jan 00:00", "01 Jan 12:00", "02 Jan 00:00", "02 Jan 12:00 UTC"],
+        ),
+        (0, 7 * 1440 * MINUTE_NS, ["01 Jan", "03 Jan", "05 Jan", "07 Jan UTC"]),
+        (MS, MS, ["00:00:00 UTC"]),
+    ],
+    ids=["6 h", "20 s", "2 d", "7 d", "1 ms"],
+)
+def test_the_axis_of_time_names_round_moments(
+    since_ns: int, lasts_ns: int, shown: list[str]
+) -> None:
+    axes = Axes(since_ns=since_ns, until_ns=since_ns + lasts_ns, low=0, high=1)
+
+    assert re.findall(">([^<]+)</text>", axes.times()) == shown
+
+
 def test_the_last_moment_names_the_time_zone() -> None:
     axes = Axes(since_ns=0, until_ns=SECOND_NS, low=0, high=1)
 

@@ -1,11 +1,14 @@
 """The cohort that the address of a page names, and the links that keep it."""
 
+from urllib.parse import urlencode
+
 import pytest
 from fastapi import Request
 from hypothesis import given
 from hypothesis import strategies as st
 
 from latencytrace.errors import QuestionError
+from latencytrace.service.cohort import REPEATED, Filters
 from latencytrace.service.web.pages.cohort_bar import Asked, asked, nearest
 from tests.support.builders.listed_requests import Listed
 from tests.support.builders.made_requests import made_request
@@ -39,6 +42,20 @@ def test_the_form_shows_whole_seconds_around_the_time(
     until = question(f"since=2020-01-01T00:00:00Z&until={written}").values["until"]
 
     assert (since, until) == shown
+
+
+def test_every_filter_that_is_set_has_a_field() -> None:
+    values = {
+        **dict.fromkeys(Filters.model_fields, "a"),
+        **dict.fromkeys(("duration", "first_token", "after"), "1s.."),
+        **dict.fromkeys(("input_tokens", "output_tokens"), "1.."),
+        **dict.fromkeys(REPEATED, "a=1"),
+        "status": "ok",
+        "detail": "full",
+    }
+    fields = {name for name, _, _ in question(urlencode(values)).others}
+
+    assert fields == Filters.model_fields.keys() - {"service", "route"}
 
 
 def test_the_time_before_is_as_long_and_ends_where_the_page_begins() -> None:

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import cast
 from urllib.parse import parse_qs, urlsplit
 
-from latencytrace.model import Severity
+from latencytrace.model import AlertKind, Severity
 from latencytrace.service.alerting.document import AlertLinks, alert_document, objective_document
 from latencytrace.service.answers.documents import AlertDocument, ObjectiveDocument
 from latencytrace.service.web.pages.incidents import headline, incidents
@@ -79,6 +79,7 @@ def test_without_an_incident_it_says_that_all_is_well_and_how_much_there_is() ->
         "name": "POST /chat",
         "p99_ns": 33 * 10**8,
         "change": ", as before",
+        "slower": [],
     }
     met = [objective(budget_left_ratio=0.5)] * 3
 
@@ -86,6 +87,16 @@ def test_without_an_incident_it_says_that_all_is_well_and_how_much_there_is() ->
         "All 3 objectives met; 3.90 req/s; POST /chat p99 3.30 s, as before"
     )
     assert headline([], [], {}, NOW_NS) == "No incident; no objective is set; no requests"
+    assert headline([], met, {**traffic, "slower": ["GET /a", "GET /b"]}, NOW_NS) == (
+        "All 3 objectives met; slower than before: GET /a and 1 more; 3.90 req/s; "
+        "POST /chat p99 3.30 s, as before"
+    )
+
+
+def test_where_no_request_comes_no_stage_is_slow_and_nobody_is_named() -> None:
+    (found,) = incidents(documents(replace(PAGE, kind=AlertKind.NO_DATA)), [OBJECTIVE])
+
+    assert found.sentence(NOW_NS) == "POST /chat silent since 01:43 UTC"
 
 
 def test_a_budget_that_is_spent_is_said_even_without_an_alert() -> None:

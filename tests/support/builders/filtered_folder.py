@@ -19,6 +19,7 @@ def two_requests() -> tuple[Span, ...]:
             semconv.GEN_AI_RESPONSE_MODEL: "tiny",
             semconv.GEN_AI_USAGE_INPUT_TOKENS: 15,
             semconv.GEN_AI_USAGE_OUTPUT_TOKENS: 3,
+            semconv.GEN_AI_RESPONSE_TIME_TO_FIRST_CHUNK: 5e-7,
             "tenant": "acme",
         }),
         one_span("f" * 32, name="GET /", start_ns=START_NS + 86_400_000_000_000,

@@ -224,7 +224,7 @@ static void move_clock(fdev_t* d, double from, double to) {
     vclock = from;
     integrate(d);
     vclock = to;
-    if (d->acc_t == 0 || d->acc_t > to)
+    if (from < 0 || d->acc_t > to) /* nothing is counted between the real clock and this one */
         d->acc_t = to;
     integrate(d);
 }

@@ -27,6 +27,11 @@ TALLEST = 2000  # pixels of a picture
 PATIENCE_MS = 120_000
 CUT_BARS = """[...document.querySelectorAll('table:not(.shifts) .wide > svg')]
   .filter((one) => one.getBoundingClientRect().right > innerWidth).map((one) => one.outerHTML)"""
+CUT_NAMES = """[...document.querySelectorAll('svg.bar > svg')].filter((one) => {
+    const name = one.querySelector('text');
+    return name && getComputedStyle(name).display !== 'none' && name.getBoundingClientRect().right
+      > one.querySelector('rect').getBoundingClientRect().right + 0.5;
+  }).map((one) => one.outerHTML)"""
 # What is clicked, but links within a text and points of a picture; a check box has its label.
 SMALL_TARGETS = """[...document.querySelectorAll('a, button, input, select, summary')]
   .filter((one) => !one.closest('svg') && !one.matches('.skip, [type="checkbox"]')
@@ -142,6 +147,7 @@ def check_shown(page: Page) -> None:
     assert not (found := violations(page)), found
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     assert page.evaluate(CUT_BARS) == []
+    assert not (cut := page.evaluate(CUT_NAMES)), (page.viewport_size, cut)
     assert page.evaluate(SMALL_TARGETS) == []
 
 

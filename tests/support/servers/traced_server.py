@@ -29,8 +29,8 @@ class TracedServer:
 
     def spans(self, named: str, count: int) -> list[ReceivedSpan]:
         """So many spans of one name, in order of their start, once they are there."""
-        self.wait_until(lambda: len(self._named(named)) >= count)
-        found = self._named(named)
+        self.wait_until(lambda: len(self.named(named)) >= count)
+        found = self.named(named)
         assert len(found) == count, [span.name for span in self._receiver.spans]
         return sorted(found, key=lambda span: span.start_ns)
 
@@ -53,7 +53,8 @@ class TracedServer:
         except httpx.TransportError:
             return False
 
-    def _named(self, name: str) -> list[ReceivedSpan]:
+    def named(self, name: str) -> list[ReceivedSpan]:
+        """Those of one name that are there."""
         return [span for span in self._receiver.spans if span.name == name]
 
 

@@ -146,7 +146,7 @@ def decided(
     for place, (bad, total) in enumerate(whole):
         now_ns = START_NS + place * step_ns
         if total:
-            counts.add(now_ns, Tally(bad=bad, total=total))
+            counts.rings.add(now_ns, Tally(bad=bad, total=total))
         if place % every or (began is None and not suspicious[place]):
             continue  # a tier that does not fire, and cannot, stays as it is
         fires = any(rates.firing for rates in tiers.step(counts, now_ns))

@@ -67,7 +67,7 @@ def outage(
     for place, (of_bad, of_all) in enumerate(zip(bad.tolist(), total.tolist(), strict=True)):
         now_ns = START_NS + place * STEP_NS
         if of_all:
-            counts.add(now_ns, Tally(bad=of_bad, total=of_all))
+            counts.rings.add(now_ns, Tally(bad=of_bad, total=of_all))
         if place < len(before):
             continue
         fires = any(rates.firing for rates in tiers.step(counts, now_ns))

@@ -71,7 +71,7 @@ def notices(seed: int, objective: Objective, per_s: float, rhythm: Rhythm) -> li
     for place, came in enumerate(total.tolist()):
         now_ns = START_NS + place * MINUTE_NS
         if came:
-            counts.add(now_ns, Tally(bad=0, total=came))
+            counts.rings.add(now_ns, Tally(bad=0, total=came))
         if quiet[place] or silence.firing_ns is not None:
             before = silence.firing_ns
             silence.step(counts, START_NS, now_ns, page_fires=False)

@@ -20,7 +20,7 @@ _LAST_DATA_RECEIVED: Final = 52  # where `tcpi_last_data_recv` is: milliseconds,
 _BYTES: Final = _LAST_DATA_RECEIVED + 4
 _COARSE: Final = 6  # CLOCK_MONOTONIC_COARSE, which steps with the clock that those are counted by
 # What came one step ago by that clock may have come just now.
-_STEP_NS: Final = 0 if _TCP_INFO is None else round(time.clock_getres(_COARSE) * 1e9)
+STEP_NS: Final = 0 if _TCP_INFO is None else round(time.clock_getres(_COARSE) * 1e9)
 _answered: Final = WeakKeyDictionary[Any, int]()  # by connection
 
 
@@ -49,7 +49,7 @@ def arrived_ns(requests: OpenRequests, connection: Any) -> int:
     waited_ns = min(processor.waited_since(now_ns - unread_ns)[1], unread_ns)
     holds.note(now_ns - waited_ns, now_ns, "", waited_ns=waited_ns)
     held = holds.lately(now_ns)
-    if held is None or now_ns - unread_ns + _STEP_NS >= held[1]:
+    if held is None or now_ns - unread_ns + STEP_NS >= held[1]:
         return now_ns
     return max(now_ns - unread_ns, held[0], _answered_ns(connection))
 

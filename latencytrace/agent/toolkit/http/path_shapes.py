@@ -34,14 +34,14 @@ class PathShapes:
         self._known: set[str] = set()
 
     def of(self, path: str) -> str:
-        """Return a path's template; once there are too many, `/{path}` for those that are new."""
+        """Return a path's template; once there are too many, `/{path}` for new ones."""
         return self._template(path, admit=True) or "/{path}" if path else ""
 
     def route(self, path: str, status: int) -> str | None:
         """Return the template of a path that was answered; None: it may be anyone's guess.
 
         Args:
-            path: As it was asked for.
+            path: Path of the request, undecoded.
             status: One that tells of a failure makes no new template.
         """
         return self._template(path, admit=status < _FIRST_FAILURE) or None

@@ -47,7 +47,7 @@ class RoutedRequest:
             self.note_route(self.route() or (None if self.is_explained() else self._shape()))
 
     def _shape(self) -> str | None:
-        """Return the template of its path by the look of it; None: it may be anybody's guess."""
+        """Return the template of its path by the look of it; None: its look does not say."""
         path = (getattr(self.timing.span, "attributes", None) or {}).get(semconv.URL_PATH)
         status = self._noted.get(semconv.HTTP_RESPONSE_STATUS_CODE)
         if isinstance(path, str) and isinstance(status, int):

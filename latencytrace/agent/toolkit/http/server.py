@@ -20,7 +20,7 @@ from latencytrace.agent.budget.detail import SPARED
 from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.compiled.core import core
 from latencytrace.agent.context import current, enter, leave
-from latencytrace.agent.guard import FAULTS
+from latencytrace.agent.guard import FAULTS, guarded
 from latencytrace.agent.spans.attributes import Deferred
 from latencytrace.agent.timing.holds import NOTICED_NS, Wait
 from latencytrace.agent.timing.hook import HookAttributes
@@ -33,6 +33,7 @@ from latencytrace.agent.timing.recorder import Recorder, Timing
 from latencytrace.agent.timing.runtime_gaps import GAPS, REQUEST, RuntimeGaps
 from latencytrace.agent.timing.server_timing import ServerTiming
 from latencytrace.agent.toolkit.answer_events import AnswerEvents
+from latencytrace.agent.toolkit.http import propagation
 from latencytrace.agent.toolkit.http.arrival import answered
 from latencytrace.agent.toolkit.http.caller import carried_beside
 from latencytrace.agent.toolkit.http.proxy_queue import queued_ns
@@ -300,6 +301,14 @@ def is_served() -> bool:
     )
 
 
+def joined_caller(recorder: Recorder, headers: Any) -> Token[Context] | None:
+    """Make a WebSocket's caller current: a connection may live for hours, and is no request."""
+    with guarded("joining who connected", recorder.on_fault):
+        if not (get_current_span().get_span_context().is_valid or recorder.suppressed()):
+            return enter(propagation.extract(headers))
+    return None
+
+
 def request_served() -> ServedRequest | None:
     """Return the request that the current code serves, whatever spans are around; None: none."""
     found = current().get(REQUEST)
@@ -331,7 +340,7 @@ def _record(recorder: Recorder, gaps: RuntimeGaps, span: Span, wait: Wait) -> No
         ).end(had_processor_ns)
     if had_processor_ns < wait.until_ns:
         waited_for = "worker" if gaps.loop_thread is None else "event loop"
-        name = f"{waited_for} held by {wait.by}"
+        name = f"{waited_for} held by {wait.by}" if wait.by else f"{waited_for} held"
         recorder.start(name, Stage.QUEUE, context=within, started_ns=had_processor_ns).end(
             wait.until_ns
         )

@@ -11,6 +11,7 @@ from latencytrace.agent.timing.recorder import Recorder
 from latencytrace.agent.timing.wrapping import Begin, Call, timed
 from latencytrace.agent.toolkit.calls import Build, CountWithin
 from latencytrace.agent.toolkit.models.calls import model_attributes
+from latencytrace.agent.toolkit.models.own_loops import pass_of_own_loop
 from latencytrace.agent.toolkit.models.torch_modules import (
     inherited_call,
     on_device,
@@ -34,10 +35,13 @@ def beginning_pass(recorder: Recorder) -> Begin:
             if recorder.suppressed() or recorder.inside(*_WITHIN) or recorder.stream() is not None:
                 return None  # in a stream: a generation's own, or noted by a pipeline
             around = get_current_span()
-            if not around.is_recording() or counts.next_of(around) > _MOST:
+            if not around.is_recording():
                 return None
             model = getattr(args[0], "_orig_mod", args[0])
             recorder.steps.begin()
+            of_loop = pass_of_own_loop(recorder, model, args[1:], kwargs)
+            if of_loop is not None or counts.next_of(around) > _MOST:
+                return of_loop
             named = model_attributes(getattr(model, "name_or_path", ""))
             attributes = {**named, **_batch(*args[1:], *kwargs.values())}
             timing = recorder.start(_name(model), Stage.FORWARD, attributes)

@@ -19,7 +19,7 @@ class ModelSize:
 
     weight_bytes: int
     body: int  # weights that each token is multiplied by
-    head: int  # and those that only the last position takes
+    head: int  # and the ones that only the last position takes
     is_half: bool  # they are of half precision, for which the peak of a device is known
 
     def pass_flops(self, tokens: int, rows: int) -> int | None:

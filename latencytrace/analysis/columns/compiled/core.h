@@ -27,9 +27,6 @@ typedef struct {
 
 extern Name critical_paths_names[], paths_names[], packed_names[], reported_names[], trees_names[];
 
-/* Whether all are bound; else RuntimeError. */
-int core_are_bound(const Name *names);
-
 /* --- the parts: each adds its functions to the module; -1 with an exception */
 
 int critical_paths_ready(PyObject *module);
@@ -40,21 +37,36 @@ int trees_ready(PyObject *module);
 
 /* --- what functions begin and end with */
 
-/* Drop arrays of which one is not as long as the others say, with ValueError. Returns NULL. */
-PyObject *core_misfit(Held *held);
+#define CORE_FUNCTION(name) static PyObject *name(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t given)
+#define CORE_METHOD(name, doc) {#name, (PyCFunction)(void (*)(void))name, METH_FASTCALL, doc}
+#define MOST_ROOMS 16
 
-/* Memory for so many numbers, to be freed; NULL: there is none, the arrays are dropped, and MemoryError is set. */
-int64_t *core_scratch(Held *held, int64_t count);
+typedef struct { /* what a function works on */
+    Held held;
+    int64_t sizes[26]; /* by letter; below 0: no array has said it */
+    void *rooms[MOST_ROOMS];
+    int room_count;
+} Lent;
 
-/* Likewise for flags, all of them 0. */
-uint8_t *core_flags(Held *held, int64_t count);
+/* Take a function's arguments, once the numbers of its part are bound, each to where a further argument points. Between
+ * blanks stands the kind of each: `q` an array of int64, `b` of single bytes, in capitals one that is written to; `n` an
+ * int64. Behind it stands how long the array is: a letter that means one size in all of them, after a factor and before
+ * a plus where there is one more; `*` is a factor that comes before the place; nothing: any. 1, or 0 with an exception
+ * and nothing held: ValueError where one array is not as long as the others say. */
+int core_take(Lent *lent, const Name *names, PyObject *const *args, Py_ssize_t given, const char *kinds, ...);
 
-/* Take the first numbers of what is left of scratch. */
-static inline int64_t *taken(int64_t **scratch, int64_t count) {
-    int64_t *first = *scratch;
-    *scratch += count;
-    return first;
-}
+/* The size that a letter means. */
+static inline int64_t size_of(const Lent *lent, char letter) { return lent->sizes[letter - 'a']; }
+
+/* Give each place memory for so many numbers. 1, or 0 with MemoryError and nothing held. */
+#define core_room(lent, count, ...) core_rooms(lent, count, __VA_ARGS__, NULL)
+int core_rooms(Lent *lent, int64_t count, ...);
+
+/* Drop all of it. */
+void core_end(Lent *lent);
+
+/* Likewise, with ValueError. Returns NULL. */
+PyObject *core_misfit(Lent *lent);
 
 /* --- arithmetic: what senders make up may go beyond what fits, and then goes round */
 

@@ -91,26 +91,24 @@ static int64_t find_winners(Running *running, const int64_t *intervals, int64_t 
     return made;
 }
 
-/* `win(intervals, interval_start_ns, interval_end_ns, interval_stage, winners, won)`: how many winners there are */
-static PyObject *win(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t given) {
-    Held held;
-    Array intervals, start_ns, end_ns, stage, winners, won;
-    int64_t made;
-    if (!core_are_bound(critical_paths_names) ||
-        !arrays_take(&held, args, given, "qqqqQQ", &intervals, &start_ns, &end_ns, &stage, &winners, &won))
+/* Returns how many winners there are. */
+CORE_FUNCTION(win) {
+    Lent lent;
+    Running running = {.count = 0};
+    const int64_t *intervals;
+    Part *winners;
+    int64_t *won, made;
+    if (!core_take(&lent, critical_paths_names, args, given, "qs+ qi qi qi Qw Qs+", &intervals, &running.start_ns,
+                   &running.end_ns, &running.stage, &winners, &won))
         return NULL;
-    int64_t count = start_ns.count;
-    if (!intervals.count || end_ns.count != count || stage.count != count || winners.count < 8 * count ||
-        won.count != intervals.count)
-        return core_misfit(&held);
-    Running running = {start_ns.q, end_ns.q, stage.q, core_scratch(&held, count), 0};
-    if (!running.heap)
+    if (size_of(&lent, 'w') < 8 * size_of(&lent, 'i'))
+        return core_misfit(&lent);
+    if (!core_room(&lent, size_of(&lent, 'i'), &running.heap))
         return NULL;
     Py_BEGIN_ALLOW_THREADS
-    made = find_winners(&running, intervals.q, intervals.count - 1, winners.any, won.q);
-    free(running.heap);
+    made = find_winners(&running, intervals, size_of(&lent, 's'), winners, won);
     Py_END_ALLOW_THREADS
-    arrays_drop(&held);
+    core_end(&lent);
     return PyLong_FromLongLong(made);
 }
 
@@ -323,46 +321,28 @@ static void walk_trees(Walk *walk, const int64_t *first, int64_t trees) {
     }
 }
 
-/* `descend(first, start_ns, end_ns, stage, children, outlives, winners, won, parts, tracks)`: how many parts and
- * tracks there are */
-static PyObject *descend(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t given) {
-    Held held;
-    Array first, start_ns, end_ns, stage, children, outlives, winners, won, parts, tracks;
-    if (!core_are_bound(critical_paths_names) ||
-        !arrays_take(&held, args, given, "qqqqqbqqQQ", &first, &start_ns, &end_ns, &stage, &children, &outlives,
-                     &winners, &won, &parts, &tracks))
+/* Returns how many parts and tracks there are. */
+CORE_FUNCTION(descend) {
+    Lent lent;
+    Walk walk = {.done = 0};
+    const int64_t *first;
+    if (!core_take(&lent, critical_paths_names, args, given, "qt+ qs qs qs q2s bs q4w qs+ Qp Qk", &first, &walk.start_ns,
+                   &walk.end_ns, &walk.stage, &walk.children, &walk.outlives, &walk.winners, &walk.won, &walk.parts,
+                   &walk.tracks))
         return NULL;
     /* A part begins where a child or a winner does or ends. */
-    int64_t spans = start_ns.count, most = 4 * spans + 2 * (winners.count / 4) + 1, most_tracks = spans + first.count;
-    if (!first.count || end_ns.count != spans || stage.count != spans || children.count != 2 * spans ||
-        outlives.count != spans || won.count != spans + 1 || parts.count < 4 * most || tracks.count < 3 * most_tracks)
-        return core_misfit(&held);
-    int64_t *scratch = core_scratch(&held, 3 * most_tracks + 7 * most + 6 * spans), *left = scratch;
-    if (!scratch)
+    int64_t spans = size_of(&lent, 's'), trees = size_of(&lent, 't');
+    int64_t most = 4 * spans + 2 * size_of(&lent, 'w') + 1, most_tracks = spans + trees + 1;
+    if (size_of(&lent, 'p') < 4 * most || size_of(&lent, 'k') < 3 * most_tracks)
+        return core_misfit(&lent);
+    if (!core_room(&lent, 3 * most_tracks, &walk.wanted) || !core_room(&lent, 4 * most, &walk.pending, &walk.walked) ||
+        !core_room(&lent, spans, &walk.track_of, &walk.counted, &walk.by_end, &walk.beside, &walk.after, &walk.room))
         return NULL;
-    Walk walk = {.start_ns = start_ns.q,
-                 .end_ns = end_ns.q,
-                 .stage = stage.q,
-                 .children = children.q,
-                 .won = won.q,
-                 .outlives = outlives.b,
-                 .winners = winners.any,
-                 .parts = parts.any,
-                 .tracks = tracks.any};
     Py_BEGIN_ALLOW_THREADS
-    walk.wanted = (void *)taken(&left, 3 * most_tracks);
-    walk.pending = (void *)taken(&left, 4 * most);
-    walk.walked = (void *)taken(&left, 3 * most);
-    walk.track_of = taken(&left, spans);
-    walk.counted = memset(taken(&left, spans), 0, (size_t)spans * sizeof(int64_t));
-    walk.by_end = taken(&left, spans);
-    walk.beside = taken(&left, spans);
-    walk.after = taken(&left, spans);
-    walk.room = taken(&left, spans);
-    walk_trees(&walk, first.q, first.count - 1);
-    free(scratch);
+    memset(walk.counted, 0, (size_t)spans * sizeof *walk.counted);
+    walk_trees(&walk, first, trees);
     Py_END_ALLOW_THREADS
-    arrays_drop(&held);
+    core_end(&lent);
     return Py_BuildValue("LL", (long long)walk.part_count, (long long)walk.track_count);
 }
 
@@ -421,31 +401,31 @@ static int64_t put_together(const Part *parts, const Track *tracks, int64_t coun
     return made;
 }
 
-/* `gather(parts, tracks, segments)`: how many segments there are */
-static PyObject *gather(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t given) {
-    Held held;
-    Array parts, tracks, segments;
+/* Returns how many segments there are. */
+CORE_FUNCTION(gather) {
+    Lent lent;
+    const Part *parts;
+    const Track *tracks;
+    Segment *segments;
+    Inside *stack;
     int64_t made;
-    if (!core_are_bound(critical_paths_names) || !arrays_take(&held, args, given, "qqQ", &parts, &tracks, &segments))
+    if (!core_take(&lent, critical_paths_names, args, given, "q4p q3t Qs", &parts, &tracks, &segments))
         return NULL;
-    int64_t count = tracks.count / 3;
-    if (segments.count < 10 * (parts.count / 4))
-        return core_misfit(&held);
-    int64_t *stack = core_scratch(&held, 4 * (count + 1));
-    if (!stack)
+    if (size_of(&lent, 's') < 10 * size_of(&lent, 'p'))
+        return core_misfit(&lent);
+    if (!core_room(&lent, 4 * (size_of(&lent, 't') + 1), &stack))
         return NULL;
     Py_BEGIN_ALLOW_THREADS
-    made = put_together(parts.any, tracks.any, count, (Inside *)stack, segments.any);
-    free(stack);
+    made = put_together(parts, tracks, size_of(&lent, 't'), stack, segments);
     Py_END_ALLOW_THREADS
-    arrays_drop(&held);
+    core_end(&lent);
     return PyLong_FromLongLong(made);
 }
 
 static PyMethodDef functions[] = {
-    {"win", (PyCFunction)(void (*)(void))win, METH_FASTCALL, "Find what each of the intervals packed on a span gets."},
-    {"descend", (PyCFunction)(void (*)(void))descend, METH_FASTCALL, "Walk each span on a path once."},
-    {"gather", (PyCFunction)(void (*)(void))gather, METH_FASTCALL, "Put together what counts of each track."},
+    CORE_METHOD(win, "Find what each of the intervals packed on a span gets."),
+    CORE_METHOD(descend, "Walk each span on a path once."),
+    CORE_METHOD(gather, "Put together what counts of each track."),
     {NULL, NULL, 0, NULL}};
 
 int critical_paths_ready(PyObject *module) { return PyModule_AddFunctions(module, functions); }

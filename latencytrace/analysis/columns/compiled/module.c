@@ -6,7 +6,7 @@
 static Name *const parts[] = {critical_paths_names, packed_names, paths_names, reported_names, trees_names};
 #define PARTS (sizeof parts / sizeof *parts)
 
-int core_are_bound(const Name *names) {
+static int are_bound(const Name *names) {
     for (; names->name; names++)
         if (!names->is_bound) {
             PyErr_Format(PyExc_RuntimeError, "the number %s was not bound", names->name);
@@ -57,28 +57,91 @@ static PyObject *bind(PyObject *Py_UNUSED(module), PyObject *numbers) {
 
 /* --- what functions begin and end with */
 
-PyObject *core_misfit(Held *held) {
-    arrays_drop(held);
+void core_end(Lent *lent) {
+    arrays_drop(&lent->held);
+    while (lent->room_count)
+        free(lent->rooms[--lent->room_count]);
+}
+
+PyObject *core_misfit(Lent *lent) {
+    core_end(lent);
     PyErr_SetString(PyExc_ValueError, "an array is not as long as it has to be beside the others");
     return NULL;
 }
 
-int64_t *core_scratch(Held *held, int64_t count) {
-    int64_t *made = (uint64_t)count < PY_SSIZE_T_MAX / sizeof *made ? malloc((size_t)(count + 1) * sizeof *made) : NULL;
-    if (!made) {
-        arrays_drop(held);
-        PyErr_NoMemory();
-    }
-    return made;
+/* Take an array, whose size is written behind its kind. */
+static int take_array(Lent *lent, PyObject *from, const char *kind, int64_t factor, void *place) {
+    int is_written = *kind < 'a';
+    Array array;
+    if (!arrays_take_one(&lent->held, from, is_written, (*kind | 0x20) == 'q' ? 8 : 1, &array))
+        return 0;
+    memcpy(place, &array.any, sizeof array.any);
+    int has_factor = kind[1] == '*' || (kind[1] >= '0' && kind[1] <= '9');
+    const char *letter = kind + 1 + has_factor;
+    int64_t one = 1, *size = &one;
+    if (*letter >= 'a' && *letter <= 'z')
+        size = &lent->sizes[*letter++ - 'a'];
+    else if (!has_factor)
+        return 1;
+    int64_t more = *letter == '+';
+    if (*size < 0 && factor > 0)
+        *size = (array.count - more) / factor;
+    if (*size >= 0 && array.count == factor * *size + more)
+        return 1;
+    core_misfit(lent);
+    return 0;
 }
 
-uint8_t *core_flags(Held *held, int64_t count) {
-    uint8_t *made = calloc((size_t)(count + 1), 1);
-    if (!made) {
-        arrays_drop(held);
+int core_take(Lent *lent, const Name *names, PyObject *const *args, Py_ssize_t given, const char *kinds, ...) {
+    va_list places;
+    Py_ssize_t wanted = 1;
+    int taken = 1;
+    lent->held.count = lent->room_count = 0;
+    memset(lent->sizes, -1, sizeof lent->sizes);
+    for (const char *at = kinds; *at; at++)
+        wanted += *at == ' ';
+    if (!are_bound(names))
+        return 0;
+    if (given != wanted) {
+        PyErr_Format(PyExc_TypeError, "%zd arguments are taken, not %zd", wanted, given);
+        return 0;
+    }
+    va_start(places, kinds);
+    for (Py_ssize_t number = 0; taken && number < given; number++, kinds += strcspn(kinds, " ") + 1) {
+        int64_t factor = kinds[1] == '*' ? va_arg(places, int64_t) : kinds[1] >= '0' && kinds[1] <= '9' ? kinds[1] - '0' : 1;
+        void *place = va_arg(places, void *);
+        if (*kinds == 'n') {
+            *(int64_t *)place = PyLong_AsLongLong(args[number]);
+            taken = !(*(int64_t *)place == -1 && PyErr_Occurred());
+        } else {
+            taken = take_array(lent, args[number], kinds, factor, place);
+        }
+    }
+    va_end(places);
+    if (!taken)
+        core_end(lent);
+    return taken;
+}
+
+int core_rooms(Lent *lent, int64_t count, ...) {
+    va_list places;
+    int is_made = 1;
+    va_start(places, count);
+    for (void *place; is_made && (place = va_arg(places, void *));) {
+        void *made = lent->room_count < MOST_ROOMS && (uint64_t)count < PY_SSIZE_T_MAX / sizeof(int64_t)
+                         ? malloc((size_t)(count + 1) * sizeof(int64_t))
+                         : NULL;
+        if ((is_made = made != NULL))
+            memcpy(place, &made, sizeof made);
+        if (made)
+            lent->rooms[lent->room_count++] = made;
+    }
+    va_end(places);
+    if (!is_made) {
+        core_end(lent);
         PyErr_NoMemory();
     }
-    return made;
+    return is_made;
 }
 
 /* --- sorting */

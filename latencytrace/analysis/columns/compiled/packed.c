@@ -98,30 +98,28 @@ static inline int64_t read_text(Text text, const Words *names, Interval *found) 
     return made;
 }
 
-/* `unpack_many(data, begins, names, name_begins, odd, of_text, found)`: how many intervals there are. For each plus
- * sign there is room for one. */
-static PyObject *unpack_many(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t given) {
-    Held held;
-    Array data, begins, names, name_begins, odd, of_text, found;
-    int64_t made = 0;
-    if (!core_are_bound(packed_names) ||
-        !arrays_take(&held, args, given, "bqbqBQQ", &data, &begins, &names, &name_begins, &odd, &of_text, &found))
+/* Returns how many intervals there are: for each plus sign there is room for one. */
+CORE_FUNCTION(unpack_many) {
+    Lent lent;
+    Words names;
+    const uint8_t *data;
+    const int64_t *begins;
+    uint8_t *odd;
+    int64_t *of_text, made = 0;
+    Interval *found;
+    if (!core_take(&lent, packed_names, args, given, "b qt+ b qn+ Bt Qt+ Q", &data, &begins, &names.data, &names.begins,
+                   &odd, &of_text, &found))
         return NULL;
-    int64_t texts = begins.count - 1;
-    if (texts < 0 || name_begins.count < 1 || odd.count != texts || of_text.count != texts + 1)
-        return core_misfit(&held);
-    Words words = {names.b, name_begins.q, name_begins.count - 1};
-    Interval *intervals = found.any;
+    names.count = size_of(&lent, 'n');
     Py_BEGIN_ALLOW_THREADS
-    of_text.q[0] = 0;
-    for (int64_t text = 0; text < texts; text++) {
-        int64_t more =
-            read_text((Text){data.b + begins.q[text], data.b + begins.q[text + 1]}, &words, intervals + made);
-        odd.b[text] = more < 0;
-        of_text.q[text + 1] = made += larger(more, 0);
+    of_text[0] = 0;
+    for (int64_t text = 0; text < size_of(&lent, 't'); text++) {
+        int64_t more = read_text((Text){data + begins[text], data + begins[text + 1]}, &names, found + made);
+        odd[text] = more < 0;
+        of_text[text + 1] = made += larger(more, 0);
     }
     Py_END_ALLOW_THREADS
-    arrays_drop(&held);
+    core_end(&lent);
     return PyLong_FromLongLong(made);
 }
 
@@ -169,30 +167,28 @@ static inline int64_t leave_out_overlaps(Interval *intervals, int64_t count) {
     return kept;
 }
 
-/* `put_apart(begins, found, begins_left, left)`: how many intervals are left */
-static PyObject *put_apart(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t given) {
-    Held held;
-    Array begins, found, begins_left, left;
-    int64_t made = 0;
-    if (!core_are_bound(packed_names) || !arrays_take(&held, args, given, "qqQQ", &begins, &found, &begins_left, &left))
+/* Returns how many intervals are left. */
+CORE_FUNCTION(put_apart) {
+    Lent lent;
+    const int64_t *begins;
+    const Interval *found;
+    int64_t *begins_left, made = 0;
+    Interval *left;
+    if (!core_take(&lent, packed_names, args, given, "qt+ qf Qt+ Qf", &begins, &found, &begins_left, &left))
         return NULL;
-    if (!begins.count || begins_left.count != begins.count || left.count != found.count)
-        return core_misfit(&held);
-    const Interval *all = found.any;
-    Interval *here = left.any;
     Py_BEGIN_ALLOW_THREADS
-    begins_left.q[0] = 0;
-    for (int64_t text = 0; text + 1 < begins.count; text++) {
-        int64_t count = begins.q[text + 1] - begins.q[text];
+    begins_left[0] = 0;
+    for (int64_t text = 0; text < size_of(&lent, 't'); text++) {
+        int64_t count = begins[text + 1] - begins[text];
         if (count) {
-            memcpy(here + made, all + begins.q[text], (size_t)count * sizeof *all);
-            sort_intervals(here + made, count);
-            made += leave_out_overlaps(here + made, count);
+            memcpy(left + made, found + begins[text], (size_t)count * sizeof *found);
+            sort_intervals(left + made, count);
+            made += leave_out_overlaps(left + made, count);
         }
-        begins_left.q[text + 1] = made;
+        begins_left[text + 1] = made;
     }
     Py_END_ALLOW_THREADS
-    arrays_drop(&held);
+    core_end(&lent);
     return PyLong_FromLongLong(made);
 }
 
@@ -244,27 +240,25 @@ static inline int64_t total_of(Text text) {
     return is_whole ? gaps.sum_ns : UNREADABLE;
 }
 
-/* `total_gaps(data, begins, totals)` */
-static PyObject *total_gaps(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t given) {
-    Held held;
-    Array data, begins, totals;
-    if (!core_are_bound(packed_names) || !arrays_take(&held, args, given, "bqQ", &data, &begins, &totals))
+CORE_FUNCTION(total_gaps) {
+    Lent lent;
+    const uint8_t *data;
+    const int64_t *begins;
+    int64_t *totals;
+    if (!core_take(&lent, packed_names, args, given, "b qt+ Qt", &data, &begins, &totals))
         return NULL;
-    if (totals.count != begins.count - 1)
-        return core_misfit(&held);
     Py_BEGIN_ALLOW_THREADS
-    for (int64_t text = 0; text < totals.count; text++) totals.q[text] =
-        total_of((Text){data.b + begins.q[text], data.b + begins.q[text + 1]});
+    for (int64_t text = 0; text < size_of(&lent, 't'); text++)
+        totals[text] = total_of((Text){data + begins[text], data + begins[text + 1]});
     Py_END_ALLOW_THREADS
-    arrays_drop(&held);
+    core_end(&lent);
     Py_RETURN_NONE;
 }
 
 static PyMethodDef functions[] = {
-    {"unpack_many", (PyCFunction)(void (*)(void))unpack_many, METH_FASTCALL, "Read intervals."},
-    {"put_apart", (PyCFunction)(void (*)(void))put_apart, METH_FASTCALL,
-     "Put intervals in order, and leave out overlaps."},
-    {"total_gaps", (PyCFunction)(void (*)(void))total_gaps, METH_FASTCALL, "Add up the gaps between tokens."},
+    CORE_METHOD(unpack_many, "Read intervals."),
+    CORE_METHOD(put_apart, "Put intervals in order, and leave out overlaps."),
+    CORE_METHOD(total_gaps, "Add up the gaps between tokens."),
     {NULL, NULL, 0, NULL}};
 
 int packed_ready(PyObject *module) { return PyModule_AddFunctions(module, functions); }

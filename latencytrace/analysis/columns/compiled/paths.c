@@ -69,7 +69,7 @@ static inline void add_wait(Pauses *pauses, int64_t at) {
     pauses->waiting[place] = at;
 }
 
-/* Note of a request's places what they are charged to, who tells gaps, and who waits. */
+/* Note of a request's places what they are charged to, which tell gaps, and which wait. */
 static inline void note_places(Pauses *pauses, int64_t base, int64_t beyond) {
     const int64_t *tree_rows = pauses->tree_rows, *stages = pauses->stages, is_step = IS_STEP;
     int64_t reported = 0;
@@ -203,62 +203,28 @@ static void fill_requests(Pauses *pauses, int64_t requests, int64_t *begins, int
     }
 }
 
-/* `fill_pauses(segments, tree_first, tree_rows, above, held_ns, stages, attempt, awaited, start_ns, span_id, kind,
- * facts, resource, resources, tells, gaps, gap, collection, found, begins, ledger)`: how many segments there are */
-static PyObject *fill_pauses(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t given) {
-    Held held;
-    Array segments, tree_first, tree_rows, above, held_ns, stages, attempt, awaited, start_ns, span_id, kind, facts,
-        resource, resources, tells, gaps, gap;
-    Array found, begins, ledger;
-    int64_t collection;
-    if (!core_are_bound(paths_names) ||
-        !arrays_take(&held, args, given, "qqqqqqqqqqqqqqbqqnQQQ", &segments, &tree_first, &tree_rows, &above,
-                     &held_ns, &stages, &attempt, &awaited, &start_ns, &span_id, &kind, &facts, &resource, &resources,
-                     &tells, &gaps, &gap, &collection, &found, &begins, &ledger))
+/* Returns how many segments there are. */
+CORE_FUNCTION(fill_pauses) {
+    Lent lent;
+    Pauses pauses = {0};
+    int64_t *begins, *ledger;
+    if (!core_take(&lent, paths_names, args, given, "q5g qm+ qp qp qp qp qp qp qr qr qr q qr q br qr+ q n Q Qm+ Q*m",
+                   &pauses.segments, &pauses.tree_first, &pauses.tree_rows, &pauses.above, &pauses.held_ns,
+                   &pauses.stages, &pauses.attempt, &pauses.awaited, &pauses.start_ns, &pauses.span_id, &pauses.kind,
+                   &pauses.facts, &pauses.resource, &pauses.resources, &pauses.tells, &pauses.gaps, &pauses.gap,
+                   &pauses.collection, &pauses.found, &begins, STAGES, &ledger))
         return NULL;
-    int64_t requests = tree_first.count - 1, places = tree_rows.count, rows = start_ns.count;
-    if (requests < 0 || above.count != places || held_ns.count != places || stages.count != places ||
-        attempt.count != places || awaited.count != places || span_id.count != rows ||
-        kind.count != rows || resource.count != rows || tells.count != rows || gaps.count != rows + 1 || begins.count != requests + 1 ||
-        ledger.count != requests * STAGES)
-        return core_misfit(&held);
-    int64_t *scratch = core_scratch(&held, 4 * places);
-    if (!scratch)
+    pauses.segment_count = size_of(&lent, 'g');
+    if (!core_room(&lent, size_of(&lent, 'p'), &pauses.pausing, &pauses.whole, &pauses.waiting, &pauses.first_wait))
         return NULL;
-    Pauses pauses = {.segments = segments.any,
-                     .segment_count = segments.count / 5,
-                     .tree_first = tree_first.q,
-                     .tree_rows = tree_rows.q,
-                     .above = above.q,
-                     .held_ns = held_ns.q,
-                     .attempt = attempt.q,
-                     .awaited = awaited.q,
-                     .stages = stages.q,
-                     .start_ns = start_ns.q,
-                     .span_id = span_id.q,
-                     .kind = kind.q,
-                     .facts = facts.q,
-                     .resource = resource.q,
-                     .resources = resources.q,
-                     .gaps = gaps.q,
-                     .tells = tells.b,
-                     .gap = gap.any,
-                     .collection = collection,
-                     .found = found.any,
-                     .pausing = scratch,
-                     .whole = scratch + places,
-                     .waiting = scratch + 2 * places,
-                     .first_wait = scratch + 3 * places};
     Py_BEGIN_ALLOW_THREADS
-    fill_requests(&pauses, requests, begins.q, ledger.q);
-    free(scratch);
+    fill_requests(&pauses, size_of(&lent, 'm'), begins, ledger);
     Py_END_ALLOW_THREADS
-    arrays_drop(&held);
+    core_end(&lent);
     return PyLong_FromLongLong(pauses.made);
 }
 
-static PyMethodDef functions[] = {{"fill_pauses", (PyCFunction)(void (*)(void))fill_pauses, METH_FASTCALL,
-                                   "Fill what is unattributed with the gaps of the process, and add the stages up."},
+static PyMethodDef functions[] = {CORE_METHOD(fill_pauses, "Fill what is unattributed with the gaps of the process, and add the stages up."),
                                   {NULL, NULL, 0, NULL}};
 
 int paths_ready(PyObject *module) { return PyModule_AddFunctions(module, functions); }

@@ -46,6 +46,13 @@ static inline int64_t length_of(const Reporters *reporters, int64_t row) {
     return minus(reporters->end_ns[row], reporters->start_ns[row]);
 }
 
+/* Take up the next request. */
+static inline void turn_to(Reporters *reporters, const int64_t *first, int64_t request) {
+    reporters->base = first[request];
+    reporters->beyond = first[request + 1];
+    reporters->root = reporters->rows[reporters->base];
+}
+
 static inline int is_within(int64_t after_ns, int64_t length_ns) { return 0 <= after_ns && after_ns <= length_ns; }
 
 /* --- the pieces of streamed answers */
@@ -72,32 +79,21 @@ static void add_pieces_of(const Reporters *reporters) {
         *body_ns = first_ns;
 }
 
-/* `add_pieces(first, rows, above, start_ns, end_ns, kind, facts, said)` */
-static PyObject *add_pieces(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t given) {
-    Held held;
-    Array first, rows, above, start_ns, end_ns, kind, facts, said;
-    if (!core_are_bound(reported_names) ||
-        !arrays_take(&held, args, given, "qqqqqqqQ", &first, &rows, &above, &start_ns, &end_ns, &kind, &facts, &said))
+CORE_FUNCTION(add_pieces) {
+    Lent lent;
+    Reporters reporters = {0};
+    const int64_t *first;
+    if (!core_take(&lent, reported_names, args, given, "qm+ qp qp qr qr qr q Q*r", &first, &reporters.rows,
+                   &reporters.above, &reporters.start_ns, &reporters.end_ns, &reporters.kind, &reporters.facts, SAID,
+                   &reporters.said))
         return NULL;
-    int64_t all = start_ns.count;
-    if (above.count != rows.count || end_ns.count != all || kind.count != all || said.count != all * SAID)
-        return core_misfit(&held);
-    Reporters reporters = {.rows = rows.q,
-                           .above = above.q,
-                           .start_ns = start_ns.q,
-                           .end_ns = end_ns.q,
-                           .kind = kind.q,
-                           .facts = facts.q,
-                           .said = said.q};
     Py_BEGIN_ALLOW_THREADS
-    for (int64_t request = 0; request + 1 < first.count; request++) {
-        reporters.base = first.q[request];
-        reporters.beyond = first.q[request + 1];
-        reporters.root = rows.q[reporters.base];
+    for (int64_t request = 0; request < size_of(&lent, 'm'); request++) {
+        turn_to(&reporters, first, request);
         add_pieces_of(&reporters);
     }
     Py_END_ALLOW_THREADS
-    arrays_drop(&held);
+    core_end(&lent);
     Py_RETURN_NONE;
 }
 
@@ -456,65 +452,30 @@ static void read_request(Reporters *reporters) {
     read_circumstances(reporters, loaded);
 }
 
-/* `read_reporters(first, rows, above, begin_ns, finish_ns, stages, intervals, interval_start_ns, interval_end_ns,
- * interval_stage, start_ns, end_ns, span_id, kind, facts, said, known)` */
-static PyObject *read_reporters(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t given) {
-    Held held;
-    Array first, rows, above, begin_ns, finish_ns, stages, intervals, interval_start_ns, interval_end_ns,
-        interval_stage;
-    Array start_ns, end_ns, span_id, kind, facts, said, known;
-    if (!core_are_bound(reported_names) ||
-        !arrays_take(&held, args, given, "qqqqqqqqqqqqqqqqQ", &first, &rows, &above, &begin_ns, &finish_ns, &stages,
-                     &intervals, &interval_start_ns, &interval_end_ns, &interval_stage, &start_ns, &end_ns, &span_id,
-                     &kind, &facts, &said, &known))
+CORE_FUNCTION(read_reporters) {
+    Lent lent;
+    Reporters reporters = {0};
+    const int64_t *first;
+    int64_t *known;
+    if (!core_take(&lent, reported_names, args, given, "qm+ qp qp qp qp qp qp+ qi qi qi qr qr qr qr q q*r Q*m", &first,
+                   &reporters.rows, &reporters.above, &reporters.begin_ns, &reporters.finish_ns, &reporters.stages,
+                   &reporters.intervals, &reporters.interval_start_ns, &reporters.interval_end_ns,
+                   &reporters.interval_stage, &reporters.start_ns, &reporters.end_ns, &reporters.span_id,
+                   &reporters.kind, &reporters.facts, SAID, &reporters.said, KNOWN, &known))
         return NULL;
-    int64_t places = rows.count, all = start_ns.count, requests = first.count - 1, packed = interval_start_ns.count;
-    if (requests < 0 || above.count != places || begin_ns.count != places || finish_ns.count != places ||
-        stages.count != places || intervals.count != places + 1 || interval_end_ns.count != packed ||
-        interval_stage.count != packed || end_ns.count != all || span_id.count != all || kind.count != all ||
-        said.count != all * SAID || known.count != requests * KNOWN)
-        return core_misfit(&held);
-    uint8_t *flags = core_flags(&held, 5 * places);
-    if (!flags)
+    int64_t places = size_of(&lent, 'p');
+    if (!core_room(&lent, places, &reporters.is_call, &reporters.covered, &reporters.counts_as, &reporters.is_made,
+                   &reporters.has_told, &reporters.inside))
         return NULL;
-    int64_t *inside = core_scratch(&held, places);
-    if (!inside) {
-        free(flags);
-        return NULL;
-    }
-    Reporters reporters = {.rows = rows.q,
-                           .above = above.q,
-                           .begin_ns = begin_ns.q,
-                           .finish_ns = finish_ns.q,
-                           .stages = stages.q,
-                           .intervals = intervals.q,
-                           .interval_start_ns = interval_start_ns.q,
-                           .interval_end_ns = interval_end_ns.q,
-                           .interval_stage = interval_stage.q,
-                           .start_ns = start_ns.q,
-                           .end_ns = end_ns.q,
-                           .span_id = span_id.q,
-                           .kind = kind.q,
-                           .facts = facts.q,
-                           .said = said.q,
-                           .is_call = flags,
-                           .covered = flags + places,
-                           .counts_as = flags + 2 * places,
-                           .is_made = flags + 3 * places,
-                           .has_told = flags + 4 * places,
-                           .inside = inside};
     Py_BEGIN_ALLOW_THREADS
-    for (int64_t request = 0; request < requests; request++) {
-        reporters.base = first.q[request];
-        reporters.beyond = first.q[request + 1];
-        reporters.root = rows.q[reporters.base];
-        reporters.known = known.q + request * KNOWN;
+    memset(reporters.counts_as, 0, (size_t)places);
+    for (int64_t request = 0; request < size_of(&lent, 'm'); request++) {
+        turn_to(&reporters, first, request);
+        reporters.known = known + request * KNOWN;
         read_request(&reporters);
     }
-    free(inside);
-    free(flags);
     Py_END_ALLOW_THREADS
-    arrays_drop(&held);
+    core_end(&lent);
     Py_RETURN_NONE;
 }
 
@@ -574,54 +535,43 @@ static inline void tell_request(Attributes *attributes, int64_t request, int64_t
             add_attributes(attributes, request, *by_start);
 }
 
-/* `tell_attributes(requests, tree_first, tree_rows, first, by_start, begin, count, item, items, number, found,
- * counted)` */
-static PyObject *tell_attributes(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t given) {
-    Held held;
-    Array requests, tree_first, tree_rows, first, by_start, begin, count, item, items, number, found, counted;
-    if (!core_are_bound(reported_names) ||
-        !arrays_take(&held, args, given, "qqqqqqqqqqQQ", &requests, &tree_first, &tree_rows, &first, &by_start, &begin,
-                     &count, &item, &items, &number, &found, &counted))
+CORE_FUNCTION(tell_attributes) {
+    Lent lent;
+    Attributes attributes = {.slots = 64};
+    const int64_t *requests, *tree_first, *tree_rows, *first, *by_start;
+    int64_t *found, *counted;
+    if (!core_take(&lent, reported_names, args, given, "q4m qm+ q qt+ qr qr qr qi qi q Q*m Qm", &requests, &tree_first,
+                   &tree_rows, &first, &by_start, &attributes.begin, &attributes.count, &attributes.item,
+                   &attributes.items, &attributes.number, MOST_ATTRIBUTES, &found, &counted))
         return NULL;
-    int64_t rows = by_start.count, made = counted.count, most = 1, slots = 64;
-    if (begin.count != rows || count.count != rows || items.count != item.count || requests.count != 4 * made ||
-        tree_first.count != made + 1 || found.count != made * MOST_ATTRIBUTES)
-        return core_misfit(&held);
-    Attributes attributes = {begin.q, count.q, item.q, items.q, number.q, .slots = 0};
-    for (int64_t trace = 0; trace + 1 < first.count; trace++)
-        most = larger(most, told_by(&attributes, first.q[trace], first.q[trace + 1]));
-    while (slots < 2 * most)
-        slots *= 2;
-    int64_t *scratch = core_scratch(&held, rows + 2 * slots);
-    if (!scratch)
+    int64_t rows = size_of(&lent, 'r'), made = size_of(&lent, 'm'), most = 1;
+    for (int64_t trace = 0; trace < size_of(&lent, 't'); trace++)
+        most = larger(most, told_by(&attributes, first[trace], first[trace + 1]));
+    while (attributes.slots < 2 * most)
+        attributes.slots *= 2;
+    if (!core_room(&lent, rows, &attributes.inside) || !core_room(&lent, 2 * attributes.slots, &attributes.seen))
         return NULL;
-    attributes.inside = scratch;
-    attributes.seen = (Seen *)(scratch + rows);
-    attributes.slots = slots;
     Py_BEGIN_ALLOW_THREADS
-    for (int64_t one = 0; one < rows + 2 * slots; one++)
-        scratch[one] = -1;
-    for (int64_t one = 0; one < found.count; one++)
-        found.q[one] = -1;
+    memset(attributes.inside, -1, (size_t)rows * sizeof *attributes.inside);
+    memset(attributes.seen, -1, (size_t)attributes.slots * sizeof *attributes.seen);
+    memset(found, -1, (size_t)(made * MOST_ATTRIBUTES) * sizeof *found);
     for (int64_t request = 0; request < made; request++) {
-        const int64_t *of = requests.q + 4 * request;
-        attributes.found = found.q + request * MOST_ATTRIBUTES;
-        for (int64_t at = tree_first.q[request]; at < tree_first.q[request + 1]; at++)
-            attributes.inside[tree_rows.q[at]] = request;
-        tell_request(&attributes, request, of[0], by_start.q + first.q[of[1]], by_start.q + first.q[of[1] + 1]);
-        counted.q[request] = attributes.made;
+        const int64_t *of = requests + 4 * request;
+        attributes.found = found + request * MOST_ATTRIBUTES;
+        for (int64_t at = tree_first[request]; at < tree_first[request + 1]; at++)
+            attributes.inside[tree_rows[at]] = request;
+        tell_request(&attributes, request, of[0], by_start + first[of[1]], by_start + first[of[1] + 1]);
+        counted[request] = attributes.made;
     }
-    free(scratch);
     Py_END_ALLOW_THREADS
-    arrays_drop(&held);
+    core_end(&lent);
     Py_RETURN_NONE;
 }
 
 static PyMethodDef functions[] = {
-    {"add_pieces", (PyCFunction)(void (*)(void))add_pieces, METH_FASTCALL, "Add the first piece of streamed answers."},
-    {"read_reporters", (PyCFunction)(void (*)(void))read_reporters, METH_FASTCALL,
-     "Read tokens, and what requests met."},
-    {"tell_attributes", (PyCFunction)(void (*)(void))tell_attributes, METH_FASTCALL, "Tell attributes, each once."},
+    CORE_METHOD(add_pieces, "Add the first piece of streamed answers."),
+    CORE_METHOD(read_reporters, "Read tokens, and what requests met."),
+    CORE_METHOD(tell_attributes, "Tell attributes, each once."),
     {NULL, NULL, 0, NULL}};
 
 int reported_ready(PyObject *module) { return PyModule_AddFunctions(module, functions); }

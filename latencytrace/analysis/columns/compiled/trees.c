@@ -172,7 +172,7 @@ static inline int tries_too_often(Links *links, int64_t begin, int64_t beyond) {
     return 0;
 }
 
-/* Count what lies below each span, and note who was answered by another service. */
+/* Count what lies below each span, and note which were answered by another service. */
 static inline void add_up(Links *links, int64_t begin, int64_t beyond) {
     const int64_t service = SERVICE;
     for (int64_t at = beyond - 1; at >= begin; at--) {
@@ -272,63 +272,24 @@ static void link_traces(Links *links, int64_t traces, int64_t rows) {
     }
 }
 
-/* `link_spans(first, span_id, parent_id, sent_ns, start_ns, end_ns, kind, facts, resource, resources, explains,
- * odd_row, aligned, odd, skewed, child, following, stage, by_start, requests)`: how many requests there are */
-static PyObject *link_spans(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t given) {
-    Held held;
-    Array first, span_id, parent_id, sent_ns, start_ns, end_ns, kind, facts, resource, resources, explains, odd_row,
-        aligned;
-    Array odd, skewed, child, following, stage, by_start, requests;
-    if (!core_are_bound(trees_names) ||
-        !arrays_take(&held, args, given, "qqqqqqqqqqbbbBBQQQQQ", &first, &span_id, &parent_id, &sent_ns, &start_ns,
-                     &end_ns, &kind, &facts, &resource, &resources, &explains, &odd_row, &aligned, &odd,
-                     &skewed, &child, &following, &stage, &by_start, &requests))
+/* Returns how many requests there are. */
+CORE_FUNCTION(link_spans) {
+    Lent lent;
+    Links links = {.made = 0};
+    if (!core_take(&lent, trees_names, args, given,
+                   "qt+ qr qr qr qr qr qr q qr q b br bt Bt Bt Qr Qr Qr Qr Q4r", &links.first, &links.span_id,
+                   &links.parent_id, &links.sent_ns, &links.start_ns, &links.end_ns, &links.kind, &links.facts,
+                   &links.resource, &links.resources, &links.explains, &links.odd_row, &links.aligned, &links.odd,
+                   &links.skewed, &links.child, &links.following, &links.stage, &links.by_start, &links.requests))
         return NULL;
-    int64_t rows = span_id.count, traces = first.count - 1;
-    if (traces < 0 || parent_id.count != rows || sent_ns.count != rows || start_ns.count != rows ||
-        end_ns.count != rows || kind.count != rows || resource.count != rows || odd_row.count != rows || aligned.count != traces ||
-        odd.count != traces || skewed.count != traces || child.count != rows || following.count != rows ||
-        stage.count != rows || by_start.count != rows || requests.count != 4 * rows)
-        return core_misfit(&held);
-    int64_t *scratch = core_scratch(&held, 11 * rows), *left = scratch;
-    if (!scratch)
+    int64_t rows = size_of(&lent, 'r');
+    if (!core_room(&lent, rows, &links.parent, &links.by_id, &links.order, &links.around, &links.purpose, &links.size,
+                   &links.step_stage, &links.tried, &links.room, &links.answered, &links.calls))
         return NULL;
-    Links links = {.first = first.q,
-                   .span_id = span_id.q,
-                   .parent_id = parent_id.q,
-                   .sent_ns = sent_ns.q,
-                   .start_ns = start_ns.q,
-                   .end_ns = end_ns.q,
-                   .kind = kind.q,
-                   .facts = facts.q,
-                   .resource = resource.q,
-                   .resources = resources.q,
-                   .explains = explains.b,
-                   .odd_row = odd_row.b,
-                   .aligned = aligned.b,
-                   .odd = odd.b,
-                   .skewed = skewed.b,
-                   .child = child.q,
-                   .following = following.q,
-                   .stage = stage.q,
-                   .by_start = by_start.q,
-                   .requests = requests.any};
     Py_BEGIN_ALLOW_THREADS
-    links.parent = taken(&left, rows);
-    links.by_id = taken(&left, rows);
-    links.order = taken(&left, rows);
-    links.around = taken(&left, rows);
-    links.purpose = taken(&left, rows);
-    links.size = taken(&left, rows);
-    links.step_stage = taken(&left, rows);
-    links.tried = taken(&left, rows);
-    links.room = taken(&left, rows);
-    links.answered = (uint8_t *)taken(&left, rows);
-    links.calls = (uint8_t *)taken(&left, rows);
-    link_traces(&links, traces, rows);
-    free(scratch);
+    link_traces(&links, size_of(&lent, 't'), rows);
     Py_END_ALLOW_THREADS
-    arrays_drop(&held);
+    core_end(&lent);
     return PyLong_FromLongLong(links.made);
 }
 
@@ -548,62 +509,31 @@ static int64_t lay_out_tree(Trees *trees, int64_t root, int64_t base) {
     return most;
 }
 
-/* `lay_out_trees(requests, start_ns, end_ns, kind, facts, resource, resources, target, stage, child, following, is_call, is_work, packed,
- * first, rows, above, begin_ns, finish_ns, held_ns, stages, children, attempt, awaited, outlives, clipped)`: how many intervals there may be */
-static PyObject *lay_out_trees(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t given) {
-    Held held;
-    Array requests, start_ns, end_ns, kind, facts, resource, resources, target, stage, child, following;
-    Array is_call, is_work, packed, first;
-    Array rows, above, begin_ns, finish_ns, held_ns, stages, children, attempt, awaited, outlives, clipped;
-    if (!core_are_bound(trees_names) ||
-        !arrays_take(&held, args, given, "qqqqqqqqqqqbbqqQQQQQQQQQBB", &requests, &start_ns, &end_ns, &kind, &facts, &resource, &resources, &target, &stage,
-                     &child, &following, &is_call, &is_work, &packed, &first, &rows, &above, &begin_ns, &finish_ns, &held_ns, &stages, &children,
-                     &attempt, &awaited, &outlives, &clipped))
+/* Returns how many intervals there may be. */
+CORE_FUNCTION(lay_out_trees) {
+    Lent lent;
+    Trees trees = {0};
+    const Request *requests;
+    const int64_t *first;
+    if (!core_take(&lent, trees_names, args, given,
+                   "q4m qr qr qr q qr q qr qr qr qr b* b* qr+ qm+ Qs Qs Qs Qs Qs Qs Q2s Qs Qs Bs Bs", &requests,
+                   &trees.start_ns, &trees.end_ns, &trees.kind, &trees.facts, &trees.resource, &trees.resources,
+                   &trees.target, &trees.stage, &trees.child, &trees.following, STAGES, &trees.is_call, STAGES,
+                   &trees.is_work, &trees.packed, &first, &trees.rows, &trees.above, &trees.begin_ns, &trees.finish_ns,
+                   &trees.held_ns, &trees.stages, &trees.children, &trees.attempt, &trees.awaited, &trees.outlives,
+                   &trees.clipped))
         return NULL;
-    int64_t count = first.count - 1, spans = count < 0 ? 0 : first.q[count], all = start_ns.count, most = 0;
-    if (count < 0 || requests.count != 4 * count || end_ns.count != all || kind.count != all || resource.count != all || target.count != all || stage.count != all ||
-        child.count != all || following.count != all || is_call.count != STAGES || is_work.count != STAGES || packed.count != all + 1 ||
-        rows.count != spans || above.count != spans || begin_ns.count != spans || finish_ns.count != spans || held_ns.count != spans || stages.count != spans ||
-        children.count != 2 * spans || attempt.count != spans || awaited.count != spans || outlives.count != spans || clipped.count != spans)
-        return core_misfit(&held);
-    Trees trees = {.start_ns = start_ns.q,
-                   .end_ns = end_ns.q,
-                   .kind = kind.q,
-                   .facts = facts.q,
-                   .resource = resource.q,
-                   .resources = resources.q,
-                   .target = target.q,
-                   .stage = stage.q,
-                   .child = child.q,
-                   .following = following.q,
-                   .is_call = is_call.b,
-                   .is_work = is_work.b,
-                   .packed = packed.q,
-                   .rows = rows.q,
-                   .above = above.q,
-                   .begin_ns = begin_ns.q,
-                   .finish_ns = finish_ns.q,
-                   .held_ns = held_ns.q,
-                   .stages = stages.q,
-                   .children = children.q,
-                   .attempt = attempt.q,
-                   .awaited = awaited.q,
-                   .outlives = outlives.b,
-                   .clipped = clipped.b};
-    int64_t *scratch = core_scratch(&held, 5 * spans), *left = scratch;
-    if (!scratch)
+    int64_t count = size_of(&lent, 'm'), spans = size_of(&lent, 's'), most = 0;
+    if (first[count] != spans)
+        return core_misfit(&lent);
+    if (!core_room(&lent, 2 * spans, &trees.room) ||
+        !core_room(&lent, spans, &trees.call, &trees.next, &trees.is_counted))
         return NULL;
-    trees.room = taken(&left, 2 * spans);
-    trees.call = taken(&left, spans);
-    trees.next = taken(&left, spans);
-    trees.is_counted = (uint8_t *)taken(&left, spans);
     Py_BEGIN_ALLOW_THREADS
-    const Request *one = requests.any;
     for (int64_t request = 0; request < count; request++)
-        most += lay_out_tree(&trees, one[request].row, first.q[request]);
-    free(scratch);
+        most += lay_out_tree(&trees, requests[request].row, first[request]);
     Py_END_ALLOW_THREADS
-    arrays_drop(&held);
+    core_end(&lent);
     return PyLong_FromLongLong(most);
 }
 
@@ -645,54 +575,28 @@ static int64_t add_all_intervals(Trees *trees, int64_t spans) {
     return made;
 }
 
-/* `lay_out_intervals(start_ns, kind, facts, packed, packed_times, rows, begin_ns, finish_ns, children, attempt,
- * intervals, interval_start_ns, interval_end_ns, interval_stage)`: how many intervals there are */
-static PyObject *lay_out_intervals(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t given) {
-    Held held;
-    Array start_ns, kind, facts, packed, packed_times, rows, begin_ns, finish_ns, children, attempt;
-    Array intervals, interval_start_ns, interval_end_ns, interval_stage;
+/* Returns how many intervals there are. */
+CORE_FUNCTION(lay_out_intervals) {
+    Lent lent;
+    Trees trees = {0};
     int64_t made;
-    if (!core_are_bound(trees_names) ||
-        !arrays_take(&held, args, given, "qqqqqqqqqqQQQQ", &start_ns, &kind, &facts, &packed, &packed_times, &rows, &begin_ns,
-                     &finish_ns, &children, &attempt, &intervals, &interval_start_ns, &interval_end_ns,
-                     &interval_stage))
-        return NULL;
-    int64_t spans = rows.count, all = start_ns.count, most = interval_start_ns.count;
-    if (kind.count != all || attempt.count != spans || packed.count != all + 1 || begin_ns.count != spans || finish_ns.count != spans ||
-        children.count != 2 * spans || intervals.count != spans + 1 ||
-        interval_end_ns.count != most || interval_stage.count != most)
-        return core_misfit(&held);
-    Trees trees = {.start_ns = start_ns.q,
-                   .kind = kind.q,
-                   .facts = facts.q,
-                   .packed = packed.q,
-                   .packed_times = packed_times.q,
-                   .rows = rows.q,
-                   .begin_ns = begin_ns.q,
-                   .finish_ns = finish_ns.q,
-                   .children = children.q,
-                   .attempt = attempt.q,
-                   .intervals = intervals.q,
-                   .interval_start_ns = interval_start_ns.q,
-                   .interval_end_ns = interval_end_ns.q,
-                   .interval_stage = interval_stage.q,
-                   .room = core_scratch(&held, 2 * most)};
-    if (!trees.room)
+    if (!core_take(&lent, trees_names, args, given, "qr qr q qr+ q qs qs qs q2s qs Qs+ Qi Qi Qi", &trees.start_ns,
+                   &trees.kind, &trees.facts, &trees.packed, &trees.packed_times, &trees.rows, &trees.begin_ns,
+                   &trees.finish_ns, &trees.children, &trees.attempt, &trees.intervals, &trees.interval_start_ns,
+                   &trees.interval_end_ns, &trees.interval_stage) ||
+        !core_room(&lent, 2 * size_of(&lent, 'i'), &trees.room))
         return NULL;
     Py_BEGIN_ALLOW_THREADS
-    made = add_all_intervals(&trees, spans);
-    free(trees.room);
+    made = add_all_intervals(&trees, size_of(&lent, 's'));
     Py_END_ALLOW_THREADS
-    arrays_drop(&held);
+    core_end(&lent);
     return PyLong_FromLongLong(made);
 }
 
 static PyMethodDef functions[] = {
-    {"link_spans", (PyCFunction)(void (*)(void))link_spans, METH_FASTCALL,
-     "Find each span's parent, and the requests."},
-    {"lay_out_trees", (PyCFunction)(void (*)(void))lay_out_trees, METH_FASTCALL, "Lay each request's tree out."},
-    {"lay_out_intervals", (PyCFunction)(void (*)(void))lay_out_intervals, METH_FASTCALL,
-     "Lay out what is packed on spans."},
+    CORE_METHOD(link_spans, "Find each span's parent, and the requests."),
+    CORE_METHOD(lay_out_trees, "Lay each request's tree out."),
+    CORE_METHOD(lay_out_intervals, "Lay out what is packed on spans."),
     {NULL, NULL, 0, NULL}};
 
 int trees_ready(PyObject *module) { return PyModule_AddFunctions(module, functions); }

@@ -164,7 +164,7 @@ def _pressure(metrics: Sequence[Sample]) -> Iterator[_Cause]:
 
 
 def _hooks(metrics: Sequence[Sample]) -> Iterator[_Cause]:
-    """Judge hooks: those that are applied are one line, each of the others is one."""
+    """Judge hooks: all applied ones are one line, each other hook is one."""
     applied = []
     for sample in metrics:
         if sample.name != "latencytrace_agent_hook":
@@ -245,7 +245,7 @@ def sender_findings(metrics: Iterable[Sample]) -> Iterator[Finding]:
     if rootless := sum(values[_ROOTLESS].values()):
         yield _note(
             f"spans of traces without a request so far: {rootless:,.0f}",
-            "send the spans of who began the trace, or of a server in it, as well",
+            "send the spans of the client that began the trace, or of a server in it, as well",
         )
     requests = sum(values[_REQUESTS].values())
     for kind, (what, fix) in _MENDED.items():

@@ -1,5 +1,6 @@
 """Time on the critical path of a request that no span explains: in which span, between which."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -25,12 +26,18 @@ class Gap:
 
 
 def gaps(segments: Sequence[SegmentDocument], request_span_id: str, most: int) -> list[Gap]:
-    """The longest of them.
+    """The longest of them; those of one place are one.
 
     Args:
         request_span_id: Of the request itself, whose own time is named where nothing else is.
     """
-    return sorted(_gaps(segments, request_span_id), key=lambda gap: -gap.length_ns)[:most]
+    lengths_ns: Counter[tuple[str | None, tuple[str, str] | None]] = Counter()
+    for gap in _gaps(segments, request_span_id):
+        lengths_ns[gap.inside, gap.between] += gap.length_ns
+    return [
+        Gap(length_ns=length_ns, inside=inside, between=between)
+        for (inside, between), length_ns in lengths_ns.most_common(most)
+    ]
 
 
 def _gaps(segments: Sequence[SegmentDocument], request_span_id: str) -> Iterator[Gap]:

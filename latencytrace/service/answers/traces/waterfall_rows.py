@@ -127,7 +127,7 @@ class Rows(Sequence[Row]):
 
     @property
     def stages(self) -> set[str]:
-        """Those that rows are of."""
+        """The stages of the rows."""
         return {stage for _, stage, *_ in self.lines}
 
     def add_span(self, span: SpanHeadDocument, depth: int, levels: _Levels) -> None:
@@ -212,7 +212,7 @@ def named(segment: SegmentDocument) -> str:
 
 
 def chosen(every: Rows, most: int) -> Sequence[int]:
-    """Of too many rows the places of those that held the request up longest, and of those above.
+    """Places of the rows that held the request up longest, and of the rows above them.
 
     A row that is chosen has all those above it chosen, as far as there is room.
     """

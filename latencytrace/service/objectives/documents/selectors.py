@@ -88,7 +88,7 @@ def selection(query: str) -> Selection:
     """Read a query.
 
     Raises:
-        NotServedError: It is no sum of one counter.
+        NotServedError: The query is no sum of one counter.
     """
     found = _QUERY.fullmatch(query.strip())
     if found is None:
@@ -127,7 +127,7 @@ def timed(query: Selection) -> Indicator:
 
 
 def ratio(good: Selection | None, bad: Selection | None, total: Selection) -> Indicator:
-    """Read a ratio of two counters: requests within a limit, or those that do not fail.
+    """Read a ratio of two counters: requests within a limit, or requests that do not fail.
 
     Args:
         good: The requests that are good, or

@@ -93,7 +93,7 @@ class Field:
             others: Whether it may have fields that are not read.
 
         Raises:
-            ValueError: It is not a mapping.
+            ValueError: The field is not a mapping.
         """
         if not isinstance(self.node, yaml.MappingNode):
             raise ValueError("must have fields, as `name: value`")  # noqa: TRY004 - pydantic gathers these
@@ -117,7 +117,7 @@ class Field:
         """The items of a list that is not empty.
 
         Raises:
-            ValueError: It is not such a list.
+            ValueError: The field is not such a list.
         """
         if not isinstance(self.node, yaml.SequenceNode) or not self.node.value:
             raise ValueError("must be a list with an entry, as `- …`")
@@ -130,7 +130,7 @@ class Field:
         """A text that is not empty.
 
         Raises:
-            ValueError: It is not such a text.
+            ValueError: The field is not such a text.
         """
         if not isinstance(self.node, yaml.ScalarNode) or self.is_empty():
             raise ValueError("must be a text")

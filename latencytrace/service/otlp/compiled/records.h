@@ -73,7 +73,7 @@ static inline uint64_t folded(uint64_t one, uint64_t other) {
     return (uint64_t)product ^ (uint64_t)(product >> 64);
 }
 
-/* Who does not know the seed cannot make up texts of one hash: each piece is added to a secret before it is
+/* Without the seed no sender can make up texts of one hash: each piece is added to a secret before it is
  * multiplied by another. */
 static inline uint64_t text_hash(const uint8_t *text, int64_t size, uint64_t seed) {
     uint64_t secret = mixed(seed, UINT64_C(0x9E3779B97F4A7C15)) * UINT64_C(0x133111EB94D049BB);

@@ -36,7 +36,7 @@ def of_texts() -> Machine:
 
 
 def of_keys() -> Machine:
-    """The machine that tells of keys: those that are not plain, and of all kinds but unknown."""
+    """The machine that tells the kinds of keys that are not plain, unknown ones excepted."""
     unfit = set(range(256)) - set(PLAIN_CHARACTERS.encode())
     return _machine(dict.fromkeys((*_ANYWHERE, *TELLING_PARTS), HIT), bytes(unfit))
 

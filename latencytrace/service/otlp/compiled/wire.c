@@ -10,7 +10,7 @@
 #define VERIFIED 1           /* the code of a word that is UTF-8 */
 #define FEWEST_SLOTS 512     /* of the hash table of words */
 #define FEWEST_ROOM 16       /* of records */
-#define MOST_TRIED 1000      /* slots for one word: who makes up texts of one hash would have all of them compared */
+#define MOST_TRIED 1000      /* slots for one word: a sender that makes up texts of one hash would have all of them compared */
 #define LIKELY_SPAN_BYTES 320
 #define LIKELY_PAIR_BYTES 40
 
@@ -145,7 +145,7 @@ static inline int tag_of(const Scan *scan, int64_t *at, int64_t end) {
     return tag;
 }
 
-/* Move behind a field that nobody reads. */
+/* Move behind a field that is not read. */
 static inline void skip(const Scan *scan, int64_t *at, int64_t end, int wire_type) {
     if (wire_type == 0) {
         varint(scan, at, end);
@@ -266,7 +266,7 @@ static inline int read_text(Scan *scan, int64_t *at, int64_t *size) {
     return is_utf8(scan->data + *at, *size) || mend(scan, at, size);
 }
 
-/* A text that nobody keeps. */
+/* A text that is not kept. */
 static inline int pass_text(Scan *scan, int64_t at, int64_t size) {
     return is_utf8(scan->data + at, size) || note_mending(scan);
 }
@@ -572,7 +572,7 @@ static int read_span(Scan *scan, int64_t at, int64_t end) {
     if (fields.lists && !read_lists(scan, at, end))
         return 0;
     if (fields.trace_at < 0 || fields.span_at < 0) {
-        if (scan->nested != nested) /* nobody would look whether these can be decoded */
+        if (scan->nested != nested) /* else these would not be checked for decoding */
             return 0;
         scan->rejected++;
         scan->pairs.count = first;

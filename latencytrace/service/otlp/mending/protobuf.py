@@ -1,6 +1,6 @@
 """Requests that protobuf's decoder refuses, mended: one bad text costs one text, never a post.
 
-Collectors pass on what they get, so that one sender's texts would cost everybody's spans. Here
+Collectors pass on what they get, so that one sender's texts would cost the spans of all. Here
 a text that is no UTF-8 gets U+FFFD where it is wrong; a value that cannot be read is left out; a
 span that is cut off is lost, and the spans before it are kept.
 

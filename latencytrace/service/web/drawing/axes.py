@@ -5,17 +5,20 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from math import log2
 
+from markupsafe import Markup
+
 from latencytrace.model.texts.units import duration
 from latencytrace.service.web.drawing.bars import number
 
 WIDTH, HEIGHT = 900, 240
 LEFT, TOP, BOTTOM = 76, 8, 22  # what axes take; `1 h 30 min` has room on the left
-TIMES = 6
+TIMES = 6  # at most, on the axis of time
+_HALF_TEXT = 38  # of the longest of them
+NOTHING = "No request matches."
 FEW_DOUBLINGS, FEWEST_DOUBLINGS = 9, 2  # up to there is room for three lines a decade; for ten
 _SECOND_NS, _MINUTE_NS, _HOUR_NS = 10**9, 60 * 10**9, 3600 * 10**9
 _DAY_NS = 24 * _HOUR_NS
 _DECADES_S = 10  # up to which decades are round; then minutes are
-_FORMS = ((10**12, "%H:%M:%S"), (_DAY_NS + 1, "%H:%M"), (6 * _DAY_NS, "%d %b %H:%M"))
 _UNITS = (("s", _SECOND_NS), ("ms", 10**6), ("µs", 10**3), ("ns", 1))
 
 
@@ -96,21 +99,28 @@ class Axes:
 
 
 def moments(since_ns: int, until_ns: int, x: Callable[[int], float], y: int) -> str:
-    """Moments of a time below a picture of it, as elements of SVG.
+    """Round moments of a time below a picture of it, as elements of SVG.
 
     Args:
-        until_ns: The end, which is not named.
         y: The place of all of them.
     """
-    whole = until_ns - since_ns
-    form = next((form for longest, form in _FORMS if whole < longest), "%d %b")
+    whole_ns = until_ns - since_ns
+    steps = (one for one in ROUND_NS if one >= _SECOND_NS and one * TIMES >= whole_ns)
+    step_ns = next(steps, whole_ns)
+    first_ns = -(-since_ns // step_ns) * step_ns
+    round_ns = [*range(first_ns, until_ns, step_ns)] or [since_ns]
+    form = "%H:%M" if step_ns % _MINUTE_NS == 0 else "%H:%M:%S"
+    if whole_ns > _DAY_NS:
+        form = "%d %b" if step_ns % _DAY_NS == 0 else f"%d %b {form}"
     texts = []
-    for place in range(TIMES):
-        at_ns = since_ns + whole * place // TIMES
-        shown = datetime.fromtimestamp(at_ns // 10**9, UTC).strftime(form)
-        if place == TIMES - 1:  # which a phone shows first
+    for at_ns in round_ns:
+        shown = datetime.fromtimestamp(at_ns // _SECOND_NS, UTC).strftime(form)
+        if at_ns == round_ns[-1]:  # which a phone shows first
             shown += " UTC"
-        texts.append(f'<text class="axis" x="{number(x(at_ns))}" y="{y}">{shown}</text>')
+        place = min(x(at_ns), WIDTH - _HALF_TEXT)
+        texts.append(
+            f'<text class="axis" x="{number(place)}" y="{y}" text-anchor="middle">{shown}</text>'
+        )
     return "".join(texts)
 
 
@@ -121,3 +131,12 @@ def plain(length_ns: int) -> str:
         return " ".join([first, unit, *(rest if rest and rest[0] != "00" else ())])
     unit, size_ns = next(one for one in _UNITS if length_ns >= one[1])
     return f"{length_ns / size_ns:g} {unit}"
+
+
+def nothing() -> Markup:
+    """The picture of no request, as large as others over time: a file of it is one, too."""
+    return Markup(  # noqa: S704 - numbers and our own text
+        f'<svg class="chart" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{NOTHING}">'
+        f'<text class="axis" x="{WIDTH // 2}" y="{HEIGHT // 2}" text-anchor="middle">{NOTHING}'
+        "</text></svg>"
+    )

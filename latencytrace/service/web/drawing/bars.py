@@ -14,7 +14,8 @@ WIDTH, HEIGHT = 1000, 20  # of a bar, which is stretched to its place
 MOST_SEGMENTS = 400  # that a bar shows one by one
 SPARK_WIDTH, SPARK_HEIGHT = 150, 30
 LABELLED: Final = 0.08  # of a bar, from which on a segment has room for its name
-_LETTER: Final = {"long": 2.9, "longer": 2.1}  # percent that it takes of a bar of 220, of 300 px
+_NARROW: Final = {"short": 98, "long": 200, "longer": 300}  # pixels of bars without room
+_MARGIN, _LETTER = 6, 7  # pixels
 _ORDER: Final = {str(stage): place for place, stage in enumerate(Stage)}
 
 
@@ -54,7 +55,8 @@ def _labelled(stage: str, at: float, width: float, text: str, name: str) -> str:
     """A segment in percent of the bar: its name is not stretched, but cut off at its end."""
     label = ""
     if name and width >= 100 * LABELLED:
-        kinds = [kind for kind, letter in _LETTER.items() if width < letter * len(name)]
+        room = 100 * (_MARGIN + _LETTER * len(name))
+        kinds = [kind for kind, pixels in _NARROW.items() if width * pixels < room]
         kind = f' class="{" ".join(kinds)}"' if kinds else ""
         label = f'<text{kind} x="4" y="50%" dy="0.35em">{name}</text>'
     return (

@@ -9,9 +9,8 @@ from markupsafe import Markup, escape
 
 from latencytrace.model.cohorts.overview import ROWS_PER_DOUBLING
 from latencytrace.service.answers.overview_documents import HeatMapDocument
-from latencytrace.service.web.drawing.axes import BOTTOM, HEIGHT, TOP, WIDTH, Axes
+from latencytrace.service.web.drawing.axes import BOTTOM, HEIGHT, TOP, WIDTH, Axes, nothing
 from latencytrace.service.web.drawing.bars import number
-from latencytrace.service.web.drawing.nothing import nothing
 from latencytrace.service.web.drawing.releases import Release, release_lines
 
 LEVELS = 9

@@ -11,9 +11,8 @@ from latencytrace.model import RequestStatus
 from latencytrace.model.texts.units import duration
 from latencytrace.service.answers.documents import ListedRequestDocument
 from latencytrace.service.answers.overview_documents import column_length_ns
-from latencytrace.service.web.drawing.axes import BOTTOM, HEIGHT, LEFT, TOP, WIDTH, Axes
+from latencytrace.service.web.drawing.axes import BOTTOM, HEIGHT, LEFT, TOP, WIDTH, Axes, nothing
 from latencytrace.service.web.drawing.bars import number
-from latencytrace.service.web.drawing.nothing import nothing
 from latencytrace.service.web.drawing.releases import Release, release_lines
 
 MOST_POINTS = 500

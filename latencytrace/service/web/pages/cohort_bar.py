@@ -54,9 +54,10 @@ class Written:
         return found | {name: _whole_seconds(name, found[name]) for name in TIMES}
 
     @property
-    def set_names(self) -> set[str]:
-        """The filters and times that are set."""
-        return {name for name, _ in self.given}
+    def others(self) -> list[tuple[str, str, str]]:
+        """The set filters that the form shows as chips: name, label and an empty hint of each."""
+        given = dict.fromkeys(name for name, _ in self.given if name not in WITH_FIELDS)
+        return [(name, name.replace("_", " ").capitalize(), "") for name in given]
 
     def all(self, name: str) -> list[str]:
         """All values of a parameter."""
@@ -87,7 +88,7 @@ class Written:
         """The address with one more filter, as it was typed.
 
         Raises:
-            QuestionError: It is none.
+            QuestionError: The text is no such value.
         """
         key, separator, value = (part.strip() for part in text.partition("="))
         without = key.endswith("!")
@@ -107,11 +108,11 @@ class Written:
         return self.again(path, **{ADDED: None}, **changed)
 
     def having(self, path: str, key: str, value: str) -> Address:
-        """An address of those that also have a label or an attribute of this value."""
+        """An address of the requests that also have a label or an attribute of this value."""
         return self.link(path, **self._changed(key, value))
 
     def lacking(self, path: str, key: str, value: str) -> Address:
-        """An address of those that do not have it."""
+        """An address of the requests without it."""
         return self.link(path, without=self.more("without", key, value))
 
     def more(self, name: str, key: str, value: str) -> str:
@@ -263,13 +264,13 @@ def nearest(store: Questions, question: Asked) -> Iterator[tuple[str, Address]]:
         empty = Filters.model_fields[name].default
         found = store.count(question.cohort.model_copy(update={name: empty}))
         if found:
-            text = f"without {name} there are {count(found, 'request')}"
+            text = f"without {name}: {count(found, 'request')}"
             yield text, question.link("", **{name: None})
     if set(question.values) & set(TIMES):
         ever = question.cohort.model_copy(update={"since_ns": None, "until_ns": None})
         found = store.count(ever)
         if found:
-            text = f"at any time there are {count(found, 'request')}"
+            text = f"at any time: {count(found, 'request')}"
             yield text, question.link("", since=FIRST, until=None)
 
 

@@ -16,7 +16,7 @@ _TITLES = {404: "Not found", 400: "This address cannot be read", 503: "The store
 
 
 def answer_with_pages(app: FastAPI, renderer: Renderer) -> None:
-    """Have every error of an application shown as a page to those who ask for HTML."""
+    """Have every error of an application shown as a page where HTML is asked for."""
 
     async def answer(request: Request, error: Exception) -> Response:
         problem = problem_of(request, error)
@@ -29,7 +29,7 @@ def answer_with_pages(app: FastAPI, renderer: Renderer) -> None:
 
 
 def wants_page(request: Request) -> bool:
-    """Tell whether somebody looks at the answer, with a browser, and not at the API."""
+    """Tell whether a browser shows the answer, and no client of the API reads it."""
     accepted = request.headers.get("accept", "")
     return "text/html" in accepted and not request.url.path.startswith("/api/")
 
@@ -41,7 +41,7 @@ def error_page(
 
     Args:
         request: For the page that was not found, or could not be.
-        services: Those that the form of that page proposes; None: it has none.
+        services: Services that the form of that page proposes; None: it has none.
     """
     title = _TITLES.get(problem.status, "Something went wrong")
     context = {

@@ -115,7 +115,7 @@ def small_trend(
 
     Args:
         timeline: Columns that have requests.
-        times_ns: Its beginning and its end.
+        times_ns: Beginning and end of the cohort, Unix time.
         column_ns: The length of a column.
         releases: The versions.
     """

@@ -74,7 +74,7 @@ class AgentGroup:
 
     @property
     def hooked(self) -> list[str]:
-        """The hooks that are applied, those that not all have with their number."""
+        """The applied hooks; a hook that not all agents have comes with their number."""
         return [_of_all(name, count, self.agents) for name, count in self._counted("hooked")]
 
     @property

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, cast
 from urllib.parse import urlencode
 
 from latencytrace.model import AlertKind, Measure
@@ -55,8 +55,10 @@ class Incident:
 
     @property
     def where(self) -> str | None:
-        """The slow stage, or the call that fails; None: it is not known."""
+        """The slow stage, or the call that fails; None: it is not known, or nothing comes."""
         first = self.alerts[0]
+        if self.what == "silent":
+            return None
         if first["failing_call"] is not None:
             return first["failing_call"]["name"]
         guilty = first["guilty"]
@@ -65,7 +67,7 @@ class Incident:
     @property
     def who(self) -> str | None:
         """The trait that separates bad requests from good ones; None: none does."""
-        apart = self.alerts[0]["distinctions"]
+        apart = [] if self.what == "silent" else self.alerts[0]["distinctions"]
         return trait_text(apart[0]["trait"], apart[0]["value"]) if apart else None
 
     @property
@@ -151,8 +153,8 @@ def headline(
     """The one sentence: is anything wrong, where, since when; or that nothing is.
 
     Args:
-        traffic: Of the route that took most time: its `name`, `p99_ns` and `change`; and
-            `per_s` of all. Empty: no request came.
+        traffic: Of the route that took most time: its `name`, `p99_ns` and `change`; the
+            names of the routes that are `slower`, and `per_s` of all. Empty: no request came.
     """
     if found:
         said = found[0].sentence(now_ns)
@@ -170,6 +172,10 @@ def headline(
         state = f"All {len(objectives)} objectives met"
     if not traffic:
         return f"{state}; no requests"
+    slower = cast("Sequence[str]", traffic["slower"])
+    if slower:
+        more = f" and {len(slower) - 1} more" if slower[1:] else ""
+        state += f"; slower than before: {slower[0]}{more}"
     return (
         f"{state}; {traffic['per_s']} req/s; {traffic['name']} p99 "
         f"{duration(float(str(traffic['p99_ns'])))}{traffic['change']}"

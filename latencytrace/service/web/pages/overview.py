@@ -229,6 +229,7 @@ def traffic(rows: Sequence[Row]) -> Mapping[str, object]:
         "name": most.route["route"],
         "p99_ns": most.route["p99_ns"],
         "change": said,
+        "slower": [row.route["route"] for row in rows if row.state == "slower"],
     }
 
 

@@ -1,5 +1,6 @@
 """Templates made into answers: all text escaped, frames sent before slow panels are asked for."""
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from importlib.metadata import version
 from typing import Final, NamedTuple
@@ -30,6 +31,7 @@ HEADERS: Final = {
 }
 LONGEST_TEXT: Final = 300  # characters of a sender's text that a page shows
 _FLUSH: Final = Markup("\x00")  # no text has it: controls are escaped
+_ENDS: Final = re.compile(r"(?<=[._/])(?=\w)")  # of the words of an attribute's name
 _PIECE: Final = 16_384  # characters that are sent at once
 
 
@@ -88,6 +90,7 @@ class Renderer:
             whole=str,
             field=_field,
             figure=units.figure,
+            parted=_parted,
             grouped=units.grouped,
             size=units.size,
             changed_by=units.changed_by,
@@ -141,6 +144,11 @@ def _shown(value: object) -> object:
     if len(value) > LONGEST_TEXT:
         value = f"{value[:LONGEST_TEXT]}… ({len(value):,} characters)"
     return escaped(value)
+
+
+def _parted(name: str) -> Markup:
+    """A name of several words, which is broken between these where it is too long."""
+    return Markup(_ENDS.sub("<wbr>", escape(_shown(name))))  # noqa: S704 - escaped
 
 
 def _field(text: str) -> Markup:

@@ -96,7 +96,9 @@ def trace_pages(parts: Parts) -> APIRouter:
             trace_id.lower(), span_id.lower() if span_id else None
         )
         if listed is None:  # the reason is in the answer
-            found_request(parts.service.store, trace_id, span_id or None, parts.service.is_open)
+            found_request(
+                parts.service.store, trace_id, span_id or None, parts.service.open_because
+            )
             raise NotFoundError(f"no request has the trace id {trace_id} any more")
         head = request_document(listed)
         asked = written(request)
@@ -129,7 +131,7 @@ def trace_ids(store: Store, text: str) -> Sequence[str]:
     """The traces that a trace id, the beginning of one or a `traceparent` names.
 
     Raises:
-        QuestionError: It is none of these.
+        QuestionError: The text is none of these.
     """
     beginning = written_trace_id(text)
     if not _HEX.fullmatch(beginning):

@@ -111,7 +111,7 @@ class NvmlDevice:
         """Read it.
 
         Raises:
-            GpuLostError: It does not answer any more.
+            GpuLostError: The GPU does not answer any more.
         """
         window = self._windows.next() if self._windows else None
         readings = [*self._counted(window), *self._clock_readings()]

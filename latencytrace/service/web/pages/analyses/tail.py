@@ -177,7 +177,7 @@ def beyond(
     """The requests of the tail.
 
     Args:
-        selection: Those that are the tail; None: those from a duration on.
+        selection: Requests of the tail; None: all from a duration on.
     """
     if selection is None:
         return question.link("/requests", duration=f"{document['threshold_ns']}ns..", **more)

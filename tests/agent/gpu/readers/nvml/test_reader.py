@@ -25,9 +25,9 @@ FORKING = Path(__file__).parents[4] / "support" / "programs" / "forking_reader.p
 class Machine:
     """A reader and the GPUs it reads, on one clock."""
 
-    def __init__(self, nvml: FakeNvml) -> None:
+    def __init__(self, nvml: FakeNvml, at_ns: int = 1_000_000_000_000) -> None:
         self.nvml = nvml
-        self.clock = FakeClock(1_000_000_000_000)
+        self.clock = FakeClock(at_ns)
         nvml.set_clock_s(self.clock.now_ns / 1e9)
         self.reader = NvmlReader(self.clock, nvml.path)
 
@@ -95,6 +95,19 @@ def test_everything_else_has_its_unit(machine: Machine) -> None:
     assert sample.value(GpuMetric.ECC_ERRORS, "uncorrected") == 3
     assert sample.value(GpuMetric.BANDWIDTH_PEAK) == pytest.approx(PEAK)
     assert sample.value(GpuMetric.TENSOR_PEAK) == pytest.approx(132 * 4096 * 1.98e9)
+
+
+def test_energy_is_counted_from_where_the_clock_is_set_however_long_this_machine_runs(
+    nvml: FakeNvml,
+) -> None:
+    machine = Machine(nvml, at_ns=10**18)
+    machine.nvml.set("power_mw", 250_000)
+    machine.reader.open()
+
+    (sample,) = machine.after_s(2, Detail.RARE)
+    machine.reader.close()
+
+    assert sample.value(GpuMetric.ENERGY) == pytest.approx(500)
 
 
 def test_a_quick_tick_asks_for_little(machine: Machine) -> None:

@@ -4,7 +4,7 @@ from opentelemetry.context import Context
 from opentelemetry.trace import SpanKind
 
 from latencytrace.agent.api.requests import UserRequest
-from latencytrace.agent.toolkit.http.routes import noted_routes
+from latencytrace.agent.hooks.web_routes import noted_routes
 from latencytrace.agent.toolkit.http.server import ServedRequest
 from latencytrace.model import Stage, semconv
 from tests.support.agent.hooked import Spans
