@@ -12,7 +12,7 @@ OF_THE_SERVICE: Final = (
     "latencytrace.service.otlp.compiled",
 )
 PACKAGES: Final = ("latencytrace.agent.compiled", *OF_THE_SERVICE)
-"""Those that have one."""
+"""The packages with an extension module."""
 FIX: Final = (
     "install a C compiler and Python's headers, then latencytrace anew; LATENCYTRACE_COMPILED "
     "must not be 0"

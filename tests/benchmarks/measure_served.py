@@ -55,10 +55,12 @@ class Seen:
             total.update(one["ledger"])
         whole = sum(total.values()) or 1
         attributed = 1 - sum(total[stage] for stage in UNEXPLAINED) / whole
+        named = attributed + total[Stage.RUNTIME] / whole  # with what its process waited for
         shares = [f"`{stage}` {part / whole:.0%}" for stage, part in total.most_common(5) if part]
         return (
             f"{len(ours)} of {len(theirs)} | {ms(theirs, 0.5)} / {ms(theirs, 0.99)} "
-            f"| {ms(ours, 0.5)} / {ms(ours, 0.99)} | {attributed:.1%} | {', '.join(shares)}"
+            f"| {ms(ours, 0.5)} / {ms(ours, 0.99)} | {attributed:.1%} | {named:.1%} "
+            f"| {', '.join(shares)}"
         )
 
 
@@ -170,8 +172,11 @@ def versions(application: Application) -> str:
 
 def main(names: list[str]) -> None:
     """Print a table."""
-    print("| application | clients | requests | p50 / p99, ms | told | attributed | stages |")
-    print("| --- | --- | --- | --- | --- | --- | --- |")
+    print(
+        "| application | clients | requests | p50 / p99, ms | reported | attributed | named "
+        "| stages |"
+    )
+    print("| --- | --- | --- | --- | --- | --- | --- | --- |")
     for name in names or APPLICATIONS:
         application = APPLICATIONS[name]
         try:

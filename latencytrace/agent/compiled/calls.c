@@ -133,36 +133,17 @@ static PyObject *begin_for(PyObject *Py_UNUSED(module), PyObject *args) {
     return core_method(begin, original, patch);
 }
 
-static PyObject *finish_for(PyObject *Py_UNUSED(module), PyObject *args) {
-    PyObject *original, *on_fault;
-    return PyArg_ParseTuple(args, "OO", &original, &on_fault) ? core_method(finish, original, on_fault) : NULL;
-}
-
-static PyObject *end_for(PyObject *Py_UNUSED(module), PyObject *args) {
-    PyObject *original, *on_fault;
-    return PyArg_ParseTuple(args, "OO", &original, &on_fault) ? core_method(end, original, on_fault) : NULL;
-}
-
-static PyObject *start_call_for(PyObject *Py_UNUSED(module), PyObject *original) { return core_method(start_call, original, NULL); }
-
-static PyObject *bind_calls(PyObject *Py_UNUSED(module), PyObject *args) {
-    PyObject *call, *stage, *stream, *suppressed, *suppress;
-    if (!PyArg_ParseTuple(args, "OUUUU", &call, &stage, &stream, &suppressed, &suppress) || core_offsets(call, call_names, of_call) < 0)
-        return NULL;
-    Py_XSETREF(call_type, Py_NewRef(call));
-    Py_XSETREF(stage_key, Py_NewRef(stage));
-    Py_XSETREF(stream_key, Py_NewRef(stream));
-    Py_XSETREF(suppressed_key, Py_NewRef(suppressed));
-    Py_XSETREF(suppress_key, Py_NewRef(suppress));
-    Py_RETURN_NONE;
-}
+CORE_METHOD(finish, 1)
+CORE_METHOD(end, 1)
+CORE_METHOD(start_call, 0)
+CORE_KEEPS(bind_calls, {&call_type, call_names, of_call}, KEPT_TEXT(stage_key), KEPT_TEXT(stream_key), KEPT_TEXT(suppressed_key), KEPT_TEXT(suppress_key))
 
 static PyMethodDef functions[] = {
     {"bind_calls", bind_calls, METH_VARARGS, "Take the class of timed calls, and keys of attributes and contexts."},
     {"begin_call", begin_for, METH_VARARGS, "Return what stands in the place of what `beginning` returns, for a patch."},
     {"finish_call", finish_for, METH_VARARGS, "Likewise, of `Call.finish`; and what takes faults."},
     {"end_timing", end_for, METH_VARARGS, "Likewise, of `Timing.end`; and what takes faults."},
-    {"start_call", start_call_for, METH_O, "Likewise, of `Recorder.start_call`."},
+    {"start_call", start_call_for, METH_VARARGS, "Likewise, of `Recorder.start_call`."},
     {NULL, NULL, 0, NULL}};
 
 int calls_ready(PyObject *module) { return PyModule_AddFunctions(module, functions); }

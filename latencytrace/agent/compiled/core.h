@@ -60,6 +60,28 @@ Py_ssize_t core_offset(PyObject *type, const char *name);
 /* Find the places of several slots; `names` ends with NULL. 0, or -1 with an exception. */
 int core_offsets(PyObject *type, const char *const *names, Py_ssize_t *offsets);
 
+/* --- what parts are given of Python's: classes, keys of attributes and the like */
+
+typedef struct {
+    PyObject **place;          /* where it is kept; NULL: nowhere */
+    const char *const *names;  /* of the slots of a class, whose places are found; NULL: it is a text */
+    Py_ssize_t *offsets;
+} Kept;
+
+/* Keep the arguments of a function, all of them or none. None; NULL with an exception. */
+PyObject *core_keep(PyObject *args, Py_ssize_t count, const Kept *kept);
+
+extern const char *const core_no_slots[];
+#define KEPT_OBJECT(place) {&place, core_no_slots, NULL}
+#define KEPT_TEXT(place) {&place, NULL, NULL}
+
+/* Define a function that does nothing else. */
+#define CORE_KEEPS(function, ...)                                               \
+    static PyObject *function(PyObject *Py_UNUSED(module), PyObject *args) {    \
+        static const Kept kept[] = {__VA_ARGS__};                               \
+        return core_keep(args, (Py_ssize_t)(sizeof kept / sizeof *kept), kept); \
+    }
+
 /* --- OpenTelemetry's current context */
 
 extern PyObject *core_variable;     /* the ContextVar that holds it; NULL: nothing was bound */
@@ -92,6 +114,14 @@ typedef struct core_method {
 extern PyTypeObject CoreMethodType;
 
 PyObject *core_method(vectorcallfunc call, PyObject *original, PyObject *state);
+
+/* Define `…_for`, which makes one of Python's form, and of a state where there is one: 1, else 0. */
+#define CORE_METHOD(call, has_state)                                                                      \
+    static PyObject *call##_for(PyObject *Py_UNUSED(module), PyObject *args) {                            \
+        PyObject *original, *state = NULL;                                                                \
+        int is_given = PyArg_UnpackTuple(args, #call, 1 + has_state, 1 + has_state, &original, &state);   \
+        return is_given ? core_method(call, original, state) : NULL;                                      \
+    }
 
 static inline PyObject *core_original(PyObject *callable, PyObject *const *args, size_t count, PyObject *names) {
     return PyObject_Vectorcall(((CoreMethod *)callable)->original, args, count, names);

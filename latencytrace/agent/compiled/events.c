@@ -150,14 +150,10 @@ static PyObject *event_learned(PyObject *Py_UNUSED(module), PyObject *args) {
     return learned < 0 ? NULL : PyBool_FromLong(learned);
 }
 
-static PyObject *bind_events(PyObject *Py_UNUSED(module), PyObject *type) {
-    if (core_offsets(type, events_names, of_events) < 0) return NULL;
-    Py_XSETREF(events_type, Py_NewRef(type));
-    Py_RETURN_NONE;
-}
+CORE_KEEPS(bind_events, {&events_type, events_names, of_events})
 
 static PyMethodDef functions[] = {
-    {"bind_events", bind_events, METH_O, "Take the class that counts events with output."},
+    {"bind_events", bind_events, METH_VARARGS, "Take the class that counts events with output."},
     {"event_learned", event_learned, METH_VARARGS, "Read a chunk that is one usual event; False: it was not read."},
     {NULL, NULL, 0, NULL}};
 

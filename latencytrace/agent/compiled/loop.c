@@ -6,7 +6,7 @@ enum { OPEN, RESUMED_BY, SERVES, OPEN_SLOTS };
 static const char *const open_names[] = {"open", "resumed_by_ns", "serves", NULL};
 static Py_ssize_t of_open[OPEN_SLOTS];
 static PyObject *open_type, *self_context_name;
-static int64_t noticed_ns, callbacks; /* those that were timed so far */
+static int64_t noticed_ns, callbacks; /* that were timed so far */
 
 /* Runs one callback; a call of it is what the loop is given. `requests` are those under way. */
 typedef struct {

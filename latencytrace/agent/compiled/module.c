@@ -24,6 +24,20 @@ int core_offsets(PyObject *type, const char *const *names, Py_ssize_t *offsets) 
     return 0;
 }
 
+const char *const core_no_slots[] = {NULL};
+
+PyObject *core_keep(PyObject *args, Py_ssize_t count, const Kept *kept) {
+    if (PyTuple_GET_SIZE(args) != count) return PyErr_Format(PyExc_TypeError, "%zd arguments are taken", count);
+    for (Py_ssize_t at = 0; at < count; at++) {
+        PyObject *given = PyTuple_GET_ITEM(args, at);
+        if (!kept[at].names && !PyUnicode_Check(given)) return PyErr_Format(PyExc_TypeError, "%R is no text", given);
+        if (kept[at].names && core_offsets(given, kept[at].names, kept[at].offsets) < 0) return NULL;
+    }
+    for (Py_ssize_t at = 0; at < count; at++)
+        if (kept[at].place) Py_XSETREF(*kept[at].place, Py_NewRef(PyTuple_GET_ITEM(args, at)));
+    Py_RETURN_NONE;
+}
+
 /* --- OpenTelemetry's current context */
 
 PyObject *core_current(void) {

@@ -607,33 +607,18 @@ static PyObject *interval_text(PyObject *Py_UNUSED(module), PyObject *args) {
 
 /* --- setting up */
 
-static PyObject *packed_for(PyObject *Py_UNUSED(module), PyObject *original) { return core_method(packed, original, NULL); }
-
-static PyObject *longest_for(PyObject *Py_UNUSED(module), PyObject *original) { return core_method(longest, original, NULL); }
-
-static PyObject *bind_deferred(PyObject *Py_UNUSED(module), PyObject *args) {
-    PyObject *deferred, *noted, *key;
-    if (!PyArg_ParseTuple(args, "OOU", &deferred, &noted, &key) || core_offsets(deferred, deferred_names, of_deferred) < 0 ||
-        core_offsets(noted, noted_names, of_noted) < 0)
-        return NULL;
-    Py_XSETREF(noted_type, Py_NewRef(noted));
-    Py_XSETREF(core_intervals_key, Py_NewRef(key));
-    Py_RETURN_NONE;
-}
-
-static PyObject *bind_tokens(PyObject *Py_UNUSED(module), PyObject *tokens) {
-    if (core_offsets(tokens, tokens_names, of_tokens) < 0) return NULL;
-    Py_XSETREF(tokens_type, Py_NewRef(tokens));
-    Py_RETURN_NONE;
-}
+CORE_METHOD(packed, 0)
+CORE_METHOD(longest, 0)
+CORE_KEEPS(bind_deferred, {NULL, deferred_names, of_deferred}, {&noted_type, noted_names, of_noted}, KEPT_TEXT(core_intervals_key))
+CORE_KEEPS(bind_tokens, {&tokens_type, tokens_names, of_tokens})
 
 static PyMethodDef functions[] = {
-    {"packed", packed_for, METH_O, "Return what stands in the place of `intervals.packed`."},
-    {"longest", longest_for, METH_O, "Likewise, of `TokenRecorder._longest`."},
+    {"packed", packed_for, METH_VARARGS, "Return what stands in the place of `intervals.packed`."},
+    {"longest", longest_for, METH_VARARGS, "Likewise, of `TokenRecorder._longest`."},
     {"bind_deferred", bind_deferred, METH_VARARGS, "Take the classes of deferred attributes and of noted intervals, and their key."},
     {"token_text", token_text, METH_VARARGS, "Write the times of tokens, those of chunks among them."},
     {"interval_text", interval_text, METH_VARARGS, "Write intervals, the sends of chunks among them."},
-    {"bind_tokens", bind_tokens, METH_O, "Take the class that records tokens."},
+    {"bind_tokens", bind_tokens, METH_VARARGS, "Take the class that records tokens."},
     {NULL, NULL, 0, NULL}};
 
 int packing_ready(PyObject *module) { return PyModule_AddFunctions(module, functions); }

@@ -182,47 +182,19 @@ static PyObject *deactivate(PyObject *callable, PyObject *const *args, size_t co
 
 /* --- setting up */
 
-static PyObject *activate_for(PyObject *Py_UNUSED(module), PyObject *original) { return core_method(activate, original, NULL); }
-
-static PyObject *deactivate_for(PyObject *Py_UNUSED(module), PyObject *args) {
-    PyObject *original, *on_fault;
-    return PyArg_ParseTuple(args, "OO", &original, &on_fault) ? core_method(deactivate, original, on_fault) : NULL;
-}
-
-static PyObject *bind_detail(PyObject *Py_UNUSED(module), PyObject *type) {
-    if (core_offsets(type, detail_names, of_detail) < 0) return NULL;
-    Py_XSETREF(detail_type, Py_NewRef(type));
-    Py_RETURN_NONE;
-}
-
-static PyObject *bind_intervals(PyObject *Py_UNUSED(module), PyObject *args) {
-    PyObject *intervals, *deferred, *noted, *key;
-    if (!PyArg_ParseTuple(args, "OOOU", &intervals, &deferred, &noted, &key) || core_offsets(intervals, intervals_names, of_intervals) < 0 ||
-        core_offsets(deferred, deferred_names, of_deferred) < 0 || core_offsets(noted, noted_names, of_noted) < 0)
-        return NULL;
-    Py_XSETREF(intervals_type, Py_NewRef(intervals));
-    Py_XSETREF(deferred_type, Py_NewRef(deferred));
-    Py_XSETREF(noted_type, Py_NewRef(noted));
-    Py_XSETREF(intervals_key, Py_NewRef(key));
-    Py_RETURN_NONE;
-}
-
-static PyObject *bind_recorder(PyObject *Py_UNUSED(module), PyObject *args) {
-    PyObject *recorder, *timing, *starting;
-    if (!PyArg_ParseTuple(args, "OOO", &recorder, &timing, &starting) || core_offsets(recorder, recorder_names, of_recorder) < 0 ||
-        core_offsets(timing, timing_names, of_timing) < 0 || core_offsets(starting, starting_names, of_starting) < 0)
-        return NULL;
-    Py_XSETREF(recorder_type, Py_NewRef(recorder));
-    Py_XSETREF(timing_type, Py_NewRef(timing));
-    Py_XSETREF(starting_type, Py_NewRef(starting));
-    Py_RETURN_NONE;
-}
+CORE_METHOD(activate, 0)
+CORE_METHOD(deactivate, 1)
+CORE_KEEPS(bind_detail, {&detail_type, detail_names, of_detail})
+CORE_KEEPS(bind_intervals, {&intervals_type, intervals_names, of_intervals}, {&deferred_type, deferred_names, of_deferred},
+           {&noted_type, noted_names, of_noted}, KEPT_TEXT(intervals_key))
+CORE_KEEPS(bind_recorder, {&recorder_type, recorder_names, of_recorder}, {&timing_type, timing_names, of_timing},
+           {&starting_type, starting_names, of_starting})
 
 static PyMethodDef functions[] = {
-    {"bind_detail", bind_detail, METH_O, "Take the class that decides on the detail of requests."},
+    {"bind_detail", bind_detail, METH_VARARGS, "Take the class that decides on the detail of requests."},
     {"bind_intervals", bind_intervals, METH_VARARGS, "Take the classes of intervals and of what they are written by, and their key."},
     {"bind_recorder", bind_recorder, METH_VARARGS, "Take the classes of the recorder, of spans under way and of starting servers."},
-    {"activate_timing", activate_for, METH_O, "Return what stands in the place of `Timing.activate`."},
+    {"activate_timing", activate_for, METH_VARARGS, "Return what stands in the place of `Timing.activate`."},
     {"deactivate_timing", deactivate_for, METH_VARARGS, "Likewise, of `Timing.deactivate`; and what takes faults."},
     {NULL, NULL, 0, NULL}};
 

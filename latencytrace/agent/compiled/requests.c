@@ -681,13 +681,10 @@ static PyObject *end(PyObject *callable, PyObject *const *args, size_t count, Py
 
 /* --- setting up */
 
-static PyObject *begin_for(PyObject *Py_UNUSED(module), PyObject *original) { return core_method(begin, original, NULL); }
-
-static PyObject *activate_for(PyObject *Py_UNUSED(module), PyObject *original) { return core_method(activate, original, NULL); }
-
-static PyObject *deactivate_for(PyObject *Py_UNUSED(module), PyObject *original) { return core_method(deactivate, original, NULL); }
-
-static PyObject *end_for(PyObject *Py_UNUSED(module), PyObject *original) { return core_method(end, original, NULL); }
+CORE_METHOD(begin, 0)
+CORE_METHOD(activate, 0)
+CORE_METHOD(deactivate, 0)
+CORE_METHOD(end, 0)
 
 static PyObject *bind_requests(PyObject *Py_UNUSED(module), PyObject *names) {
     if (!PyDict_CheckExact(names)) {
@@ -711,10 +708,10 @@ static PyObject *bind_requests(PyObject *Py_UNUSED(module), PyObject *names) {
 
 static PyMethodDef functions[] = {
     {"bind_requests", bind_requests, METH_O, "Take the classes that requests are made of, and the keys of what they note."},
-    {"begin_request", begin_for, METH_O, "Return what stands in the place of the ASGI hook's `_begun`."},
-    {"activate_request", activate_for, METH_O, "Likewise, of `RequestTiming.activate`."},
-    {"deactivate_request", deactivate_for, METH_O, "Likewise, of `RequestTiming.deactivate`."},
-    {"end_request", end_for, METH_O, "Likewise, of `RequestTiming.end`."},
+    {"begin_request", begin_for, METH_VARARGS, "Return what stands in the place of the ASGI hook's `_begun`."},
+    {"activate_request", activate_for, METH_VARARGS, "Likewise, of `RequestTiming.activate`."},
+    {"deactivate_request", deactivate_for, METH_VARARGS, "Likewise, of `RequestTiming.deactivate`."},
+    {"end_request", end_for, METH_VARARGS, "Likewise, of `RequestTiming.end`."},
     {NULL, NULL, 0, NULL}};
 
 int requests_ready(PyObject *module) {

@@ -711,7 +711,7 @@ static PyTypeObject SendsType = {
     .tp_vectorcall_offset = offsetof(Sends, call), .tp_traverse = (traverseproc)sends_traverse, .tp_clear = (inquiry)sends_clear,
     .tp_weaklistoffset = offsetof(Sends, weakrefs)};
 
-static PyObject *timed_for(PyObject *Py_UNUSED(module), PyObject *original) { return core_method(timed, original, NULL); }
+CORE_METHOD(timed, 0)
 
 static PyObject *new_chunks_for(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(ignored)) { return (PyObject *)new_chunks(); }
 
@@ -739,7 +739,7 @@ static PyObject *bind_answers(PyObject *Py_UNUSED(module), PyObject *args) {
 static PyMethodDef functions[] = {
     {"bind_answers", bind_answers, METH_VARARGS, "Take the classes of streamed answers and of their events, and how much is held."},
     {"new_chunks", new_chunks_for, METH_NOARGS, "Return what keeps the times of chunks."},
-    {"timed_sends", timed_for, METH_O, "Return what stands in the place of the ASGI hook's `RequestTiming._timed`."},
+    {"timed_sends", timed_for, METH_VARARGS, "Return what stands in the place of the ASGI hook's `RequestTiming._timed`."},
     {NULL, NULL, 0, NULL}};
 
 int sends_ready(PyObject *module) {

@@ -441,38 +441,22 @@ static PyObject *note_forks(PyObject *Py_UNUSED(module), PyObject *number) {
     Py_RETURN_NONE;
 }
 
-static PyObject *method_of(PyObject *original, vectorcallfunc call, PyObject *state) { return core_method(call, original, state); }
-
-static PyObject *start_span_for(PyObject *Py_UNUSED(module), PyObject *original) { return method_of(original, start_span, NULL); }
-
-static PyObject *start_as_current_span_for(PyObject *Py_UNUSED(module), PyObject *original) {
-    return method_of(original, start_as_current_span, NULL);
-}
-
-static PyObject *span_enter_for(PyObject *Py_UNUSED(module), PyObject *original) { return method_of(original, span_enter, NULL); }
-
-static PyObject *span_exit_for(PyObject *Py_UNUSED(module), PyObject *args) {
-    PyObject *original, *on_fault;
-    return PyArg_ParseTuple(args, "OO", &original, &on_fault) ? method_of(original, span_exit, on_fault) : NULL;
-}
-
-static PyObject *queue_on_end_for(PyObject *Py_UNUSED(module), PyObject *original) { return method_of(original, queue_on_end, NULL); }
-
-static PyObject *bind_queue(PyObject *Py_UNUSED(module), PyObject *type) {
-    if (core_offsets(type, queue_names, of_queue) < 0) return NULL;
-    Py_XSETREF(queue_type, Py_NewRef(type));
-    Py_RETURN_NONE;
-}
+CORE_METHOD(start_span, 0)
+CORE_METHOD(start_as_current_span, 0)
+CORE_METHOD(span_enter, 0)
+CORE_METHOD(span_exit, 1)
+CORE_METHOD(queue_on_end, 0)
+CORE_KEEPS(bind_queue, {&queue_type, queue_names, of_queue})
 
 static PyMethodDef functions[] = {
     {"bind_spans", bind_spans, METH_VARARGS, "Take the classes of spans, of tracers and of details, and how ids are drawn."},
     {"note_forks", note_forks, METH_O, "Take the number of forks behind this process."},
-    {"start_span", start_span_for, METH_O, "Return what stands in the place of `RecordingTracer.start_span`."},
-    {"start_as_current_span", start_as_current_span_for, METH_O, "Likewise, of `start_as_current_span`."},
-    {"span_enter", span_enter_for, METH_O, "Likewise, of `RecordedSpan.__enter__`."},
+    {"start_span", start_span_for, METH_VARARGS, "Return what stands in the place of `RecordingTracer.start_span`."},
+    {"start_as_current_span", start_as_current_span_for, METH_VARARGS, "Likewise, of `start_as_current_span`."},
+    {"span_enter", span_enter_for, METH_VARARGS, "Likewise, of `RecordedSpan.__enter__`."},
     {"span_exit", span_exit_for, METH_VARARGS, "Likewise, of `RecordedSpan.__exit__`; and what takes faults."},
-    {"queue_on_end", queue_on_end_for, METH_O, "Likewise, of `SpanQueue.on_end`."},
-    {"bind_queue", bind_queue, METH_O, "Take the class of the queue."},
+    {"queue_on_end", queue_on_end_for, METH_VARARGS, "Likewise, of `SpanQueue.on_end`."},
+    {"bind_queue", bind_queue, METH_VARARGS, "Take the class of the queue."},
     {NULL, NULL, 0, NULL}};
 
 int spans_ready(PyObject *module) {

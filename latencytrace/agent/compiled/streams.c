@@ -166,27 +166,9 @@ int core_put_streamed(PyObject *streamed, Buffer *out) {
 
 /* --- setting up */
 
-static PyObject *bind_streams(PyObject *Py_UNUSED(module), PyObject *args) {
-    PyObject *made, *events, *tokens, *streamed, *first, *times, *choices, *counted, *of_events_key;
-    if (!PyArg_ParseTuple(args, "OOOOUUUUU", &made, &events, &tokens, &streamed, &first, &times, &choices, &counted, &of_events_key) ||
-        core_offsets((PyObject *)Py_TYPE(made), answer_names, of_answer) < 0 || core_offsets(events, events_names, of_events) < 0 ||
-        core_offsets(tokens, tokens_names, of_tokens) < 0 || core_offsets(streamed, streamed_names, of_streamed) < 0)
-        return NULL;
-    PyObject *cache = PyDict_New();
-    if (!cache) return NULL;
-    Py_XSETREF(forms, cache);
-    Py_XSETREF(template, Py_NewRef(made));
-    Py_XSETREF(answer_type, Py_NewRef(Py_TYPE(made)));
-    Py_XSETREF(events_type, Py_NewRef(events));
-    Py_XSETREF(tokens_type, Py_NewRef(tokens));
-    Py_XSETREF(streamed_type, Py_NewRef(streamed));
-    Py_XSETREF(first_key, Py_NewRef(first));
-    Py_XSETREF(times_key, Py_NewRef(times));
-    Py_XSETREF(choices_key, Py_NewRef(choices));
-    Py_XSETREF(tokens_key, Py_NewRef(counted));
-    Py_XSETREF(streamed_events_key, Py_NewRef(of_events_key));
-    Py_RETURN_NONE;
-}
+CORE_KEEPS(bind_streams, {&answer_type, answer_names, of_answer}, KEPT_OBJECT(template), {&events_type, events_names, of_events},
+           {&tokens_type, tokens_names, of_tokens}, {&streamed_type, streamed_names, of_streamed}, KEPT_TEXT(first_key),
+           KEPT_TEXT(times_key), KEPT_TEXT(choices_key), KEPT_TEXT(tokens_key), KEPT_TEXT(streamed_events_key))
 
 static PyMethodDef functions[] = {
     {"bind_streams", bind_streams, METH_VARARGS,
@@ -194,5 +176,6 @@ static PyMethodDef functions[] = {
     {NULL, NULL, 0, NULL}};
 
 int streams_ready(PyObject *module) {
-    return (append_name = PyUnicode_InternFromString("append")) ? PyModule_AddFunctions(module, functions) : -1;
+    if (!(append_name = PyUnicode_InternFromString("append")) || !(forms = PyDict_New())) return -1;
+    return PyModule_AddFunctions(module, functions);
 }

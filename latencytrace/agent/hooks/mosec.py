@@ -20,6 +20,7 @@ from latencytrace.agent.timing.hook import Arguments, Hook, Replacement, Timed
 from latencytrace.agent.timing.recorder import Recorder
 from latencytrace.agent.toolkit.batching import Batch, SingleServed, Ticket, batch_of
 from latencytrace.agent.toolkit.calls import Build, before
+from latencytrace.agent.toolkit.http.arrival import STEP_NS
 from latencytrace.agent.toolkit.http.unseen_server import UnseenServer, connected
 from latencytrace.agent.toolkit.own_request import OwnRequest
 from latencytrace.agent.toolkit.streaming import AnswerStream
@@ -160,6 +161,9 @@ class Task:
 class Front:
     """Mosec's server before workers that are the only ones, each with all of a request.
 
+    What waits is looked at just before an answer is sent: then it is known which requests are
+    under way.
+
     Args:
         socket: Of those workers.
         address: Of the server, and its port.
@@ -169,23 +173,35 @@ class Front:
         self._socket = str(socket)
         self._server = UnseenServer(*address)
         self._takes_batches = takes_batches
-        self._since_ns = 0  # nothing that waits now came before
+        self._since_ns = 0  # nothing without an answer came before
+        self._has = 0  # tasks that this worker does all of
         self._workers = 0  # of the same kind; 0: unknown
         self._recounts_ns = 0
 
-    def came(self, asked_ns: int, states: Sequence[int]) -> list[int | None]:
-        """Return when the tasks came that a worker has now, in order; nothing where unknown.
+    def came(self, asked_ns: int, states: Sequence[int]) -> list[int]:
+        """Return when the tasks came that the worker has now, in order, as far as that is known.
 
         A worker that had to wait for long since it asked has found an empty queue.
         """
         now_ns = monotonic_ns()
-        if now_ns >= self._recounts_ns:
-            self._workers, self._recounts_ns = connected(self._socket), now_ns + _RECOUNT_NS
         if now_ns - asked_ns >= _IDLE_NS:
             self._since_ns = asked_ns
-        if set(states) != {_INGRESS | _EGRESS} or (self._workers != 1 and self._takes_batches):
-            return []  # which requests others have is not known
-        return self._server.taken(len(states), self._workers - 1, self._since_ns)
+        self._has = len(states) if set(states) == {_INGRESS | _EGRESS} else 0
+        came = self._server.take(self._has)
+        if came:
+            self._since_ns = came[0] - 2 * STEP_NS
+        return came
+
+    def look(self) -> None:
+        """See what waits for the workers."""
+        now_ns = monotonic_ns()
+        if now_ns >= self._recounts_ns:
+            self._workers, self._recounts_ns = connected(self._socket), now_ns + _RECOUNT_NS
+        if not self._has or (self._workers != 1 and self._takes_batches):
+            return  # which requests others have is not known
+        under_way = self._has if self._workers == 1 else self._workers
+        if not self._server.look(under_way, self._since_ns) and self._workers != 1:
+            self._server.forget()
 
 
 class Worker:
@@ -238,6 +254,8 @@ class Worker:
         """End the work, and return what is sent; an event of a stream ends nothing."""
         if flag == _EVENT:
             return payloads
+        if self._front is not None:
+            self._front.look()
         serving, self._serving = self._serving, None
         if serving is not None:
             serving.deactivate()

@@ -389,7 +389,7 @@ class Answering:
 class MadeTokens:
     """The tokens of one generation, as its model makes them.
 
-    Once one of them has left for the caller, the answer's times are those that count, and
+    Once one of them has left for the caller, the answer's times count, and
     nothing is noted here any more.
     """
 

@@ -92,7 +92,7 @@ class CountedRequests:
         )
         self.request_after_answer = self._histogram(
             "latencytrace_request_after_answer_seconds",
-            "From a request's end until the last of its spans has ended, of those that went on.",
+            "From a request's end until the last of its spans has ended, where one went on.",
             _COHORT,
             DURATION_BUCKETS,
         )

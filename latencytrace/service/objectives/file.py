@@ -157,7 +157,7 @@ def _parsed(texts: Texts, name: str, beside: Callable[[], Texts]) -> ObjectivesF
     if len(read.objectives) > MAX_OBJECTIVES:
         raise ObjectivesError(
             f"{name} has {len(read.objectives)} objectives, more than {MAX_OBJECTIVES}: set "
-            "those that a user would notice, a route at a time"
+            "the ones that a user would notice, a route at a time"
         )
     return ObjectivesFile(
         objectives=tuple(read.objectives),

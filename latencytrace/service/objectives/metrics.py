@@ -72,7 +72,7 @@ class ObjectiveMetrics(Collector):
     def _counters(self) -> Iterator[Metric]:
         total = CounterMetricFamily(
             f"{_PREFIX}_requests",
-            "Requests that an objective counts; of one of time slices, those that are over.",
+            "Requests that an objective counts, or its time slices that are over.",
             labels=_LABELS,
         )
         bad = CounterMetricFamily(
@@ -84,7 +84,7 @@ class ObjectiveMetrics(Collector):
             labels=_LABELS,
         )
         came_bad = CounterMetricFamily(
-            f"{_PREFIX}_came_bad_requests", "Those that came and violated it.", labels=_LABELS
+            f"{_PREFIX}_came_bad_requests", "Requests that came and violated it.", labels=_LABELS
         )
         for objective, tally in self._evaluator.watched.since_start():
             total.add_metric(_labels(objective), tally.total / objective.parts)

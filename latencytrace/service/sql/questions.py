@@ -49,7 +49,7 @@ INSTANCES: Final = (
     "WHERE Written >= now() - INTERVAL 7 DAY AND ServiceInstance IS NOT NULL AND NOT Startup"
 )
 _OF_TRACES: Final = "TraceId IN {trace_ids:Array(String)}"
-ARRIVED_COUNTS: Final = (  # those that were kept at once came before any arrival of theirs
+ARRIVED_COUNTS: Final = (  # requests that were kept at once came before any arrival of theirs
     f"SELECT TraceId, count() FROM (SELECT TraceId FROM {ARRIVALS} WHERE {_OF_TRACES} UNION ALL "
     f"SELECT TraceId FROM (SELECT TraceId, SpanId, Arrived FROM {SPANS} WHERE {_OF_TRACES} "
     "AND Arrived >= now() - INTERVAL 3 HOUR) AS Kept LEFT JOIN "

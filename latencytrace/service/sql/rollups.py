@@ -164,7 +164,7 @@ DUE: Final = (
     "WHERE Last > AsOf OR (HasNamed AND NOT Named) "
     "ORDER BY Window > toUnixTimestamp(now()), Window DESC LIMIT {limit:UInt32}"
 )
-PUT_DOWN: Final = (  # the last step: from now on the rows of this pass are those that count
+PUT_DOWN: Final = (  # the last step: from now on the rows of this pass count
     f"INSERT INTO {WINDOWS} (Window, Pass, AsOf, Merged, Requests, Named) "
     "SELECT Window, {pass:UInt64}, Last, Rows = Standing, Standing, true FROM "
     f"(SELECT {_SECONDS} AS Window, max(Written) AS Last, countIf(NOT Moved) AS Rows "

@@ -8,8 +8,11 @@ import sys
 import pytest
 
 import latencytrace
+from latencytrace.agent.compiled.core import core
+from latencytrace.agent.spans.attributes import Deferred
 from latencytrace.agent.spans.tracer import RecordingTracer
-from latencytrace.agent.timing.recorder import Timing
+from latencytrace.agent.timing.intervals import NotedIntervals
+from latencytrace.agent.timing.recorder import Recorder, Timing
 
 
 @pytest.mark.parametrize(("setting", "used"), [("0", "False"), ("", "True")])
@@ -39,6 +42,37 @@ def test_what_stands_in_for_a_function_looks_like_it() -> None:
 def test_a_call_that_is_wrong_fails_as_in_python(wrong: tuple[object, ...]) -> None:
     with pytest.raises((TypeError, AttributeError)):
         Timing.end(*wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ((Recorder, Timing), "3 arguments are taken"),
+        ((Recorder, Timing, object), "under_way"),
+    ],
+)
+def test_classes_that_cannot_be_worked_with_are_refused(
+    given: tuple[object, ...], said: str
+) -> None:
+    assert core is not None
+
+    with pytest.raises((TypeError, AttributeError), match=said):
+        core.bind_recorder(*given)
+
+
+def test_a_key_that_is_no_text_is_refused() -> None:
+    assert core is not None
+
+    with pytest.raises(TypeError, match="7 is no text"):
+        core.bind_deferred(Deferred, NotedIntervals, 7)
+
+
+@pytest.mark.parametrize("given", [(), (len, print, print)], ids=str)
+def test_a_function_of_another_number_of_parts_is_refused(given: tuple[object, ...]) -> None:
+    assert core is not None
+
+    with pytest.raises(TypeError, match="deactivate expected"):
+        core.deactivate_timing(*given)
 
 
 def test_another_interpreter_of_the_process_does_without() -> None:

@@ -10,6 +10,8 @@ import pytest
 import torch
 from transformers import DynamicCache, LlamaForCausalLM
 
+from latencytrace.agent.clock import monotonic_ns
+from latencytrace.agent.device.timers import DeviceTimers
 from latencytrace.agent.hooks.transformers import TransformersHook
 from latencytrace.agent.hooks.transformers_forward import TransformersForwardHook
 from latencytrace.agent.spans.span import RecordedSpan
@@ -17,6 +19,8 @@ from latencytrace.agent.toolkit.own_request import OwnRequest
 from latencytrace.model import Stage, semconv
 from latencytrace.model.packed import unpack_token_times
 from tests.support.agent.hooked import Spans
+from tests.support.fakes.contracts import FakeClock
+from tests.support.fakes.cuda import FakeCuda
 from tests.support.models.tiny_chat import TinyChat
 
 HOOKS = (TransformersHook, TransformersForwardHook)
@@ -171,3 +175,19 @@ def test_nothing_is_kept_of_a_cache(spans: Spans, tiny_chat: TinyChat) -> None:
         assert reference() is None
 
     in_own_request(spans, forgotten)
+
+
+def test_the_passes_of_each_phase_are_measured_on_their_device(
+    spans: Spans, tiny_chat: TinyChat
+) -> None:
+    cuda = FakeCuda(FakeClock())
+    cuda.clock = monotonic_ns  # type: ignore[assignment]  # as fast as the host, and on its clock
+    spans.recorder.devices = DeviceTimers(lambda _: cuda)
+
+    in_own_request(spans, lambda: generate(tiny_chat.model))
+
+    passes = {
+        stage: only(spans, stage).attributes[semconv.DEVICE_PASSES]
+        for stage in (Stage.PREFILL, Stage.DECODE)
+    }
+    assert passes == {Stage.PREFILL: 1, Stage.DECODE: TOKENS - 1}

@@ -165,6 +165,12 @@ def ledger(store: ChdbStore, trace_id: str) -> Mapping[Stage, int]:
     return found.ledger
 
 
+def let_the_store_s_clock_go_on(store: ChdbStore) -> None:
+    """Wait until what arrives is later than what was read and written: it counts milliseconds."""
+    before_ns = max(time.time_ns(), store.last_written_ns())
+    until(lambda: time.time_ns() // MS > before_ns // MS)
+
+
 def test_a_quiet_trace_becomes_a_ledger(rig: Rig, trace_id: str) -> None:
     span = root(trace_id)
     rig.send(span, child(span, CHILD, Stage.RETRIEVE, 10, 40))
@@ -648,6 +654,7 @@ def test_a_late_span_that_a_dead_service_left_revises_its_request(rig: Rig, trac
     span = root(trace_id)
     rig.send(span)
     rig.after_s(1)
+    let_the_store_s_clock_go_on(rig.store)
     rig.store.insert([columns(encoded(child(span, LATE_CHILD, Stage.DECODE, 50, 90)))])
     after = Pipeline(rig.store, Telemetry(), time.monotonic_ns)
     after.start()
@@ -665,7 +672,12 @@ def test_a_span_that_arrives_during_a_division_is_left_to_the_next_service(
     rig.store.insert([columns(encoded(span))])
     arrive(before, encoded(span))
     late = encoded(child(span, LATE_CHILD, Stage.DECODE, 50, 90))
-    rig.store.meanwhile = lambda: rig.store.insert([columns(late)])
+
+    def let_it_arrive() -> None:
+        let_the_store_s_clock_go_on(rig.store)
+        rig.store.insert([columns(late)])
+
+    rig.store.meanwhile = let_it_arrive
     ahead_ns = 2_000 * MS
     before.step()  # and then the process dies
     rig.store.meanwhile = lambda: None

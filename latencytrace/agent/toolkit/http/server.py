@@ -278,6 +278,7 @@ class StreamedAttributes:
 
 if core is not None:
     core.bind_streams(
+        AnswerStream,
         AnswerStream([]),
         AnswerEvents,
         TokenRecorder,
@@ -340,7 +341,7 @@ def _record(recorder: Recorder, gaps: RuntimeGaps, span: Span, wait: Wait) -> No
         ).end(had_processor_ns)
     if had_processor_ns < wait.until_ns:
         waited_for = "worker" if gaps.loop_thread is None else "event loop"
-        name = f"{waited_for} held by {wait.by}"
+        name = f"{waited_for} held by {wait.by}" if wait.by else f"{waited_for} held"
         recorder.start(name, Stage.QUEUE, context=within, started_ns=had_processor_ns).end(
             wait.until_ns
         )

@@ -9,12 +9,10 @@ import struct
 import sys
 from collections.abc import Iterator
 from contextlib import closing, suppress
-from operator import attrgetter
 from typing import Final, NamedTuple
 
 from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.native import read_file
-from latencytrace.agent.toolkit.http.arrival import STEP_NS
 
 _NS_PER_MS: Final = 1_000_000
 _SOCK_DIAG: Final = 4  # the family's protocol
@@ -36,19 +34,15 @@ _PAUSES: Final = 100  # times as long as it took
 class Connection(NamedTuple):
     """One connection to a server."""
 
-    peer: bytes
-    segments: int  # with data, that came
-    came_ns: int  # the last of them, a monotonic time
-    is_answered: bool  # what was sent went later
+    came_ns: int  # what came last, a monotonic time
+    is_answered: bool  # what was sent last went later
 
 
 class UnseenServer:
-    """The connections of a server on this machine.
+    """The connections of a server on this machine, which hands requests on in their order.
 
     To ask for them takes as long as the kernel takes to look through all sockets (0.8 ms on a
     small machine, more on one with much memory), so that it is done for a hundredth of the time.
-    What is known to wait is taken in its turn meanwhile. A request that is answered within a step
-    of the kernel's clock seems to wait until its connection is used again.
 
     Args:
         address: That it listens on.
@@ -57,43 +51,32 @@ class UnseenServer:
     def __init__(self, address: str, port: int) -> None:
         self._family = _socket.AF_INET6 if ":" in address else _socket.AF_INET
         self._port = port
-        self._waiting: list[Connection] = []  # with requests that were not taken, the first first
-        self._taken: dict[bytes, int] = {}  # segments of what was taken, by its connection
+        self._came_ns: list[int] = []  # when the requests came that wait, the first first
         self._resumes_ns = 0
 
-    def taken(self, count: int, others: int, since_ns: int) -> list[int | None]:
-        """Return when the requests came that the server hands on now, in their order.
+    def look(self, under_way: int, since_ns: int) -> bool:
+        """Ask which requests wait, unless it was asked too lately.
 
         Args:
-            count: How many those are.
-            others: How many of those before them may be with others that it hands them to.
-            since_ns: None of them came before that monotonic time.
-
-        Returns:
-            Monotonic times, None for one that just came; fewer than were asked for where it is
-            not known.
+            under_way: How many it has handed on that have no answer yet.
+            since_ns: None that has no answer came before that monotonic time.
         """
         now_ns = monotonic_ns()
-        if now_ns >= self._resumes_ns:
-            self._ask()
-            self._resumes_ns = now_ns + _PAUSES * (monotonic_ns() - now_ns)
-        elif others:  # which have taken some meanwhile
-            return []
-        waiting = [one for one in self._waiting if one.came_ns >= since_ns]
-        before = max(min(others, len(waiting) - count), 0)
-        now = waiting[before : before + count]
-        self._waiting = waiting[before + count :]
-        self._taken.update((one.peer, one.segments) for one in now)
-        return [one.came_ns if now_ns - one.came_ns >= STEP_NS else None for one in now]
+        if now_ns < self._resumes_ns:
+            return False
+        unanswered = [one.came_ns for one in self._connections() if not one.is_answered]
+        self._came_ns = sorted(at_ns for at_ns in unanswered if at_ns >= since_ns)[under_way:]
+        self._resumes_ns = now_ns + _PAUSES * (monotonic_ns() - now_ns)
+        return True
 
-    def _ask(self) -> None:
-        known = list(self._connections())
-        its = {one.peer: self._taken.get(one.peer, 0) for one in known}
-        self._taken = its
-        self._waiting = sorted(
-            (one for one in known if not one.is_answered and its[one.peer] != one.segments),
-            key=attrgetter("came_ns"),
-        )
+    def take(self, count: int) -> list[int]:
+        """Return when the next requests came that it hands on, as far as that is known."""
+        taken, self._came_ns = self._came_ns[:count], self._came_ns[count:]
+        return taken
+
+    def forget(self) -> None:
+        """Forget what waits: others have taken some of it."""
+        self._came_ns = []
 
     def _connections(self) -> Iterator[Connection]:
         if sys.platform != "linux":
@@ -131,7 +114,7 @@ class UnseenServer:
                 segments, answers = struct.unpack_from("=II", message, at + _SEGMENTS)
                 is_answered = not segments or (answers > 0 and sent_ms < came_ms)
                 came_ns = now_ns - came_ms * _NS_PER_MS
-                return Connection(message[4:40], segments, came_ns, is_answered)
+                return Connection(came_ns, is_answered)
             at += max((length + 3) & ~3, 4)
         return None
 

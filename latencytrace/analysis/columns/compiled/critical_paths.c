@@ -131,8 +131,8 @@ typedef struct {
     Part *parts;
     int64_t part_count;
     Track *tracks;
-    int64_t track_count; /* of those that are wanted so far */
-    int64_t done;        /* and of those that are walked */
+    int64_t track_count; /* that are wanted so far */
+    int64_t done;        /* tracks that are walked */
     /* To be walked yet */
     Wanted *wanted;    /* by track */
     Part *pending;     /* the earliest on top */

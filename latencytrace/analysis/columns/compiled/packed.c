@@ -195,7 +195,7 @@ CORE_FUNCTION(put_apart) {
 /* --- the gaps between tokens */
 
 typedef struct {
-    int64_t part; /* which of those that semicolons part: the first token, gaps, buckets */
+    int64_t part; /* parts end with semicolons: the first token, gaps, buckets */
     int64_t sum_ns, together, counted, bucket;
 } Gaps;
 

@@ -403,7 +403,7 @@ static inline int64_t decoded_within(const Reporters *reporters) {
     return decoded_ns;
 }
 
-/* Read the time per token: of those that left for the caller; else of decode spans. */
+/* Read the time per token: of tokens that left for the caller; else of decode spans. */
 static inline void read_per_token(Reporters *reporters) {
     Streamed streamed = read_streamed(reporters);
     int64_t per_token_ns = streamed.tokens > 0 ? rounded(streamed.all_left_ns, streamed.tokens) : 0;

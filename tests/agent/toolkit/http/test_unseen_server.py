@@ -14,6 +14,9 @@ from latencytrace.agent.toolkit.http.unseen_server import UnseenServer, connecte
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="other systems do not say it")
 
 
+HOUR_NS = 3600 * 10**9
+
+
 class Server:
     """A server, and clients that it has accepted."""
 
@@ -25,13 +28,13 @@ class Server:
         self.accepted = [listener.accept()[0] for _ in range(clients)]
         self.sockets = [listener, *self.clients, *self.accepted]
         self.unseen = UnseenServer(address, port)
-        self.began_ns = monotonic_ns()
 
     def ask(self, client: int) -> int:
         """Send a request after some steps of the kernel's clock; when it was sent."""
         wait_for_steps()
+        sent_ns = monotonic_ns()
         self.clients[client].sendall(b"a request")
-        return monotonic_ns()
+        return sent_ns
 
     def answer(self, client: int) -> None:
         """Answer it, some steps later."""
@@ -39,11 +42,6 @@ class Server:
         self.accepted[client].recv(100)
         self.accepted[client].sendall(b"an answer")
         self.clients[client].recv(100)
-
-    def taken(self, count: int, others: int = 0, since_ns: int = 0) -> list[int | None]:
-        """Ask now, however lately it was asked."""
-        self.unseen._resumes_ns = 0
-        return self.unseen.taken(count, others, since_ns)
 
 
 def wait_for_steps() -> None:
@@ -60,63 +58,82 @@ def server(request: pytest.FixtureRequest) -> Iterator[Server]:
         each.close()
 
 
-def agree(times_ns: list[int | None], sent_ns: list[int]) -> bool:
-    """Within a step of the kernel's clock, which our own asking is a step behind."""
-    return len(times_ns) == len(sent_ns) and all(
-        at_ns is not None and abs(at_ns - its_ns) <= 2 * STEP_NS
-        for at_ns, its_ns in zip(times_ns, sent_ns, strict=True)
+def agree(came_ns: list[int], sent_ns: list[int]) -> bool:
+    """Whether these came when they were sent.
+
+    A thread that waits for a processor before it looks at its clock takes a request for younger.
+    """
+    return len(came_ns) == len(sent_ns) and all(
+        its_ns - 2 * STEP_NS <= at_ns <= monotonic_ns()
+        for at_ns, its_ns in zip(came_ns, sent_ns, strict=True)
     )
 
 
 def test_requests_are_taken_in_the_order_in_which_they_came(server: Server) -> None:
     sent_ns = [server.ask(client) for client in (2, 0, 1)]
-    wait_for_steps()
 
-    assert agree(server.taken(2), sent_ns[:2])
-    assert agree(server.taken(2), sent_ns[2:])
-    assert server.taken(1) == []
+    assert server.unseen.look(0, 0)
+    came_ns = [*server.unseen.take(2), *server.unseen.take(2)]
+    assert agree(came_ns, sent_ns)
+    assert came_ns[0] < came_ns[1] < came_ns[2]  # with steps of the clock between them
+    assert server.unseen.take(1) == []
+
+
+def test_what_is_under_way_does_not_wait(server: Server) -> None:
+    sent_ns = [server.ask(client) for client in range(3)]
+
+    server.unseen.look(2, 0)
+
+    assert agree(server.unseen.take(3), sent_ns[2:])
 
 
 def test_what_is_answered_waits_no_longer_and_a_connection_is_used_again(server: Server) -> None:
     server.ask(0)
     server.answer(0)
-    assert server.taken(1) == []
+    server.unseen.look(0, 0)
+    assert server.unseen.take(1) == []
+
     sent_ns = server.ask(0)
-    wait_for_steps()
+    server.unseen._resumes_ns = 0
+    server.unseen.look(0, 0)
 
-    assert agree(server.taken(1), [sent_ns])
-
-
-def test_what_others_have_comes_first(server: Server) -> None:
-    sent_ns = [server.ask(client) for client in range(3)]
-    wait_for_steps()
-
-    assert agree(server.taken(1, others=1), sent_ns[1:2])
+    assert agree(server.unseen.take(1), [sent_ns])
 
 
-def test_what_just_came_has_no_time_and_what_came_before_the_queue_was_empty_is_none(
+def test_what_came_before_the_queue_was_empty_is_none(server: Server) -> None:
+    server.ask(0)
+
+    server.unseen.look(0, monotonic_ns() + HOUR_NS)
+
+    assert server.unseen.take(1) == []
+
+
+def test_it_is_asked_for_a_hundredth_of_the_time_and_what_is_known_is_taken(
     server: Server,
 ) -> None:
-    server.ask(0)
-    empty_ns = server.ask(1) + STEP_NS
-    server.ask(2)
-
-    assert server.taken(3, since_ns=empty_ns) == [None]
-
-
-def test_it_is_asked_for_a_hundredth_of_the_time_and_known_ones_are_taken(server: Server) -> None:
     sent_ns = [server.ask(client) for client in range(2)]
-    wait_for_steps()
-    first = server.taken(1)
-    server.unseen._resumes_ns = monotonic_ns() + 3600 * 10**9
+    server.unseen.look(0, 0)
+    server.unseen._resumes_ns = monotonic_ns() + HOUR_NS
     server.ask(2)
 
-    assert agree([*first, *server.unseen.taken(2, 0, 0)], sent_ns)
-    assert server.unseen.taken(1, 1, 0) == []  # others may have taken it
+    assert not server.unseen.look(0, 0)
+    assert agree(server.unseen.take(3), sent_ns)
+
+
+def test_what_others_may_have_taken_is_forgotten(server: Server) -> None:
+    server.ask(0)
+    server.unseen.look(0, 0)
+
+    server.unseen.forget()
+
+    assert server.unseen.take(1) == []
 
 
 def test_a_port_that_nobody_listens_on_says_nothing() -> None:
-    assert UnseenServer("127.0.0.1", 9).taken(1, 0, 0) == []
+    unseen = UnseenServer("127.0.0.1", 9)
+
+    assert unseen.look(0, 0)
+    assert unseen.take(1) == []
 
 
 def test_programs_that_are_connected_to_a_unix_socket_are_counted(tmp_path: Path) -> None:
