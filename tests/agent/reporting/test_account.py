@@ -2,9 +2,9 @@
 
 import pytest
 
-from tests.benchmarks.bench_account import ROUTES, accounts
+from tests.benchmarks.bench_account import accounts
 
-STREAM = "/stream"  # its chunks are priced as those of one where nothing else is done
+ROUTES = ("/def", "/rag", "/aiohttp", "/requests", "/urllib3", "/sql", "/executor")
 MOST_OFF = 0.25
 
 
