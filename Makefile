@@ -22,7 +22,7 @@ unexport PYTHONDONTWRITEBYTECODE
 report = --junitxml=$(VENV)/hooks/$(1).xml
 
 .DEFAULT_GOAL := help
-.PHONY: imports types foreign-suites soak stress mutants help demo demo-smollm2 test test-all test-long test-newest coverage lock freeze lint bench bench-agent bench-service bench-request bench-instructions bench-routes bench-calls bench-locks bench-waits bench-overhead bench-start hook-list bench-servers bench-tokens dashboards pictures docs changelog wheels clean \
+.PHONY: foreign-suites soak stress mutants help demo demo-smollm2 test test-all test-long test-newest coverage lock freeze lint bench bench-agent bench-service bench-request bench-instructions bench-routes bench-account bench-calls bench-locks bench-waits bench-overhead bench-start hook-list bench-servers bench-tokens dashboards pictures docs changelog wheels clean \
 	test-helm test-llama-cpp test-batchers test-large test-rabbitmq test-every-hook test-tracers test-nvml-oldest test-fresh
 
 help: ## list these commands
@@ -43,18 +43,12 @@ test: $(VENV)/.checks ## what a change must pass: format, lint, spelling, import
 	@echo '== spelling'
 	@$(BIN)/codespell
 	@echo '== tests, and beside them imports, types and documentation' # tests/conftest.py says which files come first
-	@$(MAKE) --no-print-directory --keep-going --output-sync=target imports types docs & beside=$$!; failed=0; \
+	@{ $(BIN)/lint-imports && echo '== types' && $(BIN)/mypy && echo '== documentation' && \
+			$(BIN)/zensical build -s -f docs/zensical.toml; } & beside=$$!; failed=0; \
 		$(TESTS) $(COVERED) --durations=20 -m 'not long and $(USUAL)' || failed=1; \
-		wait $$beside && [ $$failed = 0 ]
+		wait $$beside || { echo '== imports, types or documentation failed: see above, among the tests'; exit 1; }; \
+		[ $$failed = 0 ]
 	@echo '== all passed'
-
-imports: $(VENV)/.checks
-	@echo '== imports'
-	@$(BIN)/lint-imports
-
-types: $(VENV)/.checks
-	@echo '== types'
-	@$(BIN)/mypy
 
 test-all: test test-long ## everything that continuous integration runs: that, and what takes long
 
@@ -158,7 +152,7 @@ lint: $(VENV)/.checks ## format and lint, mending what can be mended
 bench bench-agent bench-request bench-servers bench-service bench-tokens soak stress: export LATENCYTRACE_OVERHEAD = off
 
 bench: $(VENV)/.checks ## the numbers that we promise; run it on an idle machine
-	@set -e; for file in $(filter-out %/bench_agent.py %/bench_request.py %/bench_instructions.py %/bench_routes.py %/bench_calls.py %/bench_locks.py %/bench_waits.py %/bench_overhead.py %/bench_start.py %/bench_servers.py %/bench_first_token.py,$(wildcard tests/benchmarks/bench_*.py)); do \
+	@set -e; for file in $(filter-out %/bench_agent.py %/bench_request.py %/bench_instructions.py %/bench_routes.py %/bench_account.py %/bench_calls.py %/bench_locks.py %/bench_waits.py %/bench_overhead.py %/bench_start.py %/bench_servers.py %/bench_first_token.py,$(wildcard tests/benchmarks/bench_*.py)); do \
 		echo "== $$file"; $(BIN)/python "$$file"; done
 
 bench-agent: $(VENV)/.checks $(PEERS:%=.peers/%/.installed) ## what a span costs beside other tracers, installed each by itself
@@ -172,6 +166,9 @@ bench-instructions: $(VENV)/.checks ## the same in instructions, which are the s
 
 bench-routes: $(VENV)/.checks .peers/contrib/.installed ## what tracing adds to ordinary routes, and what the agent says that it adds (half an hour)
 	@$(BIN)/python -m tests.benchmarks.bench_routes
+
+bench-account: $(VENV)/.checks ## the same by a count of instructions of bytecode, which is the same on a busy machine (minutes)
+	@$(BIN)/python -m tests.benchmarks.bench_account
 
 bench-calls: $(VENV)/.checks .peers/contrib/.installed ## what it adds to one outgoing call, in instructions; needs valgrind
 	@$(BIN)/python -m tests.benchmarks.bench_calls
@@ -232,7 +229,6 @@ bench-servers: $(VENV)/.llama-cpp $(VENV)/.smollm2 ## what tracing costs three r
 	@PYTHONPATH=. $(BIN)/python tests/benchmarks/bench_servers.py
 
 docs: $(VENV)/.checks ## the documentation as web pages, in docs/site
-	@echo '== documentation'
 	@$(BIN)/zensical build -s -f docs/zensical.toml
 
 changelog: $(VENV)/.checks ## what the next release says; VERSION=0.3.0: write it into docs/pages/changelog.md

@@ -79,6 +79,7 @@ class Spent(NamedTuple):
 
     all: float  # of all threads, by the kernel
     said: float  # by the agent
+    reported: float  # of that, by its reports, and to find prices: once in a while, not a request
 
 
 Found = dict[str, dict[str, list[Spent]]]  # by route and server, one for each round
@@ -97,22 +98,27 @@ def spent(servers: dict[str, Server], path: str) -> dict[str, Spent]:
         for name in random.sample(list(servers), len(servers)):
             ask(servers[name], path, count)  # warms up
     time.sleep(SETTLE_S)
-    began = {name: (server.cpu_us().all, said(name, server)) for name, server in servers.items()}
+    began = {name: spent_so_far(name, server) for name, server in servers.items()}
     for _ in range(TURNS if count else 0):
         for name in random.sample(list(servers), len(servers)):
             ask(servers[name], path, count)
     time.sleep(SETTLE_S if count else IDLE_S)
     by = count * TURNS or IDLE_S
     return {
-        name: Spent(*((now - was) / by for now, was in zip(
-            (server.cpu_us().all, said(name, server)), began[name], strict=True)))
+        name: Spent(
+            *(
+                (now - was) / by
+                for now, was in zip(spent_so_far(name, server), began[name], strict=True)
+            )
+        )
         for name, server in servers.items()
-    }  # fmt: skip
+    }
 
 
-def said(name: str, server: Server) -> float:
-    """Return the CPU time in µs that an agent says it took so far; 0: it is none of ours."""
-    return agent(server)["cpu_ns"] / 1000 if name in {OURS, BESIDE, OFF} else 0.0
+def spent_so_far(name: str, server: Server) -> Spent:
+    """Return the CPU time in µs that a server took so far; 0 by an agent that is none of ours."""
+    says = agent(server) if name in {OURS, BESIDE, OFF} else {"cpu_ns": 0, "reporting_ns": 0}
+    return Spent(server.cpu_us().all, says["cpu_ns"] / 1000, says["reporting_ns"] / 1000)
 
 
 def measured(
@@ -221,6 +227,8 @@ def table(found: Found) -> Iterator[str]:
             continue
         says = [[one.said for one in by_name[name]] for by_name in found.values()]
         yield f"| as its agent says | {' | '.join(map(cell, says))} |"
+        reported = [[one.reported for one in by_name[name]] for by_name in found.values()]
+        yield f"| of that, reports and prices | {' | '.join(map(cell, reported))} |"
         parts = []
         for path, by_name in found.items():
             pairs = [

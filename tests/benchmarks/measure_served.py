@@ -172,8 +172,10 @@ def versions(application: Application) -> str:
 
 def main(names: list[str]) -> None:
     """Print a table."""
-    heads = "application", "clients", "requests", "p50 / p99", "reported", "attributed", "named"
-    print(f"| {' | '.join(heads)} | stages |")
+    print(
+        "| application | clients | requests | p50 / p99, ms | reported | attributed | named "
+        "| stages |"
+    )
     print("| --- | --- | --- | --- | --- | --- | --- | --- |")
     for name in names or APPLICATIONS:
         application = APPLICATIONS[name]

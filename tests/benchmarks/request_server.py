@@ -73,6 +73,7 @@ async def agent() -> dict[str, float | str | None]:
     return {
         "cpu_ns": cost.cpu_ns,
         "hooks_ns": cost.hooks_cpu_ns,
+        "reporting_ns": cost.reporting_cpu_ns,
         "share_ratio": overhead.share_ratio,
         "step": overhead.step,
         "is_held": overhead.is_held,

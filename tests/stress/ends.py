@@ -76,7 +76,7 @@ def pools(method: str, way: str, count: int, slowest_s: float) -> Iterator[Ended
             begun("pools", method, way, str(count), receiver=receiver.url if traced else None)
             for traced in TRACED
         ]
-        plain = _NONE
+        plain: Sequence[float] = _NONE
         for traced, program in zip(TRACED, programs, strict=True):
             try:
                 output, _ = program.communicate(timeout=slowest_s * count)

@@ -2,12 +2,13 @@
 
 import sys
 from collections.abc import Callable
-from functools import wraps
+from functools import partial, wraps
 from typing import Any
 
 from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.context import current
 from latencytrace.agent.guard import FAULTS
+from latencytrace.agent.timing.costs import HookCost
 from latencytrace.agent.timing.hook import Hook, Replacement, Timed
 from latencytrace.agent.timing.recorder import Recorder
 from latencytrace.agent.timing.runtime_gaps import GAPS
@@ -38,6 +39,7 @@ class _NotingLoop:
 
 def time_waits(recorder: Recorder, original: Callable[[Any], Any]) -> Timed:
     """Time the waits of whatever is bound to a loop: it asks for the loop only to wait."""
+    cost = HookCost()
 
     @wraps(original)
     def _get_loop(self: object) -> Any:
@@ -45,7 +47,9 @@ def time_waits(recorder: Recorder, original: Callable[[Any], Any]) -> Timed:
         if current().get(GAPS) is None:
             return loop
         try:
-            wait = begun(recorder, sys._getframe(1), monotonic_ns())
+            left = cost.left = cost.left - 1
+            begin = begun if left > 0 else partial(cost.sampled, begun)
+            wait = begin(recorder, sys._getframe(1), monotonic_ns())
             return loop if wait is None else _NotingLoop(loop, wait)
         except FAULTS as fault:
             recorder.on_fault("noting a wait", fault)

@@ -31,7 +31,7 @@ class _Call(ClientCall):
         call = cls(recorder, method, request_attributes(method, address), arguments["body"])
         own: Any = arguments["headers"]
         own = pool.headers if own is None else own
-        call.headers = _sent(own, call.added_to(own))
+        call.headers = _sent(own, call.added_to(own, ignores_case=hasattr(own, "getlist")))
         return call
 
     def returned(self, answer: Any) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from operator import sub
 from pathlib import Path
 from typing import Final
 from weakref import WeakKeyDictionary
@@ -10,10 +11,12 @@ from latencytrace.agent.budget.detail import Detail
 from latencytrace.agent.export.exporter import ExportCounts
 from latencytrace.agent.native import read_file
 from latencytrace.agent.reporting.prices import Prices
-from latencytrace.agent.timing.costs import HookCost, RequestCost, all_costs
+from latencytrace.agent.timing.costs import HookCost, RequestCost, Samples, all_costs
 
 WINDOW_NS = 10_000_000_000  # of a rate
 PRICED_FOR_NS = 60_000_000_000  # then the price of a span is measured again
+TELLING: Final = 8  # samples, by which calls have a new price
+_NONE: Final = Samples(0, 0, 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +80,7 @@ class CostMeter:
         self._costs = costs
         self._step = detail.step
         self._calls: WeakKeyDictionary[HookCost, int] = WeakKeyDictionary()
+        self._samples: WeakKeyDictionary[HookCost, tuple[Samples, Samples]] = WeakKeyDictionary()
         self._counted = (0, 0, 0, 0, 0, 0)
         self._window_ns = now_ns()
         self._before = (0, 0, 0, 0)
@@ -143,12 +147,13 @@ class CostMeter:
             prices.least_ns * colder, prices.dropped_ns * colder,
         )  # fmt: skip
         new = [now - was for now, was in zip(counted, self._counted, strict=True)]
-        made_by_calls = sum(count * cost.spans_ratio for cost, count in calls.items())
+        samples = {cost: self._lately(cost) for cost in calls}
+        made_by_calls = sum(count * samples[cost].spans_ratio for cost, count in calls.items())
         new[0] = max(new[0] - round(made_by_calls), 0)  # those that the program makes itself
         costs_ns = [round(count * price) for count, price in zip(new, each, strict=True)]
         calls_ns = sum(
-            count * (prices.wrapper_ns + (prices.call_ns if cost.ns is None else cost.ns))
-            for cost, count in calls.items()
+            count * (prices.wrapper_ns + (prices.call_ns if ns is None else ns))
+            for count, ns in ((count, samples[cost].ns) for cost, count in calls.items())
         )
         self._hooks_ns += sum(costs_ns) + round(calls_ns)
         self._dropped_ns += costs_ns[-1]
@@ -157,6 +162,19 @@ class CostMeter:
             for cost in self._costs():
                 cost.forget()
         self._counted = counted
+
+    def _lately(self, cost: HookCost) -> Samples:
+        """Return the newest samples of a function: what it is called for changes."""
+        samples, (until, found) = cost.samples, self._samples.get(cost, (_NONE, _NONE))
+        later = Samples(*map(sub, samples, until))
+        if later.calls >= TELLING:
+            found = later
+        elif later.calls >= 0 and found.calls:
+            return found
+        else:  # there were few so far, or the older ones count less now
+            found = samples
+        self._samples[cost] = samples, found
+        return found
 
     def _new_calls(self) -> dict[HookCost, int]:
         """Return how many calls of each function there were since the last time, if any."""

@@ -11,6 +11,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from opentelemetry.trace import NoOpTracer, Tracer
+
 from latencytrace.agent.budget.detail import LAST, Detail
 from latencytrace.agent.clock import cpu_ns
 from latencytrace.agent.guard import raise_fault
@@ -32,6 +34,7 @@ _FEW_STRETCHES: Final = 6  # of streams, whose chunks come one after another
 _LEFT_OUT: Final = 2  # of the dearest stretches: garbage may have been collected within
 _REST_S: Final = 1e-3
 _CHUNKS: Final = 200
+_UNTRACED: Final = NoOpTracer()
 _is_hurried: ContextVar[Callable[[], bool]] = ContextVar("latencytrace.is_hurried")
 # As models' servers send them: its output is found in the first, which tells how to read the rest.
 _CHUNK: Final = b'data: {"choices":[{"index":0,"delta":{"content":" word"}}]}\n\n'
@@ -43,7 +46,7 @@ class Prices:
 
     call_ns: int = 0  # a timed call that has no price of its own yet, and a stage
     wrapper_ns: int = 0  # of a timed call, the function in its place
-    span_ns: int = 0  # that the program makes by OpenTelemetry's interface
+    span_ns: int = 0  # that the program makes, more than OpenTelemetry's interface takes untraced
     callback_ns: int = 0  # of an event loop
     sections_ns: int = 0  # of a request, what samples of the program's have too
     request_ns: int = 0  # a request that is served, without what it calls
@@ -111,7 +114,7 @@ def _prices_of_calls(build: Build | None) -> Prices:
     wrapper_ns = _small_ns(lambda: _run(never_timed())) - _small_ns(lambda: _run(_nothing_async()))
     tracer = recorder.tracer
 
-    def span() -> None:
+    def span_by(tracer: Tracer) -> None:
         with tracer.start_as_current_span("span"):
             pass
 
@@ -124,7 +127,7 @@ def _prices_of_calls(build: Build | None) -> Prices:
     return Prices(
         call_ns=call_ns,
         wrapper_ns=max(wrapper_ns, 0),
-        span_ns=_small_ns(span),
+        span_ns=max(_small_ns(lambda: span_by(tracer)) - _small_ns(lambda: span_by(_UNTRACED)), 0),
         callback_ns=max(callback_ns, 0),
     )
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from operator import sub
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from weakref import WeakSet
 
 from latencytrace.agent.clock import cpu_ns
@@ -26,6 +26,30 @@ _MOST: Final = 512  # then older ones count half
 _READINGS: Final = 33  # of the clock, to learn what it takes
 _OURS_NS: Final = 1_000_000  # a section that takes longer was interrupted: by a collection, say
 _random: Final = random.Random()  # noqa: S311 - no secret; the program's own is left alone
+
+
+class Samples(NamedTuple):
+    """What some calls took.
+
+    Args:
+        calls: How many.
+        spans: How many made one: those within another call do not.
+        taken_ns: CPU time of all of them.
+    """
+
+    calls: int
+    spans: int
+    taken_ns: int
+
+    @property
+    def ns(self) -> float | None:
+        """Return the CPU time of a call in nanoseconds; None: there is none."""
+        return self.taken_ns / self.calls if self.calls else None
+
+    @property
+    def spans_ratio(self) -> float:
+        """Return the share of calls that make a span."""
+        return self.spans / self.calls if self.calls else 1.0
 
 
 class HookCost:
@@ -65,12 +89,12 @@ class HookCost:
     @property
     def ns(self) -> float | None:
         """Return the CPU time of a call in nanoseconds; None: none was sampled."""
-        return self._taken_ns / self._samples if self._samples else None
+        return self.samples.ns
 
     @property
-    def spans_ratio(self) -> float:
-        """Return the share of its calls that make a span: those within another one do not."""
-        return self._spans / self._samples if self._samples else 1.0
+    def samples(self) -> "Samples":
+        """Return what is known of its calls."""
+        return Samples(self._samples, self._spans, self._taken_ns)
 
     def sampled(self, section: Callable[..., Any], *args: Any) -> Any:
         """Call what is due to be sampled, the only or the first section of a call."""
@@ -104,7 +128,7 @@ class HookCost:
 
     def timed(self, section: Callable[..., Any], *args: Any) -> Any:
         """Call a section of a sampled call, and add what it takes, unless it raises."""
-        began_ns = _read()
+        began_ns = _read_twice()
         result = section(*args)
         took_ns = _read() - began_ns - _clock_ns
         if 0 < took_ns < _OURS_NS and began_ns:
@@ -127,9 +151,9 @@ class HookCost:
             try:
                 return call(*args, **kwargs)
             finally:
-                within_ns = _read() - began_ns
+                within_ns = _read_twice() - began_ns
 
-        began_ns = _read()
+        began_ns = _read_twice()
         result = ours[0](*ours[1:], called, *args, **kwargs)
         took_ns = _read() - began_ns - within_ns - 2 * _clock_ns
         if 0 < took_ns < _OURS_NS and began_ns:
@@ -217,6 +241,12 @@ def _read() -> int:
     except FAULTS as fault:
         edge_faults("reading a thread's clock", fault)
         return 0
+
+
+def _read_twice() -> int:
+    """Read the clock where it was not read for a while: its first reading there takes longer."""
+    _read()
+    return _read()
 
 
 def learn_clock() -> None:

@@ -9,11 +9,12 @@ from typing import Any, Final
 from opentelemetry.context import Context
 from opentelemetry.trace import Span, get_current_span
 
-from latencytrace.agent.context import call_in
+from latencytrace.agent.context import call_in, current
 from latencytrace.agent.guard import FAULTS
 from latencytrace.agent.timing.hook import Arguments, Patch, Replacement, Timed
-from latencytrace.agent.timing.recorder import Recorder
-from latencytrace.agent.timing.wrapping import Call, beginning, named_arguments, timed
+from latencytrace.agent.timing.recorder import Recorder, is_inside, is_suppressed
+from latencytrace.agent.timing.wrapping import TimedCall, beginning, named_arguments, timed
+from latencytrace.agent.toolkit.folded import FOLDED, folded
 
 Build = Callable[[Recorder, Timed], Timed]
 _REMEMBERED: Final = 256  # spans that are counted within
@@ -98,7 +99,7 @@ def first_of_each_span(
     counted: CountWithin | None = None,
     when: Callable[..., bool] | None = None,
 ) -> Replacement:
-    """Time what a patch names, of each span around it only the first calls: they may be many.
+    """Time what a patch names; of each span around it the first calls alone have one each.
 
     Args:
         counted: Counts the calls of several functions together; None: each by itself.
@@ -107,20 +108,25 @@ def first_of_each_span(
 
     def build(recorder: Recorder, original: Timed) -> Timed:
         begin, counts = beginning(original, patch, recorder), counted or CountWithin()
+        stages = tuple(stage.value for stage in (patch.stage, *patch.part_of))
 
-        def begin_one(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call | None:
+        def begin_one(args: tuple[Any, ...], kwargs: dict[str, Any]) -> TimedCall | None:
             try:
                 if when is not None and not when(*args, **kwargs):
                     return None
-                around = get_current_span()
-                if around.is_recording() and counts.next_of(around) > MOST_OF_A_SPAN:
+                here = current()
+                around = get_current_span(here)
+                if FOLDED in here:
                     return None
+                if around.is_recording() and counts.next_of(around) > MOST_OF_A_SPAN:
+                    is_part = is_inside(here, stages) or is_suppressed(here)
+                    return None if is_part else folded(recorder, patch.stage, here)
             except FAULTS as fault:
                 recorder.on_fault("counting calls", fault)
                 return None
             return begin(args, kwargs)
 
-        return timed(original, begin_one)
+        return timed(original, begin_one)  # type: ignore[arg-type]  # of generators none is folded
 
     return Replacement(
         patch.module, patch.target, build, patch.optional, patch.subclasses, later=patch.later

@@ -15,12 +15,13 @@ from latencytrace.agent.timing.hook import HookAttributes, Timed
 from latencytrace.agent.timing.recorder import Recorder, is_inside, is_suppressed
 from latencytrace.agent.timing.wrapping import Call, TimedCall, timed
 from latencytrace.agent.toolkit.calls import Build, CountWithin
+from latencytrace.agent.toolkit.folded import FOLDED, folded
 from latencytrace.agent.toolkit.other_tracers import is_their_database_call, is_theirs
 from latencytrace.agent.toolkit.within import Within
 from latencytrace.model import semconv
 from latencytrace.model.stage import Stage
 
-_MOST: Final = 256  # calls of one span: a loop of the program's own may make one a row
+_MOST: Final = 256  # of one span have one each: a loop of the program's own may make one a row
 _INNER: Final = (Stage.DATABASE, Stage.RETRIEVE)
 
 
@@ -59,14 +60,14 @@ def timed_database_calls(
             try:
                 here = current()  # asked for once: a request may make hundreds of calls
                 around: Any = here.get(_SPAN_KEY)
-                if not _may_be_within(around, here, inner):
-                    return None
-                found = read(args, kwargs)
+                found = read(args, kwargs) if _may_be_within(around, here, inner) else None
                 if found is THEIRS:
                     return Within(_IS_THEIRS)
-                if found is None or detail.skips(found.name) or counts.next_of(around) > _MOST:
+                if found is None or detail.skips(found.name):
                     return None
                 name, stage, attributes = found
+                if counts.next_of(around) > _MOST:
+                    return folded(recorder, stage, here)
                 return Call.begun(
                     recorder, stage, name, {**attributes, semconv.STAGE: stage.value}, here
                 )
@@ -91,4 +92,4 @@ def _may_be_within(around: Any, here: Context, inner: frozenset[str]) -> bool:
             return False
     if stage is None and is_their_database_call(around):
         return False
-    return not (_IS_THEIRS in here or is_suppressed(here))
+    return not (_IS_THEIRS in here or FOLDED in here or is_suppressed(here))

@@ -56,6 +56,7 @@ class _Open:
     last_ns: int
     rooted: bool
     rooted_ns: int = 0  # when its root arrived, or the first span of its next revision
+    revised: bool = False  # it has ledgers already
     doubled: int = 0  # how often its times to wait are doubled
     spans: int = 0
     waiting: int = 0  # to be stored by a commit
@@ -84,8 +85,12 @@ class _Open:
         self.missed_ns = taken.missed_ns
 
     def is_complete(self, now_ns: int) -> bool:
-        """Return whether it can be attributed: all of it is stored, or `AGE_NS` have passed."""
-        return not self.waiting or now_ns - self.first_ns >= AGE_NS
+        """Return whether it can be attributed: all of it is stored, or the rest came too late.
+
+        A trace that has ledgers does not wait for the rest as long as one that has none.
+        """
+        longest_ns = min(2 * (BUSY_NS << self.doubled), AGE_NS) if self.revised else AGE_NS
+        return not self.waiting or now_ns - self.first_ns >= longest_ns
 
     def waits_for(self, now_ns: int, state: TraceState) -> str:
         """Return why it has no ledger yet, as people read it."""
@@ -274,9 +279,9 @@ class Assembler:
     def due(self, limit: int) -> list[str]:
         """Take up to `limit` traces that are due; with too many open ones the oldest first.
 
-        A trace with spans that wait to be stored and cannot be claimed stays open. After `AGE_NS`
-        only those spans stay open. The caller must give back what it took, by `attributed`,
-        `without`, `again`, `from_store` or `missed`.
+        A trace with spans that wait to be stored and cannot be claimed stays open. After `AGE_NS`,
+        of a revision sooner, only those spans stay open. The caller must give back what it took,
+        by `attributed`, `without`, `again`, `from_store` or `missed`.
         """
         now_ns, self.counts.late_ns = self._now_ns(), 0
         due = self._evicted(limit)
@@ -396,7 +401,8 @@ class Assembler:
         taken = self._attributing.get(trace_id)  # a trace that was attributed has had its root
         rooted |= trace_id in self._closed or (taken is not None and taken.rooted)
         trace = self._open[trace_id] = _Open(now_ns, now_ns, rooted, now_ns)
-        trace.doubled = _doubled(self._closed.get(trace_id))
+        closed = self._closed.get(trace_id)
+        trace.revised, trace.doubled = closed is not None, _doubled(closed)
         heappush(self._due, (trace.due_ns, trace_id))
         if (known := self._rootless.get(trace_id)) and not self.is_old(trace_id):
             known.old_ns = None  # the quiet time begins anew

@@ -1,10 +1,11 @@
 """The application of the JSON API, as far as a store answers it: in a service, or without one."""
 
-from fastapi import Depends, FastAPI
+from fastapi import Depends
 
 from latencytrace.plugins import installed_version
 from latencytrace.service.net.problems import DESCRIBED, answer_with_problems
 from latencytrace.service.web.context import ServiceContext
+from latencytrace.service.web.described import Api
 from latencytrace.service.web.queries import refuse_twice
 from latencytrace.service.web.views.backup import backup_router
 from latencytrace.service.web.views.breakdown import (
@@ -25,10 +26,10 @@ from latencytrace.service.web.views.requests import ledgers_router, requests_rou
 API = "/api/v1"
 
 
-def application(context: ServiceContext) -> FastAPI:
+def application(context: ServiceContext) -> Api:
     """The views of a store."""
     store, now_ns, beside = context.store, context.now_ns, context.beside
-    app = FastAPI(
+    app = Api(
         title="latencytrace",
         version=installed_version("latencytrace"),
         description="Where did the milliseconds go? Durations are integer nanoseconds.",

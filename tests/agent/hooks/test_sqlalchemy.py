@@ -15,7 +15,8 @@ from latencytrace.agent.hooks.sqlite import SqliteHook
 from latencytrace.agent.hooks.threads import ThreadsHook
 from latencytrace.agent.spans.span import RecordedSpan
 from latencytrace.model import Stage, semconv
-from tests.support.agent.hooked import Spans, attribute_text, hooked, in_request
+from tests.support.agent.hooked import Spans, attribute_text, hooked, in_request, intervals_of
+from tests.support.agent.waiting_requests import served
 
 METADATA = sqlalchemy.MetaData()
 PASSAGES = sqlalchemy.Table(
@@ -180,3 +181,17 @@ def test_the_driver_beneath_adds_no_spans() -> None:
         engine.dispose()
 
     assert spans.names.count("SELECT") == 1
+
+
+def test_statements_beyond_those_that_have_a_span_keep_their_time(
+    spans: Spans, engine: sqlalchemy.Engine
+) -> None:
+    with served(spans), engine.connect() as connection:
+        for _ in range(300):
+            connection.execute(sqlalchemy.text("SELECT 1")).one()
+
+    (request,) = spans.of(None)
+    kept = intervals_of(request)
+    assert len(spans.of(Stage.DATABASE)) == 256 + 1  # and the end of the transaction
+    assert [each.stage for each in kept] == [Stage.DATABASE] * 44
+    assert all(each.end_ns > each.start_ns for each in kept)

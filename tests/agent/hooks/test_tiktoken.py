@@ -6,7 +6,8 @@ import tiktoken
 from latencytrace.agent.hooks.threads import ThreadsHook
 from latencytrace.agent.hooks.tokenizing import TiktokenHook
 from latencytrace.model import Stage, semconv
-from tests.support.agent.hooked import Spans, attribute_text, in_request
+from tests.support.agent.hooked import Spans, attribute_text, in_request, intervals_of
+from tests.support.agent.waiting_requests import served
 
 HOOKS = (ThreadsHook, TiktokenHook)
 
@@ -51,3 +52,15 @@ def test_a_text_that_is_counted_piece_by_piece_leaves_a_bounded_number_of_spans(
     in_request(spans, lambda: encoding.encode("a"))
 
     assert len(spans.of(Stage.TOKENIZE)) == 256 + 1
+
+
+def test_pieces_beyond_those_that_have_a_span_keep_their_time(
+    spans: Spans, encoding: tiktoken.Encoding
+) -> None:
+    with served(spans):
+        for _ in range(300):
+            encoding.encode("a")
+
+    (request,) = spans.of(None)
+    assert len(spans.of(Stage.TOKENIZE)) == 256
+    assert [each.stage for each in intervals_of(request)] == [Stage.TOKENIZE] * 44

@@ -9,6 +9,7 @@ from latencytrace.agent.budget.detail import LAST, Detail
 from latencytrace.agent.export.exporter import ExportCounts
 from latencytrace.agent.reporting.own_cost import (
     PRICED_FOR_NS,
+    TELLING,
     WINDOW_NS,
     CostMeter,
     OwnCost,
@@ -42,11 +43,12 @@ class Taken:
 
 def taking(cost: HookCost, *, calls: int, ns: int) -> None:
     """Call so often, each time sampled, and have each take so long."""
+    before_ns = cost._taken_ns
     for _ in range(calls):
         cost.left = cost._stride = 1
         cost.left -= 1
         cost.sampled(Taken) if isinstance(cost, RequestCost) else cost.sample(Taken)
-    cost._taken_ns = calls * ns
+    cost._taken_ns = before_ns + calls * ns
 
 
 def test_hooks_cost_as_many_spans_as_were_made_times_the_price_of_one() -> None:
@@ -81,6 +83,21 @@ def test_calls_cost_what_their_samples_took_and_their_wrappers() -> None:
     meter.update(spent(5, 0, 0), 0)  # a span each, so that none is left without a price
 
     assert meter.read().hooks_cpu_ns == 5 * (700 + 10)
+
+
+def test_calls_have_the_price_of_the_newest_samples_that_are_enough() -> None:
+    with apart() as made:
+        cost = HookCost()
+    meter = CostMeter(FakeClock(), Detail(), lambda _: Prices(), lambda: 0, costs=lambda: made)
+    paid_ns = []
+
+    for calls, ns in ((TELLING, 700), (TELLING, 30), (1, 5_000)):
+        before_ns = meter.read().hooks_cpu_ns
+        taking(cost, calls=calls, ns=ns)
+        meter.update(spent(0, 0, 0), 0)
+        paid_ns.append(meter.read().hooks_cpu_ns - before_ns)
+
+    assert paid_ns == [TELLING * 700, TELLING * 30, 30]
 
 
 def test_a_call_that_was_never_sampled_has_the_price_of_one_that_is_known() -> None:

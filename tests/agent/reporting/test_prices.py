@@ -26,7 +26,6 @@ def test_a_request_and_a_call_have_a_price() -> None:
     assert prices.call_ns > 0
     assert prices.request_ns > 0
     assert prices.sections_ns > 0
-    assert prices.span_ns > 0
 
 
 def test_a_collection_of_garbage_is_no_part_of_a_price(monkeypatch: pytest.MonkeyPatch) -> None:

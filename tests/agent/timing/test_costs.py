@@ -98,6 +98,18 @@ def test_the_clock_is_no_part_of_what_it_times(
     assert cost.ns == 70
 
 
+def test_a_clock_s_first_reading_after_a_while_is_no_part_of_what_it_times(
+    cost: HookCost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    readings = iter([10**9, 10**9 + 900, 10**9 + 940])
+    monkeypatch.setattr(costs, "cpu_ns", readings.__next__)
+    monkeypatch.setattr(costs, "_clock_ns", 0)
+
+    cost.sampled(lambda: None)
+
+    assert cost.ns == 40
+
+
 def test_a_section_that_a_collection_interrupted_is_left_out(clock: Spent, cost: HookCost) -> None:
     cost.sample(begun, clock, 2_000_000).activate()
 
@@ -181,7 +193,7 @@ def test_calls_within_another_are_priced_and_make_no_span(clock: Spent, cost: Ho
     cost.sample(begun, clock, 100)
 
     assert cost.sample(inner) is None
-    assert (cost.ns, cost.spans_ratio) == (70, 0.5)
+    assert (cost.ns, cost.samples.spans_ratio) == (70, 0.5)
 
 
 def test_a_request_that_is_spared_is_no_sample(clock: Spent) -> None:
@@ -233,7 +245,7 @@ def test_a_clock_that_cannot_be_read_is_a_fault_and_no_price(
 
     assert cost.sampled(lambda: "begun") == "begun"
     assert cost.ns == 0
-    assert faults == ["reading a thread's clock"] * 2
+    assert faults == ["reading a thread's clock"] * 3
 
 
 def test_costs_of_functions_that_are_gone_are_forgotten() -> None:

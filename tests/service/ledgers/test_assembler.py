@@ -101,6 +101,22 @@ def test_a_trace_without_root_waits_half_a_minute(rig: Rig) -> None:
     assert rig.due_after_s(0.1) == ["a"]
 
 
+def test_a_revision_is_due_though_some_of_its_spans_always_wait_to_be_stored(rig: Rig) -> None:
+    rig.arrive_rooted("a")
+    rig.due_after_s(1)
+    rig.assembler.arrived({"a": 1}, frozenset())
+    due_after_s = []
+    for half_s in range(60):
+        rig.assembler.arrived({"a": 1}, frozenset())
+        rig.assembler.stored({"a": 1})  # the one before
+        if rig.due_after_s(0.5):
+            due_after_s.append(half_s / 2 + 0.5)
+
+    assert due_after_s == [20]
+    assert rig.assembler.account.attributed == 1 + 40
+    assert rig.assembler.account.open == 21
+
+
 def test_an_open_trace_says_what_it_waits_for(rig: Rig) -> None:
     rig.arrive("a")
     rig.clock.move_s(20)

@@ -4,13 +4,14 @@ from dataclasses import asdict
 from http import HTTPStatus
 from typing import Annotated, Any
 
-from fastapi import APIRouter, HTTPException, Query
+from fastapi import HTTPException, Query
 from fastapi.responses import Response
 from pydantic import Field
 
 from latencytrace.errors import TooLargeError
 from latencytrace.service.sql.copying import rows_in
 from latencytrace.service.store import Piece, Store, Table
+from latencytrace.service.web.described import ViewRouter
 from latencytrace.service.web.queries import NO_PARAMETERS, KnownQuery
 
 _Seconds = Annotated[int, Field(ge=0, le=2**32)]  # since the Unix epoch, as columns hold them
@@ -29,9 +30,9 @@ class PieceQuery(KnownQuery):
     rows: int = 0
 
 
-def backup_router(store: Store) -> APIRouter:
+def backup_router(store: Store) -> ViewRouter:
     """Everything that a store has, in pieces, for `latencytrace backup`."""
-    router = APIRouter(tags=["backup"])
+    router = ViewRouter(tags=["backup"])
 
     @router.get("/backup", dependencies=NO_PARAMETERS)
     def backup() -> dict[str, Any]:

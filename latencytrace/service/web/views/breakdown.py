@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 from fastapi.responses import Response
 
 from latencytrace.service.answers import breakdown_parts, overview_documents
@@ -25,6 +25,7 @@ from latencytrace.service.answers.groups import groups as groups_of
 from latencytrace.service.answers.overview_documents import HeatMapDocument, OverviewDocument
 from latencytrace.service.net.problems import JsonAnswer
 from latencytrace.service.store import Store
+from latencytrace.service.web.described import ViewRouter
 from latencytrace.service.web.queries import (
     NO_PARAMETERS,
     BreakdownQuery,
@@ -34,9 +35,9 @@ from latencytrace.service.web.queries import (
 )
 
 
-def breakdown_router(store: Store, now_ns: Callable[[], int]) -> APIRouter:
+def breakdown_router(store: Store, now_ns: Callable[[], int]) -> ViewRouter:
     """Time per stage of a cohort."""
-    router = APIRouter(tags=["breakdown"])
+    router = ViewRouter(tags=["breakdown"])
 
     @router.get("/breakdown", response_model=BreakdownDocument)
     def breakdown(asked: Annotated[BreakdownQuery, Query()]) -> Response:
@@ -75,9 +76,9 @@ def breakdown_router(store: Store, now_ns: Callable[[], int]) -> APIRouter:
     return router
 
 
-def overhead_router(store: Store, now_ns: Callable[[], int]) -> APIRouter:
+def overhead_router(store: Store, now_ns: Callable[[], int]) -> ViewRouter:
     """Cost to requests of being traced, against a control group."""
-    router = APIRouter(tags=["operation"])
+    router = ViewRouter(tags=["operation"])
 
     @router.get("/overhead", response_model=OverheadDocument)
     def overhead(asked: Annotated[BreakdownQuery, Query()]) -> Response:
@@ -87,9 +88,9 @@ def overhead_router(store: Store, now_ns: Callable[[], int]) -> APIRouter:
     return router
 
 
-def services_router(store: Store) -> APIRouter:
+def services_router(store: Store) -> ViewRouter:
     """The services that have requests, and their routes."""
-    router = APIRouter(tags=["services"], dependencies=NO_PARAMETERS)
+    router = ViewRouter(tags=["services"], dependencies=NO_PARAMETERS)
 
     @router.get("/services", response_model=ServicesDocument)
     def services() -> Response:
@@ -99,9 +100,9 @@ def services_router(store: Store) -> APIRouter:
     return router
 
 
-def overview_router(store: Store, now_ns: Callable[[], int]) -> APIRouter:
+def overview_router(store: Store, now_ns: Callable[[], int]) -> ViewRouter:
     """Routes side by side, and durations over time."""
-    router = APIRouter(tags=["overview"])
+    router = ViewRouter(tags=["overview"])
 
     @router.get("/overview", response_model=OverviewDocument)
     def overview(asked: Annotated[OverviewQuery, Query()]) -> Response:

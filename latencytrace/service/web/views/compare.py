@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -25,6 +25,7 @@ from latencytrace.service.answers.tail_documents import TailDocument
 from latencytrace.service.net.problems import JsonAnswer
 from latencytrace.service.storage.baselines import Baselines
 from latencytrace.service.store import Store
+from latencytrace.service.web.described import ViewRouter
 from latencytrace.service.web.queries import (
     NO_PARAMETERS,
     BreakdownQuery,
@@ -56,9 +57,9 @@ class Saved(BaseModel):
 
 def compare_router(
     store: Store, now_ns: Callable[[], int], baselines: Baselines, beside: Beside
-) -> APIRouter:
+) -> ViewRouter:
     """Two cohorts side by side, and cohorts that are kept for it."""
-    router = APIRouter(tags=["compare"])
+    router = ViewRouter(tags=["compare"])
 
     @router.get("/compare", response_model=CompareDocument)
     def compare(asked: Annotated[CompareQuery, Query()]) -> Response:
@@ -95,9 +96,9 @@ def compare_router(
     return router
 
 
-def tail_router(store: Store, now_ns: Callable[[], int], beside: Beside) -> APIRouter:
+def tail_router(store: Store, now_ns: Callable[[], int], beside: Beside) -> ViewRouter:
     """The slowest requests of a cohort against its usual ones."""
-    router = APIRouter(tags=["tail"])
+    router = ViewRouter(tags=["tail"])
 
     @router.get("/tail", response_model=TailDocument)
     def tail(asked: Annotated[TailQuery, Query()]) -> Response:
@@ -124,9 +125,9 @@ class WhatifQuery(BreakdownQuery):
     ] = None
 
 
-def whatif_router(store: Store, now_ns: Callable[[], int]) -> APIRouter:
+def whatif_router(store: Store, now_ns: Callable[[], int]) -> ViewRouter:
     """A cohort as if a stage were faster."""
-    router = APIRouter(tags=["whatif"])
+    router = ViewRouter(tags=["whatif"])
 
     @router.get("/whatif", response_model=WhatifDocument)
     def whatif(asked: Annotated[WhatifQuery, Query()]) -> Response:
@@ -139,9 +140,9 @@ def whatif_router(store: Store, now_ns: Callable[[], int]) -> APIRouter:
 
 def capacity_router(
     store: Store, now_ns: Callable[[], int], objectives: Callable[[], Sequence[Objective]]
-) -> APIRouter:
+) -> ViewRouter:
     """Latency against load."""
-    router = APIRouter(tags=["capacity"])
+    router = ViewRouter(tags=["capacity"])
 
     @router.get("/capacity", response_model=CapacityDocument)
     def capacity(asked: Annotated[CapacityQuery, Query()]) -> Response:

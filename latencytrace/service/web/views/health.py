@@ -3,23 +3,24 @@
 from collections.abc import Callable
 from ipaddress import ip_address
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 from fastapi.responses import PlainTextResponse, Response
 
 from latencytrace.service.answers.documents import ReceiversDocument
 from latencytrace.service.metrics.exposition import scrape
 from latencytrace.service.metrics.telemetry import Telemetry
 from latencytrace.service.net.problems import JsonAnswer
+from latencytrace.service.web.described import ViewRouter
 from latencytrace.service.web.queries import NO_PARAMETERS
 
 
-def health_router(telemetry: Telemetry, unready: Callable[[], str | None]) -> APIRouter:
+def health_router(telemetry: Telemetry, unready: Callable[[], str | None]) -> ViewRouter:
     """Liveness, readiness and the metrics of the service.
 
     Args:
         unready: The reason why it is not ready; None: it is.
     """
-    router = APIRouter(tags=["operation"])
+    router = ViewRouter(tags=["operation"])
 
     @router.get("/healthz", response_class=PlainTextResponse)
     async def healthz() -> str:
@@ -46,13 +47,13 @@ def health_router(telemetry: Telemetry, unready: Callable[[], str | None]) -> AP
     return router
 
 
-def receivers_router(host: str, port: int) -> APIRouter:
+def receivers_router(host: str, port: int) -> ViewRouter:
     """The address at which this service receives spans.
 
     Args:
         host: The address of the receiver of OTLP over HTTP.
     """
-    router = APIRouter(tags=["receivers"], dependencies=NO_PARAMETERS)
+    router = ViewRouter(tags=["receivers"], dependencies=NO_PARAMETERS)
 
     @router.get("/receivers", response_model=ReceiversDocument)
     async def receivers(request: Request) -> Response:

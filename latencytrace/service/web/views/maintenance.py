@@ -5,7 +5,6 @@ from collections.abc import Callable
 from http import HTTPStatus
 from typing import Annotated, Final
 
-from fastapi import APIRouter
 from fastapi.responses import Response
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
@@ -26,6 +25,7 @@ from latencytrace.service.answers.documents import (
 from latencytrace.service.net.problems import JsonAnswer
 from latencytrace.service.objectives.evaluator import Evaluator
 from latencytrace.service.objectives.maintenance import LONGEST_NS, Maintenance
+from latencytrace.service.web.described import ViewRouter
 from latencytrace.service.web.queries import NO_PARAMETERS
 
 _UNITS_NS: Final = {"m": MINUTE_NS, "h": HOUR_NS, "d": DAY_NS}
@@ -95,13 +95,13 @@ class Wanted(BaseModel):
 
 def maintenance_router(
     evaluator: Evaluator, links: AlertLinks, now_ns: Callable[[], int]
-) -> APIRouter:
+) -> ViewRouter:
     """Acknowledgements and maintenance that people tell an evaluator.
 
     Args:
         now_ns: The time of day.
     """
-    router = APIRouter(tags=["objectives"], dependencies=NO_PARAMETERS)
+    router = ViewRouter(tags=["objectives"], dependencies=NO_PARAMETERS)
 
     def noted(fingerprint: str, said: Acknowledgement | None) -> Response:
         alert = evaluator.acknowledge(fingerprint, said)

@@ -3,7 +3,7 @@
 import re
 from typing import Annotated, Final
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 from fastapi.responses import Response
 from pydantic import AfterValidator, Field, WithJsonSchema
 
@@ -25,6 +25,7 @@ from latencytrace.service.net.problems import JsonAnswer
 from latencytrace.service.objectives.alerts import first_standing
 from latencytrace.service.objectives.evaluator import Evaluator
 from latencytrace.service.objectives.report import ReportDocument, month_of, report
+from latencytrace.service.web.described import ViewRouter
 from latencytrace.service.web.queries import NO_PARAMETERS, KnownQuery
 
 _MONTH: Final = "[1-9][0-9]{3}-(0[1-9]|1[0-2])"
@@ -50,9 +51,9 @@ class ReportQuery(KnownQuery):
     ] = None
 
 
-def objectives_router(evaluator: Evaluator, links: AlertLinks) -> APIRouter:
+def objectives_router(evaluator: Evaluator, links: AlertLinks) -> ViewRouter:
     """The objectives, how they stand, and the alerts that fire."""
-    router = APIRouter(tags=["objectives"])
+    router = ViewRouter(tags=["objectives"])
 
     @router.get("/objectives", response_model=ObjectivesDocument, dependencies=NO_PARAMETERS)
     def objectives() -> Response:

@@ -5,7 +5,6 @@ from dataclasses import asdict
 from http import HTTPStatus
 from typing import Annotated
 
-from fastapi import APIRouter
 from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -14,6 +13,7 @@ from latencytrace.service.answers.documents import ProfileDocument, ProfilesDocu
 from latencytrace.service.answers.gpu_documents import GpusDocument, GpuTimelinesDocument
 from latencytrace.service.net.problems import JsonAnswer
 from latencytrace.service.profiles.orders import Profile, Profiles
+from latencytrace.service.web.described import ViewRouter
 from latencytrace.service.web.queries import NO_PARAMETERS
 
 
@@ -27,13 +27,13 @@ class Wanted(BaseModel):
     seconds: Annotated[float, Field(gt=0, le=MAX_SECONDS)] = DEFAULT_SECONDS
 
 
-def profiles_router(profiles: Profiles, url_of: Callable[[str], str]) -> APIRouter:
+def profiles_router(profiles: Profiles, url_of: Callable[[str], str]) -> ViewRouter:
     """Profiles of programs that compute with torch.
 
     Args:
         url_of: The address of the trace of one.
     """
-    router = APIRouter(tags=["profiles"], dependencies=NO_PARAMETERS)
+    router = ViewRouter(tags=["profiles"], dependencies=NO_PARAMETERS)
 
     def document(profile: Profile) -> ProfileDocument:
         return {**asdict(profile), "url": url_of(profile.id)}  # type: ignore[typeddict-item]  # its fields
@@ -70,9 +70,9 @@ def profiles_router(profiles: Profiles, url_of: Callable[[str], str]) -> APIRout
 
 def gpu_router(
     gpus: Callable[[], GpusDocument], timelines: Callable[[], GpuTimelinesDocument]
-) -> APIRouter:
+) -> ViewRouter:
     """The GPUs that agents read."""
-    router = APIRouter(tags=["gpu"], dependencies=NO_PARAMETERS)
+    router = ViewRouter(tags=["gpu"], dependencies=NO_PARAMETERS)
 
     @router.get("/gpu", response_model=GpusDocument)
     def gpu() -> Response:

@@ -5,7 +5,7 @@ from enum import StrEnum
 from typing import Annotated
 
 import orjson
-from fastapi import APIRouter, Query
+from fastapi import Query
 from fastapi.responses import Response
 from pydantic import Field
 
@@ -20,6 +20,7 @@ from latencytrace.service.answers.documents import (
 from latencytrace.service.answers.traces.perfetto import perfetto_trace
 from latencytrace.service.net.problems import JsonAnswer
 from latencytrace.service.store import Store, TableFormat
+from latencytrace.service.web.described import ViewRouter
 from latencytrace.service.web.queries import (
     NO_PARAMETERS,
     KnownQuery,
@@ -50,9 +51,9 @@ def requests_router(
     now_ns: Callable[[], int],
     open_because: Callable[[str], str | None],
     profiles_of: Callable[[str], list[str]],
-) -> APIRouter:
+) -> ViewRouter:
     """Requests of a cohort, and one with its spans."""
-    router = APIRouter(tags=["requests"])
+    router = ViewRouter(tags=["requests"])
 
     @router.get("/requests", response_model=RequestsDocument)
     def requests(asked: Annotated[RequestsQuery, Query()]) -> Response:
@@ -84,9 +85,9 @@ MEDIA_TYPES = {
 }
 
 
-def ledgers_router(store: Store, now_ns: Callable[[], int]) -> APIRouter:
+def ledgers_router(store: Store, now_ns: Callable[[], int]) -> ViewRouter:
     """The ledgers of a cohort as a table for other programs."""
-    router = APIRouter(tags=["ledgers"])
+    router = ViewRouter(tags=["ledgers"])
 
     @router.get("/ledgers", response_class=Response)
     def ledgers(asked: Annotated[LedgersQuery, Query()]) -> Response:
@@ -97,9 +98,9 @@ def ledgers_router(store: Store, now_ns: Callable[[], int]) -> APIRouter:
     return router
 
 
-def steps_router(store: Store) -> APIRouter:
+def steps_router(store: Store) -> ViewRouter:
     """Batches and decode steps that served many requests at once."""
-    router = APIRouter(tags=["steps"], dependencies=NO_PARAMETERS)
+    router = ViewRouter(tags=["steps"], dependencies=NO_PARAMETERS)
 
     @router.get("/steps/{span_id}", response_model=StepDocument)
     def step(span_id: str) -> Response:
