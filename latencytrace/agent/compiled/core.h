@@ -57,7 +57,8 @@ static inline int append_time(PyObject *times, int64_t at_ns) {
 /* The place of a slot of a class; -1 and TypeError: it has none of this name. */
 Py_ssize_t core_offset(PyObject *type, const char *name);
 
-/* Find the places of several slots; `names` ends with NULL. 0, or -1 with an exception. */
+/* Find the places of several slots, or with NULL only whether there are such; `names` ends with NULL. 0, or -1 with an
+ * exception. */
 int core_offsets(PyObject *type, const char *const *names, Py_ssize_t *offsets);
 
 /* --- what parts are given of Python's: classes, keys of attributes and the like */

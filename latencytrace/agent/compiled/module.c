@@ -19,8 +19,11 @@ Py_ssize_t core_offset(PyObject *type, const char *name) {
 }
 
 int core_offsets(PyObject *type, const char *const *names, Py_ssize_t *offsets) {
-    for (; *names; names++, offsets++)
-        if ((*offsets = core_offset(type, *names)) < 0) return -1;
+    for (Py_ssize_t at = 0; names[at]; at++) {
+        Py_ssize_t offset = core_offset(type, names[at]);
+        if (offset < 0) return -1;
+        if (offsets) offsets[at] = offset;
+    }
     return 0;
 }
 
@@ -31,10 +34,13 @@ PyObject *core_keep(PyObject *args, Py_ssize_t count, const Kept *kept) {
     for (Py_ssize_t at = 0; at < count; at++) {
         PyObject *given = PyTuple_GET_ITEM(args, at);
         if (!kept[at].names && !PyUnicode_Check(given)) return PyErr_Format(PyExc_TypeError, "%R is no text", given);
-        if (kept[at].names && core_offsets(given, kept[at].names, kept[at].offsets) < 0) return NULL;
+        if (kept[at].names && core_offsets(given, kept[at].names, NULL) < 0) return NULL;
     }
-    for (Py_ssize_t at = 0; at < count; at++)
-        if (kept[at].place) Py_XSETREF(*kept[at].place, Py_NewRef(PyTuple_GET_ITEM(args, at)));
+    for (Py_ssize_t at = 0; at < count; at++) {
+        PyObject *given = PyTuple_GET_ITEM(args, at);
+        if (kept[at].names && core_offsets(given, kept[at].names, kept[at].offsets) < 0) return NULL;
+        if (kept[at].place) Py_XSETREF(*kept[at].place, Py_NewRef(given));
+    }
     Py_RETURN_NONE;
 }
 

@@ -44,20 +44,11 @@ def test_a_call_that_is_wrong_fails_as_in_python(wrong: tuple[object, ...]) -> N
         Timing.end(*wrong)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        ((Recorder, Timing), "3 arguments are taken"),
-        ((Recorder, Timing, object), "under_way"),
-    ],
-)
-def test_classes_that_cannot_be_worked_with_are_refused(
-    given: tuple[object, ...], said: str
-) -> None:
+def test_another_number_of_classes_is_refused() -> None:
     assert core is not None
 
-    with pytest.raises((TypeError, AttributeError), match=said):
-        core.bind_recorder(*given)
+    with pytest.raises(TypeError, match="3 arguments are taken"):
+        core.bind_recorder(Recorder, Timing)
 
 
 def test_a_key_that_is_no_text_is_refused() -> None:

@@ -12,6 +12,7 @@ import pytest
 from latencytrace.agent.compiled.core import core
 from latencytrace.agent.export.otlp_traces import OtlpEncoder
 from latencytrace.agent.hooks import asgi
+from latencytrace.agent.timing.recorder import Recorder, Timing
 from latencytrace.model import semconv
 from tests.support.agent.hooked import Spans
 from tests.support.programs import asgi_scopes
@@ -33,7 +34,13 @@ def test_requests_of_every_kind_are_the_same_spans_as_in_python() -> None:
         assert ours == theirs
 
 
-def test_the_usual_requests_are_begun_by_the_core(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("after", ["nothing", "classes that were refused"])
+def test_the_usual_requests_are_begun_by_the_core(
+    monkeypatch: pytest.MonkeyPatch, after: str
+) -> None:
+    if after != "nothing":
+        with pytest.raises(AttributeError, match="under_way"):
+            core.bind_recorder(Recorder, Timing, object)
     left: list[Any] = []
     begun: Any = asgi._begun
 
