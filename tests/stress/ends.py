@@ -33,7 +33,7 @@ from tests.support.agent.receiving import Receiver
 METHODS: Final = ("fork", "forkserver", "spawn", "billiard")
 TRACED: Final = (False, True)
 LATE_S: Final = 0.2
-_NONE: Final = (math.inf,)  # nothing to compare with
+_NONE: Final[Sequence[float]] = (math.inf,)  # nothing to compare with
 
 
 class Ended(NamedTuple):
@@ -114,7 +114,8 @@ def terminations(count: int, slowest_s: float) -> Iterator[Ended]:
             arrived = sum(span.name == ended_program.NAME for span in receiver.spans)
             missing += done - arrived if traced else 0
     for traced in TRACED:
-        lost, plain = missing * traced, times[False] if traced else _NONE
+        plain: Sequence[float] = times[False] if traced else _NONE
+        lost = missing * traced
         yield ended("SIGTERM", times[traced], hung[traced], plain, lost, traced=traced)
 
 
