@@ -265,7 +265,7 @@ def _why_not_found(
         )
     if spans and span_id is None:
         return (
-            f"of trace {trace_id} {len(spans)} spans have arrived, but not the one of its "
+            f"spans of trace {trace_id} that have arrived: {len(spans)}, but not the one of its "
             "request: see whether its sender still runs, ends and exports its spans, and "
             "leaves none out"
         )
