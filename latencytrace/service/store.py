@@ -251,7 +251,7 @@ class Questions(StoreEdge, ABC):
         return sorted(found)[:limit]
 
     def count(self, cohort: Cohort) -> int:
-        """How many requests of a cohort `requests` can list."""
+        """Return the number of requests of a cohort that `requests` can list."""
         return len(self._counted(cohort))
 
     def ledgers(self, cohort: Cohort, table_format: TableFormat) -> bytes:
@@ -276,7 +276,7 @@ class Questions(StoreEdge, ABC):
         )
 
     def times(self, cohort: Cohort) -> RequestTimes:
-        """When each request that `requests` lists was under way, in whatever detail."""
+        """Return the start and the end of each request that `requests` lists, in any detail."""
         found = self._counted(cohort)
         rows = [
             (one.start_ns, one.duration_ns, one.status is RequestStatus.OK, one.weight)

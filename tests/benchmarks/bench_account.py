@@ -1,4 +1,4 @@
-"""What tracing adds to ordinary routes by a count of their work, and what the agent says of it.
+"""The work that tracing adds to ordinary routes, counted, beside the agent's own estimate.
 
     python -m tests.benchmarks.bench_account [--routes /rag]      # a few minutes
 
@@ -36,7 +36,7 @@ class Work(NamedTuple):
 
 
 class Account(NamedTuple):
-    """What one route takes, in instructions of bytecode a request."""
+    """The work of one route, in instructions of bytecode a request."""
 
     untraced: float
     added: float

@@ -41,7 +41,7 @@ FIRST_ERROR = 400
 
 @dataclass(frozen=True)
 class Seen:
-    """What clients and the service say of the same requests."""
+    """The same requests by their clients and by the service."""
 
     theirs: list[dict[str, int]]
     ours: list[dict[str, Any]]
@@ -70,7 +70,7 @@ def ms(times_ns: Sequence[int], quantile: float) -> str:
 
 
 def asked(url: str, application: Application, clients: int, count: int) -> list[dict[str, int]]:
-    """What clients saw."""
+    """The clients' record."""
     how = [str(clients), str(count), application.method, application.path]
     how.append(json.dumps(application.body))
     if application.login:
@@ -137,7 +137,7 @@ def model() -> str:
 
 
 def answers(url: str, application: Application) -> bool:
-    """Whether it serves already."""
+    """Return whether it serves already."""
     try:
         return application.is_ready in httpx.get(url + application.ready, trust_env=False).text
     except httpx.TransportError:
@@ -166,7 +166,7 @@ def listed(
 
 
 def versions(application: Application) -> str:
-    """What is installed."""
+    """The installed versions."""
     return ", ".join(f"{name} {version(name)}" for name in application.needs)
 
 

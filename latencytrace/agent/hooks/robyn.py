@@ -48,7 +48,7 @@ class _Request(ServedRequest):
 
 
 class _Handlers:
-    """What a program's routes call, timed."""
+    """The functions that a program's routes call, timed."""
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder

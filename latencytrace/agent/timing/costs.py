@@ -29,7 +29,7 @@ _random: Final = random.Random()  # noqa: S311 - no secret; the program's own is
 
 
 class Samples(NamedTuple):
-    """What some calls took.
+    """The time that some calls took.
 
     Args:
         calls: How many.

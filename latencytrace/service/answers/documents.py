@@ -71,7 +71,7 @@ def _found(kind: type, name: str, hint: object, sources: tuple[type, ...]) -> _F
 
 
 def _written(hint: object) -> Callable[[Any], object] | None:
-    """How a value of a type is written."""
+    """Return the function that writes a value of a type; None: it is written as it is."""
     known = [one for one in get_args(hint) if one is not type(None)]
     if get_origin(hint) is list:
         each = _written(known[0])

@@ -44,7 +44,7 @@ class TraceState(StrEnum):
 
     @property
     def is_open(self) -> bool:
-        """Whether a trace has spans that are not attributed yet."""
+        """Return whether a trace has spans that are not attributed yet."""
         return self in {TraceState.OPEN, TraceState.BEING_WRITTEN}
 
 

@@ -22,7 +22,7 @@ TASK = {
 
 
 def answer(received: Received) -> Response:
-    """What the service says to a search, to several, to a write, and of what is not there."""
+    """Answers of the service to a search, to several, to a write, and to unknown names."""
     told = {"content-type": "application/json"}
     if "/missing/" in received.path:
         gone = {"message": "no index", "code": "index_not_found", "type": "invalid_request"}

@@ -24,7 +24,7 @@ TIMES = {
 
 
 def answer(received: Received) -> Response:
-    """What the service says to a query, to several, to a write, and of what is not there."""
+    """Answers of the service to a query, to several, to a write, and to unknown names."""
     said: dict[str, object] = {"billing": BILLING, "performance": TIMES}
     if "/missing" in received.path:
         gone = {"status": "error", "error": "namespace 'missing' was not found"}

@@ -47,7 +47,7 @@ class TracedServer:
             time.sleep(0.02)
 
     def answers(self, path: str) -> bool:
-        """Whether it serves already."""
+        """Return whether it serves already."""
         try:
             return self.client.get(path).is_success
         except httpx.TransportError:

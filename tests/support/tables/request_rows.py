@@ -98,7 +98,7 @@ def _values(requests: Sequence[Request]) -> dict[str, list[object]]:
 
 
 def _runtime_parts(request: Request) -> Mapping[str, int]:
-    """How long each part of its runtime held a request up."""
+    """The time for which each part of its runtime held a request up."""
     if Stage.RUNTIME not in request.ledger:
         return _NO_PARTS
     parts = Counter[str]()

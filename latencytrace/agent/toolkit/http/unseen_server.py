@@ -1,4 +1,4 @@
-"""When requests came to a server that is no program of Python's, as Linux tells.
+"""Arrival times of requests at a server that is not written in Python, from Linux.
 
 The kernel says of every connection to a port, to any process (`sock_diag`), how long ago bytes
 came and went, in steps of its clock (4 ms on most machines).

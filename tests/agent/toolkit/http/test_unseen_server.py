@@ -1,4 +1,4 @@
-"""When requests came to a server that we do not see: real sockets, and the real kernel."""
+"""Arrival times at a server that we do not see: real sockets, and the real kernel."""
 
 import socket
 import sys
@@ -59,7 +59,7 @@ def server(request: pytest.FixtureRequest) -> Iterator[Server]:
 
 
 def agree(came_ns: list[int], sent_ns: list[int]) -> bool:
-    """Whether these came when they were sent.
+    """Return whether these came when they were sent.
 
     A thread that waits for a processor before it looks at its clock takes a request for younger.
     """
