@@ -3,22 +3,23 @@
 import importlib
 import sys
 from collections.abc import Sequence
-from contextvars import Token
 from functools import wraps
 from typing import Any
 
-from opentelemetry.context import Context
-from opentelemetry.trace import get_current_span
-
 from latencytrace.agent.clock import monotonic_ns
-from latencytrace.agent.context import enter, leave
+from latencytrace.agent.context import leave
 from latencytrace.agent.guard import guarded
 from latencytrace.agent.timing.hook import Hook, HookAttributes, Replacement, Timed
 from latencytrace.agent.timing.recorder import Recorder
 from latencytrace.agent.toolkit.http import propagation
 from latencytrace.agent.toolkit.http.arrival import arrived_ns
 from latencytrace.agent.toolkit.http.proxy_queue import HEADERS as QUEUE_HEADERS
-from latencytrace.agent.toolkit.http.server import ServedRequest, is_served, queue_attributes
+from latencytrace.agent.toolkit.http.server import (
+    ServedRequest,
+    is_served,
+    joined_caller,
+    queue_attributes,
+)
 from latencytrace.agent.toolkit.streaming import AnswerStream
 from latencytrace.model import semconv
 from latencytrace.model.stage import Stage
@@ -124,20 +125,12 @@ def _is_handshake(handler: Any) -> bool:
     )
 
 
-def _joined(recorder: Recorder, handler: Any) -> Token[Context] | None:
-    """Make a WebSocket's caller current: a connection may live for hours, and is no request."""
-    with guarded("joining the caller's trace", recorder.on_fault):
-        within = get_current_span().get_span_context().is_valid
-        if not (within or hasattr(handler, _CONTRIBS) or recorder.suppressed()):
-            return enter(propagation.extract(handler.request.headers))
-    return None
-
-
 def time_handlers(recorder: Recorder, original: Timed) -> Timed:
     @wraps(original)
     async def _execute(self: Any, *args: Any, **kwargs: Any) -> None:
         if _is_handshake(self):
-            connection = _joined(recorder, self)
+            is_contribs = hasattr(self, _CONTRIBS)
+            connection = None if is_contribs else joined_caller(recorder, self.request.headers)
             try:
                 await original(self, *args, **kwargs)
             finally:

@@ -1,12 +1,10 @@
 """Requests that lie in their socket while a server's only thread serves another."""
 
 import asyncio
-import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 from wsgiref import simple_server
-from wsgiref.simple_server import WSGIRequestHandler
 
 import pytest
 import tornado.web
@@ -28,8 +26,7 @@ from tests.support.agent.held import (
     a_request_begins_when_it_came,
     what_is_behind_another_does_not_wait,
 )
-from tests.support.servers.serving import running, serving_waitress
-from tests.support.waiting import PATIENCE_S
+from tests.support.servers.serving import Quiet, running, serving_forever, serving_waitress
 
 HOOKS = (AiohttpHook, EventLoopHook, TornadoHook, WsgiHook, WsgirefHook)
 
@@ -53,37 +50,14 @@ def under_waitress(gate: Gate) -> AbstractContextManager[str]:
     return serving_waitress(flask_application(gate))
 
 
-@contextmanager
-def under_werkzeug(gate: Gate) -> Iterator[str]:
-    server = make_server("127.0.0.1", 0, flask_application(gate), threaded=False)
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join(PATIENCE_S)
+def under_werkzeug(gate: Gate) -> AbstractContextManager[str]:
+    return serving_forever(make_server("127.0.0.1", 0, flask_application(gate), threaded=False))
 
 
-class _Quiet(WSGIRequestHandler):
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
-
-
-@contextmanager
-def under_wsgiref(gate: Gate) -> Iterator[str]:
-    server = simple_server.make_server(
-        "127.0.0.1", 0, flask_application(gate), handler_class=_Quiet
+def under_wsgiref(gate: Gate) -> AbstractContextManager[str]:
+    return serving_forever(
+        simple_server.make_server("127.0.0.1", 0, flask_application(gate), handler_class=Quiet)
     )
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join(PATIENCE_S)
 
 
 @contextmanager

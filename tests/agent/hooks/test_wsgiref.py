@@ -1,10 +1,9 @@
 """The hook of the standard library's WSGI server, which Bottle and `runserver` are."""
 
-import threading
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from typing import Any
-from wsgiref.simple_server import WSGIRequestHandler, make_server
+from wsgiref.simple_server import make_server
 
 import flask
 from opentelemetry.trace import SpanKind
@@ -12,27 +11,13 @@ from opentelemetry.trace import SpanKind
 from latencytrace.agent.hooks.wsgi import WsgiHook, WsgirefHook
 from latencytrace.model import semconv
 from tests.support.agent.hooked import Spans
-from tests.support.servers.serving import get
+from tests.support.servers.serving import Quiet, get, serving_forever
 
 HOOKS = (WsgiHook, WsgirefHook)
 
 
-class Quiet(WSGIRequestHandler):
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
-
-
-@contextmanager
-def served(application: Any) -> Iterator[str]:
-    server = make_server("127.0.0.1", 0, application, handler_class=Quiet)
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+def served(application: Any) -> AbstractContextManager[str]:
+    return serving_forever(make_server("127.0.0.1", 0, application, handler_class=Quiet))
 
 
 def parts(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:

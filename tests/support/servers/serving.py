@@ -7,8 +7,10 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from http.client import HTTPConnection
+from http.server import HTTPServer
 from typing import Any
 from urllib.parse import urlsplit
+from wsgiref.simple_server import WSGIRequestHandler
 
 import uvicorn
 from werkzeug.serving import make_server
@@ -70,6 +72,20 @@ def serving_wsgi(application: Any) -> Iterator[str]:
     """The base address of an application under Werkzeug; at the end all requests have ended."""
     server = make_server("127.0.0.1", 0, application, threaded=True)
     server.daemon_threads = False  # type: ignore[attr-defined]  # so that closing it joins them
+    with serving_forever(server) as url:
+        yield url
+
+
+class Quiet(WSGIRequestHandler):
+    """A handler of `wsgiref` that logs nothing."""
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@contextmanager
+def serving_forever(server: HTTPServer) -> Iterator[str]:
+    """The base address of a server of the standard library's kind, which a thread serves."""
     thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     try:
@@ -77,7 +93,7 @@ def serving_wsgi(application: Any) -> Iterator[str]:
     finally:
         server.shutdown()
         server.server_close()
-        thread.join()
+        thread.join(PATIENCE_S)
 
 
 @contextmanager

@@ -304,7 +304,7 @@ def is_served() -> bool:
 
 def joined_caller(recorder: Recorder, headers: Any) -> Token[Context] | None:
     """Make a WebSocket's caller current: a connection may live for hours, and is no request."""
-    with guarded("joining who connected", recorder.on_fault):
+    with guarded("joining the caller's trace", recorder.on_fault):
         if not (get_current_span().get_span_context().is_valid or recorder.suppressed()):
             return enter(propagation.extract(headers))
     return None
