@@ -43,12 +43,12 @@ class FoldedCall(Within):
 
 
 def folded(recorder: Recorder, stage: Stage, here: Context) -> FoldedCall | None:
-    """Begin one; None: it is part of one, or no request is under way that takes intervals.
+    """Begin one; None: no request is under way that takes intervals.
 
     Args:
-        here: What is current.
+        here: What is current; `FOLDED` is not in it.
     """
     request: Any = here.get(REQUEST)
-    if FOLDED in here or request is None or request.has_ended or not recorder.detail.intervals:
+    if request is None or request.has_ended or not recorder.detail.intervals:
         return None
     return FoldedCall(stage, request.intervals)
