@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
+import aiosqlite  # noqa: F401 - a hook of these tests waits for it
 import pytest
 import sqlalchemy
 from sqlalchemy.ext.asyncio import create_async_engine
