@@ -13,7 +13,7 @@ import pytest
 from httpx._config import DEFAULT_TIMEOUT_CONFIG
 from hypothesis import HealthCheck, settings
 
-from latencytrace.agent.guard import FaultCounter, raise_fault
+from latencytrace.agent.guard import FaultCounter, edge_faults, raise_fault
 from latencytrace.agent.timing.processor_waits import PROCESSOR_WAITS
 from tests.support.clickhouse.front import ClickHouseFront
 from tests.support.repository.tree import out_of_place, strangers
@@ -82,6 +82,13 @@ def faults_are_raised(monkeypatch: pytest.MonkeyPatch) -> None:
         raise_fault(doing, fault)
 
     monkeypatch.setattr(FaultCounter, "__call__", raise_again)
+
+
+@pytest.fixture(autouse=True)
+def no_fault_was_counted_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Count the process's faults from zero, and log each kind anew."""
+    monkeypatch.setattr(edge_faults, "faults", 0)
+    monkeypatch.setattr(edge_faults, "_logged", set())
 
 
 @pytest.fixture(autouse=True)

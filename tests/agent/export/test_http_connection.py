@@ -37,7 +37,8 @@ def answers(draw: st.DrawFn) -> bytes:
     headers, ending = draw(HEADERS), b""
     if draw(st.booleans()):
         headers["Connection"] = draw(st.sampled_from(["close", "Close", "keep-alive"]))
-    length = draw(st.sampled_from(["told", "chunked", "the connection's"]))
+    lengths = ["told", "the connection's"] + ["chunked"] * (status not in {204, 304})
+    length = draw(st.sampled_from(lengths))  # an answer without content has no chunks (RFC 9112)
     if length == "told":
         headers["Content-Length"], ending = str(len(content)), content
     elif length == "chunked":

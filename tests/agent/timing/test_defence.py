@@ -78,11 +78,6 @@ def faults_are_raised() -> None:
     """Count them, as in production."""
 
 
-@pytest.fixture(autouse=True)
-def logs_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(edge_faults, "_logged", set())
-
-
 @pytest.fixture
 def library() -> Iterator[ModuleType]:
     module = sys.modules[MODULE] = ModuleType(MODULE)
