@@ -476,8 +476,9 @@ import os
 
 from hayhooks import BasePipelineWrapper
 from haystack import Pipeline
-from haystack.components.builders import PromptBuilder
-from haystack.components.generators import OpenAIGenerator
+from haystack.components.builders import ChatPromptBuilder
+from haystack.components.generators.chat import OpenAIChatGenerator
+from haystack.dataclasses import ChatMessage
 from haystack.utils import Secret
 
 
@@ -485,13 +486,14 @@ class PipelineWrapper(BasePipelineWrapper):
     def setup(self):
         key = Secret.from_token("none")
         self.pipeline = Pipeline()
-        self.pipeline.add_component("prompt", PromptBuilder("{{ text }}?"))
-        llm = OpenAIGenerator(api_key=key, model="tiny-1", api_base_url=os.environ["MODEL"])
+        asked = ChatPromptBuilder([ChatMessage.from_user("{{ text }}?")])
+        self.pipeline.add_component("prompt", asked)
+        llm = OpenAIChatGenerator(api_key=key, model="tiny-1", api_base_url=os.environ["MODEL"])
         self.pipeline.add_component("llm", llm)
-        self.pipeline.connect("prompt", "llm")
+        self.pipeline.connect("prompt.prompt", "llm.messages")
 
     def run_api(self, text: str) -> str:
-        return self.pipeline.run({"prompt": {"text": text}})["llm"]["replies"][0]
+        return self.pipeline.run({"prompt": {"text": text}})["llm"]["replies"][0].text
 """
 
 DRF = """
