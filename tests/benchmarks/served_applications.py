@@ -525,9 +525,9 @@ made = helper.make_tensor_value_info("y", TensorProto.FLOAT, [None, wide])
 inner = helper.make_tensor("w", TensorProto.FLOAT, weights.shape, weights.tobytes(), raw=True)
 steps = [
     helper.make_node("MatMul", [f"v{number}" if number else "x", "w"], [f"v{number + 1}"])
-    for number in range(8)
+    for number in range(40)
 ]
-steps.append(helper.make_node("Identity", ["v8"], ["y"]))
+steps.append(helper.make_node("Identity", ["v40"], ["y"]))
 graph = helper.make_graph(steps, "wide", [given], [made], [inner])
 save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), "w.onnx")
 options = onnxruntime.SessionOptions()

@@ -20,7 +20,7 @@ class _Route(APIRoute):
     def __init__(self, path: str, endpoint: Callable[..., Any], **given: Any) -> None:
         document = given.get("response_model")
         # Older FastAPIs give an included route what its view returns, too.
-        if is_typeddict(document):
+        if isinstance(document, type) and is_typeddict(document):
             given |= {"response_model": None, "openapi_extra": {_ANSWER: _noted(document)}}
         super().__init__(path, endpoint, **given)
 

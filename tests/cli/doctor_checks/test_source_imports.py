@@ -32,7 +32,7 @@ def test_a_commands_program_is_found_however_it_is_named_and_what_starts_it(
 ) -> None:
     write(tmp_path, pkg__main="import httpx")
 
-    assert imported_modules(command, tmp_path) == {"httpx", *started}
+    assert imported_modules(command, tmp_path) == frozenset({"httpx", *started})
 
 
 def test_files_of_its_own_are_followed_and_are_no_libraries(tmp_path: Path) -> None:
