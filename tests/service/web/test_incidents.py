@@ -103,3 +103,20 @@ def test_a_budget_that_is_spent_is_said_even_without_an_alert() -> None:
     said = headline([], [objective(budget_left_ratio=-0.2)], {}, NOW_NS)
 
     assert said == "No incident now; budget spent: chat-e2e; no requests"
+
+
+def test_an_objective_without_data_is_not_called_met() -> None:
+    met, unknown = objective(budget_left_ratio=0.5), objective(budget_left_ratio=None)
+
+    assert (
+        headline([], [unknown], {}, NOW_NS) == "No incident; no data for 1 objective; no requests"
+    )
+    assert headline([], [met, met, unknown], {}, NOW_NS).startswith(
+        "2 of 3 objectives met, 1 without data"
+    )
+
+
+def test_a_budget_of_which_just_nothing_is_left_is_spent() -> None:
+    said = headline([], [objective(budget_left_ratio=0.0)], {}, NOW_NS)
+
+    assert said == "No incident now; budget spent: chat-e2e; no requests"

@@ -161,15 +161,7 @@ def headline(
         more = f"; {'; '.join(one.sentence(now_ns) for one in found[1:3])}" if found[1:] else ""
         rest = f" and {len(found) - 3} more" if len(found) > 3 else ""  # noqa: PLR2004 - three are said
         return f"{count(len(found), 'incident')}: {said}{more}{rest}"
-    spent = [one["name"] for one in objectives if (one["budget_left_ratio"] or 1) <= 0]
-    if not objectives:
-        state = "No incident; no objective is set"
-    elif spent:
-        state = f"No incident now; budget spent: {', '.join(sorted(set(spent)))}"
-    elif len(objectives) == 1:
-        state = "The objective is met"
-    else:
-        state = f"All {len(objectives)} objectives met"
+    state = _standing(objectives)
     if not traffic:
         return f"{state}; no requests"
     slower = cast("Sequence[str]", traffic["slower"])
@@ -180,3 +172,22 @@ def headline(
         f"{state}; {traffic['per_s']} req/s; {traffic['name']} p99 "
         f"{duration(float(str(traffic['p99_ns'])))}{traffic['change']}"
     )
+
+
+def _standing(objectives: Sequence[ObjectiveDocument]) -> str:
+    """Say how the objectives stand where no alert fires."""
+    left = [(one["name"], one["budget_left_ratio"]) for one in objectives]
+    known = [(name, ratio) for name, ratio in left if ratio is not None]
+    spent = sorted({name for name, ratio in known if ratio <= 0})
+    unknown = len(left) - len(known)
+    if not left:
+        return "No incident; no objective is set"
+    if spent:
+        return f"No incident now; budget spent: {', '.join(spent)}"
+    if not known:
+        return f"No incident; no data for {count(unknown, 'objective')}"
+    if len(left) == 1:
+        return "The objective is met"
+    if unknown:
+        return f"{len(known)} of {count(len(left), 'objective')} met, {unknown} without data"
+    return f"All {len(left)} objectives met"

@@ -20,7 +20,7 @@ from latencytrace.service.answers.overview_documents import (
 )
 from latencytrace.service.web.drawing.heat_map import small_heat_map
 from latencytrace.service.web.drawing.releases import Release
-from latencytrace.service.web.pages.cohort_bar import Asked, nearest
+from latencytrace.service.web.pages.cohort_bar import TIMES, Asked, nearest
 from latencytrace.service.web.pages.exports import Export
 from latencytrace.service.web.pages.grouping import FAILING, small_trend
 from latencytrace.service.web.pages.incidents import Incident, headline, incidents
@@ -85,6 +85,7 @@ def overview_pages(parts: Parts, pace: Pace) -> APIRouter:
     router = APIRouter(include_in_schema=False)
 
     def context(question: Asked) -> Mapping[str, object]:
+        filtered = not {name for name, _ in question.given} <= {*TIMES}
         given = "limit" in question.query.model_fields_set
         limit = min(question.query.limit, MOST_ROUTES) if given else ROUTES
 
@@ -118,6 +119,7 @@ def overview_pages(parts: Parts, pace: Pace) -> APIRouter:
                 one.heat_map(parts.service.store, question.now_ns), one.since_ns, one.threshold_ns
             ),
             "rows": rows,
+            "unseen": lambda: [] if filtered else unseen(objectives(), rows()),
             "anchor": anchor,
             "pace": pace,
             "nearest": lambda: list(nearest(parts.service.store, question)),
@@ -169,6 +171,14 @@ def rows_of(
             )
         )
     return sorted(rows, key=lambda row: _STATES.index(row.state))  # else as they were
+
+
+def unseen(
+    objectives: Sequence[ObjectiveDocument], rows: Sequence[Row]
+) -> Sequence[ObjectiveDocument]:
+    """The objectives that stand in no row: no request of theirs came, or is shown."""
+    seen = {anchor(one) for row in rows for one in row.objectives}
+    return [one for one in objectives if anchor(one) not in seen]
 
 
 def measured(
