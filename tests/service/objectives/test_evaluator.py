@@ -219,6 +219,17 @@ def test_silence_after_steady_requests_is_an_alert_until_they_come_again(
     assert traffic.heard[0].kind is AlertKind.NO_DATA
 
 
+def test_an_alert_of_silence_blames_no_stage_for_what_was_slow_before(traffic: Traffic) -> None:
+    traffic.run(HOUR_MIN, tick_s=30)
+    traffic.until_firing(1.0)
+    traffic.run(HOUR_MIN, per_s=0)
+
+    slow, silent = traffic.heard
+    assert slow.evidence.guilty is not None
+    assert silent.kind is AlertKind.NO_DATA
+    assert (silent.evidence.guilty, silent.evidence.distinctions) == (None, ())
+
+
 @pytest.mark.parametrize(
     ("minutes", "per_s"), [(5, 100), (HOUR_MIN, 1 / 600)], ids=["a burst", "hardly any"]
 )

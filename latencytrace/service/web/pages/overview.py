@@ -116,7 +116,9 @@ def overview_pages(parts: Parts, pace: Pace) -> APIRouter:
             "incidents": wrong,
             "headline": lambda: headline(wrong(), objectives(), traffic(rows()), question.now_ns),
             "heat": lambda one: small_heat_map(
-                one.heat_map(parts.service.store, question.now_ns), one.since_ns, one.threshold_ns
+                one.heat_map(parts.service.store, question.now_ns),
+                one.since_ns,
+                None if one.what == "silent" else one.threshold_ns,
             ),
             "rows": rows,
             "unseen": lambda: [] if filtered else unseen(objectives(), rows()),
