@@ -144,7 +144,8 @@ def _alert(
     since_ns = announced.onset_ns if kind is AlertKind.BURN else now_ns - HOUR_NS
     evidence = counts.latest.evidence(now_ns - HOUR_NS if since_ns is None else since_ns)
     if kind is AlertKind.NO_DATA:  # what was slow before is no reason that nothing comes
-        evidence = replace(evidence, guilty=None, version=None, distinctions=())
+        failed = evidence.slowest if evidence.mostly_failed else ()
+        evidence = replace(evidence, guilty=None, version=None, distinctions=(), slowest=failed)
     return Alert(
         kind=kind,
         severity=severity,
