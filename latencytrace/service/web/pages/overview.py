@@ -204,9 +204,7 @@ def state_of(
     wrong: Sequence[Incident],
 ) -> str:
     """How a route is, in a word or two."""
-    if any(
-        one.service == route["service"] and one.route in {None, route["route"]} for one in wrong
-    ):
+    if any(one.is_of(route["service"], route["route"]) for one in wrong):
         return "incident"
     if route["long_lived"] and not objectives:
         return LONG_LIVED
