@@ -8,13 +8,14 @@ from tests.support.agent.receiving import Receiver
 from tests.support.servers.command_line import NOWHERE, python
 
 ENDS = """
-import os, sys
+import os, signal, sys
 import latencytrace
 
 os.environ["OTEL_BSP_SCHEDULE_DELAY"] = "60000"  # nothing is sent before the end
 latencytrace.instrument("ends", endpoint=sys.argv[1], hooks=("exits",))
 pid = os.fork()
 if not pid:
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # as servers do in their workers
     with latencytrace.stage("last"):
         pass
     END
@@ -23,12 +24,15 @@ print(code, latencytrace.agent_status().spans_dropped)
 """
 WAYS = {
     "os._exit(7)": 7,
+    "signal.raise_signal(signal.SIGTERM)": -15,
     "os.execv(sys.executable, [sys.executable, '-Sc', 'raise SystemExit(5)'])": 5,
     "os.execlpe(sys.executable, sys.executable, '-Sc', 'raise SystemExit(5)', os.environ)": 5,
 }
 
 
-@pytest.mark.parametrize(("end", "code"), WAYS.items(), ids=["_exit", "execv", "execlpe"])
+@pytest.mark.parametrize(
+    ("end", "code"), WAYS.items(), ids=["_exit", "SIGTERM", "execv", "execlpe"]
+)
 def test_a_child_that_ends_at_once_sends_its_spans_first(
     receiver: Receiver, tmp_path: Path, end: str, code: int
 ) -> None:
