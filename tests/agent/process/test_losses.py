@@ -14,7 +14,7 @@ import os, sys
 import latencytrace
 
 os.environ["OTEL_BSP_SCHEDULE_DELAY"] = "60000"  # nothing is sent before the end
-latencytrace.instrument("loses", endpoint=sys.argv[1], hooks=("celery",))
+latencytrace.instrument("loses", endpoint=sys.argv[1], hooks=("celery", "exits"))
 if sys.argv[2] == "billiard":
     from billiard.pool import Pool
 else:
