@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 from latencytrace.cli.app import app
 from latencytrace.errors import ObjectivesError, ServiceUnreachableError
 from tests.service.objectives.test_file import CHAT
-from tests.support.servers.command_line import NOWHERE
+from tests.support.servers.nowhere import NOWHERE
 from tests.support.terminal import said
 
 
