@@ -566,14 +566,17 @@ def test_the_numbers_of_a_picture_that_is_wider_than_a_phone_stay_in_sight(
     service: RunningService, browser: Browser
 ) -> None:
     phone = {"viewport": PHONE, "has_touch": True, "is_mobile": True}
+    left = "document.querySelector('svg.heat').closest('.scroll').scrollLeft"
     first = ".heat .axis[text-anchor=end]"
     with opened(browser, f"{service.url}/breakdown?since=2h", **phone) as (page, _):
         page.locator("svg.heat[data-ready]").wait_for()
         newest = page.locator(first).first.bounding_box()
+        end = page.evaluate(left)
         swipe(page, "svg.heat", 150, 0)
         page.evaluate("new Promise(requestAnimationFrame)")
         older = page.locator(first).first.bounding_box()
 
+        assert page.evaluate(left) < end
         assert newest is not None
         assert older is not None
         assert 0 <= newest["x"] < newest["width"] + 80

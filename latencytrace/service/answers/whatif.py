@@ -1,7 +1,7 @@
 """`GET /whatif`: a cohort as if one of its stages were faster."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -28,6 +28,7 @@ from latencytrace.service.store import Store
 MOST_REPLAYED = 200  # requests up to the quantile below, and as many beyond
 TAIL = 0.95
 MOST_TESTED = 20_000  # requests of the back-test
+_Key = tuple[str, int, int]
 UNCHANGED_NS = 1.0  # replays of what does not change are exact but for rounding
 
 
@@ -85,32 +86,34 @@ def _chosen(store: Store, cohort: Cohort, durations: Durations) -> list[_Chosen]
         return []
     edge_ns = int(weighted.quantiles(durations.ns, TAIL, durations.weight))
     in_tail = durations.ns > edge_ns
-    chosen: list[_Chosen] = []
+    parts: list[tuple[int, list[_Key]]] = []
     for within, band in (
         (~in_tail, DurationBand(at_most_ns=edge_ns)),
         (in_tail, DurationBand(at_least_ns=edge_ns + 1)),
     ):
         rows = int(np.count_nonzero(within))
         number = weighted.number(rows, weighted.of(within, durations.weight))
-        share = min(1.0, MOST_REPLAYED / max(rows, 1))
-        wanted = DurationBand(
-            at_least_ns=band.at_least_ns, at_most_ns=band.at_most_ns, share_ratio=share
-        )
-        requests = _requests(store, store.cohort_columns(cohort, [wanted]))
+        wanted = replace(band, share_ratio=min(1.0, MOST_REPLAYED / max(rows, 1)))
+        parts.append((number, _keys(store.cohort_columns(cohort, [wanted]))))
+    # All at once: a question costs more than what it finds.
+    found = store.requests_of({trace_id for _, keys in parts for trace_id, *_ in keys})
+    by_key = {(one.trace_id, one.start_ns, one.duration_ns): one for one in found}
+    chosen: list[_Chosen] = []
+    for number, keys in parts:
+        requests = [by_key[key] for key in keys if key in by_key]
         each = number / max(sum(one.weight for one in requests), 1)
         chosen += [_Chosen(request=one, weight=each * one.weight) for one in requests]
     return chosen
 
 
-def _requests(store: Store, columns: RequestColumns) -> list[Request]:
-    """The requests of these rows, with their segments."""
-    wanted = {
-        (columns.trace_id_of(row), int(columns.start_ns[row]), int(columns.duration_ns[row]))
-        for row in range(len(columns))
-    }
-    found = store.requests_of({trace_id for trace_id, *_ in wanted})
-    by_key = {(one.trace_id, one.start_ns, one.duration_ns): one for one in found}
-    return [by_key[key] for key in sorted(wanted) if key in by_key]
+def _keys(columns: RequestColumns) -> list[_Key]:
+    """The trace id, the start and the duration of each of these rows, in order."""
+    return sorted(
+        {
+            (columns.trace_id_of(row), int(columns.start_ns[row]), int(columns.duration_ns[row]))
+            for row in range(len(columns))
+        }
+    )
 
 
 def _replayed(
