@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.agent.receiving import Receiver
-from tests.support.servers.command_line import NOWHERE, python
+from tests.support.servers.command_line import python
+from tests.support.servers.nowhere import NOWHERE
 
 ENDS = """
 import os, signal, sys

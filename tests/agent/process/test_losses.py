@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from latencytrace.agent.process.forks import ChildLosses
-from tests.support.servers.command_line import NOWHERE, python
+from tests.support.servers.command_line import python
+from tests.support.servers.nowhere import NOWHERE
 
 LOSES = """
 import os, sys
@@ -92,5 +93,5 @@ def test_a_program_without_a_parent_says_what_nobody_took(tmp_path: Path, way: s
 
     done = python(script, NOWHERE, way)
 
-    assert "latencytrace: 1 spans that http://127.0.0.1:9/v1/traces did not take" in done.stderr
+    assert f"latencytrace: 1 spans that {NOWHERE}/v1/traces did not take" in done.stderr
     assert done.stderr.count("are lost") == 1
