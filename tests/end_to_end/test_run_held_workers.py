@@ -65,6 +65,8 @@ def test_a_request_begins_when_it_came_though_the_worker_was_busy(
             (wait for wait in receiver.spans if wait.parent_id == span.span_id),
             key=lambda wait: wait.start_ns,
         )
-        assert waits[-1].name == "worker held by GET"  # behind a wait for a processor, if any
+        assert (
+            waits[-1].name == "worker held by GET /holds"
+        )  # behind a wait for a processor, if any
         assert span.start_ns == waits[0].start_ns <= sent_ns + JIFFY_NS
         assert waits[-1].end_ns >= sent_ns + HELD_NS

@@ -197,7 +197,7 @@ def _end_cancelled(_: Recorder, __: Arguments, states: Any) -> None:
 class TransformersBatchingHook(Hook):
     """Times the members of continuous batches, for `transformers serve` and in programs."""
 
-    requires = ("transformers >= 5.0",)
+    requires = ("transformers since 5.0",)
     patches = (
         Replacement(_API, "ContinuousBatchingManager.add_request", time_added),
         Replacement(_API, "ContinuousBatchingManager._run_generation_loop", outside_requests),
@@ -260,7 +260,7 @@ def carry_into_queue(recorder: Recorder, original: Timed) -> Timed:
 class TransformersServeHook(Hook):
     """Times what only the server knows; what it serves with is timed by the other hooks."""
 
-    requires = ("transformers >= 5.0",)
+    requires = ("transformers since 5.0",)
     patches = (
         Replacement(_UTILS, "InferenceThread._run", outside_requests),
         Replacement(_UTILS, "InferenceThread.submit", carry_into_queue),

@@ -103,7 +103,8 @@ class Replacement(NamedTuple):
 class Hook:
     """Timed calls of one library: a table, applied when the program imports it."""
 
-    requires: ClassVar[tuple[str, ...]] = ()  # `distribution >= version`, any one of them
+    # `distribution >= version`, any one of them; `since` where older ones have nothing to time.
+    requires: ClassVar[tuple[str, ...]] = ()
     patches: ClassVar[tuple[Patch | Replacement, ...]] = ()
 
     @classmethod

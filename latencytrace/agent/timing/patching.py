@@ -31,7 +31,7 @@ from latencytrace.agent.timing.hook import (
 from latencytrace.agent.timing.recorder import Recorder
 from latencytrace.plugins import installed_version
 
-_REQUIREMENT = re.compile(r"^\s*([\w.-]+)\s*(?:>=\s*([\d.]+))?\s*$")
+_REQUIREMENT = re.compile(r"^\s*([\w.-]+)\s*(?:(>=|since)\s*([\d.]+))?\s*$")
 
 
 class HookState(StrEnum):
@@ -380,8 +380,10 @@ def unmet(requirements: tuple[str, ...]) -> tuple[HookState, str] | None:
     for requirement in requirements:
         match = _REQUIREMENT.match(requirement)
         if match is None:
-            raise ValueError(f"{requirement!r} is not of the form `distribution >= version`")
-        name, least = match.groups()
+            raise ValueError(
+                f"{requirement!r} is not of the form `distribution >= version`, or `since`"
+            )
+        name, how, least = match.groups()
         try:
             installed = installed_version(name)
         except ModuleNotFoundError:
@@ -389,6 +391,9 @@ def unmet(requirements: tuple[str, ...]) -> tuple[HookState, str] | None:
             continue
         if least is None or _numbers(installed) >= _numbers(least):
             return None
+        if how == "since":
+            reasons.append(f"it is for {name} since {least}, and {installed} is installed")
+            continue
         state = HookState.REFUSED
         reasons.append(f"{name} {installed} is older than {least}")
     return (state, "; ".join(reasons)) if reasons else None

@@ -36,6 +36,7 @@ _SERVERS: Final = frozenset(
     {"aiohttp", "gunicorn", "hypercorn", "starlette", "tornado", "uvicorn"}
 )
 _OTHERS: Final = _SERVERS | {"concurrent", "multiprocessing", "waitress", "werkzeug"}
+_CONNECTS: Final = "httpcore"  # whose locks are of connections: no line of the program's has them
 _OURS: Final = "latencytrace"
 # of what calls the program to serve a request, or to make a part of its answer,
 _SERVING: Final = frozenset({_OURS, "fastapi", "starlette"})
@@ -160,6 +161,8 @@ def _place(frame: FrameType, called: str, *, is_explained: bool) -> Place | None
         package = _package(at)
         if package in _OTHERS or (package == _OURS and not is_for_room):
             return None
+        if package == _CONNECTS and is_for_room:  # another request's connecting, or its pool
+            return Place("Connection.acquire", is_for_room, None, 0)
         if package in _LIBRARIES:
             name = at.f_code.co_name
             if not is_for_room and not name.startswith("__"):  # no `__enter__`

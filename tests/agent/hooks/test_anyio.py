@@ -12,6 +12,7 @@ import anyio._backends._asyncio
 import anyio.to_thread
 import pytest
 from fastapi import FastAPI
+from httpcore._synchronization import AsyncLock
 
 from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.hooks import anyio as hook
@@ -65,6 +66,28 @@ def test_a_wait_for_room_is_a_span_that_says_where_it_was(make: Callable[[], Any
     assert wait.ended_ns - wait.started_ns >= AT_LEAST_NS
     assert wait.name.startswith("test_anyio.py:")
     assert wait.name.endswith((" lock", " semaphore", " capacitylimiter"))
+
+
+def test_a_lock_of_httpcores_is_a_wait_for_a_connection() -> None:
+    async def main(spans: Spans) -> None:
+        held = AsyncLock()
+
+        async def endpoint() -> None:
+            async with held:
+                pass
+
+        async with held:
+            waiting = asyncio.get_running_loop().create_task(serve(spans, endpoint))
+            while not held._anyio_lock.statistics().tasks_waiting:  # noqa: ASYNC110 - nothing says so
+                await asyncio.sleep(0)
+            let_time_pass()
+        await waiting
+
+    with hooked(AnyioHook, AsyncioWaitsHook) as spans:
+        asyncio.run(main(spans))
+
+    (wait,) = spans.of(Stage.QUEUE)
+    assert wait.name == "connection"
 
 
 def test_a_lock_that_is_free_is_not_waited_for() -> None:

@@ -2,14 +2,17 @@
 
 from collections.abc import Iterator
 from typing import Any
+from wsgiref.util import setup_testing_defaults
 
 import pytest
 from opentelemetry.trace import SpanKind
 
+from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.hooks.web_routes import DjangoHook
-from latencytrace.agent.hooks.wsgi import WsgiHook
+from latencytrace.agent.hooks.wsgi import WsgiHook, time_application
 from latencytrace.model import semconv
 from tests.support.agent.hooked import Spans, hooked
+from tests.support.agent.waiting_requests import let_time_pass
 from tests.support.servers.serving import get, serving_waitress
 
 pytest.importorskip("waitress.server")
@@ -23,7 +26,12 @@ def shown(_: object, item: int) -> Any:
     return http.HttpResponse(f"item {item}")
 
 
-urlpatterns = [urls.path("items/<int:item>/", shown)]
+def slow(_: object, item: int) -> Any:
+    let_time_pass()
+    return http.HttpResponse(f"item {item}")
+
+
+urlpatterns = [urls.path("items/<int:item>/", shown), urls.path("slow/<int:item>/", slow)]
 
 
 @pytest.fixture(scope="module")
@@ -42,6 +50,21 @@ def application() -> Iterator[Any]:
 def spans() -> Iterator[Spans]:
     with hooked(WsgiHook, DjangoHook) as spans:
         yield spans
+
+
+def test_a_request_that_held_its_worker_is_named_after_its_route(
+    spans: Spans, application: Any
+) -> None:
+    timed = time_application(spans.recorder, lambda _, *given: application(*given))
+    environ: dict[str, Any] = {"PATH_INFO": "/slow/7/"}
+    setup_testing_defaults(environ)
+    came_ns = monotonic_ns()
+
+    timed(None, environ, lambda *_: print).close()
+
+    held = spans.recorder.open_requests.holds.wait(came_ns, monotonic_ns())
+    assert held is not None
+    assert held.by == spans.only.name == "GET /slow/<int:item>/"
 
 
 def test_a_request_is_named_after_its_route(spans: Spans, application: Any) -> None:

@@ -140,6 +140,8 @@ LISTED_MODULES = ("copying_library.inner", "copying_library.absent")
     [
         ("pytest >= 1", HookState.APPLIED, True),
         ("pytest >= 9999", HookState.REFUSED, False),
+        ("pytest since 1", HookState.APPLIED, True),
+        ("pytest since 9999", HookState.ABSENT, False),
         ("no-such-thing >= 1", HookState.ABSENT, False),
     ],
 )

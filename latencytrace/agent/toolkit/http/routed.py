@@ -17,7 +17,8 @@ class RoutedRequest:
     @property
     def title(self) -> str:
         """Return what its span is called in the end, as far as that is known: `GET /chat`."""
-        route = self.route()
+        noted = self._noted.get(semconv.HTTP_ROUTE)
+        route = noted if isinstance(noted, str) else self.route()
         return self.name if route is None else f"{self.name} {route}"
 
     def route(self) -> str | None:
