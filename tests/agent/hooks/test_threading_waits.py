@@ -2,6 +2,7 @@
 
 import queue
 import sqlite3
+import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -12,17 +13,39 @@ import pytest
 import redis
 from sqlalchemy.pool import QueuePool
 
+from latencytrace.agent.compiled.core import core
 from latencytrace.agent.hooks.threading_waits import ThreadingWaitsHook
 from latencytrace.model import Stage
 from tests.support.agent.hooked import Spans, hooked
 from tests.support.agent.waiting_requests import AT_LEAST_NS, let_time_pass, results_ns, serve_wsgi
 from tests.support.waiting import PATIENCE_S, until
 
+COMPILED = pytest.mark.skipif(core is None, reason="only the compiled core sees it")
 Waited = tuple[Callable[[], object], Callable[[], object], Callable[[], bool]]
 
 
 def waiters(condition: threading.Condition) -> Callable[[], bool]:
     return lambda: bool(condition._waiters)  # type: ignore[attr-defined]
+
+
+def lock(kind: Callable[[], Any] = threading.Lock) -> Waited:
+    made = kind()
+    made.acquire()
+
+    def wait() -> None:
+        with made:
+            pass
+
+    def is_waited_for() -> bool:
+        """Whether a thread is in the lock's own code: it lets others run nowhere else there."""
+        at = [one for one in sys._current_frames().values() if one.f_code is wait.__code__]
+        return [one.f_lineno for one in at] == [wait.__code__.co_firstlineno + 1]
+
+    return wait, made.release, is_waited_for
+
+
+def reentrant_lock() -> Waited:
+    return lock(threading.RLock)
 
 
 def semaphore() -> Waited:
@@ -99,6 +122,8 @@ def waited(spans: Spans, made: Waited) -> None:
 @pytest.mark.parametrize(
     ("make", "kind"),
     [
+        pytest.param(lock, "lock", marks=COMPILED),
+        pytest.param(reentrant_lock, "rlock", marks=COMPILED),
         (semaphore, "semaphore"),
         (full_queue, "queue"),
         (pool_of_sqlalchemy, "queuepool"),
