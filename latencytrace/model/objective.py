@@ -44,7 +44,7 @@ class Measure(StrEnum):
 
 
 class Severity(StrEnum):
-    """How soon a person must look."""
+    """How soon a person has to act."""
 
     PAGE = "page"  # now
     TICKET = "ticket"  # within days
@@ -57,7 +57,8 @@ class BurnRule:
     factor: float
     long_ns: int
     severity: Severity
-    least_ratio: float  # of the bad requests that it takes to fire at the usual traffic
+    # At this factor, usual traffic has so many bad requests: this share of them must have come.
+    least_ratio: float
     longest_pause_ns: int  # between two requests: without any for longer, nothing was observed
 
     @property
@@ -94,7 +95,7 @@ _CALENDAR_PERIODS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeSlices:
-    """Stretches of time that are judged in the place of requests, each as much as another."""
+    """Equal stretches of time that are judged instead of requests."""
 
     length_ns: int
     target_ratio: float | None  # of its requests; None: a slice is as good as this share of them

@@ -1,10 +1,11 @@
 """Applications that people serve with, unchanged, and what is told of their requests.
 
-    python -m tests.benchmarks.measure_served [NAME…]
+    python -m tests.benchmarks.measure_served [--said] [NAME…]
 
 Each runs under `latencytrace run`, against a service of its own, and is asked by one client and
 then by eight, in a process that keeps its own clock. One whose library is absent is passed over:
-run it with the Python of an environment that has it.
+run it with the Python of an environment that has it. With `--said` what `doctor`, `breakdown` and
+`requests` say of each stands on the standard error.
 """
 
 import json
@@ -14,7 +15,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -34,9 +35,9 @@ from tests.support.servers.traced_server import end
 from tests.support.waiting import until
 
 UNEXPLAINED = {Stage.UNATTRIBUTED, Stage.OTHER, Stage.RUNTIME, Stage.APPLICATION}
-CLIENTS = os.fspath(Path(__file__).with_name("served_clients.py"))
 WARM_UP = 8
 FIRST_ERROR = 400
+SAID = (("doctor", "--"), ("breakdown",), ("requests", "--limit", "5"))
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,10 @@ def asked(url: str, application: Application, clients: int, count: int) -> list[
         known = httpx.post(url + application.login, json={"email": "", "password": ""})
         how.append(known.json()["token"])
     told = subprocess.run(
-        [sys.executable, CLIENTS, url, *how], stdout=subprocess.PIPE, text=True, check=True
+        [sys.executable, os.fspath(Path(__file__).with_name(application.clients)), url, *how],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
     )
     seen: list[dict[str, int]] = [json.loads(line) for line in told.stdout.splitlines()]
     failed = Counter(one["status"] for one in seen if one["status"] >= FIRST_ERROR)
@@ -85,9 +89,12 @@ def asked(url: str, application: Application, clients: int, count: int) -> list[
     return seen
 
 
-def measured(application: Application, folder: Path, service: RunningService) -> list[Seen]:
+def measured(
+    application: Application, folder: Path, service: RunningService, *, said: bool
+) -> list[Seen]:
     """Ask an application."""
     for name, text in application.files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
     if application.has_model:
         chat = tiny_chat(width=256, layers=4)
@@ -96,6 +103,15 @@ def measured(application: Application, folder: Path, service: RunningService) ->
     port = str(free_port())
     url, log = f"http://127.0.0.1:{port}", folder / "application.log"
     command = [part.replace("PORT", port) for part in application.command]
+    variables = environment(
+        OTEL_EXPORTER_OTLP_ENDPOINT=service.otlp,
+        OTEL_SERVICE_NAME="application",
+        LATENCYTRACE_URL=service.url,
+        MODEL=model(),
+        OPENAI_API_BASE_URL=model(),
+        PATH=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        **application.variables,
+    )
     with log.open("wb") as output:
         process = subprocess.Popen(
             [*COMMAND, "run", "--", *command],
@@ -103,31 +119,40 @@ def measured(application: Application, folder: Path, service: RunningService) ->
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
-            env=environment(
-                OTEL_EXPORTER_OTLP_ENDPOINT=service.otlp,
-                OTEL_SERVICE_NAME="application",
-                LATENCYTRACE_URL=service.url,
-                MODEL=model(),
-                OPENAI_API_BASE_URL=model(),
-                PATH=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-                **application.variables,
-            ),
+            env=variables,
         )
     try:
         until(lambda: answers(url, application), log.read_text, patience_s=150)
         asked(url, application, 1, WARM_UP)
         time.sleep(2)
-        return [
+        seen = [
             Seen(asked_now, listed(service, application, since_ns, len(asked_now)))
             for clients in (1, 8)
             for since_ns in [time.time_ns()]
             for asked_now in [asked(url, application, clients, application.requests)]
         ]
+        if said:
+            say(command, folder, variables)
     except (AssertionError, subprocess.CalledProcessError):
         print(log.read_text(), file=sys.stderr)
         raise
+    else:
+        return seen
     finally:
         end(process)
+
+
+def say(command: Sequence[str], folder: Path, variables: Mapping[str, str]) -> None:
+    """Print what our commands say of an application."""
+    for told in SAID:
+        print(f"$ latencytrace {' '.join(told)}", file=sys.stderr, flush=True)
+        subprocess.run(
+            [*COMMAND, *told, *(command if told[-1] == "--" else ())],
+            cwd=folder,
+            env=variables,
+            stdout=sys.stderr,
+            check=False,
+        )
 
 
 @cache
@@ -149,7 +174,7 @@ def listed(
 ) -> list[dict[str, Any]]:
     """The requests that the service knows, once they are there or have had their time."""
     until_s = time.monotonic() + 12
-    path = "/requests?service=application&limit=1000&order=newest&since=1h"
+    path = f"/requests?service={application.service}&limit=1000&order=newest&since=1h"
     requests: Any = []
     found: list[dict[str, Any]] = []
     while time.monotonic() < until_s and len(found) < count:
@@ -172,6 +197,8 @@ def versions(application: Application) -> str:
 
 def main(names: list[str]) -> None:
     """Print a table."""
+    said = "--said" in names
+    names = [name for name in names if name != "--said"]
     print(
         "| application | clients | requests | p50 / p99, ms | reported | attributed | named "
         "| stages |"
@@ -180,7 +207,7 @@ def main(names: list[str]) -> None:
     for name in names or APPLICATIONS:
         application = APPLICATIONS[name]
         try:
-            said = versions(application)
+            installed = versions(application)
         except PackageNotFoundError:
             print(f"| {name} | not installed |")
             continue
@@ -189,9 +216,9 @@ def main(names: list[str]) -> None:
             RunningService(Path(folder) / "data") as service,
         ):
             for clients, seen in zip(
-                (1, 8), measured(application, Path(folder), service), strict=True
+                (1, 8), measured(application, Path(folder), service, said=said), strict=True
             ):
-                print(f"| {name}: {said} | {clients} | {seen.line()} |", flush=True)
+                print(f"| {name}: {installed} | {clients} | {seen.line()} |", flush=True)
 
 
 if __name__ == "__main__":

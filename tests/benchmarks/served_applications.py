@@ -20,6 +20,8 @@ class Application:
     method: str = "POST"
     path: str = "/work"
     route: str = "POST /work"
+    service: str = "application"  # whose requests these are
+    clients: str = "served_clients.py"  # the program that asks
     body: object = field(default_factory=lambda: {"x": 21})
     ready: str = "/"  # is asked until it answers with
     is_ready: str = ""
@@ -422,6 +424,230 @@ store.write_to_online_store("drivers", rows)
 os.execvp("feast", ["feast", "serve", "--host", "127.0.0.1", "--port", sys.argv[1]])
 """
 
+CHAINLIT = """
+import chainlit
+from model import ask_model_async
+
+
+@chainlit.on_message
+async def answer(message):
+    await ask_model_async()
+    reply = chainlit.Message(content="")
+    for word in ("they ", "went ", "into ", "a ", "queue"):
+        await reply.stream_token(word)
+    await reply.send()
+"""
+
+MLFLOW = """
+import os
+import sys
+import time
+
+import mlflow
+
+
+class Doubles(mlflow.pyfunc.PythonModel):
+    def predict(self, model_input: list[int]) -> list[int]:
+        time.sleep(0.02)
+        return [2 * number for number in model_input]
+
+
+mlflow.pyfunc.save_model("doubles", python_model=Doubles())
+where = ("--host", "127.0.0.1", "--port", sys.argv[1], "--env-manager", "local")
+os.execvp("mlflow", ["mlflow", "models", "serve", "--model-uri", "doubles", *where])
+"""
+
+MLFLOW_GATEWAY = """
+import json
+import os
+import sys
+from pathlib import Path
+
+config = {"openai_api_key": "none", "openai_api_base": os.environ["MODEL"]}
+model = {"provider": "openai", "name": "tiny-1", "config": config}
+endpoint = {"name": "chat", "endpoint_type": "llm/v1/chat", "model": model}
+Path("gateway.yaml").write_text(json.dumps({"endpoints": [endpoint]}))
+where = ("--host", "127.0.0.1", "--port", sys.argv[1])
+os.execvp("mlflow", ["mlflow", "gateway", "start", "--config-path", "gateway.yaml", *where])
+"""
+
+HAYHOOKS = """
+import os
+
+from hayhooks import BasePipelineWrapper
+from haystack import Pipeline
+from haystack.components.builders import PromptBuilder
+from haystack.components.generators import OpenAIGenerator
+from haystack.utils import Secret
+
+
+class PipelineWrapper(BasePipelineWrapper):
+    def setup(self):
+        key = Secret.from_token("none")
+        self.pipeline = Pipeline()
+        self.pipeline.add_component("prompt", PromptBuilder("{{ text }}?"))
+        llm = OpenAIGenerator(api_key=key, model="tiny-1", api_base_url=os.environ["MODEL"])
+        self.pipeline.add_component("llm", llm)
+        self.pipeline.connect("prompt", "llm")
+
+    def run_api(self, text: str) -> str:
+        return self.pipeline.run({"prompt": {"text": text}})["llm"]["replies"][0]
+"""
+
+DRF = """
+import django
+import numpy
+import onnxruntime
+from django.conf import settings
+from django.core.wsgi import get_wsgi_application
+from django.urls import path
+from onnx import TensorProto, helper, save
+
+settings.configure(
+    ALLOWED_HOSTS=["*"],
+    INSTALLED_APPS=["rest_framework"],
+    REST_FRAMEWORK={"UNAUTHENTICATED_USER": None, "DEFAULT_AUTHENTICATION_CLASSES": []},
+    ROOT_URLCONF=__name__,
+    SECRET_KEY="none",
+)
+django.setup()
+
+from rest_framework import serializers
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+wide = 1500
+weights = numpy.random.default_rng(1).random((wide, wide), numpy.float32) / wide
+given = helper.make_tensor_value_info("x", TensorProto.FLOAT, [None, wide])
+made = helper.make_tensor_value_info("y", TensorProto.FLOAT, [None, wide])
+inner = helper.make_tensor("w", TensorProto.FLOAT, weights.shape, weights.tobytes(), raw=True)
+steps = [
+    helper.make_node("MatMul", [f"v{number}" if number else "x", "w"], [f"v{number + 1}"])
+    for number in range(8)
+]
+steps.append(helper.make_node("Identity", ["v8"], ["y"]))
+graph = helper.make_graph(steps, "wide", [given], [made], [inner])
+save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), "w.onnx")
+options = onnxruntime.SessionOptions()
+options.intra_op_num_threads = 1
+session = onnxruntime.InferenceSession("w.onnx", options)
+
+
+class Asked(serializers.Serializer):
+    x = serializers.IntegerField()
+
+
+class Work(APIView):
+    def post(self, request):
+        asked = Asked(data=request.data)
+        asked.is_valid(raise_exception=True)
+        row = numpy.full((1, wide), asked.validated_data["x"], numpy.float32)
+        (found,) = session.run(["y"], {"x": row})
+        return Response({"y": float(found[0, 0])})
+
+
+urlpatterns = [path("work", Work.as_view())]
+app = get_wsgi_application()
+"""
+
+BENTOML = """
+import time
+
+import bentoml
+
+
+@bentoml.service(workers=1)
+class Doubles:
+    @bentoml.api(batchable=True, max_batch_size=4, max_latency_ms=2000)
+    def work(self, x: list[int]) -> list[int]:
+        time.sleep(0.02)
+        return [2 * number for number in x]
+"""
+
+GRADIO = """
+import sys
+
+import gradio
+from model import ask_model
+
+
+def work(text):
+    ask_model()
+    return text + "!"
+
+
+with gradio.Blocks() as page:
+    asked, told = gradio.Textbox(), gradio.Textbox()
+    asked.submit(work, asked, told, api_name="work")
+page.queue(default_concurrency_limit=1)
+page.launch(server_name="127.0.0.1", server_port=int(sys.argv[1]))
+"""
+
+EXPRESS = """
+const express = require("express");
+const http = require("http");
+
+const app = express();
+const agent = new http.Agent({ keepAlive: true });
+app.use(express.json());
+app.post("/work", (request, answer) => {
+  const body = JSON.stringify(request.body);
+  const length = Buffer.byteLength(body);
+  const headers = { "content-type": "application/json", "content-length": length };
+  const address = { host: "127.0.0.1", port: process.env.BEHIND, path: "/work" };
+  const asked = http.request({ ...address, method: "POST", headers, agent }, (told) => {
+    answer.status(told.statusCode).type("json");
+    told.pipe(answer);
+  });
+  asked.on("error", () => answer.status(502).end());
+  asked.end(body);
+});
+app.listen(process.env.PORT, "127.0.0.1");
+"""
+
+BEHIND_EXPRESS = """
+import os
+import socket
+import subprocess
+import sys
+
+import uvicorn
+from fastapi import FastAPI
+from model import ask_model
+from pydantic import BaseModel
+
+app = FastAPI()
+
+
+class Asked(BaseModel):
+    x: int
+
+
+@app.get("/")
+def ready():
+    return "yes"
+
+
+@app.post("/work")
+def work(asked: Asked):
+    ask_model()
+    return {"y": 2 * asked.x}
+
+
+with socket.socket() as bound:
+    bound.bind(("127.0.0.1", 0))
+    port = bound.getsockname()[1]
+traced = "@opentelemetry/auto-instrumentations-node/register"
+gateway = subprocess.Popen(
+    ["node", "--require", traced, "gateway.js"],
+    env={**os.environ, "PORT": sys.argv[1], "BEHIND": str(port), "OTEL_SERVICE_NAME": "gateway"},
+)
+try:
+    uvicorn.run(app, host="127.0.0.1", port=port, log_level="warning")
+finally:
+    gateway.terminate()
+"""
+
 ADDRESS = ("--bind", "127.0.0.1:PORT")
 UVICORN = (PYTHON, "-m", "uvicorn", "served:app", "--port", "PORT", "--log-level", "warning")
 GUNICORN = (PYTHON, "-m", "gunicorn", *ADDRESS, "served:app")
@@ -519,6 +745,73 @@ APPLICATIONS = {
         route="POST /get-online-features",
         body={"features": ["drivers:trips"], "entities": {"driver": [1, 2]}},
         ready="/health",
+    ),
+    "Chainlit": application(
+        CHAINLIT,
+        ("chainlit", "run", "served.py", "--headless", "--host", "127.0.0.1", "--port", "PORT"),
+        "chainlit",
+        clients="chainlit_clients.py",
+        route="socket.io /client_message",
+    ),
+    "MLflow, scoring server": application(
+        MLFLOW,
+        PROGRAM,
+        "mlflow",
+        path="/invocations",
+        route="POST /invocations",
+        body={"inputs": [21]},
+        ready="/ping",
+    ),
+    "MLflow, gateway": application(
+        MLFLOW_GATEWAY,
+        PROGRAM,
+        "mlflow",
+        path="/gateway/chat/invocations",
+        route="POST /gateway/chat/invocations",
+        body={"messages": [{"role": "user", "content": "where did they go"}]},
+        ready="/health",
+    ),
+    "Hayhooks": Application(
+        needs=("hayhooks", "haystack-ai"),
+        files={"pipelines/ask/pipeline_wrapper.py": HAYHOOKS},
+        command=(
+            *("hayhooks", "run", "--host", "127.0.0.1", "--port", "PORT"),
+            *("--pipelines-dir", "pipelines"),
+        ),
+        path="/ask/run",
+        route="POST /ask/run",
+        body={"text": "where did they go"},
+        ready="/status",
+        is_ready="ask",
+        variables={"HAYSTACK_TELEMETRY_ENABLED": "False"},
+    ),
+    "Django with DRF and ONNX, gunicorn": application(
+        DRF, (*GUNICORN, "--threads", "2"), "django", "djangorestframework", "onnxruntime"
+    ),
+    "BentoML": application(
+        BENTOML,
+        ("bentoml", "serve", "served:Doubles", "--host", "127.0.0.1", "--port", "PORT"),
+        "bentoml",
+        body={"x": [21]},
+        ready="/readyz",
+        variables={"BENTOML_DO_NOT_TRACK": "True"},
+    ),
+    "Gradio": application(
+        GRADIO,
+        PROGRAM,
+        "gradio",
+        method="QUEUE",
+        path="/gradio_api/call/work",
+        route="event work",
+        body={"data": ["where did they go"]},
+        ready="/config",
+        variables={"GRADIO_ANALYTICS_ENABLED": "False"},
+    ),
+    "Express before FastAPI": Application(
+        needs=("fastapi",),
+        files={"served.py": BEHIND_EXPRESS, "gateway.js": EXPRESS, "model.py": MODEL},
+        command=PROGRAM,
+        service="gateway",
     ),
     "Open WebUI": Application(
         needs=("open-webui",),

@@ -4,7 +4,8 @@
 
 Each client keeps its connection, and sends its next request once it has its answer. Prints when
 the first byte of the body and the last one came, in ns since the request was sent, and the
-status: a line a request.
+status: a line a request. The method QUEUE posts, and follows the event that is begun with that to
+its end, as clients of Gradio do.
 """
 
 import http.client
@@ -25,8 +26,11 @@ def ask(
     if token:
         headers["Authorization"] = f"Bearer {token[0]}"
     sent_ns = monotonic_ns()
-    connection.request(method, path, body, headers)
+    connection.request("POST" if method == "QUEUE" else method, path, body, headers)
     answer = connection.getresponse()
+    if method == "QUEUE":
+        connection.request("GET", f"{path}/{json.load(answer)['event_id']}")
+        answer = connection.getresponse()
     answer.read(1)
     first_ns = monotonic_ns() - sent_ns
     answer.read()

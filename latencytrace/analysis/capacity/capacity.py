@@ -30,7 +30,7 @@ class Replicas:
 
 
 def replicas(knee: Knee, columns: RequestColumns, rate_per_s: float) -> Replicas:
-    """Divide a rate by what one instance answers at the knee.
+    """Return how many replicas a rate needs if each answers as much as an instance at the knee.
 
     Args:
         knee: Knee of the cohort, whichever instances served it.
@@ -53,10 +53,10 @@ def replicas(knee: Knee, columns: RequestColumns, rate_per_s: float) -> Replicas
 
 
 def instances_at_once(columns: RequestColumns) -> float:
-    """How many instances served at once, on average; where none is named, one.
+    """Return how many instances served at once, on average; 1 if requests name none.
 
-    Each counts from its first request to its last: of pods that replaced each other
-    one was there at a time.
+    An instance counts from its first request to its last, so that pods which replaced each
+    other are not counted together.
     """
     order = np.argsort(columns.instance.number, kind="stable")  # which keeps the order of start
     starts_ns, number = columns.start_ns[order], columns.instance.number[order]
@@ -70,17 +70,17 @@ def instances_at_once(columns: RequestColumns) -> float:
 
 
 LEAST_REQUESTS: Final = 500
-LEAST_ROWS: Final = 20  # of a level: of fewer no quantile is shown
-LEAST_TIME: Final = 0.01  # of the time, for a level whose goodput counts
+LEAST_ROWS: Final = 20  # of a level; with fewer no quantile is shown
+LEAST_TIME: Final = 0.01  # share of the time that a level must last for its goodput to count
 LEVELS: Final = (0.5, 0.95)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LevelLatency:
-    """Rates and durations while so many requests are under way."""
+    """Rates and durations while a number of requests is under way."""
 
-    concurrency: int  # from so many
-    concurrency_to: int  # to so many
+    concurrency: int  # lowest number of requests under way
+    concurrency_to: int  # highest
     time_share_ratio: float  # of the time that was counted
     served: int  # answers that ended meanwhile
     served_per_second: float
@@ -96,10 +96,8 @@ class Goodput:
     limits: tuple[Limit, ...]
     good_ratio: float  # of all requests
     per_second: float
-    best_per_second: (
-        float | None
-    )  # of the level that is surely best; None: none was held long enough
-    best_concurrency: int | None  # from which that level is
+    best_per_second: float | None  # at the best level; None: no level lasted long enough
+    best_concurrency: int | None  # the lowest of that level
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,7 +125,7 @@ def capacity(
     limits: Sequence[Limit] = (),
     rate_per_s: float | None = None,
 ) -> Capacity:
-    """Find what the service of a cohort keeps up with.
+    """Find the load that a cohort's service keeps up with.
 
     Args:
         times: Times of all requests.
@@ -250,7 +248,7 @@ def _goodput(
         return None
     rates = np.nan_to_num(levels.rate_per_s * good_ratios)
     held = levels.time_s.sum(axis=0) >= LEAST_TIME * levels.time_s.sum()
-    # By what is sure of it: of levels that few were served at, one is the best by chance.
+    # By the lower bound of its rate: among levels with few answers, chance makes one the best.
     came = levels.served.sum(axis=0) / levels.mean_weight
     sure = rates * (1 - 2 / np.sqrt(np.maximum(came, 4.0)))
     best = int(np.argmax(np.where(held, sure, -1.0))) if held.any() else None

@@ -14,10 +14,10 @@ from latencytrace.analysis.capacity.occupancy import BLOCKS, Floats
 from latencytrace.model import Stage
 from latencytrace.model.cohorts.request_columns import STAGES, RequestColumns
 
-LEAST_ROWS: Final = 50  # of a group: of fewer nothing is said
-LEAST_GROWTH: Final = 0.25  # of the usual duration: by as much a level is slower
-CALM: Final = 0.25  # quantile of concurrency, where no level is known to be calm
-CROWDED: Final = 0.75
+LEAST_ROWS: Final = 50  # of each group; with fewer there is no answer
+LEAST_GROWTH: Final = 0.25  # share of the usual duration by which a level must be slower
+CALM: Final = 0.25  # quantile of concurrency up to which requests count as calm without a knee
+CROWDED: Final = 0.75  # and from which they count as crowded
 RESAMPLES: Final = 1000
 _TOLD: Final = (0.025, 0.975)  # a 95 % interval
 _SEED: Final = 20_240_601
@@ -41,7 +41,7 @@ class StageGrowth:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Growth:
-    """Cost of more requests at once to each of them; the growths add up to the duration's."""
+    """How much longer a request takes while many are under way; its stages add up to the total."""
 
     calm_to: int  # requests under way, at most
     crowded_from: int
@@ -53,7 +53,7 @@ class Growth:
 def growth(
     columns: RequestColumns, under_way: NDArray[np.int64], levels: Levels, found: Knee | None
 ) -> Growth | None:
-    """Compare requests that few others accompanied with those among many.
+    """Compare requests that ran beside few others with those that ran beside many.
 
     Args:
         columns: Some requests of a cohort.
@@ -110,7 +110,7 @@ def growth(
 def _means(
     columns: RequestColumns, which: NDArray[np.bool_], block: NDArray[np.int64]
 ) -> tuple[Floats, Floats]:
-    """The mean time in each stage, and that of stretches of requests drawn again."""
+    """The mean time in each stage, and the means of bootstrap samples of blocks of requests."""
     lengths_ns = columns.stages_ns[which]
     weight = weighted.of(which, columns.weight)
     each_ns = lengths_ns.astype(np.float64)  # 64 bits do not hold every sum

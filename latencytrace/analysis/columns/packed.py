@@ -1,7 +1,7 @@
 """Reads packed times, many texts at once: array functions (`compiled/packed.c`).
 
-What `unpack_named` and `unpack_token_times` of `model.packed` do text by text;
-those are the oracles. What cannot be read here they read, or refuse.
+They give what `unpack_named` and `unpack_token_times` of `model.packed` give for each text;
+tests compare both. Texts that cannot be read here are left to those functions.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ _PLUS = ord("+")
 bind(
     {
         "UNREADABLE": UNREADABLE,
-        "MOST_DIGITS": 18,  # of a number, which then fits
+        "MOST_DIGITS": 18,  # of a number that fits into 64 bits
         "MOST_NS": 1 << 60,
         "LAST_BUCKET": 976,  # of 2**64, as in `model.packed`
     }
@@ -41,7 +41,7 @@ class Texts(NamedTuple):
         """Join texts.
 
         Returns:
-            The texts; and which values are none of ASCII alone, which are empty among those.
+            The texts; and which values are no ASCII text, in whose place an empty one stands.
         """
         texts = [value if isinstance(value, str) else "\x80" for value in values]
         joined = "".join(texts)
@@ -78,7 +78,7 @@ def unpack_many(
 
 
 def put_apart(begins: _Column, found: _Column) -> tuple[_Column, _Column]:
-    """Put the intervals of each text in order of time, and leave out what they overlap.
+    """Sort the intervals of each text by start, and cut those that overlap an earlier one.
 
     Args:
         begins: Where those of each begin (m + 1,).
@@ -94,14 +94,14 @@ def put_apart(begins: _Column, found: _Column) -> tuple[_Column, _Column]:
 
 
 def total_gaps(data: _Bytes, begins: _Column) -> _Column:
-    """How long the gaps between the tokens of each stream are together.
+    """Return the sum of the gaps between the tokens of each stream.
 
     Args:
         data: Texts of the format of `model.packed`.
         begins: Where each begins (m + 1,).
 
     Returns:
-        In ns; `UNREADABLE`, where the format is not kept or numbers are long.
+        In ns; `UNREADABLE` for a text of another format, or with numbers that are too long.
     """
     totals = np.empty(len(begins) - 1, np.int64)
     needed().total_gaps(data, begins, totals)

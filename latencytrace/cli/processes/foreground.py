@@ -1,4 +1,4 @@
-"""Runs a program as if it had replaced us: our signals, its exit code, its end with ours."""
+"""Runs a program in our place: passes signals on, returns its exit code, ends it when we end."""
 
 import signal
 import subprocess
@@ -9,16 +9,16 @@ _SET_PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of <linux/prctl.h>
 
 
 def ending_with_parent() -> Callable[[], None]:
-    """Return what a child calls before its program starts, to get SIGTERM once we are gone.
+    """Return a function for the child to call before `exec`, so that it gets SIGTERM when we end.
 
-    Not even SIGKILL of the parent leaves the child behind. Linux alone knows how;
-    elsewhere nothing is called.
+    This holds even if we are killed by SIGKILL. On other systems than Linux the function does
+    nothing.
     """
     if sys.platform != "linux":
         return lambda: None
     import ctypes  # slow to import, and seldom needed
 
-    prctl = ctypes.CDLL(None).prctl  # found before the fork: between it and exec, little is safe
+    prctl = ctypes.CDLL(None).prctl  # looked up now: little is safe between fork and exec
 
     def ask_for_signal() -> None:
         prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGTERM)
@@ -40,8 +40,8 @@ FROM_KERNEL = 0x80  # Linux's SI_KERNEL: a terminal sent it, to every process of
 def run_in_foreground(command: Sequence[str], environment: Mapping[str, str]) -> int:
     """Run a program until it ends.
 
-    Signals sent to us are passed on. Those from the terminal are not: the program
-    got them itself, and many take a second Ctrl-C for impatience.
+    Signals sent to us are passed on. Those from the terminal are not: the program gets them
+    itself, and many programs end at once at a second Ctrl-C.
     If we are killed, the program gets SIGTERM.
 
     Returns:

@@ -1,4 +1,4 @@
-"""Cohorts: what requests are counted together by, and their ledgers taken together."""
+"""Summaries of cohorts: stages of all their requests, and why their tail is slow."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -6,12 +6,12 @@ from enum import StrEnum
 from latencytrace.model.span import AttributeValue
 from latencytrace.model.stage import Stage
 
-ATTRIBUTE_CHARACTERS = 128  # of an attribute's text, that are kept and compared
+ATTRIBUTE_CHARACTERS = 128  # of an attribute's text; the rest is neither stored nor compared
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DurationRange:
-    """So long; None: without bound."""
+    """Bounds of a duration; None: no bound."""
 
     at_least_ns: int | None = None
     at_most_ns: int | None = None
@@ -19,14 +19,14 @@ class DurationRange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenRange:
-    """So many tokens; None: without bound."""
+    """Bounds of a number of tokens; None: no bound."""
 
     at_least: int | None = None
     at_most: int | None = None
 
 
 def attribute_text(value: AttributeValue) -> str:
-    """Return how an attribute is kept and asked for: as JSON spells it, the first characters."""
+    """Return an attribute's value as JSON spells it, cut to `ATTRIBUTE_CHARACTERS`."""
     if isinstance(value, str):
         return value[:ATTRIBUTE_CHARACTERS]
     text = str(value)[:ATTRIBUTE_CHARACTERS]
@@ -52,7 +52,7 @@ class StagePart:
     name: str
     mean_ns: float  # over all requests of the cohort
     share_ratio: float  # of the cohort's whole duration
-    requests: int  # that have it
+    requests: int  # with this part
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +73,7 @@ class StageBreakdown:
 class WorkAfter:
     """Work of a cohort's requests after their answers; no part of their ledgers."""
 
-    requests: int  # that went on; all else is over these
+    requests: int  # that went on after their answer; the other figures are of these
     mean_ns: float
     p50_ns: float
     p95_ns: float
@@ -89,7 +89,7 @@ class Breakdown:
     attributed_ratio: float | None  # None: no requests
     duration_ns: Quantiles | None
     time_to_first_token_ns: Quantiles | None
-    first_tokens_of_model: int = 0  # of them counted to the model's, for nothing was streamed
+    first_tokens_of_model: int = 0  # taken from the model, since the answer was not streamed
     time_per_output_token_ns: Quantiles | None
     output_tokens_per_second: float | None  # of one request while it decodes, mean
     stages: tuple[StageBreakdown, ...]  # in the order of `Stage`; absent ones left out
@@ -97,14 +97,14 @@ class Breakdown:
     health_left_out: int
     reduced_detail_left_out: int
     reduced_requests: int = 0  # counted, though pauses, intervals or cheap calls are not recorded
-    startup_left_out: int = 0  # what processes loaded before they served
-    unsure_left_out: int = 0  # for not all of their attributes are kept
+    startup_left_out: int = 0  # traces of what a process loaded before its first request
+    unsure_left_out: int = 0  # which may belong here: not all of their attributes are stored
     # The most requests of the cohort under way at once; None: there are none, or too many to tell.
     max_concurrency: int | None
     quantile_error_ratio: float = 0.0  # by how much quantiles may be wrong; 0: they are exact
 
 
-MOSTLY = 0.5  # of the excess, or of the tail: of less nothing is named as its cause
+MOSTLY = 0.5  # share of the excess, or of the tail, that a named cause must explain
 
 
 class CauseKind(StrEnum):

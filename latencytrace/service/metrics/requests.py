@@ -1,7 +1,7 @@
 """Times of requests, as metrics of OpenTelemetry's conventions, and times of their stages.
 
-A request is recorded long after it ended, by what its spans reported; each measurement has the
-request's own span in its context, so that exemplars lead to the trace.
+A request is recorded after it ended, from its spans. The context of each measurement has the
+request's own span, so that exemplars lead to the trace.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -39,7 +39,7 @@ class RequestMetrics:
     """Records requests on a meter.
 
     Points carry the service of their request as `service.name`, which `metrics_sender` makes
-    the resource of. Cohorts are bounded as those of `Telemetry`, with the same outcome.
+    the resource of. The number of cohorts is bounded as in `Telemetry`.
 
     Args:
         max_cohorts: How many combinations of service, route and model there may be.
@@ -139,7 +139,7 @@ class _AttributeSets:
         self._known: dict[tuple[str, Pairs], Mapping[str, str | int]] = {}
 
     def get(self, service: str, pairs: Pairs) -> Mapping[str, str | int]:
-        """Those of a service; beyond the most, the overflow of that service."""
+        """Return the attributes of a service; beyond `most` sets, its overflow attributes."""
         known = self._known.get((service, pairs))
         if known is not None:
             return known
@@ -152,7 +152,7 @@ class _AttributeSets:
 
 
 def _clean(value: str | int) -> str | int:
-    """A text that can be encoded, whatever a sender put into it."""
+    """Replace what UTF-8 cannot encode in a text."""
     return value.encode(errors="replace").decode() if isinstance(value, str) else value
 
 

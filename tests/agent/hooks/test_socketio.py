@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from opentelemetry.trace import SpanKind, get_current_span
 from latencytrace.agent.hooks.asgi import AsgiHook
 from latencytrace.agent.hooks.socketio import SocketioHook
 from latencytrace.model import Stage, semconv
-from tests.support.agent.hooked import Spans, hooked
+from tests.support.agent.hooked import Spans, hooked, intervals_of
 from tests.support.servers.serving import serving, serving_wsgi
 
 socketio = pytest.importorskip("socketio")
@@ -114,6 +115,58 @@ def test_a_handler_that_raises_is_a_failed_request(spans: Spans) -> None:
     (left,) = events_of(spans)
     assert left.name == "socket.io /rooms/leave"
     assert left.attributes[semconv.ERROR_TYPE] == "LookupError"
+
+
+async def emitted(url: str, event: str, last: str) -> None:
+    """Emit an event, and stay until what ends its answer has come."""
+    async with connected(url) as client:
+        came = asyncio.Event()
+        client.on(last, lambda _: came.set())
+        await client.emit(event, "a secret")
+        await came.wait()
+
+
+@dataclass
+class Left:
+    """A handler's task as Chainlit has it: it answers when the handler has returned."""
+
+    server: Any
+    fails: bool = False
+    returned: asyncio.Event = field(default_factory=asyncio.Event)
+    tasks: list["asyncio.Task[None]"] = field(default_factory=list)
+
+    async def handle(self, sid: str, _: str) -> None:
+        self.tasks.append(asyncio.create_task(self.answer(sid)))
+        asyncio.get_running_loop().call_soon(self.returned.set)
+
+    async def answer(self, sid: str) -> None:
+        await self.returned.wait()
+        await asyncio.gather(self.step(sid))
+        if self.fails:
+            raise LookupError("a secret")
+
+    async def step(self, sid: str) -> None:
+        for word in ("a", "b"):
+            await self.server.emit("word", word, to=sid)
+        await self.server.emit("over", "", to=sid)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_an_event_without_an_acknowledgement_ends_with_what_its_task_emits(
+    spans: Spans, *, fails: bool
+) -> None:
+    server = socketio.AsyncServer(async_mode="asgi")
+    left = Left(server, fails)
+    server.on("chat", left.handle)
+
+    with serving(socketio.ASGIApp(server), timeout_graceful_shutdown=1) as url:
+        asyncio.run(emitted(url, "chat", "over"))
+
+    (chat,) = events_of(spans)
+    sends = [one for one in intervals_of(chat) if one.stage is Stage.RESPOND]
+    assert len(sends) == 3
+    assert sends[-1].end_ns == chat.ended_ns - chat.started_ns
+    assert chat.attributes.get(semconv.ERROR_TYPE) == ("LookupError" if fails else None)
 
 
 def test_the_events_of_a_server_of_threads_are_requests_too(spans: Spans) -> None:

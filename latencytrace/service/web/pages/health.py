@@ -40,8 +40,8 @@ class AgentRow:
     sent: int = 0
     dropped: int = 0
     cpu_s: float = 0.0
-    took: float | None = None  # of what its budget is of, lately
-    budget: float | None = None  # that it may take
+    took: float | None = None  # share of CPU that it took lately
+    budget: float | None = None  # share that it may take
     reduction: float = 0  # steps by which it lowers the detail of traces; 0: none
     sampled: float = 1.0  # share of the traces that it records
     pressure: list[tuple[str, float]] = field(default_factory=list)  # by resource, share of time
@@ -61,7 +61,7 @@ class AgentGroup:
 
     @property
     def pressure(self) -> list[tuple[str, float]]:
-        """The most that any of them waited for each resource, as shares of time."""
+        """The longest wait of any agent for each resource, as a share of time."""
         found: dict[str, float] = {}
         for resource, ratio in (each for one in self.agents for each in one.pressure):
             found[resource] = max(ratio, found.get(resource, 0.0))
@@ -69,7 +69,7 @@ class AgentGroup:
 
     @property
     def busiest(self) -> AgentRow:
-        """The one that takes most of its budget."""
+        """The agent that takes the largest share of its budget."""
         return max(self.agents, key=lambda one: (one.took or 0) / (one.budget or inf))
 
     @property
@@ -109,7 +109,7 @@ def health_pages(
 
     Args:
         unready: The reason why it is not ready; None: it is.
-        pace: How much it takes in.
+        pace: Returns how many spans arrive.
     """
     router = APIRouter(include_in_schema=False)
 
