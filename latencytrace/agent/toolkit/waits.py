@@ -95,7 +95,7 @@ class Wait:
 
         Args:
             may_hold: The program may hold a lock that a span's processor takes: a span of the
-                wait is recorded with the request's end.
+                wait is recorded with the request's end, and none after that.
         """
         if ended_ns - self._started_ns < NOTICED_NS:
             return
@@ -106,11 +106,11 @@ class Wait:
                 return
             gaps.waits += 1
             record = _Recording(self, ended_ns)
-            if may_hold and gaps in self._recorder.open_requests.open:
+            if not may_hold:
+                record.end()
+            elif gaps in self._recorder.open_requests.open:
                 later = gaps.unfinished = gaps.unfinished or []
                 later.append(record)
-            else:
-                record.end()
 
     def record(self, ended_ns: int) -> None:
         """Record a span of it."""

@@ -25,7 +25,7 @@ from latencytrace.analysis.ledger.requests import requests_of
 from latencytrace.model import Stage
 from tests.support.agent.hooked import Spans, hooked
 from tests.support.agent.queued_work import as_received
-from tests.support.agent.waiting_requests import serve, serve_wsgi
+from tests.support.agent.waiting_requests import serve, serve_wsgi, threads_in
 from tests.support.waiting import PATIENCE_S, until
 
 COMPILED = pytest.mark.skipif(core is None, reason="only the compiled core sees it")
@@ -92,13 +92,6 @@ def pass_time() -> int:
     return until(lambda: max(monotonic_ns() - since_ns - STEP_NS, 0)) + STEP_NS
 
 
-def in_frame(function: Callable[[], object]) -> int:
-    """Return how many threads are in the one line of a function, in what has no frame."""
-    code: Any = function.__code__
-    at = [one for one in sys._current_frames().values() if one.f_code is code]
-    return sum(one.f_lineno == code.co_firstlineno + 1 for one in at)
-
-
 def lock(kind: Callable[[], Any]) -> Held:
     made = kind()
     made.acquire()
@@ -106,7 +99,7 @@ def lock(kind: Callable[[], Any]) -> Held:
     def take() -> None:
         made.acquire()
 
-    return Held(take, lambda: in_frame(take), made.release, made.release)
+    return Held(take, lambda: threads_in(take), made.release, made.release)
 
 
 def semaphore() -> Held:
