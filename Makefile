@@ -209,6 +209,8 @@ stress: $(VENV)/.checks ## a busy machine, a slow store, fifty kills, a full dis
 		$(BIN)/python -m tests.stress --full-disk --requests 1500 --slow-ms 60 || status=1; \
 		echo '== pools and programs that end, plain and traced'; \
 		$(BIN)/python -m tests.stress.ends --pools 10000 --terminations 2000 || status=1; \
+		echo '== spans of children that end in every way'; \
+		$(BIN)/python -m tests.stress.children || status=1; \
 		echo '== ends, flushes and uninstrument() while the receiver is away'; \
 		$(BIN)/python -m tests.stress.away || status=1; \
 		exit $$status

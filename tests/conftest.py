@@ -17,6 +17,7 @@ from latencytrace.agent.guard import FaultCounter, edge_faults, raise_fault
 from latencytrace.agent.timing.processor_waits import PROCESSOR_WAITS
 from tests.support.clickhouse.front import ClickHouseFront
 from tests.support.repository.tree import out_of_place, strangers
+from tests.support.servers import nowhere  # noqa: F401 - workers take its port
 from tests.support.waiting import PATIENCE_S
 
 # OpenMP's threads spin while they wait: where others want the cores, each step would take seconds.

@@ -31,6 +31,7 @@ from latencytrace.agent.process.forks import (
     LONGEST_WAIT_S,
     ChildLosses,
     at_end_of_children,
+    before_ends_at_once,
     in_child,
     renew,
     whole_imports,
@@ -587,9 +588,9 @@ def _at_exit() -> None:
 
 
 def _send_last() -> None:
-    """Send what is ours: where SIGTERM ends a program, nothing is done at its exit."""
+    """Send what is ours: where SIGTERM or `os._exit` ends it, nothing is done at its exit."""
     agent = _running
-    if agent is not None:
+    if agent is not None and not agent.losses.are_noted:
         agent.expect_end()
         agent.flush(EXIT_FLUSH_S, reports=False)
         agent.note_losses()
@@ -606,3 +607,4 @@ os.register_at_fork(  # after all others of ours: a child that is to end is whol
 )
 atexit.register(_at_exit)
 at_end_of_children(_at_exit)
+before_ends_at_once(contained("sending the last spans")(_send_last))

@@ -6,6 +6,7 @@ from typing import Self
 
 from latencytrace.model.request import Request
 from latencytrace.model.stage import Stage
+from latencytrace.model.texts.units import duration
 
 MINUTE_NS = 60 * 10**9
 HOUR_NS = 60 * MINUTE_NS
@@ -18,11 +19,10 @@ EACH_ROUTE = "*"  # the route of an objective that holds for each route of its s
 
 
 def length_text(length_ns: int) -> str:
-    """A window or period as people say it: `3 d`, `15 min`, `75 s`."""
-    for unit, size_ns in (("d", DAY_NS), ("h", HOUR_NS), ("min", MINUTE_NS)):
-        if length_ns >= size_ns:
-            return f"{length_ns / size_ns:.3g} {unit}"
-    return f"{length_ns / 10**9:.3g} s"
+    """A window or period as people say it: `3 d`, `15 min`, `1 h 24 min`, `17.5 s`."""
+    if length_ns < MINUTE_NS:
+        return f"{length_ns / 10**9:.3g} s"
+    return duration(length_ns).removesuffix(" 00 s").removesuffix(" 00 min").removesuffix(" 00 h")
 
 
 def window_text(window_ns: int) -> str:

@@ -595,6 +595,10 @@ class Store(Questions, Copies):
             The moment it is written under, later than that of any call before.
         """
 
+    def written_ns(self, request: Request) -> int | None:
+        """The moment that the last revision of a request was written under; None: not noted."""
+        return None
+
     @abstractmethod
     def last_written_ns(self) -> int:
         """The latest moment that requests were written under; 0: none were."""

@@ -9,10 +9,12 @@ import importlib.metadata
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from itertools import permutations
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
@@ -24,6 +26,7 @@ from tests.support.servers.ports import free_port
 from tests.support.servers.recording import RecordingServer, Response
 from tests.support.waiting import PATIENCE_S, until
 
+T = TypeVar("T")
 MODULE = everything_at_once.__name__
 SERVERS = {
     "gevent": ("-k", "gevent", f"{MODULE}:wsgi"),
@@ -37,17 +40,28 @@ PATHS = ("/plain", "/thread", "/called", "/forked", "/faults")
 ROUNDS = 4  # each worker is replaced after six requests
 
 
-def answer(port: int, path: str) -> tuple[int, str]:
+def answered(ask: Callable[[], T]) -> T:
     """Ask until somebody answers: a worker that is replaced may reset what it has not read."""
-    found: list[tuple[int, str]] = []
+    found: list[T] = []
 
     def is_answered() -> bool:
         with suppress(ConnectionError):
-            found.append(asked(port, path))
+            found.append(ask())
         return bool(found)
 
     until(is_answered)
     return found[0]
+
+
+def begun(port: int) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
+    """Begin to read a stream."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)
+    try:
+        connection.request("GET", "/stream")
+        return connection, connection.getresponse()
+    except ConnectionError:
+        connection.close()
+        raise
 
 
 def asked(port: int, path: str) -> tuple[int, str]:
@@ -81,20 +95,21 @@ def outcome(server: str, order: str, folder: Path, receiver: Receiver) -> Mappin
                 RECEIVER=receiver.endpoint,
                 UPSTREAM=upstream.url,
                 PYTHONPATH=str(Path.cwd()),
-                OTEL_BSP_SCHEDULE_DELAY="50",
+                OTEL_BSP_SCHEDULE_DELAY="60000",  # so that the last spans are sent at the end
             ),
         )
         try:
             until(
                 lambda: process.poll() is not None or answers(port), log.read_text, 4 * PATIENCE_S
             )
-            found = {path: {answer(port, path) for _ in range(ROUNDS)} for path in PATHS}
-            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)
-            connection.request("GET", "/stream")
-            stream = connection.getresponse()
-            begun = stream.read(1)
+            found = {
+                path: {answered(partial(asked, port, path)) for _ in range(ROUNDS)}
+                for path in PATHS
+            }
+            connection, stream = answered(partial(begun, port))
+            first = stream.read(1)
             process.send_signal(signal.SIGTERM)
-            streamed = (begun + stream.read()).decode()
+            streamed = (first + stream.read()).decode()
             connection.close()
             code = process.wait(PATIENCE_S)
         finally:

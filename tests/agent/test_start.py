@@ -29,6 +29,7 @@ from tests.support.agent.receiving import Receiver, TracedProgram
 from tests.support.fakes.contracts import FakeClock
 from tests.support.fakes.cuda import FakeCuda
 from tests.support.servers.command_line import python
+from tests.support.servers.nowhere import NOWHERE
 from tests.support.waiting import PATIENCE_S
 
 HEAVY = {
@@ -308,19 +309,20 @@ def test_a_library_imported_later_is_hooked_then_and_not_after_the_end(receiver:
 
 
 ABSENT = """
+import sys
 import latencytrace
-latencytrace.instrument(endpoint="http://127.0.0.1:9")
+latencytrace.instrument(endpoint=sys.argv[1])
 with latencytrace.stage("rerank"):
     print("served")
 """
 
 
 def test_a_program_whose_receiver_is_absent_runs_on_and_ends_at_once() -> None:
-    done = program(ABSENT)
+    done = program(ABSENT, NOWHERE)
 
     assert (done.returncode, done.stdout) == (0, "served\n")
     assert done.stderr.count("\n") <= 2  # nobody answers, and what is lost
-    assert "no receiver answers at http://127.0.0.1:9/v1/traces" in done.stderr
+    assert f"no receiver answers at {NOWHERE}/v1/traces" in done.stderr
 
 
 BROKEN_PLUGIN = """

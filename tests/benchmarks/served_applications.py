@@ -476,8 +476,9 @@ import os
 
 from hayhooks import BasePipelineWrapper
 from haystack import Pipeline
-from haystack.components.builders import PromptBuilder
-from haystack.components.generators import OpenAIGenerator
+from haystack.components.builders import ChatPromptBuilder
+from haystack.components.generators.chat import OpenAIChatGenerator
+from haystack.dataclasses import ChatMessage
 from haystack.utils import Secret
 
 
@@ -485,13 +486,14 @@ class PipelineWrapper(BasePipelineWrapper):
     def setup(self):
         key = Secret.from_token("none")
         self.pipeline = Pipeline()
-        self.pipeline.add_component("prompt", PromptBuilder("{{ text }}?"))
-        llm = OpenAIGenerator(api_key=key, model="tiny-1", api_base_url=os.environ["MODEL"])
+        asked = ChatPromptBuilder([ChatMessage.from_user("{{ text }}?")])
+        self.pipeline.add_component("prompt", asked)
+        llm = OpenAIChatGenerator(api_key=key, model="tiny-1", api_base_url=os.environ["MODEL"])
         self.pipeline.add_component("llm", llm)
-        self.pipeline.connect("prompt", "llm")
+        self.pipeline.connect("prompt.prompt", "llm.messages")
 
     def run_api(self, text: str) -> str:
-        return self.pipeline.run({"prompt": {"text": text}})["llm"]["replies"][0]
+        return self.pipeline.run({"prompt": {"text": text}})["llm"]["replies"][0].text
 """
 
 DRF = """
@@ -523,9 +525,9 @@ made = helper.make_tensor_value_info("y", TensorProto.FLOAT, [None, wide])
 inner = helper.make_tensor("w", TensorProto.FLOAT, weights.shape, weights.tobytes(), raw=True)
 steps = [
     helper.make_node("MatMul", [f"v{number}" if number else "x", "w"], [f"v{number + 1}"])
-    for number in range(8)
+    for number in range(40)
 ]
-steps.append(helper.make_node("Identity", ["v8"], ["y"]))
+steps.append(helper.make_node("Identity", ["v40"], ["y"]))
 graph = helper.make_graph(steps, "wide", [given], [made], [inner])
 save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), "w.onnx")
 options = onnxruntime.SessionOptions()

@@ -16,6 +16,7 @@ from tests.support.builders.spans.otlp_messages import START_NS, message, one_sp
 from tests.support.builders.trace_files import jaeger_json, otlp_json_lines
 from tests.support.few import few
 from tests.support.servers.command_line import COMMAND, environment, latencytrace
+from tests.support.servers.nowhere import NOWHERE
 
 YEAR_AGO_NS = START_NS - 365 * 86_400 * 10**9
 MS = 1_000_000
@@ -199,11 +200,11 @@ def test_a_service_that_does_not_answer_is_named(tmp_path: Path) -> None:
     file = tmp_path / "any.json"
     file.write_text(otlp_json_lines(*ROOTS))
 
-    done = latencytrace("import", file, "--url", "http://127.0.0.1:9")
+    done = latencytrace("import", file, "--url", NOWHERE)
 
     assert done.returncode == 1
     assert done.stderr == (
-        "latencytrace: no service answers at http://127.0.0.1:9: start one with "
+        f"latencytrace: no service answers at {NOWHERE}: start one with "
         "`latencytrace serve`, or import into a folder with --data\n"
     )
 

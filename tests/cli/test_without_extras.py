@@ -15,6 +15,7 @@ from tests.support.agent.receiving import Receiver
 from tests.support.few import few
 from tests.support.repository.installed_extras import environment_with
 from tests.support.servers.command_line import environment
+from tests.support.servers.nowhere import NOWHERE
 from tests.support.servers.recording_api import RecordingApi, recording_api
 
 __all__ = ["recording_api"]
@@ -66,7 +67,7 @@ def test_run_traces_a_program_without_any_extra(bare: Path) -> None:
 
 
 def test_run_says_which_extra_would_start_a_service(bare: Path) -> None:
-    ended = latencytrace(bare, "run", "--endpoint", "http://127.0.0.1:9", bare, "-c", "print(1)")
+    ended = latencytrace(bare, "run", "--endpoint", NOWHERE, bare, "-c", "print(1)")
 
     assert ended.stdout == "1\n"
     assert (

@@ -1679,6 +1679,16 @@ def test_requests_written_since_a_moment_and_not_counted_before_are_found(store:
     assert store.last_written_ns() == second_ns
 
 
+def test_the_moment_of_a_request_is_that_of_its_last_revision(store: Store) -> None:
+    request, never = one_request("when"), one_request("never")
+    write(store, [request, one_request("when else")], [])
+    revised_ns = write(store, [replace(request, revision=2)], []).at_ns
+    write(store, [one_request("when later")], [])
+
+    assert store.written_ns(request) == revised_ns
+    assert store.written_ns(never) is None
+
+
 # Shared steps
 
 

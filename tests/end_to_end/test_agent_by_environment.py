@@ -9,7 +9,8 @@ import pytest
 
 from tests.support.agent.receiving import Receiver
 from tests.support.programs.agent_folder import agent_folder, bare_environment
-from tests.support.servers.command_line import NOWHERE, environment
+from tests.support.servers.command_line import environment
+from tests.support.servers.nowhere import NOWHERE
 from tests.support.waiting import until
 
 WORK = """

@@ -63,7 +63,7 @@ def test_the_knee_is_at_the_servers_and_the_queue_grows_first(service: RunningSe
     assert knee["low"] <= SERVERS <= knee["high"]
     assert knee["low_per_second"] <= knee["served_per_second"] <= knee["high_per_second"]
     assert growth["first_stage"] == "queue"
-    assert "First to grow is queue" in document["sentence"]
+    assert "queue grows first" in document["sentence"]
 
 
 def test_good_is_what_the_objectives_say_unless_limits_are_named(

@@ -162,3 +162,19 @@ def test_without_scripts_it_says_the_same_and_has_no_button(
     with opened(browser, f"{service.url}/", java_script_enabled=False) as (page, _):
         expect(page.locator(".headline")).to_contain_text("tenant globex")
         expect(page.get_by_role("button", name="Acknowledge")).to_have_count(0)
+
+
+def test_an_objective_of_which_no_request_is_shown_is_named_below(
+    service: RunningService, browser: Browser
+) -> None:
+    with opened(
+        browser, f"{service.url}/?since=2000-01-01T00:00:00Z&until=2001-01-01T00:00:00Z"
+    ) as (page, _):
+        below = page.locator(".others")
+        expect(below).to_contain_text("Other objectives:")
+        below.get_by_role("link").click()
+
+        expect(page.locator(".panel").first).to_contain_text("POST /chat")
+    with opened(browser, f"{service.url}/") as (page, _):
+        expect(page.locator(".routes")).to_be_visible()
+        expect(page.locator(".others")).to_have_count(0)

@@ -72,6 +72,23 @@ def test_an_attribute_that_no_request_has_is_answered_with_the_nearest(
         expect(page.get_by_role("alert")).to_contain_text("nearest: tenant")
 
 
+@pytest.mark.parametrize("condition", ["tennant%3Dglobex", "tenant%3Dglobx"])
+def test_a_filter_that_no_request_meets_is_answered_with_the_nearest(
+    service: RunningService, browser: Browser, condition: str
+) -> None:
+    with opened(browser, f"{service.url}/requests?since=2h&where={condition}") as (page, _):
+        expect(page.locator(".empty")).to_contain_text("without ten")
+        page.get_by_role("link", name="did you mean tenant = globex?").click()
+
+        expect(page.locator(".chip")).to_contain_text("tenant = globex")
+        expect(page.locator(".rows tbody tr").first).to_be_visible()
+
+
+def test_a_key_of_300_characters_widens_no_page(service: RunningService, browser: Browser) -> None:
+    with opened(browser, f"{service.url}/requests?since=2h&by={'x' * 300}") as (page, _):
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("written", "found"),

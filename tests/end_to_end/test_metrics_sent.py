@@ -15,6 +15,7 @@ from latencytrace.settings import service_settings
 from tests.support.agent.receiving import Receiver
 from tests.support.builders.metric_points import Point, points
 from tests.support.builders.spans.otlp_messages import one_span, otlp
+from tests.support.servers.nowhere import NOWHERE
 from tests.support.servers.ports import free_port
 from tests.support.servers.running_service import RunningService
 from tests.support.waiting import until
@@ -82,7 +83,7 @@ def told_stages(receiver: Receiver) -> dict[str, Point]:
 def test_a_requests_metrics_reach_the_receiver(tmp_path: Path, receiver: Receiver) -> None:
     env = {
         "LATENCYTRACE_METRICS_ENDPOINT": receiver.endpoint,
-        "OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9",  # for agents, not for the service
+        "OTEL_EXPORTER_OTLP_ENDPOINT": NOWHERE,  # for agents, not for the service
         "OTEL_METRIC_EXPORT_INTERVAL": "200",
     }
     with RunningService(tmp_path / "data", env=env) as service:
@@ -147,7 +148,7 @@ def test_the_end_sends_what_was_not_sent_yet_and_a_late_span_counts_no_request_t
 @pytest.mark.long
 def test_a_receiver_that_is_not_there_stops_nothing(tmp_path: Path) -> None:
     env = {
-        "LATENCYTRACE_METRICS_ENDPOINT": "http://127.0.0.1:9",
+        "LATENCYTRACE_METRICS_ENDPOINT": NOWHERE,
         "OTEL_METRIC_EXPORT_INTERVAL": "100",
         "OTEL_EXPORTER_OTLP_METRICS_TIMEOUT": "0.1",
     }

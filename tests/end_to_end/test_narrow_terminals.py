@@ -84,3 +84,14 @@ def test_no_number_is_cut_and_no_line_is_too_long(
     assert re.search(r"\d (ms|s|%)|\dx", result.stdout)
     assert [line for line in lines if CUT_NUMBER.search(line)] == []
     assert [line for line in lines if len(line) > width] == []
+
+
+def test_a_comparison_in_80_cells_has_all_of_its_columns(
+    service: RunningService, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("LATENCYTRACE_URL", service.url)
+    monkeypatch.setattr(terminal, "PIPED_WIDTH", 80)
+    shown = CliRunner().invoke(app, list(COMMANDS["compare"]), catch_exceptions=False).stdout
+
+    assert re.search(r"^of +before +after +shift +95 % interval +p$", shown, re.MULTILINE), shown

@@ -503,6 +503,17 @@ def test_a_page_offers_its_tables_and_pictures_as_files(
             assert not [cell for row in rows for cell in row if cell.startswith(("=", "@", "\t"))]
 
 
+def test_a_request_whose_ledger_came_late_says_how_late(service: RunningService) -> None:
+    now_ns = time.time_ns()
+    late, soon = f"{0x1A7E:032x}", f"{0x5001:032x}"
+    post(service, [*chat(late, now_ns - 200 * 10**9), *chat(soon, now_ns - 10**9)])
+    service.request(late)
+    service.request(soon)
+
+    assert "ledger written 3 min " in service.get(f"/requests/{late}").text
+    assert "ledger written" not in service.get(f"/requests/{soon}").text
+
+
 def test_a_trace_is_saved_for_perfetto(service: RunningService, browser: Browser) -> None:
     with opened(browser, f"{service.url}/requests/{SLOW_TRACE}") as (page, _):
         address = page.get_by_role("link", name="for Perfetto").get_attribute("href")
@@ -549,6 +560,24 @@ def test_a_finger_on_the_heat_map_scrolls_it_and_the_page(
         assert page.locator(".heat .brush").get_attribute("width") in {None, "0"}
         assert urlsplit(page.url).path == "/breakdown"
         assert watched.errors == []
+
+
+def test_the_numbers_of_a_picture_that_is_wider_than_a_phone_stay_in_sight(
+    service: RunningService, browser: Browser
+) -> None:
+    phone = {"viewport": PHONE, "has_touch": True, "is_mobile": True}
+    first = ".heat .axis[text-anchor=end]"
+    with opened(browser, f"{service.url}/breakdown?since=2h", **phone) as (page, _):
+        page.locator("svg.heat[data-ready]").wait_for()
+        newest = page.locator(first).first.bounding_box()
+        swipe(page, "svg.heat", 150, 0)
+        page.evaluate("new Promise(requestAnimationFrame)")
+        older = page.locator(first).first.bounding_box()
+
+        assert newest is not None
+        assert older is not None
+        assert 0 <= newest["x"] < newest["width"] + 80
+        assert older["x"] == pytest.approx(newest["x"], abs=2)
 
 
 def test_a_finger_on_the_ruler_of_a_waterfall_scrolls_the_page(

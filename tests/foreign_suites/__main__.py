@@ -45,13 +45,14 @@ SUITE_S: Final = 1500  # longer takes no suite; what it wrote until then is comp
 
 @dataclass(frozen=True)
 class Suite:
-    """One library's tests."""
+    """One library's tests, or some of them."""
 
     name: str
     version: str
     requires: Sequence[str]
     tests: Sequence[str]
     options: Sequence[str] = ()
+    library: str = ""
     source: str = ""
     server: str = ""
     folder: str = ""
@@ -94,7 +95,7 @@ class Place:
             CalledProcessError: pip could not; it has said why.
         """
         suite = self.suite
-        named = f"{suite.name}=={suite.version}"
+        named = f"{suite.library or suite.name}=={suite.version}"
         if not (self.folder / "ready").exists():
             shutil.rmtree(self.folder, ignore_errors=True)
             self.folder.mkdir(parents=True)
@@ -104,15 +105,23 @@ class Place:
                 (self.source / "python").mkdir(parents=True)
             else:
                 self._pip("install", named, *suite.requires)
-                self._unpack(named)
+                (self._clone if suite.source else self._unpack)(named)
             (self.folder / "ready").touch()
         self._pip("install", "--force-reinstall", "--no-deps", str(wheel))
         self._pip("install", str(wheel))  # what it requires
 
+    def _clone(self, named: str) -> None:
+        """Get the library's tests of its repository."""
+        _, _, version = named.partition("==")
+        clone = "clone", "--quiet", "--depth", "1", "--branch", f"v{version}"
+        command = "git", "-c", "advice.detachedHead=false", *clone
+        subprocess.run([*command, self.suite.source, self.source / "tests"], check=True)
+
     def _unpack(self, named: str) -> None:
-        """Get the library's tests."""
+        """Get the library's tests of its source distribution."""
         suite = self.suite
-        only = "--no-binary", suite.name, "--no-deps"
+        library, _, _ = named.partition("==")
+        only = "--no-binary", library, "--no-deps"
         self._pip("download", *only, "--dest", str(self.folder), named)
         [archive] = self.folder.glob("*.tar.gz")
         with tarfile.open(archive) as packed:

@@ -33,7 +33,7 @@ NEIGHBOURS: Final = {  # what a room is held against as a whole: how their paths
     ),
     "service/objectives": ("tests/service/alerting/", "tests/service/test_detection.py"),
 }
-_FAILED: Final = re.compile(rb"^(?:FAILED|ERROR) (\S+)", re.MULTILINE)
+_FAILED: Final = re.compile(rb"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", re.MULTILINE)
 _NOT_TRIED: Final = ("tests/end_to_end/", "tests/benchmarks/", "tests/stress/", "tests/mutants/")
 
 

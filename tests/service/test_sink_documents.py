@@ -82,7 +82,7 @@ def test_slack_gets_a_message_with_links_and_nothing_that_it_would_read_as_marku
     [block] = cast("dict[str, list[dict[str, dict[str, str]]]]", document)["blocks"]
     text = block["text"]["text"]
     assert text.startswith(":rotating_light: *page began*: chat-e2e: 20.0 % of POST /chat")
-    assert "Apart from good requests: version 1.0 &lt;beta&gt;, 80.0 % of the bad" in text
+    assert "Who: version 1.0 &lt;beta&gt;, 80.0 % of bad requests" in text
     assert text.count("|0af76519>") == 3
 
 
@@ -95,9 +95,7 @@ def test_slack_is_told_of_an_end_in_two_lines() -> None:
 
 def test_a_long_message_of_slack_ends_with_a_whole_line() -> None:
     notice = made_notice()
-    notice.alert["description"] = [
-        f"Apart from good requests: <{place}> & more" for place in range(99)
-    ]
+    notice.alert["description"] = [f"Who: <{place}> & more" for place in range(99)]
     document, _ = posted(SlackSink, notice)
 
     [block] = cast("dict[str, list[dict[str, dict[str, str]]]]", document)["blocks"]

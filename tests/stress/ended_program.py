@@ -1,6 +1,6 @@
 """A program that makes pools and ends them, or is short; `tests.stress.ends` runs it.
 
-`ended_program.py pools METHOD WAY COUNT`, `ended_program.py short`, or for `tests.stress.away`
+`ended_program.py pools METHOD WAY`, `ended_program.py short`, or for `tests.stress.away`
 `ended_program.py away ours|own exit|uninstrument|flush:SECONDS`
 """
 
@@ -116,11 +116,14 @@ WAYS: Final = {
 }
 
 
-def pools(method: str, way: str, count: int) -> None:
-    """Print how long each took, after one that starts what forks the others."""
+def pools(method: str, way: str) -> None:
+    """Make a pool for each line that is read, and print how long it took.
+
+    The first one, which starts what forks the others, is not printed.
+    """
     context = context_of(method)
     WAYS[way](context)
-    for _ in range(count):
+    for _ in sys.stdin:
         began = time.monotonic()
         WAYS[way](context)
         sys.stdout.write(f"{time.monotonic() - began:.4f}\n")
@@ -165,8 +168,7 @@ def away(provider: str, action: str) -> None:
 def main(what: str, *arguments: str) -> None:
     """Do what is asked for."""
     if what == "pools":
-        method, way, count = arguments
-        pools(method, way, int(count))
+        pools(*arguments)
     elif what == "away":
         away(*arguments)
     else:

@@ -14,6 +14,7 @@ import compileall
 import json
 import math
 import os
+import select
 import signal
 import statistics
 import subprocess
@@ -21,6 +22,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from itertools import product
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -51,7 +53,7 @@ class Ended(NamedTuple):
 
 
 def begun(
-    *arguments: str, receiver: str | None, stderr: int | None = None
+    *arguments: str, receiver: str | None, stdin: int | None = None, stderr: int | None = None
 ) -> subprocess.Popen[str]:
     """Begin a program, traced as `latencytrace run` does it where there is a receiver."""
     command = (sys.executable, "-W", "ignore", ended_program.__file__, *arguments)
@@ -61,6 +63,7 @@ def begun(
         environment["OTEL_EXPORTER_OTLP_ENDPOINT"] = receiver
     return subprocess.Popen(
         command,
+        stdin=stdin,
         stdout=subprocess.PIPE,
         stderr=stderr,
         text=True,
@@ -70,23 +73,49 @@ def begun(
 
 
 def pools(method: str, way: str, count: int, slowest_s: float) -> Iterator[Ended]:
-    """Make many pools in one program, and in a traced one beside it: the machine is as busy."""
+    """Make many pools, one in a plain program and one in a traced one by turns.
+
+    So neither is beside the other, and both meet the same neighbours.
+    """
+    times, hung = {one: list[float]() for one in TRACED}, Counter[bool]()
     with Receiver() as receiver:
-        programs = [
-            begun("pools", method, way, str(count), receiver=receiver.url if traced else None)
+        programs = {
+            traced: begun(
+                *("pools", method, way),
+                receiver=receiver.url if traced else None,
+                stdin=subprocess.PIPE,
+            )
             for traced in TRACED
-        ]
-        plain: Sequence[float] = _NONE
-        for traced, program in zip(TRACED, programs, strict=True):
+        }
+        for _, traced in product(range(count), TRACED):
+            if not hung[traced]:
+                took_s = next_pool(programs[traced], slowest_s)
+                hung[traced] += took_s is None
+                times[traced] += [took_s or slowest_s]
+        for traced, program in programs.items():
+            assert program.stdin is not None
+            program.stdin.close()
             try:
-                output, _ = program.communicate(timeout=slowest_s * count)
+                program.wait(slowest_s)
             except subprocess.TimeoutExpired:
+                hung[traced] += 1
+            with suppress(ProcessLookupError):
                 os.killpg(program.pid, signal.SIGKILL)
-                output, _ = program.communicate()
-            times = [float(one) for one in output.split()]
-            hung = sum(one > slowest_s for one in times) + (len(times) < count)
-            yield ended(f"{method}, {way}", times, hung, plain, 0, traced=traced)
-            plain = times or _NONE
+            program.wait()
+    for traced in TRACED:
+        plain: Sequence[float] = times[False] if traced else _NONE
+        yield ended(f"{method}, {way}", times[traced], hung[traced], plain, 0, traced=traced)
+
+
+def next_pool(program: subprocess.Popen[str], slowest_s: float) -> float | None:
+    """Have a program make a pool; return how long it took, None where it hangs or is gone."""
+    assert program.stdin is not None
+    assert program.stdout is not None
+    program.stdin.write("\n")
+    program.stdin.flush()
+    answered, _, _ = select.select([program.stdout], [], [], slowest_s)
+    line = program.stdout.readline() if answered else ""
+    return float(line) if line else None
 
 
 def terminations(count: int, slowest_s: float) -> Iterator[Ended]:

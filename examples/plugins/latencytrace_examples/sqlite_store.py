@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -187,6 +187,15 @@ class SqliteStore(Store):
         shared = {semconv.SHARED, semconv.TGI_BATCH_SIZE}
         roots = (span for span in came if span.parent_id is None)
         return sorted({one.trace_id for one in roots if shared.isdisjoint(one.attributes)})
+
+    def written_ns(self, request: Request) -> int | None:
+        """See `Store.written_ns`."""
+        found = self._rows(
+            "SELECT max(written_ns) FROM requests WHERE trace_id = ? AND span_id = ?",
+            request.trace_id,
+            request.span_id,
+        )
+        return cast("int | None", found[0][0])
 
     def last_written_ns(self) -> int:
         """See `Store.last_written_ns`."""

@@ -32,6 +32,7 @@ from latencytrace.agent.toolkit.http import propagation
 from latencytrace.agent.toolkit.http.arrival import ARRIVED
 from latencytrace.agent.toolkit.http.asgi_routes import MOUNTED, ScopeRouted, note_mount, route_of
 from latencytrace.agent.toolkit.http.caller import caller_of
+from latencytrace.agent.toolkit.http.contribs_request import ContribsRequest
 from latencytrace.agent.toolkit.http.proxy_queue import HEADERS as QUEUE_HEADERS
 from latencytrace.agent.toolkit.http.server import (
     HeldTiming,
@@ -61,6 +62,7 @@ Send = Callable[[Message], Awaitable[None]]
 Header = tuple[bytes, bytes]
 
 _CONTRIB = "opentelemetry.instrumentation.asgi"
+_CONTRIBS = "latencytrace.contribs_request"  # in a scope: what is noted of one that it times
 _PASSES = "noting a mount"
 _PROTOCOLS = (
     ("http.h11_impl", "H11Protocol"),
@@ -600,8 +602,8 @@ def note_passing(recorder: Recorder, original: Timed) -> Timed:
     return handle
 
 
-def note_contribs_route(recorder: Recorder, original: Timed) -> Timed:
-    """Note the route on the span that contrib's middleware made of a request through us."""
+def note_contribs_request(recorder: Recorder, original: Timed) -> Timed:
+    """Note route and waits on the span that contrib's middleware made of a request through us."""
 
     def _get_otel_send(  # stands in its place
         self: object, span: object, name: str, scope: Scope, send: Send, *more: object
@@ -609,6 +611,9 @@ def note_contribs_route(recorder: Recorder, original: Timed) -> Timed:
         if type(span) is not RecordedSpan or scope["type"] != "http":
             return original(self, span, name, scope, send, *more)
         noted: RecordedSpan = span
+        with guarded("beginning with a request of contrib's", recorder.on_fault):
+            scope[_CONTRIBS] = ContribsRequest(recorder, noted)
+            scope[_CONTRIBS].activate()
 
         async def noting_send(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -618,10 +623,29 @@ def note_contribs_route(recorder: Recorder, original: Timed) -> Timed:
                         noted.set_attribute(semconv.HTTP_ROUTE, route)
                         noted.update_name(f"{scope['method']} {route}")
             await send(message)
+            if message["type"] == "http.response.body" and not message.get("more_body"):
+                with guarded("ending a request of contrib's", recorder.on_fault):
+                    scope[_CONTRIBS].answered()
 
         return original(self, span, name, scope, noting_send, *more)
 
     return _get_otel_send
+
+
+def end_contribs_request(recorder: Recorder, original: Timed) -> Timed:
+    """Forget a request that contrib's middleware timed, answered or not."""
+
+    @wraps(original)
+    async def __call__(self: object, scope: Scope, receive: Receive, send: Send) -> Any:
+        try:
+            return await original(self, scope, receive, send)
+        finally:
+            with guarded("ending a request of contrib's", recorder.on_fault):
+                request = scope.pop(_CONTRIBS, None)
+                if request is not None:
+                    request.over()
+
+    return __call__
 
 
 class _TimedApplication:
@@ -735,7 +759,13 @@ class AsgiHook(Hook):
         Replacement("starlette.routing", "Mount.handle", note_passing),
         Replacement("starlette.routing", "Host.handle", note_passing),
         Replacement(
-            _CONTRIB, "OpenTelemetryMiddleware._get_otel_send", note_contribs_route, optional=True
+            _CONTRIB,
+            "OpenTelemetryMiddleware._get_otel_send",
+            note_contribs_request,
+            optional=True,
+        ),
+        Replacement(
+            _CONTRIB, "OpenTelemetryMiddleware.__call__", end_contribs_request, optional=True
         ),
         Replacement("uvicorn.config", "Config.load", note_loading),
         Replacement("uvicorn.lifespan.on", "LifespanOn.startup", note_start_up),

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from functools import wraps
 from typing import Any
 
-from latencytrace.agent.process.forks import child_ends
+from latencytrace.agent.process.forks import ends_at_once
 from latencytrace.agent.timing.hook import Hook, HookAttributes, Replacement, Timed
 from latencytrace.agent.timing.recorder import Recorder
 from latencytrace.agent.toolkit.queues.messages import Sent, Work, timed_sends, timed_work
@@ -51,7 +51,7 @@ def send_first(_: Recorder, original: Timed) -> Timed:
 
     @wraps(original)
     def _do_exit(self: object, *args: Any, **kwargs: Any) -> Any:
-        child_ends()
+        ends_at_once()
         return original(self, *args, **kwargs)
 
     return _do_exit

@@ -101,6 +101,12 @@ class ChildLosses:
     def __init__(self) -> None:
         self._memory: mmap | None = None  # None: it has not forked yet
         self._pid = os.getpid()
+        self._noted_in: int | None = None  # a process
+
+    @property
+    def are_noted(self) -> bool:
+        """Tell whether those of this process are, which ends then."""
+        return self._noted_in == os.getpid()
 
     def before_fork(self) -> None:
         """Have the memory that the child is to share."""
@@ -109,6 +115,7 @@ class ChildLosses:
 
     def note(self, spans: int, receiver: str, error: str | None) -> None:
         """Count spans still unsent at the end of this process; log them unless it is a child."""
+        self._noted_in = os.getpid()
         if spans and not self.add(spans):
             why = error or "it has not answered"
             text = "latencytrace: %d spans that %s did not take before the end are lost: %s"
@@ -132,12 +139,11 @@ class ChildLosses:
 
 
 _LAST = -1000  # of a child's finalizers
-_calls: list[Callable[[], None]] = []
+_sends: list[Callable[[], None]] = []
 
 
 def at_end_of_children(flush: Callable[[], None]) -> None:
     """Call `flush` last in each child, should the program ever import multiprocessing."""
-    _calls.append(flush)
 
     def on_import(multiprocessing_util: Any) -> None:
         def in_child(flush: Callable[[], None]) -> None:
@@ -152,7 +158,13 @@ def at_end_of_children(flush: Callable[[], None]) -> None:
     after_import("multiprocessing.util", on_import)
 
 
-def child_ends() -> None:
-    """Make those calls in a child that ends without multiprocessing's finalizers."""
-    for call in _calls:
-        call()
+def before_ends_at_once(send: Callable[[], None]) -> None:
+    """Call `send` in a process that ends without what Python does at an exit."""
+    _sends.append(send)
+
+
+def ends_at_once() -> None:
+    """Make those calls."""
+    notice_fork()
+    for send in _sends:
+        send()

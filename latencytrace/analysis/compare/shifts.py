@@ -125,7 +125,8 @@ class Side:
 class Shift:
     """How far a quantile of B lies from that of A; the interval holds at 95 %.
 
-    Where it was tested, the p value and the interval are those of all tests together.
+    Where it was tested, the p value and the interval are those of all tests together, and agree:
+    the interval reaches beyond zero on both sides, or ends there, where the shift may be chance.
 
     It is unknown where the quantile cannot be tested: few values beyond a quantile are seldom
     as far apart as they may be, and draws of them no further.
@@ -225,8 +226,12 @@ class Drawn:
         if is_testable(a, b, level):
             low, high = np.quantile(differences, _TOLD).tolist()
             shift = at[1] - at[0]
-            low_ns = min(low, shift - wider * (shift - low))
-            high_ns = max(high, shift + wider * (high - shift))
+            low_ns, high_ns = _agreeing(
+                min(low, shift - wider * (shift - low)),
+                max(high, shift + wider * (high - shift)),
+                shift,
+                p_value,
+            )
         return Shift(
             level=level,
             a_ns=at[0],
@@ -236,6 +241,20 @@ class Drawn:
             error_ns=float(differences.std()),
             p_value=p_value,
         )
+
+
+def _agreeing(
+    low_ns: float, high_ns: float, shift_ns: float, p_value: float | None
+) -> tuple[float, float]:
+    """An interval that says the same as the test: it has zero within where that may be chance.
+
+    What neither of the two rules out belongs to it; and what the test rules out does not.
+    """
+    if p_value is None:
+        return low_ns, high_ns
+    if p_value > WRONG_AT_MOST:
+        return min(low_ns, 0.0), max(high_ns, 0.0)
+    return (max(low_ns, 0.0), high_ns) if shift_ns > 0 else (low_ns, min(high_ns, 0.0))
 
 
 def half_width(tests: int) -> float:

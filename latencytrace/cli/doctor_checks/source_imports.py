@@ -16,6 +16,8 @@ _DOTTED: Final = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
 def imported_modules(command: Sequence[str], folder: Path) -> frozenset[str] | None:
     """Return the modules that a program imports and that are not its own, by their full names.
 
+    What starts it is one of them, such as its server: `gunicorn app:app`, `python -m gunicorn`.
+
     Args:
         command: The program as it would be started.
 
@@ -26,7 +28,7 @@ def imported_modules(command: Sequence[str], folder: Path) -> frozenset[str] | N
     if not waiting:
         return None
     read: set[Path] = set()
-    found: set[str] = set()
+    found = {name for name in _starts(command) if not _own_files(name, (folder,))}
     while waiting and len(read) < _MOST_FILES:
         file = waiting.pop()
         if file in read:
@@ -38,6 +40,15 @@ def imported_modules(command: Sequence[str], folder: Path) -> frozenset[str] | N
             if not own:
                 found.add(name)
     return frozenset(found)
+
+
+def _starts(command: Sequence[str]) -> Iterator[str]:
+    """Name the module that a command starts: of a script that is called after it, or `-m`."""
+    name = Path(command[0]).name
+    if not name.startswith("python"):
+        yield name.partition("-")[0]  # waitress-serve
+    elif "-m" in command[:-1]:
+        yield command[command.index("-m") + 1]
 
 
 def _entries(command: Sequence[str], folder: Path) -> Iterator[Path]:

@@ -12,7 +12,12 @@ from latencytrace.service.answers.load.capacity_documents import (
     GrowthDocument,
     LevelDocument,
 )
-from latencytrace.service.answers.load.sentence import limit_text, range_text, replicas_text
+from latencytrace.service.answers.load.sentence import (
+    limit_text,
+    load_texts,
+    range_text,
+    replicas_text,
+)
 from latencytrace.service.answers.sentences.weights import recorded_note
 
 BAR_SHORTEST, BAR_LONGEST = 6, 32
@@ -89,7 +94,7 @@ def _goodput(document: CapacityDocument) -> Iterator[str]:
     best = ""
     if found["best_per_second"] is not None:
         rate = per_s(found["best_per_second"])
-        best = f"; at most {rate}, at a concurrency of {found['best_concurrency']}"
+        best = f"; best {rate}, at {found['best_concurrency']} concurrent"
     yield (
         f"Goodput: {per_s(found['per_second'])}, {share(found['good_ratio'])} of all{best}. "
         f"Good is {'; '.join(map(limit_text, found['limits']))}."
@@ -98,7 +103,7 @@ def _goodput(document: CapacityDocument) -> Iterator[str]:
 
 
 def _growth(document: GrowthDocument, width: int) -> RenderableType:
-    few, many = f"up to {document['calm_to']}", f"from {document['crowded_from']}"
+    few, many = load_texts(document)
     drawn = FittedTable(
         *("stage", "", "growth", "95 % interval", few, many),
         left=("stage", ""),

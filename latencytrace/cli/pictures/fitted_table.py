@@ -67,16 +67,17 @@ def legend(stages: Sequence[str]) -> Text:
     return text
 
 
-def table(*headings: str, left: Sequence[str] = ()) -> Table:
+GAPS = 2, 1  # cells between columns: the second where a column would be left out else
+NAME_LEAST = 12  # such as `unattributed`
+
+
+def table(*headings: str, left: Sequence[str] = (), gap: int = GAPS[0]) -> Table:
     """A table without lines; numbers to the right, the columns named `left` to the left."""
-    drawn = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    drawn = Table(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="dim")
     for heading in headings:
         drawn.add_column(heading, justify="left" if heading in left else "right", no_wrap=True)
     return drawn
 
-
-GAP = 2  # cells between columns
-NAME_LEAST = 12  # such as `unattributed`
 
 Bar = Callable[[int], Text]  # draws it, so many cells long
 Cell = str | Text | Bar
@@ -119,12 +120,12 @@ class FittedTable:
 
     def drawn(self, width: int) -> Table:
         """The table for a console that is so wide."""
-        kept, least = self._kept(width)
+        kept, least, gap = self._kept(width)
         wide = {heading: self._width(heading) for heading in kept}
         free = max(0, width - least)
         name = min(wide.get(self._name, 0), NAME_LEAST + free)
         bar = min(self._bar_most, self._bar_least + max(0, free - max(0, name - NAME_LEAST)))
-        drawn = table(*kept, left=self._left)
+        drawn = table(*kept, left=self._left, gap=gap)
         for column in drawn.columns:
             if column.header == self._name:
                 column.max_width = max(name, 1)
@@ -137,16 +138,16 @@ class FittedTable:
             )
         return drawn
 
-    def _kept(self, width: int) -> tuple[list[str], int]:
-        """The columns that there is room for, and how wide they are at the least."""
+    def _kept(self, width: int) -> tuple[list[str], int, int]:
+        """The columns that there is room for, how wide they are at the least, and their gaps."""
         kept = list(self._headings)
         in_turn = [heading for heading in self._leave_out if heading in kept]
-        while self._least_of(kept) > width and in_turn:
+        while True:
+            wide, gaps = sum(map(self._least, kept)), len(kept) - 1
+            gap = next((one for one in GAPS if wide + one * gaps <= width), GAPS[-1])
+            if wide + gap * gaps <= width or not in_turn:
+                return kept, wide + gap * gaps, gap
             kept.remove(in_turn.pop(0))
-        return kept, self._least_of(kept)
-
-    def _least_of(self, kept: Sequence[str]) -> int:
-        return sum(map(self._least, kept)) + GAP * (len(kept) - 1)
 
     def _least(self, heading: str) -> int:
         if heading == self._name:

@@ -24,7 +24,7 @@ from latencytrace.service.answers.documents import (
     ObjectiveDocument,
 )
 
-LEFT = "Budget left: as if the time of a period without requests were as busy, and all good."
+LEFT = "Budget left counts time without requests as equally busy, and all good."
 FIRES = Text("firing", "bold red")
 NONE_WATCHED = (
     "The service watches no objective: name a file of them when it starts, "

@@ -135,6 +135,11 @@ def share(ratio: float | None) -> str:
     return UNKNOWN if ratio is None else f"{round(100 * ratio, 1) + 0.0:.1f} %"
 
 
+def part_of(ratio: float) -> str:
+    """A share of a sum in which other parts may be negative: `54.5 %`, at most `100.0 %`."""
+    return share(min(ratio, 1.0))
+
+
 def target(ratio: float) -> str:
     """A target in percent, as exact as it was written: `99.95 %`."""
     return f"{100 * ratio:.6g} %"

@@ -7,7 +7,7 @@ from latencytrace.analysis.slo.traffic import LOOK_NS
 from latencytrace.model import Acknowledgement, Alert, AlertKind, BadRequest, Evidence, Objective
 from latencytrace.model.alert import MOSTLY
 from latencytrace.model.objective import length_text
-from latencytrace.model.texts.units import duration, share, times
+from latencytrace.model.texts.units import duration, part_of, share, times
 from latencytrace.service.answers.sentences.tail import trait_text
 
 
@@ -76,7 +76,7 @@ def _causes(evidence: Evidence) -> Iterator[str]:
     guilty = evidence.guilty
     if guilty is not None:
         excess = f"{duration(guilty.excess_ns)} more than in good requests"
-        part = f"{share(guilty.share_ratio)} of the extra time"
+        part = f"{part_of(guilty.share_ratio)} of the extra time"
         if guilty.share_ratio >= MOSTLY:
             yield f"Slow stage: {guilty.stage}, {excess}, {part}."
         else:
@@ -93,8 +93,8 @@ def _causes(evidence: Evidence) -> Iterator[str]:
         )
     for one in evidence.distinctions:
         yield (
-            f"Apart from good requests: {trait_text(one.trait, one.value)}, "
-            f"{share(one.bad_ratio)} of the bad, {share(one.good_ratio)} of the good."
+            f"Who: {trait_text(one.trait, one.value)}, {share(one.bad_ratio)} of bad requests, "
+            f"{share(one.good_ratio)} of good ones."
         )
 
 

@@ -27,7 +27,7 @@ from latencytrace.model.cohorts.request_columns import (
     as_they_are,
 )
 from latencytrace.model.stage import IN_PARTS, Stage
-from latencytrace.model.texts.units import duration, share
+from latencytrace.model.texts.units import duration, part_of, share
 from latencytrace.service.answers.documents import document
 from latencytrace.service.answers.load.neighbours import (
     key_of,
@@ -249,6 +249,6 @@ def _reasons(found: Tail, cause: Cause, part: str | None) -> Iterator[str]:
     if grown and found.excess_ns:
         yield (
             f"{grown.stage} takes {duration(grown.tail_mean_ns)} instead of "
-            f"{duration(grown.reference_mean_ns)}, {share(grown.excess_ns / found.excess_ns)} "
+            f"{duration(grown.reference_mean_ns)}, {part_of(grown.excess_ns / found.excess_ns)} "
             f"of the extra time{f', most of it in {part}' if part else ''}"
         )

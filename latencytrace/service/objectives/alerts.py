@@ -142,6 +142,10 @@ def _alert(
     announced = state.announced[_key(kind, severity)]
     tally = counts.tally(now_ns, rate.rule.long_ns) if rate is not None else None
     since_ns = announced.onset_ns if kind is AlertKind.BURN else now_ns - HOUR_NS
+    evidence = counts.latest.evidence(now_ns - HOUR_NS if since_ns is None else since_ns)
+    if kind is AlertKind.NO_DATA:  # what was slow before is no reason that nothing comes
+        failed = evidence.slowest if evidence.mostly_failed else ()
+        evidence = replace(evidence, guilty=None, version=None, distinctions=(), slowest=failed)
     return Alert(
         kind=kind,
         severity=severity,
@@ -151,7 +155,7 @@ def _alert(
         bad_ratio=tally.bad / tally.total if tally is not None and tally.total else None,
         window_ns=rate.rule.long_ns if rate is not None else None,
         standing=standing,
-        evidence=counts.latest.evidence(now_ns - HOUR_NS if since_ns is None else since_ns),
+        evidence=evidence,
         traffic_ratio=None if rate is not None else _traffic_ratio(counts, state, now_ns),
         acknowledged=announced.acknowledged,
     )

@@ -593,6 +593,12 @@ def request_question(columns: str, *, outermost: bool) -> str:
     )
 
 
+WRITTEN_NS: Final = (  # of the request `{span_id:String}` of `{trace_id:String}`
+    f"SELECT toUnixTimestamp64Nano(argMax(Written, Revision)) FROM {REQUESTS} "
+    "PREWHERE TraceId = {trace_id:String} WHERE SpanId = {span_id:String} HAVING count() > 0"
+)
+
+
 # `FINAL` would read all partitions, whatever the moment.
 _KEYS: Final = "{keys:Array(Tuple(DateTime('UTC'), String, String))}"
 

@@ -133,6 +133,11 @@ class SqlStore(SqlTables):
         question = questions.without_ledger(self._mine)
         return firsts(self._assembler.query(question, LISTS, stretch))
 
+    def written_ns(self, request: Request) -> int | None:
+        bound = {"trace_id": request.trace_id, "span_id": request.span_id}
+        found = self._readers.query(questions.WRITTEN_NS, "TSV", bound)
+        return int(found) if found else None
+
     def last_written_ns(self) -> int:
         return self._written_ns
 

@@ -10,6 +10,7 @@ from typing import Any, Final
 from fastapi import APIRouter, FastAPI
 from fastapi.routing import APIRoute
 from pydantic import TypeAdapter
+from typing_extensions import is_typeddict
 
 _ANSWER: Final = "x-answer"  # in a description that is being made: the name of a document's class
 _JSON: Final = "application/json"
@@ -18,7 +19,8 @@ _JSON: Final = "application/json"
 class _Route(APIRoute):
     def __init__(self, path: str, endpoint: Callable[..., Any], **given: Any) -> None:
         document = given.get("response_model")
-        if isinstance(document, type):
+        # Older FastAPIs give an included route what its view returns, too.
+        if isinstance(document, type) and is_typeddict(document):
             given |= {"response_model": None, "openapi_extra": {_ANSWER: _noted(document)}}
         super().__init__(path, endpoint, **given)
 

@@ -29,9 +29,11 @@ from starlette.testclient import TestClient
 import latencytrace
 from latencytrace.agent.clock import wall_ns
 from latencytrace.agent.hooks.asgi import time_application
+from latencytrace.agent.timing.runtime_gaps import RESULT
 from latencytrace.model import Stage, semconv
 from tests.support.agent.hooked import Spans
 from tests.support.agent.receiving import ReceivedSpan, TracedProgram
+from tests.support.agent.waiting_requests import let_time_pass
 from tests.support.servers.serving import drain, get, raw_get, raw_socket, serving
 from tests.support.waiting import PATIENCE_S, until
 
@@ -773,6 +775,38 @@ def test_a_request_that_contribs_middleware_times_through_us_has_its_route(
     assert request.scope == "opentelemetry.instrumentation.asgi"
     assert request.name == "GET /shops/{shop}/items/{item}"
     assert request.attributes[semconv.HTTP_ROUTE] == "/shops/{shop}/items/{item}"
+
+
+def test_what_a_request_waits_for_is_noted_on_the_span_of_contribs_middleware(
+    agent: TracedProgram,
+) -> None:
+    async def work(_: Request) -> Response:
+        is_done = asyncio.Event()
+
+        async def finish() -> None:
+            let_time_pass()
+            is_done.set()
+
+        finishes = asyncio.create_task(finish())
+        await is_done.wait()
+        await finishes
+        return PlainTextResponse("ok")
+
+    async def broken(_: Request) -> Response:
+        raise LookupError
+
+    routes = [Route("/work", work), Route("/broken", broken)]
+    application = Starlette(routes=routes, middleware=[Middleware(OpenTelemetryMiddleware)])
+    with serving(application) as url:
+        for path in ("work", "broken", "work"):
+            get(f"{url}/{path}")
+
+    answered, failed = agent.named("GET /work", 2), agent.one("GET /broken")
+    gaps = [str(one.attributes[semconv.RUNTIME_GAPS]).partition(":")[0] for one in answered]
+    assert {one.scope for one in answered} == {"opentelemetry.instrumentation.asgi"}
+    assert gaps == [RESULT] * 2
+    assert [one.attributes[semconv.CONCURRENCY] for one in answered] == [1, 1]
+    assert semconv.RUNTIME_GAPS not in failed.attributes
 
 
 def test_contribs_middleware_that_was_given_no_tracer_leaves_the_request_to_us(

@@ -25,6 +25,7 @@ from latencytrace.model import Stage, semconv
 from latencytrace.model.packed import unpack_named
 from tests.support.agent.hooked import Spans, attribute_text
 from tests.support.agent.receiving import TracedProgram
+from tests.support.servers.nowhere import NOWHERE
 from tests.support.servers.serving import serving
 
 HOOKS = (HttpxHook,)
@@ -214,7 +215,7 @@ def test_an_answer_that_is_an_error_is_noted(spans: Spans, url: str, fetch: Fetc
 @both
 def test_what_httpx_raises_passes_through(spans: Spans, fetch: Fetch) -> None:
     with pytest.raises(httpx.ConnectError):
-        fetch("http://127.0.0.1:9/")
+        fetch(NOWHERE)
 
     assert spans.only.attributes[semconv.ERROR_TYPE] == "ConnectError"
 

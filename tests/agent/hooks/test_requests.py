@@ -12,6 +12,7 @@ from opentelemetry.trace import SpanKind, format_span_id
 from latencytrace.agent.hooks.requests import RequestsHook
 from latencytrace.model import Stage, semconv
 from tests.support.agent.hooked import Spans, attribute_text, hooked
+from tests.support.servers.nowhere import NOWHERE
 from tests.support.servers.recording import Received, RecordingServer, Response
 from tests.support.waiting import PATIENCE_S
 
@@ -110,7 +111,7 @@ def test_an_answer_that_is_an_error_is_noted(spans: Spans, server: _Server) -> N
 
 def test_what_requests_raises_passes_through(spans: Spans) -> None:
     with pytest.raises(requests.ConnectionError):
-        requests.get("http://127.0.0.1:9/", timeout=PATIENCE_S)
+        requests.get(NOWHERE, timeout=PATIENCE_S)
 
     assert spans.only.attributes[semconv.ERROR_TYPE] == "ConnectionError"
 

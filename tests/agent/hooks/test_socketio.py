@@ -1,6 +1,7 @@
 """The hook of python-socketio, with its own client and server."""
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -11,9 +12,11 @@ from opentelemetry.trace import SpanKind, get_current_span
 
 from latencytrace.agent.hooks.asgi import AsgiHook
 from latencytrace.agent.hooks.socketio import SocketioHook
+from latencytrace.agent.hooks.threads import ThreadsHook
 from latencytrace.model import Stage, semconv
 from tests.support.agent.hooked import Spans, hooked, intervals_of
 from tests.support.servers.serving import serving, serving_wsgi
+from tests.support.waiting import until
 
 socketio = pytest.importorskip("socketio")
 aiohttp = pytest.importorskip("aiohttp")
@@ -23,7 +26,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptio
 
 @pytest.fixture
 def spans() -> Iterator[Spans]:
-    with hooked(AsgiHook, SocketioHook) as spans:
+    with hooked(AsgiHook, SocketioHook, ThreadsHook) as spans:
         yield spans
 
 
@@ -151,15 +154,15 @@ class Left:
         await self.server.emit("over", "", to=sid)
 
 
-@pytest.mark.parametrize("fails", [False, True])
+@pytest.mark.parametrize(("loop", "fails"), [("asyncio", False), ("uvloop", True)])
 def test_an_event_without_an_acknowledgement_ends_with_what_its_task_emits(
-    spans: Spans, *, fails: bool
+    spans: Spans, loop: str, *, fails: bool
 ) -> None:
     server = socketio.AsyncServer(async_mode="asgi")
     left = Left(server, fails)
     server.on("chat", left.handle)
 
-    with serving(socketio.ASGIApp(server), timeout_graceful_shutdown=1) as url:
+    with serving(socketio.ASGIApp(server), loop=loop, timeout_graceful_shutdown=1) as url:
         asyncio.run(emitted(url, "chat", "over"))
 
     (chat,) = events_of(spans)
@@ -167,6 +170,71 @@ def test_an_event_without_an_acknowledgement_ends_with_what_its_task_emits(
     assert len(sends) == 3
     assert sends[-1].end_ns == chat.ended_ns - chat.started_ns
     assert chat.attributes.get(semconv.ERROR_TYPE) == ("LookupError" if fails else None)
+
+
+def test_what_is_emitted_after_a_silence_is_no_answer(
+    spans: Spans, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("latencytrace.agent.hooks.socketio.SILENT_NS", -1)
+    server = socketio.AsyncServer(async_mode="asgi")
+    server.on("chat", Left(server).handle)
+
+    with serving(socketio.ASGIApp(server), timeout_graceful_shutdown=1) as url:
+        asyncio.run(emitted(url, "chat", "over"))
+
+    (chat,) = events_of(spans)
+    assert not intervals_of(chat)
+
+
+def test_an_event_whose_task_goes_on_ends_with_its_connection(spans: Spans) -> None:
+    server = socketio.AsyncServer(async_mode="asgi")
+    tasks: list[asyncio.Task[None]] = []
+
+    async def tick(sid: str) -> None:
+        await server.emit("tick", "", to=sid)
+        await server.disconnect(sid)
+        await asyncio.Event().wait()
+
+    async def subscribe(sid: str, _: str) -> None:
+        tasks.append(asyncio.create_task(tick(sid)))
+
+    server.on("subscribe", subscribe)
+    server.on("disconnect", lambda *_: None)
+    with serving(socketio.ASGIApp(server), timeout_graceful_shutdown=1) as url:
+        asyncio.run(emitted(url, "subscribe", "tick"))
+        until(lambda: events_of(spans))
+
+    (subscribed,) = events_of(spans)
+    (sent,) = intervals_of(subscribed)
+    assert sent.end_ns == subscribed.ended_ns - subscribed.started_ns
+
+
+def test_a_thread_that_a_handler_begins_answers_its_event(spans: Spans) -> None:
+    server = socketio.Server(async_mode="threading")
+    returned = threading.Event()
+
+    def answer(sid: str) -> None:
+        returned.wait()
+        server.emit("over", "", to=sid)
+
+    def chat(sid: str, _: str) -> None:
+        server.start_background_task(answer, sid)
+
+    def returns(*given: Any) -> Any:
+        try:
+            return handle(*given)
+        finally:
+            returned.set()
+
+    server.on("chat", chat)
+    handle, server._handle_event_internal = server._handle_event_internal, returns
+    with serving_wsgi(socketio.WSGIApp(server)) as url:
+        asyncio.run(emitted(url, "chat", "over"))
+        until(lambda: events_of(spans))
+
+    (over,) = events_of(spans)
+    (sent,) = intervals_of(over)
+    assert sent.end_ns == over.ended_ns - over.started_ns
 
 
 def test_the_events_of_a_server_of_threads_are_requests_too(spans: Spans) -> None:

@@ -1,7 +1,9 @@
 """The hook of urllib3, against a server of our own."""
 
 import gc
-from contextlib import suppress
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import pytest
@@ -19,6 +21,16 @@ from tests.support.servers.recording import Received, RecordingServer, Response
 from tests.support.waiting import PATIENCE_S
 
 HOOKS = (Urllib3Hook,)
+
+
+@contextmanager
+def paused_collector() -> Iterator[None]:
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 def test_a_request_is_one_span_and_sends_its_context(spans: Spans) -> None:
@@ -63,6 +75,26 @@ def test_an_answer_that_is_dropped_ends_its_span(spans: Spans) -> None:
         gc.collect()
 
     assert len(spans.all) == 1
+
+
+def test_an_answer_that_is_dropped_after_a_retry_is_freed_without_the_collector(
+    spans: Spans,
+) -> None:
+    answers = iter((Response(503), Response(body=b"whole")))
+
+    def freed(pool: urllib3.PoolManager, url: str) -> weakref.ref[object]:
+        retries = urllib3.Retry(1, status_forcelist=[503], backoff_factor=0)
+        return weakref.ref(pool.request("GET", url, retries=retries, preload_content=False))
+
+    with (
+        RecordingServer(lambda _: next(answers)) as server,
+        urllib3.PoolManager() as pool,
+        paused_collector(),
+    ):
+        answer = freed(pool, f"http://{server.host}/")
+
+        assert answer() is None
+    assert len(server.received) == 2
 
 
 def test_a_request_that_nobody_answers_is_one_span_with_its_error(spans: Spans) -> None:

@@ -9,7 +9,8 @@ import pytest
 
 from latencytrace.agent.process import background
 from latencytrace.agent.process.forks import LONGEST_WAIT_S, WholeImports
-from tests.support.servers.command_line import NOWHERE, python
+from tests.support.servers.command_line import python
+from tests.support.servers.nowhere import NOWHERE
 from tests.support.waiting import PATIENCE_S
 
 FORKING_IMPORTS = Path(__file__).parents[2] / "support" / "programs" / "forking_imports.py"
@@ -26,7 +27,7 @@ class Slow:
 
 def post():
     try:
-        HttpSender("http://127.0.0.1:9", {}, 1.0).send(b"")
+        HttpSender(sys.argv[1], {}, 1.0).send(b"")
     except OSError as error:
         return str(error)
 
@@ -53,7 +54,7 @@ def test_a_child_meets_no_module_that_a_thread_was_importing() -> None:
 
 
 def test_a_child_connects_that_was_forked_while_a_thread_connected_first() -> None:
-    run = python("-c", FORKING_WHILE_IT_CONNECTS)
+    run = python("-c", FORKING_WHILE_IT_CONNECTS, NOWHERE)
 
     assert (run.returncode, run.stdout) == (0, "[Errno 111] Connection refused\n"), run.stderr
 

@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from tests.support.servers.command_line import python
+from tests.support.servers.nowhere import NOWHERE
 
 NAME = "_interpreters" if sys.version_info >= (3, 13) else "_xxsubinterpreters"
 pytest.importorskip(NAME)
@@ -20,7 +21,7 @@ def test_a_subinterpreter_ends_in_which_the_agent_was_to_start() -> None:
     run = python(
         "-c",
         f"import {NAME} as i; {ASKED}; one = i.{CREATE}; i.{RUN}(one, {ASKED!r}); i.destroy(one)",
-        env={**os.environ, "OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9"},
+        env={**os.environ, "OTEL_EXPORTER_OTLP_ENDPOINT": NOWHERE},
     )
 
     assert (run.returncode, run.stdout.split()) == (0, ["True", "False"]), run.stderr

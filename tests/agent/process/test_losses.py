@@ -6,14 +6,15 @@ from pathlib import Path
 import pytest
 
 from latencytrace.agent.process.forks import ChildLosses
-from tests.support.servers.command_line import NOWHERE, python
+from tests.support.servers.command_line import python
+from tests.support.servers.nowhere import NOWHERE
 
 LOSES = """
 import os, sys
 import latencytrace
 
 os.environ["OTEL_BSP_SCHEDULE_DELAY"] = "60000"  # nothing is sent before the end
-latencytrace.instrument("loses", endpoint=sys.argv[1], hooks=("celery",))
+latencytrace.instrument("loses", endpoint=sys.argv[1], hooks=("celery", "exits"))
 if sys.argv[2] == "billiard":
     from billiard.pool import Pool
 else:
@@ -92,5 +93,5 @@ def test_a_program_without_a_parent_says_what_nobody_took(tmp_path: Path, way: s
 
     done = python(script, NOWHERE, way)
 
-    assert "latencytrace: 1 spans that http://127.0.0.1:9/v1/traces did not take" in done.stderr
+    assert f"latencytrace: 1 spans that {NOWHERE}/v1/traces did not take" in done.stderr
     assert done.stderr.count("are lost") == 1

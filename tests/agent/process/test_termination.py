@@ -8,7 +8,8 @@ import pytest
 
 from latencytrace.agent.compiled.core import core
 from tests.support.agent.receiving import Receiver
-from tests.support.servers.command_line import NOWHERE, environment, python
+from tests.support.servers.command_line import environment, python
+from tests.support.servers.nowhere import NOWHERE
 from tests.support.waiting import PATIENCE_S
 
 COMPILED = pytest.mark.skipif(

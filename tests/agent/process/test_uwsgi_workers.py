@@ -8,6 +8,7 @@ import pytest
 
 from latencytrace.agent import start
 from latencytrace.agent.start import agent_status, instrument
+from tests.support.servers.nowhere import NOWHERE
 
 
 @pytest.fixture
@@ -24,8 +25,8 @@ def test_without_threads_nothing_is_traced_and_the_log_says_what_to_do(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     with caplog.at_level(logging.ERROR):
-        instrument(endpoint="http://127.0.0.1:9")
-        instrument(endpoint="http://127.0.0.1:9")
+        instrument(endpoint=NOWHERE)
+        instrument(endpoint=NOWHERE)
 
     assert len(caplog.messages) == 1
     assert "start it with --enable-threads" in caplog.messages[0]

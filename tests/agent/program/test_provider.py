@@ -19,7 +19,7 @@ from latencytrace.agent.spans.span import RecordedSpan
 from latencytrace.agent.start import start, uninstrument
 from latencytrace.settings import AgentSettings, agent_settings
 from tests.support.agent.receiving import Receiver, TracedProgram
-from tests.support.servers.command_line import NOWHERE
+from tests.support.servers.nowhere import NOWHERE
 from tests.support.waiting import PATIENCE_S, until
 
 

@@ -182,6 +182,21 @@ def test_no_interval_excludes_zero_beside_a_shift_that_is_not_proven(seed: int) 
     assert all((one.low_ns or 0) <= 0 <= (one.high_ns or 0) for one in unproven)
 
 
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("times", [1.05, 1.3, 2.0])
+def test_an_interval_and_a_p_value_say_the_same_of_neighbours_that_are_alike(
+    times: float, seed: int
+) -> None:
+    alike = System(likeness=0.9)
+    found = compared(alike, slower(alike, times), 1_500, seed=seed)
+
+    shifts = [one for stage in found.stages for one in stage.shifts] + [*found.shifts]
+    tested = [(one.p_value, one.low_ns or 0, one.high_ns or 0) for one in shifts if one.p_value]
+    assert len(tested) > 5
+    assert all(low <= 0 <= high for p_value, low, high in tested if p_value > WRONG_AT_MOST)
+    assert all(low >= 0 or high <= 0 for p_value, low, high in tested if p_value <= WRONG_AT_MOST)
+
+
 @pytest.mark.parametrize("requests", [0, 1, 49, 120])
 def test_however_few_requests_there_are_it_answers(requests: int) -> None:
     random = np.random.default_rng(1)

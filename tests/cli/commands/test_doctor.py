@@ -22,7 +22,8 @@ from latencytrace.settings import agent_settings
 from tests.support.agent.receiving import Receiver
 from tests.support.builders.spans.otlp_messages import child, one_span, otlp
 from tests.support.few import few
-from tests.support.servers.command_line import NOWHERE, environment, latencytrace, listening
+from tests.support.servers.command_line import environment, latencytrace, listening
+from tests.support.servers.nowhere import NOWHERE
 from tests.support.servers.ports import free_port
 from tests.support.servers.recording import RecordingServer
 from tests.support.servers.running_service import RunningService

@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 from latencytrace.errors import LatencytraceError
-from tests.support.servers.command_line import COMMAND, NOWHERE, environment, latencytrace
+from tests.support.servers.command_line import COMMAND, environment, latencytrace
 from tests.support.servers.load_server import FIRST_S, TOKENS, LoadServer, serving
+from tests.support.servers.nowhere import NOWHERE
 from tests.support.servers.ports import free_port
 from tests.support.terminal import said
 from tests.support.waiting import until

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 from latencytrace.cli.app import app
 from latencytrace.errors import ObjectivesError, ServiceUnreachableError
 from tests.service.objectives.test_file import CHAT
-from tests.support.servers.command_line import NOWHERE
+from tests.support.servers.nowhere import NOWHERE
 from tests.support.terminal import said
 
 
@@ -28,10 +28,10 @@ def test_it_shows_what_is_promised_and_when_it_alerts(here: Path) -> None:
         "chat-e2e  99 % under 2 s",
         "99 % of rag · POST /chat: duration within 2.00 s, over 30 d",
         "alert   burn rate  long window  short window  at least bad  fires within (total outage)",
-        "page        28.8x       15 min      1.25 min        28.8 %                   4 min 19 s",
+        "page        28.8x       15 min    1 min 15 s        28.8 %                   4 min 19 s",
         "page        14.4x          1 h         5 min        14.4 %                   8 min 38 s",
         "page           6x          6 h        30 min         6.0 %                  21 min 36 s",
-        "page          90x     14.4 min       1.2 min        90.0 %                  12 min 58 s",
+        "page          90x  14 min 24 s    1 min 12 s        90.0 %                  12 min 58 s",
         "ticket         3x          1 d           2 h         3.0 %                  43 min 12 s",
         "ticket         1x          3 d           6 h         1.0 %                  43 min 12 s",
         "",

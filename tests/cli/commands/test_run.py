@@ -9,13 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.servers.command_line import (
-    COMMAND,
-    NOWHERE,
-    environment,
-    latencytrace,
-    listening,
-)
+from tests.support.servers.command_line import COMMAND, environment, latencytrace, listening
+from tests.support.servers.nowhere import NOWHERE
 
 REPORT = """
 import json, os, sys

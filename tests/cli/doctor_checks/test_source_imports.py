@@ -16,21 +16,23 @@ def write(folder: Path, **files: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "command",
+    ("command", "started"),
     [
-        ("python", "pkg/main.py", "--port", "80"),
-        ("python", "-m", "pkg.main"),
-        ("uvicorn", "pkg.main:app", "--workers", "2"),
-        ("gunicorn", "pkg.main:make()"),
-        ("celery", "--app=pkg.main", "worker"),
+        (("python", "pkg/main.py", "--port", "80"), set()),
+        (("python", "-m", "pkg.main"), set()),
+        (("/venv/bin/python3", "-m", "granian", "pkg.main:app"), {"granian"}),
+        (("uvicorn", "pkg.main:app", "--workers", "2"), {"uvicorn"}),
+        (("bin/gunicorn", "pkg.main:make()"), {"gunicorn"}),
+        (("waitress-serve", "pkg.main:app"), {"waitress"}),
+        (("celery", "--app=pkg.main", "worker"), {"celery"}),
     ],
 )
-def test_a_commands_program_is_found_however_it_is_named(
-    tmp_path: Path, command: tuple[str, ...]
+def test_a_commands_program_is_found_however_it_is_named_and_what_starts_it(
+    tmp_path: Path, command: tuple[str, ...], started: set[str]
 ) -> None:
     write(tmp_path, pkg__main="import httpx")
 
-    assert imported_modules(command, tmp_path) == frozenset({"httpx"})
+    assert imported_modules(command, tmp_path) == frozenset({"httpx", *started})
 
 
 def test_files_of_its_own_are_followed_and_are_no_libraries(tmp_path: Path) -> None:

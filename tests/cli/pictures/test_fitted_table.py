@@ -35,9 +35,16 @@ def test_no_number_is_cut_and_no_line_is_too_long(width: int) -> None:
 
 
 def test_bars_are_as_long_as_there_is_room_and_no_longer() -> None:
-    cells = {width: lines(width)[1].count("█") for width in (44, 45, 50, 60, 61, 90)}
+    cells = {width: lines(width)[1].count("█") for width in (40, 45, 50, 60, 61, 90)}
 
-    assert cells == {44: 0, 45: 4, 50: 9, 60: 19, 61: 20, 90: 20}
+    assert cells == {40: 0, 45: 4, 50: 9, 60: 19, 61: 20, 90: 20}
+
+
+def test_gaps_get_narrower_before_a_column_is_left_out() -> None:
+    narrow, narrower = (lines(width)[2] for width in (41, 40))
+
+    assert narrow == "decode       ██   5.00 ms 35.6 %        4"
+    assert narrower == "decode        5.00 ms  35.6 %         4"
 
 
 def test_columns_are_left_out_in_their_order() -> None:

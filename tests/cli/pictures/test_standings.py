@@ -37,8 +37,8 @@ def test_it_shows_how_objectives_stand_and_what_fires(recording_api: RecordingAp
         "  Since about 2025-11-21 01:43:20 UTC.",
         "  Budget left: 80.0 % of 30 d, runs out in 1 h 00 min at this rate.",
         "  Slow stage: retrieve, 1.00 s more than in good requests, 90.0 % of the extra time.",
-        "  Apart from good requests: instance rag-2, 90.0 % of the bad, 30.0 % of the good.",
-        "  Apart from good requests: version 1.0 <beta>, 80.0 % of the bad, 30.0 % of the good.",
+        "  Who: instance rag-2, 90.0 % of bad requests, 30.0 % of good ones.",
+        "  Who: version 1.0 <beta>, 80.0 % of bad requests, 30.0 % of good ones.",
         f"  latencytrace acknowledge {made_alert().fingerprint[:8]}",
         *[f"  latencytrace trace {TRACE}  3.00 s (ok), retrieve 2.00 s"] * 3,
         (
@@ -46,7 +46,7 @@ def test_it_shows_how_objectives_stand_and_what_fires(recording_api: RecordingAp
             "&since=2025-11-21T00%3A38%3A20Z"
         ),
         "",
-        "Budget left: as if the time of a period without requests were as busy, and all good.",
+        "Budget left counts time without requests as equally busy, and all good.",
         "1 objective. 1 alert firing.",
     ]
 

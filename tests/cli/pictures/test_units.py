@@ -11,6 +11,7 @@ from latencytrace.model.texts.units import (
     duration,
     exact,
     moment,
+    part_of,
     per_s,
     rate,
     share,
@@ -173,3 +174,7 @@ def test_a_rate_that_is_hardly_any_is_not_none() -> None:
     assert [rate(3, 3600 * 10**9), rate(0, 10**9), per_s(2.5), per_s(0)] == [
         "<0.01", "0", "2.50/s", "0/s",
     ]  # fmt: skip
+
+
+def test_a_part_of_a_sum_with_negative_parts_is_never_more_than_all() -> None:
+    assert [part_of(ratio) for ratio in (0.545, 1.001, 1.2)] == ["54.5 %", "100.0 %", "100.0 %"]

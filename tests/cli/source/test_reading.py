@@ -8,7 +8,8 @@ import pytest
 
 from latencytrace.errors import LatencytraceError
 from tests.support.builders.documents import MS, breakdown_document, no_requests, request_document
-from tests.support.servers.command_line import NOWHERE, environment, latencytrace
+from tests.support.servers.command_line import environment, latencytrace
+from tests.support.servers.nowhere import NOWHERE
 from tests.support.servers.recording import Received, RecordingServer, Response
 from tests.support.terminal import said
 

@@ -11,6 +11,7 @@ from latencytrace.errors import QuestionError
 from latencytrace.model import Request, RequestStatus, Segment, Stage
 from latencytrace.model.detail import TraceDetail
 from latencytrace.service.answers.compare import comparison, save_baseline
+from latencytrace.service.answers.compare_documents import CompareDocument
 from latencytrace.service.answers.sentences.compare import (
     END_TO_END,
     circumstances,
@@ -154,10 +155,14 @@ def test_that_neighbours_are_alike_is_said_where_they_are(tmp_path: Path) -> Non
     store = store_of(made_request(stages={Stage.DECODE: 1000}))
     found = comparison(store, Baselines(tmp_path), ("service=rag", "service=rag"), 0.05, NOW_NS)
 
-    assert not any("resemble" in note for note in notes({**found, "block_requests": [24, 24]}))
-    assert list(notes({**found, "alike_requests": [1, 40]})) == [
-        "Neighbouring requests are correlated; up to 40 count as one."
+    enough: CompareDocument = {**found, "needed_requests": None}
+    assert not any("alike" in note for note in notes({**enough, "block_requests": [24, 24]}))
+    assert list(notes({**enough, "alike_requests": [1, 40]})) == [
+        "Neighbouring requests are alike; up to 40 count as one."
     ]
+    assert sentence({**found, "needed_requests": 9000, "alike_requests": [1, 40]}).startswith(
+        "Not enough data: neighbouring requests are alike (up to 40 count as one), so it takes"
+    )
 
 
 def test_what_is_not_tested_has_no_interval_wherever_it_is_shown(tmp_path: Path) -> None:

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 import pytest
 
 from latencytrace.service.net.http_client import ask, exchange
+from tests.support.servers.nowhere import NOWHERE
 from tests.support.servers.recording import Received, RecordingServer, Response
 
-NOBODY = "http://127.0.0.1:9"  # the discard port
 SECRET = "hush"
 
 
@@ -27,7 +27,7 @@ def sent_to(server: RecordingServer, user: str = "", **headers: str) -> Received
 def test_a_proxy_of_the_environment_is_passed_by(
     variable: str, server: RecordingServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(variable, NOBODY)
+    monkeypatch.setenv(variable, NOWHERE)
 
     assert ask("GET", server.url, 10).is_success
 

@@ -1,5 +1,6 @@
 """Alerts begin and end, by a fake clock."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from latencytrace.analysis.slo.burn_rate import (
 from latencytrace.errors import StoreError
 from latencytrace.model import AlertKind, RequestStatus, Severity, Stage
 from latencytrace.model.objective import DAY_NS, MINUTE_NS
+from latencytrace.service.objectives.alerts import NO_EVIDENCE
 from latencytrace.service.objectives.memory import FILE, ObjectiveMemory
 from tests.support.builders.made_objectives import SECOND_NS, made_objective
 from tests.support.builders.traffic import GOOD, PER_S, SLOW, START_NS, Traffic, stamped
@@ -217,6 +219,17 @@ def test_silence_after_steady_requests_is_an_alert_until_they_come_again(
 
     assert traffic.names() == ["LatencySLONoData/page began", "LatencySLONoData/page ended"]
     assert traffic.heard[0].kind is AlertKind.NO_DATA
+
+
+def test_an_alert_of_silence_blames_no_stage_for_what_was_slow_before(traffic: Traffic) -> None:
+    traffic.run(HOUR_MIN, tick_s=30)
+    traffic.until_firing(1.0)
+    traffic.run(HOUR_MIN, per_s=0)
+
+    slow, silent = traffic.heard
+    assert slow.evidence.guilty is not None
+    assert silent.kind is AlertKind.NO_DATA
+    assert silent.evidence == replace(NO_EVIDENCE, failed_ratio=silent.evidence.failed_ratio)
 
 
 @pytest.mark.parametrize(

@@ -70,7 +70,7 @@ def test_tiers_that_look_at_less_than_a_slice_are_left_out() -> None:
     found = parse_objectives(TEXT.replace("Window: 1m", "Window: 5m"), "o.yaml")
 
     assert [rule.factor for rule in burn_rules(found.objectives[0])] == [14.4, 6, 3, 1]
-    assert any("looks at 1.25 min, less than a time slice" in note for note in found.notes)
+    assert any("looks at 1 min 15 s, less than a time slice" in note for note in found.notes)
 
 
 def test_a_slice_is_bad_below_its_share_however_few_its_requests() -> None:

@@ -20,6 +20,7 @@ from latencytrace.service.reports.engine_scraper import (
     fetch,
 )
 from tests.support.fakes.contracts import FakeClock
+from tests.support.servers.nowhere import NOWHERE
 from tests.support.servers.recording import RecordingServer, Response
 
 TEXTS = Path(__file__).parents[1] / "engine_texts"
@@ -198,7 +199,7 @@ def test_what_an_engine_answers_is_fetched() -> None:
 @pytest.mark.parametrize(
     ("answer", "why", "timeout_s"),
     [
-        (Response(302, headers={"Location": "http://127.0.0.1:9/"}), "answers 302", 10),
+        (Response(302, headers={"Location": NOWHERE}), "answers 302", 10),
         (Response(503), "answers 503", 10),
         (Response(body=dripping()), "too slowly", 2),
         (Response(body=repeat(b"#" * (1 << 20), (MAX_BYTES >> 20) + 1)), "longer than 16 MiB", 10),
@@ -219,4 +220,4 @@ def test_an_engine_that_takes_the_call_and_is_silent_is_given_up() -> None:
 
 def test_an_engine_that_is_not_there_is_a_reason() -> None:
     with pytest.raises(ScrapeError, match="does not answer"):
-        fetch("http://127.0.0.1:9/metrics")
+        fetch(f"{NOWHERE}/metrics")

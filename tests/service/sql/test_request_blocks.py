@@ -100,4 +100,5 @@ def test_rows_that_void_others_stand_before_what_moved_and_were_never_counted(
 
     written = blocks_of([table], voids, READ_NS, counted)
 
-    assert written == block_of(table.requests(), voids, READ_NS, counted)
+    rows = block_of(table.requests(), voids, READ_NS, counted)
+    assert written == (rows if len(made) else b"")

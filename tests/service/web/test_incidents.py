@@ -99,7 +99,44 @@ def test_where_no_request_comes_no_stage_is_slow_and_nobody_is_named() -> None:
     assert found.sentence(NOW_NS) == "POST /chat silent since 01:43 UTC"
 
 
+def test_routes_of_one_service_that_fall_silent_are_one_incident() -> None:
+    quiet = replace(PAGE, kind=AlertKind.NO_DATA)
+    routes = [
+        replace(
+            quiet,
+            standing=replace(
+                quiet.standing, objective=replace(quiet.standing.objective, route=f"GET /{n}")
+            ),
+        )
+        for n in range(3)
+    ]
+
+    slow, silent = incidents(documents(PAGE, *routes), [OBJECTIVE])
+
+    assert slow.sentence(NOW_NS).startswith("POST /chat slow since ")
+    assert silent.sentence(NOW_NS) == "3 routes of rag silent since 01:43 UTC"
+    assert [silent.is_of("rag", f"GET /{n}") for n in range(4)] == [True, True, True, False]
+    assert "route=" not in silent.requests
+
+
 def test_a_budget_that_is_spent_is_said_even_without_an_alert() -> None:
     said = headline([], [objective(budget_left_ratio=-0.2)], {}, NOW_NS)
+
+    assert said == "No incident now; budget spent: chat-e2e; no requests"
+
+
+def test_an_objective_without_data_is_not_called_met() -> None:
+    met, unknown = objective(budget_left_ratio=0.5), objective(budget_left_ratio=None)
+
+    assert (
+        headline([], [unknown], {}, NOW_NS) == "No incident; no data for 1 objective; no requests"
+    )
+    assert headline([], [met, met, unknown], {}, NOW_NS).startswith(
+        "2 of 3 objectives met, 1 without data"
+    )
+
+
+def test_a_budget_of_which_just_nothing_is_left_is_spent() -> None:
+    said = headline([], [objective(budget_left_ratio=0.0)], {}, NOW_NS)
 
     assert said == "No incident now; budget spent: chat-e2e; no requests"

@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-NOWHERE = "http://127.0.0.1:9"  # the discard port: nothing answers there
+from tests.support.servers.nowhere import NOWHERE
+
 COMMAND = (sys.executable, "-m", "latencytrace")
 
 

@@ -1,5 +1,6 @@
 """Messages through a queue: when a request sent one, and the work that it asks for."""
 
+from asyncio import _get_running_loop  # the public one raises where there is none
 from collections.abc import Callable, Mapping
 from functools import partial, wraps
 from inspect import iscoroutinefunction
@@ -22,6 +23,7 @@ from latencytrace.agent.guard import FAULTS, OnFault, edge_faults, guarded
 from latencytrace.agent.spans.provider import SHUTDOWN_S
 from latencytrace.agent.timing.hook import HookAttributes, Timed
 from latencytrace.agent.timing.recorder import Recorder, Timing, is_inside
+from latencytrace.agent.timing.runtime_gaps import GAPS
 from latencytrace.agent.timing.wrapping import BeginTimed, timed_coroutine, timed_function
 from latencytrace.agent.toolkit.calls import Build, CountWithin
 from latencytrace.agent.toolkit.http import propagation
@@ -79,6 +81,35 @@ class _CarriedWork(Timing):
             self.token = enter(Context({**current(), **self._carried, _SPAN_KEY: self.span}))
         except FAULTS as fault:
             edge_faults("making work current", fault)
+
+
+class _WatchedWork(Timing):
+    """Work that is a request: what it waits for is noted, as of one that a server has."""
+
+    __slots__ = ("_gaps", "_requests", "_timing")
+
+    def __init__(self, recorder: Recorder, timing: Timing) -> None:
+        super().__init__(timing.span, timing.started_ns, timing.pending)
+        self._timing = timing
+        self._requests = recorder.open_requests
+        self._gaps = self._requests.begin(on_loop=_get_running_loop() is not None)
+
+    def activate(self) -> None:
+        self._timing.activate()
+        try:
+            enter(Context({**current(), GAPS: self._gaps}))  # left with what is around it
+        except FAULTS as fault:
+            edge_faults("making work current", fault)
+
+    def deactivate(self) -> None:
+        self._timing.deactivate()
+
+    def end(self, ended_ns: int | None = None) -> None:
+        """End the span, with what the work waited for; only once."""
+        self._requests.end(self._gaps)
+        if self.span.is_recording():
+            self.note(self._gaps.described(self.started_ns, self.collect_intervals()))
+        super().end(ended_ns)
 
 
 class MessageSpan:
@@ -269,6 +300,8 @@ def timed_work(
                 found_work = read(args, kwargs)
                 timing = None if found_work is None else begun_work(recorder, *found_work)
                 if timing is not None:
+                    if timing.span.is_recording():
+                        timing = _WatchedWork(recorder, timing)
                     found = None if failure is None else partial(failure, args)
                     return MessageSpan(timing, recorder.on_fault, found)
             return None

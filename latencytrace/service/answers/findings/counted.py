@@ -52,6 +52,7 @@ LOSSES: Mapping[str, tuple[str, str | None]] = {  # metric: what it counts, and 
     ),
 }
 SENDER_LEFT: Final = "408"
+PUT_OFF: Final = "429"  # nothing is lost by it: what a sender then drops, it counts
 REFUSALS: Mapping[str, tuple[str, str]] = {  # by HTTP status
     "400": (
         "posts that were not OTLP",
@@ -66,9 +67,9 @@ REFUSALS: Mapping[str, tuple[str, str]] = {  # by HTTP status
         "those of programs that ended are no fault; of many, look at the senders' network",
     ),
     "413": ("posts that were too large", "in the senders: smaller batches"),
-    "429": (
-        "posts put off, because too much waited",
-        "run one more service, or sample in the senders",
+    PUT_OFF: (
+        "posts that senders were asked to send again later, because too many waited",
+        "where that goes on: run one more service, or sample in the senders",
     ),
     "503": (
         "posts that met a store that failed",
@@ -92,7 +93,7 @@ def counted_findings(metrics: Iterable[Sample]) -> Iterator[Finding]:
         elif sample.name == "latencytrace_service_posts_refused_total" and number:
             code = sample.labels.get("code", "")
             what, fix = REFUSALS.get(code, ("posts refused", "see the service's log"))
-            verdict = Verdict.NOTE if code == SENDER_LEFT else Verdict.WRONG
+            verdict = Verdict.NOTE if code in {SENDER_LEFT, PUT_OFF} else Verdict.WRONG
             yield _finding(verdict, f"{what}, {code}: {number:,}", fix)
 
 

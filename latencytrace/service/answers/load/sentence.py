@@ -3,6 +3,7 @@
 from latencytrace.model.texts.units import count, duration, grouped, objective_text, per_s, share
 from latencytrace.service.answers.load.capacity_documents import (
     CapacityDocument,
+    GrowthDocument,
     LimitDocument,
     ReplicasDocument,
 )
@@ -41,17 +42,22 @@ def _first(document: CapacityDocument) -> str:
     if found is None or found["first_stage"] is None:
         return ""
     at = count(found["first_concurrency"] or 0, "concurrent request")
-    first = f" First to grow is {found['first_stage']}, from {at}"
+    first = f" {found['first_stage']} grows first, from {at} on"
     stage = next((one for one in found["stages"] if one["stage"] == found["first_stage"]), None)
     if stage is None or stage["growth_ns"] <= 0:  # it grew in between, and is gone where most are
         return f"{first}."
-    whole_ns = sum(one["growth_ns"] for one in found["stages"])
-    part = f", {share(stage['growth_ns'] / whole_ns)} of the extra time"
+    whole_ns = sum(max(one["growth_ns"], 0) for one in found["stages"])
+    few, many = load_texts(found)
     return (
-        f"{first}: {duration(stage['calm_mean_ns'])} at up to {found['calm_to']}, "
-        f"{duration(stage['crowded_mean_ns'])} from {found['crowded_from']} on"
-        f"{part if whole_ns > 0 else ''}."
+        f"{first}: {duration(stage['calm_mean_ns'])} at {few}, "
+        f"{duration(stage['crowded_mean_ns'])} at {many}, "
+        f"{share(stage['growth_ns'] / whole_ns)} of the extra time."
     )
+
+
+def load_texts(found: GrowthDocument) -> tuple[str, str]:
+    """The loads that are compared: `4 or fewer` concurrent requests, and `6 or more`."""
+    return f"{found['calm_to']:,} or fewer", f"{found['crowded_from']:,} or more"
 
 
 def replicas_text(found: ReplicasDocument | None) -> str:

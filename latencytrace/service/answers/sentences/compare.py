@@ -18,7 +18,6 @@ LEVELS: Final = ("p50", "p95", "p99")
 PROVEN: Final = (Verdict.REGRESSION, Verdict.IMPROVEMENT)
 SURE: Final = 0.05
 END_TO_END: Final = "end to end"
-ROUND: Final = 100
 CIRCUMSTANCES: Final = {
     "input_tokens": "input tokens",
     "cached_input_ratio": "input cached",
@@ -52,9 +51,13 @@ def sentence(document: CompareDocument) -> str:
     empty = [name for name, side in sides if not side["requests"]]
     if empty:
         return f"Not enough data: no request {' or '.join(empty)}."
-    needed = document["needed_requests"]
-    more = f": it takes about {needed:,} requests of each side" if needed else ""
-    return f"Not enough data{more}."
+    needed, alike = document["needed_requests"], _alike(document)
+    if not needed:
+        return "Not enough data."
+    takes = f"it takes about {needed:,} requests of each side"
+    if alike > 1:
+        takes = f"neighbouring requests are alike (up to {alike:,} count as one), so {takes}"
+    return f"Not enough data: {takes}."
 
 
 def notes(document: CompareDocument) -> Iterator[str]:
@@ -69,9 +72,14 @@ def notes(document: CompareDocument) -> Iterator[str]:
         untested = [level for level in LEVELS if shift_of(whole, level)["p_value"] is None]
         if untested:
             yield f"Too few requests to test {' and '.join(untested)}."
-    longest = max(document.get("alike_requests", (1,)))  # an older service does not say
-    if longest > 1:
-        yield f"Neighbouring requests are correlated; up to {longest:,} count as one."
+    alike = _alike(document)
+    if alike > 1 and not document["needed_requests"]:
+        yield f"Neighbouring requests are alike; up to {alike:,} count as one."
+
+
+def _alike(document: CompareDocument) -> int:
+    """How many neighbouring requests count as one, on the side where they are most."""
+    return max(document.get("alike_requests", (1,)))  # an older service does not say
 
 
 def at_equal(document: CompareDocument) -> str:

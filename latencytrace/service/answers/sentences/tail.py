@@ -4,7 +4,7 @@ from typing import Final
 
 from latencytrace.model import Stage, semconv
 from latencytrace.model.cohorts.breakdown import MOSTLY
-from latencytrace.model.texts.units import duration, share
+from latencytrace.model.texts.units import duration, part_of, share
 from latencytrace.service.answers.tail_documents import NeighboursDocument, TailDocument
 
 _NAMED: Final = frozenset(
@@ -67,7 +67,7 @@ def beside(found: NeighboursDocument) -> str:
     if found["low_ns"] <= 0:
         return f"{text}; that may be chance."
     part = found["excess_share_ratio"]
-    text += "." if part is None else f", {share(part)} of the extra time."
+    text += "." if part is None else f", {part_of(part)} of the extra time."
     whose = (
         f"{trait_text(one['key'], one['value'])}: {share(one['cost_share_ratio'])} of it, by "
         f"{share(one['member_share_ratio'])} of the others"

@@ -7,7 +7,7 @@ from math import log2
 
 from markupsafe import Markup
 
-from latencytrace.model.texts.units import duration
+from latencytrace.model.objective import length_text
 from latencytrace.service.web.drawing.bars import number
 
 WIDTH, HEIGHT = 900, 240
@@ -127,8 +127,7 @@ def moments(since_ns: int, until_ns: int, x: Callable[[int], float], y: int) -> 
 def plain(length_ns: int) -> str:
     """A round duration, without digits that say nothing: `200 ms`, `1.5 s`, `1 h 30 min`."""
     if length_ns >= _MINUTE_NS:
-        first, unit, *rest = duration(length_ns).split()
-        return " ".join([first, unit, *(rest if rest and rest[0] != "00" else ())])
+        return length_text(length_ns)
     unit, size_ns = next(one for one in _UNITS if length_ns >= one[1])
     return f"{length_ns / size_ns:g} {unit}"
 

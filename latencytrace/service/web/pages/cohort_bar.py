@@ -34,6 +34,8 @@ _EXACT: Final = {"service", "route", "model", "version", "instance", *REPEATED}
 RANGES: Final = ("15m", "1h", "6h", "24h", "7d")
 DEFAULT_RANGE: Final = "1h"
 WITH_FIELDS: Final = (*TIMES, "service", "route")  # of the form
+WHERE: Final = "where"  # the parameter of attributes
+HOUR_NS: Final = 3600 * SECOND_NS
 ADDED: Final = "add"  # the parameter that holds one more filter
 MOST_NAMES: Final = 200  # that a field proposes
 MOST_ALIKE: Final = 2  # names that one may have meant
@@ -76,7 +78,7 @@ class Written:
                 key, _, text = condition.partition("=")
                 shown = f"{unquote(key)} = {unquote(text)}" if name in REPEATED else value
                 said = {"where": "", "without": "not "}.get(name, f"{name.replace('_', ' ')} ")
-                yield f"{said}{shown}", self.again(path, **{name: self._less(name, condition)})
+                yield f"{said}{shown}", self.again(path, **{name: self.less(name, condition)})
 
     def ranges(self, path: str) -> Iterator[tuple[str, Address, bool]]:
         """The usual times up to now, each with its address, and whether it is the present one."""
@@ -123,8 +125,8 @@ class Written:
     def _changed(self, key: str, value: str) -> dict[str, str | None]:
         return {key: value} if key in LABELS else {"where": self.more("where", key, value)}
 
-    def _less(self, name: str, condition: str) -> str | None:
-        """The other values of a filter that may be repeated."""
+    def less(self, name: str, condition: str) -> str | None:
+        """The other values of a filter that may be repeated; None: there is none."""
         rest = [one for text in self.all(name) for one in text.split("&") if one != condition]
         return "&".join(rest) if name in REPEATED and rest else None
 
@@ -260,7 +262,9 @@ def nearest(store: Questions, question: Asked) -> Iterator[tuple[str, Address]]:
         for alike in get_close_matches(question.values[name], known, MOST_ALIKE):
             if alike != question.values[name]:
                 yield f"did you mean {name} {alike}?", question.link("", **{name: alike})
-    for name in dict.fromkeys(name for name, _ in question.given if name in Filters.model_fields):
+    yield from _nearest_attributes(store, question)
+    filters = (name for name, _ in question.given if name in Filters.model_fields)
+    for name in dict.fromkeys(name for name in filters if name != WHERE):
         empty = Filters.model_fields[name].default
         found = store.count(question.cohort.model_copy(update={name: empty}))
         if found:
@@ -272,6 +276,33 @@ def nearest(store: Questions, question: Asked) -> Iterator[tuple[str, Address]]:
         if found:
             text = f"at any time: {count(found, 'request')}"
             yield text, question.link("", since=FIRST, until=None)
+
+
+def _nearest_attributes(store: Questions, question: Asked) -> Iterator[tuple[str, Address]]:
+    """Attributes and values alike, and what leaving out one condition finds."""
+    conditions = [one for text in question.all(WHERE) for one in text.split("&")]
+    for condition in conditions:
+        key, _, value = (unquote(part) for part in condition.partition("="))
+        without = tuple(pair for pair in question.cohort.where if pair != (key, value))
+        others = question.cohort.model_copy(update={WHERE: without})
+        keys = store.attribute_keys(others)
+        values: list[str] = []
+        if key in keys and others.since_ns is not None:
+            found = store.groups(others, key, HOUR_NS, MOST_NAMES)
+            values = [one.value for one in found.groups]
+        rest = question.less(WHERE, condition)
+        alike = [
+            *((one, value) for one in get_close_matches(key, keys, MOST_ALIKE) if one != key),
+            *((key, one) for one in get_close_matches(value, values, MOST_ALIKE)),
+        ]
+        for pair in alike:
+            one = "=".join(quote(part, safe="") for part in pair)
+            address = question.link("", where="&".join(filter(None, [rest, one])))
+            yield f"did you mean {pair[0]} = {pair[1]}?", address
+        number = store.count(others)
+        if number:
+            text = f"without {key} = {value}: {count(number, 'request')}"
+            yield text, question.link("", where=rest)
 
 
 def rfc3339(at_ns: int) -> str:

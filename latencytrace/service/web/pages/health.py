@@ -121,7 +121,8 @@ def health_pages(
         )
         if isinstance(files, Response):
             return files
-        wrong = [one for one in findings(samples) if one.verdict is Verdict.WRONG]
+        found = findings(samples)
+        wrong = [one for one in found if one.verdict is Verdict.WRONG]
         counts, reason = account(samples), unready()
         context = {
             **files,
@@ -135,6 +136,7 @@ def health_pages(
             "groups": groups(agents(samples)),
             "overhead": latest_overhead(parts.service.store, parts.service.now_ns),
             "wrong": wrong,
+            "notes": [one for one in found if one.verdict is Verdict.NOTE and one.fix],
         }
         return parts.renderer.page("health.html", context)
 

@@ -1,7 +1,7 @@
 """The incidents now, one a route, and the sentence that says them."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final, cast
 from urllib.parse import urlencode
 
@@ -28,17 +28,25 @@ class Incident:
         route: Its route; None: all of its requests.
         alerts: At least one, the page first.
         threshold_ns: The longest duration that is good; None: none is set.
+        others: The other routes of the service that fell silent, too.
     """
 
     service: str
     route: str | None
     alerts: Sequence[AlertDocument]
     threshold_ns: int | None
+    others: Sequence[str] = ()
 
     @property
     def name(self) -> str:
-        """The route, or the service."""
+        """The route, or the service; of several routes how many."""
+        if self.others:
+            return f"{1 + len(self.others)} routes of {self.service}"
         return self.route or self.service
+
+    def is_of(self, service: str, route: str) -> bool:
+        """Tell whether it is one of a route."""
+        return self.service == service and (self.route in {None, route} or route in self.others)
 
     @property
     def since_ns(self) -> int:
@@ -106,12 +114,16 @@ class Incident:
         lasted_ns = max(now_ns - self.since_ns, BEFORE_NS)
         return heat_map(
             store,
-            Cohort(service=self.service, route=self.route, since_ns=self.since_ns - lasted_ns),
+            Cohort(service=self.service, route=self._route, since_ns=self.since_ns - lasted_ns),
             now_ns,
         )
 
+    @property
+    def _route(self) -> str | None:
+        return None if self.others else self.route
+
     def _link(self, path: str, **more: str) -> Address:
-        named = {"service": self.service, "route": self.route}
+        named = {"service": self.service, "route": self._route}
         since = {"since": whole_second(self.since_ns - BEFORE_NS)}
         query = {name: value for name, value in (named | since | more).items() if value}
         return Address(f"{path}?{urlencode(query)}")
@@ -133,7 +145,7 @@ def incidents(
     for one in ranked:
         labels = one["labels"]
         by_route.setdefault((labels["service"], labels.get("route")), []).append(one)
-    return [
+    found = [
         Incident(
             service=service,
             route=route,
@@ -142,6 +154,23 @@ def incidents(
         )
         for (service, route), of_route in by_route.items()
     ]
+    return list(_silent_together(found))
+
+
+def _silent_together(found: Sequence[Incident]) -> Iterator[Incident]:
+    """The same, but the routes of one service that fell silent are one incident."""
+    silent: dict[str, list[Incident]] = {}
+    for one in found:
+        if one.what == "silent" and one.route:
+            silent.setdefault(one.service, []).append(one)
+    for one in found:
+        together = silent.get(one.service, [])
+        if one not in together or len(together) == 1:
+            yield one
+        elif one is together[0]:
+            alerts = [alert for each in together for alert in each.alerts]
+            others = [str(each.route) for each in together[1:]]
+            yield replace(one, alerts=alerts, others=others)
 
 
 def headline(
@@ -161,15 +190,7 @@ def headline(
         more = f"; {'; '.join(one.sentence(now_ns) for one in found[1:3])}" if found[1:] else ""
         rest = f" and {len(found) - 3} more" if len(found) > 3 else ""  # noqa: PLR2004 - three are said
         return f"{count(len(found), 'incident')}: {said}{more}{rest}"
-    spent = [one["name"] for one in objectives if (one["budget_left_ratio"] or 1) <= 0]
-    if not objectives:
-        state = "No incident; no objective is set"
-    elif spent:
-        state = f"No incident now; budget spent: {', '.join(sorted(set(spent)))}"
-    elif len(objectives) == 1:
-        state = "The objective is met"
-    else:
-        state = f"All {len(objectives)} objectives met"
+    state = _standing(objectives)
     if not traffic:
         return f"{state}; no requests"
     slower = cast("Sequence[str]", traffic["slower"])
@@ -180,3 +201,22 @@ def headline(
         f"{state}; {traffic['per_s']} req/s; {traffic['name']} p99 "
         f"{duration(float(str(traffic['p99_ns'])))}{traffic['change']}"
     )
+
+
+def _standing(objectives: Sequence[ObjectiveDocument]) -> str:
+    """Say how the objectives stand where no alert fires."""
+    left = [(one["name"], one["budget_left_ratio"]) for one in objectives]
+    known = [(name, ratio) for name, ratio in left if ratio is not None]
+    spent = sorted({name for name, ratio in known if ratio <= 0})
+    unknown = len(left) - len(known)
+    if not left:
+        return "No incident; no objective is set"
+    if spent:
+        return f"No incident now; budget spent: {', '.join(spent)}"
+    if not known:
+        return f"No incident; no data for {count(unknown, 'objective')}"
+    if len(left) == 1:
+        return "The objective is met"
+    if unknown:
+        return f"{len(known)} of {count(len(left), 'objective')} met, {unknown} without data"
+    return f"All {len(left)} objectives met"

@@ -20,7 +20,7 @@ from latencytrace.service.answers.overview_documents import (
 )
 from latencytrace.service.web.drawing.heat_map import small_heat_map
 from latencytrace.service.web.drawing.releases import Release
-from latencytrace.service.web.pages.cohort_bar import Asked, nearest
+from latencytrace.service.web.pages.cohort_bar import TIMES, Asked, nearest
 from latencytrace.service.web.pages.exports import Export
 from latencytrace.service.web.pages.grouping import FAILING, small_trend
 from latencytrace.service.web.pages.incidents import Incident, headline, incidents
@@ -85,6 +85,7 @@ def overview_pages(parts: Parts, pace: Pace) -> APIRouter:
     router = APIRouter(include_in_schema=False)
 
     def context(question: Asked) -> Mapping[str, object]:
+        filtered = not {name for name, _ in question.given} <= {*TIMES}
         given = "limit" in question.query.model_fields_set
         limit = min(question.query.limit, MOST_ROUTES) if given else ROUTES
 
@@ -115,9 +116,12 @@ def overview_pages(parts: Parts, pace: Pace) -> APIRouter:
             "incidents": wrong,
             "headline": lambda: headline(wrong(), objectives(), traffic(rows()), question.now_ns),
             "heat": lambda one: small_heat_map(
-                one.heat_map(parts.service.store, question.now_ns), one.since_ns, one.threshold_ns
+                one.heat_map(parts.service.store, question.now_ns),
+                one.since_ns,
+                None if one.what == "silent" else one.threshold_ns,
             ),
             "rows": rows,
+            "unseen": lambda: [] if filtered else unseen(objectives(), rows()),
             "anchor": anchor,
             "pace": pace,
             "nearest": lambda: list(nearest(parts.service.store, question)),
@@ -171,6 +175,14 @@ def rows_of(
     return sorted(rows, key=lambda row: _STATES.index(row.state))  # else as they were
 
 
+def unseen(
+    objectives: Sequence[ObjectiveDocument], rows: Sequence[Row]
+) -> Sequence[ObjectiveDocument]:
+    """The objectives that stand in no row: no request of theirs came, or is shown."""
+    seen = {anchor(one) for row in rows for one in row.objectives}
+    return [one for one in objectives if anchor(one) not in seen]
+
+
 def measured(
     routes: Sequence[RouteDocument],
 ) -> tuple[dict[str, RouteDocument], Sequence[RouteDocument]]:
@@ -192,9 +204,7 @@ def state_of(
     wrong: Sequence[Incident],
 ) -> str:
     """How a route is, in a word or two."""
-    if any(
-        one.service == route["service"] and one.route in {None, route["route"]} for one in wrong
-    ):
+    if any(one.is_of(route["service"], route["route"]) for one in wrong):
         return "incident"
     if route["long_lived"] and not objectives:
         return LONG_LIVED

@@ -78,6 +78,7 @@ class Renderer:
         self._templates.filters.update(
             duration=units.duration,
             exact=units.exact,
+            part_of=units.part_of,
             share=units.share,
             signed=units.signed,
             target=units.target,

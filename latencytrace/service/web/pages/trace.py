@@ -55,6 +55,7 @@ DEEP = 12  # levels, beyond which each row says its own
 MOST_GAPS = 5
 SHORT, FOLDED = 0.01, 3  # of the request; stages of which each is shorter, at least
 MS = 10**6
+LATE_NS = 60 * 10**9  # after its end: a request that was written later says so
 LEAST_ALIKE = 10  # requests of a route, for its p50 to be named
 CONVENTIONS = (  # how the keys begin that instrumentations write
     "client.", "code.", "container.", "db.", "enduser.", "error.", "exception.", "gen_ai.",
@@ -176,6 +177,7 @@ def _head(
         "who": who,
         "others": others,
         "usual": lambda: usual_ns(parts.service.store, request),
+        "written_after_ns": lambda: written_late_ns(parts.service.store, request),
         "of_route": asked.link(
             "/requests",
             service=request.service,
@@ -257,6 +259,15 @@ def usual_ns(store: Store, request: FoundRequest) -> float | None:
     if found.duration_ns is None or found.requests < LEAST_ALIKE:
         return None
     return found.duration_ns.p50
+
+
+def written_late_ns(store: Store, request: FoundRequest) -> int | None:
+    """How long after its end its ledger was written; None: as soon as usual, or not noted."""
+    written_ns = store.written_ns(request)
+    if written_ns is None:
+        return None
+    after_ns = written_ns - request.start_ns - request.duration_ns
+    return after_ns if after_ns > LATE_NS else None
 
 
 def _held_name(store: Store, trace_id: str, held: Held | None) -> str:

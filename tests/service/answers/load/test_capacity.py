@@ -119,4 +119,4 @@ def test_a_stage_that_grew_only_in_between_is_named_without_figures() -> None:
         "stages": [],
     }
 
-    assert sentence(document).endswith(" First to grow is load, from 4 concurrent requests.")
+    assert sentence(document).endswith(" load grows first, from 4 concurrent requests on.")

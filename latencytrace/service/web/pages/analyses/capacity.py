@@ -14,7 +14,12 @@ from latencytrace.service.answers.load.capacity_documents import (
     GrowthDocument,
     LevelDocument,
 )
-from latencytrace.service.answers.load.sentence import limit_text, range_text, replicas_text
+from latencytrace.service.answers.load.sentence import (
+    limit_text,
+    load_texts,
+    range_text,
+    replicas_text,
+)
 from latencytrace.service.answers.sentences.weights import recorded_note
 from latencytrace.service.web.drawing.intervals import Scale
 from latencytrace.service.web.pages.cohort_bar import Asked, nearest, read
@@ -58,6 +63,7 @@ def capacity_pages(parts: Parts) -> APIRouter:
             "fields": [(name, *LIMITS[name], written[name]) for name in LIMITS],
             "facts": lambda document: list(facts(document)),
             "is_knee": is_knee,
+            "load_texts": load_texts,
             "longest": longest,
             "scale_of": scale_of,
             "per_s": per_s,
@@ -88,7 +94,7 @@ def facts(document: CapacityDocument) -> Iterator[str]:
         yield f"goodput {per_s(goodput['per_second'])} ({share(goodput['good_ratio'])})"
         if goodput["best_per_second"] is not None:
             best = per_s(goodput["best_per_second"])
-            yield f"at most {best}, at a concurrency of {goodput['best_concurrency']}"
+            yield f"best goodput {best}, at {goodput['best_concurrency']} concurrent"
         yield f"good: {limits}"
 
 

@@ -77,7 +77,6 @@ function begin(svg) {
   });
   const ofCells = (act) => (a, b) => act(box(a, b));
   onKeys(svg, { first: slowest.slice(0, 2), bounds, mark: ofCells(mark), tell: ofCells(tell), open: ofCells(open), forget });
-  picture.atEnd();
   svg.dataset.ready = 'yes';
 }
 

@@ -33,6 +33,9 @@ document.addEventListener('keydown', (event) => {
   }
 });
 
+const panels = (of) => [...of.querySelectorAll('[data-panel]')];
+const written = new WeakMap(panels(document).map((panel) => [panel, panel.innerHTML])); // before scripts add to it
+
 // Acknowledge an incident: all of its alerts. Without scripts there is no such button.
 const showButtons = () => { for (const one of document.querySelectorAll('[data-acknowledge]')) one.hidden = false; };
 document.addEventListener('swapped', showButtons);
@@ -79,14 +82,26 @@ document.addEventListener('pointermove', (event) => {
   tip.style.top = `${event.clientY + 14}px`;
 });
 
-// Of a picture over time that is wider than a phone the latest part is seen first.
-const toTheEnd = () => { for (const one of document.querySelectorAll('.scroll:has(> .budget)')) one.scrollLeft = one.scrollWidth; };
-document.addEventListener('swapped', toTheEnd);
-toTheEnd();
+// Of a picture over time that is wider than a phone the latest part is seen first, with the numbers of its vertical axis.
+const showEnds = () => {
+  for (const svg of document.querySelectorAll('.scroll > .chart:not(.lanes, [data-ended])')) {
+    const scroll = svg.parentElement;
+    const numbers = [...svg.querySelectorAll('.axis[text-anchor="end"]')];
+    const follow = () => {
+      const passed = scroll.scrollLeft * svg.viewBox.baseVal.width / svg.clientWidth;
+      for (const one of numbers) one.setAttribute('transform', `translate(${passed})`);
+    };
+    svg.append(...numbers); // above what is drawn
+    scroll.addEventListener('scroll', follow);
+    scroll.scrollLeft = scroll.scrollWidth;
+    follow();
+    svg.dataset.ended = 'yes';
+  }
+};
+document.addEventListener('swapped', showEnds);
+showEnds();
 
 // Live: the page is asked for again while it is seen, and of its panels those that changed are replaced.
-const panels = (of) => [...of.querySelectorAll('[data-panel]')];
-const written = new WeakMap(panels(document).map((panel) => [panel, panel.innerHTML])); // before scripts add to it
 let isPressed = false;
 let failed = false;
 let forgetting = 0;

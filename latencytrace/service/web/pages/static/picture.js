@@ -19,10 +19,6 @@ export function onPicture(svg) {
       shown.style.left = `${Math.min(event.clientX + 14, innerWidth - 280)}px`;
       shown.style.top = `${event.clientY + 14}px`;
     },
-    atEnd: () => { // the newest are at the right end
-      const scroll = svg.closest('.scroll');
-      scroll.scrollLeft = scroll.scrollWidth;
-    },
   };
 }
 

@@ -59,7 +59,6 @@ function begin(svg) {
   onKeys(svg, {
     first: [scale.columns.at(-1)[0], 0], bounds, mark: ofColumns(mark), tell: ofColumns(tell), open: ofColumns(open), forget,
   });
-  picture.atEnd();
   svg.dataset.ready = 'yes';
 }
 
