@@ -176,8 +176,8 @@ bench-calls: $(VENV)/.checks .peers/contrib/.installed ## what it adds to one ou
 bench-locks: $(VENV)/.checks ## what it adds to a lock that is free, in instructions; needs valgrind
 	@$(BIN)/python -m tests.benchmarks.bench_locks
 
-bench-waits: $(VENV)/.checks ## requests of held servers against their clients' clocks (a quarter of an hour); BUSY=--busy: beside others
-	@$(BIN)/python -m tests.benchmarks.bench_waits $(BUSY)
+bench-waits: $(VENV)/.checks ## requests of held servers against their clients' clocks (a quarter of an hour); WAITS=--short: 7 minutes, WAITS=--busy: beside others
+	@$(BIN)/python -m tests.benchmarks.bench_waits $(WAITS)
 
 bench-overhead: $(VENV)/.checks ## the budget of tracing's cost: the estimate against truth, and 2 000 requests a second
 	@$(BIN)/python -m tests.benchmarks.bench_overhead

@@ -1,11 +1,12 @@
 """Requests that wait while a server is held: how they agree with their clients' own clocks.
 
-    python -m tests.benchmarks.bench_waits [--only NAME ...] [--busy] [--json]
+    python -m tests.benchmarks.bench_waits [--only NAME ...] [--short] [--busy] [--json]
 
 Eight clients in a process of their own send requests of which each holds its server's event loop
 or worker for 2 to 200 ms (`waits/held_app.py`); closed and open load, a new connection for each
 request and kept ones. Compared are each request's end to end and first token: they agree within
 2 % or one step of the kernel's clock, by which it tells when bytes came (4 ms on most machines).
+A line a way, and a table of the servers at the end. `--short` sends a third as many requests.
 With `--busy` as many other processes as there are processors never rest meanwhile; the clients go
 before all others (real-time), where they may.
 """
@@ -18,10 +19,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from importlib.util import find_spec
 from itertools import product
+from operator import attrgetter
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -36,6 +39,7 @@ PYTHON = (sys.executable, "-m")
 ADDRESS = ("--bind", "127.0.0.1:PORT")
 UVICORN = (*PYTHON, "uvicorn", "held_app:asgi", "--port", "PORT", "--log-level", "warning")
 GUNICORN = (*PYTHON, "gunicorn", *ADDRESS, "--workers", "1", "held_app:wsgi")
+GRANIAN = (*PYTHON, "granian", "--port", "PORT", "--log-level", "error", "--interface")
 PROGRAM = (sys.executable, os.fspath(HERE / "held_app.py"))
 SERVERS = {
     "uvicorn, h11": (*UVICORN, "--http", "h11", "--loop", "asyncio"),
@@ -43,15 +47,21 @@ SERVERS = {
     "uvicorn, uvloop": (*UVICORN, "--http", "httptools", "--loop", "uvloop"),
     "hypercorn": (*PYTHON, "hypercorn", *ADDRESS, "held_app:asgi"),
     "gunicorn, sync": (*GUNICORN, "--worker-class", "sync"),
+    "gunicorn, gevent": (*GUNICORN, "--worker-class", "gevent"),
     "gunicorn, gthread": (*GUNICORN, "--worker-class", "gthread", "--threads", "2"),
     "waitress": (*PYTHON, "waitress", "--listen", "127.0.0.1:PORT", "--threads", "2",
                  "held_app:wsgi"),
     "werkzeug": (*PROGRAM, "werkzeug", "PORT"),
     "aiohttp": (*PROGRAM, "aiohttp", "PORT"),
     "Tornado": (*PROGRAM, "tornado", "PORT"),
+    "Granian, ASGI": (*GRANIAN, "asgi", "held_app:asgi"),
+    "Granian, WSGI": (*GRANIAN, "wsgi", "held_app:wsgi"),
+    "Sanic": (*PROGRAM, "sanic", "PORT"),
 }  # fmt: skip
+OF_OTHERS = {"Granian, ASGI": "granian", "Granian, WSGI": "granian", "Sanic": "sanic"}
 WAYS = tuple(product(("closed", "open"), ("new", "kept")))
 REQUESTS = {2: 100, 10: 100, 50: 100, 200: 40}  # by how long each holds its server, in ms
+SHORT = {2: 60, 10: 60, 50: 20, 200: 8}  # the same in a third of the time
 WARM_UP = 10
 WITHIN_RATIO = 0.02
 STEP_NS = round(time.clock_getres(6) * 1e9)  # CLOCK_MONOTONIC_COARSE
@@ -72,6 +82,10 @@ class Result:
     client_ns: float  # the median of their clients
     off_ns: float  # the median difference, ours less theirs
     worst_ns: int  # the largest
+
+    def share(self) -> float:
+        """Return the share of those that agree, of the worse of both."""
+        return min(self.whole, self.first) / self.requests
 
 
 @contextmanager
@@ -105,12 +119,12 @@ def agree(ours_ns: float, theirs_ns: float) -> bool:
 
 
 def compared(
-    name: str, server: TracedServer, receiver: Receiver, way: tuple[str, str], held_ms: int
+    name: str, server: TracedServer, receiver: Receiver, way: tuple[str, str, int], count: int
 ) -> Result:
-    """Send requests that hold the server so long, and compare them."""
-    load, connections = way
+    """Send so many requests that hold the server so long, and compare them."""
+    load, connections, held_ms = way
     receiver.posts.clear()
-    seen = asked(server.url, held_ms, REQUESTS[held_ms], load, connections)
+    seen = asked(server.url, held_ms, count, load, connections)
 
     def served() -> dict[str, ReceivedSpan]:
         return {span.trace_id: span for span in receiver.spans if span.kind is SpanKind.SERVER}
@@ -136,14 +150,16 @@ def compared(
     )  # fmt: skip
 
 
-def measured(name: str, receiver: Receiver, folder: Path) -> Iterator[Result]:
+def measured(
+    name: str, receiver: Receiver, folder: Path, requests: Mapping[int, int]
+) -> Iterator[Result]:
     """Each way of asking a server, for each length of its holds."""
     with traced_server(
         receiver, folder, *SERVERS[name], ready="/held?0", PYTHONPATH=os.fspath(HERE)
     ) as server:
         asked(server.url, 1, WARM_UP, "closed", "new")
-        for way, held_ms in product(WAYS, REQUESTS):
-            yield compared(name, server, receiver, way, held_ms)
+        for way, (held_ms, count) in product(WAYS, requests.items()):
+            yield compared(name, server, receiver, (*way, held_ms), count)
 
 
 def line(result: Result) -> str:
@@ -157,7 +173,22 @@ def line(result: Result) -> str:
     )
 
 
-def main(names: Sequence[str], *, busy: bool, as_json: bool) -> int:
+def table(results: Sequence[Result]) -> Iterator[str]:
+    """The servers, in percent of their requests."""
+    yield "| server | end to end | first token | the worst of the ways |"
+    yield "| --- | ---: | ---: | --- |"
+    for name in dict.fromkeys(result.server for result in results):
+        ways = [result for result in results if result.server == name]
+        count = sum(way.requests for way in ways)
+        shares = (100 * sum(map(attrgetter(part), ways)) / count for part in ("whole", "first"))
+        worst = min(ways, key=Result.share)
+        yield (
+            f"| {name} | {' | '.join(f'{share:.0f}' for share in shares)} | "
+            f"{100 * worst.share():.0f}: {worst.load}, {worst.connections}, {worst.held_ms} ms |"
+        )
+
+
+def main(names: Sequence[str], *, short: bool, busy: bool, as_json: bool) -> int:
     """Print a line a way; fail if fewer than 95 of 100 agree anywhere."""
     if not as_json:
         print(f"{'':43} end first          client, ms    off    worst")
@@ -168,20 +199,23 @@ def main(names: Sequence[str], *, busy: bool, as_json: bool) -> int:
         neighbours((os.cpu_count() or 1) if busy else 0),
     ):
         for name in names:
-            for result in measured(name, receiver, Path(folder)):
+            for result in measured(name, receiver, Path(folder), SHORT if short else REQUESTS):
                 results.append(result)
                 if not as_json:
                     print(line(result), flush=True)
     if as_json:
         print(json.dumps([asdict(result) for result in results], indent=2))
-    enough = (min(one.whole, one.first) >= ENOUGH * one.requests for one in results)
-    return 0 if all(enough) else 1
+    else:
+        print("\n".join(("", *table(results))))
+    return 0 if all(result.share() >= ENOUGH for result in results) else 1
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--only", nargs="+", choices=SERVERS, default=list(SERVERS))
+    installed = [name for name in SERVERS if find_spec(OF_OTHERS.get(name, "sys"))]
+    parser.add_argument("--only", nargs="+", choices=SERVERS, default=installed)
+    parser.add_argument("--short", action="store_true", help="a third as many requests")
     parser.add_argument("--busy", action="store_true", help="beside others that never rest")
     parser.add_argument("--json", action="store_true", help="print figures only")
     options = parser.parse_args()
-    sys.exit(main(options.only, busy=options.busy, as_json=options.json))
+    sys.exit(main(options.only, short=options.short, busy=options.busy, as_json=options.json))

@@ -134,6 +134,7 @@ int encoder_ready(PyObject *module);
 int packing_ready(PyObject *module);
 int events_ready(PyObject *module);
 int loop_ready(PyObject *module);
+int locks_ready(PyObject *module);
 int calls_ready(PyObject *module);
 int recorder_ready(PyObject *module);
 int spans_ready(PyObject *module);

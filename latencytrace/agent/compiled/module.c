@@ -210,7 +210,7 @@ static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT, "_core", "Quick forms of what the agent does most often.", -1, functions, NULL, NULL, NULL, NULL};
 
 PyMODINIT_FUNC PyInit__core(void) {
-    static int (*const parts[])(PyObject *) = {encoder_ready, packing_ready, events_ready, loop_ready, calls_ready, recorder_ready, spans_ready, requests_ready, sends_ready, streams_ready, termination_ready};
+    static int (*const parts[])(PyObject *) = {encoder_ready, packing_ready, events_ready, loop_ready, locks_ready, calls_ready, recorder_ready, spans_ready, requests_ready, sends_ready, streams_ready, termination_ready};
     PyObject *module = PyModule_Create(&definition);
     if (!module) return NULL;
     int failed = PyType_Ready(&CoreMethodType) < 0;

@@ -727,6 +727,23 @@ def time_called_application(recorder: Recorder, original: Timed) -> Timed:
     return _callback_wrapper
 
 
+def note_scheduled(_: Recorder, original: Timed) -> Timed:
+    """Note when Granian, which has read a request by itself, hands it to its event loop."""
+
+    @wraps(original)
+    def make_schedule(*args: Any, **kwargs: Any) -> Any:
+        schedule = original(*args, **kwargs)
+
+        def noting(watcher: Any) -> Any:
+            if isinstance(scope := getattr(watcher, "scope", None), dict):
+                scope[ARRIVED] = monotonic_ns()
+            return schedule(watcher)
+
+        return noting
+
+    return make_schedule
+
+
 class AsgiHook(Hook):
     """Times requests at the outermost place that knows the application."""
 
@@ -763,6 +780,12 @@ class AsgiHook(Hook):
         ),
         Replacement("hypercorn.app_wrappers", "ASGIWrapper.__init__", time_given_application),
         Replacement("granian.asgi", "_callback_wrapper", time_called_application),
+        *(
+            Replacement(
+                "granian._futures", f"_cbsched_{kind}schedule", note_scheduled, optional=True
+            )
+            for kind in ("", "aio")
+        ),
         Replacement(
             "starlette.middleware.base", "BaseHTTPMiddleware.__call__", hold_until_returned
         ),

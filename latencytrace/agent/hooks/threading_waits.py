@@ -1,18 +1,22 @@
-"""Waits of requests for semaphores, conditions, events and queues of Python's `threading`.
+"""Waits of requests for locks, semaphores, conditions, events and queues of Python's `threading`.
 
-`threading.Lock` and `RLock` are types in C, which cannot be patched. Others in their place would
-make each acquire dearer, and be no locks to what asks for their type.
+`threading.Lock` and `RLock` are types in C, which only the compiled core can patch: others in
+their place would be no locks to what asks for their type.
 """
 
-from functools import wraps
+from collections.abc import Callable
+from functools import partial, wraps
 from typing import Any
 
 from latencytrace.agent.clock import monotonic_ns
+from latencytrace.agent.compiled.core import core
 from latencytrace.agent.context import current
-from latencytrace.agent.timing.hook import Hook, Replacement, Timed
+from latencytrace.agent.native import Lock, RLock
+from latencytrace.agent.timing.holds import NOTICED_NS
+from latencytrace.agent.timing.hook import UNDO, Hook, Replacement, Timed
 from latencytrace.agent.timing.recorder import Recorder
 from latencytrace.agent.timing.runtime_gaps import GAPS
-from latencytrace.agent.toolkit.waits import note_wait
+from latencytrace.agent.toolkit.waits import note_lock, note_wait
 
 
 def time_waits(recorder: Recorder, original: Timed) -> Timed:
@@ -28,10 +32,31 @@ def time_waits(recorder: Recorder, original: Timed) -> Timed:
         finally:
             note_wait(recorder, started_ns)
 
+    setattr(wait, UNDO, _time_locks(recorder))
     return wait
 
 
+def _time_locks(recorder: Recorder) -> Callable[[], None]:
+    """Time the waits for locks; return what puts their methods back."""
+    places: list[tuple[type, str, Any, Any]] = []
+    for kind in {type(Lock()), type(RLock())} if core is not None else ():
+        take, release = vars(kind)["acquire"], vars(kind)["release"]
+        note = partial(note_lock, recorder, kind.__name__)
+        for name in ("acquire", "__enter__"):
+            before = vars(kind)[name]
+            timed = core.acquire(before, take, release, note, NOTICED_NS)
+            core.set_in_type(kind, name, timed)
+            places.append((kind, name, before, timed))
+
+    def restore() -> None:
+        for kind, name, before, timed in places:
+            if vars(kind)[name] is timed:
+                core.set_in_type(kind, name, before)
+
+    return restore
+
+
 class ThreadingWaitsHook(Hook):
-    """Patches the one wait that semaphores, events, barriers and queues are made of."""
+    """Patches locks, and the one wait that semaphores, events, barriers and queues are made of."""
 
     patches = (Replacement("threading", "Condition.wait", time_waits, bare=True),)

@@ -72,7 +72,7 @@ class RequestTiming(ServedRequest):
         method = str(environ.get("REQUEST_METHOD", "HTTP"))
         attributes = _request_attributes(environ)
         self.connection = _connection(environ)
-        came_ns = arrived_ns(recorder.open_requests, self.connection)
+        came_ns = arrived_ns(recorder.open_requests, self.connection, is_handed_on=True)
         super().__init__(recorder, method, attributes, caller, on_loop=False, arrived_ns=came_ns)
         self._environ = environ
         self.answer: AnswerStream = AnswerStream()

@@ -30,12 +30,14 @@ from latencytrace.model.stage import Stage
 MOST_SPANS: Final = 64  # of a request; waits beyond are noted without their names
 _POOLS: Final = frozenset({"asyncpg", "psycopg_pool", "redis", "sqlalchemy", "valkey"})
 # Packages of what waits are made of,
-_LIBRARIES: Final = _POOLS | {"anyio", "asyncio", "queue", "threading"}
+_LIBRARIES: Final = _POOLS | {"anyio", "asyncio", "functools", "logging", "queue", "threading"}
 # of what waits for clients and their answers, or for the work of a pool, which is traced,
 _SERVERS: Final = frozenset(
     {"aiohttp", "gunicorn", "hypercorn", "starlette", "tornado", "uvicorn"}
 )
-_OTHERS: Final = _SERVERS | {"concurrent", "multiprocessing", "waitress", "werkzeug"}
+_OTHERS: Final = _SERVERS | {
+    "concurrent", "gevent", "importlib", "multiprocessing", "waitress", "werkzeug"
+}  # fmt: skip
 _CONNECTS: Final = "httpcore"  # whose locks are of connections: no line of the program's has them
 _OURS: Final = "latencytrace"
 # of what calls the program to serve a request, or to make a part of its answer,
@@ -45,6 +47,7 @@ _LOOPS: Final = frozenset({"asyncio.events", "asyncio.base_events", "asyncio.run
 # Functions that wait until there is room; the others wait for what may be the request's own work.
 _TAKEN: Final = frozenset({"_acquire", "_do_get", "get_connection", "getconn"})  # from pools
 _FOR_ROOM: Final = _TAKEN | {"acquire", "acquire_on_behalf_of", "put"}
+_TAKES_A_LOCK: Final = frozenset({"__enter__", "acquire"})  # and does nothing else
 _DOING: Final = "noting a wait"
 
 
@@ -88,8 +91,13 @@ class Wait:
         self._started_ns = started_ns
         self._place = place
 
-    def end(self, ended_ns: int) -> None:
-        """Note it, if it took a millisecond."""
+    def end(self, ended_ns: int, *, may_hold: bool = False) -> None:
+        """Note it, if it took a millisecond.
+
+        Args:
+            may_hold: The program may hold a lock that a span's processor takes: a span of the
+                wait is recorded with the request's end, and none after that.
+        """
         if ended_ns - self._started_ns < NOTICED_NS:
             return
         with guarded(_DOING, self._recorder.on_fault):
@@ -98,10 +106,29 @@ class Wait:
                 gaps.note(RESULT, self._started_ns, ended_ns)
                 return
             gaps.waits += 1
-            timing = self._recorder.start(
-                self._place.name, Stage.QUEUE, context=self._context, started_ns=self._started_ns
-            )
-            timing.end(ended_ns)
+            record = _Recording(self, ended_ns)
+            if not may_hold:
+                record.end()
+            elif gaps in self._recorder.open_requests.open:
+                later = gaps.unfinished = gaps.unfinished or []
+                later.append(record)
+
+    def record(self, ended_ns: int) -> None:
+        """Record a span of it."""
+        timing = self._recorder.start(
+            self._place.name, Stage.QUEUE, context=self._context, started_ns=self._started_ns
+        )
+        timing.end(ended_ns)
+
+
+class _Recording(NamedTuple):
+    """A wait that is over, and has no span yet."""
+
+    wait: Wait
+    ended_ns: int
+
+    def end(self) -> None:
+        self.wait.record(self.ended_ns)
 
 
 def begun(
@@ -137,7 +164,26 @@ def note_wait(
         with guarded(_DOING, recorder.on_fault):
             wait = begun(recorder, sys._getframe(2), started_ns, f"{kind}.{method}")
             if wait is not None:
-                wait.end(ended_ns)
+                wait.end(ended_ns, may_hold=True)
+
+
+def note_lock(recorder: Recorder, kind: str, started_ns: int, ended_ns: int) -> None:
+    """Note a wait for a lock, once its caller has it: from C, which has no frame of its own.
+
+    Args:
+        kind: The name of its type.
+        started_ns: A monotonic time.
+        ended_ns: Likewise.
+    """
+    with guarded(_DOING, recorder.on_fault):
+        taker = sys._getframe(1)
+        package = _package(taker)
+        # Conditions and threads wait for what they are made of by locks.
+        is_part = package == "threading" and taker.f_code.co_name not in _TAKES_A_LOCK
+        if package != _OURS and not is_part:
+            wait = begun(recorder, taker, started_ns, f"{kind}.acquire")
+            if wait is not None:
+                wait.end(ended_ns, may_hold=True)
 
 
 def _is_explained(context: Context) -> bool:

@@ -10,19 +10,45 @@ from typing import Any
 
 import pytest
 import redis
+from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
 from sqlalchemy.pool import QueuePool
 
+from latencytrace.agent.compiled.core import core
+from latencytrace.agent.guard import raise_fault
 from latencytrace.agent.hooks.threading_waits import ThreadingWaitsHook
+from latencytrace.agent.timing.recorder import Recorder
 from latencytrace.model import Stage
 from tests.support.agent.hooked import Spans, hooked
-from tests.support.agent.waiting_requests import AT_LEAST_NS, let_time_pass, results_ns, serve_wsgi
+from tests.support.agent.waiting_requests import (
+    AT_LEAST_NS,
+    let_time_pass,
+    results_ns,
+    serve_wsgi,
+    threads_in,
+)
 from tests.support.waiting import PATIENCE_S, until
 
+COMPILED = pytest.mark.skipif(core is None, reason="only the compiled core sees it")
 Waited = tuple[Callable[[], object], Callable[[], object], Callable[[], bool]]
 
 
 def waiters(condition: threading.Condition) -> Callable[[], bool]:
     return lambda: bool(condition._waiters)  # type: ignore[attr-defined]
+
+
+def lock(kind: Callable[[], Any] = threading.Lock) -> Waited:
+    made = kind()
+    made.acquire()
+
+    def wait() -> None:
+        with made:
+            pass
+
+    return wait, made.release, lambda: threads_in(wait) == 1
+
+
+def reentrant_lock() -> Waited:
+    return lock(threading.RLock)
 
 
 def semaphore() -> Waited:
@@ -99,6 +125,8 @@ def waited(spans: Spans, made: Waited) -> None:
 @pytest.mark.parametrize(
     ("make", "kind"),
     [
+        pytest.param(lock, "lock", marks=COMPILED),
+        pytest.param(reentrant_lock, "rlock", marks=COMPILED),
         (semaphore, "semaphore"),
         (full_queue, "queue"),
         (pool_of_sqlalchemy, "queuepool"),
@@ -153,3 +181,82 @@ def test_a_wait_outside_of_requests_is_not_noted_and_returns_what_it_does() -> N
         assert waiting.result(PATIENCE_S) is True
 
     assert spans.all == []
+
+
+@COMPILED
+@pytest.mark.parametrize("kind", [threading.Lock, threading.RLock])
+def test_a_lock_does_what_it_did_and_is_put_back(kind: Callable[[], Any]) -> None:
+    before = dict(vars(type(kind())))
+
+    with hooked(ThreadingWaitsHook) as spans, ThreadPoolExecutor(1) as pool:
+        during = dict(vars(type(kind())))
+        made = kind()
+        with made:
+            refused = [
+                pool.submit(made.acquire, *given).result(PATIENCE_S)
+                for given in [(False,), (True, 0.002), (1, 0)]
+            ]
+            with pytest.raises(ValueError, match="timeout"):
+                made.acquire(0, 1)
+            with pytest.raises(TypeError):
+                made.acquire(1, 1, 2)
+        given = pool.submit(made.acquire, timeout=PATIENCE_S).result(PATIENCE_S)
+        with pytest.raises(TypeError):
+            during["acquire"](object())
+
+    assert refused == [False, False, False]
+    assert given is True
+    assert {name for name in before if before[name] is not during[name]} == {
+        "acquire",
+        "__enter__",
+    }
+    assert dict(vars(type(kind()))) == before
+    assert spans.all == []
+
+
+@COMPILED
+def test_a_wait_for_a_lock_is_recorded_once_its_request_ends() -> None:
+    with hooked(ThreadingWaitsHook) as spans:
+        wait, release, is_waited_for = lock()
+        recorded: list[object] = []
+
+        def endpoint() -> None:
+            wait()
+            recorded.extend(spans.all)
+
+        waited(spans, (endpoint, release, is_waited_for))
+
+    assert recorded == []
+    assert len(spans.of(Stage.QUEUE)) == 1
+
+
+class TakingALock(SpanProcessor):
+    """Takes a lock of the program's own at the end of each span."""
+
+    def __init__(self, wait: Callable[[], object]) -> None:
+        self._wait = wait
+
+    def on_end(self, span: object) -> None:
+        """Wait for the lock."""
+        self._wait()
+
+
+@COMPILED
+def test_a_lock_that_a_processor_of_spans_waits_for_is_taken_once() -> None:
+    wait, release, is_waited_for = lock()
+    provider, spans = TracerProvider(), Spans()
+    provider.add_span_processor(TakingALock(wait))
+    spans.recorder = Recorder(provider.get_tracer("latencytrace"), raise_fault)
+
+    def endpoint() -> None:
+        spans.recorder.start("work", Stage.FORWARD).end()
+
+    with hooked(ThreadingWaitsHook, spans=spans):
+        thread = threading.Thread(target=serve_wsgi, args=(spans, endpoint), daemon=True)
+        thread.start()
+        until(is_waited_for)
+        let_time_pass()
+        release()
+        thread.join(PATIENCE_S)
+
+    assert not thread.is_alive()

@@ -1,8 +1,9 @@
 """An application that holds its loop, or its worker, before and after its first token.
 
 `GET /held?MS` answers with two events of a streamed chat, each after half of so many
-milliseconds of `time.sleep`. `asgi` and `wsgi` are for servers that load an application; run as
-a program with `aiohttp`, `tornado` or `werkzeug` and a port, it serves by that.
+milliseconds of `time.sleep`, under gevent of the one that no greenlet gives way in. `asgi` and
+`wsgi` are for servers that load an application; run as a program with `aiohttp`, `sanic`,
+`tornado` or `werkzeug` and a port, it serves by that.
 """
 
 import sys
@@ -20,7 +21,9 @@ HELD = "/held"
 
 def hold(query: str) -> None:
     """Hold the thread for half of the time that a query asks for."""
-    time.sleep(int(query or 0) / 2000)
+    gevent = sys.modules.get("gevent.monkey")
+    sleep = time.sleep if gevent is None else gevent.get_original("time", "sleep")
+    sleep(int(query or 0) / 2000)
 
 
 async def asgi(scope: Any, receive: Any, send: Any) -> None:
@@ -63,6 +66,25 @@ def by_aiohttp(port: int) -> None:
     app = web.Application()
     app.router.add_get(HELD, held)
     web.run_app(app, host="127.0.0.1", port=port, access_log=None, print=None)
+
+
+def by_sanic(port: int) -> None:
+    """Serve by Sanic, in this process."""
+    from sanic import HTTPResponse, Request, Sanic
+
+    app = Sanic("held")
+
+    @app.get(HELD)
+    async def held(request: Request) -> HTTPResponse | None:
+        hold(request.query_string)
+        answer = await request.respond(content_type=HEADERS["content-type"])
+        await answer.send(FIRST.decode())
+        hold(request.query_string)
+        await answer.send(SECOND.decode())
+        await answer.eof()
+        return None
+
+    app.run("127.0.0.1", port, single_process=True, motd=False, access_log=False)
 
 
 def by_tornado(port: int) -> None:
@@ -110,6 +132,10 @@ def by_werkzeug(port: int) -> None:
 
 
 if __name__ == "__main__":
-    {"aiohttp": by_aiohttp, "tornado": by_tornado, "werkzeug": by_werkzeug}[sys.argv[1]](
-        int(sys.argv[2])
-    )
+    serve = {
+        "aiohttp": by_aiohttp,
+        "sanic": by_sanic,
+        "tornado": by_tornado,
+        "werkzeug": by_werkzeug,
+    }
+    serve[sys.argv[1]](int(sys.argv[2]))

@@ -3,7 +3,9 @@
 from latencytrace.agent.spans.span import RecordedSpan
 from latencytrace.analysis.ledger.requests import requests_of
 from latencytrace.model import Span, SpanKind, Stage, semconv
-from tests.support.agent.hooked import Spans, attribute_text, stage_of
+from tests.support.agent.hooked import Spans, attribute_text
+
+_NOTED = (semconv.STAGE, semconv.RUNTIME_GAPS)
 
 
 def as_received(span: RecordedSpan) -> Span:
@@ -17,7 +19,7 @@ def as_received(span: RecordedSpan) -> Span:
         service="program",
         start_ns=span.started_ns,
         end_ns=span.ended_ns,
-        attributes={semconv.STAGE: stage} if (stage := stage_of(span)) else {},
+        attributes={key: span.attributes[key] for key in _NOTED if key in span.attributes},
     )
 
 

@@ -1,5 +1,7 @@
 """When a request that is read now came to its socket: Linux knows it, and a held thread cannot."""
 
+import platform
+import re
 import socket
 import struct
 import sys
@@ -10,6 +12,7 @@ from weakref import WeakKeyDictionary
 
 from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.context import current
+from latencytrace.agent.timing.holds import NOTICED_NS
 from latencytrace.agent.timing.runtime_gaps import REQUEST, OpenRequests
 
 ARRIVED: Final = "latencytrace.arrived_ns"  # in a scope: a monotonic time, noted by its server
@@ -19,12 +22,16 @@ _TCP_INFO: Final = getattr(socket, "TCP_INFO", None) if sys.platform == "linux" 
 _LAST_DATA_RECEIVED: Final = 52  # where `tcpi_last_data_recv` is: milliseconds, 32 bits
 _BYTES: Final = _LAST_DATA_RECEIVED + 4
 _COARSE: Final = 6  # CLOCK_MONOTONIC_COARSE, which steps with the clock that those are counted by
-# What came one step ago by that clock may have come just now.
+# What came one step ago by that clock may have come just now,
 STEP_NS: Final = 0 if _TCP_INFO is None else round(time.clock_getres(_COARSE) * 1e9)
+# unless it is known when that steps: at whole multiples since Linux 6.4.
+_KERNEL: Final = tuple(map(int, re.findall(r"\d+", platform.release())[:2]))
+_IS_ALIGNED: Final = _TCP_INFO is not None and _KERNEL >= (6, 4)
+_MOST_UNEXPLAINED_NS: Final = 1_000_000_000  # that bytes may lie there for no reason known
 _answered: Final = WeakKeyDictionary[Any, int]()  # by connection
 
 
-def arrived_ns(requests: OpenRequests, connection: Any) -> int:
+def arrived_ns(requests: OpenRequests, connection: Any, *, is_handed_on: bool = False) -> int:
     """Return when the last bytes came that a server reads now from a connection.
 
     The kernel is asked only where a thread was held until just before, or waited for a processor
@@ -33,6 +40,8 @@ def arrived_ns(requests: OpenRequests, connection: Any) -> int:
     Args:
         requests: Those under way, with what held their threads.
         connection: The one that bytes are read from; None: unknown.
+        is_handed_on: Another thread accepts or watches it, and may have been late itself: the
+            kernel is believed although nothing held this one.
 
     Returns:
         A monotonic time while the thread was held; now, where they may have come later or the
@@ -49,9 +58,28 @@ def arrived_ns(requests: OpenRequests, connection: Any) -> int:
     waited_ns = min(processor.waited_since(now_ns - unread_ns)[1], unread_ns)
     holds.note(now_ns - waited_ns, now_ns, "", waited_ns=waited_ns)
     held = holds.lately(now_ns)
-    if held is None or now_ns - unread_ns + STEP_NS >= held[1]:
+    came_ns, latest_ns = _came_ns(now_ns, unread_ns)
+    before_ns = _answered_ns(connection)
+    came_ns, latest_ns = max(came_ns, before_ns), max(latest_ns, before_ns)
+    have_lain = now_ns - came_ns <= _MOST_UNEXPLAINED_NS and now_ns - latest_ns >= NOTICED_NS
+    if is_handed_on and have_lain:
+        holds.note(came_ns, now_ns, "")  # another thread or another program held it up
+        return came_ns
+    if held is None or latest_ns >= held[1]:
         return now_ns
-    return max(now_ns - unread_ns, held[0], _answered_ns(connection))
+    return max(came_ns, held[0])
+
+
+def _came_ns(now_ns: int, unread_ns: int) -> tuple[int, int]:
+    """Return when bytes came that lay unread for so many steps: as is likely, and at the latest.
+
+    They came between two steps. Without knowing when the clock steps, half of what is possible
+    is left out.
+    """
+    if not _IS_ALIGNED:
+        return now_ns - unread_ns, now_ns - unread_ns + STEP_NS
+    latest_ns = now_ns - now_ns % STEP_NS - unread_ns + STEP_NS
+    return latest_ns - STEP_NS // 2, latest_ns
 
 
 def answered(connection: Any) -> None:

@@ -202,6 +202,8 @@ class ServedRequest(RoutedRequest):
                 self.timing.end()
             if self._gaps is not None:
                 _note_end(self, self._gaps)
+            if self.connection is not None:
+                answered(self.connection)
             if self.stages is not None:
                 self.recorder.server_timings.end(self.stages)
         except FAULTS as fault:
@@ -341,21 +343,19 @@ def _record(recorder: Recorder, gaps: RuntimeGaps, span: Span, wait: Wait) -> No
         ).end(had_processor_ns)
     if had_processor_ns < wait.until_ns:
         waited_for = "worker" if gaps.loop_thread is None else "event loop"
-        name = f"{waited_for} held by {wait.by}" if wait.by else f"{waited_for} held"
+        name = f"{waited_for} held by {wait.by}" if wait.by else "waiting to be read"
         recorder.start(name, Stage.QUEUE, context=within, started_ns=had_processor_ns).end(
             wait.until_ns
         )
 
 
 def _note_end(request: ServedRequest, gaps: RuntimeGaps) -> None:
-    """Note that a thread could serve no other request meanwhile, nor a connection."""
+    """Note that a thread could serve no other request meanwhile."""
     requests = request.recorder.open_requests
     if gaps.loop_thread is not None:
         requests.last_served = request.timing.span
     elif (now_ns := monotonic_ns()) - (came_ns := request.timing.started_ns) >= NOTICED_NS:
         requests.holds.note(came_ns, now_ns, request.title, came_ns)
-    if request.connection is not None:
-        answered(request.connection)
 
 
 def queue_attributes(values: Iterable[Any]) -> HookAttributes:

@@ -12,7 +12,8 @@ from latencytrace.agent.context import enter, leave
 from latencytrace.agent.guard import raise_fault
 from latencytrace.agent.timing.processor_waits import ProcessorWaits
 from latencytrace.agent.timing.runtime_gaps import REQUEST, OpenRequests
-from latencytrace.agent.toolkit.http.arrival import arrived_ns
+from latencytrace.agent.toolkit.http import arrival
+from latencytrace.agent.toolkit.http.arrival import answered, arrived_ns
 from tests.support.agent.held import HELD_NS, JIFFY_NS
 from tests.support.agent.told_schedstat import ToldSchedstat
 from tests.support.waiting import until
@@ -95,6 +96,33 @@ def test_bytes_lay_in_the_socket_as_long_as_the_thread_waited_for_a_processor(
     assert wait is not None
     assert wait.processor_ns == HELD_NS // 2
     processor.reset_after_fork()
+
+
+@ON_LINUX
+@pytest.mark.parametrize("is_aligned", [True, False], ids=["Linux 6.4", "before"])
+def test_bytes_that_another_thread_handed_on_came_when_they_were_sent_behind_the_last_answer(
+    monkeypatch: pytest.MonkeyPatch, *, is_aligned: bool
+) -> None:
+    monkeypatch.setattr(arrival, "_IS_ALIGNED", is_aligned and arrival._IS_ALIGNED)
+    requests = OpenRequests(raise_fault)
+    ours, theirs = socket.create_server(("127.0.0.1", 0)), socket.socket()
+    with ours, theirs:
+        theirs.connect(ours.getsockname())
+        with ours.accept()[0] as accepted:
+            theirs.sendall(b"GET / HTTP/1.1\r\n\r\n")
+            sent_ns = monotonic_ns()
+            until(lambda: monotonic_ns() - sent_ns >= HELD_NS)
+            requests.processor.likely_by_ns = monotonic_ns() + HELD_NS
+            came_ns = arrived_ns(requests, accepted, is_handed_on=True)
+            answered(accepted)
+            answered_ns = monotonic_ns()
+            behind_ns = arrived_ns(requests, accepted, is_handed_on=True)
+
+    assert sent_ns - JIFFY_NS <= came_ns <= sent_ns + JIFFY_NS
+    wait = requests.holds.wait(came_ns, sent_ns + HELD_NS)
+    assert wait is not None
+    assert wait.by == ""
+    assert behind_ns >= answered_ns - JIFFY_NS
 
 
 def test_within_another_request_what_is_read_came_now() -> None:
