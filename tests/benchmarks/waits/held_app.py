@@ -74,7 +74,6 @@ def by_sanic(port: int) -> None:
 
     app = Sanic("held")
 
-    @app.get(HELD)
     async def held(request: Request) -> HTTPResponse | None:
         hold(request.query_string)
         answer = await request.respond(content_type=HEADERS["content-type"])
@@ -84,6 +83,7 @@ def by_sanic(port: int) -> None:
         await answer.eof()
         return None
 
+    app.add_route(held, HELD)
     app.run("127.0.0.1", port, single_process=True, motd=False, access_log=False)
 
 
