@@ -25,7 +25,7 @@ def agent(instance: str, service: str = "rag", version: str = "1", **more: objec
 @pytest.mark.parametrize(
     ("unready", "faults", "received", "said"),
     [
-        (None, 0, 0, "Ready; no span has arrived yet"),
+        (None, 0, 0, "Ready; no span has arrived since it started"),
         (None, 0, 9, "Ready; nothing is lost"),
         (None, 2, 9, "2 faults: what to do stands below"),
         ("the disk is full", 2, 9, "Not ready: the disk is full"),

@@ -149,7 +149,7 @@ def state(unready: str | None, faults: int, received: int) -> str:
         return f"Not ready: {unready}"
     if faults:
         return f"{count(faults, 'fault')}: what to do stands below"
-    return "Ready; nothing is lost" if received else "Ready; no span has arrived yet"
+    return "Ready; nothing is lost" if received else "Ready; no span has arrived since it started"
 
 
 def facts(samples: Sequence[Sample], said: Said, now_ns: int) -> Iterator[tuple[str, str]]:
