@@ -32,6 +32,17 @@ def window(start_min: float, end_min: float, **of: frozenset[str]) -> Maintenanc
     return Maintenance(name="it", start_ns=start_ns, end_ns=end_ns, **of)
 
 
+@pytest.mark.parametrize("named", ["", "chat-e2e", "other"])
+@pytest.mark.parametrize("service", ["", "rag", "other"])
+def test_a_window_is_of_what_it_names_and_else_of_everything(named: str, service: str) -> None:
+    found = window(
+        0, 1, objectives=frozenset({named} - {""}), services=frozenset({service} - {""})
+    )
+
+    names_it = named == "chat-e2e" or service == "rag"
+    assert found.covers(made_objective()) == (names_it or not (named or service))
+
+
 def test_a_window_is_read_from_the_file() -> None:
     [found] = parse_objectives(CHAT + WINDOW, "o.yaml").maintenance
 

@@ -651,6 +651,8 @@ def test_more_windows_than_are_remembered_are_rolled_up_bit_by_bit(
 
     written.compare()
     assert passes(written.store) == 12
+    written.write([some_request(written.chance, one) for one in starts], {})
+    written.compare()
 
 
 def test_what_is_kept_of_a_day_goes_with_its_requests(rolled: Written) -> None:
