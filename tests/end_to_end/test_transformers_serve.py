@@ -72,9 +72,9 @@ def test_each_request_has_its_own_stages_and_its_wait_for_the_inference_thread(
     first, second = (server.trace(request) for request in requests)
     assert EVERY | {Stage.RESPOND} <= stages(first)
     assert stages(second) >= EVERY
-    for trace in (first, second):
+    for request, trace in zip(requests, (first, second), strict=True):
         waiting, generation = the("queue", trace), the("generate", trace)
         assert waiting.end_ns <= generation.start_ns
-        assert waiting.parent_id == generation.parent_id == trace[0].span_id
+        assert waiting.parent_id == generation.parent_id == request.span_id
     # One thread serves all: who came second waited for the first one's last token.
     assert the("queue", second).end_ns >= the("generate", first).end_ns
