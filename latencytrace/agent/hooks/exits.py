@@ -12,7 +12,7 @@ _FATAL: Final = {signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP}
 
 
 def send_first(_: Recorder, original: Timed) -> Timed:
-    """Send what the process has recorded, and count what nobody takes."""
+    """Send the spans that wait, and count those that no receiver takes."""
 
     @wraps(original)
     def end(*args: Any, **kwargs: Any) -> Any:

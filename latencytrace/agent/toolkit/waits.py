@@ -173,7 +173,7 @@ def note_lock(recorder: Recorder, kind: str, started_ns: int, ended_ns: int) -> 
     Args:
         kind: The name of its type.
         started_ns: A monotonic time.
-        ended_ns: Likewise.
+        ended_ns: A monotonic time, too.
     """
     with guarded(_DOING, recorder.on_fault):
         taker = sys._getframe(1)
