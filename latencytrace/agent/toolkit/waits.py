@@ -36,7 +36,7 @@ _SERVERS: Final = frozenset(
     {"aiohttp", "gunicorn", "hypercorn", "starlette", "tornado", "uvicorn"}
 )
 _OTHERS: Final = _SERVERS | {
-    "concurrent", "gevent", "importlib", "multiprocessing", "waitress", "werkzeug"
+    "asgiref", "concurrent", "gevent", "importlib", "multiprocessing", "waitress", "werkzeug"
 }  # fmt: skip
 _CONNECTS: Final = "httpcore"  # whose locks are of connections: no line of the program's has them
 _OURS: Final = "latencytrace"

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import redis
+from asgiref.sync import async_to_sync
 from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
 from sqlalchemy.pool import QueuePool
 
@@ -168,6 +169,17 @@ def test_a_wait_for_the_work_of_a_pool_is_none_for_a_lock() -> None:
         )
 
     assert spans.of(Stage.QUEUE) == []
+    assert results_ns(spans) == 0
+
+
+def test_an_async_view_that_a_server_of_threads_runs_on_another_one_is_no_wait() -> None:
+    @async_to_sync  # as Flask and Django do
+    async def view() -> None:
+        let_time_pass()
+
+    with hooked(ThreadingWaitsHook) as spans:
+        serve_wsgi(spans, view)
+
     assert results_ns(spans) == 0
 
 
