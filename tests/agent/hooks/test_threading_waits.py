@@ -180,7 +180,11 @@ async def async_view() -> None:
 
 def beside_a_worker() -> None:
     work = queue.Queue[int]()
-    thread = threading.Thread(target=lambda: work.get())  # begun with the first request, for all
+
+    def take() -> None:
+        work.get()
+
+    thread = threading.Thread(target=take)  # begun with the first request, for all
     thread.start()
     until(waiters(work.not_empty))
     let_time_pass()
