@@ -36,7 +36,8 @@ _SERVERS: Final = frozenset(
     {"aiohttp", "gunicorn", "hypercorn", "starlette", "tornado", "uvicorn"}
 )
 _OTHERS: Final = _SERVERS | {
-    "concurrent", "gevent", "importlib", "multiprocessing", "waitress", "werkzeug"
+    "asgiref", "concurrent", "dask", "gevent", "importlib", "multiprocess", "multiprocessing",
+    "waitress", "werkzeug"
 }  # fmt: skip
 _CONNECTS: Final = "httpcore"  # whose locks are of connections: no line of the program's has them
 _OURS: Final = "latencytrace"
@@ -44,6 +45,7 @@ _OURS: Final = "latencytrace"
 _SERVING: Final = frozenset({_OURS, "fastapi", "starlette"})
 # and modules of what runs tasks: behind it is no caller of theirs.
 _LOOPS: Final = frozenset({"asyncio.events", "asyncio.base_events", "asyncio.runners", "uvloop"})
+_STARTS_THREADS: Final = "latencytrace.agent.hooks.threads"  # by a function of ours before them
 # Functions that wait until there is room; the others wait for what may be the request's own work.
 _TAKEN: Final = frozenset({"_acquire", "_do_get", "get_connection", "getconn"})  # from pools
 _FOR_ROOM: Final = _TAKEN | {"acquire", "acquire_on_behalf_of", "put"}
@@ -222,12 +224,22 @@ def _place(frame: FrameType, called: str, *, is_explained: bool) -> Place | None
 
 
 def _outwards(frame: FrameType) -> Iterator[FrameType]:
-    """Yield a frame and its callers, as far as they are of one task or thread."""
+    """Yield a frame and its callers, as far as they are of one task or thread.
+
+    A thread that a request starts may go on for ever, and wait for work of all.
+    """
     at: FrameType | None = frame
-    while at is not None and at.f_globals.get("__name__") not in _LOOPS:
+    while at is not None and _module(at) not in _LOOPS:
+        outer = at.f_back
+        if outer is not None and _module(outer) == _STARTS_THREADS:
+            return
         yield at
-        at = at.f_back
+        at = outer
+
+
+def _module(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__", ""))
 
 
 def _package(frame: FrameType) -> str:
-    return str(frame.f_globals.get("__name__", "")).partition(".")[0]
+    return _module(frame).partition(".")[0]
