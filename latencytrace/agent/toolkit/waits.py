@@ -6,6 +6,7 @@ fills what nothing else explains. And only where the request itself waits, in th
 that serves it: what another task listens for, such as the caller's leaving, holds nothing up.
 """
 
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import PurePath
@@ -50,6 +51,8 @@ _STARTS_THREADS: Final = "latencytrace.agent.hooks.threads"  # by a function of 
 _TAKEN: Final = frozenset({"_acquire", "_do_get", "get_connection", "getconn"})  # from pools
 _FOR_ROOM: Final = _TAKEN | {"acquire", "acquire_on_behalf_of", "put"}
 _TAKES_A_LOCK: Final = frozenset({"__enter__", "acquire"})  # and does nothing else
+_PYTHONS: Final = (os.path.dirname(os.__file__) + os.sep, "<frozen ")  # noqa: PTH120 - as they begin
+_INSTALLED: Final = ("site-packages", "dist-packages")
 _DOING: Final = "noting a wait"
 
 
@@ -149,6 +152,12 @@ def begun(
         return None
     place = _place(frame, called, is_explained=_is_explained(context))
     return None if place is None else Wait(recorder, gaps, context, started_ns, place)
+
+
+def is_programs(code: CodeType) -> bool:
+    """Tell whether code is the program's own: neither Python's nor installed."""
+    path = code.co_filename
+    return not path.startswith(_PYTHONS) and not any(part in path for part in _INSTALLED)
 
 
 def note_wait(
