@@ -56,17 +56,29 @@ def test_a_request_through_two_services_is_one_request_of_the_traffic() -> None:
 
 def per_s(routes: list[RouteDocument]) -> object:
     """The traffic of two seconds."""
-    rows = [
-        Row(
-            route=one,
-            before=None,
-            state="ok",
-            objectives=[],
-            times_ns=(START_NS, START_NS + 2 * 10**9),
-            column_ns=10**9,
-            releases=[],
-            load=None,
-        )
-        for one in routes
-    ]
-    return traffic(rows)["per_s"]
+    return traffic([row(one) for one in routes])["per_s"]
+
+
+def test_of_slower_routes_the_headline_names_one_that_callers_ask() -> None:
+    found = routes(("rag", "POST /query"), ("edge", "GET /search"), ("edge", "POST /chat"))
+    rows = []
+    for one in sorted(found, key=lambda one: one["route"], reverse=True):
+        is_inner, is_worst = one["route"] == "POST /query", one["route"] == "GET /search"
+        now: RouteDocument = {**one, "outermost_requests": 0 if is_inner else one["requests"]}
+        was: RouteDocument = {**one, "p99_ns": one["p99_ns"] // (20 if is_worst else 2)}
+        rows.append(replace(row(now), before=was, state="slower"))
+
+    assert traffic(rows)["slower"] == ["GET /search", "POST /chat", "POST /query"]
+
+
+def row(route: RouteDocument) -> Row:
+    return Row(
+        route=route,
+        before=None,
+        state="ok",
+        objectives=[],
+        times_ns=(START_NS, START_NS + 2 * 10**9),
+        column_ns=10**9,
+        releases=[],
+        load=None,
+    )

@@ -239,8 +239,19 @@ def traffic(rows: Sequence[Row]) -> Mapping[str, object]:
         "name": most.route["route"],
         "p99_ns": most.route["p99_ns"],
         "change": said,
-        "slower": [row.route["route"] for row in rows if row.state == "slower"],
+        "slower": slower(rows),
     }
+
+
+def slower(rows: Sequence[Row]) -> list[str]:
+    """The routes that are slower than before: those of callers first, the worst of them."""
+
+    def rank(row: Row) -> tuple[bool, float]:
+        was = row.before["p99_ns"] if row.before is not None else row.route["p99_ns"]
+        return not row.route["outermost_requests"], -row.route["p99_ns"] / max(was, 1)
+
+    found = sorted((row for row in rows if row.state == "slower"), key=rank)
+    return [row.route["route"] for row in found]
 
 
 def route_row(route: RouteDocument) -> Mapping[str, object]:
