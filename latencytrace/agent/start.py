@@ -187,6 +187,41 @@ class _Reports:
         )
 
 
+class _Profiles:
+    """Takes profiles from the first order on.
+
+    Args:
+        new: Makes what takes them.
+    """
+
+    def __init__(self, new: Callable[[], "Profiling"]) -> None:
+        self._profiling = Late(new)
+        self._ends = False
+
+    def orders(self) -> "Profiling | None":
+        """Return what takes orders; None: the process ends, and has not needed it."""
+        return None if self._ends and self._profiling.made is None else self._profiling()
+
+    def expect_end(self) -> None:
+        """Begin none from now on, and give up one that is under way."""
+        self._ends = True
+        if whole_imports.lock.acquire(timeout=LONGEST_WAIT_S):  # until one that begins has begun
+            whole_imports.lock.release()
+        if self._profiling.made is not None:
+            self._profiling.made.end()
+
+    def go_on(self, *, are_taken: bool) -> None:
+        """Take them as before."""
+        self._ends = False
+        if self._profiling.made is not None:
+            self._profiling.made.is_on = are_taken
+
+    def reset_after_fork(self) -> None:
+        """In a forked child: the parent's is not ours."""
+        if self._profiling.made is not None:
+            self._profiling.made.reset_after_fork()
+
+
 class Agent:
     """One running agent; at most one a process at a time.
 
@@ -204,7 +239,6 @@ class Agent:
         self._sampling = _sampling(settings)
         self._began_ns: int | None = None  # None: it is about to
         self.losses = ChildLosses()
-        self._takes_profiles: bool | None = settings.profile  # None: the process ends
         self._fastapi: AppliedHook | None = None
         self._hooks: list[AppliedHook] = []
         self._detail = Detail(settings.control_ratio if self._sampling is None else 0.0)
@@ -212,7 +246,7 @@ class Agent:
         self.recorder = Recorder(tracer, on_fault, self._detail, settings.propagate_to)
         options = TransportOptions(settings.gzip, *settings.tls_files)
         self._senders = Senders(settings.headers, options, grpc=settings.grpc)
-        self._profiling = Late(self._new_profiling)
+        self._profiles = _Profiles(self._new_profiling)
         to = self._senders.to
         self._queue = SpanQueue(settings.queue_spans, settings.queue_bytes)
         self._program_spans = ProgramSpans(
@@ -222,13 +256,13 @@ class Agent:
         self._reports = _Reports(
             settings,
             self._resource,
-            partial(to, method=METRICS, timeout_s=REPORT_TIMEOUT_S, control=self._orders),
+            partial(to, method=METRICS, timeout_s=REPORT_TIMEOUT_S, control=self._profiles.orders),
             self._new_own_budget,
             on_fault,
         )
         self._exporter = Exporter(
             OtlpEncoder(self._resource),
-            to(settings.traces_url, TRACES, settings.timeout_s, self._orders),
+            to(settings.traces_url, TRACES, settings.timeout_s, self._profiles.orders),
             queue=self._queue,
             interval_s=settings.interval_s,
             on_fault=on_fault,
@@ -322,12 +356,14 @@ class Agent:
 
     def expect_end(self) -> None:
         """Begin no report and no profile from now on, and give up a profile that is under way."""
-        self._exporter.end_reports()
-        self._takes_profiles = None
-        if whole_imports.lock.acquire(timeout=LONGEST_WAIT_S):  # until one that begins has begun
-            whole_imports.lock.release()
-        if self._profiling.made is not None:
-            self._profiling.made.end()
+        self._exporter.report(on=False)
+        self._profiles.expect_end()
+
+    def go_on(self) -> None:
+        """Report and take profiles as before: the end that was expected has not come."""
+        self._exporter.report(on=True)
+        self._profiles.go_on(are_taken=self.settings.profile)
+        self.losses.take_back()
 
     def note_losses(self) -> None:
         """Count for the parent what is not sent at the end; where there is none, log it."""
@@ -341,16 +377,10 @@ class Agent:
         self._resource["process.pid"] = os.getpid()
         self._detail.reset_after_fork()
         self.recorder.reset_after_fork()
-        if self._profiling.made is not None:
-            self._profiling.made.reset_after_fork()
+        self._profiles.reset_after_fork()
         self._reports.begin()
         self._exporter.reset_after_fork(OtlpEncoder(self._resource), _termination.begin_in_child)
         _provider.reset_after_fork()
-
-    def _orders(self) -> "Profiling | None":
-        """Return what takes orders; None: the process ends, and has not needed it."""
-        is_over = self._takes_profiles is None and self._profiling.made is None
-        return None if is_over else self._profiling()
 
     def _new_profiling(self) -> "Profiling":
         from latencytrace.agent.profiling.orders import Profiling
@@ -359,7 +389,7 @@ class Agent:
             self._resource,
             self.recorder,
             partial(self._senders.of_profile, self.settings.traces_url),
-            is_on=bool(self._takes_profiles),
+            is_on=self.settings.profile,
             on_fault=self.on_fault,
         )
 
@@ -596,6 +626,12 @@ def _send_last() -> None:
         agent.note_losses()
 
 
+def _go_on() -> None:
+    agent = _running
+    if agent is not None:
+        agent.go_on()
+
+
 _workers = UwsgiWorkers(_refuse)
 _termination = Termination(_send_last, EXIT_FLUSH_S)
 in_child(_after_fork)
@@ -607,4 +643,4 @@ os.register_at_fork(  # after all others of ours: a child that is to end is whol
 )
 atexit.register(_at_exit)
 at_end_of_children(_at_exit)
-before_ends_at_once(contained("sending the last spans")(_send_last))
+before_ends_at_once(contained("sending the last spans")(_send_last), contained("going on")(_go_on))

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from latencytrace.model.stage import Stage
 
@@ -123,6 +123,7 @@ class RuntimeGap(StrEnum):
     EVENT_LOOP_LAG = "event_loop_lag"
     THREAD_POOL_WAIT = "thread_pool_wait"
     RESULT_WAIT = "result_wait"  # of another thread or task: `queue`
+    DATABASE_LIBRARY = "database_library"  # its own work, around statements: `database`
 
 
 _TITLES = {
@@ -130,11 +131,16 @@ _TITLES = {
     RuntimeGap.EVENT_LOOP_LAG: "event-loop lag",
     RuntimeGap.THREAD_POOL_WAIT: "thread-pool wait",
     RuntimeGap.RESULT_WAIT: "wait for another thread or task",
+    RuntimeGap.DATABASE_LIBRARY: "library of the database",
+}
+STAGES_OF_GAPS: Final = {  # of others it is `runtime`
+    RuntimeGap.RESULT_WAIT: Stage.QUEUE,
+    RuntimeGap.DATABASE_LIBRARY: Stage.DATABASE,
 }
 
 
 def stage_of_gap(name: str) -> Stage:
-    return Stage.QUEUE if name == RuntimeGap.RESULT_WAIT else Stage.RUNTIME
+    return STAGES_OF_GAPS[RuntimeGap(name)] if name in STAGES_OF_GAPS else Stage.RUNTIME
 
 
 def title_of_gap(name: str) -> str:

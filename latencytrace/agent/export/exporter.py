@@ -191,9 +191,9 @@ class Exporter:
         self._wake.set()
         return flush.done.wait(timeout_s) and flush.sent
 
-    def end_reports(self) -> None:
-        """Begin no report from now on: the process ends."""
-        self._reports = False
+    def report(self, *, on: bool) -> None:
+        """Report after each round from now on, or begin no report: the process ends."""
+        self._reports = on
 
     def stop(self, timeout_s: float) -> bool:
         """Send what waits and end the thread; one that a receiver holds up ends by itself."""

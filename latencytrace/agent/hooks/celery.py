@@ -51,8 +51,8 @@ def send_first(_: Recorder, original: Timed) -> Timed:
 
     @wraps(original)
     def _do_exit(self: object, *args: Any, **kwargs: Any) -> Any:
-        ends_at_once()
-        return original(self, *args, **kwargs)
+        with ends_at_once():
+            return original(self, *args, **kwargs)
 
     return _do_exit
 

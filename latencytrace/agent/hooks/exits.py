@@ -1,5 +1,6 @@
 """Ends at which Python does nothing: `os._exit`, `os.exec…`, a signal that the process raises."""
 
+import os
 import signal
 from functools import wraps
 from typing import Any, Final
@@ -12,12 +13,18 @@ _FATAL: Final = {signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP}
 
 
 def send_first(_: Recorder, original: Timed) -> Timed:
-    """Send the spans that wait, and count those that no receiver takes."""
+    """Send the spans that wait, and count those that no receiver takes.
+
+    A program that is not there ends nothing: a search of `PATH` asks for several of those.
+    """
 
     @wraps(original)
     def end(*args: Any, **kwargs: Any) -> Any:
-        ends_at_once()
-        return original(*args, **kwargs)
+        program = args[0] if args else None
+        if isinstance(program, str | bytes) and not os.path.exists(program):  # noqa: PTH110 - it never raises
+            return original(*args, **kwargs)
+        with ends_at_once():
+            return original(*args, **kwargs)
 
     return end
 
@@ -31,8 +38,10 @@ def send_before_a_signal(_: Recorder, original: Timed) -> Timed:
     @wraps(original)
     def raise_signal(number: int) -> None:
         if number in _FATAL and signal.getsignal(number) is signal.SIG_DFL:
-            ends_at_once()
-        original(number)
+            with ends_at_once():
+                original(number)
+        else:
+            original(number)
 
     return raise_signal
 

@@ -6,7 +6,8 @@ for ever, so that code that needs the module there meets a "partially initialize
 
 import os
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from mmap import mmap
 from typing import Any, Final
 
@@ -102,6 +103,7 @@ class ChildLosses:
         self._memory: mmap | None = None  # None: it has not forked yet
         self._pid = os.getpid()
         self._noted_in: int | None = None  # a process
+        self._noted = 0  # as lost at its end
 
     @property
     def are_noted(self) -> bool:
@@ -115,11 +117,17 @@ class ChildLosses:
 
     def note(self, spans: int, receiver: str, error: str | None) -> None:
         """Count spans still unsent at the end of this process; log them unless it is a child."""
-        self._noted_in = os.getpid()
+        self._noted_in, self._noted = os.getpid(), spans
         if spans and not self.add(spans):
             why = error or "it has not answered"
             text = "latencytrace: %d spans that %s did not take before the end are lost: %s"
             logger.warning(text, spans, receiver, why)
+
+    def take_back(self) -> None:
+        """Count nothing of that: this process goes on, and may send them yet."""
+        if self.are_noted:
+            self.add(-self._noted)
+            self._noted_in = None
 
     def add(self, spans: int) -> bool:
         """Count spans that this process could not send, if it is a child; return whether it is."""
@@ -139,7 +147,7 @@ class ChildLosses:
 
 
 _LAST = -1000  # of a child's finalizers
-_sends: list[Callable[[], None]] = []
+_ends: list[tuple[Callable[[], None], Callable[[], None]]] = []
 
 
 def at_end_of_children(flush: Callable[[], None]) -> None:
@@ -158,13 +166,24 @@ def at_end_of_children(flush: Callable[[], None]) -> None:
     after_import("multiprocessing.util", on_import)
 
 
-def before_ends_at_once(send: Callable[[], None]) -> None:
-    """Call `send` in a process that ends without what Python does at an exit."""
-    _sends.append(send)
+def before_ends_at_once(send: Callable[[], None], go_on: Callable[[], None]) -> None:
+    """Have functions called in a process that ends without what Python does at an exit.
+
+    Args:
+        send: Called before.
+        go_on: Called where the process goes on all the same.
+    """
+    _ends.append((send, go_on))
 
 
-def ends_at_once() -> None:
-    """Make those calls."""
+@contextmanager
+def ends_at_once() -> Iterator[None]:
+    """Make those calls around what ends the process, or fails to."""
     notice_fork()
-    for send in _sends:
+    for send, _ in _ends:
         send()
+    try:
+        yield
+    finally:
+        for _, go_on in _ends:
+            go_on()

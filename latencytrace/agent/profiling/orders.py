@@ -77,7 +77,7 @@ class Profiling:
         self._resource = resource
         self._recorder = recorder
         self._new_sender = new_sender
-        self._is_on = is_on
+        self.is_on = is_on
         self._on_fault = on_fault
         self._order: ProfileOrder | None = None
         self._phase = ""
@@ -116,7 +116,7 @@ class Profiling:
 
     def end(self) -> None:
         """Give up what is under way: a process that ends while torch records crashes."""
-        self._is_on = False
+        self.is_on = False
         capture, thread = self._capture, self._thread
         if capture is not None:
             capture.give_up()
@@ -132,7 +132,7 @@ class Profiling:
             capture.end_after_fork()
 
     def _state(self) -> ProfilerState:
-        if not self._is_on:
+        if not self.is_on:
             return ProfilerState.OFF
         if "torch" not in sys.modules:
             return ProfilerState.NO_TORCH
@@ -212,7 +212,7 @@ class Profiling:
         self._capture = capture
         try:
             with capture.held():
-                if not self._is_on:
+                if not self.is_on:
                     raise Refused(_ENDED)
                 profiler.prepare()
             self._recorder.steps.listener = capture

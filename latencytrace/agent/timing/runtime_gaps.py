@@ -34,7 +34,9 @@ REQUEST: Final = create_key("latencytrace.served_request")  # likewise, of one t
 
 GARBAGE, LOOP = RuntimeGap.GARBAGE_COLLECTION.value, RuntimeGap.EVENT_LOOP_LAG.value
 POOL, RESULT = RuntimeGap.THREAD_POOL_WAIT.value, RuntimeGap.RESULT_WAIT.value
-_KINDS: Final = (GARBAGE, LOOP, POOL, RESULT)
+LIBRARY = RuntimeGap.DATABASE_LIBRARY.value
+_PAUSES: Final = (GARBAGE, LOOP, POOL)
+_KINDS: Final = (*_PAUSES, RESULT, LIBRARY)
 
 
 class Unfinished(Protocol):
@@ -50,6 +52,7 @@ class RuntimeGaps:
         "_noted",
         "_own",
         "concurrency",
+        "in_library",
         "loop_thread",
         "paged_in",
         "pooled_wait_ns",
@@ -64,6 +67,7 @@ class RuntimeGaps:
         self.processor = processor  # None: its threads' waits are not measured
         self.pooled_wait_ns = 0  # of the threads of pools that did its work, for a processor
         self.paged_in = False  # one of those waited for a page of memory
+        self.in_library = False  # a call of a database's library is under way
         self.concurrency = 0  # requests under way when it began, itself included
         self.queue_depth: int | None = None  # the most that waited for a thread before it
         self.loop_thread = loop_thread  # whose event loop runs the request; None: no loop
@@ -150,7 +154,12 @@ class RuntimeGaps:
             noted = self._noted.copy()  # at once: a collection may come at any allocation
             gaps = {name: _pairs(noted[name][:]) for name in _KINDS if name in noted}
             if POOL in gaps and LOOP in gaps:  # anyio gives way to the loop before it asks
-                gaps[POOL] = _outside(gaps[POOL], _pairs(noted[LOOP][:]))
+                gaps[POOL] = _outside(gaps[POOL], _pairs(noted[LOOP][:]), NOTICED_NS)
+            if LIBRARY in gaps:  # what it waited for lies within
+                waits = (
+                    pair for name in _PAUSES if name in noted for pair in _pairs(noted[name][:])
+                )
+                gaps[LIBRARY] = _outside(gaps[LIBRARY], waits, 1)
             attributes[semconv.RUNTIME_GAPS] = pack_named(gaps, span_start_ns)
         return attributes
 
@@ -166,18 +175,22 @@ def _pairs(times: list[int]) -> Iterable[tuple[int, int]]:
 
 
 def _outside(
-    waits: Iterable[tuple[int, int]], holds: Iterable[tuple[int, int]]
+    waits: Iterable[tuple[int, int]], holds: Iterable[tuple[int, int]], least_ns: int
 ) -> Iterator[tuple[int, int]]:
-    """Return what of the waits lies outside of the holds, in order of time."""
+    """Return what of the waits lies outside of the holds, in order of time.
+
+    Args:
+        least_ns: How long a part must be.
+    """
     in_order = sorted(holds)
     for start_ns, end_ns in sorted(waits):
         at_ns = start_ns
         for since_ns, until_ns in in_order:
             if since_ns < end_ns and until_ns > at_ns:
-                if since_ns - at_ns >= NOTICED_NS:
+                if since_ns - at_ns >= least_ns:
                     yield at_ns, since_ns
                 at_ns = until_ns
-        if end_ns - at_ns >= NOTICED_NS:
+        if end_ns - at_ns >= least_ns:
             yield at_ns, end_ns
 
 

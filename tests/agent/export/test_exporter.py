@@ -358,7 +358,7 @@ def test_no_report_begins_while_the_end_of_the_process_waits(receiver: Receiver)
     with ThreadPoolExecutor(2) as threads:
         first = threads.submit(exporter.flush, PATIENCE_S)
         until(lambda: exporter.counts.in_flight == 1)
-        exporter.end_reports()
+        exporter.report(on=False)
         last = threads.submit(exporter.flush, PATIENCE_S)
         until(lambda: exporter.is_hurried)
         receiver.release.set()

@@ -23,6 +23,7 @@ if not pid:
 code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 print(code, latencytrace.agent_status().spans_dropped)
 """
+LAST = 'with latencytrace.stage("last"): pass\n'
 WAYS = {
     "os._exit(7)": 7,
     "signal.raise_signal(signal.SIGTERM)": -15,
@@ -46,13 +47,36 @@ def test_a_child_that_ends_at_once_sends_its_spans_first(
     assert [span.name for span in receiver.spans] == ["last"]
 
 
-def test_what_nobody_takes_of_such_a_child_is_counted_once(tmp_path: Path) -> None:
-    script = tmp_path / "ends.py"
-    script.write_text(ENDS.replace("END", "latencytrace.flush(0); os._exit(7)"))
+FAILS = """
+try:
+    os.execv(sys.argv[2], ["no program"])
+except OSError:
+    pass
+"""
 
-    done = python(script, NOWHERE)
+
+@pytest.mark.parametrize("first", ["", "; exec(sys.argv[3])"], ids=["", "after one that fails"])
+def test_what_nobody_takes_of_such_a_child_is_counted_once(tmp_path: Path, first: str) -> None:
+    script = tmp_path / "ends.py"
+    script.write_text(ENDS.replace("END", f"latencytrace.flush(0){first}; os._exit(7)"))
+
+    done = python(script, NOWHERE, str(script), FAILS)
 
     assert done.stdout == "7 1\n", done.stderr
+
+
+@pytest.mark.parametrize("program", ["ends.py", "absent"], ids=["not to be run", "absent"])
+def test_a_process_whose_end_fails_reports_as_before(
+    receiver: Receiver, tmp_path: Path, program: str
+) -> None:
+    script = tmp_path / "ends.py"
+    flushes = "latencytrace.flush(60)\n" * 2  # the second one waits for the report of the first
+    script.write_text(ENDS.split("pid = ", maxsplit=1)[0] + LAST + FAILS + flushes)
+
+    python(script, receiver.endpoint, str(tmp_path / program))
+
+    assert [span.name for span in receiver.spans] == ["last"]
+    assert receiver.reports
 
 
 def test_the_program_itself_is_ended_likewise(receiver: Receiver, tmp_path: Path) -> None:

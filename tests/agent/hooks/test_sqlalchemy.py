@@ -7,17 +7,20 @@ from pathlib import Path
 import aiosqlite  # noqa: F401 - a hook of these tests waits for it
 import pytest
 import sqlalchemy
-from sqlalchemy.ext.asyncio import create_async_engine
+from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session, registry
 from sqlalchemy.pool import StaticPool
 
+from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.hooks.sqlalchemy import SqlalchemyHook
 from latencytrace.agent.hooks.sqlite import SqliteHook
 from latencytrace.agent.hooks.threads import ThreadsHook
 from latencytrace.agent.spans.span import RecordedSpan
+from latencytrace.agent.timing.runtime_gaps import LIBRARY
 from latencytrace.model import Stage, semconv
+from latencytrace.model.packed import unpack_named
 from tests.support.agent.hooked import Spans, attribute_text, hooked, in_request, intervals_of
-from tests.support.agent.waiting_requests import served
+from tests.support.agent.waiting_requests import serve, served
 
 METADATA = sqlalchemy.MetaData()
 PASSAGES = sqlalchemy.Table(
@@ -196,3 +199,62 @@ def test_statements_beyond_those_that_have_a_span_keep_their_time(
     assert len(spans.of(Stage.DATABASE)) == 256 + 1  # and the end of the transaction
     assert len(kept) == 44
     assert all(each.end_ns > each.start_ns for each in kept)
+
+
+def _of_library(request: RecordedSpan) -> list[tuple[int, int]]:
+    """The gaps in which the library was at work, in monotonic time."""
+    packed = str(request.attributes.get(semconv.RUNTIME_GAPS, ""))
+    found = unpack_named(packed, request.started_ns)
+    return [(start_ns, end_ns) for name, start_ns, end_ns in found if name == LIBRARY]
+
+
+def test_what_a_session_does_around_its_statements_is_the_librarys(
+    spans: Spans, engine: sqlalchemy.Engine
+) -> None:
+    within: list[int] = []
+    with served(spans), Session(engine) as session:
+        sqlalchemy.event.listen(session, "do_orm_execute", lambda _: within.append(monotonic_ns()))
+        session.get(Passage, 1)
+        between_ns = monotonic_ns()
+        session.scalars(sqlalchemy.select(Passage)).all()
+
+    (request,) = spans.of(None)
+    (got, *rest) = _of_library(request)
+    assert got[0] < within[0] < got[1] < between_ns < rest[0][0] < within[1] < rest[0][1]
+    selects = _named(spans, "SELECT passages")
+    assert got[0] < selects[0].started_ns < selects[0].ended_ns < got[1]
+    assert len(rest) == 3  # the statement, its rows, the end of the session
+
+
+def test_an_async_session_likewise(tmp_path: Path) -> None:
+    async def work(spans: Spans) -> None:
+        engine = create_async_engine(f"sqlite+aiosqlite:///{tmp_path}/passages.db")
+        async with engine.begin() as connection:
+            await connection.run_sync(METADATA.create_all)
+
+        async def endpoint() -> None:
+            async with AsyncSession(engine) as session:
+                await session.get(Passage, 1)
+
+        await serve(spans, endpoint)
+        await engine.dispose()
+
+    with hooked(SqlalchemyHook) as spans:
+        asyncio.run(work(spans))
+
+    (request,) = spans.of(None)
+    select = _named(spans, "SELECT passages")[-1]
+    got, _ = _of_library(request)  # and the end of the session
+    assert got[0] < select.started_ns < select.ended_ns < got[1]
+
+
+def test_a_call_that_fails_ends_the_librarys_work_too(
+    spans: Spans, engine: sqlalchemy.Engine
+) -> None:
+    with served(spans), engine.connect() as connection:
+        with pytest.raises(sqlalchemy.exc.OperationalError):
+            connection.execute(sqlalchemy.text("SELECT nothing"))
+        connection.execute(sqlalchemy.text("SELECT 1"))
+
+    (request,) = spans.of(None)
+    assert len(_of_library(request)) == 3  # and the end of the connection
