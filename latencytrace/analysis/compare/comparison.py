@@ -75,6 +75,8 @@ def compare(
         at_least_ratio: A proven shift counts where it is at least this share of the request's
             own quantile before.
     """
+    if min(len(a), len(b)) < LEAST_REQUESTS:
+        return _compared(a, b, at_least_ratio)
     (slow_a, left_a), (slow_b, left_b) = spells(a), spells(b)
     found = _compared(a.taken(left_a), b.taken(left_b), at_least_ratio)
     return replace(found, spells=(slow_a, slow_b))

@@ -98,7 +98,7 @@ def burn_over_time(
     ]
 
 
-_ENOUGH = 6  # requests that would be bad in a stretch that is well
+_ENOUGH = 12  # requests that would be bad in a stretch that is well
 _HALF = 0.5  # of the share that fires: below, a stretch of requests was well
 
 
@@ -121,7 +121,7 @@ def burning_since(
     """
     well_ratio = _HALF * least_ratio
     a_slot = max(total.sum() / max(len(total), 1), 1 / max(len(total), 1))
-    calm_slots = max(calm_slots, min(ceil(_ENOUGH / (least_ratio * a_slot)), len(total) // 4))
+    calm_slots = max(calm_slots, min(ceil(_ENOUGH / (least_ratio * a_slot)), len(total) // 2))
     requests, faults = rolling(total, calm_slots), rolling(bad, calm_slots)
     well = np.flatnonzero((requests > 0) & (faults <= well_ratio * requests))
     first = int(well[-1]) + 1 if len(well) else 0

@@ -126,7 +126,7 @@ class ObjectiveCounts:
             place = burning_since(bad, total, least_ratio, calm_slots)
             if place is None:
                 return None
-            if place > calm_slots or 2 * window_ns > min(
+            if place > max(calm_slots, len(total) // 2) or 2 * window_ns > min(
                 _LOOKED_BACK * rule.long_ns, FINE_SPAN_NS
             ):
                 return first_ns + place * ring.slot_ns

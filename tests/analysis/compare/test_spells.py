@@ -93,6 +93,12 @@ def test_an_incident_of_the_new_side_is_no_regression_of_it() -> None:
             assert seen.shifts
 
 
+def test_where_one_side_lacks_requests_no_spell_of_the_other_is_named() -> None:
+    few = usual(1, requests=20)
+
+    assert compared(few, hit(2)).spells == ((), ())
+
+
 def test_a_regression_is_found_beside_an_incident() -> None:
     random = np.random.default_rng(8)
     a = cohort(random, USUAL, 8_000)

@@ -346,7 +346,8 @@ def test_an_alert_still_knows_its_cause_after_a_restart(traffic: Traffic) -> Non
     [before] = traffic.evaluator.alerts()
     traffic.restart()
     end_ns = traffic.wall() - SECOND_NS
-    traffic.evaluator.recall([stamped(one, end_ns) for one in (GOOD, SLOW, SLOW, SLOW)])
+    slow = [stamped(SLOW, end_ns, trace_id=one.trace_id) for one in before.evidence.slowest]
+    traffic.evaluator.recall([stamped(GOOD, end_ns), *slow])
     [after] = traffic.evaluator.alerts()
 
     assert after.evidence == before.evidence

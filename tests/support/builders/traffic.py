@@ -114,6 +114,10 @@ _EACH = LedgerTable.of([stamped(SLOW, START_NS), stamped(GOOD, START_NS)])
 
 
 def ended_at(end_ns: int, slow: int, good: int) -> LedgerTable:
-    """So many requests of each, as `tables_of` would make them one by one."""
+    """So many requests of each, as `tables_of` would make them, each of a trace of its own."""
     table = _EACH.taken(np.repeat([0, 1], [slow, good]))
-    return replace(table, start_ns=table.start_ns + end_ns - START_NS)
+    return replace(
+        table,
+        trace_ids=[f"{end_ns:016x}{number + 1:016x}" for number in range(len(table))],
+        start_ns=table.start_ns + end_ns - START_NS,
+    )

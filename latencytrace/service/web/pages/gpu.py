@@ -7,6 +7,7 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
+from latencytrace.model.gpu import BandwidthMethod
 from latencytrace.model.texts.units import UNKNOWN, grouped, share, size
 from latencytrace.service.answers.gpu_documents import (
     BOUND_BY,
@@ -23,6 +24,12 @@ from latencytrace.service.web.pages.parts import Parts
 from latencytrace.service.web.pages.rendering import Address
 
 STALE_NS: Final = 5_000_000_000
+METHODS: Final[Mapping[str, str]] = {
+    BandwidthMethod.GPM: "counted by the GPU",
+    BandwidthMethod.DCGM: "counted by the GPU, read by DCGM",
+    BandwidthMethod.MODELLED: "modelled: at least",
+    BandwidthMethod.ESTIMATED: "estimated: at most",
+}
 MOST_COLUMNS: Final = 20  # of the table behind the picture, the latest first
 
 
@@ -92,7 +99,7 @@ def facts(gpu: GpuDocument) -> list[tuple[str, float | None, str]]:
             " ".join(
                 [
                     *([f"{size(rate)}/s,"] if rate is not None else []),
-                    *([f"by {bandwidth['method']}"] if bandwidth else []),
+                    *([METHODS[bandwidth["method"]]] if bandwidth else []),
                 ]
             ),
         ),
