@@ -107,7 +107,7 @@ LARGE := anthropic bedrock catboost cohere ctranslate2 diffusers duckdb faster_w
 	lightgbm llama_index mcp meilisearch mistral_common mistralai openai_agents opencv openvino pillow pinecone pydantic_ai soundfile spacy transformers_processors \
 	turbopuffer txtai typesense usearch vespa xgboost
 OLDER := aio_pika arq fastembed mcp opensearch pika valkey weaviate
-HANDLERS := aiobotocore aws_lambda crewai daphne gptcache gradio granian guardrails_ai kserve llm_guard mlflow mosec nemoguardrails robyn runpod sanic socketio streamlit
+HANDLERS := aiobotocore aws_lambda crewai daphne gptcache gradio granian guardrails_ai kserve llm_guard mlflow mosec nemoguardrails robyn runpod sanic socketio streamlit wsgi_frameworks
 RABBITMQ := aio_pika pika
 
 test-large: $(VENV)/.large ## the tests with clients of models' APIs and databases in the process that are large

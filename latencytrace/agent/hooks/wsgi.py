@@ -405,9 +405,21 @@ _note_error = before("noting an exception", _fail_with)
 class WsgiHook(Hook):
     """Times requests at the outermost place that knows the application."""
 
-    requires = ("flask >= 2.0", "gunicorn >= 20.0", "waitress >= 2.1", "granian >= 2.0")
+    requires = (
+        "flask >= 2.0", "django >= 4.2", "bottle >= 0.12", "falcon >= 3.1", "pyramid >= 2.0",
+        "gunicorn >= 20.0", "waitress >= 2.1", "granian >= 2.0",
+    )  # fmt: skip
     patches = (
         Replacement("flask.app", "Flask.__call__", time_application),
+        *(  # any server serves them: mod_wsgi, cheroot, gevent's, Werkzeug's
+            Replacement(module, f"{name}.__call__", time_application)
+            for module, name in (
+                ("django.core.handlers.wsgi", "WSGIHandler"),
+                ("bottle", "Bottle"),
+                ("falcon.app", "App"),
+                ("pyramid.router", "Router"),
+            )
+        ),
         Replacement("flask.app", "Flask.handle_exception", _note_error),
         Replacement("gunicorn.workers.base", "Worker.load_wsgi", time_loaded_application),
         Replacement("waitress.server", "BaseWSGIServer.__init__", time_given_application),

@@ -6,7 +6,7 @@ from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 from opentelemetry import trace
-from opentelemetry.trace import TracerProvider, get_tracer_provider
+from opentelemetry.trace import TracerProvider
 
 from latencytrace.agent.guard import FAULTS, logger
 from latencytrace.agent.spans.provider import RecordingProvider
@@ -106,7 +106,7 @@ def quiet_request(recorder: Recorder, original: Timed) -> Timed:
 
     def quiet(telemetry: Any) -> Any:
         try:
-            named = telemetry.config["tracer_provider"] or get_tracer_provider()
+            named = telemetry.config["tracer_provider"] or trace.get_tracer_provider()
             if type(named) is not RecordingProvider:
                 return telemetry
             found = silenced.get(telemetry)

@@ -1,6 +1,7 @@
 """The hook of Django, within the requests of a server."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from typing import Any
 from wsgiref.util import setup_testing_defaults
 
@@ -13,7 +14,7 @@ from latencytrace.agent.hooks.wsgi import WsgiHook, time_application
 from latencytrace.model import semconv
 from tests.support.agent.hooked import Spans, hooked
 from tests.support.agent.waiting_requests import let_time_pass
-from tests.support.servers.serving import get, serving_waitress
+from tests.support.servers.serving import get, serving_waitress, serving_wsgi
 
 pytest.importorskip("waitress.server")
 conf = pytest.importorskip("django.conf")
@@ -67,8 +68,11 @@ def test_a_request_that_held_its_worker_is_named_after_its_route(
     assert held.by == spans.only.name == "GET /slow/<int:item>/"
 
 
-def test_a_request_is_named_after_its_route(spans: Spans, application: Any) -> None:
-    with serving_waitress(application) as url:
+@pytest.mark.parametrize("serve", [serving_waitress, serving_wsgi])  # whose hook it has, or not
+def test_a_request_is_named_after_its_route(
+    spans: Spans, application: Any, serve: Callable[[Any], AbstractContextManager[str]]
+) -> None:
+    with serve(application) as url:
         assert get(f"{url}/items/7/").text == "item 7"
 
     spans.wait_for(1)

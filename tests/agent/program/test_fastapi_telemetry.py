@@ -61,18 +61,42 @@ def test_where_the_hooks_are_off_it_makes_no_spans_through_our_provider(
     assert without_hooks.spans() == []
 
 
-def test_a_provider_that_the_program_names_for_it_gets_its_spans(
-    without_hooks: TracedProgram,
-) -> None:
-    memory = InMemorySpanExporter()
-    provider = TracerProvider()
-    provider.add_span_processor(SimpleSpanProcessor(memory))
+@pytest.fixture
+def memory() -> InMemorySpanExporter:
+    return InMemorySpanExporter()
 
+
+@pytest.fixture
+def provider(memory: InMemorySpanExporter) -> Iterator[TracerProvider]:
+    made = TracerProvider()
+    made.add_span_processor(SimpleSpanProcessor(memory))
+    yield made
+    made.shutdown()
+
+
+def test_a_provider_that_the_program_names_for_it_gets_its_spans(
+    without_hooks: TracedProgram, provider: TracerProvider, memory: InMemorySpanExporter
+) -> None:
     with serving(application(telemetry={"tracer_provider": provider})) as url:
         assert get(f"{url}/").status == 200
 
     assert "GET /" in [span.name for span in memory.get_finished_spans()]
     assert without_hooks.spans() == []
+
+
+def test_a_provider_that_the_program_has_opentelemetry_return_gets_its_spans(
+    agent: TracedProgram,
+    provider: TracerProvider,
+    memory: InMemorySpanExporter,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(trace, "get_tracer_provider", lambda: provider)
+
+    with serving(application()) as url:
+        assert get(f"{url}/").status == 200
+
+    assert "GET /" in [span.name for span in memory.get_finished_spans()]
+    assert "GET /" in [span.name for span in agent.spans()]
 
 
 @pytest.mark.usefixtures("no_provider_yet")

@@ -9,10 +9,13 @@ from pathlib import Path
 
 import pytest
 
+OUTCOMES = Path(os.environ["OUTCOMES"])  # once: a test may empty the environment
+INSTRUMENTED_LAST = bool(os.environ.get("INSTRUMENTED_LAST"))
+
 
 def pytest_collection_finish() -> None:
     """Start the agent, if it is to come last."""
-    if os.environ.get("INSTRUMENTED_LAST"):
+    if INSTRUMENTED_LAST:
         import latencytrace  # here: it must come last
 
         latencytrace.instrument()
@@ -21,7 +24,7 @@ def pytest_collection_finish() -> None:
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     """Write an outcome."""
     if report.when == "call" or report.outcome != "passed":
-        with Path(os.environ["OUTCOMES"]).open("a") as file:
+        with OUTCOMES.open("a") as file:
             line = {
                 "test": report.nodeid,
                 "outcome": report.outcome,
