@@ -9,7 +9,7 @@ VENV := .venv$(if $(filter-out undefined default file,$(origin PYTHON)),$(addpre
 BIN := $(VENV)/bin
 $(if $(call version,$(PYTHON)),,$(error $(PYTHON) is not here: make PYTHON=python3.11 $(MAKECMDGOALS)))
 PEERS := fastotel ddtrace openlit openllmetry openinference logfire langfuse
-OWN := contrib langfuse langsmith logfire mlflow openlit phoenix sentry traceloop
+OWN := agentops contrib langfuse langsmith logfire mlflow openlit phoenix sentry traceloop
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 OR_SAY := || { echo '== this step needs a network: pip says above what it could not have'; exit 1; }
 # The versions that passed: `make lock` renews them, `make test-newest` does without.
@@ -107,7 +107,7 @@ LARGE := anthropic bedrock catboost cohere ctranslate2 diffusers duckdb faster_w
 	lightgbm llama_index mcp meilisearch mistral_common mistralai openai_agents opencv openvino pillow pinecone pydantic_ai soundfile spacy transformers_processors \
 	turbopuffer txtai typesense usearch vespa xgboost
 OLDER := aio_pika arq fastembed mcp opensearch pika valkey weaviate
-HANDLERS := aiobotocore aws_lambda crewai gptcache gradio granian guardrails_ai kserve llm_guard mlflow mosec nemoguardrails robyn runpod sanic socketio streamlit
+HANDLERS := aiobotocore aws_lambda crewai daphne gptcache gradio granian guardrails_ai kserve llm_guard mlflow mosec nemoguardrails robyn runpod sanic socketio streamlit
 RABBITMQ := aio_pika pika
 
 test-large: $(VENV)/.large ## the tests with clients of models' APIs and databases in the process that are large
@@ -131,7 +131,7 @@ test-rabbitmq: $(VENV)/.rabbitmq-unpacked ## the tests of clients of RabbitMQ, a
 test-every-hook: test-llama-cpp test-batchers test-rabbitmq test-large ## every hook with its real library, which `make test` lacks for some
 	@$(BIN)/python -m tests.contracts.hooks_held $(VENV)/hooks/*.xml
 
-test-tracers: $(VENV)/.tracers $(OWN:%=$(VENV)/own/%/.installed) ## beside Sentry, ddtrace, New Relic and eight others, in both orders
+test-tracers: $(VENV)/.tracers $(OWN:%=$(VENV)/own/%/.installed) ## beside Sentry, ddtrace, New Relic and twelve others, in both orders
 	@# It tells code of the program's from a library's by the folder, so it has a copy.
 	@$(VENV)/own/logfire/bin/python -m pip install --quiet --no-deps --force-reinstall .
 	@$(BIN)/pytest -m 'long or not long' tests/agent/test_own_telemetry.py

@@ -13,7 +13,7 @@ import _thread
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from typing import Any, Final
@@ -43,6 +43,20 @@ _HELD: Final = frozenset(signal.valid_signals()) - {
 }
 
 
+def signals_held(held: Collection[int]) -> set[int | signal.Signals]:
+    """Hold signals back from this thread; return its mask, to be set again.
+
+    What the program does at another signal may raise here: then none is held.
+    """
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    try:
+        signal.pthread_sigmask(signal.SIG_BLOCK, held)
+    except BaseException:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        raise
+    return mask
+
+
 @contextmanager
 def signals_left_to_the_program() -> Iterator[None]:
     """Have the threads that are started in this block take no signal.
@@ -53,7 +67,7 @@ def signals_left_to_the_program() -> Iterator[None]:
     if sys.platform == "win32":
         yield
         return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, _HELD)
+    before = signals_held(_HELD)
     try:
         yield
     finally:

@@ -97,6 +97,7 @@ def spent(servers: dict[str, Server], path: str) -> dict[str, Spent]:
     for _ in range(2):
         for name in random.sample(list(servers), len(servers)):
             ask(servers[name], path, count)  # warms up
+            servers[name].get("/collect")
     time.sleep(SETTLE_S)
     began = {name: spent_so_far(name, server) for name, server in servers.items()}
     for _ in range(TURNS if count else 0):

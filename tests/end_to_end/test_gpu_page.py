@@ -12,7 +12,7 @@ from tests.support.builders.gpu_requests import request
 from tests.support.builders.gpu_traffic import sample, span
 from tests.support.builders.spans.otlp_messages import otlp
 from tests.support.fakes.contracts import GPU
-from tests.support.servers.browser import check_sound, opened
+from tests.support.servers.browser import SCREENS, check_shown, check_sound, opened
 from tests.support.servers.running_service import RunningService
 from tests.support.simulation.simulated_gpu import SimulatedGpu
 from tests.support.waiting import until
@@ -65,6 +65,25 @@ def test_the_page_without_a_gpu_is_sound(empty: RunningService, browser: Browser
 def test_without_a_gpu_it_says_what_to_do(empty: RunningService, browser: Browser) -> None:
     with opened(browser, f"{empty.url}/gpu", java_script_enabled=False) as (page, _):
         expect(page.get_by_role("main")).to_contain_text("pip install 'latencytrace[gpu]'")
+
+
+def test_what_was_read_last_can_be_read_on_a_phone(tmp_path: Path, browser: Browser) -> None:
+    with (
+        RunningService(tmp_path / "data") as running,
+        opened(browser, f"{running.url}/gpu", **SCREENS["phone"]) as (page, _),
+    ):
+
+        def is_shown() -> bool:
+            """Report once more, since what was read shows while it is new."""
+            gpu = SimulatedGpu(3, start_ns=time.time_ns() - 10**9)
+            gpu.run(1)
+            body = request([sample(window) for window in gpu.windows()]).SerializeToString()
+            assert running.post(body, path="/v1/metrics").is_success
+            page.reload()
+            return page.locator(".facts-table").count() > 0
+
+        until(is_shown, running.said)
+        check_shown(page)
 
 
 def test_device_time_stands_beside_host_time_and_leads_to_the_requests(

@@ -1,6 +1,6 @@
 """Runs other libraries' own tests, plain and traced, and lists the tests that only fail traced.
 
-    python -m tests.foreign_suites [NAME ...] [--ways run last away] [--json]
+    python -m tests.foreign_suites [NAME ...] [--ways run last away] [--kept] [--json]
 
 Each library has a virtual environment and its source distribution below `.peers/foreign`, made
 once. Its tests run twice plain, and then traced: below `latencytrace run` with a receiver (run),
@@ -29,6 +29,7 @@ from typing import Final
 
 from tests.support.agent.receiving import Receiver
 from tests.support.databases.caches import redis_server
+from tests.support.servers.nowhere import NOWHERE
 from tests.support.servers.ports import free_port
 from tests.support.servers.postgres import serving_postgres
 
@@ -37,7 +38,6 @@ SUITES: Final[Mapping[str, Mapping[str, object]]] = tomllib.loads(
     (HERE / "suites.toml").read_text()
 )
 WAYS: Final = ("run", "last", "away")
-NOBODY: Final = "http://127.0.0.1:9"  # discard: nothing listens there
 HEADERS: Final = "it compares all headers that are sent: without ours it passes"
 INTERPRETER: Final = "interpreter"  # whose tests are those of the Python that runs this
 SUITE_S: Final = 1500  # longer takes no suite; what it wrote until then is compared
@@ -134,11 +134,14 @@ class Place:
         pip = self.python, "-m", "pip", "--disable-pip-version-check", "-qq"
         subprocess.run([*pip, *arguments], check=True, stdout=sys.stderr)
 
+    def _outcomes(self, way: str) -> Path:
+        return self.folder / f"{way}.jsonl"
+
     def outcomes(
         self, way: str, *, only: Sequence[str] = (), headers: bool = True
     ) -> dict[str, tuple[str, str]]:
         """Run the tests in one way, with our headers or without; return outcomes and errors."""
-        written = self.folder / f"{way}.jsonl"
+        written = self._outcomes(way)
         written.unlink(missing_ok=True)
         plugins = HERE / "plugins"
         environment = {
@@ -157,7 +160,7 @@ class Place:
         with Receiver() as receiver, serving(self.suite.server) as (options, where):
             pytest += options
             environment |= where
-            endpoint = NOBODY if way == "away" else receiver.url
+            endpoint = NOWHERE if way == "away" else receiver.url
             environment["OTEL_EXPORTER_OTLP_ENDPOINT"] = endpoint
             if way == "last":
                 environment["INSTRUMENTED_LAST"] = "1"
@@ -176,6 +179,11 @@ class Place:
                     )  # fmt: skip
                 except subprocess.TimeoutExpired:
                     log.write(f"\nended after {SUITE_S} s\n")
+        return self.written(way)
+
+    def written(self, way: str) -> dict[str, tuple[str, str]]:
+        """Return outcomes and errors of the last run in one way."""
+        written = self._outcomes(way)
         lines = written.read_text().splitlines() if written.exists() else []
         found: dict[str, tuple[str, str]] = {}
         for line in map(json.loads, lines):
@@ -206,10 +214,11 @@ def passes(outcomes: Mapping[str, tuple[str, str]], test: str) -> bool:
     return outcomes.get(test, ("missing",))[0] == "passed"
 
 
-def compared(place: Place, ways: Sequence[str]) -> list[Compared]:
-    """Run a library's tests in each way."""
+def compared(place: Place, ways: Sequence[str], *, kept: bool = False) -> list[Compared]:
+    """Run a library's tests in each way; plain, if no earlier run's outcomes are to be kept."""
     suite = place.suite
-    plain = [place.outcomes("plain") for _ in range(2)]
+    before = place.written("plain") if kept else None
+    plain = [before] if before else [place.outcomes("plain") for _ in range(2)]
     passed_plain = {test for test in plain[0] if all(passes(outcomes, test) for outcomes in plain)}
     if not passed_plain:
         none = f"no test passes plain: {place.folder / 'plain.log'}"
@@ -263,6 +272,7 @@ def main() -> int:
     parser.add_argument("names", nargs="*", choices=[*SUITES, []], metavar="NAME")
     parser.add_argument("--ways", nargs="+", choices=WAYS, default=WAYS)
     parser.add_argument("--folder", type=Path, default=Path(".peers/foreign"))
+    parser.add_argument("--kept", action="store_true", help="the last plain run's outcomes")
     parser.add_argument("--json", action="store_true")
     asked = parser.parse_args()
     folder = asked.folder.absolute()
@@ -272,7 +282,7 @@ def main() -> int:
         place = Place(Suite(name=name, **SUITES[name]), folder)  # type: ignore[arg-type]
         print(f"{name} {place.suite.version}", file=sys.stderr, flush=True)  # noqa: T201
         place.prepare(wheel)
-        found = compared(place, asked.ways)
+        found = compared(place, asked.ways, kept=asked.kept)
         rows += found
         for row in found:
             shown(row)

@@ -17,7 +17,7 @@ import numpy as np
 
 from latencytrace.analysis.compare.comparison import compare
 from latencytrace.analysis.compare.verdict import AT_LEAST, Verdict
-from tests.support.simulation.cohorts import System, cohort, slower
+from tests.support.simulation.cohorts import System, cohort, slower, with_incident
 
 USUAL: Final = System()
 ALIKE: Final = System(likeness=0.9)
@@ -32,6 +32,7 @@ class Pair:
     b: System = USUAL
     requests: int
     at_least_ratio: float = AT_LEAST
+    incident: Mapping[str, float] | None = None  # of B alone
 
 
 PAIRS: Final[Mapping[str, Pair]] = {
@@ -53,7 +54,25 @@ PAIRS: Final[Mapping[str, Pair]] = {
         b=replace(USUAL, others=5, requests_per_s=100), requests=4_000, at_least_ratio=0.0
     ),
     "errors, 4 000": Pair(b=replace(USUAL, failing_ratio=0.2), requests=4_000, at_least_ratio=0.0),
+    # nothing changed but for an incident in B
+    "incident, 2 000": Pair(requests=2_000, at_least_ratio=0.0, incident={}),
+    "incident, 10 000": Pair(requests=10_000, at_least_ratio=0.0, incident={}),
+    "incident of a fifth, 4 000": Pair(
+        requests=4_000, at_least_ratio=0.0, incident={"hit_ratio": 0.2}
+    ),
+    "incident of 2 %, 4 000": Pair(
+        requests=4_000, at_least_ratio=0.0, incident={"extra_ms": 300, "end_ratio": 0.42}
+    ),
+    "small incident, 4 000": Pair(requests=4_000, at_least_ratio=0.0, incident={"extra_ms": 60}),
+    "incident, alike 0.9, 10 000": Pair(
+        a=ALIKE, b=ALIKE, requests=10_000, at_least_ratio=0.0, incident={"hit_ratio": 0.2}
+    ),
     # what there is to find
+    "median 5 %, incident, 4 000": Pair(b=slower(USUAL, 1.05), requests=4_000, incident={}),
+    "median 5 %, incident, 8 000": Pair(b=slower(USUAL, 1.05), requests=8_000, incident={}),
+    "median 5 %, incident of a fifth, 8 000": Pair(
+        b=slower(USUAL, 1.05), requests=8_000, incident={"hit_ratio": 0.2}
+    ),
     "median 5 %, 2 000": Pair(b=slower(USUAL, 1.05), requests=2_000),
     "median 5 %, 4 000": Pair(b=slower(USUAL, 1.05), requests=4_000),
     "median 5 %, 8 000": Pair(b=slower(USUAL, 1.05), requests=8_000),
@@ -77,8 +96,10 @@ def verdicts(pair: Pair, pairs: int, seed: int) -> Counter[Verdict]:
     found: Counter[Verdict] = Counter()
     for number in range(pairs):
         random = np.random.default_rng([seed, number])
-        sides = (cohort(random, system, pair.requests) for system in (pair.a, pair.b))
-        found[compare(*sides, at_least_ratio=pair.at_least_ratio).verdict] += 1
+        a, b = (cohort(random, system, pair.requests) for system in (pair.a, pair.b))
+        if pair.incident is not None:
+            b = with_incident(random, b, **pair.incident)
+        found[compare(a, b, at_least_ratio=pair.at_least_ratio).verdict] += 1
     return found
 
 
@@ -94,7 +115,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         found = verdicts(PAIRS[name], told.pairs, told.seed)
         said = " ".join(f"{verdict}={found[verdict]}" for verdict in Verdict)
         took = f"{time.perf_counter() - began:.0f} s"
-        sys.stdout.write(f"{name:32} {said} {took}\n")
+        sys.stdout.write(f"{name:40} {said} {took}\n")
         sys.stdout.flush()
 
 

@@ -107,6 +107,13 @@ static int begin_watcher(void) {
     return 0;
 }
 
+/* Come before what has Python run its handler; 0: that cannot be. A library in C that has taken the signal keeps it. */
+static int take(void) {
+    struct sigaction now, ours = {.sa_handler = on_sigterm, .sa_flags = SA_RESTART | SA_ONSTACK};
+    if (sigaction(SIGTERM, NULL, &now) < 0) return 0;
+    return now.sa_handler != pythons.sa_handler || sigaction(SIGTERM, &ours, NULL) == 0;
+}
+
 static PyObject *watch_sigterm(PyObject *Py_UNUSED(module), PyObject *args) {
     PyObject *send;
     double longest;
@@ -116,14 +123,13 @@ static PyObject *watch_sigterm(PyObject *Py_UNUSED(module), PyObject *args) {
     Py_XSETREF(send_last, Py_NewRef(send));
     longest_s = longest;
     if (begin_watcher() < 0) Py_RETURN_FALSE;
-    if (now.sa_handler != on_sigterm) {
-        if (knows_pythons && now.sa_handler != pythons.sa_handler) Py_RETURN_TRUE; /* a library in C has taken it */
-        pythons = now;
-        knows_pythons = 1;
-        struct sigaction ours = {.sa_handler = on_sigterm, .sa_flags = SA_RESTART | SA_ONSTACK};
-        if (sigaction(SIGTERM, &ours, NULL) < 0) Py_RETURN_FALSE;
-    }
-    Py_RETURN_TRUE;
+    if (!knows_pythons) pythons = now;
+    knows_pythons = 1;
+    return PyBool_FromLong(take());
+}
+
+static PyObject *keep_sigterm(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing)) {
+    return PyBool_FromLong(knows_pythons && take());
 }
 
 static PyObject *has_sigterm_come(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing)) {
@@ -131,6 +137,7 @@ static PyObject *has_sigterm_come(PyObject *Py_UNUSED(module), PyObject *Py_UNUS
 }
 #else
 static PyObject *watch_sigterm(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(args)) { Py_RETURN_FALSE; }
+static PyObject *keep_sigterm(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing)) { Py_RETURN_FALSE; }
 static PyObject *has_sigterm_come(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing)) { Py_RETURN_FALSE; }
 #endif
 
@@ -138,6 +145,8 @@ static PyMethodDef functions[] = {
     {"watch_sigterm", watch_sigterm, METH_VARARGS,
      "Have a function send the last spans, for so many seconds at most, at a SIGTERM that Python has a handler of; "
      "then end. Return whether that can be."},
+    {"keep_sigterm", keep_sigterm, METH_NOARGS,
+     "Notice it again, where the program took it meanwhile and gave it back. Return whether that can be."},
     {"has_sigterm_come", has_sigterm_come, METH_NOARGS, "Tell whether it came, and the function is called, or will be."},
     {NULL, NULL, 0, NULL}};
 

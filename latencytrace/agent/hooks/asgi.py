@@ -716,6 +716,17 @@ def time_given_application(recorder: Recorder, original: Timed) -> Timed:
     return __init__
 
 
+def time_daphnes_application(recorder: Recorder, original: Timed) -> Timed:
+    """Wrap what Daphne serves, by its command or by Django's `runserver`."""
+
+    @wraps(original)
+    def __init__(self: object, application: object, *args: Any, **kwargs: Any) -> None:
+        recorder.open_requests.serves = True
+        original(self, _with_timing(application, recorder), *args, **kwargs)
+
+    return __init__
+
+
 def time_called_application(recorder: Recorder, original: Timed) -> Timed:
     """Wrap what Granian calls."""
 
@@ -752,6 +763,7 @@ class AsgiHook(Hook):
         "uvicorn >= 0.20",
         "hypercorn >= 0.16",
         "granian >= 2.0",
+        "daphne >= 3.0",
     )
     patches = (
         Replacement("starlette.applications", "Starlette.__call__", time_application),
@@ -779,6 +791,7 @@ class AsgiHook(Hook):
             for module, name in _PROTOCOLS
         ),
         Replacement("hypercorn.app_wrappers", "ASGIWrapper.__init__", time_given_application),
+        Replacement("daphne.server", "Server.__init__", time_daphnes_application),
         Replacement("granian.asgi", "_callback_wrapper", time_called_application),
         *(
             Replacement(

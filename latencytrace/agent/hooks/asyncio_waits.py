@@ -1,4 +1,4 @@
-"""Waits of requests for locks, semaphores, conditions, events and queues of asyncio."""
+"""Waits of requests for locks, semaphores, conditions, events, queues and futures of asyncio."""
 
 import sys
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from latencytrace.agent.timing.costs import HookCost
 from latencytrace.agent.timing.hook import Hook, Replacement, Timed
 from latencytrace.agent.timing.recorder import Recorder
 from latencytrace.agent.timing.runtime_gaps import GAPS
-from latencytrace.agent.toolkit.waits import Wait, begun
+from latencytrace.agent.toolkit.waits import Wait, begun, is_programs
 
 
 class _NotingLoop:
@@ -85,10 +85,38 @@ def time_wait_for(recorder: Recorder, original: Timed) -> Timed:
     return wait_for
 
 
+def note_future(recorder: Recorder, original: Callable[[Any], Any]) -> Timed:
+    """Time what the program's own code makes futures for, as a batcher does for each request."""
+    cost, wraps_future = HookCost(), sys.modules["asyncio.futures"].wrap_future.__code__
+
+    @wraps(original)
+    def create_future(self: object) -> Any:
+        future = original(self)
+        if current().get(GAPS) is None:
+            return future
+        try:
+            frame: Any = sys._getframe(1)
+            if frame.f_code is wraps_future:  # of another thread
+                frame = frame.f_back
+            if is_programs(frame.f_code):
+                left = cost.left = cost.left - 1
+                begin = begun if left > 0 else partial(cost.sampled, begun)
+                wait = begin(recorder, frame, monotonic_ns(), "Future.result")
+                if wait is not None:
+                    future.add_done_callback(lambda _: wait.end(monotonic_ns()))
+        except FAULTS as fault:
+            recorder.on_fault("noting a wait", fault)
+        return future
+
+    return create_future
+
+
 class AsyncioWaitsHook(Hook):
     """Patches what the waiting branches go through, and no other."""
 
     patches = (
+        Replacement("asyncio.base_events", "BaseEventLoop.create_future", note_future, bare=True),
+        Replacement("uvloop", "Loop.create_future", note_future, bare=True),
         Replacement("asyncio.mixins", "_LoopBoundMixin._get_loop", time_waits, bare=True),
         Replacement("asyncio", "wait_for", time_wait_for, bare=True),
     )

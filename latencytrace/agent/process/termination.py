@@ -12,6 +12,7 @@ from latencytrace.agent.compiled.core import core
 from latencytrace.agent.guard import contained
 from latencytrace.agent.native import (
     get_ident,
+    signals_held,
     signals_left_to_the_program,
     sleep,
     start_thread,
@@ -80,14 +81,14 @@ class Termination:
                 os.kill(os.getpid(), signal.SIGTERM)
 
     def before_fork(self) -> None:
-        """Hold the signal back until the child is ready for it.
+        """Have a child that is terminated while it is made end, and one that waits in C.
 
         CPython clears what comes to a child before its first step, as if it had come to the
-        parent. So a child that is terminated while it is made would go on.
+        parent. The compiled core ends such a child. Where there is none, the signal is held back
+        until the child is ready for it.
         """
-        if self._is_expected():
-            mask = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGTERM)
-            self._masks[get_ident()] = mask
+        if self._is_expected() and (core is None or not core.keep_sigterm()):
+            self._masks[get_ident()] = signals_held(_SIGTERM)
 
     def after_fork(self) -> None:
         """Let the signal come again, in the thread that forked."""

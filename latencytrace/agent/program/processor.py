@@ -1,7 +1,7 @@
 """A span processor of the SDK's that takes the spans of the program's own tracer provider."""
 
 from collections.abc import Callable, Mapping
-from typing import Final, cast
+from typing import Any, Final, cast
 
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
@@ -11,7 +11,6 @@ from opentelemetry.trace import StatusCode
 from latencytrace.agent.clock import ANCHOR_NS
 from latencytrace.agent.export.otlp_traces import encoded_resource
 from latencytrace.agent.guard import OnFault, guarded
-from latencytrace.agent.program.provider import TakesProcessors
 from latencytrace.agent.spans.span import Details, RecordedSpan, SpanMaker
 from latencytrace.agent.spans.tracer import take_over
 from latencytrace.model.attributes import AttributeValue
@@ -112,7 +111,7 @@ class ProgramProcessor(SpanProcessor):
         return tracer
 
 
-def add_to(program: TakesProcessors, processor: SpanProcessor) -> None:
+def add_to(program: Any, processor: SpanProcessor) -> None:
     """Add a processor to those of a provider, of which none goes away for it.
 
     Phoenix's provider takes its own away where another is added by its method.

@@ -1,24 +1,30 @@
 """OpenTelemetry's global tracer provider: ours until the program sets its own, then its."""
 
+import sys
 from collections.abc import Callable
-from typing import Any, Final, Protocol, runtime_checkable
+from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 from opentelemetry import trace
 from opentelemetry.trace import TracerProvider, get_tracer_provider
 
-from latencytrace.agent.guard import FAULTS
+from latencytrace.agent.guard import FAULTS, logger
 from latencytrace.agent.spans.provider import RecordingProvider
 from latencytrace.agent.timing.hook import Hook, Replacement, Timed
 from latencytrace.agent.timing.recorder import Recorder
 
 
-@runtime_checkable
-class TakesProcessors(Protocol):
-    """A provider like the SDK's, to which a span processor can be added."""
+def is_sdks(provider: TracerProvider) -> bool:
+    """Tell whether a provider is of OpenTelemetry's SDK, or holds one, as Logfire's does.
 
-    def add_span_processor(self, span_processor: Any) -> None:
-        """Hand every span of the provider to one more processor."""
+    Another one may have `add_span_processor` as well: Instana's takes a processor of its own
+    kind, in the place of the one that it has.
+    """
+    sdk: Any = sys.modules.get("opentelemetry.sdk.trace")
+    held = getattr(provider, "__dict__", {}).values()
+    return sdk is not None and any(
+        isinstance(one, sdk.TracerProvider) for one in (provider, *held)
+    )
 
 
 class GlobalProvider:
@@ -64,6 +70,12 @@ class GlobalProvider:
             trace._TRACER_PROVIDER = None
 
     def _yield_to(self, program: TracerProvider) -> None:
+        if not is_sdks(program):
+            logger.warning(
+                "%s is not of OpenTelemetry's SDK: its spans go to its own back end only",
+                type(program).__qualname__,
+            )
+            return
         self.program = program
         self._ours.yield_to(program)
         self._on_program(program)

@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING
 
 from opentelemetry.trace import TracerProvider
 
-from latencytrace.agent.guard import OnFault, guarded, logger
-from latencytrace.agent.program.provider import TakesProcessors
+from latencytrace.agent.guard import OnFault, guarded
 from latencytrace.agent.spans.span import RecordedSpan
 
 if TYPE_CHECKING:  # only where it is used
@@ -33,9 +32,6 @@ class ProgramSpans:
         self._processor: ProgramProcessor | None = None
 
     def join(self, program: TracerProvider) -> None:
-        if not isinstance(program, TakesProcessors):
-            logger.warning("the program's tracer provider takes no processors: see its back end")
-            return
         from latencytrace.agent.program.processor import ProgramProcessor, add_to
 
         with guarded("joining the program's tracer provider", self._on_fault):

@@ -349,14 +349,18 @@ def _adopted(
     attributes: Mapping[str, object] | None,
     roots: Roots | None,
 ) -> Span | None:
-    """Hang a span below a parent that is not ours, or make it a root."""
+    """Hang a span below a parent that is not ours, or make it a root.
+
+    A parent that records is sampled whatever its flag says: Instana never sets it.
+    """
     # `isinstance` takes long for None.
-    parent = None if found is None or not isinstance(found, Span) else found.get_span_context()
-    if parent is None or not parent.is_valid:
+    theirs = None if found is None or not isinstance(found, Span) else found
+    parent = None if theirs is None else theirs.get_span_context()
+    if theirs is None or parent is None or not parent.is_valid:
         span.trace_id = cast("int", here.get(TRACE_ID)) or random_bits(128) or new_id(128)
         span.parent_id = 0
         return None if roots is None else roots(span, attributes)
-    if not parent.trace_flags.sampled:
+    if not parent.trace_flags.sampled and not theirs.is_recording():
         return NonRecordingSpan(
             SpanContext(
                 parent.trace_id,

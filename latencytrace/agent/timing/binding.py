@@ -5,6 +5,7 @@ what it is to be called with is its own affair (`__get__`), and what it says tha
 (`isinstance`) may be what it stands for. Only a plain function is called past `__get__`.
 """
 
+import sys
 from collections.abc import Callable
 from functools import partial, update_wrapper
 from types import (
@@ -57,8 +58,21 @@ def attribute(owner: Any, name: str, raw: Any) -> Attribute:
     Args:
         raw: As `raw_attribute` gives it.
     """
-    if not isinstance(owner, type):
-        return _of_module(raw)
+    found = _of_class(owner, name, raw) if isinstance(owner, type) else _of_module(raw)
+    wrapt: Any = sys.modules.get("wrapt")
+    if wrapt is None or not issubclass(type(raw), wrapt.FunctionWrapper):
+        return found
+    return Attribute(
+        found.function, lambda built: wrapt.FunctionWrapper(found.in_place(built), _same)
+    )
+
+
+def _same(wrapped: Timed, _instance: object, args: Any, kwargs: Any) -> Any:
+    """Call what a wrapper of wrapt's kind holds, by which kind tools know their own."""
+    return wrapped(*args, **kwargs)
+
+
+def _of_class(owner: type, name: str, raw: Any) -> Attribute:
     kind = type(raw)
     is_inherited = name not in vars(owner) and _can_be_patched(owner, name)
     if not is_inherited and (kind in _DIRECT or kind.__name__ == "cython_function_or_method"):
@@ -89,6 +103,15 @@ class _Inherited:
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:
         return getattr(super(self._owner, owner if instance is None else instance), self._name)
+
+
+def function_of(own: Any) -> Any:
+    """Return the function in what a class or module has; what only looks like one is itself."""
+    if isinstance(own, Unbound):
+        return own.built
+    if getattr(own, "_self_wrapper", None) is _same:
+        own = own.__wrapped__
+    return own.__func__ if type(own) in {staticmethod, classmethod, MethodType} else own
 
 
 def is_called(raw: object) -> bool:

@@ -15,6 +15,7 @@ from latencytrace.agent.timing.binding import (
     MISSING,
     Unbound,
     attribute,
+    function_of,
     is_called,
     raw_attribute,
 )
@@ -84,10 +85,10 @@ class _LateMethods:
 
     def add(self, owner: type, name: str, build: Callable[[], Any]) -> None:
         """Put what is built in a method's place, once, also where a class has another's."""
-        function = _function_of(vars(owner)[name])
+        function = function_of(vars(owner)[name])
         if function not in self._timed:
             built = build()
-            function = _function_of(built)
+            function = function_of(built)
             self._timed.add(function)
             setattr(owner, name, built)
         self._of.setdefault(owner, {})[name] = ref(function)
@@ -101,7 +102,7 @@ class _LateMethods:
                     continue
                 del methods[name]
                 own = vars(owner).get(name)
-                if _function_of(own) is timed_one:
+                if function_of(own) is timed_one:
                     setattr(owner, name, _as_kind(own, timed_one.__wrapped__))
                 else:
                     let_be(timed_one)
@@ -274,7 +275,7 @@ class AppliedHook:
             setattr(owner, kept_as, raw)
             self._places.append(_Place(owner, kept_as, MISSING, raw, None))
         setattr(owner, name, built)
-        function = _function_of(built)
+        function = function_of(built)
         self._places.append(_Place(owner, name, before, built, function))
         if type(function) is FunctionType and type(built) is not MethodType:
             _found_by_name(function, owner, name)
@@ -294,12 +295,12 @@ class AppliedHook:
 
             replaced = timed(function, beginning(function, patch, self._recorder))
         if type(replaced) is FunctionType and replaced is not function:
-            _complete(replaced, _function_of(raw))
+            _complete(replaced, function_of(raw))
         return found.in_place(replaced)
 
     def _timed_already(self, raw: object, owner: Any, name: str) -> _Place | None:
         """Return where a function of ours was put that a library has since copied elsewhere."""
-        function = _function_of(raw)
+        function = function_of(raw)
         for place in self._places:
             is_there = place.patched is function or place.patched is raw
             if is_there and (place.owner, place.name) != (owner, name):
@@ -328,23 +329,16 @@ def _found_by_name(built: FunctionType, owner: Any, name: str) -> None:
     found: Any = sys.modules.get(built.__module__)
     for part in built.__qualname__.split("."):
         found = raw_attribute(found, part)
-    if _function_of(found) is not built:
+    if function_of(found) is not built:
         within = owner.__qualname__ if isinstance(owner, type) else ""
         built.__module__ = owner.__module__ if within else owner.__name__
         built.__qualname__ = f"{within}.{name}" if within else name
 
 
-def _function_of(own: Any) -> Any:
-    """Return the function in what a class or module has; what only looks like one is itself."""
-    if isinstance(own, Unbound):
-        return own.built
-    return own.__func__ if type(own) in {staticmethod, classmethod, MethodType} else own
-
-
 def _as_kind(own: object, function: Timed) -> Any:
     """Return a function as the kind of method that a class has in its place."""
     if type(own) is MethodType:
-        return MethodType(_function_of(function), own.__self__)
+        return MethodType(function_of(function), own.__self__)
     for kind in (staticmethod, classmethod):
         if type(own) is kind and not isinstance(function, kind):
             return kind(function)

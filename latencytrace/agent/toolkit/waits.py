@@ -6,6 +6,7 @@ fills what nothing else explains. And only where the request itself waits, in th
 that serves it: what another task listens for, such as the caller's leaving, holds nothing up.
 """
 
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import PurePath
@@ -36,7 +37,8 @@ _SERVERS: Final = frozenset(
     {"aiohttp", "gunicorn", "hypercorn", "starlette", "tornado", "uvicorn"}
 )
 _OTHERS: Final = _SERVERS | {
-    "concurrent", "gevent", "importlib", "multiprocessing", "waitress", "werkzeug"
+    "asgiref", "concurrent", "dask", "gevent", "importlib", "multiprocess", "multiprocessing",
+    "waitress", "werkzeug"
 }  # fmt: skip
 _CONNECTS: Final = "httpcore"  # whose locks are of connections: no line of the program's has them
 _OURS: Final = "latencytrace"
@@ -44,10 +46,13 @@ _OURS: Final = "latencytrace"
 _SERVING: Final = frozenset({_OURS, "fastapi", "starlette"})
 # and modules of what runs tasks: behind it is no caller of theirs.
 _LOOPS: Final = frozenset({"asyncio.events", "asyncio.base_events", "asyncio.runners", "uvloop"})
+_STARTS_THREADS: Final = "latencytrace.agent.hooks.threads"  # by a function of ours before them
 # Functions that wait until there is room; the others wait for what may be the request's own work.
 _TAKEN: Final = frozenset({"_acquire", "_do_get", "get_connection", "getconn"})  # from pools
 _FOR_ROOM: Final = _TAKEN | {"acquire", "acquire_on_behalf_of", "put"}
 _TAKES_A_LOCK: Final = frozenset({"__enter__", "acquire"})  # and does nothing else
+_PYTHONS: Final = (os.path.dirname(os.__file__) + os.sep, "<frozen ")  # noqa: PTH120 - as they begin
+_INSTALLED: Final = ("site-packages", "dist-packages")
 _DOING: Final = "noting a wait"
 
 
@@ -149,6 +154,12 @@ def begun(
     return None if place is None else Wait(recorder, gaps, context, started_ns, place)
 
 
+def is_programs(code: CodeType) -> bool:
+    """Tell whether code is the program's own: neither Python's nor installed."""
+    path = code.co_filename
+    return not path.startswith(_PYTHONS) and not any(part in path for part in _INSTALLED)
+
+
 def note_wait(
     recorder: Recorder, started_ns: int, kind: str = "Condition", method: str = "wait"
 ) -> None:
@@ -222,12 +233,22 @@ def _place(frame: FrameType, called: str, *, is_explained: bool) -> Place | None
 
 
 def _outwards(frame: FrameType) -> Iterator[FrameType]:
-    """Yield a frame and its callers, as far as they are of one task or thread."""
+    """Yield a frame and its callers, as far as they are of one task or thread.
+
+    A thread that a request starts may go on for ever, and wait for work of all.
+    """
     at: FrameType | None = frame
-    while at is not None and at.f_globals.get("__name__") not in _LOOPS:
+    while at is not None and _module(at) not in _LOOPS:
+        outer = at.f_back
+        if outer is not None and _module(outer) == _STARTS_THREADS:
+            return
         yield at
-        at = at.f_back
+        at = outer
+
+
+def _module(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__", ""))
 
 
 def _package(frame: FrameType) -> str:
-    return str(frame.f_globals.get("__name__", "")).partition(".")[0]
+    return _module(frame).partition(".")[0]

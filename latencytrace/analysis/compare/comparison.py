@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -12,6 +12,7 @@ from latencytrace.analysis.compare.matching import Matching, matching
 from latencytrace.analysis.compare.shifts import (
     LEAST_BEYOND,
     LEAST_BLOCKS,
+    LEAST_SHARE,
     WRONG_AT_MOST,
     Blocks,
     Drawn,
@@ -24,6 +25,7 @@ from latencytrace.analysis.compare.shifts import (
     is_testable,
     p_values,
 )
+from latencytrace.analysis.compare.spells import Spell, spells
 from latencytrace.analysis.compare.verdict import AT_LEAST, Verdict
 from latencytrace.analysis.weighted import holm
 from latencytrace.model import Stage
@@ -32,7 +34,6 @@ from latencytrace.model.cohorts.request_columns import STAGES, RequestColumns
 DECILES: Final = tuple(tenth / 10 for tenth in range(1, 10))
 TESTED: Final = (0.5, 0.95, 0.99)
 LEVELS: Final = (*DECILES, 0.95, 0.99)
-LEAST_SHARE: Final = 0.01  # of the time: a stage below it is not tested
 LEAST_REQUESTS: Final = 50
 _SEED: Final = 20_240_601  # the same answer each time
 _DIGITS: Final = 2
@@ -58,6 +59,7 @@ class Comparison:
     unmatched: str | None
     block_requests: tuple[int, int]  # how many neighbours are taken together, of A and of B
     alike_requests: tuple[int, int]  # how many resemble each other; 1: none do, or it is no matter
+    spells: tuple[tuple[Spell, ...], tuple[Spell, ...]]  # of A and of B
     shifts: tuple[Shift, ...]  # at `LEVELS`; empty: nothing can be compared
     stages: tuple[StageComparison, ...]  # the largest shift of the median first
 
@@ -65,7 +67,7 @@ class Comparison:
 def compare(
     a: RequestColumns, b: RequestColumns, *, at_least_ratio: float = AT_LEAST
 ) -> Comparison:
-    """Compare two sides.
+    """Compare two sides, without their slow spells.
 
     Args:
         a: What was before.
@@ -73,6 +75,12 @@ def compare(
         at_least_ratio: A proven shift counts where it is at least this share of the request's
             own quantile before.
     """
+    (slow_a, left_a), (slow_b, left_b) = spells(a), spells(b)
+    found = _compared(a.taken(left_a), b.taken(left_b), at_least_ratio)
+    return replace(found, spells=(slow_a, slow_b))
+
+
+def _compared(a: RequestColumns, b: RequestColumns, at_least_ratio: float) -> Comparison:
     requests = [weighted.number(len(side), side.weight) for side in (a, b)]
     effective = [weighted.effective(len(side), side.weight) for side in (a, b)]
     if min(effective) < LEAST_REQUESTS:
@@ -82,9 +90,11 @@ def compare(
     found = matching(a, b)
     if found.unmatched is not None:
         return _not_compared(None, found, None)
+    stages = _stages(a, b, found)
+    places = [STAGES.index(stage) for stage in stages]
     sides = (
-        Side(weight=found.a, blocks=blocks(a.duration_ns)),
-        Side(weight=found.b, blocks=blocks(b.duration_ns)),
+        Side(weight=found.a, blocks=blocks(a.duration_ns, a.stages_ns.T[places])),
+        Side(weight=found.b, blocks=blocks(b.duration_ns, b.stages_ns.T[places])),
     )
     cut = (sides[0].blocks, sides[1].blocks)
     if not are_testable(*sides, TESTED[0]):
@@ -94,13 +104,10 @@ def compare(
         needed_rows = max(needed, 2 * LEAST_BEYOND / few)
         return _not_compared(_rounded_up(needed_rows * each), found, cut)
     whole = Values(a.duration_ns, sides[0]), Values(b.duration_ns, sides[1])
-    measures = [whole]
-    stages = _stages(a, b, sides)
-    for stage in stages:
-        place = STAGES.index(stage)
-        measures.append(
-            (Values(a.stages_ns[:, place], sides[0]), Values(b.stages_ns[:, place], sides[1]))
-        )
+    measures = [whole] + [
+        (Values(a.stages_ns[:, place], sides[0]), Values(b.stages_ns[:, place], sides[1]))
+        for place in places
+    ]
     shifts, tests = _tested(measures, sides)
     return _judged(shifts, stages, found, cut, tests, min(requests), at_least_ratio)
 
@@ -116,16 +123,17 @@ def _not_compared(
         unmatched=found.unmatched if found else None,
         block_requests=(cut[0].length, cut[1].length) if cut else (1, 1),
         alike_requests=(cut[0].alike, cut[1].alike) if cut else (1, 1),
+        spells=((), ()),
         shifts=(),
         stages=(),
     )
 
 
-def _stages(a: RequestColumns, b: RequestColumns, sides: tuple[Side, Side]) -> list[Stage]:
+def _stages(a: RequestColumns, b: RequestColumns, found: Matching) -> list[Stage]:
     """The stages that take a share of the time that matters, on either side."""
     shares = [
-        side.weight @ columns.stages_ns / max(float(side.weight @ columns.duration_ns), 1.0)
-        for columns, side in zip((a, b), sides, strict=True)
+        weight @ columns.stages_ns / max(float(weight @ columns.duration_ns), 1.0)
+        for columns, weight in zip((a, b), (found.a, found.b), strict=True)
     ]
     return [
         stage
@@ -192,6 +200,7 @@ def _judged(
         unmatched=None,
         block_requests=(cut[0].length, cut[1].length),
         alike_requests=(cut[0].alike, cut[1].alike),
+        spells=((), ()),
         shifts=whole,
         stages=tuple(
             sorted(compared, key=lambda one: -max(abs(shift.shift_ns) for shift in one.shifts))

@@ -13,7 +13,7 @@ samples", Annals of Mathematical Statistics 1966.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Final
@@ -25,6 +25,7 @@ Floats = NDArray[np.float64]
 
 MOST_BLOCKS: Final = 128  # more would say nothing better, and be shorter
 LEAST_BLOCKS: Final = 12
+LEAST_SHARE: Final = 0.01  # of the time: a stage below it is not tested
 _TIMES: Final = 4  # a block is so many correlation times long
 _NOTICED: Final = 3.0  # a correlation time; of a hundred independent requests one may seem 2.8
 _LONGEST_SERIES: Final = 1 << 17
@@ -48,14 +49,17 @@ class Blocks:
         return np.asarray(np.add.reduceat(values, self.first))
 
 
-def blocks(duration_ns: NDArray[np.int64]) -> Blocks:
+def blocks(duration_ns: NDArray[np.int64], stages_ns: Iterable[NDArray[np.int64]] = ()) -> Blocks:
     """Cut requests, in order of start, into blocks that resemble each other no more than chance.
 
     Args:
         duration_ns: At least one.
+        stages_ns: Times of stages that are tested too: each lengthens the blocks as much as it
+            takes, if it `is_steady`.
     """
     count = len(duration_ns)
-    time = correlation_time(duration_ns)
+    times = [time for time in map(correlation_time, stages_ns) if time >= _NOTICED]
+    time = max([correlation_time(duration_ns), *(one for one in times if _has_blocks(count, one))])
     needed, least = math.ceil(_TIMES * time), math.ceil(count / MOST_BLOCKS)
     length = max(needed, least)
     number = max(count // length, 1)
@@ -64,6 +68,16 @@ def blocks(duration_ns: NDArray[np.int64]) -> Blocks:
         length=length,
         alike=needed if time >= _NOTICED and needed > least else 1,
     )
+
+
+def is_steady(ns: NDArray[np.int64]) -> bool:
+    """Tell whether a measure resembles itself so shortly that there are blocks enough of it."""
+    time = correlation_time(ns)
+    return time < _NOTICED or _has_blocks(len(ns), time)
+
+
+def _has_blocks(requests: int, time: float) -> bool:
+    return requests >= LEAST_BLOCKS * math.ceil(_TIMES * time)
 
 
 def correlation_time(duration_ns: NDArray[np.int64]) -> float:
@@ -75,18 +89,22 @@ def correlation_time(duration_ns: NDArray[np.int64]) -> float:
     Source: Geyer, "Practical Markov Chain Monte Carlo", Statistical Science 1992: the
     autocorrelations are added up in pairs, falling, until a pair is no longer positive.
     """
-    recent = duration_ns[-_LONGEST_SERIES:]
-    series = (
-        np.log(np.maximum(recent, 1)),
-        (recent > np.median(recent)).astype(np.float64),
-        (recent > np.quantile(recent, _HIGH)).astype(np.float64),
+    return max(map(series_correlation_time, series(duration_ns[-_LONGEST_SERIES:])))
+
+
+def series(ns: NDArray[np.int64]) -> tuple[Floats, ...]:
+    """What may resemble itself in neighbours: the logarithm, and which exceed two quantiles."""
+    return (
+        np.log(np.maximum(ns, 1)),
+        (ns > np.median(ns)).astype(np.float64),
+        (ns > np.quantile(ns, _HIGH)).astype(np.float64),
     )
-    return max(map(_correlation_time, series))
 
 
-def _correlation_time(series: Floats) -> float:
-    count = len(series)
-    centred = series - series.mean()
+def series_correlation_time(one: Floats) -> float:
+    """How many neighbours of one series say as much as one."""
+    count = len(one)
+    centred = one - one.mean()
     size = 1 << (2 * count - 1).bit_length()
     spectrum = np.fft.rfft(centred, size)
     covariance = np.fft.irfft(spectrum * spectrum.conj(), size)[:count]
@@ -154,6 +172,7 @@ class Values:
     """
 
     def __init__(self, values: NDArray[np.int64], side: Side) -> None:
+        self.is_steady = is_steady(values)
         order = np.argsort(values, kind="stable")
         order = order[side.weight[order] > 0]
         self.in_turn = values
@@ -272,9 +291,9 @@ def are_testable(a: Side, b: Side, level: float) -> bool:
 
 
 def is_testable(a: Values, b: Values, level: float) -> bool:
-    """Tell whether a quantile of a measure can be tested: there is enough of it, and some time."""
+    """Tell whether a quantile of a measure can be tested: enough of it, some time, and steady."""
     is_any = max(float(a.quantile(level)), float(b.quantile(level))) > 0
-    return is_any and are_testable(a.side, b.side, level)
+    return is_any and a.is_steady and b.is_steady and are_testable(a.side, b.side, level)
 
 
 def p_values(tests: Sequence[tuple[Values, Values, float]], random: np.random.Generator) -> Floats:

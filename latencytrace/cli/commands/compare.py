@@ -28,6 +28,7 @@ from latencytrace.service.answers.compare_documents import (
     BaselinesDocument,
     CompareDocument,
 )
+from latencytrace.service.answers.sentences.compare import has_new_spells
 
 if TYPE_CHECKING:  # its parts are an extra
     from latencytrace.service.answers.compare import Compared
@@ -76,7 +77,8 @@ def compare(
 ) -> None:
     """Compare two cohorts: what shifted, by how much, and whether it may be chance.
 
-    Ends with 1 on a proven regression, 3 where there is not enough data, else 0. The flags hold
+    Ends with 1 on a proven regression, 3 where there is not enough data or only B had a slow
+    spell, else 0. The flags hold
     for both sides, where a side does not say otherwise. With --save, one side is enough.
 
     Example: latencytrace compare version=1.1 version=1.2 --route "POST /chat"
@@ -98,7 +100,14 @@ def compare(
     if save is not None:
         _save(save, a if b is None else b, wanted, url, data, is_said=not (as_json or markdown))
     if document is not None:
-        raise typer.Exit(EXIT_CODES.get(document["verdict"], 0))
+        raise typer.Exit(exit_code(document))
+
+
+def exit_code(document: CompareDocument) -> int:
+    """Return the exit code of a verdict: a slow spell that is new lets none of them pass."""
+    code = EXIT_CODES.get(document["verdict"], 0)
+    is_unsure = code == 0 and has_new_spells(document)
+    return EXIT_CODES[Verdict.NOT_ENOUGH_DATA] if is_unsure else code
 
 
 def _show(

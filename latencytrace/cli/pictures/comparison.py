@@ -30,6 +30,8 @@ from latencytrace.service.answers.sentences.compare import (
     LEVELS,
     PROVEN,
     SIDES,
+    about_new_spells,
+    about_spell,
     at_equal,
     both,
     circumstances,
@@ -38,6 +40,7 @@ from latencytrace.service.answers.sentences.compare import (
     relative,
     rows,
     sentence,
+    spells_by_side,
 )
 
 STYLES: Final = {
@@ -70,6 +73,7 @@ def picture(document: CompareDocument, sides: tuple[str, str]) -> list[Renderabl
     met = list(circumstances(document))
     if met:
         parts += [_circumstances(met), ""]
+    parts += [Text(spell, "dim") for spell in _spells(document)]
     parts += [Text(note, "dim") for note in notes(document)]
     return parts
 
@@ -100,7 +104,7 @@ def markdown(document: CompareDocument, sides: tuple[str, str]) -> str:
     if met:
         lines += ["", "| mean of a request | before | after |", "| --- | ---: | ---: |"]
         lines += [f"| {' | '.join(row)} |" for row in met]
-    lines += [f"\n{note}" for note in notes(document)]
+    lines += [f"\n{note}" for note in (*_spells(document), *notes(document))]
     return "\n".join(lines)
 
 
@@ -123,6 +127,13 @@ def baselines(document: BaselinesDocument) -> RenderableType:
             size(one["bytes"]),
         )
     return drawn
+
+
+def _spells(document: CompareDocument) -> list[str]:
+    lines = [
+        about_spell(name, spell) for name, found in spells_by_side(document) for spell in found
+    ]
+    return [*lines, *about_new_spells(document)]
 
 
 def _plain(side: SideDocument) -> list[str]:

@@ -40,6 +40,7 @@ from latencytrace.service.answers.compare_documents import (
     ShiftDocument,
     ShiftsDocument,
     SideDocument,
+    SpellDocument,
 )
 from latencytrace.service.answers.documents import document
 from latencytrace.service.answers.sentences.stage_parts import moved_part, part_means
@@ -194,12 +195,25 @@ def comparison_document(a: Compared, b: Compared, at_least_ratio: float) -> Comp
         found,
         a=_side(a),
         b=_side(b),
+        wait_ns=_wait_ns(found, b),
         overlap_ratio=round(found.overlap_ratio, 3),
         at_least_ratio=at_least_ratio,
+        spells=[[document(SpellDocument, one) for one in side] for side in found.spells],
         duration_ns=_tested(found.shifts) if found.shifts else None,
         deciles=_deciles(found),
         stages=[_stage(stage, _part(stage, a, b)) for stage in found.stages],
     )
+
+
+def _wait_ns(found: Comparison, side: Compared) -> int | None:
+    """How long until a side has as many requests as it takes; None: that is not known."""
+    start_ns = side.columns.start_ns
+    length_ns = int(start_ns[-1] - start_ns[0]) if len(start_ns) else 0
+    if found.needed_requests is None or not length_ns:
+        return None
+    slow_ratio = sum(one.share_ratio for one in found.spells[1])
+    lacking = found.needed_requests - side.requests * (1 - slow_ratio)
+    return round(lacking / side.requests * length_ns) if lacking > 0 else None
 
 
 def _side(side: Compared) -> SideDocument:

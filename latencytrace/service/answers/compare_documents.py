@@ -91,6 +91,18 @@ class ComparedStageDocument(TypedDict):
     p99: ShiftDocument
 
 
+class SpellDocument(TypedDict):
+    """A stretch of time in which a side was much slower than in the rest of it."""
+
+    start: str
+    end: str
+    requests: int
+    share_ratio: float  # of the side's requests that were read
+    mean_ns: int
+    usual_ns: int  # the mean of the side's other requests
+    stage: Stage  # that most of the difference is in
+
+
 class CompareDocument(TypedDict):
     """Two cohorts side by side."""
 
@@ -98,12 +110,14 @@ class CompareDocument(TypedDict):
     b: SideDocument
     verdict: Verdict
     needed_requests: int | None  # of each side, where there is not enough data
+    wait_ns: int | None  # until B has as many, at the pace at which its requests came
     matched_on: list[str]
     unmatched: str | None  # what the two sides have too little of in common
     overlap_ratio: float
     at_least_ratio: float
     block_requests: list[int]  # neighbours that are taken together, of A and of B
     alike_requests: list[int]  # neighbours that were found to resemble each other; 1: none were
+    spells: list[list[SpellDocument]]  # of A and of B: slow ones, which are not compared
     duration_ns: ShiftsDocument | None  # null: nothing can be compared
     deciles: list[DecileDocument]
     stages: list[ComparedStageDocument]

@@ -83,8 +83,9 @@ class LatestRequests:
         self._bad += _seen(objective, table.taken(places[bad]), at_ns[bad], beside)
 
     def evidence(self, since_ns: int) -> Evidence:
-        """Gather what is known of the newest bad requests since a moment."""
-        burning = [seen for seen in self._bad if seen.at_ns >= since_ns]
+        """Gather what is known of the newest bad requests since a moment, each as last revised."""
+        latest = {(seen.request.trace_id, seen.request.span_id): seen for seen in self._bad}
+        burning = [seen for seen in latest.values() if seen.at_ns >= since_ns]
         bad = sorted(burning, key=lambda seen: seen.at_ns, reverse=True)[:EVIDENCE]
         failed, slow = ([seen for seen in bad if seen.failed is is_failed] for is_failed in _BOTH)
         mostly_failed = bool(bad) and len(failed) >= MOSTLY * len(bad)

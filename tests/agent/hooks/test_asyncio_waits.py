@@ -2,17 +2,19 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
+from concurrent.futures import Future
 from typing import Any
 
 import pytest
 import uvloop
+from starlette.concurrency import run_in_threadpool as serve_in_thread
 from starlette.responses import StreamingResponse
 
 from latencytrace.agent.context import current
 from latencytrace.agent.hooks.asgi import time_application
 from latencytrace.agent.hooks.asyncio_waits import AsyncioWaitsHook
 from latencytrace.agent.timing.runtime_gaps import GAPS, RuntimeGaps
-from latencytrace.agent.toolkit.waits import MOST_SPANS
+from latencytrace.agent.toolkit.waits import MOST_SPANS, is_programs
 from latencytrace.model import Stage
 from tests.support.agent.hooked import Spans, hooked
 from tests.support.agent.waiting_requests import (
@@ -111,13 +113,43 @@ def limited_queue() -> tuple[Wait, Callable[[], object]]:
     return lambda: asyncio.wait_for(made.get(), 60), lambda: made.put_nowait(1)
 
 
+def future_of_the_programs() -> tuple[Wait, Callable[[], object]]:
+    made: list[asyncio.Future[int]] = []
+
+    async def wait() -> None:
+        made.append(asyncio.get_running_loop().create_future())
+        await made[0]
+
+    return wait, lambda: made[0].set_result(1)
+
+
+def future_of_another_thread() -> tuple[Wait, Callable[[], object]]:
+    made = Future[int]()
+
+    async def wait() -> None:
+        await asyncio.wrap_future(made)
+
+    return wait, lambda: made.set_result(1)
+
+
 def limited_event() -> tuple[Wait, Callable[[], object]]:
     made = asyncio.Event()
     return lambda: asyncio.wait_for(made.wait(), 60), made.set
 
 
 @LOOPS
-@pytest.mark.parametrize("make", [event, condition, empty_queue, limited_queue, limited_event])
+@pytest.mark.parametrize(
+    "make",
+    [
+        event,
+        condition,
+        empty_queue,
+        future_of_the_programs,
+        future_of_another_thread,
+        limited_queue,
+        limited_event,
+    ],
+)
 def test_a_wait_for_a_result_is_a_gap_that_the_request_s_own_work_may_fill(
     new_loop: Callable[[], asyncio.AbstractEventLoop], make: Make
 ) -> None:
@@ -126,6 +158,17 @@ def test_a_wait_for_a_result_is_a_gap_that_the_request_s_own_work_may_fill(
 
     assert spans.of(Stage.QUEUE) == []
     assert results_ns(spans) >= AT_LEAST_NS
+
+
+@LOOPS
+def test_a_future_that_python_or_a_library_makes_is_no_wait_of_the_program_s(
+    new_loop: Callable[[], asyncio.AbstractEventLoop],
+) -> None:
+    with hooked(AsyncioWaitsHook) as spans, asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(serve(spans, lambda: asyncio.sleep(AT_LEAST_NS / 1e9)))
+
+    assert results_ns(spans) == 0
+    assert not is_programs(serve_in_thread.__code__)
 
 
 def test_a_wait_for_a_result_within_a_timed_call_is_the_call_s_own() -> None:

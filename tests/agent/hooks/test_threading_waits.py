@@ -10,12 +10,14 @@ from typing import Any
 
 import pytest
 import redis
+from asgiref.sync import async_to_sync
 from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
 from sqlalchemy.pool import QueuePool
 
 from latencytrace.agent.compiled.core import core
 from latencytrace.agent.guard import raise_fault
 from latencytrace.agent.hooks.threading_waits import ThreadingWaitsHook
+from latencytrace.agent.hooks.threads import ThreadsHook
 from latencytrace.agent.timing.recorder import Recorder
 from latencytrace.model import Stage
 from tests.support.agent.hooked import Spans, hooked
@@ -168,6 +170,33 @@ def test_a_wait_for_the_work_of_a_pool_is_none_for_a_lock() -> None:
         )
 
     assert spans.of(Stage.QUEUE) == []
+    assert results_ns(spans) == 0
+
+
+@async_to_sync  # as Flask and Django do in a server of threads
+async def async_view() -> None:
+    let_time_pass()
+
+
+def beside_a_worker() -> None:
+    work = queue.Queue[int]()
+
+    def take() -> None:
+        work.get()
+
+    thread = threading.Thread(target=take)  # begun with the first request, for all
+    thread.start()
+    until(waiters(work.not_empty))
+    let_time_pass()
+    work.put(1)
+    thread.join()
+
+
+@pytest.mark.parametrize("work", [async_view, beside_a_worker])
+def test_what_goes_on_elsewhere_is_no_wait_of_the_request_s(work: Callable[[], object]) -> None:
+    with hooked(ThreadingWaitsHook, ThreadsHook) as spans:
+        serve_wsgi(spans, work)
+
     assert results_ns(spans) == 0
 
 

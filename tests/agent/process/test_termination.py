@@ -121,8 +121,7 @@ FORKS = """
 import os, signal, sys
 
 def note_first_step():  # called before what latencytrace does in a child
-    held = signal.SIGTERM in signal.pthread_sigmask(signal.SIG_BLOCK, ())
-    os.write(1, b"held " if held else b"free ")
+    os.write(1, b"begins ")
     if "terminated" in sys.argv:
         os.kill(os.getpid(), signal.SIGTERM)
 
@@ -151,24 +150,95 @@ def test_what_the_flush_needs_of_the_interrupted_code_is_let_go_of(tmp_path: Pat
     assert (done.returncode, done.stdout) == (-15, "sent")
 
 
+@pytest.mark.parametrize("compiled", ["1", "0"])
 @pytest.mark.parametrize(
     ("masked", "terminated", "expected"),
     [
-        ("SIGUSR1", "left alone", (0, "held on ")),
-        ("SIGTERM", "left alone", (0, "held on ")),
-        ("SIGUSR1", "terminated", (-15 % 100, "held ")),
-        ("SIGTERM", "terminated", (0, "held on ")),  # the program itself holds it back
+        ("SIGUSR1", "left alone", (0, "begins on ")),
+        ("SIGTERM", "left alone", (0, "begins on ")),
+        ("SIGUSR1", "terminated", (-15 % 100, "begins ")),
+        ("SIGTERM", "terminated", (0, "begins on ")),  # the program itself holds it back
     ],
 )
 def test_a_child_that_is_terminated_while_it_is_made_ends(
-    tmp_path: Path, masked: str, terminated: str, expected: tuple[int, str]
+    tmp_path: Path, masked: str, terminated: str, expected: tuple[int, str], compiled: str
 ) -> None:
     script = tmp_path / "forks.py"
     script.write_text(FORKS)
+    env = environment(LATENCYTRACE_COMPILED=compiled)
 
-    done = python(script, NOWHERE, masked, terminated)
+    done = python(script, NOWHERE, masked, terminated, env=env)
 
     assert (done.returncode, done.stdout) == expected, done.stderr
+
+
+WAITS_IN_C = """
+import ctypes, os, signal, sys
+import latencytrace
+
+latencytrace.instrument("waits", endpoint=sys.argv[1])
+signal.signal(signal.SIGTERM, signal.signal(signal.SIGTERM, signal.SIG_IGN))
+hears, tells = os.pipe()
+child = os.fork()
+if not child:
+    mutex = ctypes.create_string_buffer(64)
+    ctypes.CDLL(None).pthread_mutex_lock(mutex)
+    os.write(tells, b"!")
+    ctypes.CDLL(None).pthread_mutex_lock(mutex)  # a thread waits for itself
+os.read(hears, 1)
+while open(f"/proc/{child}/stat").read().rpartition(") ")[2][0] != "S":
+    pass
+os.kill(child, signal.SIGTERM)
+os.waitpid(child, 0)
+"""
+
+
+@COMPILED
+def test_a_child_that_waits_in_c_ends_where_the_program_took_the_signal_and_gave_it_back(
+    tmp_path: Path,
+) -> None:
+    script = tmp_path / "waits.py"
+    script.write_text(WAITS_IN_C)
+
+    done = python(script, NOWHERE)
+
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+INTERRUPTS = """
+import signal
+from latencytrace.agent.native import signals_held
+
+raised = 0
+
+def interrupt(_, frame):
+    global raised
+    if frame.f_code is signals_held.__code__:
+        raised += 1
+        raise KeyboardInterrupt
+
+signal.signal(signal.SIGALRM, interrupt)
+signal.setitimer(signal.ITIMER_REAL, 1e-4, 1e-4)
+while raised < 100:
+    try:
+        mask = signals_held([signal.SIGTERM])
+    except KeyboardInterrupt:
+        assert signal.SIGTERM not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    else:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+signal.setitimer(signal.ITIMER_REAL, 0)
+"""
+
+
+def test_no_signal_stays_held_where_what_the_program_does_at_another_one_raises(
+    tmp_path: Path,
+) -> None:
+    script = tmp_path / "interrupts.py"
+    script.write_text(INTERRUPTS)
+
+    done = python(script)
+
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 COMPUTES_IN_C = """

@@ -1,6 +1,6 @@
 """A provider that the program sets, before us or after, makes every span; ours stands aside."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from fastapi import FastAPI
@@ -10,7 +10,13 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from opentelemetry.trace import ProxyTracerProvider, get_tracer, set_tracer_provider
+from opentelemetry.trace import (
+    NonRecordingSpan,
+    ProxyTracerProvider,
+    SpanContext,
+    get_tracer,
+    set_tracer_provider,
+)
 from opentelemetry.util._once import Once
 
 import latencytrace
@@ -186,19 +192,93 @@ def test_after_uninstrument_nothing_of_the_programs_reaches_our_receiver(
     assert receiver.spans == []
 
 
-def test_a_provider_that_takes_no_processors_is_left_alone_with_a_warning(
-    settings: AgentSettings, caplog: pytest.LogCaptureFixture
+class OtherSpan(NonRecordingSpan):
+    """A span that records, which its flag denies."""
+
+    def __init__(self, note: Callable[[], object]) -> None:
+        super().__init__(SpanContext(trace_id=7, span_id=8, is_remote=False))
+        self._note = note
+
+    def is_recording(self) -> bool:
+        """Record in any case."""
+        return True
+
+    def end(self, end_time: int | None = None) -> None:
+        """Note it."""
+        self._note()
+
+
+class OtherProvider(trace.NoOpTracerProvider):
+    """A provider that is not of the SDK, as Instana's: a processor replaces the one it has."""
+
+    def __init__(self) -> None:
+        self.ended: list[str] = []
+        self.take: Callable[[str], object] = self.ended.append
+
+    def add_span_processor(self, span_processor: Callable[[str], object]) -> None:
+        """Have one that is called, and no other."""
+        self.take = span_processor
+
+    def get_tracer(self, *_: object, **__: object) -> trace.Tracer:
+        """Return a tracer whose spans go to the one processor."""
+        take = self.take
+
+        class OtherTracer(trace.NoOpTracer):
+            def start_span(self, name: str, *_: object, **__: object) -> trace.Span:
+                return OtherSpan(lambda: take(name))
+
+        return OtherTracer()
+
+
+@pytest.mark.parametrize("first", ["the program", "the agent"])
+def test_a_provider_of_another_kind_makes_its_spans_and_ours_our_own(
+    settings: AgentSettings, receiver: Receiver, caplog: pytest.LogCaptureFixture, first: str
 ) -> None:
-    set_tracer_provider(trace.NoOpTracerProvider())
+    program = OtherProvider()
+    if first == "the program":
+        set_tracer_provider(program)
+    start(settings, raise_fault)
+    if first == "the agent":
+        set_tracer_provider(program)
+    try:
+        with trace.use_span(get_tracer("own").start_span("own"), end_on_exit=True):  # noqa: SIM117
+            with latencytrace.stage("rerank"):
+                pass
+        arrived = TracedProgram(receiver).spans(at_least=1)
+    finally:
+        uninstrument()
+
+    assert program.ended == ["own"]
+    assert [(span.name, span.parent_id) for span in arrived] == [("rerank", f"{8:016x}")]
+    assert "OtherProvider is not of OpenTelemetry's SDK" in caplog.text
+
+
+class Standing(trace.NoOpTracerProvider):
+    """A provider that stands for one of the SDK, as Logfire's."""
+
+    def __init__(self, provider: TracerProvider) -> None:
+        self.provider = provider
+        self.get_tracer = provider.get_tracer  # type: ignore[method-assign]
+        self.add_span_processor = provider.add_span_processor
+
+
+def test_a_provider_that_holds_the_sdks_makes_ours(
+    settings: AgentSettings,
+    receiver: Receiver,
+    program: TracerProvider,
+    memory: InMemorySpanExporter,
+) -> None:
+    set_tracer_provider(Standing(program))
     start(settings, raise_fault)
     try:
         with latencytrace.stage("rerank"):
             pass
-        assert latencytrace.flush(60)
+        arrived = TracedProgram(receiver).spans(at_least=1)
     finally:
         uninstrument()
 
-    assert "takes no processors" in caplog.text
+    assert names(memory) == ["rerank"]
+    assert [span.name for span in arrived] == ["rerank"]
 
 
 def test_an_endpoint_that_raises_after_its_answer_is_no_warning_of_the_programs_sdk(

@@ -27,6 +27,11 @@ def wrapped(function: Any) -> Any:
     return wrapt.FunctionWrapper(function, passing)
 
 
+def is_of_wrapt(own: object) -> bool:
+    """Tell by the type: tools that look for a wrapper of their own look for wrapt's."""
+    return issubclass(type(own), wrapt.FunctionWrapper)
+
+
 class Custom:
     """A descriptor of a program's own, of which a call without an instance is an error."""
 
@@ -162,10 +167,12 @@ def test_every_kind_of_attribute_answers_as_it_did_and_is_restored(
 
     hook = AppliedHook("library", TimesTheCall, spans.recorder)
     during = answers(made)
+    in_place = vars(made).get("call")
     is_timed = bool(spans.all)
     hook.restore()
 
     assert during == before
+    assert is_of_wrapt(in_place) is is_of_wrapt(own)
     assert answers(made) == before
     assert vars(made).get("call") is (None if inherited else own)
     assert is_timed is not isinstance(own, property)  # which has the data of an instance
@@ -285,6 +292,19 @@ def test_what_does_not_bind_does_not_bind_where_it_is_copied_to(
     assert spans.stages == [Stage.RETRIEVE]
     hook.restore()
     assert Program().ask("text") == function("text")
+
+
+def test_a_wrapped_function_of_a_module_stays_one(spans: Spans, library: Library) -> None:
+    library.ask = own = wrapped(free)
+
+    hook = AppliedHook("library", TimesTheFunction, spans.recorder)
+    during = library.ask
+    assert during("text") == ("unbound", "text")
+    hook.restore()
+
+    assert is_of_wrapt(during)
+    assert spans.stages == [Stage.RETRIEVE]
+    assert library.ask is own
 
 
 every_form = pytest.mark.parametrize("form", FORMS.values(), ids=list(FORMS))

@@ -6,14 +6,18 @@ from pathlib import Path
 
 import pytest
 
+from latencytrace.analysis.compare.verdict import Verdict
+from latencytrace.cli.commands.compare import exit_code
 from latencytrace.cli.pictures.comparison import markdown, picture
 from latencytrace.errors import QuestionError
 from latencytrace.model import Request, RequestStatus, Segment, Stage
 from latencytrace.model.detail import TraceDetail
+from latencytrace.model.texts.units import moment
 from latencytrace.service.answers.compare import comparison, save_baseline
-from latencytrace.service.answers.compare_documents import CompareDocument
+from latencytrace.service.answers.compare_documents import CompareDocument, SpellDocument
 from latencytrace.service.answers.sentences.compare import (
     END_TO_END,
+    about_new_spells,
     circumstances,
     notes,
     rows,
@@ -23,7 +27,7 @@ from latencytrace.service.reports.engine_history import EngineHistory
 from latencytrace.service.reports.engine_readings import Reading
 from latencytrace.service.storage.baselines import Baselines
 from latencytrace.service.store import Store
-from latencytrace.service.web.pages.analyses.compare import shifts
+from latencytrace.service.web.pages.analyses.compare import shifts, spells
 from tests.support.builders.made_requests import START_NS, made_request
 from tests.support.fakes.listed_requests import store_of
 from tests.support.terminal import plain, printed_lines
@@ -163,6 +167,83 @@ def test_that_neighbours_are_alike_is_said_where_they_are(tmp_path: Path) -> Non
     assert sentence({**found, "needed_requests": 9000, "alike_requests": [1, 40]}).startswith(
         "Not enough data: neighbouring requests are alike (up to 40 count as one), so it takes"
     )
+
+
+SPELL: SpellDocument = {
+    "start": str(START_NS),
+    "end": str(START_NS + 15 * 60 * 10**9),
+    "requests": 1,
+    "share_ratio": 0.14,
+    "mean_ns": 1_900_000_000,
+    "usual_ns": 1_000_000_000,
+    "stage": Stage.QUEUE,
+}
+
+
+def test_a_slow_spell_is_named_with_its_time_and_leads_to_why_it_was_slow(tmp_path: Path) -> None:
+    store = store_of(made_request(stages={Stage.DECODE: 1000}))
+    found = comparison(store, Baselines(tmp_path), ("service=rag", "service=rag"), 0.05, NOW_NS)
+    hit: CompareDocument = {**found, "spells": [[], [SPELL]]}
+
+    assert sentence(hit).endswith(
+        "Left out: a slow spell after (14.0 % of its requests, in queue)."
+    )
+    both: CompareDocument = {**found, "spells": [[SPELL], [SPELL]]}
+    assert not list(about_new_spells(both))
+    (said, why), (so_what, nowhere) = spells(hit, ("baseline:old", "service=rag&since=1h"))
+    assert said == (
+        f"Slow spell after: from {moment(START_NS)}, for 15 min 00 s; 1 request, on average "
+        "1.90 s instead of 1.00 s, mostly in queue."
+    )
+    assert [so_what] == list(about_new_spells(hit))
+    assert nowhere is None
+    assert why is not None
+    assert str(why).startswith("/tail?service=rag&since=20")
+    assert next(why for _, why in spells(both, ("baseline:old", "service=rag"))) is None
+    assert any(said in line for line in markdown(hit, ("a", "b")).splitlines())
+    assert said in printed_lines(picture(hit, ("a", "b")), plain(width=200))
+
+
+def test_a_spell_that_is_most_of_a_side_comes_before_the_verdict(tmp_path: Path) -> None:
+    store = store_of(made_request(stages={Stage.DECODE: 1000}))
+    found = comparison(store, Baselines(tmp_path), ("service=rag", "service=rag"), 0.05, NOW_NS)
+
+    said = sentence({**found, "spells": [[], [{**SPELL, "share_ratio": 0.6}]]})
+
+    assert said.startswith(
+        "Left out: a slow spell after (60.0 % of its requests, in queue). Of the"
+    )
+
+
+def test_a_verdict_beside_a_new_slow_spell_passes_no_build(tmp_path: Path) -> None:
+    store = store_of(made_request(stages={Stage.DECODE: 1000}))
+    found = comparison(store, Baselines(tmp_path), ("service=rag", "service=rag"), 0.05, NOW_NS)
+    no_change: CompareDocument = {**found, "verdict": Verdict.NO_CHANGE}
+
+    assert exit_code(no_change) == 0
+    assert exit_code({**no_change, "spells": [[], [SPELL]]}) == 3
+    assert exit_code({**no_change, "spells": [[SPELL], [SPELL]]}) == 0
+    assert exit_code({**no_change, "verdict": Verdict.REGRESSION, "spells": [[], [SPELL]]}) == 1
+
+
+def test_it_is_said_how_long_the_requests_that_lack_take_to_come(tmp_path: Path) -> None:
+    store = store_of(
+        *(
+            replace(
+                made_request(stages={Stage.DECODE: 1000}),
+                trace_id=f"{place + 1:032x}",
+                start_ns=START_NS + place * 60 * 10**9,
+            )
+            for place in range(11)
+        )
+    )
+    side = "service=rag&since=2000-01-01T00:00:00Z"
+
+    found = comparison(store, Baselines(tmp_path), (side, side), 0.05, START_NS + 11 * 60 * 10**9)
+
+    assert found["needed_requests"] == 50
+    assert found["wait_ns"] == round((50 - 11) / 11 * 10 * 60 * 10**9)
+    assert "those after in about 35 min more at their pace" in sentence(found)
 
 
 def test_what_is_not_tested_has_no_interval_wherever_it_is_shown(tmp_path: Path) -> None:

@@ -68,6 +68,18 @@ def test_an_incident_that_turns_into_another_is_told_by_its_newest_requests(
     assert {one.trace_id[0] for one in alert.evidence.slowest} == {"b"}
 
 
+def test_a_request_that_is_counted_again_is_shown_once(traffic: Traffic) -> None:
+    for place in range(36):
+        traffic.move(10)
+        traces = [f"a{place:03}{number:02}".ljust(32, "0") for number in range(50)]
+        requests = [stamped(SLOW, traffic.wall(), trace_id=trace) for trace in traces]
+        traffic.count([one for one in requests for _ in range(2)])
+        traffic.tick()
+
+    shown = traffic.heard[0].evidence.slowest
+    assert len({one.trace_id for one in shown}) == len(shown) == 3
+
+
 def test_where_most_requests_failed_the_newest_that_did_are_shown_and_no_stage_is_blamed(
     traffic: Traffic,
 ) -> None:

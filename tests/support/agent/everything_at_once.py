@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator
 from typing import Any, Final
 
 from tests.agent.beside_tracer import TOOLS
+from tests.support.servers.nowhere import NOWHERE
 
 OURS: Final = "latencytrace"
 TRACERS: Final = ("sentry-sdk", "opentelemetry-distro", "ddtrace", OURS)
@@ -24,7 +25,7 @@ def _patched() -> None:
         if name == OURS:
             importlib.import_module(OURS).instrument("shop", endpoint=os.environ["RECEIVER"])
         else:
-            TOOLS[name]()
+            TOOLS[name](NOWHERE)
 
 
 def plain() -> str:

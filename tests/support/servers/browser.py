@@ -40,6 +40,23 @@ SMALL_TARGETS = """[...document.querySelectorAll('a, button, input, select, summ
     const { width, height } = one.getBoundingClientRect();
     return width > 0 && Math.min(width, height) < 23.5;
   }).map((one) => one.outerHTML)"""
+# Words so short that no narrow column may break them in two.
+BROKEN_WORDS = r"""(() => {
+    const found = [], range = document.createRange();
+    const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+    while (texts.nextNode()) {
+      const text = texts.currentNode;
+      if (text.parentElement.closest('svg, pre, code, script, style, .trace-id')) continue;
+      for (const part of text.data.matchAll(/\S+/g)) {
+        if (!/^\p{L}{3,11}[.,;:]?$/u.test(part[0])) continue;
+        range.setStart(text, part.index);
+        range.setEnd(text, part.index + part[0].length);
+        const tops = new Set([...range.getClientRects()].map((one) => Math.round(one.top)));
+        if (tops.size > 1) found.push(`${part[0]} in ${text.parentElement.outerHTML}`);
+      }
+    }
+    return found;
+  })()"""
 VALUES = re.compile(r'(?<=<input name="service") value="[^"]*"|(?<=<option) value="[^"]*"')
 RULES = "{rules: {'label-content-name-mismatch': {enabled: true}}}"  # of WCAG 2.1, but not yet on
 FONTS = """<?xml version="1.0"?>
@@ -149,6 +166,7 @@ def check_shown(page: Page) -> None:
     assert page.evaluate(CUT_BARS) == []
     assert not (cut := page.evaluate(CUT_NAMES)), (page.viewport_size, cut)
     assert page.evaluate(SMALL_TARGETS) == []
+    assert page.evaluate(BROKEN_WORDS) == []
 
 
 def keep(page: Page, picture: Path | None) -> None:

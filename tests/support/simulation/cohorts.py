@@ -92,6 +92,26 @@ def cohort(random: np.random.Generator, system: System, requests: int) -> Reques
     )
 
 
+def with_incident(
+    random: np.random.Generator,
+    columns: RequestColumns,
+    *,
+    begin_ratio: float = 0.4,
+    end_ratio: float = 0.55,
+    extra_ms: float = 900.0,
+    hit_ratio: float = 1.0,
+) -> RequestColumns:
+    """The same requests, of which a share waits in a queue within a stretch of time."""
+    count = len(columns)
+    is_hit = random.random(count) < hit_ratio
+    is_hit[: int(begin_ratio * count)] = False
+    is_hit[int(end_ratio * count) :] = False
+    waited_ns = (MS * extra_ms * np.exp(random.normal(0, 0.5, count)) * is_hit).astype(np.int64)
+    stages_ns = columns.stages_ns.copy()
+    stages_ns[:, STAGES.index(Stage.QUEUE)] += waited_ns
+    return replace(columns, stages_ns=stages_ns, duration_ns=columns.duration_ns + waited_ns)
+
+
 def together(random: np.random.Generator, *parts: RequestColumns) -> RequestColumns:
     """Requests of several cohorts as one, in a random order, at the times of the first drawn."""
     requests = sum(map(len, parts))

@@ -1,15 +1,16 @@
 """Sentences of a comparison: the verdict, what it was matched on, and notes."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from latencytrace.analysis.compare.verdict import Verdict
-from latencytrace.model.texts.units import figure, share
+from latencytrace.model.texts.units import count, duration, figure, moment, share
 from latencytrace.service.answers.compare_documents import (
     CompareDocument,
     ComparedStageDocument,
     ShiftDocument,
     SideDocument,
+    SpellDocument,
 )
 from latencytrace.service.answers.sentences.weights import recorded_note
 
@@ -17,6 +18,7 @@ SIDES: Final = ("before", "after")
 LEVELS: Final = ("p50", "p95", "p99")
 PROVEN: Final = (Verdict.REGRESSION, Verdict.IMPROVEMENT)
 SURE: Final = 0.05
+HALF: Final = 0.5
 END_TO_END: Final = "end to end"
 CIRCUMSTANCES: Final = {
     "input_tokens": "input tokens",
@@ -38,29 +40,98 @@ CIRCUMSTANCES: Final = {
 
 
 def sentence(document: CompareDocument) -> str:
+    """Return the verdict, and what it leaves out: first, where that is most of a side."""
+    verdict, left_out = _verdict(document), list(_left_out(document))
+    if any(_share_slow(found) > HALF for _, found in spells_by_side(document)):
+        return f"{' '.join(left_out)} Of the rest: {verdict[0].lower()}{verdict[1:]}"
+    return " ".join([verdict, *left_out])
+
+
+def _verdict(document: CompareDocument) -> str:
     verdict = document["verdict"]
     if verdict in PROVEN:
         return _proven(document, verdict)
     if verdict == Verdict.NO_CHANGE:
         least = share(document["at_least_ratio"])
         return f"No change: no shift of {least} or more is proven, and the median is sure."
+    return f"Not enough data{_lacks(document)}."
+
+
+def _lacks(document: CompareDocument) -> str:
+    """Return what both sides have too little of, after a colon; empty: that is not known."""
     if document["unmatched"] is not None:
         what = document["unmatched"].replace("_", " ")
-        return f"Not enough data: both sides have too few requests of the same {what}."
+        return f": both sides have too few requests of the same {what}"
     sides = zip(SIDES, both(document), strict=True)
     empty = [name for name, side in sides if not side["requests"]]
     if empty:
-        return f"Not enough data: no request {' or '.join(empty)}."
+        return f": no request {' or '.join(empty)}"
     needed, alike = document["needed_requests"], _alike(document)
     if not needed:
-        return "Not enough data."
+        return ""
     takes = f"it takes about {needed:,} requests of each side"
+    wait_ns = document.get("wait_ns")  # an older service does not say
+    if wait_ns:
+        takes += f", those after in about {_about(wait_ns)} more at their pace"
     if alike > 1:
         takes = f"neighbouring requests are alike (up to {alike:,} count as one), so {takes}"
-    return f"Not enough data: {takes}."
+    return f": {takes}"
+
+
+def _left_out(document: CompareDocument) -> Iterator[str]:
+    for name, found in spells_by_side(document):
+        if found:
+            requests = share(_share_slow(found))
+            stages = " and ".join(dict.fromkeys(one["stage"] for one in found))
+            spells = "a slow spell" if len(found) == 1 else f"{len(found)} slow spells"
+            yield f"Left out: {spells} {name} ({requests} of its requests, in {stages})."
+
+
+def _share_slow(spells: Sequence[SpellDocument]) -> float:
+    return sum(one["share_ratio"] for one in spells)
+
+
+def spells_by_side(document: CompareDocument) -> Iterator[tuple[str, Sequence[SpellDocument]]]:
+    """Yield each side's name and its slow spells; an older service tells of none."""
+    yield from zip(SIDES, document.get("spells", ([], [])), strict=True)
+
+
+def has_new_spells(document: CompareDocument) -> bool:
+    """Tell whether the side after had slow spells, and the one before had none."""
+    (_, before), (_, after) = spells_by_side(document)
+    return bool(after) and not before
+
+
+def about_spell(name: str, spell: SpellDocument) -> str:
+    """Return when a spell was, how much it slowed down and in which stage."""
+    length_ns = int(spell["end"]) - int(spell["start"])
+    return (
+        f"Slow spell {name}: from {moment(spell['start'])}, for {duration(length_ns)}; "
+        f"{count(spell['requests'], 'request')}, on average {duration(spell['mean_ns'])} instead "
+        f"of {duration(spell['usual_ns'])}, mostly in {spell['stage']}."
+    )
+
+
+def about_new_spells(document: CompareDocument) -> Iterator[str]:
+    """Yield what a slow spell says of a change, where only the side after had one."""
+    if has_new_spells(document):
+        yield (
+            "What changed may have brought it, or it may be chance: so few slow spells cannot "
+            "tell. Look at why it was slow."
+        )
+
+
+def _about(length_ns: int) -> str:
+    """A length of time in one unit: nobody knows the pace better."""
+    for unit, size_ns in (("day", 86_400e9), ("h", 3600e9), ("min", 60e9)):
+        if length_ns >= 1.5 * size_ns:
+            number = round(length_ns / size_ns)
+            return count(number, unit) if unit == "day" else f"{number} {unit}"
+    return "a minute"
 
 
 def notes(document: CompareDocument) -> Iterator[str]:
+    """Yield what else there is to know."""
     for name, side in zip(SIDES, both(document), strict=True):
         yield from recorded_note(side, name)
     failed = [side["failed_ratio"] for side in both(document)]
@@ -72,9 +143,16 @@ def notes(document: CompareDocument) -> Iterator[str]:
         untested = [level for level in LEVELS if shift_of(whole, level)["p_value"] is None]
         if untested:
             yield f"Too few requests to test {' and '.join(untested)}."
+        unsteady = [row["stage"] for row in document["stages"] if _is_untested(row)]
+        if unsteady and len(untested) < len(LEVELS):
+            yield f"Not tested, as it comes and goes too slowly: {' and '.join(unsteady)}."
     alike = _alike(document)
     if alike > 1 and not document["needed_requests"]:
         yield f"Neighbouring requests are alike; up to {alike:,} count as one."
+
+
+def _is_untested(row: ComparedStageDocument) -> bool:
+    return all(shift_of(row, level)["p_value"] is None for level in LEVELS)
 
 
 def _alike(document: CompareDocument) -> int:

@@ -26,6 +26,8 @@ from latencytrace.service.answers.compare_documents import (
     SideDocument,
 )
 from latencytrace.service.answers.sentences.compare import (
+    about_new_spells,
+    about_spell,
     at_equal,
     both,
     circumstances,
@@ -35,10 +37,18 @@ from latencytrace.service.answers.sentences.compare import (
     rows,
     sentence,
     shift_of,
+    spells_by_side,
 )
 from latencytrace.service.store import Store
 from latencytrace.service.web.drawing.intervals import Scale
-from latencytrace.service.web.pages.cohort_bar import MOST_NAMES, TIMES, Asked, nearest, read
+from latencytrace.service.web.pages.cohort_bar import (
+    MOST_NAMES,
+    TIMES,
+    Asked,
+    nearest,
+    read,
+    rfc3339,
+)
 from latencytrace.service.web.pages.exports import Export
 from latencytrace.service.web.pages.parts import Parts
 from latencytrace.service.web.pages.releases import releases
@@ -103,6 +113,7 @@ def compare_pages(parts: Parts) -> APIRouter:
             "shifts": lambda document: list(shifts(document)),
             "deciles": lambda document: list(deciles(document)),
             "notes": notes,
+            "spells": lambda document: list(spells(document, (a, b))),
             "longer": longer(question, written),
             "swapped": to(written["b"], written["a"]),
             "offers": lambda: [
@@ -275,6 +286,21 @@ def described(
         yield letter, in_words(side) or "all of the last hour", found, requests, tail
 
 
+def spells(
+    document: CompareDocument, sides: tuple[str, str]
+) -> Iterator[tuple[str, Address | None]]:
+    """Each slow spell in words, and why its requests were slow; None: a baseline's."""
+    for side, (name, found) in zip(sides, spells_by_side(document), strict=True):
+        kept = [(key, text) for key, text in parse_qsl(side) if key not in TIMES]
+        for spell in found:
+            ends = (rfc3339(int(spell["start"])), rfc3339(int(spell["end"])))
+            times = zip(TIMES, ends, strict=True)
+            why = Address(f"/tail?{urlencode([*kept, *times])}")
+            is_baseline = side.startswith(answers.BASELINE)
+            yield about_spell(name, spell), None if is_baseline else why
+    yield from ((words, None) for words in about_new_spells(document))
+
+
 def shifts(
     document: CompareDocument,
 ) -> Iterator[tuple[str, str, ShiftDocument, float | None, str, str, Markup]]:
@@ -324,7 +350,7 @@ def _shares(
 def _verdict(shift: ShiftDocument, ratio: float, at_least_ratio: float) -> tuple[str, str]:
     """A shift's colour, and what is proven of it, in words."""
     if shift["p_value"] is None:
-        return "unproven", "too few to test"
+        return "unproven", "not tested"
     if not is_sure(shift):
         return "unproven", "no clear change"
     kind = "slower" if shift["shift"] > 0 else "faster"

@@ -87,9 +87,20 @@ const showEnds = () => {
   for (const svg of document.querySelectorAll('.scroll > .chart:not(.lanes, [data-ended])')) {
     const scroll = svg.parentElement;
     const numbers = [...svg.querySelectorAll('.axis[text-anchor="end"]')];
+    const times = [...svg.querySelectorAll('.axis[text-anchor="middle"]')];
+    const edge = 4 + Math.max(0, ...numbers.map((one) => Number(one.getAttribute('x'))));
+    const under = document.createElementNS(svg.namespaceURI, 'rect');
+    under.setAttribute('class', 'under');
+    under.setAttribute('width', `${edge}`);
+    under.setAttribute('height', `${svg.viewBox.baseVal.height}`);
+    numbers.unshift(under);
     const follow = () => {
       const passed = scroll.scrollLeft * svg.viewBox.baseVal.width / svg.clientWidth;
       for (const one of numbers) one.setAttribute('transform', `translate(${passed})`);
+      for (const one of times) {
+        const isCut = passed > 0 && Number(one.getAttribute('x')) - one.getComputedTextLength() / 2 < passed + edge;
+        one.setAttribute('visibility', isCut ? 'hidden' : 'visible');
+      }
     };
     svg.append(...numbers); // above what is drawn
     scroll.addEventListener('scroll', follow);
