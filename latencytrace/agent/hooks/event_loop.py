@@ -56,6 +56,8 @@ def note_scheduled(recorder: Recorder, original: Timed) -> Timed:
     def _call_soon(self: object, *args: Any, **kwargs: Any) -> Any:
         since_ns = _turns.scheduled() if requests.open or requests.serves else 0
         handle = original(self, *args, **kwargs)
+        if handle._source_traceback:  # of a loop in debug mode, which leaves out its own frames
+            del handle._source_traceback[-1]
         if since_ns:
             _scheduled[handle] = since_ns
         return handle

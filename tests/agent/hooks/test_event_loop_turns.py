@@ -221,3 +221,13 @@ def test_a_call_that_collects_intervals_of_its_own_keeps_both(
         assert stages == {Stage.DETOKENIZE, Stage.QUEUE}
 
     run(new_loop, main())
+
+
+@pytest.mark.usefixtures("spans")
+def test_in_debug_mode_a_handle_says_where_the_program_made_it() -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        made = [loop.call_soon(int), loop.call_soon_threadsafe(int)]
+        assert all(f"created at {__file__}" in repr(handle) for handle in made)
+
+    asyncio.run(main(), debug=True)
