@@ -155,7 +155,7 @@ class EventLoopHook(Hook):
 
     patches = (
         Replacement("asyncio.events", "Handle._run", time_callback),
-        Replacement("asyncio.base_events", "BaseEventLoop._call_soon", note_scheduled),
+        Replacement("asyncio.base_events", "BaseEventLoop._call_soon", note_scheduled, bare=True),
         Replacement("uvloop", "Loop.call_soon", time_scheduled),
         Replacement("uvloop", "Loop.call_soon_threadsafe", time_scheduled),
     )
