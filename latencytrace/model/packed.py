@@ -123,6 +123,7 @@ class RuntimeGap(StrEnum):
     EVENT_LOOP_LAG = "event_loop_lag"
     THREAD_POOL_WAIT = "thread_pool_wait"
     RESULT_WAIT = "result_wait"  # of another thread or task: `queue`
+    TURN_WAIT = "turn_wait"  # for steps of others on an event loop: `queue`
     DATABASE_LIBRARY = "database_library"  # its own work, around statements: `database`
 
 
@@ -131,10 +132,12 @@ _TITLES = {
     RuntimeGap.EVENT_LOOP_LAG: "event-loop lag",
     RuntimeGap.THREAD_POOL_WAIT: "thread-pool wait",
     RuntimeGap.RESULT_WAIT: "wait for another thread or task",
+    RuntimeGap.TURN_WAIT: "wait for its turn on the event loop",
     RuntimeGap.DATABASE_LIBRARY: "library of the database",
 }
 STAGES_OF_GAPS: Final = {  # of others it is `runtime`
     RuntimeGap.RESULT_WAIT: Stage.QUEUE,
+    RuntimeGap.TURN_WAIT: Stage.QUEUE,
     RuntimeGap.DATABASE_LIBRARY: Stage.DATABASE,
 }
 

@@ -3,9 +3,9 @@
  * forms in Python. */
 #include "recorder.h"
 
-enum { CONCURRENCY, IN_LIBRARY, LOOP_THREAD, NOTED_GAPS, OWN_GAPS, PAGED_IN, POOLED_WAIT, G_PROCESSOR, QUEUE_DEPTH, RETURNED_NS, UNFINISHED, WAITS, GAPS_SLOTS };
+enum { CONCURRENCY, IN_LIBRARY, LOOP_THREAD, NOTED_GAPS, OWN_GAPS, PAGED_IN, POOLED_WAIT, G_PROCESSOR, QUEUE_DEPTH, G_RAN_NS, RETURNED_NS, UNFINISHED, WAITS, GAPS_SLOTS };
 static const char *const gaps_names[] = {
-    "concurrency", "in_library", "loop_thread", "_noted", "_own", "paged_in", "pooled_wait_ns", "processor", "queue_depth", "returned_ns", "unfinished", "waits", NULL};
+    "concurrency", "in_library", "loop_thread", "_noted", "_own", "paged_in", "pooled_wait_ns", "processor", "queue_depth", "ran_ns", "returned_ns", "unfinished", "waits", NULL};
 static Py_ssize_t of_gaps[GAPS_SLOTS];
 
 enum { LAST_SERVED, LOCK, OPEN, PROCESSOR, UNWATCHED, WAITING, WATCH, OPEN_SLOTS };
@@ -136,6 +136,7 @@ static PyObject *new_gaps(PyObject *requests, long long started_ns) {
     SLOT(gaps, of_gaps[IN_LIBRARY]) = Py_NewRef(Py_False);
     SLOT(gaps, of_gaps[PAGED_IN]) = Py_NewRef(Py_False);
     SLOT(gaps, of_gaps[POOLED_WAIT]) = Py_NewRef(zero);
+    SLOT(gaps, of_gaps[G_RAN_NS]) = Py_NewRef(zero);
     SLOT(gaps, of_gaps[RETURNED_NS]) = Py_NewRef(zero);
     SLOT(gaps, of_gaps[UNFINISHED]) = Py_NewRef(Py_None);
     SLOT(gaps, of_gaps[WAITS]) = Py_NewRef(zero);

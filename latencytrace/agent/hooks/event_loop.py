@@ -1,9 +1,11 @@
 """Waits of requests while other code held an event loop, asyncio's own or uvloop's."""
 
+import sys
 from collections.abc import Callable
 from contextvars import Context, copy_context
 from functools import update_wrapper, wraps
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.compiled.core import core
@@ -12,14 +14,17 @@ from latencytrace.agent.timing.costs import HookCost
 from latencytrace.agent.timing.holds import NOTICED_NS
 from latencytrace.agent.timing.hook import Hook, Replacement, Timed
 from latencytrace.agent.timing.recorder import Recorder
+from latencytrace.agent.timing.turns import Turns, note_turn
 
 _WAITED, _HELD = "noting a wait for the event loop", "noting a held event loop"
+_scheduled: WeakKeyDictionary[Any, int] = WeakKeyDictionary()  # when handles of asyncio were
+_turns = Turns()
 
 
 def time_callback(recorder: Recorder, original: Timed) -> Timed:
     """Time each callback of asyncio's loop, once a server or a request runs on one."""
     requests = recorder.open_requests
-    waited, held = _noting(recorder)
+    waited, held, turned = _noting(recorder)
 
     def _run(self: Any) -> None:
         if not (requests.open or requests.serves):
@@ -29,14 +34,38 @@ def time_callback(recorder: Recorder, original: Timed) -> Timed:
         started_ns = monotonic_ns()
         if started_ns < requests.resumed_by_ns:
             waited(self._context, started_ns)
+        since_ns = _turns.begin(self._context, _scheduled.pop(self, 0), started_ns)
+        if since_ns:
+            turned(self._context, since_ns, started_ns)
         original(self)
         ended_ns = monotonic_ns()
+        _turns.end(self._context, started_ns, ended_ns)
         if ended_ns - started_ns >= NOTICED_NS:
             held(self._context, started_ns, ended_ns, self)
 
     if core is None:
         return _run
     return update_wrapper(core.handle_run(original, _run_in_c(recorder)), original)
+
+
+def note_scheduled(recorder: Recorder, original: Timed) -> Timed:
+    """Note when asyncio's loop is given what it is to run."""
+    requests = recorder.open_requests
+
+    @wraps(original)
+    def _call_soon(self: object, *args: Any, **kwargs: Any) -> Any:
+        since_ns = _turns.scheduled() if requests.open or requests.serves else 0
+        handle = original(self, *args, **kwargs)
+        if handle._source_traceback:  # of a loop in debug mode, which leaves out its own frames
+            del handle._source_traceback[-1]
+        if since_ns:
+            _scheduled[handle] = since_ns
+        return handle
+
+    if core is None:
+        return _call_soon
+    handles = sys.modules["asyncio.events"].Handle
+    return update_wrapper(core.handle_scheduled(original, _run_in_c(recorder), handles), original)
 
 
 def time_scheduled(recorder: Recorder, original: Timed) -> Timed:
@@ -46,23 +75,20 @@ def time_scheduled(recorder: Recorder, original: Timed) -> Timed:
 
     @wraps(original)
     def call_soon(self: object, callback: Any, *args: Any, context: Any = None) -> Any:
-        if args or context is None:
-            if (are_open or requests.serves) and callable(callback):
-                return original(self, run, callback, *args, context=context)
-            return original(self, callback, *args, context=context)
-        if (are_open or requests.serves) and callable(callback):  # a task's step: the quickest way
-            return original(self, run, callback, context=context)
-        return original(self, callback, context=context)
+        if (are_open or requests.serves) and callable(callback):
+            args = (_turns.scheduled(), callback, *args)
+            callback = run
+        return original(self, callback, *args, context=context)
 
     if core is None:
         return call_soon
     return update_wrapper(core.call_soon(original, _run_in_c(recorder)), original)
 
 
-def _noting(recorder: Recorder) -> tuple[Callable[..., None], Callable[..., None]]:
-    """Return what notes that a callback was waited for, and that one held its loop."""
+def _noting(recorder: Recorder) -> tuple[Callable[..., None], ...]:
+    """Return what notes that a held loop was waited for, that one was held, and a turn."""
     requests = recorder.open_requests
-    cost_of_wait, cost_of_hold = HookCost(), HookCost()
+    cost_of_wait, cost_of_hold, cost_of_turn = HookCost(), HookCost(), HookCost()
 
     def waited(variables: Context, at_ns: int, *_: object) -> None:
         with guarded(_WAITED, recorder.on_fault):
@@ -80,7 +106,15 @@ def _noting(recorder: Recorder) -> tuple[Callable[..., None], Callable[..., None
             else:
                 cost_of_hold.sampled(requests.loop_held, variables, started_ns, ended_ns, callback)
 
-    return waited, held
+    def turned(variables: Context, since_ns: int, started_ns: int, *_: object) -> None:
+        with guarded(_WAITED, recorder.on_fault):
+            left = cost_of_turn.left = cost_of_turn.left - 1
+            if left > 0:
+                note_turn(recorder, variables, since_ns, started_ns)
+            else:
+                cost_of_turn.sampled(note_turn, recorder, variables, since_ns, started_ns)
+
+    return waited, held, turned
 
 
 def _run_in_c(recorder: Recorder) -> Any:
@@ -91,14 +125,17 @@ def _run_in_c(recorder: Recorder) -> Any:
 def _timed_run(recorder: Recorder) -> Callable[..., None]:
     """Return what calls a callback and notes how long it took."""
     requests, now_ns, noticed_ns = recorder.open_requests, monotonic_ns, NOTICED_NS
-    waited, held = _noting(recorder)
+    waited, held, turned = _noting(recorder)
 
-    def run(callback: Timed, *args: object) -> None:
+    def run(scheduled_ns: int, callback: Timed, *args: object) -> None:
         """Call it, in the context that it was given."""
         requests.callbacks += 1
         started_ns = now_ns()
         if started_ns < requests.resumed_by_ns:
             waited(copy_context(), started_ns)
+        since_ns = _turns.begin(copy_context(), scheduled_ns, started_ns)
+        if since_ns:
+            turned(copy_context(), since_ns, started_ns)
         try:
             if args:
                 callback(*args)
@@ -106,6 +143,7 @@ def _timed_run(recorder: Recorder) -> Callable[..., None]:
                 callback()
         finally:
             ended_ns = now_ns()
+            _turns.end(copy_context(), started_ns, ended_ns)
             if ended_ns - started_ns >= noticed_ns:
                 held(copy_context(), started_ns, ended_ns, callback)
 
@@ -117,6 +155,7 @@ class EventLoopHook(Hook):
 
     patches = (
         Replacement("asyncio.events", "Handle._run", time_callback),
+        Replacement("asyncio.base_events", "BaseEventLoop._call_soon", note_scheduled, bare=True),
         Replacement("uvloop", "Loop.call_soon", time_scheduled),
         Replacement("uvloop", "Loop.call_soon_threadsafe", time_scheduled),
     )

@@ -7,7 +7,7 @@ sampled requests tell (`timing/costs.py`), as they do what each kind of call tak
 """
 
 from collections.abc import Callable, Coroutine, Iterable
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -26,6 +26,7 @@ from latencytrace.model.stage import Stage
 
 TIMES_REQUESTS: Final = "Starlette.__call__"  # that replacements are known by
 TIMES_CALLBACKS: Final = "Handle._run"
+SCHEDULES_CALLBACKS: Final = "BaseEventLoop._call_soon"
 Build = Callable[[Recorder, Callable[..., Any]], Callable[..., Any]]
 _STRETCHES: Final = 16
 _CALLS: Final = 2  # at a stretch
@@ -87,7 +88,7 @@ def measured_prices(
             _rest()
             given = tuple(hooks())
             learn_clock()
-            prices = _prices_of_calls(built_by(given, TIMES_CALLBACKS))
+            prices = _prices_of_calls(given)
             build = built_by(given, TIMES_REQUESTS)
             if build is None:
                 return replace(prices, request_ns=prices.call_ns)
@@ -105,7 +106,7 @@ def _rest() -> None:
         raise _HurriedError
 
 
-def _prices_of_calls(build: Build | None) -> Prices:
+def _prices_of_calls(hooks: Iterable[type[Hook]]) -> Prices:
     """Measure what is no request."""
     recorder = _recorder(Detail())
     nothing = Patch("latencytrace", "nothing", Stage.OTHER)
@@ -119,11 +120,13 @@ def _prices_of_calls(build: Build | None) -> Prices:
             pass
 
     callback_ns = 0
-    if build is not None:
+    runs, schedules = (built_by(hooks, one) for one in (TIMES_CALLBACKS, SCHEDULES_CALLBACKS))
+    if runs is not None and schedules is not None:
         recorder.open_requests.serves = True
-        run = build(recorder, _takes_one)
+        run, schedule, handle = runs(recorder, _takes), schedules(recorder, _takes), _Handle()
         # Not many in a row: the program's own code lies between two callbacks.
-        callback_ns = _mean_ns(lambda: run(None)) - _mean_ns(lambda: _takes_one(None))
+        callback_ns = _mean_ns(lambda: run(schedule(handle)))
+        callback_ns -= _mean_ns(lambda: _takes(_takes(handle)))
     return Prices(
         call_ns=call_ns,
         wrapper_ns=max(wrapper_ns, 0),
@@ -239,5 +242,15 @@ async def _nothing_async() -> None:
     """Stand for what is awaited."""
 
 
-def _takes_one(_handle: object) -> None:
-    """Stand for what runs a callback."""
+class _Handle:
+    """Stands for a callback of an event loop."""
+
+    __slots__ = ("__weakref__", "_context")
+
+    def __init__(self) -> None:
+        self._context = copy_context()
+
+
+def _takes(handle: _Handle) -> _Handle:
+    """Stand for what runs a callback, and for what schedules one."""
+    return handle

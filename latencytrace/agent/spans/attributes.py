@@ -44,6 +44,11 @@ class Deferred:
         self._found: Mapping[str, AttributeValue] = {}
         self.weight = weight
 
+    @property
+    def pending(self) -> Attributes | None:
+        """What works them out; None: that is done."""
+        return self._attributes
+
     def attributes(self) -> Mapping[str, AttributeValue]:
         """Work them out, once, whichever threads ask."""
         with _working:

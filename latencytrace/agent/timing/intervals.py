@@ -12,6 +12,7 @@ from typing import Final
 from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.compiled.core import core, quicker
 from latencytrace.agent.spans.attributes import Deferred
+from latencytrace.agent.spans.span import RecordedSpan, defer
 from latencytrace.model import semconv
 from latencytrace.model.attributes import AttributeValue
 from latencytrace.model.packed import MAX_INTERVALS, pack_named
@@ -65,7 +66,7 @@ class IntervalRecorder:
             return None
         return Deferred(NotedIntervals(stages, span_start_ns), weight_of(stages))
 
-    def give_away(self) -> Stages:
+    def give_away(self) -> dict[Stage, list[int]]:
         """Give away what was noted, and begin anew."""
         stages, self._stages = self._stages, {}
         return stages
@@ -84,9 +85,16 @@ class NotedIntervals:
 
     __slots__ = ("span_start_ns", "stages")
 
-    def __init__(self, stages: Stages, span_start_ns: int) -> None:
+    def __init__(self, stages: dict[Stage, list[int]], span_start_ns: int) -> None:
         self.stages = stages
         self.span_start_ns = span_start_ns
+
+    def add(self, stage: Stage, start_ns: int, end_ns: int) -> None:
+        """Note one more, of a span that is under way."""
+        times = self.stages.setdefault(stage, [])
+        times += (start_ns, end_ns)
+        if len(times) >= HELD:
+            fold(times)
 
     def __call__(self) -> dict[str, AttributeValue]:
         return attribute_of(self.stages, self.span_start_ns)
@@ -95,6 +103,16 @@ class NotedIntervals:
 if core is not None:
     core.bind_deferred(Deferred, NotedIntervals, semconv.INTERVALS)
     core.bind_intervals(IntervalRecorder, Deferred, NotedIntervals, semconv.INTERVALS)
+
+
+def add_interval(span: RecordedSpan, stage: Stage, start_ns: int, end_ns: int) -> None:
+    """Note work interleaved with a span under way that collects none by itself."""
+    kept: object = (span.raw_attributes or {}).get(semconv.INTERVALS)
+    if kept is None:
+        noted = NotedIntervals({stage: [start_ns, end_ns]}, span.started_ns)
+        defer(span, semconv.INTERVALS, Deferred(noted, 2 * TIME_BYTES))
+    elif isinstance(kept, Deferred) and isinstance(kept.pending, NotedIntervals):
+        kept.pending.add(stage, start_ns, end_ns)
 
 
 def weight_of(stages: Stages) -> int:

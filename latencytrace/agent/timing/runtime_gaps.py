@@ -34,9 +34,9 @@ REQUEST: Final = create_key("latencytrace.served_request")  # likewise, of one t
 
 GARBAGE, LOOP = RuntimeGap.GARBAGE_COLLECTION.value, RuntimeGap.EVENT_LOOP_LAG.value
 POOL, RESULT = RuntimeGap.THREAD_POOL_WAIT.value, RuntimeGap.RESULT_WAIT.value
-LIBRARY = RuntimeGap.DATABASE_LIBRARY.value
+TURN, LIBRARY = RuntimeGap.TURN_WAIT.value, RuntimeGap.DATABASE_LIBRARY.value
 _PAUSES: Final = (GARBAGE, LOOP, POOL)
-_KINDS: Final = (*_PAUSES, RESULT, LIBRARY)
+_KINDS: Final = (*_PAUSES, TURN, RESULT, LIBRARY)
 
 
 class Unfinished(Protocol):
@@ -58,6 +58,7 @@ class RuntimeGaps:
         "pooled_wait_ns",
         "processor",
         "queue_depth",
+        "ran_ns",
         "returned_ns",
         "unfinished",
         "waits",
@@ -71,6 +72,7 @@ class RuntimeGaps:
         self.concurrency = 0  # requests under way when it began, itself included
         self.queue_depth: int | None = None  # the most that waited for a thread before it
         self.loop_thread = loop_thread  # whose event loop runs the request; None: no loop
+        self.ran_ns = 0  # until when a step of it ran on a loop
         self.returned_ns = 0  # when work of its own on another thread was done
         self.waits = 0  # that have a span
         self.unfinished: list[Unfinished] | None = None  # what ends with the request
@@ -151,15 +153,7 @@ class RuntimeGaps:
         if self.queue_depth is not None:
             attributes[semconv.QUEUE_DEPTH] = self.queue_depth
         if self._noted:
-            noted = self._noted.copy()  # at once: a collection may come at any allocation
-            gaps = {name: _pairs(noted[name][:]) for name in _KINDS if name in noted}
-            if POOL in gaps and LOOP in gaps:  # anyio gives way to the loop before it asks
-                gaps[POOL] = _outside(gaps[POOL], _pairs(noted[LOOP][:]), NOTICED_NS)
-            if LIBRARY in gaps:  # what it waited for lies within
-                waits = (
-                    pair for name in _PAUSES if name in noted for pair in _pairs(noted[name][:])
-                )
-                gaps[LIBRARY] = _outside(gaps[LIBRARY], waits, 1)
+            gaps = _apart(self._noted.copy())  # at once: a collection may come at any allocation
             attributes[semconv.RUNTIME_GAPS] = pack_named(gaps, span_start_ns)
         return attributes
 
@@ -172,6 +166,23 @@ def _add(times: list[int], start_ns: int, end_ns: int) -> None:
 
 def _pairs(times: list[int]) -> Iterable[tuple[int, int]]:
     return zip(times[::2], times[1::2], strict=False)
+
+
+def _apart(noted: Mapping[str, list[int]]) -> dict[str, Iterable[tuple[int, int]]]:
+    """Return the gaps of each kind; of those that others lie within, what is left."""
+    gaps = {name: _pairs(noted[name][:]) for name in _KINDS if name in noted}
+    if POOL in gaps:  # anyio gives way to the loop before it asks
+        gaps[POOL] = _outside(gaps[POOL], _all(noted, LOOP), NOTICED_NS)
+    if TURN in gaps:
+        gaps[TURN] = _outside(gaps[TURN], _all(noted, *_PAUSES), 1)
+    if LIBRARY in gaps:
+        gaps[LIBRARY] = _outside(gaps[LIBRARY], _all(noted, *_PAUSES, TURN), 1)
+    return gaps
+
+
+def _all(noted: Mapping[str, list[int]], *names: str) -> Iterator[tuple[int, int]]:
+    for name in names:
+        yield from _pairs(noted.get(name, [])[:])
 
 
 def _outside(
@@ -344,10 +355,6 @@ def _callback_name(callback: Any) -> str:
     get_coro = getattr(task, "get_coro", None)
     function = called if get_coro is None else get_coro()
     return str(getattr(function, "__qualname__", type(function).__qualname__))
-
-
-if core is not None:
-    core.bind_loop(OpenRequests, NOTICED_NS)
 
 
 def begun_as(

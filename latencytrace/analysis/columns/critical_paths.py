@@ -120,6 +120,7 @@ bind(
         "OWN_NAME": OWN_NAME,
         "RETRY": STAGES.index(Stage.RETRY), "QUEUE": STAGES.index(Stage.QUEUE),
         "WAIT": sorted(RuntimeGap).index(RuntimeGap.RESULT_WAIT),
+        "TURN": sorted(RuntimeGap).index(RuntimeGap.TURN_WAIT),
         "DATABASE": STAGES.index(Stage.DATABASE),
         "LIBRARY": sorted(RuntimeGap).index(RuntimeGap.DATABASE_LIBRARY),
     }

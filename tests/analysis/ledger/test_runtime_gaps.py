@@ -66,6 +66,16 @@ def test_a_wait_for_a_result_is_queue_where_nothing_else_explains_the_time() -> 
     ]
 
 
+def test_a_wait_for_its_turn_is_queue_and_a_librarys_work_of_the_database() -> None:
+    assert stretches(path("turn_wait:10+20;database_library:60+40", DECODE)) == [
+        ("root", Stage.UNATTRIBUTED, 0, 10),
+        ("wait for its turn on the event loop", Stage.QUEUE, 10, 30),
+        ("root", Stage.UNATTRIBUTED, 30, 40),
+        ("decode", Stage.DECODE, 40, 60),
+        ("library of the database", Stage.DATABASE, 60, 100),
+    ]
+
+
 def test_each_gap_has_words_of_its_own() -> None:
     titles = {title_of_gap(gap) for gap in RuntimeGap}
 

@@ -6,7 +6,8 @@
     ONE(OF_RESOURCES) ONE(PROCESS) /* likewise that of resources */                                     \
     ONE(STAGES) ONE(RUNTIME) ONE(UNATTRIBUTED) /* how many stages there are, and some of them */        \
     ONE(RETRY) /* the stage of waits for the next attempt */                                            \
-    ONE(QUEUE) ONE(WAIT) ONE(DATABASE) ONE(LIBRARY) /* stages of gaps of these titles; else RUNTIME */  \
+    ONE(QUEUE) ONE(WAIT) ONE(TURN)   /* the stage of gaps of these titles; of others it is RUNTIME, */  \
+    ONE(DATABASE) ONE(LIBRARY)       /* but for this one */                                             \
     ONE(OWN_NAME) /* a segment is named as its span */
 
 CORE_NAMES(paths_names, PATHS_NAMES)
@@ -134,7 +135,8 @@ static inline int64_t fill_segment(Pauses *pauses, Filled segment) {
         if (since_ns >= until_ns)
             continue;
         add_segment(pauses, (Filled){segment.request, from_ns, since_ns, segment.stage, segment.place, OWN_NAME});
-        int64_t stage = gap->title == WAIT ? QUEUE : gap->title == LIBRARY ? DATABASE : RUNTIME;
+        int waits = gap->title == WAIT || gap->title == TURN;
+        int64_t stage = waits ? QUEUE : gap->title == LIBRARY ? DATABASE : RUNTIME;
         add_segment(pauses, (Filled){segment.request, since_ns, until_ns, stage, segment.place, gap->title});
         from_ns = until_ns;
     }
