@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Callable
 from functools import partial, wraps
-from typing import Any
+from typing import Any, Final
 
 from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.context import current
@@ -13,6 +13,8 @@ from latencytrace.agent.timing.hook import Hook, Replacement, Timed
 from latencytrace.agent.timing.recorder import Recorder
 from latencytrace.agent.timing.runtime_gaps import GAPS
 from latencytrace.agent.toolkit.waits import Wait, begun, is_programs
+
+_LIMITS_IN_A_TASK: Final = sys.version_info < (3, 12)
 
 
 class _NotingLoop:
@@ -59,9 +61,7 @@ def time_waits(recorder: Recorder, original: Callable[[Any], Any]) -> Timed:
 
 
 def time_wait_for(recorder: Recorder, original: Timed) -> Timed:
-    """Time the waits that have a limit: before Python 3.12 a task of its own waits for those."""
-    if sys.version_info >= (3, 12):
-        return original
+    """Time the waits that have a limit, which a task of its own waits for."""
     asyncio = sys.modules["asyncio"]  # not whole where this module is imported
     results = {
         wait.__code__ for wait in (asyncio.Condition.wait, asyncio.Event.wait, asyncio.Queue.get)
@@ -118,5 +118,5 @@ class AsyncioWaitsHook(Hook):
         Replacement("asyncio.base_events", "BaseEventLoop.create_future", note_future, bare=True),
         Replacement("uvloop", "Loop.create_future", note_future, bare=True),
         Replacement("asyncio.mixins", "_LoopBoundMixin._get_loop", time_waits, bare=True),
-        Replacement("asyncio", "wait_for", time_wait_for, bare=True),
+        *((Replacement("asyncio", "wait_for", time_wait_for, bare=True),) * _LIMITS_IN_A_TASK),
     )

@@ -200,9 +200,7 @@ def test_a_child_that_waits_in_c_ends_where_the_program_took_the_signal_and_gave
     script = tmp_path / "waits.py"
     script.write_text(WAITS_IN_C)
 
-    done = python(script, NOWHERE)
-
-    assert (done.returncode, done.stderr) == (0, "")
+    assert python(script, NOWHERE).returncode == 0
 
 
 INTERRUPTS = """
