@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Callable
-from functools import partial, wraps
+from functools import cache, partial, wraps
 from typing import Any, Final
 
 from latencytrace.agent.clock import monotonic_ns
@@ -17,6 +17,21 @@ from latencytrace.agent.toolkit.waits import Wait, begun, is_programs
 _LIMITS_IN_A_TASK: Final = sys.version_info < (3, 12)
 
 
+@cache
+def _future_of_room() -> Any:
+    """Return a class of futures that note whose code makes room: that had what is waited for."""
+    asyncio: Any = sys.modules["asyncio"]  # not whole where this module is imported
+
+    class Future(asyncio.Future):  # type: ignore[misc]
+        wait: Wait
+
+        def set_result(self, result: object) -> None:
+            self.wait.has_room()
+            super().set_result(result)
+
+    return Future
+
+
 class _NotingLoop:
     """A loop that makes the future of one wait, and notes when that is over."""
 
@@ -28,7 +43,11 @@ class _NotingLoop:
 
     def create_future(self) -> Any:
         """Make the future that the wait is for."""
-        future = self._loop.create_future()
+        if self._wait.is_for_room:
+            future = _future_of_room()(loop=self._loop)
+            future.wait = self._wait
+        else:
+            future = self._loop.create_future()
         future.add_done_callback(self._done)
         return future
 

@@ -24,7 +24,7 @@ from latencytrace.agent.guard import guarded
 from latencytrace.agent.spans.span import RecordedSpan
 from latencytrace.agent.timing.holds import NOTICED_NS
 from latencytrace.agent.timing.recorder import Recorder
-from latencytrace.agent.timing.runtime_gaps import GAPS, RESULT, RuntimeGaps
+from latencytrace.agent.timing.runtime_gaps import GAPS, REQUEST, RESULT, RuntimeGaps
 from latencytrace.model import semconv
 from latencytrace.model.stage import Stage
 
@@ -80,7 +80,7 @@ class Wait:
         started_ns: A monotonic time.
     """
 
-    __slots__ = ("_context", "_gaps", "_place", "_recorder", "_started_ns")
+    __slots__ = ("_context", "_gaps", "_held_by", "_place", "_recorder", "_started_ns")
 
     def __init__(
         self,
@@ -95,6 +95,17 @@ class Wait:
         self._context = context
         self._started_ns = started_ns
         self._place = place
+        self._held_by = ""  # the title of the request that made room; "": none did, or unknown
+
+    @property
+    def is_for_room(self) -> bool:
+        """Tell whether others have what it waits for."""
+        return self._place.is_for_room
+
+    def has_room(self) -> None:
+        """Note that the current code makes room: its request had what this one waits for."""
+        with guarded(_DOING, self._recorder.on_fault):
+            self._held_by = getattr(current().get(REQUEST), "title", "")
 
     def end(self, ended_ns: int, *, may_hold: bool = False) -> None:
         """Note it, if it took a millisecond.
@@ -120,8 +131,12 @@ class Wait:
 
     def record(self, ended_ns: int) -> None:
         """Record a span of it."""
+        by = f" held by {self._held_by}" if self._held_by else ""
         timing = self._recorder.start(
-            self._place.name, Stage.QUEUE, context=self._context, started_ns=self._started_ns
+            self._place.name + by,
+            Stage.QUEUE,
+            context=self._context,
+            started_ns=self._started_ns,
         )
         timing.end(ended_ns)
 

@@ -108,6 +108,28 @@ def test_a_wait_for_room_is_a_span_that_says_where_it_was(
     assert wait.name.endswith(f" {kind}")
 
 
+@LOOPS
+@pytest.mark.parametrize("make", [asyncio.Lock, lambda: asyncio.Semaphore(1)])
+def test_a_wait_for_what_another_request_has_names_that(
+    new_loop: Callable[[], asyncio.AbstractEventLoop], make: Callable[[], Any]
+) -> None:
+    async def main(spans: Spans) -> None:
+        made = make()
+
+        async def endpoint() -> None:
+            async with made:
+                await asyncio.sleep(0)  # the other one comes
+                let_time_pass()
+
+        await asyncio.gather(serve(spans, endpoint), serve(spans, endpoint))
+
+    with hooked(AsyncioWaitsHook) as spans, asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(main(spans))
+
+    (wait,) = spans.of(Stage.QUEUE)
+    assert wait.name.endswith(f" {type(make()).__name__.lower()} held by GET")
+
+
 def limited_queue() -> tuple[Wait, Callable[[], object]]:
     made = asyncio.Queue[int]()
     return lambda: asyncio.wait_for(made.get(), 60), lambda: made.put_nowait(1)
