@@ -26,7 +26,7 @@ FLOWS = {
     "is the release worse": (
         [".routes .release .reach"],
         ".verdict",
-        "Before: 599 requests; after: 601.",
+        "Left out: a slow spell after",
     ),
     "one request": (
         [".incident .act a >> nth=1", "tbody a >> nth=0"],

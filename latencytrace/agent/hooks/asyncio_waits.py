@@ -12,7 +12,7 @@ from latencytrace.agent.timing.costs import HookCost
 from latencytrace.agent.timing.hook import Hook, Replacement, Timed
 from latencytrace.agent.timing.recorder import Recorder
 from latencytrace.agent.timing.runtime_gaps import GAPS
-from latencytrace.agent.toolkit.waits import Wait, begun, is_programs
+from latencytrace.agent.toolkit.waits import MADE_FUTURE, Wait, begun, is_programs
 
 _LIMITS_IN_A_TASK: Final = sys.version_info < (3, 12)
 
@@ -43,11 +43,10 @@ class _NotingLoop:
 
     def create_future(self) -> Any:
         """Make the future that the wait is for."""
-        if self._wait.is_for_room:
-            future = _future_of_room()(loop=self._loop)
+        future, noting = self._loop.create_future(), _future_of_room()
+        if self._wait.is_for_room and type(future) is noting.__base__:  # no loop's own kind
+            future = noting(loop=self._loop)
             future.wait = self._wait
-        else:
-            future = self._loop.create_future()
         future.add_done_callback(self._done)
         return future
 
@@ -120,7 +119,7 @@ def note_future(recorder: Recorder, original: Callable[[Any], Any]) -> Timed:
             if is_programs(frame.f_code):
                 left = cost.left = cost.left - 1
                 begin = begun if left > 0 else partial(cost.sampled, begun)
-                wait = begin(recorder, frame, monotonic_ns(), "Future.result")
+                wait = begin(recorder, frame, monotonic_ns(), MADE_FUTURE)
                 if wait is not None:
                     future.add_done_callback(lambda _: wait.end(monotonic_ns()))
         except FAULTS as fault:

@@ -24,24 +24,16 @@ _turns = Turns()
 def time_callback(recorder: Recorder, original: Timed) -> Timed:
     """Time each callback of asyncio's loop, once a server or a request runs on one."""
     requests = recorder.open_requests
-    waited, held, turned = _noting(recorder)
+    began, ended = _stepping(recorder)
 
     def _run(self: Any) -> None:
         if not (requests.open or requests.serves):
             original(self)
             return
-        requests.callbacks += 1
         started_ns = monotonic_ns()
-        if started_ns < requests.resumed_by_ns:
-            waited(self._context, started_ns)
-        since_ns = _turns.begin(self._context, _scheduled.pop(self, 0), started_ns)
-        if since_ns:
-            turned(self._context, since_ns, started_ns)
+        began(self._context, _scheduled.pop(self, 0), started_ns)
         original(self)
-        ended_ns = monotonic_ns()
-        _turns.end(self._context, started_ns, ended_ns)
-        if ended_ns - started_ns >= NOTICED_NS:
-            held(self._context, started_ns, ended_ns, self)
+        ended(self._context, started_ns, self)
 
     if core is None:
         return _run
@@ -50,11 +42,11 @@ def time_callback(recorder: Recorder, original: Timed) -> Timed:
 
 def note_scheduled(recorder: Recorder, original: Timed) -> Timed:
     """Note when asyncio's loop is given what it is to run."""
-    requests = recorder.open_requests
+    requests, scheduled = recorder.open_requests, _scheduling(recorder)
 
     @wraps(original)
     def _call_soon(self: object, *args: Any, **kwargs: Any) -> Any:
-        since_ns = _turns.scheduled() if requests.open or requests.serves else 0
+        since_ns = scheduled() if requests.open or requests.serves else 0
         handle = original(self, *args, **kwargs)
         if handle._source_traceback:  # of a loop in debug mode, which leaves out its own frames
             del handle._source_traceback[-1]
@@ -71,12 +63,12 @@ def note_scheduled(recorder: Recorder, original: Timed) -> Timed:
 def time_scheduled(recorder: Recorder, original: Timed) -> Timed:
     """Time what uvloop is given to call soon, as each step of a task is."""
     requests, run = recorder.open_requests, _timed_run(recorder)
-    are_open = requests.open
+    are_open, scheduled = requests.open, _scheduling(recorder)
 
     @wraps(original)
     def call_soon(self: object, callback: Any, *args: Any, context: Any = None) -> Any:
         if (are_open or requests.serves) and callable(callback):
-            args = (_turns.scheduled(), callback, *args)
+            args = (scheduled(), callback, *args)
             callback = run
         return original(self, callback, *args, context=context)
 
@@ -122,30 +114,56 @@ def _run_in_c(recorder: Recorder) -> Any:
     return core.timed_run(recorder.open_requests, *_noting(recorder))
 
 
+def _scheduling(recorder: Recorder) -> Callable[[], int]:
+    """Return what tells since when what is scheduled now waits; 0: that is unknown."""
+
+    def scheduled() -> int:
+        with guarded(_WAITED, recorder.on_fault):
+            return _turns.scheduled()
+        return 0
+
+    return scheduled
+
+
+def _stepping(recorder: Recorder) -> tuple[Callable[..., None], Callable[..., None]]:
+    """Return what notes that a callback begins to run, and that it has run."""
+    requests = recorder.open_requests
+    waited, held, turned = _noting(recorder)
+
+    def began(variables: Context, scheduled_ns: int, started_ns: int) -> None:
+        with guarded(_WAITED, recorder.on_fault):
+            requests.callbacks += 1
+            if started_ns < requests.resumed_by_ns:
+                waited(variables, started_ns)
+            since_ns = _turns.begin(variables, scheduled_ns, started_ns)
+            if since_ns:
+                turned(variables, since_ns, started_ns)
+
+    def ended(variables: Context, started_ns: int, callback: object) -> None:
+        with guarded(_HELD, recorder.on_fault):
+            ended_ns = monotonic_ns()
+            _turns.end(variables, started_ns, ended_ns)
+            if ended_ns - started_ns >= NOTICED_NS:
+                held(variables, started_ns, ended_ns, callback)
+
+    return began, ended
+
+
 def _timed_run(recorder: Recorder) -> Callable[..., None]:
     """Return what calls a callback and notes how long it took."""
-    requests, now_ns, noticed_ns = recorder.open_requests, monotonic_ns, NOTICED_NS
-    waited, held, turned = _noting(recorder)
+    began, ended = _stepping(recorder)
 
     def run(scheduled_ns: int, callback: Timed, *args: object) -> None:
         """Call it, in the context that it was given."""
-        requests.callbacks += 1
-        started_ns = now_ns()
-        if started_ns < requests.resumed_by_ns:
-            waited(copy_context(), started_ns)
-        since_ns = _turns.begin(copy_context(), scheduled_ns, started_ns)
-        if since_ns:
-            turned(copy_context(), since_ns, started_ns)
+        started_ns, variables = monotonic_ns(), copy_context()
+        began(variables, scheduled_ns, started_ns)
         try:
             if args:
                 callback(*args)
             else:
                 callback()
         finally:
-            ended_ns = now_ns()
-            _turns.end(copy_context(), started_ns, ended_ns)
-            if ended_ns - started_ns >= noticed_ns:
-                held(copy_context(), started_ns, ended_ns, callback)
+            ended(copy_context(), started_ns, callback)
 
     return run
 

@@ -192,6 +192,9 @@ class TimedBody:
         self.close()
         return self._body
 
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._body, name)  # Django's is its response
+
     def __iter__(self) -> Iterator[bytes]:
         return self
 
@@ -406,7 +409,7 @@ class WsgiHook(Hook):
     """Times requests at the outermost place that knows the application."""
 
     requires = (
-        "flask >= 2.0", "django >= 4.2", "bottle >= 0.12", "falcon >= 3.1", "pyramid >= 2.0",
+        "flask >= 2.0", "django >= 4.2", "bottle >= 0.12", "pyramid >= 2.0",
         "gunicorn >= 20.0", "waitress >= 2.1", "granian >= 2.0",
     )  # fmt: skip
     patches = (
@@ -416,7 +419,6 @@ class WsgiHook(Hook):
             for module, name in (
                 ("django.core.handlers.wsgi", "WSGIHandler"),
                 ("bottle", "Bottle"),
-                ("falcon.app", "App"),
                 ("pyramid.router", "Router"),
             )
         ),

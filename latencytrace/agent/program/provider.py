@@ -22,8 +22,10 @@ def is_sdks(provider: TracerProvider) -> bool:
     """
     sdk: Any = sys.modules.get("opentelemetry.sdk.trace")
     held = getattr(provider, "__dict__", {}).values()
-    return sdk is not None and any(
-        isinstance(one, sdk.TracerProvider) for one in (provider, *held)
+    return (
+        sdk is not None
+        and hasattr(provider, "add_span_processor")
+        and any(isinstance(one, sdk.TracerProvider) for one in (provider, *held))
     )
 
 

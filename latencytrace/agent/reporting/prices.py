@@ -246,6 +246,7 @@ class _Handle:
     """Stands for a callback of an event loop."""
 
     __slots__ = ("__weakref__", "_context")
+    _source_traceback = None  # a loop's in debug mode has one
 
     def __init__(self) -> None:
         self._context = copy_context()

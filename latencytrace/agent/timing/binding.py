@@ -59,12 +59,10 @@ def attribute(owner: Any, name: str, raw: Any) -> Attribute:
         raw: As `raw_attribute` gives it.
     """
     found = _of_class(owner, name, raw) if isinstance(owner, type) else _of_module(raw)
-    wrapt: Any = sys.modules.get("wrapt")
-    if wrapt is None or not issubclass(type(raw), wrapt.FunctionWrapper):
+    wrapper: Any = getattr(sys.modules.get("wrapt"), "FunctionWrapper", None)
+    if not isinstance(wrapper, type) or not issubclass(type(raw), wrapper):
         return found
-    return Attribute(
-        found.function, lambda built: wrapt.FunctionWrapper(found.in_place(built), _same)
-    )
+    return Attribute(found.function, lambda built: wrapper(found.in_place(built), _same))
 
 
 def _same(wrapped: Timed, _instance: object, args: Any, kwargs: Any) -> Any:

@@ -53,6 +53,7 @@ _FOR_ROOM: Final = _TAKEN | {"acquire", "acquire_on_behalf_of", "put"}
 _TAKES_A_LOCK: Final = frozenset({"__enter__", "acquire"})  # and does nothing else
 _PYTHONS: Final = (os.path.dirname(os.__file__) + os.sep, "<frozen ")  # noqa: PTH120 - as they begin
 _INSTALLED: Final = ("site-packages", "dist-packages")
+MADE_FUTURE: Final = "Future"  # by the program; when it began to await that is not known
 _DOING: Final = "noting a wait"
 
 
@@ -103,9 +104,12 @@ class Wait:
         return self._place.is_for_room
 
     def has_room(self) -> None:
-        """Note that the current code makes room: its request had what this one waits for."""
+        """Note that the current code makes room: another request had what this one waits for."""
         with guarded(_DOING, self._recorder.on_fault):
-            self._held_by = getattr(current().get(REQUEST), "title", "")
+            otel = current()
+            holder = otel.get(GAPS)
+            if holder is not self._gaps and holder in self._recorder.open_requests.open:
+                self._held_by = getattr(otel.get(REQUEST), "title", "")
 
     def end(self, ended_ns: int, *, may_hold: bool = False) -> None:
         """Note it, if it took a millisecond.
@@ -114,6 +118,8 @@ class Wait:
             may_hold: The program may hold a lock that a span's processor takes: a span of the
                 wait is recorded with the request's end, and none after that.
         """
+        if self._place.called == MADE_FUTURE:  # what its request did meanwhile is no wait
+            self._started_ns = max(self._started_ns, self._gaps.ran_ns)
         if ended_ns - self._started_ns < NOTICED_NS:
             return
         with guarded(_DOING, self._recorder.on_fault):

@@ -119,7 +119,8 @@ def _standing_out(means: Floats) -> list[tuple[int, int]]:
 
 def _is_sudden(means: Floats, stretch: tuple[int, int], usual: Floats) -> bool:
     """Tell whether a stretch begins or ends at once, as no rhythm of the day does."""
-    begin, end = stretch[0] + 1, max(stretch[1] - 1, stretch[0] + 2)  # whole cells of it
+    begin = stretch[0] + (stretch != (0, 2))  # whole cells of it: the first is one, without more
+    end = max(stretch[1] - 1, begin + 1)
     apart = means[:, begin:end].mean(axis=1) - usual.mean(axis=1)
     error = usual.std(axis=1)
     error[error == 0] = math.inf

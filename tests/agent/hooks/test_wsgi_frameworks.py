@@ -1,4 +1,4 @@
-"""Frameworks that any server may serve: Bottle, Falcon and Pyramid."""
+"""Frameworks that any server may serve: Bottle and Pyramid."""
 
 import importlib
 from typing import Any
@@ -16,19 +16,6 @@ def bottle(library: Any) -> Any:
     return application
 
 
-def falcon(library: Any) -> Any:
-    class Item:
-        """A resource as programs have them."""
-
-        def on_get(self, _: object, response: Any, item: int) -> None:
-            """Answer."""
-            response.text = f"item {item}"
-
-    application = library.App()
-    application.add_route("/items/{item:int}", Item())
-    return application
-
-
 def pyramid(library: Any) -> Any:
     response = importlib.import_module("pyramid.response").Response
     with importlib.import_module("pyramid.config").Configurator() as configurator:
@@ -40,7 +27,7 @@ def pyramid(library: Any) -> Any:
 
 
 @pytest.mark.filterwarnings("ignore")  # both import what newer Pythons lack
-@pytest.mark.parametrize("make", [bottle, falcon, pyramid])
+@pytest.mark.parametrize("make", [bottle, pyramid])
 def test_a_request_is_timed_below_a_server_that_has_no_hook(make: Any) -> None:
     library = pytest.importorskip(make.__name__)
 

@@ -244,12 +244,13 @@ def test_a_provider_of_another_kind_makes_its_spans_and_ours_our_own(
         with trace.use_span(get_tracer("own").start_span("own"), end_on_exit=True):  # noqa: SIM117
             with latencytrace.stage("rerank"):
                 pass
-        arrived = TracedProgram(receiver).spans(at_least=1)
+        # There may be one more: of an import within.
+        (rerank,) = until(lambda: [span for span in receiver.spans if span.name == "rerank"])
     finally:
         uninstrument()
 
     assert program.ended == ["own"]
-    assert [(span.name, span.parent_id) for span in arrived] == [("rerank", f"{8:016x}")]
+    assert rerank.parent_id == f"{8:016x}"
     assert "OtherProvider is not of OpenTelemetry's SDK" in caplog.text
 
 
