@@ -1,6 +1,7 @@
 """Our tracers: ids, the parent, the sampled flag."""
 
 import random
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, NamedTuple, cast
@@ -342,6 +343,11 @@ def _moved(span: RecordedSpan, here: Context, roots: Roots | None) -> Span | Non
     return None
 
 
+def _is_sdks(span: Span) -> bool:
+    sdk = sys.modules.get("opentelemetry.sdk.trace")
+    return sdk is not None and isinstance(span, sdk.Span)
+
+
 def _adopted(
     span: RecordedSpan,
     found: object,
@@ -351,7 +357,8 @@ def _adopted(
 ) -> Span | None:
     """Hang a span below a parent that is not ours, or make it a root.
 
-    A parent that records is sampled whatever its flag says: Instana never sets it.
+    A parent that records is sampled whatever its flag says, for Instana never sets it; but the
+    SDK's, which may be recorded only.
     """
     # `isinstance` takes long for None.
     theirs = None if found is None or not isinstance(found, Span) else found
@@ -360,7 +367,7 @@ def _adopted(
         span.trace_id = cast("int", here.get(TRACE_ID)) or random_bits(128) or new_id(128)
         span.parent_id = 0
         return None if roots is None else roots(span, attributes)
-    if not parent.trace_flags.sampled and not theirs.is_recording():
+    if not parent.trace_flags.sampled and (not theirs.is_recording() or _is_sdks(theirs)):
         return NonRecordingSpan(
             SpanContext(
                 parent.trace_id,

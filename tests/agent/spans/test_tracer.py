@@ -12,6 +12,7 @@ from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace import Span as SdkSpan
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.sdk.trace.sampling import Decision, StaticSampler
 from opentelemetry.trace import (
     INVALID_SPAN,
     NonRecordingSpan,
@@ -66,6 +67,18 @@ def test_a_span_without_a_parent_begins_a_trace_of_its_own(spans: Spans, tracer:
     assert len({span.trace_id for span in spans.all}) == 100
     assert len({span.span_id for span in spans.all}) == 100
     assert {span.parent_id for span in spans.all} == {0}
+
+
+def test_a_span_below_one_of_the_sdk_s_that_is_recorded_only_is_not_sampled(
+    spans: Spans, tracer: Tracer
+) -> None:
+    program = TracerProvider(sampler=StaticSampler(Decision.RECORD_ONLY)).get_tracer("program")
+
+    with program.start_as_current_span("recorded only"):
+        below = tracer.start_span("below")
+
+    assert not below.get_span_context().trace_flags.sampled
+    assert spans.all == []
 
 
 def test_a_program_that_seeds_the_generator_does_not_repeat_ids(
