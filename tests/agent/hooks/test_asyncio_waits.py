@@ -13,6 +13,7 @@ from starlette.responses import StreamingResponse
 from latencytrace.agent.context import current
 from latencytrace.agent.hooks.asgi import time_application
 from latencytrace.agent.hooks.asyncio_waits import AsyncioWaitsHook
+from latencytrace.agent.hooks.event_loop import EventLoopHook
 from latencytrace.agent.timing.runtime_gaps import GAPS, RuntimeGaps
 from latencytrace.agent.toolkit.waits import MOST_SPANS, is_programs
 from latencytrace.model import Stage
@@ -128,6 +129,73 @@ def test_a_wait_for_what_another_request_has_names_that(
 
     (wait,) = spans.of(Stage.QUEUE)
     assert wait.name.endswith(f" {type(make()).__name__.lower()} held by GET")
+
+
+@LOOPS
+def test_what_a_request_does_itself_before_it_awaits_its_future_is_no_wait(
+    new_loop: Callable[[], asyncio.AbstractEventLoop],
+) -> None:
+    async def endpoint() -> None:
+        loop = asyncio.get_running_loop()
+        made = loop.create_future()
+        let_time_pass()
+        loop.call_soon(made.set_result, 1)
+        await made
+
+    with (
+        hooked(AsyncioWaitsHook, EventLoopHook) as spans,
+        asyncio.Runner(loop_factory=new_loop) as runner,
+    ):
+        spans.recorder.open_requests.serves = True
+        runner.run(serve(spans, endpoint))
+
+    assert results_ns(spans) == 0
+
+
+def test_a_semaphore_that_the_request_itself_makes_room_in_is_held_by_none() -> None:
+    async def endpoint() -> None:
+        made = asyncio.Semaphore(0)
+
+        async def child() -> None:
+            let_time_pass()
+            made.release()
+
+        task = asyncio.get_running_loop().create_task(child())
+        await made.acquire()
+        await task
+
+    with hooked(AsyncioWaitsHook) as spans:
+        asyncio.run(serve(spans, endpoint))
+
+    (wait,) = spans.of(Stage.QUEUE)
+    assert wait.name.endswith(" semaphore")
+
+
+class OwnFuture(asyncio.Future[Any]):
+    """Of a loop with futures of its own kind."""
+
+
+class OwnLoop(asyncio.SelectorEventLoop):
+    """Makes them."""
+
+    def create_future(self) -> asyncio.Future[Any]:
+        """Make one."""
+        return OwnFuture(loop=self)
+
+
+def test_a_loop_s_own_kind_of_future_stays() -> None:
+    async def main(spans: Spans) -> None:
+        made = asyncio.Lock()
+        await made.acquire()
+        task = asyncio.get_running_loop().create_task(serve(spans, made.acquire))
+        await asyncio.sleep(0)
+        (waiter,) = vars(made)["_waiters"]
+        assert type(waiter) is OwnFuture
+        made.release()
+        await task
+
+    with hooked(AsyncioWaitsHook) as spans, asyncio.Runner(loop_factory=OwnLoop) as runner:
+        runner.run(main(spans))
 
 
 def limited_queue() -> tuple[Wait, Callable[[], object]]:

@@ -81,6 +81,19 @@ def test_a_request_is_named_after_its_route(
     assert spans.only.attributes[semconv.HTTP_RESPONSE_STATUS_CODE] == 200
 
 
+def test_what_the_application_returns_answers_as_its_response(
+    spans: Spans, application: Any
+) -> None:
+    environ: dict[str, Any] = {"PATH_INFO": "/items/7/"}
+    setup_testing_defaults(environ)
+
+    response = application(environ, lambda *_: print)
+    assert (response.status_code, b"".join(response)) == (200, b"item 7")
+    response.close()
+
+    assert spans.only.name == "GET /items/<int:item>/"
+
+
 def test_one_that_matches_no_route_has_none(spans: Spans, application: Any) -> None:
     with serving_waitress(application) as url:
         assert get(f"{url}/nowhere").status == 404

@@ -307,6 +307,19 @@ def test_a_wrapped_function_of_a_module_stays_one(spans: Spans, library: Library
     assert library.ask is own
 
 
+def test_a_wrapt_that_is_none_changes_nothing(
+    monkeypatch: pytest.MonkeyPatch, spans: Spans, library: Library
+) -> None:
+    monkeypatch.setitem(sys.modules, "wrapt", ModuleType("wrapt"))  # as tools for documents do
+    library.ask = free
+
+    hook = AppliedHook("library", TimesTheFunction, spans.recorder)
+    library.ask("text")
+    hook.restore()
+
+    assert spans.stages == [Stage.RETRIEVE]
+
+
 every_form = pytest.mark.parametrize("form", FORMS.values(), ids=list(FORMS))
 
 

@@ -65,6 +65,15 @@ def test_an_incident_is_named_and_left_out(incident: dict[str, float]) -> None:
         assert not np.isin(np.arange(first, last), left).any()
 
 
+@pytest.mark.parametrize("requests", [1_280, 2_560, 6_400])
+def test_a_cold_start_is_a_spell(requests: int) -> None:
+    times = np.ones(requests)
+    times[: requests // min(128, requests // 20)] = 10
+    for seed in range(10):
+        (spell,) = found(with_times(usual(seed, requests=requests), times))
+        assert spell.start_ns == usual(seed, requests=requests).start_ns[0]
+
+
 @pytest.mark.parametrize("system", [USUAL, System(likeness=0.9)], ids=["independent", "alike 0.9"])
 def test_chance_is_no_spell(system: System) -> None:
     assert not any(found(usual(seed, system)) for seed in range(20))
