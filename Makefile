@@ -81,9 +81,8 @@ USUAL := not llama_cpp and not batchers
 THOROUGH := --hypothesis-profile=thorough -m '(long or hypothesis) and $(USUAL)'
 
 # Tests of functions that the compiled core stands in for; those of hooks that time requests among them.
-# But event_loop_servers.py, whose Python form misses a wait in one run of 25: why is to be found.
 IN_PYTHON := $(addprefix tests/agent/,api budget export process program spans timing toolkit test_conformance.py test_conformance_at_random.py \
-	$(addprefix hooks/test_,anyio.py asgi.py baggage.py event_loop.py fastapi.py spared_requests.py streaming.py threads.py wsgi.py))
+	$(addprefix hooks/test_,anyio.py asgi.py baggage.py event_loop.py event_loop_servers.py fastapi.py spared_requests.py streaming.py threads.py wsgi.py))
 
 test-llama-cpp: $(VENV)/.llama-cpp ## the tests with llama-cpp-python, which is compiled first (minutes)
 	@$(BIN)/pytest -m llama_cpp $(call report,llama-cpp)

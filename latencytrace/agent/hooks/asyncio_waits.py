@@ -32,6 +32,19 @@ def _future_of_room() -> Any:
     return Future
 
 
+def _beginning(recorder: Recorder) -> Callable[..., Wait | None]:
+    """Return what begins a wait of the caller's frame; what that takes is sampled."""
+    cost = HookCost()
+
+    def begin(frame: Any, *called: str) -> Wait | None:
+        left = cost.left = cost.left - 1
+        begun_here = begun if left > 0 else partial(cost.sampled, begun)
+        found: Wait | None = begun_here(recorder, frame, monotonic_ns(), *called)
+        return found
+
+    return begin
+
+
 class _NotingLoop:
     """A loop that makes the future of one wait, and notes when that is over."""
 
@@ -43,10 +56,12 @@ class _NotingLoop:
 
     def create_future(self) -> Any:
         """Make the future that the wait is for."""
-        future, noting = self._loop.create_future(), _future_of_room()
-        if self._wait.is_for_room and type(future) is noting.__base__:  # no loop's own kind
-            future = noting(loop=self._loop)
-            future.wait = self._wait
+        future = self._loop.create_future()
+        if self._wait.is_for_room:
+            noting = _future_of_room()
+            if type(future) is noting.__base__:  # no loop's own kind
+                future = noting(loop=self._loop)
+                future.wait = self._wait
         future.add_done_callback(self._done)
         return future
 
@@ -59,7 +74,7 @@ class _NotingLoop:
 
 def time_waits(recorder: Recorder, original: Callable[[Any], Any]) -> Timed:
     """Time the waits of whatever is bound to a loop: it asks for the loop only to wait."""
-    cost = HookCost()
+    begin = _beginning(recorder)
 
     @wraps(original)
     def _get_loop(self: object) -> Any:
@@ -67,9 +82,7 @@ def time_waits(recorder: Recorder, original: Callable[[Any], Any]) -> Timed:
         if current().get(GAPS) is None:
             return loop
         try:
-            left = cost.left = cost.left - 1
-            begin = begun if left > 0 else partial(cost.sampled, begun)
-            wait = begin(recorder, sys._getframe(1), monotonic_ns())
+            wait = begin(sys._getframe(1))
             return loop if wait is None else _NotingLoop(loop, wait)
         except FAULTS as fault:
             recorder.on_fault("noting a wait", fault)
@@ -105,7 +118,7 @@ def time_wait_for(recorder: Recorder, original: Timed) -> Timed:
 
 def note_future(recorder: Recorder, original: Callable[[Any], Any]) -> Timed:
     """Time what the program's own code makes futures for, as a batcher does for each request."""
-    cost, wraps_future = HookCost(), sys.modules["asyncio.futures"].wrap_future.__code__
+    begin, wraps_future = _beginning(recorder), sys.modules["asyncio.futures"].wrap_future.__code__
 
     @wraps(original)
     def create_future(self: object) -> Any:
@@ -117,9 +130,7 @@ def note_future(recorder: Recorder, original: Callable[[Any], Any]) -> Timed:
             if frame.f_code is wraps_future:  # of another thread
                 frame = frame.f_back
             if is_programs(frame.f_code):
-                left = cost.left = cost.left - 1
-                begin = begun if left > 0 else partial(cost.sampled, begun)
-                wait = begin(recorder, frame, monotonic_ns(), MADE_FUTURE)
+                wait = begin(frame, MADE_FUTURE)
                 if wait is not None:
                     future.add_done_callback(lambda _: wait.end(monotonic_ns()))
         except FAULTS as fault:

@@ -3,6 +3,7 @@
 import os
 import signal
 from functools import wraps
+from pathlib import PurePath
 from typing import Any, Final
 
 from latencytrace.agent.process.forks import ends_at_once
@@ -21,7 +22,7 @@ def send_first(_: Recorder, original: Timed) -> Timed:
     @wraps(original)
     def end(*args: Any, **kwargs: Any) -> Any:
         program = args[0] if args else None
-        if isinstance(program, str | bytes | os.PathLike) and not os.path.exists(program):  # noqa: PTH110 - it never raises
+        if isinstance(program, str | bytes | PurePath) and not os.path.exists(program):  # noqa: PTH110 - it never raises
             return original(*args, **kwargs)
         with ends_at_once():
             return original(*args, **kwargs)

@@ -46,7 +46,7 @@ class Deferred:
 
     @property
     def pending(self) -> Attributes | None:
-        """What works them out; None: that is done."""
+        """The function that works them out; None: that is done."""
         return self._attributes
 
     def attributes(self) -> Mapping[str, AttributeValue]:

@@ -29,7 +29,7 @@ MESSENGER_NS: Final = 20_000  # what runs no longer hands on a result, or counts
 
 
 class Turns(threading.local):
-    """What the loop of the current thread runs now."""
+    """The step that the loop of the current thread runs now."""
 
     def __init__(self) -> None:
         self._started_ns = 0

@@ -93,7 +93,7 @@ def correlation_time(duration_ns: NDArray[np.int64]) -> float:
 
 
 def series(ns: NDArray[np.int64]) -> tuple[Floats, ...]:
-    """What may resemble itself in neighbours: the logarithm, and which exceed two quantiles."""
+    """The series whose neighbours are compared: the logarithm, and which exceed two quantiles."""
     return (
         np.log(np.maximum(ns, 1)),
         (ns > np.median(ns)).astype(np.float64),

@@ -122,7 +122,7 @@ def about_new_spells(document: CompareDocument) -> Iterator[str]:
 
 
 def _about(length_ns: int) -> str:
-    """A length of time in one unit: nobody knows the pace better."""
+    """A length of time in one unit: the pace is only estimated."""
     for unit, size_ns in (("day", 86_400e9), ("h", 3600e9), ("min", 60e9)):
         if length_ns >= 1.5 * size_ns:
             number = round(length_ns / size_ns)
