@@ -331,7 +331,7 @@ def part_of(row: Mapping[str, object]) -> Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Named:
-    """Stages whose time is told by names, and how the names of a request are read."""
+    """Stages whose time is known by names, and how the names of a request are read."""
 
     stages: tuple[Stage, ...]
     joined: str  # makes rows of `stage`, `name` and `ns` of each request
