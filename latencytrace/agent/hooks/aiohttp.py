@@ -1,6 +1,7 @@
 """Requests made with `aiohttp`, to the last byte of the body, and requests that it serves."""
 
-from functools import cache, wraps
+from collections.abc import Awaitable, Callable
+from functools import cache, partial, wraps
 from typing import Any, Final, Self
 from weakref import WeakValueDictionary
 
@@ -10,7 +11,7 @@ from latencytrace.agent.guard import guarded
 from latencytrace.agent.timing.hook import Arguments, Hook, HookAttributes, Replacement, Timed
 from latencytrace.agent.timing.recorder import Recorder
 from latencytrace.agent.toolkit.http import propagation
-from latencytrace.agent.toolkit.http.arrival import arrived_ns
+from latencytrace.agent.toolkit.http.arrival import arrived_ns, reads_requests
 from latencytrace.agent.toolkit.http.client import (
     ClientCall,
     timed_calls,
@@ -25,10 +26,12 @@ from latencytrace.agent.toolkit.http.server import (
     request_served,
 )
 from latencytrace.agent.toolkit.streaming import AnswerStream
+from latencytrace.agent.toolkit.websocket_messages import conversed, receives, sends
 from latencytrace.model import semconv
 from latencytrace.model.stage import Stage
 
 _followed: Final[WeakValueDictionary[int, "_Call"]] = WeakValueDictionary()  # by their bodies
+_TEXT: Final = 1  # `aiohttp.WSMsgType.TEXT`
 _CONTRIBS: Final = "_is_instrumented_by_opentelemetry"  # on what contrib has a session call
 
 
@@ -142,9 +145,13 @@ class _Request(ServedRequest):
 
     def route(self) -> str | None:
         """Return the path of its resource."""
-        matched: Any = getattr(self._request, "match_info", None)
-        resource = None if matched is None else getattr(matched.route, "resource", None)
-        return getattr(resource, "canonical", None)
+        return _route(self._request)
+
+
+def _route(request: Any) -> str | None:
+    matched: Any = getattr(request, "match_info", None)
+    resource = None if matched is None else getattr(matched.route, "resource", None)
+    return getattr(resource, "canonical", None)
 
 
 def _served_attributes(request: Any) -> HookAttributes:
@@ -170,16 +177,10 @@ def time_handler(recorder: Recorder, original: Timed) -> Timed:
     @wraps(original)
     async def _handle(self: Any, request: Any) -> Any:
         if request.headers.get("Upgrade", "").lower() == "websocket":
-            connection = joined_caller(recorder, request.headers)
-            try:
-                return await original(self, request)
-            finally:
-                if connection is not None:
-                    leave(connection)
+            return await _converse(recorder, partial(original, self, request), request)
         served = _begun(recorder, request)
         if served is None:
             return await original(self, request)
-        recorder.open_requests.serves = True
         served.activate()
         try:
             response = await original(self, request)
@@ -194,6 +195,29 @@ def time_handler(recorder: Recorder, original: Timed) -> Timed:
             served.end()
 
     return _handle
+
+
+async def _converse(recorder: Recorder, run: Callable[[], Awaitable[Any]], request: Any) -> Any:
+    """Run the handler of a WebSocket."""
+    connection = joined_caller(recorder, request.headers)
+    messages = raised = None
+    with guarded("taking up a connection", recorder.on_fault):
+        if connection is not None:
+            messages = conversed(recorder, partial(_route, request))
+    try:
+        return await run()
+    except BaseException as error:
+        raised = error
+        raise
+    finally:
+        if messages is not None:
+            messages.over(raised)
+        if connection is not None:
+            leave(connection)
+
+
+def _is_text(message: Any) -> bool:
+    return bool(message.type == _TEXT)
 
 
 def time_write(recorder: Recorder, original: Timed) -> Timed:
@@ -219,6 +243,10 @@ class AiohttpHook(Hook):
     requires = ("aiohttp >= 3.9",)
     patches = (
         Replacement("aiohttp.client", "ClientSession._request", timed_calls(_Call)),
+        Replacement("aiohttp.web_server", "Server.connection_made", reads_requests),
         Replacement("aiohttp.web_app", "Application._handle", time_handler),
         Replacement("aiohttp.web_response", "StreamResponse.write", time_write),
+        Replacement("aiohttp.web_ws", "WebSocketResponse.receive", receives(_is_text)),
+        Replacement("aiohttp.web_ws", "WebSocketResponse.send_str", sends),
+        Replacement("aiohttp.web_ws", "WebSocketResponse.send_bytes", sends),
     )

@@ -3,7 +3,7 @@
 import importlib
 import sys
 from collections.abc import Sequence
-from functools import wraps
+from functools import partial, wraps
 from typing import Any
 
 from latencytrace.agent.clock import monotonic_ns
@@ -12,7 +12,7 @@ from latencytrace.agent.guard import guarded
 from latencytrace.agent.timing.hook import Hook, HookAttributes, Replacement, Timed
 from latencytrace.agent.timing.recorder import Recorder
 from latencytrace.agent.toolkit.http import propagation
-from latencytrace.agent.toolkit.http.arrival import arrived_ns
+from latencytrace.agent.toolkit.http.arrival import arrived_ns, reads_requests
 from latencytrace.agent.toolkit.http.proxy_queue import HEADERS as QUEUE_HEADERS
 from latencytrace.agent.toolkit.http.server import (
     ServedRequest,
@@ -21,6 +21,13 @@ from latencytrace.agent.toolkit.http.server import (
     queue_attributes,
 )
 from latencytrace.agent.toolkit.streaming import AnswerStream
+from latencytrace.agent.toolkit.websocket_messages import (
+    MessageRequest,
+    Messages,
+    conversation,
+    conversed,
+    sends,
+)
 from latencytrace.model import semconv
 from latencytrace.model.stage import Stage
 
@@ -131,6 +138,9 @@ def time_handlers(recorder: Recorder, original: Timed) -> Timed:
         if _is_handshake(self):
             is_contribs = hasattr(self, _CONTRIBS)
             connection = None if is_contribs else joined_caller(recorder, self.request.headers)
+            with guarded("taking up a connection", recorder.on_fault):
+                if connection is not None:
+                    conversed(recorder, partial(_route, self))
             try:
                 await original(self, *args, **kwargs)
             finally:
@@ -141,7 +151,6 @@ def time_handlers(recorder: Recorder, original: Timed) -> Timed:
         if request is None:
             await original(self, *args, **kwargs)
             return
-        recorder.open_requests.serves = True
         request.activate()
         try:
             await original(self, *args, **kwargs)
@@ -193,12 +202,55 @@ def time_chunks(recorder: Recorder, original: Timed) -> Timed:
     return flush
 
 
+def time_messages(_: Recorder, original: Timed) -> Timed:
+    """Time what a WebSocket's handler does for each message, until all of it is done."""
+
+    @wraps(original)
+    def _run_callback(self: Any, callback: Timed, *args: Any) -> Any:
+        messages = conversation()
+        if messages is not None and getattr(callback, "__name__", "") == "on_message":
+            callback = partial(_handled, messages, callback)
+        return original(self, callback, *args)
+
+    return _run_callback
+
+
+def _handled(messages: Messages, on_message: Timed, message: object) -> Any:
+    messages.came(lambda: isinstance(message, str))
+    try:
+        result = on_message(message)
+    except BaseException as error:
+        messages.over(error)
+        raise
+    if result is None or messages.request is None:
+        messages.over()
+        return result
+    messages.request.deactivate()
+    return _awaited(messages, messages.request, result)
+
+
+async def _awaited(messages: Messages, request: MessageRequest, result: Any) -> None:
+    """Wait for what a handler goes on with, which runs within the request."""
+    request.activate()
+    raised = None
+    try:
+        await importlib.import_module("tornado.gen").convert_yielded(result)
+    except BaseException as error:
+        raised = error
+        raise
+    finally:
+        messages.over(raised)
+
+
 class TornadoHook(Hook):
     """Times requests where each goes through, whatever its handler."""
 
     requires = ("tornado >= 6.1",)
     patches = (
+        Replacement("tornado.httpserver", "HTTPServer.handle_stream", reads_requests),
         Replacement("tornado.web", "RequestHandler._execute", time_handlers),
+        Replacement("tornado.websocket", "WebSocketProtocol._run_callback", time_messages),
+        Replacement("tornado.websocket", "WebSocketHandler.write_message", sends),
         Replacement("tornado.web", "RequestHandler._handle_request_exception", time_errors),
         Replacement("tornado.web", "RequestHandler.flush", time_chunks),
     )
