@@ -23,7 +23,7 @@ from latencytrace.agent.toolkit.http.server import (
     request_served,
 )
 from latencytrace.agent.toolkit.streaming import AnswerStream
-from latencytrace.agent.toolkit.websocket_messages import converse, receives, sends
+from latencytrace.agent.toolkit.websocket_messages import Conversing, converse
 from latencytrace.model import semconv
 from latencytrace.model.stage import Stage
 
@@ -174,8 +174,8 @@ def time_handler(recorder: Recorder, original: Timed) -> Timed:
     @wraps(original)
     async def _handle(self: Any, request: Any) -> Any:
         if request.headers.get("Upgrade", "").lower() == "websocket":
-            route, run = partial(_route, request), partial(original, self, request)
-            return await converse(recorder, request.headers, route, run)
+            run = partial(original, self, request)
+            return await converse(recorder, request, request.headers, run)
         served = _begun(recorder, request)
         if served is None:
             return await original(self, request)
@@ -195,8 +195,15 @@ def time_handler(recorder: Recorder, original: Timed) -> Timed:
     return _handle
 
 
-def _is_text(message: Any) -> bool:
-    return bool(message.type == _TEXT)
+def _is_request(connection: Any, message: Any) -> bool:
+    """Tell whether a message is one: engine.io's events are requests already."""
+    module = str(getattr(connection._req.match_info.handler, "__module__", ""))
+    return message.type == _TEXT and not module.startswith("engineio.")
+
+
+_conversing = Conversing(
+    connection=lambda response: response._req, is_request=_is_request, route=_route
+)
 
 
 def time_write(recorder: Recorder, original: Timed) -> Timed:
@@ -225,7 +232,7 @@ class AiohttpHook(Hook):
         Replacement("aiohttp.web_server", "Server.connection_made", reads_requests),
         Replacement("aiohttp.web_app", "Application._handle", time_handler),
         Replacement("aiohttp.web_response", "StreamResponse.write", time_write),
-        Replacement("aiohttp.web_ws", "WebSocketResponse.receive", receives(_is_text)),
-        Replacement("aiohttp.web_ws", "WebSocketResponse.send_str", sends),
-        Replacement("aiohttp.web_ws", "WebSocketResponse.send_bytes", sends),
+        Replacement("aiohttp.web_ws", "WebSocketResponse.receive", _conversing.receives),
+        Replacement("aiohttp.web_ws", "WebSocketResponse.send_str", _conversing.sends),
+        Replacement("aiohttp.web_ws", "WebSocketResponse.send_bytes", _conversing.sends),
     )

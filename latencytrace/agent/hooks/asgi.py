@@ -424,7 +424,7 @@ def _taken_up(recorder: Recorder, scope: Scope) -> tuple[Token[Context], Message
             token = enter(propagation.extract(scope, getter=_SCOPE_HEADERS))
             scope[TIMED] = True
             is_called = get_current_span().get_span_context().is_valid
-            return token, None if is_called else Messages(recorder, partial(route_of, scope))
+            return token, None if is_called else Messages(recorder)
     return None
 
 
@@ -432,13 +432,15 @@ async def _converse(
     recorder: Recorder,
     taken_up: tuple[Token[Context], Messages | None],
     original: Callable[[Receive, Send], Awaitable[Any]],
+    scope: Scope,
     receive: Receive,
     send: Send,
 ) -> Any:
     """Run an application for a WebSocket."""
     token, messages = taken_up
     if messages is not None:
-        receive, send = _received(recorder, messages, receive), _sent(recorder, messages, send)
+        receive = _received(recorder, messages, scope, receive)
+        send = _sent(recorder, messages, send)
     raised = None
     try:
         return await original(receive, send)
@@ -447,22 +449,23 @@ async def _converse(
         raise
     finally:
         if messages is not None:
-            messages.over(raised)
+            messages.asked(raised)
         leave(token)
 
 
-def _received(recorder: Recorder, messages: Messages, receive: Receive) -> Receive:
+def _received(recorder: Recorder, messages: Messages, scope: Scope, receive: Receive) -> Receive:
     """Begin a request with each message of text, but engine.io's: its events are requests."""
 
     async def timed_receive() -> Message:
-        is_own = False
+        is_own, module = False, ""
         with guarded("ending with a message", recorder.on_fault):
+            module = str(sys._getframe(1).f_globals.get("__name__"))
             is_own = messages.asked()
         message = await receive()
         if is_own:
-            module = str(sys._getframe(1).f_globals.get("__name__"))
             messages.came(
-                lambda: message.get("text") is not None and not module.startswith("engineio.")
+                lambda: message.get("text") is not None and not module.startswith("engineio."),
+                partial(route_of, scope),
             )
         return message
 
@@ -475,7 +478,8 @@ def _sent(recorder: Recorder, messages: Messages, send: Send) -> Send:
     async def timed_send(message: Message) -> None:
         sending = None
         with guarded("noting what is sent to a WebSocket", recorder.on_fault):
-            sending = None if messages.request is None else messages.request.sending()
+            if messages.request is not None and message["type"] == "websocket.send":
+                sending = messages.request.sending()
         await send(message)
         if sending is not None:
             sending(message.get("bytes") or message.get("text") or "")
@@ -515,7 +519,7 @@ def time_application(recorder: Recorder, original: Timed) -> Timed:  # noqa: C90
             taken_up = _taken_up(recorder, scope)
             if taken_up is not None:
                 run = partial(original, self, scope)
-                return await _converse(recorder, taken_up, run, receive, send)
+                return await _converse(recorder, taken_up, run, scope, receive, send)
             return await original(self, scope, receive, send)
         request.activate()
         try:

@@ -20,16 +20,17 @@ from latencytrace.agent.toolkit.http.server import (
 )
 from latencytrace.agent.toolkit.streaming import AnswerStream
 from latencytrace.agent.toolkit.websocket_messages import (
+    Conversing,
     MessageRequest,
     Messages,
     conversation,
     converse,
-    sends,
 )
 from latencytrace.model import semconv
 from latencytrace.model.stage import Stage
 
 _NS_PER_S = 1_000_000_000
+_OTHERS = ("engineio.", "bokeh.")  # whose messages are no requests: events are, or are in parts
 _CONTRIBS = "_otel_patched_key"  # on the classes of handlers whose requests contrib traces
 
 
@@ -137,7 +138,7 @@ def time_handlers(recorder: Recorder, original: Timed) -> Timed:
             run = partial(original, self, *args, **kwargs)
             if hasattr(self, _CONTRIBS):
                 return await run()
-            return await converse(recorder, self.request.headers, partial(_route, self), run)
+            return await converse(recorder, self, self.request.headers, run)
         request = _begun(recorder, self)
         if request is None:
             await original(self, *args, **kwargs)
@@ -193,34 +194,44 @@ def time_chunks(recorder: Recorder, original: Timed) -> Timed:
     return flush
 
 
-def time_messages(_: Recorder, original: Timed) -> Timed:
+def time_messages(recorder: Recorder, original: Timed) -> Timed:
     """Time what a WebSocket's handler does for each message, until all of it is done."""
 
     @wraps(original)
     def _run_callback(self: Any, callback: Timed, *args: Any) -> Any:
-        messages = conversation()
-        if messages is not None and getattr(callback, "__name__", "") == "on_message":
-            callback = partial(_handled, messages, callback)
+        with guarded("beginning with a message", recorder.on_fault):
+            handler, messages = self.handler, conversation(self.handler)
+            if (
+                messages is not None
+                and callback == handler.on_message
+                and isinstance(args[0], str)
+                and not type(handler).__module__.startswith(_OTHERS)
+                and not recorder.suppressed()
+            ):
+                request = messages.begun(partial(_route, handler))
+                callback = partial(_handled, messages, request, callback)
         return original(self, callback, *args)
 
     return _run_callback
 
 
-def _handled(messages: Messages, on_message: Timed, message: object) -> Any:
-    messages.came(lambda: isinstance(message, str))
+def _handled(messages: Messages, request: MessageRequest, on_message: Timed, message: str) -> Any:
+    messages.request = request
+    request.activate()
+    result = raised = None
     try:
         result = on_message(message)
     except BaseException as error:
-        messages.over(error)
+        raised = error
         raise
-    if result is None or messages.request is None:
-        messages.over()
-        return result
-    messages.request.deactivate()
-    return _awaited(messages, messages.request, result)
+    finally:
+        request.deactivate()
+        if result is None:
+            request.over(raised)
+    return result if result is None else _awaited(request, result)
 
 
-async def _awaited(messages: Messages, request: MessageRequest, result: Any) -> None:
+async def _awaited(request: MessageRequest, result: Any) -> None:
     """Wait for what a handler goes on with, which runs within the request."""
     request.activate()
     raised = None
@@ -230,7 +241,13 @@ async def _awaited(messages: Messages, request: MessageRequest, result: Any) -> 
         raised = error
         raise
     finally:
-        messages.over(raised)
+        request.deactivate()
+        request.over(raised)
+
+
+_conversing = Conversing(
+    connection=lambda handler: handler, is_request=lambda *_: False, route=_route
+)
 
 
 class TornadoHook(Hook):
@@ -241,7 +258,7 @@ class TornadoHook(Hook):
         Replacement("tornado.httpserver", "HTTPServer.handle_stream", reads_requests),
         Replacement("tornado.web", "RequestHandler._execute", time_handlers),
         Replacement("tornado.websocket", "WebSocketProtocol._run_callback", time_messages),
-        Replacement("tornado.websocket", "WebSocketHandler.write_message", sends),
+        Replacement("tornado.websocket", "WebSocketHandler.write_message", _conversing.sends),
         Replacement("tornado.web", "RequestHandler._handle_request_exception", time_errors),
         Replacement("tornado.web", "RequestHandler.flush", time_chunks),
     )

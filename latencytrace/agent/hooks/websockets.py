@@ -4,6 +4,7 @@ A connection may live for hours, and is no request itself. What its handler trac
 the client's trace; where the client has none, each message of text is a request.
 """
 
+import asyncio
 from typing import Any, Self
 
 from latencytrace.agent.context import enter
@@ -17,7 +18,7 @@ from latencytrace.agent.toolkit.http.client import (
     timed_calls,
     with_headers,
 )
-from latencytrace.agent.toolkit.websocket_messages import closes, conversed, receives, sends
+from latencytrace.agent.toolkit.websocket_messages import Conversing, conversed
 
 
 class _Handshake(ClientCall):
@@ -43,14 +44,25 @@ def _join_caller(recorder: Recorder, arguments: Arguments, _: object) -> None:
         recorder.open_requests.serves = True
         headers = {name.lower(): value for name, value in request.headers.raw_items()}
         enter(propagation.extract(headers))
-        conversed(recorder, lambda: None)
+        messages = conversed(recorder, arguments["self"])
+        task = _current_task() if messages is not None else None
+        if messages is not None and task is not None:  # a handler that is cancelled closes nothing
+            task.add_done_callback(lambda _: messages.over())
 
 
-def _is_text(message: object) -> bool:
-    return isinstance(message, str)
+def _current_task() -> asyncio.Task[Any] | None:
+    try:
+        return asyncio.current_task()
+    except RuntimeError:  # it is served by a thread
+        return None
 
 
 _time = timed_calls(_Handshake)
+_conversing = Conversing(
+    connection=lambda connection: connection,
+    is_request=lambda _, message: isinstance(message, str),
+    route=lambda _: None,
+)
 _join = after("joining the caller's trace", _join_caller)
 
 
@@ -66,9 +78,10 @@ class WebsocketsHook(Hook):
             for kind in ("asyncio", "sync")
             for name, build in (
                 ("handshake", _join),
-                ("recv", receives(_is_text)),
-                ("send", sends),
-                ("close", closes),
+                ("recv", _conversing.receives),
+                ("recv_streaming", _conversing.ends),
+                ("send", _conversing.sends),
+                ("close", _conversing.ends),
             )
         ),
     )

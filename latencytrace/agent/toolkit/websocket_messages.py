@@ -9,12 +9,13 @@ trace.
 
 import sys
 from asyncio import current_task
-from collections.abc import Awaitable, Callable
-from contextvars import ContextVar
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from functools import partial, wraps
 from inspect import iscoroutinefunction
 from threading import current_thread
 from typing import Any, Final
+from weakref import finalize, ref
 
 from opentelemetry.trace import SpanKind, get_current_span
 
@@ -23,14 +24,21 @@ from latencytrace.agent.context import leave
 from latencytrace.agent.guard import guarded
 from latencytrace.agent.timing.hook import Timed
 from latencytrace.agent.timing.recorder import Recorder
-from latencytrace.agent.toolkit.calls import Build
 from latencytrace.agent.toolkit.http.server import joined_caller
 from latencytrace.agent.toolkit.own_request import OwnRequest
 from latencytrace.agent.toolkit.streaming import AnswerStream
+from latencytrace.model import semconv
 from latencytrace.model.stage import Stage
 
-_NEXT: Final = "ending with a message"
-_conversation: ContextVar["Messages | None"] = ContextVar("latencytrace_messages", default=None)
+_ENDS: Final = "ending with a message"
+_SENDS: Final = "noting what is sent to a WebSocket"
+# What a program gets that sends to a client which has left, by name: not every library is there.
+_HAS_LEFT: Final = {
+    "ClientConnectionResetError",
+    "ConnectionClosed",
+    "WebSocketClosedError",
+    "WebSocketDisconnect",
+}
 
 
 class MessageRequest(OwnRequest):
@@ -50,20 +58,20 @@ class MessageRequest(OwnRequest):
         known, started_ns = self.answer.known, monotonic_ns()
 
         def has_left(part: object, *_: object) -> None:
-            with guarded("noting what is sent to a WebSocket", self.recorder.on_fault):
+            with guarded(_SENDS, self.recorder.on_fault):
                 if isinstance(part, str | bytes | bytearray | memoryview | dict):  # no generator
                     sent_ns = monotonic_ns()
                     self.intervals.add(Stage.RESPOND, started_ns, sent_ns)
-                    body = str(part).encode() if isinstance(part, str | dict) else bytes(part)
-                    self.answer.chunk_sent(body, known, sent_ns)
+                    self.answer.chunk_sent(_as_bytes(part), known, sent_ns)
 
         return has_left
 
     def over(self, error: BaseException | None = None) -> None:
-        """End it, in the task or thread that it was made current in."""
-        if error is not None:
+        """End it; a client that has left is no fault of the application's."""
+        if error is not None and _HAS_LEFT.isdisjoint(one.__name__ for one in type(error).__mro__):
             self.fail(error)
-        self.deactivate()
+        elif error is not None:
+            self.timing.note({semconv.CANCELLED: True})
         self.end()
 
 
@@ -72,13 +80,13 @@ class Messages:
 
     Args:
         recorder: Where their spans go.
-        route: Tells that of the connection; None: unknown.
     """
 
-    def __init__(self, recorder: Recorder, route: Callable[[], str | None]) -> None:
+    def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
-        self._route = route
-        self._owner = _taker()
+        self._owner = ref(_taker())  # a task holds what its handler returned
+        self._current: MessageRequest | None = None  # in the owner's context
+        self._route: list[str | None] = []  # of the connection, once it is known
         self.request: MessageRequest | None = None  # under way
 
     def asked(self, error: BaseException | None = None) -> bool:
@@ -88,53 +96,70 @@ class Messages:
             error: What the application raised instead.
 
         Returns:
-            False: another task or thread asks, and nothing is ended.
+            False: another task or thread asks, and what it gets is no request.
         """
-        if _taker() is not self._owner:
-            return False
         self.over(error)
+        if _taker() is not self._owner():
+            return False
+        current, self._current = self._current, None
+        if current is not None:
+            current.deactivate()
         return True
 
-    def came(self, is_text: Callable[[], bool]) -> None:
-        """Begin a request with a message, if it is one of text."""
+    def came(self, is_request: Callable[[], bool], route: Callable[[], str | None]) -> None:
+        """Begin a request with a message, if it is one.
+
+        Args:
+            route: Tells that of the connection; None: unknown.
+        """
         with guarded("beginning with a message", self._recorder.on_fault):
-            if is_text() and not self._recorder.suppressed():
-                self.request = MessageRequest(self._recorder, self._route())
-                self.request.activate()
+            if is_request() and not self._recorder.suppressed():
+                self._current = self.request = self.begun(route)
+                self._current.activate()
+
+    def begun(self, route: Callable[[], str | None]) -> MessageRequest:
+        """Return a request that begins now, and is not current yet."""
+        if not self._route:
+            self._route.append(route())
+        return MessageRequest(self._recorder, self._route[0])
 
     def over(self, error: BaseException | None = None) -> None:
-        """End the request under way, if there is one; the application raised, or asks for more."""
+        """End the request under way, if there is one."""
         request, self.request = self.request, None
         if request is not None:
-            with guarded(_NEXT, self._recorder.on_fault):
+            with guarded(_ENDS, self._recorder.on_fault):
                 request.over(error)
 
 
-def conversed(recorder: Recorder, route: Callable[[], str | None]) -> Messages | None:
+_conversations: Final[dict[int, Messages]] = {}  # by the `id` of connections that are alive
+
+
+def conversed(recorder: Recorder, connection: object) -> Messages | None:
     """Begin a connection in the current task or thread; None: its client is traced."""
-    if get_current_span().get_span_context().is_valid:
-        return None
-    messages = Messages(recorder, route)
-    _conversation.set(messages)
-    return messages
+    with guarded("taking up a connection", recorder.on_fault):
+        if not get_current_span().get_span_context().is_valid:
+            messages = _conversations[id(connection)] = Messages(recorder)
+            finalize(connection, _conversations.pop, id(connection), None).atexit = False
+            return messages
+    return None
+
+
+def conversation(connection: object) -> Messages | None:
+    """Return a connection's messages; None: its client is traced, or nothing is known of it."""
+    return _conversations.get(id(connection))
 
 
 async def converse(
-    recorder: Recorder,
-    headers: Any,
-    route: Callable[[], str | None],
-    run: Callable[[], Awaitable[Any]],
+    recorder: Recorder, connection: object, headers: Any, run: Callable[[], Awaitable[Any]]
 ) -> Any:
     """Run the handler of a connection in its client's trace; where that has none, time messages.
 
     Args:
         headers: Of the handshake.
-        route: Tells the connection's; None: unknown.
     """
     caller = joined_caller(recorder, headers)
-    messages = raised = None
-    with guarded("taking up a connection", recorder.on_fault):
-        messages = None if caller is None else conversed(recorder, route)
+    messages = None if caller is None else conversed(recorder, connection)
+    raised = None
     try:
         return await run()
     except BaseException as error:
@@ -142,90 +167,95 @@ async def converse(
         raise
     finally:
         if messages is not None:
-            messages.over(raised)
+            messages.asked(raised)
         if caller is not None:
             leave(caller)
 
 
-def conversation() -> Messages | None:
-    """Return the connection that the current code serves; None: none, or its client is traced."""
-    return _conversation.get()
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conversing:
+    """How a library's methods on a connection are timed.
+
+    Args:
+        connection: Finds it, of the object whose method is called.
+        is_request: Whether a message that it received is one.
+        route: That of a connection; None: unknown.
+    """
+
+    connection: Callable[[Any], object]
+    is_request: Callable[[Any, Any], bool]
+    route: Callable[[Any], str | None]
+
+    def receives(self, recorder: Recorder, original: Timed) -> Timed:
+        """Time a method that returns the next message."""
+
+        def begin(called: Any, *_: Any, **__: Any) -> Callable[[Any], None] | None:
+            messages = conversation(self.connection(called))
+            if messages is None or not messages.asked():
+                return None
+            route = partial(self.route, self.connection(called))
+            return lambda message: messages.came(partial(self.is_request, called, message), route)
+
+        return _around(recorder, original, _ENDS, begin)
+
+    def ends(self, recorder: Recorder, original: Timed) -> Timed:
+        """End the request under way before a method, such as one that closes a connection."""
+
+        def begin(called: Any, *_: Any, **__: Any) -> None:
+            messages = conversation(self.connection(called))
+            if messages is not None:
+                messages.asked(sys.exc_info()[1])
+
+        return _around(recorder, original, _ENDS, begin)
+
+    def sends(self, recorder: Recorder, original: Timed) -> Timed:
+        """Time a method that is given a part of the answer."""
+
+        def begin(called: Any, *args: Any, **kwargs: Any) -> Callable[[Any], None] | None:
+            messages = conversation(self.connection(called))
+            if messages is None or messages.request is None:
+                return None
+            has_left = messages.request.sending()
+            return lambda _: has_left(*args, *kwargs.values())
+
+        return _around(recorder, original, _SENDS, begin)
 
 
-def closes(recorder: Recorder, original: Timed) -> Timed:
-    """Build what ends the request under way before its connection is closed."""
+def _around(
+    recorder: Recorder,
+    original: Timed,
+    doing: str,
+    begin: Callable[..., Callable[[Any], None] | None],
+) -> Timed:
+    """Wrap a method, sync or async: what `begin` returns is given what it has returned."""
 
     @wraps(original)
-    def close(*args: Any, **kwargs: Any) -> Any:
-        with guarded(_NEXT, recorder.on_fault):
-            _asked(sys.exc_info()[1])
-        return original(*args, **kwargs)
-
-    return close
-
-
-def receives(is_text: Callable[[Any], bool]) -> Build:
-    """Build what times a method that returns the next message, sync or async."""
-
-    def build(recorder: Recorder, original: Timed) -> Timed:
-        @wraps(original)
-        async def receive(*args: Any, **kwargs: Any) -> Any:
-            messages = None
-            with guarded(_NEXT, recorder.on_fault):
-                messages = _asked()
-            message = await original(*args, **kwargs)
-            if messages is not None:
-                messages.came(partial(is_text, message))
-            return message
-
-        @wraps(original)
-        def receive_now(*args: Any, **kwargs: Any) -> Any:
-            messages = None
-            with guarded(_NEXT, recorder.on_fault):
-                messages = _asked()
-            message = original(*args, **kwargs)
-            if messages is not None:
-                messages.came(partial(is_text, message))
-            return message
-
-        return receive if iscoroutinefunction(original) else receive_now
-
-    return build
-
-
-def sends(recorder: Recorder, original: Timed) -> Timed:
-    """Time a method, sync or async, that is given a part of the answer."""
-
-    @wraps(original)
-    async def send(*args: Any, **kwargs: Any) -> Any:
-        sending = _sending(recorder)
+    async def call(*args: Any, **kwargs: Any) -> Any:
+        ended = None
+        with guarded(doing, recorder.on_fault):
+            ended = begin(*args, **kwargs)
         result = await original(*args, **kwargs)
-        if sending is not None:
-            sending(*args[1:], *kwargs.values())
+        if ended is not None:
+            ended(result)
         return result
 
     @wraps(original)
-    def send_now(*args: Any, **kwargs: Any) -> Any:
-        sending = _sending(recorder)
+    def call_now(*args: Any, **kwargs: Any) -> Any:
+        ended = None
+        with guarded(doing, recorder.on_fault):
+            ended = begin(*args, **kwargs)
         result = original(*args, **kwargs)
-        if sending is not None:
-            sending(*args[1:], *kwargs.values())
+        if ended is not None:
+            ended(result)
         return result
 
-    return send if iscoroutinefunction(original) else send_now
+    return call if iscoroutinefunction(original) else call_now
 
 
-def _asked(error: BaseException | None = None) -> Messages | None:
-    messages = _conversation.get()
-    return messages if messages is not None and messages.asked(error) else None
-
-
-def _sending(recorder: Recorder) -> Callable[..., None] | None:
-    with guarded("noting what is sent to a WebSocket", recorder.on_fault):
-        messages = _conversation.get()
-        if messages is not None and messages.request is not None:
-            return messages.request.sending()
-    return None
+def _as_bytes(part: str | bytes | bytearray | memoryview | Mapping[str, Any]) -> bytes:
+    if isinstance(part, str):
+        return part.encode()
+    return b"" if isinstance(part, Mapping) else bytes(part)  # how long JSON is does not matter
 
 
 def _taker() -> object:

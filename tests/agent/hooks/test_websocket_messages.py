@@ -1,8 +1,9 @@
 """Messages of WebSockets as requests, under aiohttp, Tornado and websockets."""
 
 import asyncio
+import gc
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 import pytest
@@ -15,6 +16,7 @@ from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.hooks.aiohttp import AiohttpHook
 from latencytrace.agent.hooks.tornado import TornadoHook
 from latencytrace.agent.hooks.websockets import WebsocketsHook
+from latencytrace.agent.toolkit import websocket_messages
 from latencytrace.model import Stage, semconv
 from latencytrace.model.packed import unpack_intervals
 from tests.support.agent.hooked import Spans
@@ -166,6 +168,8 @@ def said(serving: Serving, talk: Talk, *messages: str | bytes, **headers: str) -
                 for _ in range(1 if message == "bad" else len(Talk().answers(message))):
                     answers.append(await client.read_message())
             client.close()
+            while None not in answers and await client.read_message() is not None:
+                pass  # until it is closed
         return answers
 
     return asyncio.run(converse())
@@ -221,3 +225,104 @@ def test_a_message_whose_handler_raises_has_failed(
     spans.wait_for(1)
     bad = spans.only
     assert bad.attributes[semconv.ERROR_TYPE] == "LookupError"
+
+
+def conversed(
+    handle: Callable[[websockets.asyncio.server.ServerConnection], Awaitable[None]],
+    *messages: str,
+) -> None:
+    """Send messages to a handler of websockets, and wait until it has ended."""
+
+    async def converse() -> None:
+        ended = asyncio.Event()
+
+        async def handled(connection: websockets.asyncio.server.ServerConnection) -> None:
+            try:
+                await handle(connection)
+            finally:
+                ended.set()
+
+        async with websockets.asyncio.server.serve(handled, "127.0.0.1", 0) as server:
+            (listener,) = server.sockets
+            address = f"ws://127.0.0.1:{listener.getsockname()[1]}"
+            client = await websocket.websocket_connect(address)
+            for message in messages:
+                await client.write_message(message)
+            await ended.wait()
+            client.close()
+
+    asyncio.run(converse())
+
+
+def test_a_request_ends_where_another_task_takes_the_next_message(spans: Spans) -> None:
+    open_then: list[int] = []
+
+    async def handle(connection: websockets.asyncio.server.ServerConnection) -> None:
+        await connection.recv()
+        await asyncio.create_task(connection.recv())
+        open_then.append(len(spans.recorder.open_requests.open))
+
+    conversed(handle, "log in", "question")
+
+    assert open_then == [0]
+    assert spans.names == ["WEBSOCKET"]
+
+
+def test_a_handler_that_is_cancelled_leaves_no_request_open(spans: Spans) -> None:
+    async def handle(connection: websockets.asyncio.server.ServerConnection) -> None:
+        await connection.recv()
+        raise asyncio.CancelledError
+
+    conversed(handle, "stop")
+
+    spans.wait_for(1)
+    assert not spans.recorder.open_requests.open
+
+
+def test_a_client_that_has_left_is_no_fault_of_the_handler(spans: Spans) -> None:
+    async def handle(connection: websockets.asyncio.server.ServerConnection) -> None:
+        await connection.recv()
+        raise websockets.exceptions.ConnectionClosedOK(None, None)
+
+    conversed(handle, "bye")
+
+    assert spans.only.attributes[semconv.CANCELLED] is True
+    assert semconv.ERROR_TYPE not in spans.only.attributes
+
+
+@pytest.mark.parametrize("outer", [aiohttp_server, websockets_server])
+def test_what_another_connection_says_meanwhile_is_no_request(
+    spans: Spans, outer: Serving
+) -> None:
+    """A handler asks a client of Tornado's, and another connection, before it answers."""
+
+    class Asking(Talk):
+        def answers(self, message: str | bytes) -> list[str | bytes]:
+            loop = asyncio.get_running_loop()
+            self.asked = loop.create_task(self.ask())
+            return super().answers(message)
+
+        async def ask(self) -> None:
+            async with _tornado(is_async=True)(Talk()) as address:
+                client = await websocket.websocket_connect(address)
+                await client.write_message(b"sound", binary=True)
+                await client.read_message()
+                client.close()
+
+    talk = Asking()
+    assert said(outer, talk, "one", "two") == ["one 1", "one 2", "two 1", "two 2"]
+
+    spans.wait_for(2)
+    assert {span.name for span in spans.all} <= {"WEBSOCKET", "WEBSOCKET /rooms/{room}"}
+    assert len(spans.all) == 2
+    assert not spans.recorder.open_requests.open
+
+
+@SERVERS
+def test_nothing_keeps_a_connection_that_has_ended(
+    spans: Spans, serving: Serving, name: str
+) -> None:
+    assert len(said(serving, Talk(), "one")) == 2
+
+    gc.collect()
+    assert len(websocket_messages._conversations) == 0
