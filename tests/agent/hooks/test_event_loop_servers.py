@@ -39,7 +39,7 @@ class Pair:
         await self.go_on.wait()
 
     async def one(self) -> None:
-        """Hold the loop."""
+        """Hold the loop; in the first step, if the other is there already."""
         await self.arrived.wait()
         self.go_on.set()
         time.sleep(HELD_S)  # noqa: ASYNC251 - what is tested
@@ -58,8 +58,9 @@ async def under_aiohttp(pair: Pair) -> None:
     try:
         await web.TCPSite(runner, "127.0.0.1", 0).start()
         address = f"http://127.0.0.1:{runner.addresses[0][1]}"
-        paths = (f"{address}/{which}" for which in ("one", "other"))
-        await asyncio.gather(*(asyncio.to_thread(get, path) for path in paths))
+        other = asyncio.create_task(asyncio.to_thread(get, f"{address}/other"))
+        await pair.arrived.wait()  # `one` holds the loop in its first step, which may be eager
+        await asyncio.gather(other, asyncio.to_thread(get, f"{address}/one"))
     finally:
         await runner.cleanup()
 

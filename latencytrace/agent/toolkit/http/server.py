@@ -116,8 +116,10 @@ class ServedRequest(RoutedRequest):
             )
         self.intervals = IntervalRecorder()  # its own, not those of a stream below
         self._gaps = None if self.is_spared else recorder.open_requests.begin(on_loop=on_loop)
-        if wait is not None and self._gaps is not None:
-            _record(recorder, self._gaps, self.timing.span, wait)
+        if self._gaps is not None:
+            self._gaps.request = self
+            if wait is not None:
+                _record(recorder, self._gaps, self.timing.span, wait)
         self._token: Token[Context] | None = None
         self._noted: HookAttributes = {}  # set at its end, all at once
         self.stages: ServerTiming | None = None  # None: they are not asked for
