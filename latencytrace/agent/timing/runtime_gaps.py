@@ -313,8 +313,8 @@ class OpenRequests:
             return
         waited_ns, _ = self.processor.waited_since(start_ns)
         holder, thread = otel.get(GAPS), threading.get_ident()
-        others = {gaps: start_ns for gaps in tuple(self.open) if gaps.loop_thread == thread}
-        others.pop(holder, None)
+        there = (gaps for gaps in tuple(self.open) if gaps.loop_thread == thread)
+        others = {gaps: start_ns for gaps in there if gaps is not holder}
         began = sorted((gaps for gaps in others if gaps.ran_ns > start_ns), key=_ran_ns)
         others |= {gaps: later.ran_ns for gaps, later in pairwise(began)}
         request = otel.get(REQUEST)

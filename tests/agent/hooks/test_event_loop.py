@@ -92,7 +92,8 @@ def test_who_holds_a_loop_in_the_first_step_of_an_eager_task_does_not_wait_for_i
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        asyncio.get_running_loop().set_task_factory(getattr(asyncio, "eager_task_factory"))
+        if sys.version_info >= (3, 12):
+            asyncio.get_running_loop().set_task_factory(asyncio.eager_task_factory)
         yield
 
     app = FastAPI(lifespan=lifespan)
