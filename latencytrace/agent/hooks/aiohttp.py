@@ -10,7 +10,7 @@ from latencytrace.agent.guard import guarded
 from latencytrace.agent.timing.hook import Arguments, Hook, HookAttributes, Replacement, Timed
 from latencytrace.agent.timing.recorder import Recorder
 from latencytrace.agent.toolkit.http import propagation
-from latencytrace.agent.toolkit.http.arrival import arrived_ns
+from latencytrace.agent.toolkit.http.arrival import arrived_ns, reads_requests
 from latencytrace.agent.toolkit.http.client import (
     ClientCall,
     timed_calls,
@@ -179,7 +179,6 @@ def time_handler(recorder: Recorder, original: Timed) -> Timed:
         served = _begun(recorder, request)
         if served is None:
             return await original(self, request)
-        recorder.open_requests.serves = True
         served.activate()
         try:
             response = await original(self, request)
@@ -219,6 +218,7 @@ class AiohttpHook(Hook):
     requires = ("aiohttp >= 3.9",)
     patches = (
         Replacement("aiohttp.client", "ClientSession._request", timed_calls(_Call)),
+        Replacement("aiohttp.web_server", "Server.connection_made", reads_requests),
         Replacement("aiohttp.web_app", "Application._handle", time_handler),
         Replacement("aiohttp.web_response", "StreamResponse.write", time_write),
     )

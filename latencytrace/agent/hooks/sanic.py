@@ -88,7 +88,6 @@ def _begun(recorder: Recorder, request: Any) -> _Request | None:
     """A request that begins to be timed; None: it is not to be."""
     with guarded("starting a request", recorder.on_fault):
         if not (is_served() or recorder.suppressed()):
-            recorder.open_requests.serves = True
             return _Request(recorder, request)
     return None
 
@@ -121,6 +120,7 @@ def _timed(recorder: Recorder, handle: Timed) -> Timed:
 
 def _time_requests(recorder: Recorder, arguments: Arguments, _: object) -> None:
     """Time what a connection calls for each request: Sanic compiles its own methods anew."""
+    recorder.open_requests.serves = True
     protocol: Any = arguments["self"]
     protocol.request_handler = _timed(recorder, protocol.request_handler)
 

@@ -12,7 +12,7 @@ from latencytrace.agent.guard import guarded
 from latencytrace.agent.timing.hook import Hook, HookAttributes, Replacement, Timed
 from latencytrace.agent.timing.recorder import Recorder
 from latencytrace.agent.toolkit.http import propagation
-from latencytrace.agent.toolkit.http.arrival import arrived_ns
+from latencytrace.agent.toolkit.http.arrival import arrived_ns, reads_requests
 from latencytrace.agent.toolkit.http.proxy_queue import HEADERS as QUEUE_HEADERS
 from latencytrace.agent.toolkit.http.server import (
     ServedRequest,
@@ -141,7 +141,6 @@ def time_handlers(recorder: Recorder, original: Timed) -> Timed:
         if request is None:
             await original(self, *args, **kwargs)
             return
-        recorder.open_requests.serves = True
         request.activate()
         try:
             await original(self, *args, **kwargs)
@@ -198,6 +197,7 @@ class TornadoHook(Hook):
 
     requires = ("tornado >= 6.1",)
     patches = (
+        Replacement("tornado.httpserver", "HTTPServer.handle_stream", reads_requests),
         Replacement("tornado.web", "RequestHandler._execute", time_handlers),
         Replacement("tornado.web", "RequestHandler._handle_request_exception", time_errors),
         Replacement("tornado.web", "RequestHandler.flush", time_chunks),

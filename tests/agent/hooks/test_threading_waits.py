@@ -281,7 +281,7 @@ def test_a_simple_queue_does_what_it_did_and_is_put_back() -> None:
         got = [made.get(), made.get(block=True), made.get(timeout=1)]
         for given in ({"block": False}, {"timeout": 0.002}, {"block": True, "timeout": 0.001}):
             with pytest.raises(queue.Empty):
-                made.get(**given)  # type: ignore[arg-type]
+                made.get(**given)
         with pytest.raises(queue.Empty):
             made.get_nowait()
         with pytest.raises(ValueError, match="non-negative"):
