@@ -79,9 +79,7 @@ class RuntimeGaps:
         self.concurrency = 0  # requests under way when it began, itself included
         self.queue_depth: int | None = None  # the most that waited for a thread before it
         self.loop_thread = loop_thread  # whose event loop runs the request; None: no loop
-        self.ran_ns = (
-            began_ns  # until when a step of it ran on a loop, or when its first one began
-        )
+        self.ran_ns = began_ns  # until when a step of it ran on a loop; at first when it began
         self.request: Any = None  # while it is under way, if it is one that a server serves
         self.returned_ns = 0  # when work of its own on another thread was done
         self.waits = 0  # that have a span
@@ -301,8 +299,8 @@ class OpenRequests:
     ) -> None:
         """One callback held this thread's event loop: what runs next on it waited for that.
 
-        A request that began within it, as in an eager task, ran there itself, until the next one
-        did.
+        A request that began within it, as in an eager task, or of which the callback's context
+        knows no more, ran there itself, until the next one did.
 
         Args:
             start_ns: When it began, in monotonic time.

@@ -158,6 +158,11 @@ class ServedRequest(RoutedRequest):
         except FAULTS as fault:
             self.recorder.on_fault("leaving a request", fault)
 
+    def ran_until(self, now_ns: int) -> None:
+        """Note that a step of it has run, of which nothing is current once its callback ends."""
+        if self._gaps is not None:
+            self._gaps.ran_ns = now_ns
+
     def time_stages(self) -> None:
         """Collect its stages for the header `Server-Timing`, if they are asked for."""
         self.stages = self.recorder.server_timings.begin(self.timing.span, self.timing.started_ns)
