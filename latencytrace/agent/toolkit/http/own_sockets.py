@@ -71,8 +71,11 @@ def opened(number: int) -> Iterator[_socket.socket]:
     """Open a socket by another number for the length of a block.
 
     Raises:
-        OSError: There is no socket of this number.
+        OSError: There is no socket of this number; or Python has a default timeout, with which
+            it would have the socket block no more, the other number's as well.
     """
+    if _socket.getdefaulttimeout() is not None:
+        raise OSError("sockets have a default timeout")
     own = os.dup(number)
     try:
         found = _socket.socket(fileno=own)
