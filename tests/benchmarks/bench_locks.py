@@ -10,6 +10,7 @@ callgrind (user space, all threads).
 import argparse
 import asyncio
 import json
+import multiprocessing
 import os
 import queue
 import re
@@ -29,7 +30,7 @@ import latencytrace
 TIMES = 10_000
 WARM_UP = 100
 TRACERS = ("untraced", "latencytrace")
-HOOKS = ["anyio", "asyncio_waits", "threading_waits"]
+HOOKS = ["anyio", "asyncio_waits", "multiprocessing_waits", "threading_waits"]
 NEVER_MS = 3_600_000
 # Each call of this one in C ends a count; nothing here calls it.
 ENDS_A_COUNT, DUMPED_BEFORE = os.getloadavg, "os_getloadavg*"
@@ -72,7 +73,11 @@ KINDS: dict[str, tuple[Callable[[], Any], Callable[[Any, int], Coroutine[Any, An
     "anyio.Semaphore": (lambda: anyio.Semaphore(1), hold),
     "threading.Lock": (threading.Lock, hold_plainly),
     "threading.Semaphore": (threading.Semaphore, hold_plainly),
+    "threading.RLock": (threading.RLock, hold_plainly),
     "queue.Queue, put and get": (queue.Queue, pass_on_plainly),
+    "queue.SimpleQueue, put and get": (queue.SimpleQueue, pass_on_plainly),
+    "multiprocessing.Lock": (multiprocessing.Lock, hold_plainly),
+    "multiprocessing.SimpleQueue, put and get": (multiprocessing.SimpleQueue, pass_on_plainly),
 }
 
 

@@ -4,8 +4,9 @@
 
 Eight clients in a process of their own send requests of which each holds its server's event loop
 or worker for 2 to 200 ms (`waits/held_app.py`); closed and open load, a new connection for each
-request and kept ones. Compared are each request's end to end and first token: they agree within
-2 % or one step of the kernel's clock, by which it tells when bytes came (4 ms on most machines).
+request and kept ones. Compared are each request's end to end and first token (of gRPC's servers
+the former alone): they agree within 2 % or one step of the kernel's clock, by which it tells when
+bytes came (4 ms on most machines).
 A line a way, and a table of the servers at the end. `--short` sends a third as many requests.
 With `--busy` as many other processes as there are processors never rest meanwhile; the clients go
 before all others (real-time), where they may.
@@ -24,7 +25,6 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from itertools import product
-from operator import attrgetter
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -57,8 +57,11 @@ SERVERS = {
     "Granian, ASGI": (*GRANIAN, "asgi", "held_app:asgi"),
     "Granian, WSGI": (*GRANIAN, "wsgi", "held_app:wsgi"),
     "Sanic": (*PROGRAM, "sanic", "PORT"),
+    "gRPC": (*PROGRAM, "grpc", "PORT"),
+    "gRPC, asyncio": (*PROGRAM, "grpc.aio", "PORT"),
 }  # fmt: skip
 OF_OTHERS = {"Granian, ASGI": "granian", "Granian, WSGI": "granian", "Sanic": "sanic"}
+BY_GRPC = frozenset({"gRPC", "gRPC, asyncio"})  # which tell no first token
 WAYS = tuple(product(("closed", "open"), ("new", "kept")))
 REQUESTS = {2: 100, 10: 100, 50: 100, 200: 40}  # by how long each holds its server, in ms
 SHORT = {2: 60, 10: 60, 50: 20, 200: 8}  # the same in a third of the time
@@ -78,14 +81,18 @@ class Result:
     held_ms: int
     requests: int
     whole: int  # those whose end to end agrees
-    first: int  # those whose first token does
+    first: int | None  # those whose first token does; None: it is not told
     client_ns: float  # the median of their clients
     off_ns: float  # the median difference, ours less theirs
     worst_ns: int  # the largest
 
     def share(self) -> float:
-        """Return the share of those that agree, of the worse of both."""
-        return min(self.whole, self.first) / self.requests
+        """Return the share of those that agree, likewise."""
+        return self.agreeing() / self.requests
+
+    def agreeing(self) -> int:
+        """Return how many do, of the worse of both."""
+        return self.whole if self.first is None else min(self.whole, self.first)
 
 
 @contextmanager
@@ -100,10 +107,13 @@ def neighbours(count: int) -> Iterator[None]:
             process.wait()
 
 
-def asked(url: str, held_ms: int, count: int, load: str, connections: str) -> list[dict[str, str]]:
+def asked(
+    name: str, url: str, held_ms: int, count: int, load: str, connections: str
+) -> list[dict[str, str]]:
     """What the clients saw."""
-    address = urlsplit(url)
-    where = [str(address.hostname), str(address.port), str(held_ms), str(count), load, connections]
+    address, protocol = urlsplit(url), "grpc" if name in BY_GRPC else "http"
+    way = [str(held_ms), str(count), load, connections]
+    where = [protocol, str(address.hostname), str(address.port), *way]
     told = subprocess.run(
         [sys.executable, os.fspath(HERE / "outside_clients.py"), *where],
         stdout=subprocess.PIPE,
@@ -124,7 +134,7 @@ def compared(
     """Send so many requests that hold the server so long, and compare them."""
     load, connections, held_ms = way
     receiver.posts.clear()
-    seen = asked(server.url, held_ms, count, load, connections)
+    seen = asked(name, server.url, held_ms, count, load, connections)
 
     def served() -> dict[str, ReceivedSpan]:
         return {span.trace_id: span for span in receiver.spans if span.kind is SpanKind.SERVER}
@@ -144,7 +154,7 @@ def compared(
         first += agree(told_s * 1e9, first_ns)
         off_ns.append(span.duration_ns - ended_ns)
     return Result(
-        name, load, connections, held_ms, len(seen), whole, first,
+        name, load, connections, held_ms, len(seen), whole, None if name in BY_GRPC else first,
         statistics.median(int(one["ended_ns"]) for one in seen),
         statistics.median(off_ns), max(off_ns, key=abs),
     )  # fmt: skip
@@ -154,10 +164,11 @@ def measured(
     name: str, receiver: Receiver, folder: Path, requests: Mapping[int, int]
 ) -> Iterator[Result]:
     """Each way of asking a server, for each length of its holds."""
+    ready = None if name in BY_GRPC else "/held?0"
     with traced_server(
-        receiver, folder, *SERVERS[name], ready="/held?0", PYTHONPATH=os.fspath(HERE)
+        receiver, folder, *SERVERS[name], ready=ready, PYTHONPATH=os.fspath(HERE)
     ) as server:
-        asked(server.url, 1, WARM_UP, "closed", "new")
+        asked(name, server.url, 1, WARM_UP, "closed", "new")
         for way, (held_ms, count) in product(WAYS, requests.items()):
             yield compared(name, server, receiver, (*way, held_ms), count)
 
@@ -167,7 +178,8 @@ def line(result: Result) -> str:
     way = f"{result.load}, {result.connections}"
     of = f"of {result.requests}"
     return (
-        f"{result.server:20} {way:13} {result.held_ms:4} ms  {result.whole:4} {result.first:4} "
+        f"{result.server:20} {way:13} {result.held_ms:4} ms  {result.whole:4} "
+        f"{'' if result.first is None else result.first:4} "
         f"{of:7} {result.client_ns / 1e6:8.1f} {result.off_ns / 1e6:+7.2f} "
         f"{result.worst_ns / 1e6:+8.2f}"
     )
@@ -180,10 +192,11 @@ def table(results: Sequence[Result]) -> Iterator[str]:
     for name in dict.fromkeys(result.server for result in results):
         ways = [result for result in results if result.server == name]
         count = sum(way.requests for way in ways)
-        shares = (100 * sum(map(attrgetter(part), ways)) / count for part in ("whole", "first"))
+        parts = [[getattr(way, part) for way in ways] for part in ("whole", "first")]
+        shares = ("" if None in part else f"{100 * sum(part) / count:.0f}" for part in parts)
         worst = min(ways, key=Result.share)
         yield (
-            f"| {name} | {' | '.join(f'{share:.0f}' for share in shares)} | "
+            f"| {name} | {' | '.join(shares)} | "
             f"{100 * worst.share():.0f}: {worst.load}, {worst.connections}, {worst.held_ms} ms |"
         )
 
@@ -210,7 +223,7 @@ def main(names: Sequence[str], *, short: bool, busy: bool, as_json: bool) -> int
     servers = {result.server: (0, 0) for result in results}
     for one in results:
         agreeing, requests = servers[one.server]
-        servers[one.server] = agreeing + min(one.whole, one.first), requests + one.requests
+        servers[one.server] = agreeing + one.agreeing(), requests + one.requests
     return 0 if all(agreeing >= ENOUGH * of for agreeing, of in servers.values()) else 1
 
 

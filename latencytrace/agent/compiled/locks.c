@@ -1,48 +1,135 @@
-/* Waits for the locks of `threading`, whose types are in C and refuse `setattr`. What is noted of a wait stays in Python. */
+/* Waits for the locks of `threading` and for `queue.SimpleQueue`, whose types are in C and refuse `setattr`. What is noted of
+ * a wait stays in Python. */
 #include "core.h"
 
-enum { ACQUIRE, RELEASE, NOTE, AT_LEAST };
+enum { TAKE, RELEASE, NOTE, AT_LEAST, REQUEST_KEY, EMPTY = RELEASE };
 
-/* Note a wait that is over. NULL: a signal's handler raised meanwhile, which is as if it had interrupted the wait. */
-static APART PyObject *noted(PyObject *state, PyObject *lock, PyObject *taken, int64_t started_ns, int64_t ended_ns) {
-    PyObject *done = PyObject_CallFunction(PyTuple_GET_ITEM(state, NOTE), "LL", (long long)started_ns, (long long)ended_ns);
-    Py_XDECREF(done);
-    if (done) return taken;
-    if (taken == Py_True) {
-        PyObject *type, *value, *trace;
-        PyErr_Fetch(&type, &value, &trace);
-        PyObject *released = PyObject_CallOneArg(PyTuple_GET_ITEM(state, RELEASE), lock);
-        if (!released) PyErr_Clear();
-        Py_XDECREF(released);
-        PyErr_Restore(type, value, trace);
+enum { KEPT = 1024 };
+/* By whom locks were taken last, by their places. Objects are compared here, and never used. */
+static struct {
+    const PyObject *lock, *variables;
+    unsigned long thread;
+} taken_by[KEPT];
+
+static inline size_t place_of(const PyObject *lock) { return ((uintptr_t)lock >> 4) % KEPT; }
+
+static inline PyObject *taken_here(PyObject *lock) {
+    PyThreadState *here = PyThreadState_Get();
+    size_t at = place_of(lock);
+    taken_by[at].lock = lock;
+    taken_by[at].variables = here->context;
+    taken_by[at].thread = here->thread_id;
+    return Py_True;
+}
+
+/* The request that is served with such variables; NULL without an exception: there is none. */
+static PyObject *request_in(PyObject *variables, PyObject *key) {
+    PyObject *otel = variables && core_variable ? PyObject_GetItem(variables, core_variable) : NULL;
+    PyObject *request = otel && PyDict_Check(otel) ? Py_XNewRef(PyDict_GetItemWithError(otel, key)) : NULL;
+    Py_XDECREF(otel);
+    PyErr_Clear();
+    return request;
+}
+
+/* The request that has a lock for which another one waits; None: none has, or it is not known. Its thread must run with the
+ * variables with which it took the lock: an event loop's may run another task by now. */
+static APART PyObject *holder_of(PyObject *lock, PyObject *key) {
+    PyObject *own = request_in(PyThreadState_Get()->context, key), *holder = NULL;
+    size_t at = place_of(lock);
+    if (own && taken_by[at].lock == lock) {
+        PyThreadState *thread = PyInterpreterState_ThreadHead(PyInterpreterState_Get());
+        while (thread && thread->thread_id != taken_by[at].thread) thread = PyThreadState_Next(thread);
+        if (thread && thread->context == taken_by[at].variables) holder = request_in(thread->context, key);
+        if (holder == own) Py_CLEAR(holder);
     }
-    Py_DECREF(taken);
-    return NULL;
+    Py_XDECREF(own);
+    return holder ? holder : Py_NewRef(Py_None);
+}
+
+/* Note a wait that is over, long or not. -1: a signal's handler raised meanwhile. */
+static int note(PyObject *state, int64_t started_ns, PyObject *holder) {
+    int64_t ended_ns = core_monotonic_ns();
+    if (ended_ns - started_ns < PyLong_AsLongLong(PyTuple_GET_ITEM(state, AT_LEAST))) return 0;
+    PyObject *type, *value, *trace;
+    PyErr_Fetch(&type, &value, &trace);
+    PyObject *done = PyObject_CallFunction(PyTuple_GET_ITEM(state, NOTE), "LLO", (long long)started_ns, (long long)ended_ns, holder);
+    Py_XDECREF(done);
+    if (type && done) PyErr_Restore(type, value, trace);
+    else {
+        Py_XDECREF(type);
+        Py_XDECREF(value);
+        Py_XDECREF(trace);
+    }
+    return done ? 0 : -1;
+}
+
+static int is_plain(size_t count, PyObject *names) { return PyVectorcall_NARGS(count) == 1 && !names; }
+
+/* Take something if it is there at once. */
+static PyObject *taken_at_once(PyObject *state, PyObject *from) {
+    PyObject *args[] = {from, Py_False};
+    return PyObject_Vectorcall(PyTuple_GET_ITEM(state, TAKE), args, 2, NULL);
 }
 
 /* `acquire(self, …)` or `__enter__(self)`. A lock that is free is taken at once, as the original does. */
 static PyObject *acquire(PyObject *callable, PyObject *const *args, size_t count, PyObject *names) {
-    PyObject *state = ((CoreMethod *)callable)->state;
-    if (USUALLY(PyVectorcall_NARGS(count) == 1 && !names)) {
-        PyObject *at_once[] = {args[0], Py_False};
-        PyObject *taken = PyObject_Vectorcall(PyTuple_GET_ITEM(state, ACQUIRE), at_once, 2, NULL);
-        if (USUALLY(taken != Py_False)) return taken;
+    PyObject *state = ((CoreMethod *)callable)->state, *taken, *holder = NULL;
+    if (USUALLY(is_plain(count, names))) {
+        taken = taken_at_once(state, args[0]);
+        if (USUALLY(taken == Py_True)) return taken_here(args[0]);
+        if (!taken) return NULL;
         Py_DECREF(taken);
+        holder = holder_of(args[0], PyTuple_GET_ITEM(state, REQUEST_KEY));
     }
     int64_t started_ns = core_monotonic_ns();
-    PyObject *taken = core_original(callable, args, count, names);
-    if (!taken) return NULL;
-    int64_t ended_ns = core_monotonic_ns();
-    int is_long = ended_ns - started_ns >= PyLong_AsLongLong(PyTuple_GET_ITEM(state, AT_LEAST));
-    return is_long ? noted(state, args[0], taken, started_ns, ended_ns) : taken;
+    taken = core_original(callable, args, count, names);
+    if (taken == Py_True) taken_here(args[0]);
+    if (taken && note(state, started_ns, holder ? holder : Py_None) < 0) { /* as if the signal had interrupted the wait */
+        if (taken == Py_True) {
+            PyObject *type, *value, *trace;
+            PyErr_Fetch(&type, &value, &trace);
+            PyObject *released = PyObject_CallOneArg(PyTuple_GET_ITEM(state, RELEASE), args[0]);
+            if (!released) PyErr_Clear();
+            Py_XDECREF(released);
+            PyErr_Restore(type, value, trace);
+        }
+        Py_CLEAR(taken);
+    }
+    Py_XDECREF(holder);
+    return taken;
+}
+
+/* `SimpleQueue.get(self, …)`. A signal's handler that raises as a wait is noted loses what was taken, as one would that raises
+ * just after. */
+static PyObject *get(PyObject *callable, PyObject *const *args, size_t count, PyObject *names) {
+    PyObject *state = ((CoreMethod *)callable)->state, *taken;
+    if (USUALLY(is_plain(count, names))) {
+        taken = taken_at_once(state, args[0]);
+        if (USUALLY(taken != NULL) || !PyErr_ExceptionMatches(PyTuple_GET_ITEM(state, EMPTY))) return taken;
+        PyErr_Clear();
+    }
+    int64_t started_ns = core_monotonic_ns();
+    taken = core_original(callable, args, count, names);
+    if (note(state, started_ns, Py_None) < 0) Py_CLEAR(taken);
+    return taken;
 }
 
 static PyObject *acquire_for(PyObject *Py_UNUSED(module), PyObject *args) {
-    PyObject *original, *take, *release, *note;
+    PyObject *original, *take, *release, *noting, *key;
     long long at_least_ns;
-    if (!PyArg_ParseTuple(args, "OOOOL", &original, &take, &release, &note, &at_least_ns)) return NULL;
-    PyObject *state = Py_BuildValue("OOOL", take, release, note, at_least_ns);
+    if (!PyArg_ParseTuple(args, "OOOOLO", &original, &take, &release, &noting, &at_least_ns, &key)) return NULL;
+    PyObject *state = Py_BuildValue("OOOLO", take, release, noting, at_least_ns, key);
     PyObject *made = state ? core_method(acquire, original, state) : NULL;
+    Py_XDECREF(state);
+    return made;
+}
+
+static PyObject *get_for(PyObject *Py_UNUSED(module), PyObject *args) {
+    PyObject *original, *empty, *noting;
+    long long at_least_ns;
+    if (!PyArg_ParseTuple(args, "OOOL", &original, &empty, &noting, &at_least_ns)) return NULL;
+    PyObject *state = Py_BuildValue("OOOL", original, empty, noting, at_least_ns);
+    PyObject *made = state ? core_method(get, original, state) : NULL;
     Py_XDECREF(state);
     return made;
 }
@@ -62,7 +149,8 @@ static PyObject *set_in_type(PyObject *Py_UNUSED(module), PyObject *args) {
 static PyMethodDef functions[] = {
     {"acquire", acquire_for, METH_VARARGS,
      "Return what stands in the place of a lock's method that waits for it: given that, the type's `acquire` and `release`, "
-     "`note(started_ns, ended_ns)`, and how long a wait must be to be noted."},
+     "`note(started_ns, ended_ns, holder)`, how long a wait must be to be noted, and the key of a context's request."},
+    {"simple_get", get_for, METH_VARARGS, "Likewise, of `SimpleQueue.get`; given what says that it is empty, no `release` and no key."},
     {"set_in_type", set_in_type, METH_VARARGS, "Put a value in the place of what a type in C has by a name."},
     {NULL, NULL, 0, NULL}};
 

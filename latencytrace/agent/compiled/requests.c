@@ -3,9 +3,9 @@
  * forms in Python. */
 #include "recorder.h"
 
-enum { CONCURRENCY, IN_LIBRARY, LOOP_THREAD, NOTED_GAPS, OWN_GAPS, PAGED_IN, POOLED_WAIT, G_PROCESSOR, QUEUE_DEPTH, G_RAN_NS, RETURNED_NS, UNFINISHED, WAITS, GAPS_SLOTS };
+enum { CONCURRENCY, IN_LIBRARY, LOOP_THREAD, NOTED_GAPS, OWN_GAPS, PAGED_IN, POOLED_WAIT, G_PROCESSOR, QUEUE_DEPTH, G_RAN_NS, G_REQUEST, RETURNED_NS, UNFINISHED, WAITS, GAPS_SLOTS };
 static const char *const gaps_names[] = {
-    "concurrency", "in_library", "loop_thread", "_noted", "_own", "paged_in", "pooled_wait_ns", "processor", "queue_depth", "ran_ns", "returned_ns", "unfinished", "waits", NULL};
+    "concurrency", "in_library", "loop_thread", "_noted", "_own", "paged_in", "pooled_wait_ns", "processor", "queue_depth", "ran_ns", "request", "returned_ns", "unfinished", "waits", NULL};
 static Py_ssize_t of_gaps[GAPS_SLOTS];
 
 enum { LAST_SERVED, LOCK, OPEN, PROCESSOR, UNWATCHED, WAITING, WATCH, OPEN_SLOTS };
@@ -92,6 +92,7 @@ static int take_up(PyObject *requests, PyObject *gaps) {
 
 /* Let go of a request; a second time changes nothing. */
 static int let_go(PyObject *requests, PyObject *gaps) {
+    core_set_new(gaps, of_gaps[G_REQUEST], Py_None);
     if (locked(requests, name_acquire) < 0) return -1;
     PyObject *open = SLOT(requests, of_open[OPEN]), *unwatched = SLOT(requests, of_open[UNWATCHED]),
              *waiting = SLOT(requests, of_open[WAITING]), *watch = SLOT(requests, of_open[WATCH]);
@@ -126,7 +127,7 @@ static int follow(PyObject *processor, long long now_ns) {
     return done ? 0 : -1;
 }
 
-static PyObject *new_gaps(PyObject *requests, long long started_ns) {
+static PyObject *new_gaps(PyObject *requests, PyObject *request, PyObject *started) {
     PyObject *gaps = core_new(known[GAPS_TYPE]), *processor = SLOT(requests, of_open[PROCESSOR]);
     if (!gaps) return NULL;
     if (!processor) processor = Py_None;
@@ -136,14 +137,15 @@ static PyObject *new_gaps(PyObject *requests, long long started_ns) {
     SLOT(gaps, of_gaps[IN_LIBRARY]) = Py_NewRef(Py_False);
     SLOT(gaps, of_gaps[PAGED_IN]) = Py_NewRef(Py_False);
     SLOT(gaps, of_gaps[POOLED_WAIT]) = Py_NewRef(zero);
-    SLOT(gaps, of_gaps[G_RAN_NS]) = Py_NewRef(zero);
+    SLOT(gaps, of_gaps[G_RAN_NS]) = Py_NewRef(started);
+    SLOT(gaps, of_gaps[G_REQUEST]) = Py_NewRef(request);
     SLOT(gaps, of_gaps[RETURNED_NS]) = Py_NewRef(zero);
     SLOT(gaps, of_gaps[UNFINISHED]) = Py_NewRef(Py_None);
     SLOT(gaps, of_gaps[WAITS]) = Py_NewRef(zero);
     SLOT(gaps, of_gaps[OWN_GAPS]) = PyList_New(0);
     SLOT(gaps, of_gaps[NOTED_GAPS]) = PyDict_New();
     SLOT(gaps, of_gaps[LOOP_THREAD]) = PyLong_FromUnsignedLong(PyThread_get_thread_ident());
-    if (!SLOT(gaps, of_gaps[OWN_GAPS]) || !SLOT(gaps, of_gaps[NOTED_GAPS]) || !SLOT(gaps, of_gaps[LOOP_THREAD]) || follow(processor, started_ns) < 0)
+    if (!SLOT(gaps, of_gaps[OWN_GAPS]) || !SLOT(gaps, of_gaps[NOTED_GAPS]) || !SLOT(gaps, of_gaps[LOOP_THREAD]) || follow(processor, PyLong_AsLongLong(started)) < 0)
         Py_CLEAR(gaps);
     return gaps;
 }
@@ -353,7 +355,7 @@ static PyObject *new_request(PyObject *recorder, PyObject *scope, PyObject *name
     failed = failed || !(SLOT(request, of_request[R_INTERVALS]) = new_intervals());
     failed = failed || !(SLOT(request, of_request[NOTED]) = PyDict_New());
     PyObject *started = failed ? zero : SLOT(SLOT(request, of_request[TIMING]), of_timing[T_STARTED_NS]);
-    failed = failed || !(SLOT(request, of_request[R_GAPS]) = new_gaps(SLOT(recorder, of_recorder[OPEN_REQUESTS]), PyLong_AsLongLong(started)));
+    failed = failed || !(SLOT(request, of_request[R_GAPS]) = new_gaps(SLOT(recorder, of_recorder[OPEN_REQUESTS]), request, started));
     failed = failed || PyDict_SetItem(scope, known[TIMED_KEY], Py_True) < 0;
     failed = failed || count_request(SLOT(recorder, of_recorder[DETAIL])) < 0;
     failed = failed || take_up(SLOT(recorder, of_recorder[OPEN_REQUESTS]), SLOT(request, of_request[R_GAPS])) < 0;

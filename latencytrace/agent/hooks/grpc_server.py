@@ -20,6 +20,8 @@ from latencytrace.agent.timing.intervals import IntervalRecorder
 from latencytrace.agent.timing.recorder import Recorder
 from latencytrace.agent.timing.wrapping import Call, timed
 from latencytrace.agent.toolkit.http import propagation
+from latencytrace.agent.toolkit.http.arrival import arrived_ns
+from latencytrace.agent.toolkit.http.own_sockets import PeersConnection
 from latencytrace.agent.toolkit.http.server import ServedRequest
 from latencytrace.model import semconv
 from latencytrace.model.stage import Stage
@@ -101,13 +103,15 @@ class ServedCall(Call):
         self._arrival = arrival
         self._context = context
         self._handed_out_ns: int | None = None  # when a message was handed to grpc
+        on_loop = _get_running_loop() is not None
         self._served = ServedRequest(
             arrival.recorder,
             arrival.method,
             {semconv.RPC_SYSTEM_NAME: "grpc", semconv.RPC_METHOD: arrival.method},
             propagation.extract(arrival.headers, Context()),
-            on_loop=_get_running_loop() is not None,
+            on_loop=on_loop,
             started_ns=arrival.at_ns,
+            arrived_ns=_came_ns(arrival.recorder, context) if on_loop else None,
         )
         self._served.intervals = arrival.intervals
         super().__init__(Stage.UNATTRIBUTED, self._served.timing, arrival.recorder.on_fault)
@@ -122,6 +126,7 @@ class ServedCall(Call):
         """Hand a message to grpc, or the control."""
         self._served.deactivate()
         self._handed_out_ns = monotonic_ns()
+        self._served.ran_until(self._handed_out_ns)
 
     def finish(self, result: object) -> None:
         """End a call after its handler returned."""
@@ -145,6 +150,16 @@ class ServedCall(Call):
                     self._served.timing.span.set_status(StatusCode.ERROR)
             self._served.timing.note(noted)
         self._served.end()
+
+
+def _came_ns(recorder: Recorder, context: Any) -> int | None:
+    """Return when a call came, before its loop, which was held, took it up; None: unknown.
+
+    Of several calls at once over one connection the last one's time is known, which is that of
+    none before it, so that these are said to have waited less than they have.
+    """
+    peer = getattr(context, "peer", None)
+    return None if peer is None else arrived_ns(recorder.open_requests, PeersConnection(peer()))
 
 
 def _code_of(context: Any, error: BaseException | None) -> str:

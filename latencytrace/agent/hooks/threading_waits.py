@@ -1,11 +1,12 @@
 """Waits of requests for locks, semaphores, conditions, events and queues of Python's `threading`.
 
-`threading.Lock` and `RLock` are types in C, which only the compiled core can patch: others in
-their place would be no locks to what asks for their type.
+`threading.Lock`, `RLock` and `queue.SimpleQueue` are types in C, which only the compiled core can
+patch: others in their place would be no locks to what asks for their type.
 """
 
 from collections.abc import Callable
 from functools import partial, wraps
+from importlib import import_module
 from typing import Any
 
 from latencytrace.agent.clock import monotonic_ns
@@ -15,8 +16,8 @@ from latencytrace.agent.native import Lock, RLock
 from latencytrace.agent.timing.holds import NOTICED_NS
 from latencytrace.agent.timing.hook import UNDO, Hook, Replacement, Timed
 from latencytrace.agent.timing.recorder import Recorder
-from latencytrace.agent.timing.runtime_gaps import GAPS
-from latencytrace.agent.toolkit.waits import note_lock, note_wait
+from latencytrace.agent.timing.runtime_gaps import GAPS, REQUEST
+from latencytrace.agent.toolkit.waits import note_call, note_wait
 
 
 def time_waits(recorder: Recorder, original: Timed) -> Timed:
@@ -32,21 +33,28 @@ def time_waits(recorder: Recorder, original: Timed) -> Timed:
         finally:
             note_wait(recorder, started_ns)
 
-    setattr(wait, UNDO, _time_locks(recorder))
+    setattr(wait, UNDO, _time_types_in_c(recorder))
     return wait
 
 
-def _time_locks(recorder: Recorder) -> Callable[[], None]:
-    """Time the waits for locks; return what puts their methods back."""
+def _time_types_in_c(recorder: Recorder) -> Callable[[], None]:
+    """Time the waits for locks and simple queues; return what puts their methods back."""
     places: list[tuple[type, str, Any, Any]] = []
     for kind in {type(Lock()), type(RLock())} if core is not None else ():
         take, release = vars(kind)["acquire"], vars(kind)["release"]
-        note = partial(note_lock, recorder, kind.__name__)
+        note = partial(note_call, recorder, f"{kind.__name__}.acquire")
         for name in ("acquire", "__enter__"):
             before = vars(kind)[name]
-            timed = core.acquire(before, take, release, note, NOTICED_NS)
-            core.set_in_type(kind, name, timed)
+            timed = core.acquire(before, take, release, note, NOTICED_NS, REQUEST)
             places.append((kind, name, before, timed))
+    if core is not None:
+        in_c: Any = import_module("_queue")
+        queue, before = in_c.SimpleQueue, vars(in_c.SimpleQueue)["get"]
+        note = partial(note_call, recorder, "SimpleQueue.get")
+        timed = core.simple_get(before, in_c.Empty, note, NOTICED_NS)
+        places.append((queue, "get", before, timed))
+    for kind, name, _, timed in places:
+        core.set_in_type(kind, name, timed)
 
     def restore() -> None:
         for kind, name, before, timed in places:

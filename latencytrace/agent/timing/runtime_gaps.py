@@ -8,6 +8,7 @@ import gc
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import Context as VariableContext
+from itertools import pairwise
 from typing import Any, Final, Protocol
 
 from opentelemetry.context import Context, create_key
@@ -59,12 +60,18 @@ class RuntimeGaps:
         "processor",
         "queue_depth",
         "ran_ns",
+        "request",
         "returned_ns",
         "unfinished",
         "waits",
     )
 
-    def __init__(self, loop_thread: int | None, processor: ProcessorWaits | None = None) -> None:
+    def __init__(
+        self,
+        loop_thread: int | None,
+        processor: ProcessorWaits | None = None,
+        began_ns: int = 0,
+    ) -> None:
         self.processor = processor  # None: its threads' waits are not measured
         self.pooled_wait_ns = 0  # of the threads of pools that did its work, for a processor
         self.paged_in = False  # one of those waited for a page of memory
@@ -72,7 +79,8 @@ class RuntimeGaps:
         self.concurrency = 0  # requests under way when it began, itself included
         self.queue_depth: int | None = None  # the most that waited for a thread before it
         self.loop_thread = loop_thread  # whose event loop runs the request; None: no loop
-        self.ran_ns = 0  # until when a step of it ran on a loop
+        self.ran_ns = began_ns  # until when a step of it ran on a loop; at first when it began
+        self.request: Any = None  # while it is under way, if it is one that a server serves
         self.returned_ns = 0  # when work of its own on another thread was done
         self.waits = 0  # that have a span
         self.unfinished: list[Unfinished] | None = None  # what ends with the request
@@ -250,12 +258,12 @@ class OpenRequests:
 
     def begin(self, *, on_loop: bool) -> RuntimeGaps:
         """A request begins, on this thread's event loop or on the thread itself."""
-        watched = self._detail.gaps
+        watched, now_ns = self._detail.gaps, monotonic_ns()
         gaps = RuntimeGaps(
-            threading.get_ident() if on_loop else None, self.processor if watched else None
+            threading.get_ident() if on_loop else None, self.processor if watched else None, now_ns
         )
         if watched:
-            self.processor.follow(monotonic_ns())
+            self.processor.follow(now_ns)
         with self._lock:
             (self.open if watched else self._unwatched).add(gaps)
             gaps.concurrency = len(self.open) + len(self._unwatched)
@@ -269,6 +277,7 @@ class OpenRequests:
             self.open.discard(gaps)
             self._unwatched.discard(gaps)
             self._waiting.pop(gaps, None)
+            gaps.request = None
             if not self.open and self._watch in gc.callbacks:
                 gc.callbacks.remove(self._watch)
 
@@ -290,6 +299,9 @@ class OpenRequests:
     ) -> None:
         """One callback held this thread's event loop: what runs next on it waited for that.
 
+        A request that began within it, as in an eager task, or of which the callback's context
+        knows no more, ran there itself, until the next one did.
+
         Args:
             start_ns: When it began, in monotonic time.
             callback: It, or the handle that holds it.
@@ -298,21 +310,28 @@ class OpenRequests:
         if otel is None:
             return
         waited_ns, _ = self.processor.waited_since(start_ns)
-        self.holds.note(start_ns, end_ns, *self._holder(otel, start_ns, callback), waited_ns)
-        within_ns = resumed_within_ns(end_ns - start_ns)
         holder, thread = otel.get(GAPS), threading.get_ident()
-        for gaps in tuple(self.open):
-            if gaps.loop_thread == thread and gaps is not holder:
-                since_ns, by_ns = self._waiting.get(gaps, (start_ns, start_ns))
-                if start_ns >= by_ns:
-                    since_ns = start_ns
-                by_ns = max(by_ns, end_ns + within_ns)  # a short hold ends no long one's
-                self._waiting[gaps] = (since_ns, by_ns)
-                self.resumed_by_ns = max(self.resumed_by_ns, by_ns)  # else no waiter is looked for
+        there = (gaps for gaps in tuple(self.open) if gaps.loop_thread == thread)
+        others = {gaps: start_ns for gaps in there if gaps is not holder}
+        began = sorted((gaps for gaps in others if gaps.ran_ns > start_ns), key=_ran_ns)
+        others |= {gaps: later.ran_ns for gaps, later in pairwise(began)}
+        request = otel.get(REQUEST)
+        if began:  # the last of them ran until now
+            others.pop(began[-1])
+            began[-1].ran_ns = end_ns
+            request = request or began[-1].request
+        self.holds.note(start_ns, end_ns, *self._holder(request, start_ns, callback), waited_ns)
+        within_ns = resumed_within_ns(end_ns - start_ns)
+        for gaps, waits_ns in others.items():
+            since_ns, by_ns = self._waiting.get(gaps, (waits_ns, start_ns))
+            if start_ns >= by_ns:
+                since_ns = waits_ns
+            by_ns = max(by_ns, end_ns + within_ns)  # a short hold ends no long one's
+            self._waiting[gaps] = (since_ns, by_ns)
+            self.resumed_by_ns = max(self.resumed_by_ns, by_ns)  # else no waiter is looked for
 
-    def _holder(self, otel: Context, start_ns: int, callback: object) -> tuple[str, int | None]:
+    def _holder(self, request: Any, start_ns: int, callback: object) -> tuple[str, int | None]:
         """Name what held a loop: a request, with when it came if it has ended, or a function."""
-        request: Any = otel.get(REQUEST)
         last = self.last_served
         if request is not None:
             return request.title, None
@@ -343,6 +362,10 @@ class OpenRequests:
             own = current().get(GAPS)
             for gaps in tuple(self.open):
                 gaps.collected(since_ns, now_ns, own=gaps is own)
+
+
+def _ran_ns(gaps: RuntimeGaps) -> int:
+    return gaps.ran_ns
 
 
 def _callbacks_of_core() -> int:

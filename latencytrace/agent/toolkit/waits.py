@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import PurePath
 from types import CodeType, FrameType
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from opentelemetry.context import Context
 from opentelemetry.trace.propagation import (
@@ -31,13 +31,14 @@ from latencytrace.model.stage import Stage
 MOST_SPANS: Final = 64  # of a request; waits beyond are noted without their names
 _POOLS: Final = frozenset({"asyncpg", "psycopg_pool", "redis", "sqlalchemy", "valkey"})
 # Packages of what waits are made of,
-_LIBRARIES: Final = _POOLS | {"anyio", "asyncio", "functools", "logging", "queue", "threading"}
+_MADE_OF_LOCKS: Final = frozenset({"multiprocessing", "threading"})
+_LIBRARIES: Final = _POOLS | _MADE_OF_LOCKS | {"anyio", "asyncio", "functools", "logging", "queue"}
 # of what waits for clients and their answers, or for the work of a pool, which is traced,
 _SERVERS: Final = frozenset(
     {"aiohttp", "gunicorn", "hypercorn", "starlette", "tornado", "uvicorn"}
 )
 _OTHERS: Final = _SERVERS | {
-    "asgiref", "concurrent", "dask", "gevent", "importlib", "multiprocess", "multiprocessing",
+    "asgiref", "concurrent", "dask", "gevent", "importlib", "multiprocess", "multiprocessing.pool",
     "waitress", "werkzeug"
 }  # fmt: skip
 _CONNECTS: Final = "httpcore"  # whose locks are of connections: no line of the program's has them
@@ -110,6 +111,10 @@ class Wait:
             holder = otel.get(GAPS)
             if holder is not self._gaps and holder in self._recorder.open_requests.open:
                 self._held_by = getattr(otel.get(REQUEST), "title", "")
+
+    def held_by(self, title: str) -> None:
+        """Note the title of another request that had what this one waits for."""
+        self._held_by = title
 
     def end(self, ended_ns: int, *, may_hold: bool = False) -> None:
         """Note it, if it took a millisecond.
@@ -199,23 +204,35 @@ def note_wait(
                 wait.end(ended_ns, may_hold=True)
 
 
-def note_lock(recorder: Recorder, kind: str, started_ns: int, ended_ns: int) -> None:
-    """Note a wait for a lock, once its caller has it: from C, which has no frame of its own.
+def note_call(
+    recorder: Recorder,
+    called: str,
+    started_ns: int,
+    ended_ns: int,
+    holder: Any = None,
+    caller: FrameType | None = None,
+) -> None:
+    """Note a wait for a lock or a simple queue, once it is over.
 
     Args:
-        kind: The name of its type.
+        called: What was called: `Lock.acquire`.
         started_ns: A monotonic time.
         ended_ns: A monotonic time, too.
+        holder: The other request that had a lock when the wait began; None: none, or unknown.
+        caller: From where it was called; None: from here, by C, which has no frame of its own.
     """
     with guarded(_DOING, recorder.on_fault):
-        taker = sys._getframe(1)
+        taker = sys._getframe(1) if caller is None else caller
         package = _package(taker)
+        is_part = taker.f_code.co_name not in _TAKES_A_LOCK and package in _MADE_OF_LOCKS
         # Conditions and threads wait for what they are made of by locks.
-        is_part = package == "threading" and taker.f_code.co_name not in _TAKES_A_LOCK
-        if package != _OURS and not is_part:
-            wait = begun(recorder, taker, started_ns, f"{kind}.acquire")
-            if wait is not None:
-                wait.end(ended_ns, may_hold=True)
+        if package == _OURS or (is_part and package == "threading"):
+            return
+        wait = begun(recorder, taker, started_ns, "" if is_part else called)
+        if wait is not None:
+            if holder is not None:
+                wait.held_by(holder.title)
+            wait.end(ended_ns, may_hold=True)
 
 
 def _is_explained(context: Context) -> bool:
@@ -272,4 +289,5 @@ def _module(frame: FrameType) -> str:
 
 
 def _package(frame: FrameType) -> str:
-    return _module(frame).partition(".")[0]
+    module = _module(frame)
+    return module if module in _OTHERS else module.partition(".")[0]

@@ -2,9 +2,12 @@
 
 import asyncio
 import gc
+import sys
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from contextvars import Context as Variables
 from contextvars import copy_context
 from pathlib import Path
@@ -24,6 +27,7 @@ from tests.support.agent.gaps import gaps_ns
 from tests.support.agent.receiving import ReceivedSpan, TracedProgram
 from tests.support.agent.told_schedstat import ToldSchedstat
 from tests.support.servers.serving import get, serving
+from tests.support.waiting import PATIENCE_S
 
 MS = 1_000_000
 HELD_S = 0.2
@@ -79,17 +83,57 @@ def test_who_waits_for_a_held_loop_has_a_gap_and_who_holds_it_none(
     assert gaps_ns(held).get(LOOP, 0) <= held.duration_ns - HELD_NS
 
 
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="no tasks are eager before Python 3.12")
+@pytest.mark.usefixtures("late_is_in_time")
+def test_who_holds_a_loop_in_the_first_step_of_an_eager_task_does_not_wait_for_itself(
+    agent: TracedProgram,
+) -> None:
+    there = threading.Event()
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        if sys.version_info >= (3, 12):
+            asyncio.get_running_loop().set_task_factory(asyncio.eager_task_factory)
+        yield
+
+    app = FastAPI(lifespan=lifespan)
+    done = asyncio.Event()
+
+    @app.get("/other")
+    async def other() -> None:
+        there.set()
+        await done.wait()
+
+    @app.get("/one")
+    async def one() -> None:
+        done.set()
+        time.sleep(HELD_S)  # noqa: ASYNC251 - what is tested
+        await asyncio.sleep(0)  # it goes on, too
+
+    with serving(app, loop="asyncio") as address, ThreadPoolExecutor(1) as clients:
+        answer = clients.submit(get, f"{address}/other")
+        assert there.wait(PATIENCE_S)
+        get(f"{address}/one")
+        answer.result()
+
+    waited, held = agent.one("GET /other"), agent.one("GET /one")
+    assert gaps_ns(waited)[LOOP] >= HELD_NS
+    # It may have waited, too, yet not while it held the loop itself.
+    assert gaps_ns(held).get(LOOP, 0) <= held.duration_ns - HELD_NS
+
+
 def waits(holds: Sequence[tuple[int, int]], resumed_ns: int) -> list[tuple[str, int, int]]:
     """The gaps of a request that goes on at a time, after others have held its loop."""
     requests = OpenRequests(on_fault=fail)
     waiting = requests.begin(on_loop=True)
     theirs = copy_context()
     theirs.run(enter, Context({GAPS: waiting}))
+    now_ns = monotonic_ns()
     for start_ns, end_ns in holds:
-        requests.loop_held(Variables(), start_ns, end_ns)
-    requests.resumed(theirs, resumed_ns)
+        requests.loop_held(Variables(), now_ns + start_ns, now_ns + end_ns)
+    requests.resumed(theirs, now_ns + resumed_ns)
     requests.end(waiting)
-    described = waiting.described(0, IntervalRecorder())
+    described = waiting.described(now_ns, IntervalRecorder())
     return list(unpack_named(str(described.get(semconv.RUNTIME_GAPS, "")), 0))
 
 
@@ -102,6 +146,30 @@ def test_a_short_hold_that_follows_does_not_end_the_wait_for_a_long_one() -> Non
 def test_a_loop_that_is_held_while_a_request_waits_for_something_else_is_no_gap() -> None:
     assert waits([(0, 1_000_000_000)], 1_099_999_999) == [(LOOP, 0, 1_099_999_999)]
     assert waits([(0, 1_000_000_000)], 1_100_000_000) == []
+
+
+def test_a_request_that_begins_within_a_hold_holds_the_loop_until_the_next_one_begins() -> None:
+    requests = OpenRequests(on_fault=fail)
+    there = requests.begin(on_loop=True)
+    held_ns = monotonic_ns()
+    eager = [requests.begin(on_loop=True) for _ in range(2)]
+    second_ns = eager[1].ran_ns
+    ended_ns = monotonic_ns() + HELD_NS
+    variables = {gaps: copy_context() for gaps in (there, *eager)}
+    requests.loop_held(Variables(), held_ns, ended_ns)
+
+    for gaps, theirs in variables.items():
+        theirs.run(enter, Context({GAPS: gaps}))
+        requests.resumed(theirs, ended_ns)
+        requests.end(gaps)
+
+    described = [gaps.described(0, IntervalRecorder()) for gaps in (there, *eager)]
+    packed = [str(one.get(semconv.RUNTIME_GAPS, "")) for one in described]
+    assert [list(unpack_named(one, 0)) for one in packed] == [
+        [(LOOP, held_ns, ended_ns)],
+        [(LOOP, second_ns, ended_ns)],
+        [],
+    ]
 
 
 def test_what_the_scheduler_alone_held_up_is_told_from_what_a_callback_held(

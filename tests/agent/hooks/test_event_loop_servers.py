@@ -1,8 +1,12 @@
 """A loop that one request holds, under the servers that are no ASGI servers, and under uvloop."""
 
 import asyncio
+import socket
+import struct
+import sys
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import suppress
 
 import grpc.aio
 import pytest
@@ -21,11 +25,15 @@ from latencytrace.agent.hooks.tornado import TornadoHook
 from latencytrace.agent.spans.span import RecordedSpan
 from latencytrace.agent.timing.holds import Wait
 from latencytrace.agent.timing.runtime_gaps import LOOP
-from latencytrace.model import semconv
+from latencytrace.agent.toolkit.http.own_sockets import opened, sockets
+from latencytrace.model import Stage, semconv
 from latencytrace.model.packed import unpack_named
+from tests.support.agent.held import HELD_NS as GATED_NS
+from tests.support.agent.held import JIFFY_NS, Gate
 from tests.support.agent.hooked import Spans, hooked
-from tests.support.servers.grpc_calls import SERVICE, Methods, async_serving
+from tests.support.servers.grpc_calls import SERVICE, Methods, async_answers, async_serving
 from tests.support.servers.serving import get
+from tests.support.waiting import PATIENCE_S, until
 
 HELD_S = 0.2
 HELD_NS = round(HELD_S * 1e9)
@@ -65,8 +73,11 @@ async def under_aiohttp(pair: Pair, called: Sequence[str] = BOTH) -> None:
     try:
         await web.TCPSite(runner, "127.0.0.1", 0).start()
         address = f"http://127.0.0.1:{runner.addresses[0][1]}"
-        paths = (f"{address}/{which}" for which in called)
-        await asyncio.gather(*(asyncio.to_thread(get, path) for path in paths))
+        async with asyncio.TaskGroup() as calls:
+            for which in reversed(called):
+                calls.create_task(asyncio.to_thread(get, f"{address}/{which}"))
+                if which == "other":  # for then `one` holds the loop in its first step, if eager
+                    await pair.arrived.wait()
     finally:
         await runner.cleanup()
 
@@ -176,6 +187,106 @@ def test_a_server_s_first_request_is_seen_to_hold_the_loop(
         wait = runner.run(main(spans))
     assert wait is not None
     assert wait.by in {span.name for span in spans.all if span.kind is SpanKind.SERVER}
+
+
+@LOOPS
+def test_who_holds_a_loop_between_the_messages_of_a_stream_does_not_wait_for_itself(
+    new_loop: NewLoop,
+) -> None:
+    class Streams(Methods):
+        async def unary_stream(
+            self, _: bytes, __: grpc.aio.ServicerContext
+        ) -> AsyncIterator[bytes]:
+            """Hold the loop before the second message."""
+            yield b"one"
+            await asyncio.sleep(0)
+            time.sleep(HELD_S)  # noqa: ASYNC251 - what is tested
+            yield b"two"
+
+    async def main(spans: Spans) -> None:
+        async with (
+            async_serving(Streams()) as address,
+            grpc.aio.insecure_channel(address) as channel,
+        ):
+            assert await async_answers(channel, "unary_stream") == [b"one", b"two"]
+        holds = spans.recorder.open_requests.holds
+        now_ns = monotonic_ns()
+        held = holds.wait(now_ns - 10 * HELD_NS, now_ns)
+        assert held is not None
+        assert held.by == f"{SERVICE}/unary_stream"
+
+    with (
+        hooked(EventLoopHook, GrpcServerHook) as spans,
+        asyncio.Runner(loop_factory=new_loop) as runner,
+    ):
+        runner.run(main(spans))
+
+    (served,) = (span for span in spans.all if span.kind is SpanKind.SERVER)
+    assert waited_ns(served) <= served.ended_ns - served.started_ns - HELD_NS
+
+
+def segments_at(port: int) -> int:
+    """Return how many segments with bytes have come to a server of this process."""
+    found = 0
+    for number in sockets():
+        with suppress(OSError, IndexError), opened(number) as one:  # not connected, or not by TCP
+            if one.getsockname()[1] == port and one.getpeername():
+                told = one.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 160)
+                found += struct.unpack_from("=I", told, 152)[0]
+    return found
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells when bytes came")
+@LOOPS
+@pytest.mark.parametrize("host", ["127.0.0.1", "[::]"])
+def test_a_call_of_grpc_begins_when_it_came_though_the_loop_was_held(
+    new_loop: NewLoop, host: str
+) -> None:
+    gate = Gate()
+
+    class Gated(Methods):
+        async def unary_unary_holds(self, _: bytes, __: grpc.aio.ServicerContext) -> bytes:
+            """Hold the loop until the other call has lain long enough."""
+            gate.hold()
+            return b""
+
+        async def unary_unary_waits(self, _: bytes, __: grpc.aio.ServicerContext) -> bytes:
+            """Answer at once."""
+            return b""
+
+    def call(port: int) -> None:
+        with grpc.insecure_channel(f"127.0.0.1:{port}") as one:
+            holding = one.unary_unary(f"/{SERVICE}/unary_unary_holds").future(b"")
+            assert gate.holds.wait(PATIENCE_S)
+            own = (("grpc.use_local_subchannel_pool", 1),)
+            with grpc.insecure_channel(f"127.0.0.1:{port}", own) as other:
+                grpc.channel_ready_future(other).result(PATIENCE_S)
+                before = segments_at(port)
+                waiting = other.unary_unary(f"/{SERVICE}/unary_unary_waits").future(b"")
+                until(lambda: segments_at(port) > before)  # it has come
+                gate.open(monotonic_ns() + GATED_NS)
+                holding.result()
+                waiting.result()
+
+    async def main() -> None:
+        server = grpc.aio.server()
+        server.add_generic_rpc_handlers((Gated(),))
+        port = server.add_insecure_port(f"{host}:0")
+        await server.start()
+        await asyncio.to_thread(call, port)
+        await server.stop(0)
+
+    with (
+        hooked(EventLoopHook, GrpcServerHook) as spans,
+        asyncio.Runner(loop_factory=new_loop) as runner,
+    ):
+        runner.run(main())
+
+    (served,) = (span for span in spans.all if span.name == f"{SERVICE}/unary_unary_waits")
+    (wait,) = (span for span in spans.of(Stage.QUEUE) if span.parent_id == served.span_id)
+    assert wait.name == f"event loop held by {SERVICE}/unary_unary_holds"
+    assert served.started_ns == wait.started_ns
+    assert gate.began_ns - JIFFY_NS <= wait.started_ns <= gate.opened_ns <= wait.ended_ns
 
 
 def test_what_a_callback_of_uvloop_raises_reaches_the_loop_s_handler() -> None:

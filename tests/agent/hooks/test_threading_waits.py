@@ -79,6 +79,24 @@ def empty_queue() -> Waited:
     return made.get, lambda: made.put(1), waiters(made.not_empty)
 
 
+def simple_queue() -> Waited:
+    made = queue.SimpleQueue[int]()
+
+    def wait() -> None:
+        made.get()
+
+    return wait, lambda: made.put(1), lambda: threads_in(wait) == 1
+
+
+def simple_queue_with_a_limit() -> Waited:
+    made = queue.SimpleQueue[int]()
+
+    def wait() -> None:
+        made.get(timeout=PATIENCE_S)
+
+    return wait, lambda: made.put(1), lambda: threads_in(wait) == 1
+
+
 def pool_of_sqlalchemy() -> Waited:
     made = QueuePool(lambda: sqlite3.connect(":memory:", check_same_thread=False), 1, 0)
     taken = made.connect()
@@ -149,7 +167,15 @@ def test_a_wait_for_room_is_a_span_that_says_where_it_was(
     assert wait.name.endswith(f" {kind}")
 
 
-@pytest.mark.parametrize("make", [event, empty_queue])
+@pytest.mark.parametrize(
+    "make",
+    [
+        event,
+        empty_queue,
+        pytest.param(simple_queue, marks=COMPILED),
+        pytest.param(simple_queue_with_a_limit, marks=COMPILED),
+    ],
+)
 def test_a_wait_for_a_result_is_a_gap_that_the_request_s_own_work_may_fill(
     make: Callable[[], Waited],
 ) -> None:
@@ -241,6 +267,103 @@ def test_a_lock_does_what_it_did_and_is_put_back(kind: Callable[[], Any]) -> Non
     }
     assert dict(vars(type(kind()))) == before
     assert spans.all == []
+
+
+@COMPILED
+def test_a_simple_queue_does_what_it_did_and_is_put_back() -> None:
+    before = dict(vars(queue.SimpleQueue))
+
+    with hooked(ThreadingWaitsHook) as spans:
+        during = dict(vars(queue.SimpleQueue))
+        made = queue.SimpleQueue[object]()
+        for item in (False, None, 3):
+            made.put(item)
+        got = [made.get(), made.get(block=True), made.get(timeout=1)]
+        for given in ({"block": False}, {"timeout": 0.002}, {"block": True, "timeout": 0.001}):
+            with pytest.raises(queue.Empty):
+                made.get(**given)
+        with pytest.raises(queue.Empty):
+            made.get_nowait()
+        with pytest.raises(ValueError, match="non-negative"):
+            made.get(timeout=-1)
+        with pytest.raises(TypeError):
+            during["get"](object())
+
+    assert got == [False, None, 3]
+    assert {name for name in before if before[name] is not during[name]} == {"get"}
+    assert dict(vars(queue.SimpleQueue)) == before
+    assert spans.all == []
+
+
+@COMPILED
+@pytest.mark.parametrize("kind", [threading.Lock, threading.RLock])
+def test_the_request_that_has_a_lock_is_named(kind: Callable[[], Any]) -> None:
+    made, has_it, let_go = kind(), threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with made:
+            has_it.set()
+            assert let_go.wait(PATIENCE_S)
+
+    def wait() -> None:
+        with made:
+            pass
+
+    with hooked(ThreadingWaitsHook) as spans:
+        holder = threading.Thread(target=serve_wsgi, args=(spans, hold))
+        holder.start()
+        assert has_it.wait(PATIENCE_S)
+        waited(spans, (wait, let_go.set, lambda: threads_in(wait) == 1))
+        holder.join(PATIENCE_S)
+
+    (wait_for_it,) = spans.of(Stage.QUEUE)
+    assert wait_for_it.name.endswith(f" {kind().__class__.__name__.lower()} held by GET")
+
+
+def by_no_request(made: Any) -> Callable[[], None]:
+    made.acquire()
+    return made.release  # type: ignore[no-any-return]
+
+
+def in_other_variables(made: Any) -> Callable[[], None]:
+    """Be taken by a task of a thread that runs another by now."""
+    copy_context().run(made.acquire)
+    return made.release  # type: ignore[no-any-return]
+
+
+@COMPILED
+@pytest.mark.parametrize("take", [by_no_request, in_other_variables])
+def test_who_has_a_lock_is_left_open_where_it_is_not_known(
+    take: Callable[[Any], Callable[[], None]],
+) -> None:
+    made, has_it, let_go = threading.Lock(), threading.Event(), threading.Event()
+    released: list[Callable[[], None]] = []
+
+    def hold() -> None:
+        has_it.set()
+        assert let_go.wait(PATIENCE_S)
+        released[0]()
+
+    def wait() -> None:
+        with made:
+            pass
+
+    def serve() -> None:
+        released.append(take(made))
+        if take is by_no_request:
+            hold()
+        else:
+            serve_wsgi(spans, hold)
+
+    with hooked(ThreadingWaitsHook) as spans:
+        holder = threading.Thread(target=serve)
+        holder.start()
+        assert has_it.wait(PATIENCE_S)
+        waited(spans, (wait, let_go.set, lambda: threads_in(wait) == 1))
+        holder.join(PATIENCE_S)
+
+    (wait_for_it,) = spans.of(Stage.QUEUE)
+    assert wait_for_it.name.endswith(" lock")
 
 
 @COMPILED

@@ -2,13 +2,14 @@
 
 `GET /held?MS` answers with two events of a streamed chat, each after half of so many
 milliseconds of `time.sleep`, under gevent of the one that no greenlet gives way in. `asgi` and
-`wsgi` are for servers that load an application; run as a program with `aiohttp`, `sanic`,
-`tornado` or `werkzeug` and a port, it serves by that.
+`wsgi` are for servers that load an application; run as a program with `aiohttp`, `grpc`,
+`grpc.aio`, `sanic`, `tornado` or `werkzeug` and a port, it serves by that. Those of gRPC answer
+to a call of `held.Server/Held`, whose request says for how long, with both events as messages.
 """
 
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any
 
 FIRST, SECOND = (
@@ -66,6 +67,54 @@ def by_aiohttp(port: int) -> None:
     app = web.Application()
     app.router.add_get(HELD, held)
     web.run_app(app, host="127.0.0.1", port=port, access_log=None, print=None)
+
+
+def held_methods(behavior: Callable[..., Any]) -> Any:
+    """Return what finds the one method of a gRPC server."""
+    import grpc
+
+    method = grpc.unary_stream_rpc_method_handler(behavior)
+    return grpc.method_handlers_generic_handler("held.Server", {"Held": method})
+
+
+def by_grpc(port: int) -> None:
+    """Serve by gRPC on two threads."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    import grpc
+
+    def held(request: bytes, _: grpc.ServicerContext) -> Iterable[bytes]:
+        hold(request.decode())
+        yield FIRST
+        hold(request.decode())
+        yield SECOND
+
+    server = grpc.server(ThreadPoolExecutor(2), (held_methods(held),))
+    server.add_insecure_port(f"127.0.0.1:{port}")
+    server.start()
+    server.wait_for_termination()
+
+
+def by_grpc_aio(port: int) -> None:
+    """Serve by gRPC on an event loop."""
+    import asyncio
+
+    import grpc.aio
+
+    async def held(request: bytes, _: grpc.aio.ServicerContext) -> AsyncIterator[bytes]:
+        hold(request.decode())
+        yield FIRST
+        hold(request.decode())
+        yield SECOND
+
+    async def serve() -> None:
+        server = grpc.aio.server()
+        server.add_generic_rpc_handlers((held_methods(held),))
+        server.add_insecure_port(f"127.0.0.1:{port}")
+        await server.start()
+        await server.wait_for_termination()
+
+    asyncio.run(serve())
 
 
 def by_sanic(port: int) -> None:
@@ -134,6 +183,8 @@ def by_werkzeug(port: int) -> None:
 if __name__ == "__main__":
     serve = {
         "aiohttp": by_aiohttp,
+        "grpc": by_grpc,
+        "grpc.aio": by_grpc_aio,
         "sanic": by_sanic,
         "tornado": by_tornado,
         "werkzeug": by_werkzeug,

@@ -1,6 +1,6 @@
 """Eight clients of a server, with their own clocks; they know nothing of who traces it.
 
-    python outside_clients.py HOST PORT HELD_MS COUNT {closed,open} {new,kept}
+    python outside_clients.py {http,grpc} HOST PORT HELD_MS COUNT {closed,open} {new,kept}
 
 Closed: each sends its next request once it has its answer. Open: requests leave at random times,
 whatever is under way, so that they take 0.7 of the server's time; as many clients as that takes.
@@ -15,9 +15,10 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
 CLIENTS = 8
 SHARE = 0.7  # of the server's time that an open load takes
@@ -43,6 +44,42 @@ class Load:
         for _ in range(self.count):
             at += rng.expovariate(SHARE * 1000 / self.held_ms) if self.is_open else 0
             yield at
+
+
+class GrpcClient:
+    """One that calls one method after the other, by a channel of its own."""
+
+    def __init__(self, load: Load) -> None:
+        self._load = load
+        self._channel: Any = None
+
+    def ask(self) -> dict[str, object]:
+        """Call, and read both messages of the answer."""
+        import grpc
+
+        trace_id = os.urandom(16).hex()
+        metadata = (("traceparent", f"00-{trace_id}-{os.urandom(8).hex()}-01"),)
+        if self._channel is None:
+            options = (("grpc.use_local_subchannel_pool", 1),)
+            host, port = self._load.address
+            self._channel = grpc.insecure_channel(f"{host}:{port}", options)
+            grpc.channel_ready_future(self._channel).result(PATIENCE_S)
+        call = self._channel.unary_stream("/held.Server/Held")
+        began_ns = time.monotonic_ns()
+        answer = call(str(self._load.held_ms).encode(), metadata=metadata, timeout=PATIENCE_S)
+        next(answer)
+        first_ns = time.monotonic_ns()
+        for _ in answer:
+            pass
+        ended_ns = time.monotonic_ns()
+        if not self._load.is_kept:
+            self._channel.close()
+            self._channel = None
+        return {
+            "trace_id": trace_id,
+            "first_ns": first_ns - began_ns,
+            "ended_ns": ended_ns - began_ns,
+        }
 
 
 class Client:
@@ -106,13 +143,13 @@ class Client:
         return part
 
 
-def run(load: Load) -> list[dict[str, object]]:
+def run(load: Load, kind: Callable[[Load], Client | GrpcClient]) -> list[dict[str, object]]:
     """Have all clients send a load."""
     told: list[dict[str, object]] = []
     lock, began, times = threading.Lock(), time.monotonic(), load.times()
 
     def work() -> None:
-        client = Client(load)
+        client = kind(load)
         while True:
             with lock:
                 at = next(times, None)
@@ -132,7 +169,7 @@ def run(load: Load) -> list[dict[str, object]]:
 if __name__ == "__main__":
     with suppress(OSError):  # what they wait for themselves is none of the server's
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
-    host, port, held_ms, count, way, connections = sys.argv[1:]
+    protocol, host, port, held_ms, count, way, connections = sys.argv[1:]
     asked = Load((host, int(port)), int(held_ms), int(count), way == "open", connections == "kept")
-    for line in run(asked):
+    for line in run(asked, GrpcClient if protocol == "grpc" else Client):
         print(json.dumps(line))

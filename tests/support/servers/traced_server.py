@@ -2,12 +2,14 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import httpx
 
@@ -46,11 +48,15 @@ class TracedServer:
             assert time.monotonic() < deadline, self._log.read_text()
             time.sleep(0.02)
 
-    def answers(self, path: str) -> bool:
-        """Return whether it serves already."""
+    def answers(self, path: str | None) -> bool:
+        """Return whether it serves already; None: whether it listens."""
         try:
+            if path is None:
+                address = urlsplit(self.url)
+                socket.create_connection((str(address.hostname), int(address.port or 0))).close()
+                return True
             return self.client.get(path).is_success
-        except httpx.TransportError:
+        except (httpx.TransportError, ConnectionError):
             return False
 
     def named(self, name: str) -> list[ReceivedSpan]:
@@ -60,7 +66,7 @@ class TracedServer:
 
 @contextmanager
 def traced_server(
-    receiver: Receiver, folder: Path, *command: str, ready: str, **variables: str
+    receiver: Receiver, folder: Path, *command: str, ready: str | None, **variables: str
 ) -> Iterator[TracedServer]:
     """Run a server as long as the block.
 
@@ -68,7 +74,7 @@ def traced_server(
         receiver: Takes its spans.
         folder: Where it runs, and logs.
         command: Its command line, with `PORT` where its port belongs.
-        ready: The path that it answers with success once it serves.
+        ready: The path that it answers with success once it serves; None: it speaks no HTTP.
         variables: More of its environment.
     """
     port = str(free_port())

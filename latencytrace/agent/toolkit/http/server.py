@@ -116,8 +116,10 @@ class ServedRequest(RoutedRequest):
             )
         self.intervals = IntervalRecorder()  # its own, not those of a stream below
         self._gaps = None if self.is_spared else recorder.open_requests.begin(on_loop=on_loop)
-        if wait is not None and self._gaps is not None:
-            _record(recorder, self._gaps, self.timing.span, wait)
+        if self._gaps is not None:
+            self._gaps.request = self
+            if wait is not None:
+                _record(recorder, self._gaps, self.timing.span, wait)
         self._token: Token[Context] | None = None
         self._noted: HookAttributes = {}  # set at its end, all at once
         self.stages: ServerTiming | None = None  # None: they are not asked for
@@ -155,6 +157,11 @@ class ServedRequest(RoutedRequest):
                 leave(token)
         except FAULTS as fault:
             self.recorder.on_fault("leaving a request", fault)
+
+    def ran_until(self, now_ns: int) -> None:
+        """Note that a step of it has run, of which nothing is current once its callback ends."""
+        if self._gaps is not None:
+            self._gaps.ran_ns = now_ns
 
     def time_stages(self) -> None:
         """Collect its stages for the header `Server-Timing`, if they are asked for."""
