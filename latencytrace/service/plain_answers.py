@@ -18,6 +18,7 @@ from typing import Final
 
 import numpy as np
 
+from latencytrace.analysis import weighted
 from latencytrace.model import (
     Breakdown,
     DurationRange,
@@ -46,7 +47,7 @@ from latencytrace.model.cohorts.overview import (
     TimeColumn,
     p99_of_rows_ns,
 )
-from latencytrace.model.cohorts.request_columns import DurationBand
+from latencytrace.model.cohorts.request_columns import STAGES, DurationBand, RequestColumns
 from latencytrace.model.detail import TraceDetail
 from latencytrace.model.stage import IN_PARTS
 from latencytrace.service.cohort import FAILED, LABELS, Cohort
@@ -121,6 +122,14 @@ def is_within(request: Request, band: DurationBand) -> bool:
         band.at_least_ns <= request.duration_ns <= band.at_most_ns
         and int.from_bytes(digest) <= band.share_ratio * 2**64
     )
+
+
+def stage_means(columns: RequestColumns) -> dict[Stage, float]:
+    """The mean time of each stage that has some."""
+    if not len(columns):
+        return {}
+    means_ns = weighted.mean(columns.stages_ns, columns.weight).tolist()
+    return {stage: mean_ns for stage, mean_ns in zip(STAGES, means_ns, strict=True) if mean_ns}
 
 
 def breakdown(cohort: Cohort, requests: Iterable[Request]) -> Breakdown:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latencytrace.errors import LatencytraceError, PluginError, StoreError
-from latencytrace.model import Breakdown, Request, RequestStatus, Span
+from latencytrace.model import Breakdown, Request, RequestStatus, Span, Stage
 from latencytrace.model.cohorts.overview import (
     Groups,
     HeatCell,
@@ -300,6 +300,15 @@ class Questions(StoreEdge, ABC):
             one for one in found if any(plain_answers.is_within(one, band) for band in bands)
         )
         return RequestColumns.of(within, attributes=attributes)
+
+    def stage_means(
+        self, cohort: Cohort, bands: Sequence[DurationBand]
+    ) -> Sequence[Mapping[Stage, float]]:
+        """Mean time per stage of those in each of these bands, which may overlap.
+
+        A stage of no time is left out; of a band without requests all are.
+        """
+        return [plain_answers.stage_means(self.cohort_columns(cohort, [one])) for one in bands]
 
     def breakdown(self, cohort: Cohort) -> Breakdown:
         """Time per stage over a cohort; health routes are counted apart.

@@ -4,11 +4,12 @@
         [--rounds 5] [--folder FOLDER] [--rest 60] [--json]
 
 A store is filled with requests of 8 to 20 spans, those of 20 000 more among the arrivals, as after
-a service that died; a folder that is named is filled once and used again.
-Then the questions are asked in turn, several times; medians and the least are shown: of wall time,
-and of the CPU time of all threads. The service is started on it: the time until its
-receiver answers, and until it says that it is ready. At last it rests for a minute, on that store
-and on an empty one: its share of a core and its memory.
+a service that died; a folder that is named is filled once and used again. Then the questions are
+asked in turn, several times; medians and the least are shown: of wall time, and of the CPU time of
+all threads. The service is started on it: the time until its receiver answers, and until it says
+that it is ready. Then its pages are loaded, each the first time after a start of its own, and
+again: until the last byte. At last it rests for a minute, on that store and on an empty one: its
+share of a core and its memory.
 """
 
 import argparse
@@ -24,6 +25,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Final
+from urllib.parse import quote
 from uuid import uuid4
 
 import httpx
@@ -285,6 +287,33 @@ def start(folder: Path) -> dict[str, float]:
     return {"answers": answers_s, "is ready": ready_s, "first ledger": ledger_s}
 
 
+def pages(folder: Path, days: float, rounds: int) -> dict[str, tuple[float, float]]:
+    """Milliseconds until a page is whole: at first after a start, and the least of some more."""
+    about = f"service=rag&since={days + 1}d"
+    compared = "&".join(f"{side}=route%3D{quote(ROUTES[at])}" for at, side in enumerate("ab"))
+    addresses = {
+        "/": f"/?since={days + 1}d",
+        "/breakdown": f"/breakdown?{about}",
+        "/breakdown by tenant": f"/breakdown?{about}&by=tenant",
+        "/tail": f"/tail?{about}",
+        "/requests": f"/requests?{about}",
+        "/compare": f"/compare?{about}&{compared}",
+        "/whatif": f"/whatif?{about}&stage=retrieve&amount=50&change=faster",
+        "/capacity": f"/capacity?{about}",
+    }
+    found = {}
+    for name, address in addresses.items():
+        taken_ms = []
+        with RunningService(folder) as service:
+            for _ in range(rounds + 1):
+                began_s = time.perf_counter()
+                service.get(address).raise_for_status()
+                taken_ms.append(1e3 * (time.perf_counter() - began_s))
+            service.end()
+        found[name] = (taken_ms[0], min(taken_ms[1:]))
+    return found
+
+
 def rest(folder: Path, seconds: float) -> dict[str, float]:
     """What a service takes to which nobody comes, after as much time to begin."""
     with RunningService(folder) as service:
@@ -339,18 +368,25 @@ def main() -> None:
             fill(folder, told.requests, told.days, told.kept)
         answers = ask(folder, told.days, told.rounds)
         starts = [start(folder) for _ in range(3)]
+        loaded = pages(folder, told.days, told.rounds)
         resting = {"the store": rest(folder, told.rest)}
     with folder_of(None) as empty:
         resting["an empty one"] = rest(empty, told.rest)
     starting = {name: statistics.median(one[name] for one in starts) for name in starts[0]}
     if told.json:
-        print(json.dumps({"questions_ms": answers, "start_s": starting, "rest": resting}))
+        print(
+            json.dumps(
+                {"questions_ms": answers, "start_s": starting, "pages_ms": loaded, "rest": resting}
+            )
+        )
         return
     for name, (wall_ms, least_ms, cpu_ms, least_cpu_ms) in answers.items():
         wall = f"{wall_ms:>9.1f} ms, least {least_ms:>7.1f} ms"
         print(f"{name:<26} {wall}; {cpu_ms:>9.1f} ms of CPU, least {least_cpu_ms:>7.1f} ms")
     for name, seconds in starting.items():
         print(f"start: {name:<19} {seconds:>9.2f} s")
+    for name, (first_ms, again_ms) in loaded.items():
+        print(f"page {name:<21} {first_ms:>9.0f} ms at first, {again_ms:>7.0f} ms again")
     for name, found in resting.items():
         shown = ", ".join(f"{value:.2f} {unit}" for unit, value in found.items())
         print(f"at rest on {name}: {shown}")

@@ -878,6 +878,31 @@ def test_columns_of_bands_hold_those_that_took_so_long(store: Store) -> None:
     assert len(store.cohort_columns(cohort, [])) == 0
 
 
+def test_means_of_bands_are_over_those_that_took_so_long_also_where_bands_overlap(
+    store: Store,
+) -> None:
+    requests = [
+        one_request(
+            f"mean {ns}", service="means of bands", ledger={Stage.LOAD: ns, Stage.QUEUE: 1}
+        )
+        for ns in (10, 20, 30, 40)
+    ]
+    write(store, requests, [])
+    cohort = Cohort(service="means of bands")
+    bands = [
+        DurationBand(at_least_ns=20, at_most_ns=31),
+        DurationBand(at_least_ns=50),
+        DurationBand(at_least_ns=31),
+    ]
+
+    assert list(store.stage_means(cohort, bands)) == [
+        {Stage.LOAD: 25, Stage.QUEUE: 1},
+        {},
+        {Stage.LOAD: 35, Stage.QUEUE: 1},
+    ]
+    assert list(store.stage_means(cohort, [])) == []
+
+
 def test_a_share_of_requests_is_the_same_each_time_and_grows_into_the_whole(store: Store) -> None:
     write(store, [one_request(f"part {number}", service="parts") for number in range(400)], [])
     cohort = Cohort(service="parts")
@@ -1311,6 +1336,13 @@ COHORTS = [
 ]
 
 
+BANDS = [
+    DurationBand(at_most_ns=10**10),
+    DurationBand(at_least_ns=10**9, at_most_ns=2 * 10**10),
+    DurationBand(at_least_ns=10**10, share_ratio=0.5),
+]
+
+
 def assert_adds_up(found: Groups, whole: Breakdown) -> None:
     """Hold the parts of a cohort against its breakdown: requests, and the time of each stage."""
     parts = [*found.groups, *filter(None, (found.others, found.without))]
@@ -1360,6 +1392,7 @@ def test_a_faster_way_answers_as_going_over_the_requests_does(store: Store) -> N
             plain_routes = Questions.breakdowns(store, cohort, limit)
             assert list(routes.routes) == list(plain_routes.routes)
             assert told(asdict(routes)) == pytest.approx(told(asdict(plain_routes)))
+        assert store.stage_means(cohort, BANDS) == Questions.stage_means(store, cohort, BANDS)
         keys = store.attribute_keys(cohort)
         assert list(keys.items()) == list(Questions.attribute_keys(store, cohort).items())
         labels = tuple((label, 2) for label in LABELS) if cohort is COHORTS[0] else ()
@@ -1405,6 +1438,8 @@ def test_requests_count_as_many_as_they_stand_for(store: Store) -> None:
             quickly = store.overview(cohort, spans_ns[1], 3)
             plainly = Questions.overview(store, cohort, spans_ns[1], 3)
             assert told(asdict(quickly)) == pytest.approx(told(asdict(plainly)))
+            means = list(map(dict, store.stage_means(cohort, BANDS)))
+            assert told(means) == pytest.approx(told(Questions.stage_means(store, cohort, BANDS)))
             heat = Questions.heat_map(store, cohort, spans_ns[1])
             assert list(store.heat_map(cohort, spans_ns[1])) == list(heat)
             over_time = store.stages_over_time(cohort, spans_ns[1])

@@ -1,16 +1,15 @@
 """Requests made with `aiohttp`, to the last byte of the body, and requests that it serves."""
 
-from functools import cache, wraps
+from functools import cache, partial, wraps
 from typing import Any, Final, Self
 from weakref import WeakValueDictionary
 
 from latencytrace.agent.clock import monotonic_ns
-from latencytrace.agent.context import leave
 from latencytrace.agent.guard import guarded
 from latencytrace.agent.timing.hook import Arguments, Hook, HookAttributes, Replacement, Timed
 from latencytrace.agent.timing.recorder import Recorder
 from latencytrace.agent.toolkit.http import propagation
-from latencytrace.agent.toolkit.http.arrival import arrived_ns
+from latencytrace.agent.toolkit.http.arrival import arrived_ns, reads_requests
 from latencytrace.agent.toolkit.http.client import (
     ClientCall,
     timed_calls,
@@ -20,15 +19,16 @@ from latencytrace.agent.toolkit.http.proxy_queue import HEADERS as QUEUE_HEADERS
 from latencytrace.agent.toolkit.http.server import (
     ServedRequest,
     is_served,
-    joined_caller,
     queue_attributes,
     request_served,
 )
 from latencytrace.agent.toolkit.streaming import AnswerStream
+from latencytrace.agent.toolkit.websocket_messages import converse, receives, sends
 from latencytrace.model import semconv
 from latencytrace.model.stage import Stage
 
 _followed: Final[WeakValueDictionary[int, "_Call"]] = WeakValueDictionary()  # by their bodies
+_TEXT: Final = 1  # `aiohttp.WSMsgType.TEXT`
 _CONTRIBS: Final = "_is_instrumented_by_opentelemetry"  # on what contrib has a session call
 
 
@@ -142,9 +142,13 @@ class _Request(ServedRequest):
 
     def route(self) -> str | None:
         """Return the path of its resource."""
-        matched: Any = getattr(self._request, "match_info", None)
-        resource = None if matched is None else getattr(matched.route, "resource", None)
-        return getattr(resource, "canonical", None)
+        return _route(self._request)
+
+
+def _route(request: Any) -> str | None:
+    matched: Any = getattr(request, "match_info", None)
+    resource = None if matched is None else getattr(matched.route, "resource", None)
+    return getattr(resource, "canonical", None)
 
 
 def _served_attributes(request: Any) -> HookAttributes:
@@ -170,16 +174,11 @@ def time_handler(recorder: Recorder, original: Timed) -> Timed:
     @wraps(original)
     async def _handle(self: Any, request: Any) -> Any:
         if request.headers.get("Upgrade", "").lower() == "websocket":
-            connection = joined_caller(recorder, request.headers)
-            try:
-                return await original(self, request)
-            finally:
-                if connection is not None:
-                    leave(connection)
+            route, run = partial(_route, request), partial(original, self, request)
+            return await converse(recorder, request.headers, route, run)
         served = _begun(recorder, request)
         if served is None:
             return await original(self, request)
-        recorder.open_requests.serves = True
         served.activate()
         try:
             response = await original(self, request)
@@ -194,6 +193,10 @@ def time_handler(recorder: Recorder, original: Timed) -> Timed:
             served.end()
 
     return _handle
+
+
+def _is_text(message: Any) -> bool:
+    return bool(message.type == _TEXT)
 
 
 def time_write(recorder: Recorder, original: Timed) -> Timed:
@@ -219,6 +222,10 @@ class AiohttpHook(Hook):
     requires = ("aiohttp >= 3.9",)
     patches = (
         Replacement("aiohttp.client", "ClientSession._request", timed_calls(_Call)),
+        Replacement("aiohttp.web_server", "Server.connection_made", reads_requests),
         Replacement("aiohttp.web_app", "Application._handle", time_handler),
         Replacement("aiohttp.web_response", "StreamResponse.write", time_write),
+        Replacement("aiohttp.web_ws", "WebSocketResponse.receive", receives(_is_text)),
+        Replacement("aiohttp.web_ws", "WebSocketResponse.send_str", sends),
+        Replacement("aiohttp.web_ws", "WebSocketResponse.send_bytes", sends),
     )

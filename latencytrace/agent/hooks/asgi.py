@@ -1,6 +1,7 @@
 """Requests served by an ASGI application: FastAPI, Starlette, or any under a server."""
 
 import gc
+import sys
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping, Sequence
 from contextvars import Token
 from functools import partial, wraps
@@ -423,11 +424,12 @@ def _taken_up(recorder: Recorder, scope: Scope) -> tuple[Token[Context], Message
             token = enter(propagation.extract(scope, getter=_SCOPE_HEADERS))
             scope[TIMED] = True
             is_called = get_current_span().get_span_context().is_valid
-            return token, None if is_called else Messages(recorder, scope)
+            return token, None if is_called else Messages(recorder, partial(route_of, scope))
     return None
 
 
 async def _converse(
+    recorder: Recorder,
     taken_up: tuple[Token[Context], Messages | None],
     original: Callable[[Receive, Send], Awaitable[Any]],
     receive: Receive,
@@ -436,7 +438,7 @@ async def _converse(
     """Run an application for a WebSocket."""
     token, messages = taken_up
     if messages is not None:
-        receive, send = messages.received(receive), messages.sent(send)
+        receive, send = _received(recorder, messages, receive), _sent(recorder, messages, send)
     raised = None
     try:
         return await original(receive, send)
@@ -447,6 +449,38 @@ async def _converse(
         if messages is not None:
             messages.over(raised)
         leave(token)
+
+
+def _received(recorder: Recorder, messages: Messages, receive: Receive) -> Receive:
+    """Begin a request with each message of text, but engine.io's: its events are requests."""
+
+    async def timed_receive() -> Message:
+        is_own = False
+        with guarded("ending with a message", recorder.on_fault):
+            is_own = messages.asked()
+        message = await receive()
+        if is_own:
+            module = str(sys._getframe(1).f_globals.get("__name__"))
+            messages.came(
+                lambda: message.get("text") is not None and not module.startswith("engineio.")
+            )
+        return message
+
+    return timed_receive
+
+
+def _sent(recorder: Recorder, messages: Messages, send: Send) -> Send:
+    """Time what is sent as parts of the answer."""
+
+    async def timed_send(message: Message) -> None:
+        sending = None
+        with guarded("noting what is sent to a WebSocket", recorder.on_fault):
+            sending = None if messages.request is None else messages.request.sending()
+        await send(message)
+        if sending is not None:
+            sending(message.get("bytes") or message.get("text") or "")
+
+    return timed_send
 
 
 async def _start_up(recorder: Recorder, run: Callable[[Send], Awaitable[Any]], send: Send) -> Any:
@@ -480,7 +514,8 @@ def time_application(recorder: Recorder, original: Timed) -> Timed:  # noqa: C90
                 return await _start_up(recorder, partial(original, self, scope, receive), send)
             taken_up = _taken_up(recorder, scope)
             if taken_up is not None:
-                return await _converse(taken_up, partial(original, self, scope), receive, send)
+                run = partial(original, self, scope)
+                return await _converse(recorder, taken_up, run, receive, send)
             return await original(self, scope, receive, send)
         request.activate()
         try:

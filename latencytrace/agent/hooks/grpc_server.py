@@ -310,6 +310,7 @@ def add_async_interceptor(recorder: Recorder, original: Timed) -> Timed:
         *args: Any,
         **kwargs: Any,
     ) -> None:
+        recorder.open_requests.serves = True
         interceptors = _with_ours(interceptors, ours)
         original(self, thread_pool, generic_handlers, interceptors, *args, **kwargs)
 

@@ -1,11 +1,10 @@
 """Requests that Sanic's own server reads; under another one its application speaks ASGI."""
 
 from collections.abc import Mapping
-from functools import wraps
+from functools import partial, wraps
 from typing import Any, Final
 
 from latencytrace.agent.clock import monotonic_ns
-from latencytrace.agent.context import leave
 from latencytrace.agent.guard import guarded
 from latencytrace.agent.timing.hook import Arguments, Hook, HookAttributes, Replacement, Timed
 from latencytrace.agent.timing.recorder import Recorder
@@ -16,11 +15,11 @@ from latencytrace.agent.toolkit.http.proxy_queue import HEADERS as QUEUE_HEADERS
 from latencytrace.agent.toolkit.http.server import (
     ServedRequest,
     is_served,
-    joined_caller,
     queue_attributes,
     request_served,
 )
 from latencytrace.agent.toolkit.streaming import AnswerStream
+from latencytrace.agent.toolkit.websocket_messages import converse
 from latencytrace.model import semconv
 from latencytrace.model.stage import Stage
 
@@ -88,7 +87,6 @@ def _begun(recorder: Recorder, request: Any) -> _Request | None:
     """A request that begins to be timed; None: it is not to be."""
     with guarded("starting a request", recorder.on_fault):
         if not (is_served() or recorder.suppressed()):
-            recorder.open_requests.serves = True
             return _Request(recorder, request)
     return None
 
@@ -97,12 +95,9 @@ def _timed(recorder: Recorder, handle: Timed) -> Timed:
     @wraps(handle)
     async def handle_request(request: Any) -> Any:
         if request.headers.get("upgrade", "").lower() == "websocket":
-            connection = joined_caller(recorder, request.headers)
-            try:
-                return await handle(request)
-            finally:
-                if connection is not None:
-                    leave(connection)
+            return await converse(
+                recorder, request.headers, lambda: None, partial(handle, request)
+            )
         served = _begun(recorder, request)
         if served is None:
             return await handle(request)
@@ -121,6 +116,7 @@ def _timed(recorder: Recorder, handle: Timed) -> Timed:
 
 def _time_requests(recorder: Recorder, arguments: Arguments, _: object) -> None:
     """Time what a connection calls for each request: Sanic compiles its own methods anew."""
+    recorder.open_requests.serves = True
     protocol: Any = arguments["self"]
     protocol.request_handler = _timed(recorder, protocol.request_handler)
 

@@ -3,24 +3,29 @@
 import importlib
 import sys
 from collections.abc import Sequence
-from functools import wraps
+from functools import partial, wraps
 from typing import Any
 
 from latencytrace.agent.clock import monotonic_ns
-from latencytrace.agent.context import leave
 from latencytrace.agent.guard import guarded
 from latencytrace.agent.timing.hook import Hook, HookAttributes, Replacement, Timed
 from latencytrace.agent.timing.recorder import Recorder
 from latencytrace.agent.toolkit.http import propagation
-from latencytrace.agent.toolkit.http.arrival import arrived_ns
+from latencytrace.agent.toolkit.http.arrival import arrived_ns, reads_requests
 from latencytrace.agent.toolkit.http.proxy_queue import HEADERS as QUEUE_HEADERS
 from latencytrace.agent.toolkit.http.server import (
     ServedRequest,
     is_served,
-    joined_caller,
     queue_attributes,
 )
 from latencytrace.agent.toolkit.streaming import AnswerStream
+from latencytrace.agent.toolkit.websocket_messages import (
+    MessageRequest,
+    Messages,
+    conversation,
+    converse,
+    sends,
+)
 from latencytrace.model import semconv
 from latencytrace.model.stage import Stage
 
@@ -127,24 +132,19 @@ def _is_handshake(handler: Any) -> bool:
 
 def time_handlers(recorder: Recorder, original: Timed) -> Timed:
     @wraps(original)
-    async def _execute(self: Any, *args: Any, **kwargs: Any) -> None:
+    async def _execute(self: Any, *args: Any, **kwargs: Any) -> Any:
         if _is_handshake(self):
-            is_contribs = hasattr(self, _CONTRIBS)
-            connection = None if is_contribs else joined_caller(recorder, self.request.headers)
-            try:
-                await original(self, *args, **kwargs)
-            finally:
-                if connection is not None:
-                    leave(connection)
-            return
+            run = partial(original, self, *args, **kwargs)
+            if hasattr(self, _CONTRIBS):
+                return await run()
+            return await converse(recorder, self.request.headers, partial(_route, self), run)
         request = _begun(recorder, self)
         if request is None:
             await original(self, *args, **kwargs)
-            return
-        recorder.open_requests.serves = True
+            return None
         request.activate()
         try:
-            await original(self, *args, **kwargs)
+            return await original(self, *args, **kwargs)
         except BaseException as error:
             request.fail(error)
             raise
@@ -193,12 +193,55 @@ def time_chunks(recorder: Recorder, original: Timed) -> Timed:
     return flush
 
 
+def time_messages(_: Recorder, original: Timed) -> Timed:
+    """Time what a WebSocket's handler does for each message, until all of it is done."""
+
+    @wraps(original)
+    def _run_callback(self: Any, callback: Timed, *args: Any) -> Any:
+        messages = conversation()
+        if messages is not None and getattr(callback, "__name__", "") == "on_message":
+            callback = partial(_handled, messages, callback)
+        return original(self, callback, *args)
+
+    return _run_callback
+
+
+def _handled(messages: Messages, on_message: Timed, message: object) -> Any:
+    messages.came(lambda: isinstance(message, str))
+    try:
+        result = on_message(message)
+    except BaseException as error:
+        messages.over(error)
+        raise
+    if result is None or messages.request is None:
+        messages.over()
+        return result
+    messages.request.deactivate()
+    return _awaited(messages, messages.request, result)
+
+
+async def _awaited(messages: Messages, request: MessageRequest, result: Any) -> None:
+    """Wait for what a handler goes on with, which runs within the request."""
+    request.activate()
+    raised = None
+    try:
+        await importlib.import_module("tornado.gen").convert_yielded(result)
+    except BaseException as error:
+        raised = error
+        raise
+    finally:
+        messages.over(raised)
+
+
 class TornadoHook(Hook):
     """Times requests where each goes through, whatever its handler."""
 
     requires = ("tornado >= 6.1",)
     patches = (
+        Replacement("tornado.httpserver", "HTTPServer.handle_stream", reads_requests),
         Replacement("tornado.web", "RequestHandler._execute", time_handlers),
+        Replacement("tornado.websocket", "WebSocketProtocol._run_callback", time_messages),
+        Replacement("tornado.websocket", "WebSocketHandler.write_message", sends),
         Replacement("tornado.web", "RequestHandler._handle_request_exception", time_errors),
         Replacement("tornado.web", "RequestHandler.flush", time_chunks),
     )

@@ -1,7 +1,7 @@
 """Connections of `websockets`: the handshake's time, and the context that it carries.
 
-A connection may live for hours and serve many requests, so it is no request itself: what is
-traced within its handler belongs to the client's trace.
+A connection may live for hours, and is no request itself. What its handler traces belongs to
+the client's trace; where the client has none, each message of text is a request.
 """
 
 from typing import Any, Self
@@ -17,6 +17,7 @@ from latencytrace.agent.toolkit.http.client import (
     timed_calls,
     with_headers,
 )
+from latencytrace.agent.toolkit.websocket_messages import closes, conversed, receives, sends
 
 
 class _Handshake(ClientCall):
@@ -35,11 +36,18 @@ class _Handshake(ClientCall):
         return call
 
 
-def _join_caller(_: Recorder, arguments: Arguments, __: object) -> None:
+def _join_caller(recorder: Recorder, arguments: Arguments, _: object) -> None:
     """Make the client current in the task or thread, which is the connection's alone."""
     request = getattr(arguments["self"], "request", None)
     if request is not None:
-        enter(propagation.extract(dict(request.headers.raw_items())))
+        recorder.open_requests.serves = True
+        headers = {name.lower(): value for name, value in request.headers.raw_items()}
+        enter(propagation.extract(headers))
+        conversed(recorder, lambda: None)
+
+
+def _is_text(message: object) -> bool:
+    return isinstance(message, str)
 
 
 _time = timed_calls(_Handshake)
@@ -53,6 +61,14 @@ class WebsocketsHook(Hook):
     patches = (
         Replacement("websockets.asyncio.client", "ClientConnection.handshake", _time),
         Replacement("websockets.sync.client", "ClientConnection.handshake", _time),
-        Replacement("websockets.asyncio.server", "ServerConnection.handshake", _join),
-        Replacement("websockets.sync.server", "ServerConnection.handshake", _join),
+        *(
+            Replacement(f"websockets.{kind}.server", f"ServerConnection.{name}", build)
+            for kind in ("asyncio", "sync")
+            for name, build in (
+                ("handshake", _join),
+                ("recv", receives(_is_text)),
+                ("send", sends),
+                ("close", closes),
+            )
+        ),
     )

@@ -104,11 +104,29 @@ class _Case:
         self.grown = stages[0]
         self.found = found
 
-    def of_trait(self, kind: CauseKind, trait: Trait, ratio: float | None = None) -> Explanation:
+    def of_trait(
+        self, kind: CauseKind | None, trait: Trait, ratio: float | None = None
+    ) -> Explanation:
+        """A trait as the cause, and the stage that it makes longer; None: of the stage's kind."""
         share = trait.apart.attributable_ratio if ratio is None else ratio
-        stage = self.grown.stage
-        cause = Cause(kind=kind, stage=stage, trait=trait.apart)
+        stage = self._longer_with(trait) if share >= MOSTLY else self.grown.stage
+        cause = Cause(kind=kind or _kind_of(stage), stage=stage, trait=trait.apart)
         return Explanation(cause=cause, ratio=share, rows=trait.rows() & self._is_long(stage))
+
+    def _longer_with(self, trait: Trait) -> Stage:
+        """The stage in which requests with a trait, slow or not, are longer than others by most.
+
+        A tail may have two causes: what those of one share says nothing about the other's stage.
+        """
+        having = trait.rows()
+        if having.all():
+            return self.grown.stage
+
+        def longer_ns(stage: Stage) -> float:
+            lengths_ns = self._lengths_ns(stage)
+            return self.groups.mean(lengths_ns, having) - self.groups.mean(lengths_ns, ~having)
+
+        return max(self.stages, key=longer_ns)
 
     def of_stage(self, kind: CauseKind, stage: Stage, trait: Trait | None = None) -> Explanation:
         """A stage as the cause, if its excess is more than its usual spread."""
@@ -182,11 +200,9 @@ def _explanations(case: _Case) -> Iterator[Explanation]:
         and not any(np.array_equal(one.rows(), rows) for rows in releases)  # it is new, not bad
     )
     yield case.of_stage(CauseKind.WAITING, Stage.QUEUE, case.trait(_CROWDS))
-    stage = case.grown.stage
     plain = {*_TOKENS, *_CROWDS, *_INSTANCES, *_CONSEQUENCES, COLD_START}
-    yield from (
-        case.of_trait(_kind_of(stage), one) for one in case.found if one.apart.key not in plain
-    )
+    yield from (case.of_trait(None, one) for one in case.found if one.apart.key not in plain)
+    stage = case.grown.stage
     if stage not in DEPENDENCIES and not case.of_stage(CauseKind.STAGE, stage).ratio:
         yield from _by_number(case, CauseKind.WAITING, _CROWDS)
 

@@ -1,16 +1,12 @@
 """Parts of a breakdown: the requests around quantiles, and the stages over time."""
 
-from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from collections.abc import Mapping
 from typing import Final
 
-import numpy as np
 from typing_extensions import TypedDict
 
-from latencytrace.analysis import weighted
 from latencytrace.analysis.tail.around import LEAST, Around, around
 from latencytrace.model import Stage
-from latencytrace.model.cohorts.request_columns import STAGES, RequestColumns
 from latencytrace.service.answers.documents import by_stage
 from latencytrace.service.answers.overview_documents import column_length_ns, times_ns
 from latencytrace.service.cohort import Cohort
@@ -62,10 +58,11 @@ def arounds(store: Store, cohort: Cohort) -> AroundsDocument:
     """`GET /breakdown/quantiles`."""
     durations = store.durations(cohort)
     found = [one for level in QUANTILES if (one := around(durations, level)) is not None]
+    means = store.stage_means(cohort, [one.band for one in found]) if found else []
     return {
         "requests": durations.requests,
         "needed_requests": None if found else LEAST,
-        "quantiles": [_around(one, columns) for one, columns in _read(store, cohort, found)],
+        "quantiles": [_around(one, of) for one, of in zip(found, means, strict=True)],
     }
 
 
@@ -90,35 +87,12 @@ def stages_over_time(store: Store, cohort: Cohort, now_ns: int) -> StagesOverTim
     }
 
 
-def _read(
-    store: Store, cohort: Cohort, found: Sequence[Around]
-) -> Iterator[tuple[Around, RequestColumns]]:
-    """Read the requests around each quantile, at once: a share of several bands is of each."""
-    bands = [one.band for one in found]
-    if any(one.at_most_ns >= other.at_least_ns for one, other in pairwise(bands)):
-        yield from ((one, store.cohort_columns(cohort, [one.band])) for one in found)
-    elif found:
-        columns = store.cohort_columns(cohort, bands)
-        for one in found:
-            ns = columns.duration_ns
-            within = (one.band.at_least_ns <= ns) & (ns <= one.band.at_most_ns)
-            yield one, columns.taken(np.flatnonzero(within))
-
-
-def _around(found: Around, columns: RequestColumns) -> AroundDocument:
-    found_ns = weighted.mean(columns.stages_ns, columns.weight) if len(columns) else np.zeros(0)
-    means_ns = found_ns.tolist()
+def _around(found: Around, means_ns: Mapping[Stage, float]) -> AroundDocument:
     return {
         "quantile": found.quantile,
         "requests": found.requests,
         "at_least_ns": found.band.at_least_ns,
         "at_most_ns": found.band.at_most_ns,
-        "mean_ns": round(sum(means_ns)),
-        "stages": by_stage(
-            {
-                stage: mean_ns
-                for stage, mean_ns in zip(STAGES, means_ns or [0.0] * len(STAGES), strict=True)
-                if mean_ns
-            }
-        ),
+        "mean_ns": round(sum(means_ns.values())),
+        "stages": by_stage(means_ns),
     }

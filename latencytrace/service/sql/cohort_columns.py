@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+import orjson
 
 from latencytrace.model import RequestStatus, Stage
 from latencytrace.model.cohorts.request_columns import (
@@ -132,27 +133,7 @@ def columns_question(
         part_ratio: The part of all that the shares are taken of, where its requests
             are spread (`is_spread`): no share is larger.
     """
-    condition, parameters = where(cohort)
-    hashes = [_highest_hash(band.share_ratio / part_ratio) for band in bands]
-    bound: dict[str, object] = {**parameters}
-    if part_ratio < 1:
-        condition = f"{condition} AND {_IN_PART}"
-        bound["end"] = _part_end(part_ratio)
-    elif hashes and max(hashes) < _HIGHEST_HASH:  # few are left to be held against each band
-        condition = f"{condition} AND cityHash64(TraceId) <= {{hash:UInt64}}"
-        bound["hash"] = max(hashes)
-    for place, (band, highest) in enumerate(zip(bands, hashes, strict=True)):
-        bound[f"least{place}"] = band.at_least_ns
-        bound[f"most{place}"] = band.at_most_ns
-        bound[f"hash{place}"] = highest
-    within = (
-        " OR ".join(
-            f"(DurationNs BETWEEN {{least{place}:UInt64}} AND {{most{place}:UInt64}} "
-            f"AND cityHash64(TraceId) <= {{hash{place}:UInt64}})"
-            for place in range(len(bands))
-        )
-        or "false"
-    )
+    condition, each, bound = _within(cohort, bands, part_ratio)
     selected = [
         "toFixedString(unhex(TraceId), 16) AS trace_id",
         "toUnixTimestamp64Nano(Start) AS start_ns",
@@ -168,11 +149,80 @@ def columns_question(
     return (
         (
             f"SELECT {', '.join(selected)} FROM "
-            f"{standing.rows(f'{condition} AND {explained(cohort)} AND ({within})')} "
-            f"SETTINGS {_SETTINGS}"
+            f"{standing.rows(f'{condition} AND ({_either(each)})')} SETTINGS {_SETTINGS}"
         ),
         {**bound, **standing.bound()},
     )
+
+
+def means_question(
+    cohort: Cohort,
+    bands: Sequence[DurationBand],
+    standing: Standing = WITH_FINAL,
+    *,
+    part_ratio: float = 1.0,
+) -> tuple[str, Parameters]:
+    """The mean time per stage of the requests in each of these bands, for `means_from`.
+
+    Args:
+        bands: As above; a request may lie in several.
+        part_ratio: As above.
+    """
+    condition, each, bound = _within(cohort, bands, part_ratio)
+    by = standing.counting
+    numbered = ", ".join(f"if({one}, {place}, -1)" for place, one in enumerate(each))
+    means = ", ".join(
+        f"{by.total(f'toFloat64({stage_column(stage)})')} / {by.count()}" for stage in Stage
+    )
+    return (
+        (
+            f"SELECT band, [{means}] FROM {standing.rows(f'{condition} AND ({_either(each)})')} "
+            f"ARRAY JOIN arrayFilter(one -> one >= 0, CAST([{numbered}], 'Array(Int64)')) AS band "
+            f"GROUP BY band SETTINGS {WIDE_ROWS}"
+        ),
+        {**bound, **standing.bound()},
+    )
+
+
+def means_from(lines: bytes, bands: int) -> list[dict[Stage, float]]:
+    """Read the answer to that question in the format JSONCompactEachRow; empty: no request."""
+    found = dict(map(orjson.loads, lines.splitlines()))
+    return [
+        {stage: mean for stage, mean in zip(Stage, found[band], strict=True) if mean}
+        if band in found
+        else {}
+        for band in range(bands)
+    ]
+
+
+def _within(
+    cohort: Cohort, bands: Sequence[DurationBand], part_ratio: float
+) -> tuple[str, list[str], dict[str, object]]:
+    """What holds for all requests of bands, what for those of each, and what both bind."""
+    condition, parameters = where(cohort)
+    condition = f"{condition} AND {explained(cohort)}"
+    hashes = [_highest_hash(band.share_ratio / part_ratio) for band in bands]
+    bound: dict[str, object] = {**parameters}
+    if part_ratio < 1:
+        condition = f"{condition} AND {_IN_PART}"
+        bound["end"] = _part_end(part_ratio)
+    elif hashes and max(hashes) < _HIGHEST_HASH:  # few are left to be held against each band
+        condition = f"{condition} AND cityHash64(TraceId) <= {{hash:UInt64}}"
+        bound["hash"] = max(hashes)
+    for place, (band, highest) in enumerate(zip(bands, hashes, strict=True)):
+        bound[f"least{place}"] = band.at_least_ns
+        bound[f"most{place}"] = band.at_most_ns
+        bound[f"hash{place}"] = highest
+    each = [
+        f"(DurationNs BETWEEN {{least{place}:UInt64}} AND {{most{place}:UInt64}} "
+        f"AND cityHash64(TraceId) <= {{hash{place}:UInt64}})"
+        for place in range(len(bands))
+    ]
+    return condition, each, bound
+
+
+def _either(conditions: Sequence[str]) -> str:
+    return " OR ".join(conditions) or "false"
 
 
 def columns_from(answer: bytes, *, attributes: bool) -> RequestColumns:

@@ -35,7 +35,7 @@ def values_question(
     return (
         (
             f"SELECT assumeNotNull({_value(by)}) AS value FROM {rows} "
-            f"WHERE isNotNull({_value(by)}) "
+            f"WHERE {_has(by)} "
             f"GROUP BY value ORDER BY {longest(standing)} DESC, value LIMIT {{limit:UInt32}}"
         ),
         parameters,
@@ -124,6 +124,11 @@ def _rows(cohort: Cohort, by: str, standing: Standing) -> tuple[str, Parameters]
     key = {} if by in LABELS else {"by": by}
     rows = standing.rows(f"{condition} AND {explained(cohort)}")
     return rows, {**parameters, **standing.bound(), **key}
+
+
+def _has(by: str) -> str:
+    """The condition that a request has a value of it."""
+    return f"isNotNull({LABELS[by]})" if by in LABELS else "has(`Attributes.Key`, {by:String})"
 
 
 def _value(by: str) -> str:

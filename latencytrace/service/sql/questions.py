@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import astuple, replace
+from dataclasses import astuple, dataclass, replace
 from typing import Any, Final, cast
 
 import orjson
@@ -280,7 +280,9 @@ def breakdown_question(
     """A row of the cohort, or of each of some routes, with everything `breakdowns_from` reads."""
     condition, parameters = where(cohort, unsure=True, routes=routes)
     sure = has_attributes(cohort)
-    which = f"({explained(cohort)} AND {sure})"
+    # Said once: a condition that is repeated for each stage takes longer to read than the rows.
+    rows = standing.rows(condition, f"*, {explained(cohort)} AND {sure} AS Explained")
+    which = "Explained"
     by = standing.counting
     selected = [
         *part_columns(routes),
@@ -309,7 +311,7 @@ def breakdown_question(
         ]
     grouped = f" GROUP BY {', '.join(PART)}" if routes is not None else ""
     return (
-        f"SELECT {', '.join(selected)} FROM {standing.rows(condition)}{grouped}",
+        f"SELECT {', '.join(selected)} FROM {rows}{grouped}",
         {**parameters, **standing.bound()},
     )
 
@@ -327,41 +329,62 @@ def part_of(row: Mapping[str, object]) -> Part:
     return tuple(cast(str, row[name]) for name in PART if name in row)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Named:
+    """Stages whose time is known by names, and how the names of a request are read."""
+
+    stages: tuple[Stage, ...]
+    joined: str  # makes rows of `stage`, `name` and `ns` of each request
+    counted_by: str  # which of these rows are counted, so that a request is once
+
+    @property
+    def has_some(self) -> str:
+        """The condition that a request has one of the stages."""
+        return f"({' OR '.join(f'{stage_column(stage)} > 0' for stage in self.stages)})"
+
+
 BY_SEGMENTS: Final = tuple(stage for stage in IN_PARTS if stage is not Stage.RUNTIME)
-_LENGTHS: Final = "arrayPopFront(arrayDifference(arrayPushFront(`Segments.EndNs`, 0)))"
-
-
-def _by_segments(stage: Stage) -> tuple[str, str]:
-    """The parts of a stage that are the names of its segments."""
-    of_stage = f"arrayFilter((_, stage) -> stage = '{stage}', {{}}, `Segments.Stage`)"
-    names, lengths = of_stage.format("`Segments.Name`"), of_stage.format(_LENGTHS)
-    joined = f"ARRAY JOIN {names} AS name, {lengths} AS ns, arrayEnumerateUniq({names}) AS nth"
-    return joined, "nth = 1"  # the first of a name
-
-
-# The parts of each request as rows of `name` and `ns`, and which of them its parts' requests are
-# counted by. Only stages with names read segments, which are wide; nothing is written for them.
-PARTS: Final[Mapping[Stage, tuple[str, str]]] = {
-    Stage.RUNTIME: ("ARRAY JOIN `Runtime.Name` AS name, `Runtime.Ns` AS ns", ""),
-    **{stage: _by_segments(stage) for stage in BY_SEGMENTS},
-}
+_OF_THEM: Final = (
+    f"arrayFilter((_, one) -> has({[*map(str, BY_SEGMENTS)]}, one), {{}}, `Segments.Stage`)"
+)
+_STAGES: Final = _OF_THEM.format("`Segments.Stage`")
+_NAMES: Final = _OF_THEM.format("`Segments.Name`")
+_LENGTHS: Final = _OF_THEM.format(
+    "arrayPopFront(arrayDifference(arrayPushFront(`Segments.EndNs`, 0)))"
+)
+# Only stages with names read segments, which are wide; nothing is written for them.
+SEGMENTS: Final = Named(
+    stages=BY_SEGMENTS,
+    joined=(
+        f"ARRAY JOIN {_STAGES} AS stage, {_NAMES} AS name, {_LENGTHS} AS ns, "
+        f"arrayEnumerateUniq({_STAGES}, {_NAMES}) AS nth"
+    ),
+    counted_by="nth = 1",  # the first of a name
+)
+PAUSES: Final = Named(
+    stages=(Stage.RUNTIME,),
+    joined=(
+        "ARRAY JOIN `Runtime.Name` AS name, `Runtime.Ns` AS ns, "
+        f"arrayMap(_ -> '{Stage.RUNTIME}', `Runtime.Name`) AS stage"
+    ),
+    counted_by="",
+)
+NAMED: Final = (SEGMENTS, PAUSES)
 
 
 def parts_question(
-    cohort: Cohort, stage: Stage, standing: Standing = WITH_FINAL, routes: Routes = None
+    cohort: Cohort, named: Named, standing: Standing = WITH_FINAL, routes: Routes = None
 ) -> tuple[str, Parameters]:
-    """The longest parts of a stage of `IN_PARTS`: a narrow question beside the breakdown's."""
+    """The longest parts of stages with names: a narrow question beside the breakdown's."""
     condition, parameters = where(cohort, routes=routes)
     by = standing.counting
-    rows = standing.rows(f"{condition} AND {explained(cohort)} AND {stage_column(stage)} > 0")
-    parts, counted_by = PARTS[stage]
-    names = ", ".join([*part_columns(routes), "name"])
-    each = f" BY {', '.join(PART)}" if routes is not None else ""
+    rows = standing.rows(f"{condition} AND {explained(cohort)} AND {named.has_some}")
+    of = ", ".join([*part_columns(routes), "stage"])
     return (
         (
-            f"SELECT {names}, {by.total('toFloat64(ns)')} AS total_ns, "
-            f"{by.count(counted_by)} AS requests FROM {rows} {parts} "
-            f"GROUP BY {names} ORDER BY total_ns DESC, name LIMIT {MOST_PARTS}{each}"
+            f"SELECT {of}, name, {by.total('toFloat64(ns)')} AS total_ns, "
+            f"{by.count(named.counted_by)} AS requests FROM {rows} {named.joined} "
+            f"GROUP BY {of}, name ORDER BY total_ns DESC, name LIMIT {MOST_PARTS} BY {of}"
         ),
         {**parameters, **standing.bound()},
     )
@@ -415,25 +438,27 @@ def after_stages(total_ns: Mapping[str, float], requests: int) -> tuple[tuple[St
     return tuple((Stage(name), total_ns[name] / requests) for name in longest)
 
 
-def with_parts(found: Mapping[Part, Breakdown], of: Stage, lines: bytes) -> dict[Part, Breakdown]:
+def with_parts(found: Mapping[Part, Breakdown], lines: bytes) -> dict[Part, Breakdown]:
     """Breakdowns of at least one request each with the answer to that question."""
     rows = _by_part(lines)
-    return {part: _with_parts(one, of, rows[part]) for part, one in found.items()}
+    return {part: _with_parts(one, rows[part]) for part, one in found.items()}
 
 
-def _with_parts(found: Breakdown, of: Stage, rows: Iterable[_Row]) -> Breakdown:
+def _with_parts(found: Breakdown, rows: Iterable[_Row]) -> Breakdown:
     duration_ns = 0.0 if found.duration_ns is None else found.duration_ns.mean * found.requests
-    parts = tuple(
-        StagePart(
-            name=row["name"],
-            mean_ns=row["total_ns"] / found.requests,
-            share_ratio=row["total_ns"] / duration_ns,
-            requests=row["requests"],
+    parts: dict[str, list[StagePart]] = defaultdict(list)
+    for row in rows:
+        parts[row["stage"]].append(
+            StagePart(
+                name=row["name"],
+                mean_ns=row["total_ns"] / found.requests,
+                share_ratio=row["total_ns"] / duration_ns,
+                requests=row["requests"],
+            )
         )
-        for row in rows
-    )
     stages = (
-        replace(stage, parts=parts) if stage.stage is of else stage for stage in found.stages
+        replace(one, parts=tuple(parts[one.stage])) if one.stage in parts else one
+        for one in found.stages
     )
     return replace(found, stages=tuple(stages))
 

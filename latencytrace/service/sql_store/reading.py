@@ -8,7 +8,7 @@ from typing import Final, TypeVar, cast
 import numpy as np
 import orjson
 
-from latencytrace.model import Breakdown, DurationRange, Request, Span
+from latencytrace.model import Breakdown, DurationRange, Request, Span, Stage
 from latencytrace.model.cohorts.overview import (
     LONG_LIVED_NS,
     Groups,
@@ -23,7 +23,6 @@ from latencytrace.model.cohorts.request_columns import (
     RequestColumns,
     RequestTimes,
 )
-from latencytrace.model.stage import IN_PARTS
 from latencytrace.service.cohort import Cohort
 from latencytrace.service.sql import (
     cohort_columns,
@@ -179,27 +178,17 @@ class SqlQuestions(Store):
         *,
         attributes: bool = False,
     ) -> RequestColumns:
-        part_ratio = max((band.share_ratio for band in bands), default=1.0)
+        question = partial(cohort_columns.columns_question, attributes=attributes)
+        ask = partial(_of_bands, self._readers.query, cohort, bands, question)
+        answer = self._over(cohort, partial(ask, cohort_columns.FORMAT))
+        return cohort_columns.columns_from(answer, attributes=attributes)
 
-        def ask(plan: Plan) -> bytes:
-            question, bound = cohort_columns.columns_question(
-                cohort,
-                bands,
-                plan.standing,
-                attributes=attributes,
-                part_ratio=part_ratio if self._is_spread(cohort, part_ratio, plan) else 1.0,
-            )
-            return self._readers.query(question, cohort_columns.FORMAT, bound)
-
-        return cohort_columns.columns_from(self._over(cohort, ask), attributes=attributes)
-
-    def _is_spread(self, cohort: Cohort, part_ratio: float, plan: Plan) -> bool:
-        """Tell whether a part of a cohort can be read for a share of it."""
-        if part_ratio >= 1 or plan.requests < LEAST_IN_WINDOW * len(plan.passes):
-            return False
-        question, bound = cohort_columns.spread_question(cohort, part_ratio, plan.standing)
-        answer = self._readers.query(question, "TSV", bound)
-        return cohort_columns.is_spread(answer, part_ratio)
+    def stage_means(
+        self, cohort: Cohort, bands: Sequence[DurationBand]
+    ) -> Sequence[Mapping[Stage, float]]:
+        ask = partial(_of_bands, self._readers.query, cohort, bands)
+        answer = self._over(cohort, partial(ask, cohort_columns.means_question, LISTS))
+        return cohort_columns.means_from(answer, len(bands))
 
     def request(self, trace_id: str, span_id: str | None) -> Request | None:
         lines = self._readers.query(
@@ -263,6 +252,29 @@ class SqlQuestions(Store):
         return tuple(span_rows.once(*lines))
 
 
+def _of_bands(
+    ask: Query,
+    cohort: Cohort,
+    bands: Sequence[DurationBand],
+    question: Callable[..., _Question],
+    answer_format: str,
+    plan: Plan,
+) -> bytes:
+    """The answer to a question about the requests of a cohort that lie in bands.
+
+    Of shares only a part of the rows is read, where it has its share of each sender.
+    """
+    part_ratio = max((band.share_ratio for band in bands), default=1.0)
+    if plan.requests < LEAST_IN_WINDOW * len(plan.passes):
+        part_ratio = 1.0
+    if part_ratio < 1:
+        text, bound = cohort_columns.spread_question(cohort, part_ratio, plan.standing)
+        if not cohort_columns.is_spread(ask(text, "TSV", bound), part_ratio):
+            part_ratio = 1.0
+    text, bound = question(cohort, bands, plan.standing, part_ratio=part_ratio)
+    return ask(text, answer_format, bound)
+
+
 def _from_rollups(ask: Query, cohort: Cohort, plan: Plan, routes: Routes) -> dict[Part, Breakdown]:
     """A breakdown of a cohort, or of each of some routes."""
     at_once: Mapping[Part, int] = {}
@@ -285,9 +297,10 @@ def _from_requests(
     if any(one.after is not None for one in found.values()):
         question, bound = questions.after_question(cohort, *of)
         found = questions.with_after(found, ask(question, OBJECTS, bound))
-    for stage in {*IN_PARTS} & {row.stage for one in found.values() for row in one.stages}:
-        question, bound = questions.parts_question(cohort, stage, *of)
-        found = questions.with_parts(found, stage, ask(question, OBJECTS, bound))
+    present = {row.stage for one in found.values() for row in one.stages}
+    for named in (one for one in questions.NAMED if present.intersection(one.stages)):
+        question, bound = questions.parts_question(cohort, named, *of)
+        found = questions.with_parts(found, ask(question, OBJECTS, bound))
     return found
 
 

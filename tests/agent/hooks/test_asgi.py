@@ -31,6 +31,7 @@ from latencytrace.agent.clock import wall_ns
 from latencytrace.agent.hooks.asgi import time_application
 from latencytrace.agent.timing.runtime_gaps import RESULT
 from latencytrace.model import Stage, semconv
+from latencytrace.model.packed import unpack_named
 from tests.support.agent.hooked import Spans
 from tests.support.agent.receiving import ReceivedSpan, TracedProgram
 from tests.support.agent.waiting_requests import let_time_pass
@@ -802,9 +803,10 @@ def test_what_a_request_waits_for_is_noted_on_the_span_of_contribs_middleware(
             get(f"{url}/{path}")
 
     answered, failed = agent.named("GET /work", 2), agent.one("GET /broken")
-    gaps = [str(one.attributes[semconv.RUNTIME_GAPS]).partition(":")[0] for one in answered]
+    gaps = [unpack_named(str(one.attributes[semconv.RUNTIME_GAPS]), 0) for one in answered]
     assert {one.scope for one in answered} == {"opentelemetry.instrumentation.asgi"}
-    assert gaps == [RESULT] * 2
+    # On a slow machine it may have waited for its turn, too.
+    assert all(RESULT in {name for name, _, _ in of_one} for of_one in gaps)
     assert [one.attributes[semconv.CONCURRENCY] for one in answered] == [1, 1]
     assert semconv.RUNTIME_GAPS not in failed.attributes
 

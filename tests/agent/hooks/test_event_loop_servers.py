@@ -2,18 +2,24 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 import grpc.aio
 import pytest
 import uvloop
 from aiohttp import web
 from opentelemetry.trace import SpanKind
+from tornado.httpserver import HTTPServer
+from tornado.netutil import bind_sockets
+from tornado.web import Application, RequestHandler
 
+from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.hooks.aiohttp import AiohttpHook
 from latencytrace.agent.hooks.event_loop import EventLoopHook
 from latencytrace.agent.hooks.grpc_server import GrpcServerHook
+from latencytrace.agent.hooks.tornado import TornadoHook
 from latencytrace.agent.spans.span import RecordedSpan
+from latencytrace.agent.timing.holds import Wait
 from latencytrace.agent.timing.runtime_gaps import LOOP
 from latencytrace.model import semconv
 from latencytrace.model.packed import unpack_named
@@ -25,6 +31,7 @@ HELD_S = 0.2
 HELD_NS = round(HELD_S * 1e9)
 LOOPS = pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
 NewLoop = Callable[[], asyncio.AbstractEventLoop]
+BOTH = ("one", "other")  # methods of a `Pair`
 
 
 class Pair:
@@ -46,7 +53,7 @@ class Pair:
         await asyncio.sleep(0)  # it goes on, too
 
 
-async def under_aiohttp(pair: Pair) -> None:
+async def under_aiohttp(pair: Pair, called: Sequence[str] = BOTH) -> None:
     async def answer(request: web.Request) -> web.Response:
         await getattr(pair, request.match_info["which"])()
         return web.Response()
@@ -58,7 +65,7 @@ async def under_aiohttp(pair: Pair) -> None:
     try:
         await web.TCPSite(runner, "127.0.0.1", 0).start()
         address = f"http://127.0.0.1:{runner.addresses[0][1]}"
-        paths = (f"{address}/{which}" for which in ("one", "other"))
+        paths = (f"{address}/{which}" for which in called)
         await asyncio.gather(*(asyncio.to_thread(get, path) for path in paths))
     finally:
         await runner.cleanup()
@@ -81,24 +88,43 @@ class PairHandlers(Methods):
         return b""
 
 
-async def under_grpc(pair: Pair) -> None:
+async def under_tornado(pair: Pair, called: Sequence[str] = BOTH) -> None:
+    class Handler(RequestHandler):
+        async def get(self, which: str) -> None:
+            await getattr(pair, which)()
+
+    sockets = bind_sockets(0, "127.0.0.1")
+    server = HTTPServer(Application([("/(.*)", Handler)]))
+    server.add_sockets(sockets)
+    try:
+        address = f"http://127.0.0.1:{sockets[0].getsockname()[1]}"
+        paths = (f"{address}/{which}" for which in called)
+        await asyncio.gather(*(asyncio.to_thread(get, path) for path in paths))
+    finally:
+        server.stop()
+        await server.close_all_connections()
+
+
+async def under_grpc(pair: Pair, called: Sequence[str] = BOTH) -> None:
     async with (
         async_serving(PairHandlers(pair)) as address,
         grpc.aio.insecure_channel(address) as channel,
     ):
-        calls = (
-            channel.unary_unary(f"/{SERVICE}/unary_unary_{which}") for which in ("one", "other")
-        )
+        calls = (channel.unary_unary(f"/{SERVICE}/unary_unary_{which}") for which in called)
         await asyncio.gather(*(call(b"") for call in calls))
 
 
-def traced(new_loop: NewLoop, serve: Callable[[Pair], Awaitable[None]]) -> Spans:
+Serve = Callable[..., Awaitable[None]]
+SERVERS = pytest.mark.parametrize("serve", [under_aiohttp, under_tornado, under_grpc])
+
+
+def traced(new_loop: NewLoop, serve: Serve) -> Spans:
     """Serve a pair."""
 
     async def main() -> None:
         await serve(Pair())
 
-    with hooked(EventLoopHook, AiohttpHook, GrpcServerHook) as spans:
+    with hooked(EventLoopHook, AiohttpHook, TornadoHook, GrpcServerHook) as spans:
         with asyncio.Runner(loop_factory=new_loop) as runner:
             runner.run(main())
         assert spans.recorder.open_requests.open == set()
@@ -112,9 +138,9 @@ def waited_ns(span: RecordedSpan) -> int:
 
 @pytest.mark.usefixtures("late_is_in_time")
 @LOOPS
-@pytest.mark.parametrize("serve", [under_aiohttp, under_grpc])
+@SERVERS
 def test_who_waits_for_a_held_loop_has_a_gap_and_who_holds_it_none(
-    new_loop: NewLoop, serve: Callable[[Pair], Awaitable[None]]
+    new_loop: NewLoop, serve: Serve
 ) -> None:
     spans = traced(new_loop, serve)
 
@@ -123,6 +149,33 @@ def test_who_waits_for_a_held_loop_has_a_gap_and_who_holds_it_none(
     assert waited_ns(other) >= HELD_NS
     # It may have waited, too, yet not while it held the loop itself.
     assert waited_ns(one) <= one.ended_ns - one.started_ns - HELD_NS
+
+
+@LOOPS
+@SERVERS
+def test_a_server_s_first_request_is_seen_to_hold_the_loop(
+    new_loop: NewLoop, serve: Serve
+) -> None:
+    class Holding(Pair):
+        held_ns = (0, 0)
+
+        async def one(self) -> None:
+            started_ns = monotonic_ns()
+            time.sleep(HELD_S)  # noqa: ASYNC251 - what is tested
+            self.held_ns = started_ns, monotonic_ns()
+
+    async def main(spans: Spans) -> Wait | None:
+        pair = Holding()
+        await serve(pair, ["one"])
+        return spans.recorder.open_requests.holds.wait(*pair.held_ns)
+
+    with (
+        hooked(EventLoopHook, AiohttpHook, TornadoHook, GrpcServerHook) as spans,
+        asyncio.Runner(loop_factory=new_loop) as runner,
+    ):
+        wait = runner.run(main(spans))
+    assert wait is not None
+    assert wait.by in {span.name for span in spans.all if span.kind is SpanKind.SERVER}
 
 
 def test_what_a_callback_of_uvloop_raises_reaches_the_loop_s_handler() -> None:

@@ -114,6 +114,38 @@ def test_what_an_engine_told_meanwhile_is_named(
     assert (cause.trait.key, cause.trait.value.startswith(bound)) == (key, True)
 
 
+@pytest.mark.parametrize("slower", [36, 38, 40, 42])
+@pytest.mark.parametrize("seed", [9_200, 9_201])
+def test_of_two_causes_what_is_in_common_is_named_with_the_stage_that_it_makes_longer(
+    seed: int, slower: int
+) -> None:
+    chance = np.random.default_rng(seed)
+    count = 8_000
+    globex = chance.random(count) < 0.2
+    searches_ns = 45 * MS * chance.lognormal(0, 0.3, count)
+    searches_ns[globex & (np.arange(count) > 0.6 * count)] *= slower
+    tokens = 4 + 60 * chance.lognormal(0, 0.7, count)
+    requests = [
+        replace(
+            served(number, {Stage.RETRIEVE: int(search_ns), Stage.DECODE: int(9 * MS * told)}),
+            output_tokens=int(told),
+            attributes=(("tenant", "globex" if is_globex else "acme"),),
+        )
+        for number, (search_ns, told, is_globex) in enumerate(
+            zip(searches_ns, tokens, globex, strict=True)
+        )
+    ]
+
+    cause = found(requests, 0.99).cause
+
+    assert cause is not None
+    assert cause.trait is not None
+    assert (cause.trait.key, cause.stage) in {
+        ("tenant", Stage.RETRIEVE),
+        ("output_tokens", Stage.DECODE),
+    }
+
+
 def test_a_long_tail_is_read_in_part() -> None:
     split = Split.of(Durations(ns=np.arange(1_000_000)), 0.9)
 

@@ -7,12 +7,15 @@ import struct
 import sys
 import time
 from contextlib import suppress
+from functools import wraps
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.context import current
 from latencytrace.agent.timing.holds import NOTICED_NS
+from latencytrace.agent.timing.hook import Timed
+from latencytrace.agent.timing.recorder import Recorder
 from latencytrace.agent.timing.runtime_gaps import REQUEST, OpenRequests
 
 ARRIVED: Final = "latencytrace.arrived_ns"  # in a scope: a monotonic time, noted by its server
@@ -29,6 +32,21 @@ _KERNEL: Final = tuple(map(int, re.findall(r"\d+", platform.release())[:2]))
 _IS_ALIGNED: Final = _TCP_INFO is not None and _KERNEL >= (6, 4)
 _MOST_UNEXPLAINED_NS: Final = 1_000_000_000  # that bytes may lie there for no reason known
 _answered: Final = WeakKeyDictionary[Any, int]()  # by connection
+
+
+def reads_requests(recorder: Recorder, original: Timed) -> Timed:
+    """Have event loops timed from here on: a server takes up a connection.
+
+    What uvloop was given before is not timed, and so would not be the first request's steps.
+    """
+    requests = recorder.open_requests
+
+    @wraps(original)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        requests.serves = True
+        return original(*args, **kwargs)
+
+    return call
 
 
 def arrived_ns(requests: OpenRequests, connection: Any, *, is_handed_on: bool = False) -> int:

@@ -72,6 +72,22 @@ def test_the_engine_rarely_looks_after_memory(tmp_path: Path) -> None:
     engine.close()
 
 
+def test_no_question_waits_until_it_is_compiled(tmp_path: Path) -> None:
+    store = ChdbStore.open(tmp_path)
+    write(store, [made_request()], [])
+
+    def compiled() -> bytes:
+        counter = "SELECT sum(value) FROM system.events WHERE event = 'CompileFunction'"
+        return store._assembler.query(counter, "TSV")
+
+    before = compiled()
+    for _ in range(4):  # the engine by itself compiles what comes for the third time
+        store.breakdown(Cohort())
+
+    assert compiled() == before
+    store.close()
+
+
 @pytest.mark.parametrize("setting", ["merge_selector_base", "min_bytes_for_wide_part"])
 def test_tables_of_an_older_folder_get_the_settings_of_new_ones(
     tmp_path: Path, setting: str
