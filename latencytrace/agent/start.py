@@ -350,8 +350,8 @@ class Agent:
         if self._global.program is None:
             # Tracers that the program keeps make its own spans, once it has a provider.
             contained("letting go of tracers")(_provider.yield_to)(ProxyTracerProvider())
-        contained("sending what is left")(self._exporter.stop)(timeout_s)
-        contained("counting what is left")(self.note_losses)()
+        if not contained("sending what is left")(self._exporter.stop)(timeout_s):
+            contained("counting what is left")(self.note_losses)()
         self._reports.stop()
 
     def expect_end(self) -> None:

@@ -254,6 +254,8 @@ class Exporter:
                         self._yield()
                     if self._reports:
                         do()
+        if self._queue:  # what ended meanwhile, of requests that go on
+            self._send_queue()
         self._delivery.close()
 
     def _send_queue(self) -> None:

@@ -59,6 +59,7 @@ def attribute(owner: Any, name: str, raw: Any) -> Attribute:
         raw: As `raw_attribute` gives it.
     """
     found = _of_class(owner, name, raw) if isinstance(owner, type) else _of_module(raw)
+    found = found._replace(function=_plainly_named(found.function))
     wrapper: Any = getattr(sys.modules.get("wrapt"), "FunctionWrapper", None)
     if not isinstance(wrapper, type) or not issubclass(type(raw), wrapper):
         return found
@@ -90,6 +91,17 @@ def _of_class(owner: type, name: str, raw: Any) -> Attribute:
     call = _looks_like(owner, name, raw, _bound(descriptor))
     is_method = isinstance(raw, FunctionType) or kind in _DIRECT
     return Attribute(call, _as_it_is if is_method else partial(_Method, descriptor))
+
+
+def _plainly_named(function: Timed) -> Timed:
+    """Return a function whose name a wrapper can take: that of a program's mock may be one."""
+    if all(isinstance(getattr(function, name, ""), str) for name in ("__name__", "__qualname__")):
+        return function
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+    return call
 
 
 class _Inherited:
@@ -157,9 +169,9 @@ def _looks_like(owner: type, name: str, raw: Any, call: Timed) -> Timed:
     """Return a call of the kind of what a class shows, with its name and signature."""
     from latencytrace.agent.timing.wrapping import as_kind_of
 
-    update_wrapper(call, getattr(raw, "__func__", raw))
+    update_wrapper(call, _plainly_named(getattr(raw, "__func__", raw)))
     shown = attempted(lambda: getattr(owner, name), otherwise=raw)
-    return as_kind_of(shown, call)
+    return as_kind_of(_plainly_named(shown), call)
 
 
 def _as_it_is(built: Any) -> Any:

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable
 from enum import StrEnum
 from functools import partial, update_wrapper
-from types import FunctionType, MethodType, ModuleType
+from types import FunctionType, MethodType, ModuleType, NoneType
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary, WeakSet, ref
 
@@ -60,6 +60,7 @@ class _Place(NamedTuple):
     before: Any  # `MISSING`: inherited, not the owner's own
     patched: Any
     function: Any  # of ours, in what was put there
+    module: str  # by the name that the hook has for it
 
     def restore(self) -> None:
         """Put the very same object back; below another tool's patch ours only calls it."""
@@ -251,7 +252,8 @@ class AppliedHook:
 
         watching: Any = classmethod(__init_subclass__)
         owner.__init_subclass__ = watching
-        self._places.append(_Place(owner, "__init_subclass__", before, watching, None))
+        place = _Place(owner, "__init_subclass__", before, watching, None, patch.module)
+        self._places.append(place)
 
     def _replace_late(self, patch: Patch | Replacement, subclass: type, name: str) -> None:
         if not _is_timed(subclass, name):
@@ -263,20 +265,22 @@ class AppliedHook:
             self._late.add(subclass, name, lambda: own)
 
     def _replace(self, patch: Patch | Replacement, owner: Any, name: str, raw: Any) -> None:
-        before = vars(owner).get(name, MISSING)
+        module, before = patch.module, vars(owner).get(name, MISSING)
+        if self._is_patched_by_another_name(module, owner, name):
+            return
         known = None if before is MISSING else self._timed_already(raw, owner, name)
         if known is not None:
             restored = _as_kind(raw, known.before)
-            self._places.append(_Place(owner, name, restored, raw, known.function))
+            self._places.append(_Place(owner, name, restored, raw, known.function, module))
             return
         built = self._built(patch, owner, name, raw)
         kept_as = patch.kept_as if isinstance(patch, Replacement) else None
         if kept_as is not None:
             setattr(owner, kept_as, raw)
-            self._places.append(_Place(owner, kept_as, MISSING, raw, None))
+            self._places.append(_Place(owner, kept_as, MISSING, raw, None, module))
         setattr(owner, name, built)
         function = function_of(built)
-        self._places.append(_Place(owner, name, before, built, function))
+        self._places.append(_Place(owner, name, before, built, function, module))
         if type(function) is FunctionType and type(built) is not MethodType:
             _found_by_name(function, owner, name)
         if isinstance(built, Unbound):
@@ -298,6 +302,14 @@ class AppliedHook:
             _complete(replaced, function_of(raw))
         return found.in_place(replaced)
 
+    def _is_patched_by_another_name(self, module: str, owner: Any, name: str) -> bool:
+        """Tell whether the same place was found before, by another name of its module.
+
+        `sys.modules["httpx"] = httpx2` gives one module the names of two libraries.
+        """
+        here = (place for place in self._places if place.owner is owner and place.name == name)
+        return any(place.module != module for place in here)
+
     def _timed_already(self, raw: object, owner: Any, name: str) -> _Place | None:
         """Return where a function of ours was put that a library has since copied elsewhere."""
         function = function_of(raw)
@@ -315,8 +327,9 @@ def _complete(built: FunctionType, original: Any) -> None:
         ("__defaults__", built.__code__.co_argcount),
         ("__kwdefaults__", built.__code__.co_kwonlyargcount),
     ):
-        if not count:  # else they would be those of its own parameters
-            setattr(built, part, getattr(original, part, None))
+        given = getattr(original, part, None)
+        if not count and isinstance(given, (tuple, dict, NoneType)):  # else of its own parameters
+            setattr(built, part, given)
 
 
 def _found_by_name(built: FunctionType, owner: Any, name: str) -> None:

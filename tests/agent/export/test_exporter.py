@@ -3,7 +3,7 @@
 import logging
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -37,6 +37,7 @@ class Program:
         *,
         timeout_s: float,
         on_fault: OnFault,
+        after_round: Callable[[], None],
     ) -> None:
         self.exporter = Exporter(
             OtlpEncoder({"service.name": "program"}),
@@ -44,6 +45,7 @@ class Program:
             queue=queue,
             interval_s=INTERVAL_S,
             on_fault=on_fault,
+            after_round=after_round,
         )
         self._provider = RecordingProvider()
         self._provider.configure(queue.on_end)
@@ -63,9 +65,10 @@ def sending(
     queue_bytes: int = 1 << 30,
     timeout_s: float = PATIENCE_S,
     on_fault: OnFault = raise_fault,
+    after_round: Callable[[], None] = lambda: None,
 ) -> Iterator[Program]:
     queue = SpanQueue(queue_spans, queue_bytes)
-    program = Program(url, queue, timeout_s=timeout_s, on_fault=on_fault)
+    program = Program(url, queue, timeout_s=timeout_s, on_fault=on_fault, after_round=after_round)
     try:
         yield program
     finally:
@@ -123,6 +126,23 @@ def test_stopping_sends_what_waits_and_ends_the_thread(receiver: Receiver) -> No
     assert len(receiver.spans) == 5
     assert "latencytrace-export" not in [thread.name for thread in threading.enumerate()]
     assert threading.active_count() <= before + 1  # the receiver's own
+
+
+def test_what_ends_while_it_stops_is_sent(receiver: Receiver) -> None:
+    made: list[Program] = []
+
+    def after_round() -> None:
+        if made:
+            until(lambda: made[0].exporter.is_hurried)
+            made.pop().make(1, "late")
+
+    with sending(receiver.endpoint, after_round=after_round) as program:
+        made.append(program)
+        program.make(1)
+        program.exporter.stop(PATIENCE_S)
+
+        assert program.exporter.queued == 0
+    assert [span.name for span in receiver.spans] == ["name", "late"]
 
 
 def test_after_stopping_a_flush_is_quick_and_says_what_is_left(receiver: Receiver) -> None:

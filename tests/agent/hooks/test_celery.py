@@ -245,7 +245,7 @@ if __name__ == "__main__":
         for pid in pids:
             os.kill(pid, signal.SIGTERM)
     sys.stdin.read()
-    pool.terminate()
+    pool.close()  # `terminate` waits for ever for a lock that an idle process may hold
     pool.join()
 """
 
@@ -261,3 +261,41 @@ def test_a_process_of_a_worker_that_is_terminated_sends_its_spans_first(tmp_path
             worker.communicate(timeout=PATIENCE_S)
 
         assert worker.returncode == 0
+
+
+TRACED_LATE = """
+import sys
+import latencytrace
+from celery import Celery
+from celery.signals import worker_process_init
+
+folders = {"data_folder_in": sys.argv[2], "data_folder_out": sys.argv[2]}
+app = Celery("shop", broker="filesystem://", task_ignore_result=True)
+app.conf.update(broker_transport_options={**folders, "control_folder": sys.argv[2]})
+
+@worker_process_init.connect
+def trace(**_):
+    latencytrace.instrument("worker", endpoint=sys.argv[1], hooks=("celery",))
+
+@app.task(name="add")
+def add(one, other):
+    return one + other
+
+if __name__ == "__main__":
+    add.delay(1, 2)
+    app.worker_main(["worker", "--concurrency", "1", "--loglevel", "critical"])
+"""
+
+
+def test_tasks_of_a_process_that_begins_to_trace_at_its_start_are_timed(tmp_path: Path) -> None:
+    script, messages = tmp_path / "late.py", tmp_path / "messages"
+    script.write_text(TRACED_LATE)
+    messages.mkdir()
+
+    with Receiver() as receiver:
+        command = [sys.executable, str(script), receiver.endpoint, str(messages)]
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL) as worker:
+            until(lambda: any(span.name == "add" for span in receiver.spans))
+            worker.terminate()
+
+    assert worker.returncode == 0

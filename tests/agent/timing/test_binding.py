@@ -5,11 +5,12 @@ import sys
 from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
+from unittest import mock  # which programs put into our places
 
 import pytest
 import wrapt
 
-from latencytrace.agent.timing.hook import Hook, Patch, Timed
+from latencytrace.agent.timing.hook import Hook, Patch, Replacement, Timed
 from latencytrace.agent.timing.patching import AppliedHook, HookState
 from latencytrace.model import Stage
 from tests.support.agent.forms import FORMS, outcome
@@ -176,6 +177,67 @@ def test_every_kind_of_attribute_answers_as_it_did_and_is_restored(
     assert answers(made) == before
     assert vars(made).get("call") is (None if inherited else own)
     assert is_timed is not isinstance(own, property)  # which has the data of an instance
+
+
+MOCKS: dict[str, Callable[[], Any]] = {
+    "mock": lambda: mock.Mock(return_value=("a mock",)),
+    "magic mock": lambda: mock.MagicMock(return_value=("a mock",)),
+    "mock like a function": lambda: mock.MagicMock(spec=method, return_value=("a mock",)),
+    "mock like one in C": lambda: mock.create_autospec(len, return_value=("a mock",)),
+    "mock to be awaited": lambda: mock.AsyncMock(return_value=("a mock",)),
+}
+
+
+def wrapping(_: object, original: Timed) -> Timed:
+    """Build what stands in a function's place, as hooks do."""
+
+    @functools.wraps(original)
+    def build(*args: Any, **kwargs: Any) -> Any:
+        return original(*args, **kwargs)
+
+    return build
+
+
+class Replaces(Hook):
+    """Replaces the one method of the library."""
+
+    patches = (Replacement(MODULE, "Library.call", wrapping), Replacement(MODULE, "ask", wrapping))
+
+
+class Times(Hook):
+    """Times it, and the function beside it."""
+
+    patches = (*TimesTheCall.patches, Patch(MODULE, "ask", Stage.RETRIEVE))
+
+
+@pytest.mark.parametrize("make", MOCKS.values(), ids=list(MOCKS))
+@pytest.mark.parametrize("kind", [Times, Replaces])
+@pytest.mark.parametrize("inherited", [False, True], ids=["own", "inherited"])
+def test_a_mock_of_the_programs_stays_one(
+    spans: Spans,
+    library: Library,
+    make: Callable[[], Any],
+    kind: type[Hook],
+    *,
+    inherited: bool,
+) -> None:
+    given = make()
+    made = library_class(library, given)
+    made = library_class(library, given, of=made) if inherited else made
+    if inherited:
+        del made.call
+    library.ask = given
+
+    hook = AppliedHook("library", kind, spans.recorder)
+    called = [outcome(made().call("text")), outcome(library.ask("text"))]
+    status = hook.status
+    hook.restore()
+
+    assert status.reason is None
+    assert called == [("a mock",)] * 2
+    assert given.call_args_list == [mock.call("text")] * 2
+    assert made.call is given
+    assert library.ask is given
 
 
 def wrapped_by_wrapt(made: Any) -> Callable[[], None]:

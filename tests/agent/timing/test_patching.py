@@ -94,6 +94,33 @@ def test_a_function_that_a_library_has_copied_is_timed_once_and_restored_in_both
         assert not hasattr(function, "__wrapped__")
 
 
+class BothNamesHook(Hook):
+    """Names two libraries that have the same call."""
+
+    patches = (
+        Patch("copying_library.inner", "Client.embed", Stage.EMBED),
+        Patch("copying_library.inner", "search", Stage.RETRIEVE),
+        Patch("another_library", "Client.embed", Stage.EMBED),
+        Patch("another_library", "search", Stage.RETRIEVE),
+    )
+
+
+@pytest.mark.usefixtures("library_is_there")
+def test_a_module_with_the_names_of_two_libraries_is_patched_once(
+    spans: Spans, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, inner = imported()
+    search, embed = inner.search, inner.Client.embed
+    monkeypatch.setitem(sys.modules, "another_library", inner)
+    hook = AppliedHook("both", BothNamesHook, spans.recorder)
+
+    assert inner.search.__wrapped__ is search
+    assert inner.Client.embed.__wrapped__ is embed
+
+    hook.restore()
+    assert (inner.search, inner.Client.embed) == (search, embed)
+
+
 def _pickled(function: object) -> object:
     return pickle.loads(pickle.dumps(function))  # noqa: S301 - our own
 
