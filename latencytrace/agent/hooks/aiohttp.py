@@ -1,12 +1,10 @@
 """Requests made with `aiohttp`, to the last byte of the body, and requests that it serves."""
 
-from collections.abc import Awaitable, Callable
 from functools import cache, partial, wraps
 from typing import Any, Final, Self
 from weakref import WeakValueDictionary
 
 from latencytrace.agent.clock import monotonic_ns
-from latencytrace.agent.context import leave
 from latencytrace.agent.guard import guarded
 from latencytrace.agent.timing.hook import Arguments, Hook, HookAttributes, Replacement, Timed
 from latencytrace.agent.timing.recorder import Recorder
@@ -21,12 +19,11 @@ from latencytrace.agent.toolkit.http.proxy_queue import HEADERS as QUEUE_HEADERS
 from latencytrace.agent.toolkit.http.server import (
     ServedRequest,
     is_served,
-    joined_caller,
     queue_attributes,
     request_served,
 )
 from latencytrace.agent.toolkit.streaming import AnswerStream
-from latencytrace.agent.toolkit.websocket_messages import conversed, receives, sends
+from latencytrace.agent.toolkit.websocket_messages import converse, receives, sends
 from latencytrace.model import semconv
 from latencytrace.model.stage import Stage
 
@@ -177,7 +174,8 @@ def time_handler(recorder: Recorder, original: Timed) -> Timed:
     @wraps(original)
     async def _handle(self: Any, request: Any) -> Any:
         if request.headers.get("Upgrade", "").lower() == "websocket":
-            return await _converse(recorder, partial(original, self, request), request)
+            route, run = partial(_route, request), partial(original, self, request)
+            return await converse(recorder, request.headers, route, run)
         served = _begun(recorder, request)
         if served is None:
             return await original(self, request)
@@ -195,25 +193,6 @@ def time_handler(recorder: Recorder, original: Timed) -> Timed:
             served.end()
 
     return _handle
-
-
-async def _converse(recorder: Recorder, run: Callable[[], Awaitable[Any]], request: Any) -> Any:
-    """Run the handler of a WebSocket."""
-    connection = joined_caller(recorder, request.headers)
-    messages = raised = None
-    with guarded("taking up a connection", recorder.on_fault):
-        if connection is not None:
-            messages = conversed(recorder, partial(_route, request))
-    try:
-        return await run()
-    except BaseException as error:
-        raised = error
-        raise
-    finally:
-        if messages is not None:
-            messages.over(raised)
-        if connection is not None:
-            leave(connection)
 
 
 def _is_text(message: Any) -> bool:

@@ -1,11 +1,10 @@
 """Requests that Sanic's own server reads; under another one its application speaks ASGI."""
 
 from collections.abc import Mapping
-from functools import wraps
+from functools import partial, wraps
 from typing import Any, Final
 
 from latencytrace.agent.clock import monotonic_ns
-from latencytrace.agent.context import leave
 from latencytrace.agent.guard import guarded
 from latencytrace.agent.timing.hook import Arguments, Hook, HookAttributes, Replacement, Timed
 from latencytrace.agent.timing.recorder import Recorder
@@ -16,11 +15,11 @@ from latencytrace.agent.toolkit.http.proxy_queue import HEADERS as QUEUE_HEADERS
 from latencytrace.agent.toolkit.http.server import (
     ServedRequest,
     is_served,
-    joined_caller,
     queue_attributes,
     request_served,
 )
 from latencytrace.agent.toolkit.streaming import AnswerStream
+from latencytrace.agent.toolkit.websocket_messages import converse
 from latencytrace.model import semconv
 from latencytrace.model.stage import Stage
 
@@ -96,12 +95,9 @@ def _timed(recorder: Recorder, handle: Timed) -> Timed:
     @wraps(handle)
     async def handle_request(request: Any) -> Any:
         if request.headers.get("upgrade", "").lower() == "websocket":
-            connection = joined_caller(recorder, request.headers)
-            try:
-                return await handle(request)
-            finally:
-                if connection is not None:
-                    leave(connection)
+            return await converse(
+                recorder, request.headers, lambda: None, partial(handle, request)
+            )
         served = _begun(recorder, request)
         if served is None:
             return await handle(request)

@@ -7,7 +7,6 @@ from functools import partial, wraps
 from typing import Any
 
 from latencytrace.agent.clock import monotonic_ns
-from latencytrace.agent.context import leave
 from latencytrace.agent.guard import guarded
 from latencytrace.agent.timing.hook import Hook, HookAttributes, Replacement, Timed
 from latencytrace.agent.timing.recorder import Recorder
@@ -17,7 +16,6 @@ from latencytrace.agent.toolkit.http.proxy_queue import HEADERS as QUEUE_HEADERS
 from latencytrace.agent.toolkit.http.server import (
     ServedRequest,
     is_served,
-    joined_caller,
     queue_attributes,
 )
 from latencytrace.agent.toolkit.streaming import AnswerStream
@@ -25,7 +23,7 @@ from latencytrace.agent.toolkit.websocket_messages import (
     MessageRequest,
     Messages,
     conversation,
-    conversed,
+    converse,
     sends,
 )
 from latencytrace.model import semconv
@@ -134,26 +132,19 @@ def _is_handshake(handler: Any) -> bool:
 
 def time_handlers(recorder: Recorder, original: Timed) -> Timed:
     @wraps(original)
-    async def _execute(self: Any, *args: Any, **kwargs: Any) -> None:
+    async def _execute(self: Any, *args: Any, **kwargs: Any) -> Any:
         if _is_handshake(self):
-            is_contribs = hasattr(self, _CONTRIBS)
-            connection = None if is_contribs else joined_caller(recorder, self.request.headers)
-            with guarded("taking up a connection", recorder.on_fault):
-                if connection is not None:
-                    conversed(recorder, partial(_route, self))
-            try:
-                await original(self, *args, **kwargs)
-            finally:
-                if connection is not None:
-                    leave(connection)
-            return
+            run = partial(original, self, *args, **kwargs)
+            if hasattr(self, _CONTRIBS):
+                return await run()
+            return await converse(recorder, self.request.headers, partial(_route, self), run)
         request = _begun(recorder, self)
         if request is None:
             await original(self, *args, **kwargs)
-            return
+            return None
         request.activate()
         try:
-            await original(self, *args, **kwargs)
+            return await original(self, *args, **kwargs)
         except BaseException as error:
             request.fail(error)
             raise

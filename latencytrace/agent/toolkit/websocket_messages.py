@@ -9,7 +9,7 @@ trace.
 
 import sys
 from asyncio import current_task
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from functools import partial, wraps
 from inspect import iscoroutinefunction
@@ -19,10 +19,12 @@ from typing import Any, Final
 from opentelemetry.trace import SpanKind, get_current_span
 
 from latencytrace.agent.clock import monotonic_ns
+from latencytrace.agent.context import leave
 from latencytrace.agent.guard import guarded
 from latencytrace.agent.timing.hook import Timed
 from latencytrace.agent.timing.recorder import Recorder
 from latencytrace.agent.toolkit.calls import Build
+from latencytrace.agent.toolkit.http.server import joined_caller
 from latencytrace.agent.toolkit.own_request import OwnRequest
 from latencytrace.agent.toolkit.streaming import AnswerStream
 from latencytrace.model.stage import Stage
@@ -115,6 +117,34 @@ def conversed(recorder: Recorder, route: Callable[[], str | None]) -> Messages |
     messages = Messages(recorder, route)
     _conversation.set(messages)
     return messages
+
+
+async def converse(
+    recorder: Recorder,
+    headers: Any,
+    route: Callable[[], str | None],
+    run: Callable[[], Awaitable[Any]],
+) -> Any:
+    """Run the handler of a connection in its client's trace; where that has none, time messages.
+
+    Args:
+        headers: Of the handshake.
+        route: Tells the connection's; None: unknown.
+    """
+    caller = joined_caller(recorder, headers)
+    messages = raised = None
+    with guarded("taking up a connection", recorder.on_fault):
+        messages = None if caller is None else conversed(recorder, route)
+    try:
+        return await run()
+    except BaseException as error:
+        raised = error
+        raise
+    finally:
+        if messages is not None:
+            messages.over(raised)
+        if caller is not None:
+            leave(caller)
 
 
 def conversation() -> Messages | None:

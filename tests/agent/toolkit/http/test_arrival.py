@@ -2,6 +2,7 @@
 
 import socket
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -34,29 +35,44 @@ class Refusing:
         return self._told
 
 
-def held_until_now() -> tuple[OpenRequests, int]:
-    """Return requests whose thread was held for `HELD_NS` in the midst of which something came."""
-    requests, began_ns = OpenRequests(raise_fault), monotonic_ns()
+@pytest.fixture
+def told(tmp_path: Path) -> ToldSchedstat:
+    """Waits for a processor, of which there are none until the test says so."""
+    return ToldSchedstat(tmp_path)
+
+
+@pytest.fixture
+def requests(told: ToldSchedstat) -> Iterator[OpenRequests]:
+    """Requests whose threads wait for a processor as told, however busy the machine is."""
+    requests = OpenRequests(raise_fault)
+    requests.processor = processor = ProcessorWaits(told.path)
+    yield requests
+    processor.reset_after_fork()
+
+
+def hold(requests: OpenRequests) -> int:
+    """Have their thread held for `HELD_NS` until now; return since when."""
+    began_ns = monotonic_ns()
     until(lambda: monotonic_ns() - began_ns >= HELD_NS)
     requests.holds.note(began_ns, monotonic_ns(), "GET /holds")
-    return requests, began_ns
+    return began_ns
 
 
 @ON_LINUX
-def test_bytes_that_lay_in_the_socket_came_when_they_were_sent() -> None:
+def test_bytes_that_lay_in_the_socket_came_when_they_were_sent(requests: OpenRequests) -> None:
     ours, theirs = socket.create_server(("127.0.0.1", 0)), socket.socket()
     with ours, theirs:
         theirs.connect(ours.getsockname())
         with ours.accept()[0] as accepted:
             theirs.sendall(b"GET / HTTP/1.1\r\n\r\n")
             sent_ns = monotonic_ns()
-            requests, began_ns = held_until_now()
+            began_ns = hold(requests)
 
             assert began_ns <= arrived_ns(requests, accepted) <= max(sent_ns, began_ns) + JIFFY_NS
 
 
 @ON_LINUX
-def test_bytes_are_not_older_than_what_held_the_thread() -> None:
+def test_bytes_are_not_older_than_what_held_the_thread(requests: OpenRequests) -> None:
     ours, theirs = socket.create_server(("127.0.0.1", 0)), socket.socket()
     with ours, theirs:
         theirs.connect(ours.getsockname())
@@ -64,17 +80,16 @@ def test_bytes_are_not_older_than_what_held_the_thread() -> None:
             theirs.sendall(b"GET / HTTP/1.1\r\n\r\n")
             sent_ns = monotonic_ns()
             until(lambda: monotonic_ns() - sent_ns >= HELD_NS)
-            requests, began_ns = held_until_now()
+            began_ns = hold(requests)
 
             assert arrived_ns(requests, accepted) >= began_ns
 
 
 @ON_LINUX
 def test_bytes_lay_in_the_socket_as_long_as_the_thread_waited_for_a_processor(
-    tmp_path: Path,
+    told: ToldSchedstat, requests: OpenRequests
 ) -> None:
-    told, requests = ToldSchedstat(tmp_path), OpenRequests(raise_fault)
-    requests.processor = processor = ProcessorWaits(told.path)
+    processor = requests.processor
     ours, theirs = socket.create_server(("127.0.0.1", 0)), socket.socket()
     with ours, theirs:
         theirs.connect(ours.getsockname())
@@ -95,16 +110,14 @@ def test_bytes_lay_in_the_socket_as_long_as_the_thread_waited_for_a_processor(
     wait = requests.holds.wait(came_ns, came_ns + HELD_NS // 2)
     assert wait is not None
     assert wait.processor_ns == HELD_NS // 2
-    processor.reset_after_fork()
 
 
 @ON_LINUX
 @pytest.mark.parametrize("is_aligned", [True, False], ids=["Linux 6.4", "before"])
 def test_bytes_that_another_thread_handed_on_came_when_they_were_sent_behind_the_last_answer(
-    monkeypatch: pytest.MonkeyPatch, *, is_aligned: bool
+    monkeypatch: pytest.MonkeyPatch, requests: OpenRequests, *, is_aligned: bool
 ) -> None:
     monkeypatch.setattr(arrival, "_IS_ALIGNED", is_aligned and arrival._IS_ALIGNED)
-    requests = OpenRequests(raise_fault)
     ours, theirs = socket.create_server(("127.0.0.1", 0)), socket.socket()
     with ours, theirs:
         theirs.connect(ours.getsockname())
@@ -125,8 +138,8 @@ def test_bytes_that_another_thread_handed_on_came_when_they_were_sent_behind_the
     assert behind_ns >= answered_ns - JIFFY_NS
 
 
-def test_within_another_request_what_is_read_came_now() -> None:
-    requests, _ = held_until_now()
+def test_within_another_request_what_is_read_came_now(requests: OpenRequests) -> None:
+    hold(requests)
     token = enter(Context({REQUEST: object()}))
     try:
         before_ns = monotonic_ns()
@@ -147,14 +160,14 @@ def test_within_another_request_what_is_read_came_now() -> None:
     ],
     ids=["none", "no socket", "refused", "nothing", "older", "unix"],
 )
-def test_where_the_kernel_does_not_tell_what_is_read_came_now(connection: object) -> None:
-    requests, _ = held_until_now()
+def test_where_the_kernel_does_not_tell_what_is_read_came_now(
+    requests: OpenRequests, connection: object
+) -> None:
+    hold(requests)
     before_ns = monotonic_ns()
 
     assert arrived_ns(requests, connection) >= before_ns
 
 
-def test_the_kernel_is_not_asked_where_nothing_held_the_thread() -> None:
-    requests = OpenRequests(raise_fault)
-
+def test_the_kernel_is_not_asked_where_nothing_held_the_thread(requests: OpenRequests) -> None:
     assert arrived_ns(requests, Refusing(AssertionError("asked"))) <= monotonic_ns()
