@@ -265,7 +265,8 @@ def _of_bands(
     Of shares only a part of the rows is read, where it has its share of each sender.
     """
     part_ratio = max((band.share_ratio for band in bands), default=1.0)
-    if plan.requests < LEAST_IN_WINDOW * len(plan.passes):
+    is_known = plan.standing.unmerged is not None  # also where nothing is rolled up yet
+    if is_known and plan.requests <= LEAST_IN_WINDOW * len(plan.passes):
         part_ratio = 1.0
     if part_ratio < 1:
         text, bound = cohort_columns.spread_question(cohort, part_ratio, plan.standing)

@@ -432,25 +432,47 @@ def test_a_request_written_while_a_question_is_answered_counts_once(
     assert len(durations) == len(plain_answers.counted(Cohort(), requests))
 
 
-@pytest.mark.parametrize("least", [0, 1000])
-def test_a_part_is_only_looked_for_where_windows_have_many_requests(
-    rolled: Written, monkeypatch: pytest.MonkeyPatch, least: int
-) -> None:
+@pytest.fixture
+def asked(rolled: Written, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The questions that readers ask."""
     ask = rolled.store._readers.query
-    asked: list[str] = []
+    found: list[str] = []
 
     def seen(sql: str, answer_format: str, parameters: dict[str, object]) -> bytes:
-        asked.append(sql)
+        found.append(sql)
         return ask(sql, answer_format, parameters)
 
     monkeypatch.setattr(rolled.store._readers, "query", seen)
+    return found
+
+
+HALF = [DurationBand(share_ratio=0.5)]
+
+
+@pytest.mark.parametrize("least", [0, 1000])
+def test_a_part_is_only_looked_for_where_windows_have_many_requests(
+    rolled: Written, asked: list[str], monkeypatch: pytest.MonkeyPatch, least: int
+) -> None:
     monkeypatch.setattr(reading, "LEAST_IN_WINDOW", least)
 
     whole = rolled.store.cohort_columns(Cohort())
-    half = rolled.store.cohort_columns(Cohort(), [DurationBand(share_ratio=0.5)])
+    half = rolled.store.cohort_columns(Cohort(), HALF)
 
     assert 0.2 * len(whole) < len(half) < 0.8 * len(whole)
     assert any("in_part" in sql for sql in asked) == (least == 0)
+
+
+def test_a_part_is_not_looked_for_where_no_window_is_rolled_up_yet(
+    rolled: Written, asked: list[str]
+) -> None:
+    since_ns = BEGAN_NS + DAY_NS
+    rolled.write([some_request(rolled.chance, since_ns + number) for number in range(40)], {})
+    asked.clear()
+
+    half = rolled.store.cohort_columns(Cohort(since_ns=since_ns), HALF)
+
+    assert len(half) > 0
+    assert not any("in_part" in sql for sql in asked)
 
 
 @pytest.mark.long

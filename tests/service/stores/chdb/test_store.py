@@ -14,7 +14,7 @@ import chdb
 import pytest
 
 from latencytrace.errors import StoreError, StoreInUseError
-from latencytrace.model import semconv
+from latencytrace.model import Stage, semconv
 from latencytrace.service.cohort import Cohort
 from latencytrace.service.sql.tables import (
     COLUMNS,
@@ -85,6 +85,57 @@ def test_no_question_waits_until_it_is_compiled(tmp_path: Path) -> None:
         store.breakdown(Cohort())
 
     assert compiled() == before
+    store.close()
+
+
+_AROUND = """
+import sys
+from pathlib import Path
+from latencytrace.service.answers.breakdown_parts import arounds
+from latencytrace.service.cohort import Cohort
+from latencytrace.service.stores.chdb.store import ChdbStore
+
+store = ChdbStore.open(Path(sys.argv[1]))
+print(len(arounds(store, Cohort())["quantiles"]), "pyarrow" in sys.modules)
+store.close()
+"""
+
+
+def test_requests_around_quantiles_are_summed_without_pyarrow(tmp_path: Path) -> None:
+    store = ChdbStore.open(tmp_path)
+    requests = (
+        made_request(1000 + number, trace_id=f"{number + 1:032x}") for number in range(200)
+    )
+    write(store, list(requests), [])
+    store.close()
+
+    asked = subprocess.run(
+        [sys.executable, "-c", _AROUND, tmp_path], capture_output=True, text=True, check=True
+    )
+
+    assert asked.stdout == "3 False\n"  # importing it would be a third of a page's first load
+
+
+def test_the_names_of_all_stages_are_read_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = ChdbStore.open(tmp_path)
+    named = (Stage.APPLICATION, Stage.OTHER, Stage.QUEUE)
+    write(store, [made_request(stages=dict.fromkeys(named, 10))], [])
+    ask, asked = store._readers.query, list[str]()
+
+    def seen(sql: str, answer_format: str, parameters: dict[str, object]) -> bytes:
+        asked.append(sql)
+        return ask(sql, answer_format, parameters)
+
+    monkeypatch.setattr(store._readers, "query", seen)
+
+    found = store.breakdown(Cohort())
+
+    assert {row.stage: [part.name for part in row.parts] for row in found.stages} == {
+        stage: [f"a span of {stage}"] for stage in named
+    }
+    assert sum("Segments" in sql for sql in asked) == 1
     store.close()
 
 
