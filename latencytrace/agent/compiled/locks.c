@@ -34,6 +34,7 @@ static PyObject *request_in(PyObject *variables, PyObject *key) {
 /* The request that has a lock for which another one waits; None: none has, or it is not known. Its thread must run with the
  * variables with which it took the lock: an event loop's may run another task by now. */
 static APART PyObject *holder_of(PyObject *lock, PyObject *key) {
+    if (key == Py_None) return Py_NewRef(Py_None);
     PyObject *own = request_in(PyThreadState_Get()->context, key), *holder = NULL;
     size_t at = place_of(lock);
     if (own && taken_by[at].lock == lock) {
@@ -74,15 +75,19 @@ static PyObject *taken_at_once(PyObject *state, PyObject *from) {
 /* `acquire(self, …)` or `__enter__(self)`. A lock that is free is taken at once, as the original does. */
 static PyObject *acquire(PyObject *callable, PyObject *const *args, size_t count, PyObject *names) {
     PyObject *state = ((CoreMethod *)callable)->state, *taken, *holder = NULL;
+    unsigned long had_it = 0;
     if (USUALLY(is_plain(count, names))) {
         taken = taken_at_once(state, args[0]);
         if (USUALLY(taken == Py_True)) return taken_here(args[0]);
         if (!taken) return NULL;
         Py_DECREF(taken);
+        had_it = taken_by[place_of(args[0])].thread;
         holder = holder_of(args[0], PyTuple_GET_ITEM(state, REQUEST_KEY));
     }
     int64_t started_ns = core_monotonic_ns();
     taken = core_original(callable, args, count, names);
+    /* Another one that waited may have had it since, or already then: it notes itself as it goes on. */
+    if (holder && (taken_by[place_of(args[0])].lock != args[0] || taken_by[place_of(args[0])].thread != had_it)) Py_CLEAR(holder);
     if (taken == Py_True) taken_here(args[0]);
     if (taken && note(state, started_ns, holder ? holder : Py_None) < 0) { /* as if the signal had interrupted the wait */
         if (taken == Py_True) {
@@ -149,7 +154,7 @@ static PyObject *set_in_type(PyObject *Py_UNUSED(module), PyObject *args) {
 static PyMethodDef functions[] = {
     {"acquire", acquire_for, METH_VARARGS,
      "Return what stands in the place of a lock's method that waits for it: given that, the type's `acquire` and `release`, "
-     "`note(started_ns, ended_ns, holder)`, how long a wait must be to be noted, and the key of a context's request."},
+     "`note(started_ns, ended_ns, holder)`, how long a wait must be to be noted, and the key of a context's request; None: who has it is not asked."},
     {"simple_get", get_for, METH_VARARGS, "Likewise, of `SimpleQueue.get`; given what says that it is empty, no `release` and no key."},
     {"set_in_type", set_in_type, METH_VARARGS, "Put a value in the place of what a type in C has by a name."},
     {NULL, NULL, 0, NULL}};

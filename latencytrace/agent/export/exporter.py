@@ -196,13 +196,17 @@ class Exporter:
         self._reports = on
 
     def stop(self, timeout_s: float) -> bool:
-        """Send what waits and end the thread; one that a receiver holds up ends by itself."""
+        """Send what waits and end the thread; one that a receiver holds up ends by itself.
+
+        Returns:
+            Whether all was sent, what ended meanwhile too.
+        """
         began_ns = monotonic_ns()
         sent = self.flush(timeout_s)
         self._stopping = True
         self._wake.set()
         join(self._thread, max(timeout_s - (monotonic_ns() - began_ns) / 1e9, 0.0))
-        return sent
+        return sent and not (self.queued or self.counts.in_flight)
 
     def reset_after_fork(self, encoder: OtlpEncoder, first: Callable[[], object]) -> None:
         """In a forked child: keep none of the parent's spans, and begin a thread at the first.

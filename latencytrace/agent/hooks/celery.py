@@ -65,7 +65,11 @@ def time_tasks(recorder: Recorder, unset: Timed | None) -> Any:
     def set_runs(task: Any, run: Timed) -> None:
         vars(task)[_RUNS] = run
 
-    return property(runs, set_runs, lambda task: vars(task).pop(_RUNS))
+    def unset_runs(task: Any) -> None:
+        if vars(task).pop(_RUNS, None) is None:
+            raise AttributeError(_RUNS)
+
+    return property(runs, set_runs, unset_runs)
 
 
 def time_eager_tasks(recorder: Recorder, original: Timed) -> Timed:

@@ -37,6 +37,7 @@ def time_acquiring(recorder: Recorder, original: Timed) -> Timed:
         original(self)
         take, kind = self.acquire, type(self)
 
+        @wraps(take)
         def acquire(block: object = True, timeout: float | None = None) -> Any:  # noqa: FBT002
             if timeout is None:
                 if take(False):  # noqa: FBT003 - it takes no name
@@ -66,12 +67,12 @@ def time_waits(recorder: Recorder, original: Timed) -> Timed:
     """Time the waits for another process: for what it sends, or for its end."""
 
     @wraps(original)
-    def waiting(of: object, limit: object = None) -> Any:
+    def waiting(*args: Any, **kwargs: Any) -> Any:
         if current().get(GAPS) is None:
-            return original(of, limit)
+            return original(*args, **kwargs)
         started_ns = monotonic_ns()
         try:
-            return original(of, limit)
+            return original(*args, **kwargs)
         finally:
             if monotonic_ns() - started_ns >= NOTICED_NS:
                 note_wait(recorder, started_ns)

@@ -40,12 +40,14 @@ def time_waits(recorder: Recorder, original: Timed) -> Timed:
 def _time_types_in_c(recorder: Recorder) -> Callable[[], None]:
     """Time the waits for locks and simple queues; return what puts their methods back."""
     places: list[tuple[type, str, Any, Any]] = []
-    for kind in {type(Lock()), type(RLock())} if core is not None else ():
+    # A condition takes its own lock again unseen, an `RLock` most often: who has that is not told.
+    kinds = {type(Lock()): REQUEST, type(RLock()): None} if core is not None else {}
+    for kind, key in kinds.items():
         take, release = vars(kind)["acquire"], vars(kind)["release"]
         note = partial(note_call, recorder, f"{kind.__name__}.acquire")
         for name in ("acquire", "__enter__"):
             before = vars(kind)[name]
-            timed = core.acquire(before, take, release, note, NOTICED_NS, REQUEST)
+            timed = core.acquire(before, take, release, note, NOTICED_NS, key)
             places.append((kind, name, before, timed))
     if core is not None:
         in_c: Any = import_module("_queue")

@@ -222,6 +222,8 @@ def note_call(
         caller: From where it was called; None: from here, by C, which has no frame of its own.
     """
     with guarded(_DOING, recorder.on_fault):
+        if current().get(GAPS) is None:  # and a thread may have no frame
+            return
         taker = sys._getframe(1) if caller is None else caller
         package = _package(taker)
         is_part = taker.f_code.co_name not in _TAKES_A_LOCK and package in _MADE_OF_LOCKS

@@ -1,6 +1,7 @@
 """Requests that wait for locks, queues and connections of processes, among threads of one."""
 
 import multiprocessing
+import subprocess
 import sys
 import threading
 from collections.abc import Callable
@@ -22,6 +23,7 @@ from tests.support.agent.waiting_requests import (
     results_ns,
     serve_wsgi,
 )
+from tests.support.servers.command_line import environment
 from tests.support.waiting import PATIENCE_S, until
 
 SPAWN = multiprocessing.get_context("spawn")
@@ -238,3 +240,41 @@ def test_a_lock_does_what_it_did() -> None:
     assert refused == (False, False, False)
     assert spans.all == []
     assert synchronize.SemLock.__enter__.__module__ == "multiprocessing.synchronize"
+
+
+def test_what_is_patched_takes_the_names_that_it_took() -> None:
+    ours, theirs = multiprocessing.Pipe()
+    theirs.send(1)
+
+    with hooked(MultiprocessingWaitsHook):
+        ready = [
+            connection.wait([ours], timeout=PATIENCE_S),
+            connection.wait(object_list=[ours], timeout=0),
+        ]
+        read = ours._recv_bytes(maxsize=None).getvalue()  # type: ignore[attr-defined]
+        made = SPAWN.Lock()
+        taken = [made.acquire(block=True, timeout=None), made.acquire(block=False)]
+
+    assert ready == [[ours], [ours]]
+    assert read
+    assert taken == [True, False]
+
+
+def test_a_pool_of_processes_that_is_imported_afterwards_comes_to_its_end() -> None:
+    script = (
+        "import latencytrace; latencytrace.instrument()\n"
+        "from multiprocessing import get_context\n"
+        "pool = get_context('fork').Pool(2)\n"
+        "print(pool.map(abs, [-1, 2]))\n"
+        "pool.close(); pool.join()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+        env=environment(LATENCYTRACE_ENDPOINT="http://127.0.0.1:9"),
+    )
+    assert done.stdout == "[1, 2]\n", done.stderr
+    assert "Traceback" not in done.stderr

@@ -13,6 +13,8 @@ from latencytrace.agent.clock import monotonic_ns
 
 _FOLDER: Final = "/proc/self/fd"
 _PAUSES: Final = 20  # times as long as it took to look through them
+_MOST_NS: Final = 2_000_000  # that one look takes: it holds the thread that asks
+_KEPT: Final = 4096
 _MAPPED: Final = "::ffff:"  # before an IPv4 address of a socket that takes both
 
 _numbers: dict[str, int] = {}  # of sockets, by their peers as gRPC names them
@@ -37,6 +39,8 @@ class PeersConnection:
         Raises:
             OSError: It is not found, or closed by now.
         """
+        if not self._peer.startswith(("ipv4:", "ipv6:")):
+            raise OSError(f"{self._peer} is none of TCP's")
         if _peer_at(_numbers.get(self._peer, -1)) != self._peer:
             _look()
         with opened(_numbers.get(self._peer, -1)) as found:
@@ -46,21 +50,25 @@ class PeersConnection:
 
 
 def _look() -> None:
-    """Find all connections, unless that was done too lately."""
+    """Find connections, the newest first, unless that was done too lately."""
     global _resumes_ns  # noqa: PLW0603 - one of a process, as its sockets are
     began_ns = monotonic_ns()
     if began_ns < _resumes_ns or sys.platform != "linux":
         return
-    found = {peer: number for number in sockets() if (peer := _peer_at(number))}
-    _numbers.clear()
-    _numbers.update(found)
+    if len(_numbers) >= _KEPT:
+        _numbers.clear()
+    for number in sockets():
+        if peer := _peer_at(number):
+            _numbers[peer] = number
+        if monotonic_ns() - began_ns >= _MOST_NS:
+            break
     _resumes_ns = began_ns + _PAUSES * (monotonic_ns() - began_ns)
 
 
 def sockets() -> Iterator[int]:
-    """Yield the numbers of this process's sockets."""
+    """Yield the numbers of this process's sockets, the highest first."""
     with suppress(OSError):
-        for name in os.listdir(_FOLDER):  # noqa: PTH208 - many, and their numbers alone
+        for name in sorted(os.listdir(_FOLDER), key=int, reverse=True):  # noqa: PTH208 - many, and their numbers alone
             with suppress(OSError):  # closed by now
                 if stat.S_ISSOCK(os.fstat(int(name)).st_mode):
                     yield int(name)
