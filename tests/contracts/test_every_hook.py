@@ -125,7 +125,9 @@ def test_its_patches_are_of_the_same_kind_as_what_they_stand_for(
 
     wrapped = (staticmethod, classmethod, property)
     assert {place for place in before if isinstance(before[place], wrapped)} == {
-        place for place in during if isinstance(during[place], wrapped)
+        place
+        for place in during
+        if isinstance(during[place], wrapped) and before[place] is not None  # else it is set later
     }
     inherited = {place for place in before if before[place] is MISSING}
     assert inherited | {place for place in before if callable(before[place])} == {

@@ -40,7 +40,7 @@ def time_waits(recorder: Recorder, original: Timed) -> Timed:
 def _time_types_in_c(recorder: Recorder) -> Callable[[], None]:
     """Time the waits for locks and simple queues; return what puts their methods back."""
     places: list[tuple[type, str, Any, Any]] = []
-    # A condition takes its own lock again unseen, an `RLock` most often: who has that is not told.
+    # A condition takes its lock, an `RLock` most often, again unseen: who has it is not known.
     kinds = {type(Lock()): REQUEST, type(RLock()): None} if core is not None else {}
     for kind, key in kinds.items():
         take, release = vars(kind)["acquire"], vars(kind)["release"]

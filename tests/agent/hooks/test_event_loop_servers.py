@@ -25,6 +25,7 @@ from latencytrace.agent.hooks.tornado import TornadoHook
 from latencytrace.agent.spans.span import RecordedSpan
 from latencytrace.agent.timing.holds import Wait
 from latencytrace.agent.timing.runtime_gaps import LOOP
+from latencytrace.agent.toolkit.http import own_sockets
 from latencytrace.agent.toolkit.http.own_sockets import opened, sockets
 from latencytrace.model import Stage, semconv
 from latencytrace.model.packed import unpack_named
@@ -240,8 +241,10 @@ def segments_at(port: int) -> int:
 @LOOPS
 @pytest.mark.parametrize("host", ["127.0.0.1", "[::]"])
 def test_a_call_of_grpc_begins_when_it_came_though_the_loop_was_held(
-    new_loop: NewLoop, host: str
+    new_loop: NewLoop, host: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(own_sockets, "_MOST_NS", 10**15)  # however many sockets other tests left
+    monkeypatch.setattr(own_sockets, "_resumes_ns", 0)
     gate = Gate()
 
     class Gated(Methods):

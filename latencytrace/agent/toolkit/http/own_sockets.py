@@ -19,6 +19,7 @@ _MAPPED: Final = "::ffff:"  # before an IPv4 address of a socket that takes both
 
 _numbers: dict[str, int] = {}  # of sockets, by their peers as gRPC names them
 _resumes_ns = 0
+_below = sys.maxsize  # where the next look goes on
 
 
 class PeersConnection:
@@ -50,28 +51,31 @@ class PeersConnection:
 
 
 def _look() -> None:
-    """Find connections, the newest first, unless that was done too lately."""
-    global _resumes_ns  # noqa: PLW0603 - one of a process, as its sockets are
+    """Find connections, where the last look ended, unless that was too lately."""
+    global _resumes_ns, _below  # noqa: PLW0603 - one of a process, as its sockets are
     began_ns = monotonic_ns()
     if began_ns < _resumes_ns or sys.platform != "linux":
         return
     if len(_numbers) >= _KEPT:
         _numbers.clear()
-    for number in sockets():
+    below, _below = _below, sys.maxsize
+    for number in sockets(below):
         if peer := _peer_at(number):
             _numbers[peer] = number
         if monotonic_ns() - began_ns >= _MOST_NS:
+            _below = number
             break
     _resumes_ns = began_ns + _PAUSES * (monotonic_ns() - began_ns)
 
 
-def sockets() -> Iterator[int]:
-    """Yield the numbers of this process's sockets, the highest first."""
+def sockets(below: int = sys.maxsize) -> Iterator[int]:
+    """Yield the numbers of this process's sockets, those below a number first."""
     with suppress(OSError):
-        for name in sorted(os.listdir(_FOLDER), key=int, reverse=True):  # noqa: PTH208 - many, and their numbers alone
+        numbers = map(int, os.listdir(_FOLDER))  # noqa: PTH208 - many, and their numbers alone
+        for number in sorted(numbers, key=lambda one: (one >= below, -one)):
             with suppress(OSError):  # closed by now
-                if stat.S_ISSOCK(os.fstat(int(name)).st_mode):
-                    yield int(name)
+                if stat.S_ISSOCK(os.fstat(number).st_mode):
+                    yield number
 
 
 @contextmanager

@@ -96,3 +96,22 @@ def test_no_number_is_left_open(pair: tuple[socket.socket, str]) -> None:
     finally:
         os.close(reader)
         os.close(writer)
+
+
+def test_a_look_that_ends_early_goes_on_with_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(own_sockets, "_MOST_NS", 0)  # one socket a look
+    monkeypatch.setattr(own_sockets, "_PAUSES", 0)
+    monkeypatch.setattr(own_sockets, "_numbers", {})
+    monkeypatch.setattr(own_sockets, "_below", sys.maxsize)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        clients = [socket.create_connection(server.getsockname()) for _ in range(3)]
+        accepted = [server.accept()[0] for _ in clients]
+        peers = {"ipv4:{}:{}".format(*one.getpeername()) for one in accepted}
+
+        for _ in own_sockets.sockets():
+            monkeypatch.setattr(own_sockets, "_resumes_ns", 0)
+            own_sockets._look()
+
+        for one in (*clients, *accepted):
+            one.close()
+    assert peers <= set(own_sockets._numbers)
