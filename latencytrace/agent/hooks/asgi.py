@@ -17,7 +17,7 @@ from opentelemetry.trace import NoOpTracer, get_current_span
 
 from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.compiled.core import core, quicker
-from latencytrace.agent.context import current, enter, leave
+from latencytrace.agent.context import current, enter
 from latencytrace.agent.guard import FAULTS, guarded
 from latencytrace.agent.program.provider import TIMED
 from latencytrace.agent.spans.sdk_view import EMPTY_STATE
@@ -51,7 +51,7 @@ from latencytrace.agent.toolkit.streaming import (
     Answering,
     AnswerStream,
 )
-from latencytrace.agent.toolkit.websocket_messages import Messages
+from latencytrace.agent.toolkit.websocket_messages import Messages, until_closed
 from latencytrace.model import semconv
 from latencytrace.model.detail import TraceDetail
 from latencytrace.model.stage import Stage
@@ -441,16 +441,7 @@ async def _converse(
     if messages is not None:
         receive = _received(recorder, messages, scope, receive)
         send = _sent(recorder, messages, send)
-    raised = None
-    try:
-        return await original(receive, send)
-    except BaseException as error:
-        raised = error
-        raise
-    finally:
-        if messages is not None:
-            messages.asked(raised)
-        leave(token)
+    return await until_closed(token, messages, partial(original, receive, send))
 
 
 def _received(recorder: Recorder, messages: Messages, scope: Scope, receive: Receive) -> Receive:

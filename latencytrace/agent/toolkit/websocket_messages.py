@@ -10,6 +10,7 @@ trace.
 import sys
 from asyncio import current_task
 from collections.abc import Awaitable, Callable, Mapping
+from contextvars import Token
 from dataclasses import dataclass
 from functools import partial, wraps
 from inspect import iscoroutinefunction
@@ -17,6 +18,7 @@ from threading import current_thread
 from typing import Any, Final
 from weakref import finalize, ref
 
+from opentelemetry.context import Context
 from opentelemetry.trace import SpanKind, get_current_span
 
 from latencytrace.agent.clock import monotonic_ns
@@ -42,7 +44,7 @@ _HAS_LEFT: Final = {
 
 
 class MessageRequest(OwnRequest):
-    """What a connection does for one message.
+    """Work of a connection for one message.
 
     Args:
         route: Of the connection; None: unknown.
@@ -158,7 +160,15 @@ async def converse(
         headers: Of the handshake.
     """
     caller = joined_caller(recorder, headers)
-    messages = None if caller is None else conversed(recorder, connection)
+    if caller is None:
+        return await run()
+    return await until_closed(caller, conversed(recorder, connection), run)
+
+
+async def until_closed(
+    caller: Token[Context], messages: Messages | None, run: Callable[[], Awaitable[Any]]
+) -> Any:
+    """Run a handler, then end the request under way, and leave the client's trace."""
     raised = None
     try:
         return await run()
@@ -168,8 +178,7 @@ async def converse(
     finally:
         if messages is not None:
             messages.asked(raised)
-        if caller is not None:
-            leave(caller)
+        leave(caller)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -198,7 +198,7 @@ def means_from(lines: bytes, bands: int) -> list[dict[Stage, float]]:
 def _within(
     cohort: Cohort, bands: Sequence[DurationBand], part_ratio: float
 ) -> tuple[str, list[str], dict[str, object]]:
-    """What holds for all requests of bands, what for those of each, and what both bind."""
+    """Return the condition of all bands, that of each, and the parameters of both."""
     condition, parameters = where(cohort)
     condition = f"{condition} AND {explained(cohort)}"
     hashes = [_highest_hash(band.share_ratio / part_ratio) for band in bands]
