@@ -25,12 +25,11 @@ from latencytrace.agent.hooks.tornado import TornadoHook
 from latencytrace.agent.spans.span import RecordedSpan
 from latencytrace.agent.timing.holds import Wait
 from latencytrace.agent.timing.runtime_gaps import LOOP
-from latencytrace.agent.toolkit.http import own_sockets
 from latencytrace.agent.toolkit.http.own_sockets import opened, sockets
 from latencytrace.model import Stage, semconv
 from latencytrace.model.packed import unpack_named
 from tests.support.agent.held import HELD_NS as GATED_NS
-from tests.support.agent.held import JIFFY_NS, Gate
+from tests.support.agent.held import JIFFY_NS, Gate, looks_each_time
 from tests.support.agent.hooked import Spans, hooked
 from tests.support.servers.grpc_calls import SERVICE, Methods, async_answers, async_serving
 from tests.support.servers.serving import get
@@ -243,9 +242,7 @@ def segments_at(port: int) -> int:
 def test_a_call_of_grpc_begins_when_it_came_though_the_loop_was_held(
     new_loop: NewLoop, host: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(own_sockets, "_MOST_NS", 10**15)  # however many sockets other tests left
-    monkeypatch.setattr(own_sockets, "_PAUSES", 0)
-    monkeypatch.setattr(own_sockets, "_resumes_ns", 0)
+    looks_each_time(monkeypatch)
     gate = Gate()
 
     class Gated(Methods):

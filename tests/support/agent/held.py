@@ -1,6 +1,7 @@
 """A server's thread that a test holds, while another request lies in its socket."""
 
 import socket
+import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -12,6 +13,7 @@ import pytest
 from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.spans.span import RecordedSpan
 from latencytrace.agent.timing.hook import Hook
+from latencytrace.agent.toolkit.http import own_sockets
 from latencytrace.model import Stage
 from tests.support.agent.hooked import Spans, hooked
 from tests.support.servers.serving import get
@@ -40,6 +42,14 @@ class Gate:
         until(lambda: monotonic_ns() >= not_before_ns)
         self.opened_ns = monotonic_ns()
         self.opened.set()
+
+
+def looks_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have all connections looked through each time, however many other tests left open."""
+    monkeypatch.setattr(own_sockets, "_MOST_NS", 10**15)
+    monkeypatch.setattr(own_sockets, "_PAUSES", 0)
+    monkeypatch.setattr(own_sockets, "_resumes_ns", 0)
+    monkeypatch.setattr(own_sockets, "_below", sys.maxsize)
 
 
 Serving = Callable[[Gate], AbstractContextManager[str]]

@@ -6,6 +6,7 @@ import stat
 import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
+from time import thread_time_ns
 from typing import Final
 from urllib.parse import unquote
 
@@ -13,7 +14,7 @@ from latencytrace.agent.clock import monotonic_ns
 
 _FOLDER: Final = "/proc/self/fd"
 _PAUSES: Final = 20  # times as long as it took to look through them
-_MOST_NS: Final = 2_000_000  # that one look takes: it holds the thread that asks
+_MOST_NS: Final = 2_000_000  # of a processor that one look takes: it holds the thread that asks
 _KEPT: Final = 4096
 _MAPPED: Final = "::ffff:"  # before an IPv4 address of a socket that takes both
 
@@ -53,19 +54,19 @@ class PeersConnection:
 def _look() -> None:
     """Find connections, where the last look ended, unless that was too lately."""
     global _resumes_ns, _below  # noqa: PLW0603 - one of a process, as its sockets are
-    began_ns = monotonic_ns()
-    if began_ns < _resumes_ns or sys.platform != "linux":
+    if monotonic_ns() < _resumes_ns or sys.platform != "linux":
         return
+    began_ns = thread_time_ns()  # not what others have of the processor meanwhile
     if len(_numbers) >= _KEPT:
         _numbers.clear()
     below, _below = _below, sys.maxsize
     for number in sockets(below):
         if peer := _peer_at(number):
             _numbers[peer] = number
-        if monotonic_ns() - began_ns >= _MOST_NS:
+        if thread_time_ns() - began_ns >= _MOST_NS:
             _below = number
             break
-    _resumes_ns = began_ns + _PAUSES * (monotonic_ns() - began_ns)
+    _resumes_ns = monotonic_ns() + _PAUSES * (thread_time_ns() - began_ns)
 
 
 def sockets(below: int = sys.maxsize) -> Iterator[int]:

@@ -10,6 +10,7 @@ import pytest
 
 from latencytrace.agent.toolkit.http import own_sockets
 from latencytrace.agent.toolkit.http.own_sockets import PeersConnection, opened
+from tests.support.agent.held import looks_each_time
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="others have no /proc/self/fd")
 NODELAY = (socket.IPPROTO_TCP, socket.TCP_NODELAY, 4)
@@ -17,9 +18,8 @@ NODELAY = (socket.IPPROTO_TCP, socket.TCP_NODELAY, 4)
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Look through the connections each time."""
-    monkeypatch.setattr(own_sockets, "_PAUSES", 0)
-    monkeypatch.setattr(own_sockets, "_resumes_ns", 0)
+    """Look through all connections each time."""
+    looks_each_time(monkeypatch)
 
 
 @pytest.fixture(params=["127.0.0.1", "::ffff:127.0.0.1", "::1"])
@@ -100,16 +100,13 @@ def test_no_number_is_left_open(pair: tuple[socket.socket, str]) -> None:
 
 def test_a_look_that_ends_early_goes_on_with_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(own_sockets, "_MOST_NS", 0)  # one socket a look
-    monkeypatch.setattr(own_sockets, "_PAUSES", 0)
     monkeypatch.setattr(own_sockets, "_numbers", {})
-    monkeypatch.setattr(own_sockets, "_below", sys.maxsize)
     with socket.create_server(("127.0.0.1", 0)) as server:
         clients = [socket.create_connection(server.getsockname()) for _ in range(3)]
         accepted = [server.accept()[0] for _ in clients]
         peers = {"ipv4:{}:{}".format(*one.getpeername()) for one in accepted}
 
         for _ in own_sockets.sockets():
-            monkeypatch.setattr(own_sockets, "_resumes_ns", 0)
             own_sockets._look()
 
         for one in (*clients, *accepted):
