@@ -3,8 +3,9 @@
 It holds trace ids, times and counts, no spans. It has no thread and does no I/O.
 
 A trace is not attributed while spans of it wait to be stored, unless its attribution claims
-these spans and stores them itself. Each span is counted until it has a ledger, or is without one
-for a known reason.
+these spans and stores them itself, or they have waited for `AGE_NS`. It is never attributed while
+a commit of its spans is under way: the next start would take them for attributed. Each span is
+counted until it has a ledger, or is without one for a known reason.
 """
 
 from collections import OrderedDict
@@ -83,9 +84,9 @@ class _Open:
         self.left |= taken.left
         self.missed_ns = taken.missed_ns
 
-    def is_complete(self, now_ns: int) -> bool:
+    def is_complete(self, now_ns: int, *, is_committing: bool) -> bool:
         """Return whether it can be attributed: all of it is stored, or `AGE_NS` have passed."""
-        return not self.waiting or now_ns - self.first_ns >= AGE_NS
+        return not self.waiting or (now_ns - self.first_ns >= AGE_NS and not is_committing)
 
     def waits_for(self, now_ns: int, state: TraceState) -> str:
         """Return why it has no ledger yet, as people read it."""
@@ -417,7 +418,7 @@ class Assembler:
             )
             if not trace.from_store:
                 trace.claimed, trace.waiting = trace.waiting, 0
-        return trace.is_complete(now_ns)
+        return trace.is_complete(now_ns, is_committing=self._posts.is_committing(trace_id))
 
     def _taken(self, trace_id: str) -> str:
         """Take an open trace; spans that wait to be stored stay open."""

@@ -76,7 +76,7 @@ class OpenTraces:
     def begin(self, block: SpanBlock) -> SpanBlock | None:
         """Begin to commit a post: return the part that is not stored; None: it has to wait."""
         with self._lock:
-            rows = self._posts.begin(block)
+            rows = self._posts.begin(block, self._assembler.being_attributed)
         return None if rows is None else part_of(block, rows)
 
     def ended(self, requests: Iterable[CheckedRequest], outcome: Outcome) -> None:

@@ -6,7 +6,7 @@ writes it with the ledger, because only then its table is known; a commit writes
 claimed in time.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -30,7 +30,6 @@ class _Post:
     claimed: dict[str, Rows] = field(default_factory=dict)  # to be stored by attributions
     accounted: set[str] = field(default_factory=set)  # unstored traces that were attributed
     is_in_journal: bool = False
-    is_committing: bool = False
 
     @property
     def nbytes(self) -> int:
@@ -61,6 +60,7 @@ class Posts:
         # By the `id` of their block, in order of arrival.
         self._held: dict[int, _Post] = {}
         self._unstored: dict[int, _Post] = {}
+        self._committing: set[str] = set()  # traces with spans in the commit that is under way
         self._traces: dict[str, _Trace] = {}
         self._written: list[SpanBlock] = []
         self._urgent: list[SpanBlock] = []
@@ -128,7 +128,7 @@ class Posts:
         """
         trace = self._traces.get(trace_id)
         posts = [one for one in trace.posts if trace_id in one.unstored] if trace else []
-        is_free = not any(one.is_committing or not one.is_in_journal for one in posts)
+        is_free = trace_id not in self._committing and all(one.is_in_journal for one in posts)
         if trace is None or self.count(trace_id) != count or not is_free:
             self.urge(trace_id)
             return False
@@ -200,20 +200,36 @@ class Posts:
         found, self._urgent = self._urgent, []
         return found
 
-    def begin(self, block: SpanBlock) -> Sequence[Rows] | None:
-        """Begin to commit a post; its rows that are not stored; None: it has claimed rows."""
+    def begin(
+        self, block: SpanBlock, attributing: Callable[[Iterable[str]], Collection[str]]
+    ) -> Sequence[Rows] | None:
+        """Begin to commit a post.
+
+        Args:
+            block: The post.
+            attributing: Returns those of some traces that are being attributed. Spans that are
+                stored before the ledger of their trace would count as attributed at the next
+                start.
+
+        Returns:
+            Its rows that are not stored; None: attributions are under way of traces of the post.
+        """
         post = self._unstored.get(id(block))
         if post is None:
             return ()
-        if post.claimed:
+        if post.claimed or attributing(post.unstored):
             return None
-        post.is_committing = True
+        self._committing.update(post.unstored)
         return list(post.unstored.values())
 
     def again(self, block: SpanBlock) -> None:
         """Note that the commit of a post failed and will be tried again."""
         if post := self._unstored.get(id(block)):
-            post.is_committing = False
+            self._committing.difference_update(post.unstored)
+
+    def is_committing(self, trace_id: str) -> bool:
+        """Return whether a commit of spans of a trace is under way."""
+        return trace_id in self._committing
 
     def end(self, block: SpanBlock) -> Mapping[str, int]:
         """Forget a post that was stored or rejected; return its unattributed spans by trace."""
@@ -221,6 +237,7 @@ class Posts:
         if post is None:
             return {}
         unstored, post.unstored = post.unstored, {}
+        self._committing.difference_update(unstored)
         return {one: len(rows) for one, rows in unstored.items() if one not in post.accounted}
 
     def _forget(self, post: _Post) -> None:

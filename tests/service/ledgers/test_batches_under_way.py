@@ -153,6 +153,22 @@ def test_a_trace_is_not_taken_again_while_it_is_written(rig: Rig) -> None:
     assert rig.counted("latencytrace_requests_total") == 1
 
 
+def test_no_commit_stores_spans_of_a_trace_while_it_is_written(rig: Rig) -> None:
+    span = root(uuid4().hex)
+    may_go_on = threading.Event()
+    rig.store.before = lambda: may_go_on.wait(PATIENCE_S)
+    rig.send(span)
+    rig.pipeline.step(ahead=True)
+    late = otlp.check(encoded(child(span, LATE_CHILD, Stage.DECODE, 50, 90)), otlp.PROTOBUF, None)
+    rig.pipeline._traces.arrived([late])
+    meanwhile = rig.pipeline._traces.begin(late.columns)
+    may_go_on.set()
+    rig.pipeline.step()
+
+    assert meanwhile is None
+    assert rig.pipeline._traces.begin(late.columns) is late.columns
+
+
 def test_what_settles_while_it_is_revised_is_counted_once(store: HeldStore) -> None:
     rig = Rig(store, settle_s=1.5)
     span = root(uuid4().hex)

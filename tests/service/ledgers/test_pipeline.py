@@ -496,7 +496,8 @@ def test_who_sends_faster_than_traces_are_attributed_is_put_off(
     busy.submit(sent).result(timeout=PATIENCE_S)
     clock.move_s(2)
     assert entered.wait(PATIENCE_S)
-    busy.submit(sent).result(timeout=PATIENCE_S)  # it has only begun
+    other = otlp.check(encoded(root(uuid4().hex)), otlp.PROTOBUF, None)
+    busy.submit(other).result(timeout=PATIENCE_S)  # it has only begun
     clock.move_s(4)
     with pytest.raises(OverloadedError, match="again in a second"):
         busy.submit(sent)

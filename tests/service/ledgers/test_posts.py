@@ -27,7 +27,7 @@ def known(*, in_journal: bool = True) -> tuple[Posts, SpanBlock]:
 
 def begun(posts: Posts, block: SpanBlock) -> SpanBlock | None:
     """What of a post is to be committed."""
-    rows = posts.begin(block)
+    rows = posts.begin(block, lambda _: ())
     return None if rows is None else part_of(block, rows)
 
 
@@ -73,7 +73,7 @@ def test_a_post_is_done_once_attributions_stored_all_of_it() -> None:
 
 def test_nothing_is_claimed_that_is_being_committed_or_that_no_journal_holds() -> None:
     committing, block = known()
-    committing.begin(block)
+    committing.begin(block, lambda _: ())
     unsafe, _ = known(in_journal=False)
 
     assert not committing.claim(FIRST, 2)

@@ -2,7 +2,8 @@
 
 A state machine walks over the public face of a pipeline: spans come early, late, twice or without
 their root, memory and the number of open traces are short, the store fails before or after it
-wrote, rows go by age, the process is killed. After each step every span has one place.
+wrote or takes its time, rows go by age, the process is killed. After each step every span has one
+place.
 """
 
 import threading
@@ -25,6 +26,7 @@ from numpy.typing import NDArray
 
 from latencytrace.errors import OverloadedError, StoreError
 from latencytrace.model import Span, Stage
+from latencytrace.service.clock import now_ns
 from latencytrace.service.ingest.journal import Journal
 from latencytrace.service.ledger_table import LedgerTable
 from latencytrace.service.ledgers.assembler import TraceState
@@ -36,10 +38,11 @@ from latencytrace.service.metrics.telemetry import Telemetry
 from latencytrace.service.otlp import traces as otlp
 from latencytrace.service.otlp.span_block import SpanBlock
 from latencytrace.service.store import NONE_WITHDRAWN, Revisions, Table, Written
-from latencytrace_examples.sqlite_store import SqliteStore
+from latencytrace_examples.sqlite_store import CLOCKS_NS, SqliteStore
 from tests.support.builders.spans.otlp_messages import MS, decoding, root_lately
 from tests.support.builders.spans.otlp_messages import otlp as encoded
 from tests.support.fakes.contracts import FakeClock
+from tests.support.waiting import PATIENCE_S, until
 
 CHILDREN: Final = 6  # of a trace at most, each decoding for 5 ms
 NEVER_LATE_S: Final = 600.0  # after the first span of a trace
@@ -53,9 +56,11 @@ CHANGING: Final = (
 
 
 class FlakyStore(SqliteStore):
-    """Fails when told so, before or after it wrote."""
+    """Fails when told so, before or after it wrote, or holds what a commit writes."""
 
     is_dead = False
+    is_holding = False  # an insert of a commit
+    may_end: threading.Event  # that insert
     fails: Counter[str]  # how often: "before" it writes, or "after"
     meanwhile: Callable[[], object] = staticmethod(lambda: None)  # while ledgers are written
 
@@ -67,7 +72,12 @@ class FlakyStore(SqliteStore):
             raise OSError("the process is gone")
 
     def insert(self, blocks: Sequence[SpanBlock], age_ns: int | None = None) -> None:
-        """Keep them, or fail."""
+        """Keep them, or fail; a commit's are of the time when it began, as the engine has it."""
+        if age_ns is None:
+            came_ns, self.is_holding = now_ns(), True
+            assert self.may_end.wait(PATIENCE_S)
+            self.is_holding = False
+            age_ns = now_ns() - came_ns - CLOCKS_NS
         self._fail("before")
         super().insert(blocks, age_ns)
         self._fail("after")
@@ -200,6 +210,9 @@ class Walk(RuleBasedStateMachine):
     def _start(self) -> None:
         self.store = FlakyStore.open(Path(self.folder.name))
         self.store.fails = Counter()
+        self.store.may_end = threading.Event()
+        self.store.may_end.set()
+        self.commits = threading.Thread()  # what was begun and is held
         self.telemetry = Telemetry()
         self.traces = RecordedTraces(self.clock, self.bounds)
         self.counted.clear()
@@ -263,7 +276,27 @@ class Walk(RuleBasedStateMachine):
     @rule()
     def commit(self) -> None:
         """Store what waits, if the store takes it."""
+        self.begin_commit()
+        self.end_commit()
+
+    @rule()
+    def begin_commit(self) -> None:
+        """Begin to store what waits; it takes a while."""
+        self.end_commit()
         self.clock.move_s(2)
+        self.store.may_end.clear()
+        self.commits = threading.Thread(target=self._flush)
+        self.commits.start()
+        until(lambda: self.store.is_holding or not self.commits.is_alive())
+
+    @rule()
+    def end_commit(self) -> None:
+        """Let the commit that was begun come to its end."""
+        self.store.may_end.set()
+        if self.commits.is_alive():
+            self.commits.join(PATIENCE_S)
+
+    def _flush(self) -> None:
         with suppress(StoreError):
             self.pipeline._committer.flush()
 
@@ -276,6 +309,7 @@ class Walk(RuleBasedStateMachine):
     def kill(self) -> None:
         """End the process without notice, and start another."""
         self.store.is_dead = True  # whatever is under way does not come to its end
+        self.store.may_end.set()
         self.pipeline._committer.close()
         self.store.close()
         self._start()
@@ -345,3 +379,18 @@ class Walk(RuleBasedStateMachine):
 
 TestWalk = Walk.TestCase
 TestWalk.settings = settings(stateful_step_count=30)
+
+
+def test_spans_whose_commit_is_under_way_as_their_trace_grows_old_outlive_a_kill() -> None:
+    walk, trace_id = Walk(), TRACES[0]
+    walk.begin(held_bytes=1 << 20, most=1000)
+    walk.arrive(trace_id, [0, 1])
+    walk.commit()
+    walk.arrive(trace_id, [2])
+    walk.begin_commit()
+    walk.step(301.0)
+    walk.end_commit()
+    walk.kill()
+    walk.teardown()
+
+    assert walk.sent[trace_id].decode_ms(walk.sent[trace_id].in_time) == 10
