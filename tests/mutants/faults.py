@@ -44,7 +44,7 @@ class Fault:
     after: str
     start: int  # in bytes of the file
     end: int
-    plain: bool  # a form in C stands in for it: tests have to run the one in Python
+    plain: bool  # forms in C stand in for some of its file: tests have to run those in Python
 
     @property
     def name(self) -> tuple[str, ...]:
@@ -86,30 +86,27 @@ class _Finder:
         self._file = file
         self._tree = ast.parse(source)
         self._source = source.encode()
+        self._plain = "@quicker(" in source
         lines = self._source.splitlines(keepends=True)
         self._starts = [0]
         for line in lines:
             self._starts.append(self._starts[-1] + len(line))
 
     def found(self) -> Iterator[Fault]:
-        yield from self._below(self._tree, "", plain=False)
+        yield from self._below(self._tree, "")
 
-    def _below(self, node: ast.AST, within: str, *, plain: bool) -> Iterator[Fault]:
+    def _below(self, node: ast.AST, within: str) -> Iterator[Fault]:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             within = f"{within}.{node.name}" if within else node.name
-            plain = plain or any("quicker" in ast.unparse(one) for one in node.decorator_list)
         for kind, place, after in _edits(node):
-            yield self._fault(place, after, kind=kind, within=within, plain=plain)
+            yield self._fault(place, after, kind=kind, within=within)
         for field, value in ast.iter_fields(node):
             if field not in _UNTOUCHED:
                 for child in value if isinstance(value, list) else [value]:
-                    # Before Python 3.12 parts of an f-string do not know where they stand.
-                    if isinstance(child, ast.AST) and not isinstance(child, ast.JoinedStr):
-                        yield from self._below(child, within, plain=plain)
+                    if isinstance(child, ast.AST) and not _has_no_faults(child):
+                        yield from self._below(child, within)
 
-    def _fault(
-        self, place: ast.expr | ast.stmt, after: str, *, kind: str, within: str, plain: bool
-    ) -> Fault:
+    def _fault(self, place: ast.expr | ast.stmt, after: str, *, kind: str, within: str) -> Fault:
         start = self._starts[place.lineno - 1] + place.col_offset
         end = self._starts[(place.end_lineno or 0) - 1] + (place.end_col_offset or 0)
         return Fault(
@@ -121,8 +118,15 @@ class _Finder:
             after=after,
             start=start,
             end=end,
-            plain=plain,
+            plain=self._plain,
         )
+
+
+def _has_no_faults(node: ast.AST) -> bool:
+    if isinstance(node, ast.keyword) and ast.unparse(node) == "strict=True":
+        return True  # it only asserts what holds
+    # Before Python 3.12 parts of an f-string do not know where they stand.
+    return isinstance(node, ast.JoinedStr)
 
 
 Edit: TypeAlias = tuple[str, ast.expr | ast.stmt, str]  # the kind, what is replaced, by what

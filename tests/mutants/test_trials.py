@@ -45,6 +45,30 @@ def test_the_mirror_of_a_file_is_run_first_and_then_who_imports_it(copy: Copy) -
     assert "tests/analysis/compare/test_comparison.py" in tests
 
 
+def test_what_uses_a_file_through_another_one_is_run_where_the_nearer_tests_pass(
+    copy: Copy,
+) -> None:
+    further = copy.further_tests_of("latencytrace/agent/toolkit/http/server.py")
+
+    assert "tests/agent/hooks/test_uvicorn.py" in further  # its hook is that of ASGI
+    assert not {*further} & {*copy.tests_of("latencytrace/agent/toolkit/http/server.py")}
+
+
+@pytest.mark.long
+def test_a_fault_after_which_the_process_crashes_at_its_end_is_killed(
+    copy: Copy, tmp_path: Path
+) -> None:
+    crashing = tmp_path / "test_crashing.py"
+    crashing.write_text(
+        "import atexit, os\n\n\n"
+        "def test_one():\n    atexit.register(os.kill, os.getpid(), 11)\n    assert False\n"
+    )
+
+    outcome, _ = copy.run([str(crashing)], plain=False)
+
+    assert outcome == "killed"
+
+
 def test_a_fault_is_made_outside_the_checkout(tmp_path: Path) -> None:
     Copy(tmp_path)
 

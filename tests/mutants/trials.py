@@ -4,6 +4,7 @@ import os
 import re
 import resource
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -19,6 +20,7 @@ from tests.support.repository.tree import ROOT, strangers, tracked
 CPU_LIMIT_S: Final = 300  # of one process: what takes more goes round for ever
 LIMIT_S: Final = 3600  # on a busy machine; what waits for ever
 MOST_USERS: Final = 6
+MOST_FURTHER: Final = 64  # test files, tried where the nearer ones notice nothing
 NEIGHBOURS: Final = {  # what a room is held against as a whole: how their paths begin
     "analysis": (
         "tests/analysis/test_build_trace.py",
@@ -33,7 +35,8 @@ NEIGHBOURS: Final = {  # what a room is held against as a whole: how their paths
     ),
     "service/objectives": ("tests/service/alerting/", "tests/service/test_detection.py"),
 }
-_FAILED: Final = re.compile(rb"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", re.MULTILINE)
+_FAILED: Final = re.compile(rb"^(?:FAILED|ERROR) (tests/.+?)(?: - .*)?$", re.MULTILINE)
+_SPENT: Final = {-signal.SIGXCPU, -signal.SIGKILL}  # how a process ends that took `CPU_LIMIT_S`
 _NOT_TRIED: Final = ("tests/end_to_end/", "tests/benchmarks/", "tests/stress/", "tests/mutants/")
 
 
@@ -64,6 +67,11 @@ class Copy:
             if (ROOT / file).is_file():
                 (folder / file).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(ROOT / file, folder / file)
+        self._texts = {
+            file: (folder / file).read_text()
+            for file in self._files
+            if file.endswith(".py") and file.startswith(("latencytrace/", "tests/"))
+        }
 
     def tests_of(self, file: str) -> list[str]:
         """Return the test files that have to notice a fault of a source.
@@ -71,10 +79,7 @@ class Copy:
         The one that mirrors it comes first, then those that import it, those that mirror what
         imports it, those of its folder, and the neighbours of its room.
         """
-        module = file.removesuffix(".py").replace("/", ".")
-        importing = re.compile(rf"\b(?:from|import) {re.escape(module)}\b")
-        texts = {one: (self._root / one).read_text() for one in self._sources()}
-        users = [one for one in texts if importing.search(texts[one])]
+        texts, users = self._texts, self._users(file)
         rooms = (str(one) for one in PurePosixPath(_mirror(file)).parents)
         in_room = ([one for one in texts if one.rpartition("/")[0] == room] for room in rooms)
         found = [
@@ -93,12 +98,17 @@ class Copy:
         ]
         return [one for one in dict.fromkeys(found) if one in texts and _may_run(one)]
 
-    def _sources(self) -> list[str]:
-        return [
-            file
-            for file in self._files
-            if file.endswith(".py") and file.startswith(("latencytrace/", "tests/"))
-        ]
+    def further_tests_of(self, file: str) -> list[str]:
+        """Return the test files that import what imports a source, unless `tests_of` has them."""
+        nearer = self.tests_of(file)
+        found = dict.fromkeys(one for user in self._users(file) for one in self._users(user))
+        return [one for one in found if one not in nearer and _may_run(one)][:MOST_FURTHER]
+
+    def _users(self, file: str) -> list[str]:
+        """Return the sources and tests that import a file."""
+        module = file.removesuffix(".py").replace("/", ".")
+        importing = re.compile(rf"\b(?:from|import) {re.escape(module)}\b")
+        return [one for one in self._texts if importing.search(self._texts[one])]
 
     def tried(self, fault: Fault) -> Trial:
         """Make the fault, run the tests that have to notice it, and mend it."""
@@ -108,6 +118,8 @@ class Copy:
         try:
             self._write(path, fault.applied(source))
             outcome, by = self.run(self.tests_of(fault.file), plain=fault.plain)
+            if outcome == "alive" and (further := self.further_tests_of(fault.file)):
+                outcome, by = self.run(further, plain=fault.plain)
         finally:
             self._write(path, source)
         if by and self.run([by], plain=fault.plain)[0] != "alive":
@@ -145,7 +157,7 @@ class Copy:
             except subprocess.TimeoutExpired:
                 os.killpg(running.pid, 9)
                 return "endless", ""
-        if running.returncode < 0:
+        if running.returncode in _SPENT:
             return "endless", ""
         if running.returncode in {0, 5}:  # 5: it has no tests
             return "alive", ""
