@@ -24,7 +24,6 @@ UNREADABLE: Final = frozenset(
         117,  # INCORRECT_DATA
         128,  # TOO_LARGE_ARRAY_SIZE
         131,  # TOO_LARGE_STRING_SIZE
-        444,  # UNKNOWN_PROTOBUF_FORMAT
     }
 )
 
