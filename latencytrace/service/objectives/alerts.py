@@ -31,6 +31,7 @@ from latencytrace.service.objectives.counts import ObjectiveCounts, series_of
 from latencytrace.service.objectives.state import LONGEST_SILENCE_NS, Announced, ObjectiveState
 
 _MONTHS_A_YEAR = 12
+_LONGEST_MONTH_DAYS = 31
 
 
 def period_bounds_ns(calendar: Calendar, now_ns: int) -> tuple[int, int]:
@@ -38,12 +39,8 @@ def period_bounds_ns(calendar: Calendar, now_ns: int) -> tuple[int, int]:
     zone = ZoneInfo(calendar.zone)
     first = datetime.fromisoformat(calendar.start)
     now = datetime.fromtimestamp(now_ns / 1e9, zone).replace(tzinfo=None)
-    if calendar.months:
-        passed = (now.year - first.year) * _MONTHS_A_YEAR + now.month - first.month
-        number = passed // calendar.months
-    else:
-        number = (now - first).days // calendar.days
-    # The day of the month, or an hour that the clock skips, can make it one less.
+    number = (now - first).days // (calendar.days or _LONGEST_MONTH_DAYS * calendar.months)
+    # Shorter months, the day of the month, or an hour that the clock skips can make it another.
     while _start_ns(calendar, first, number, zone) > now_ns:
         number -= 1
     while _start_ns(calendar, first, number + 1, zone) <= now_ns:
