@@ -20,7 +20,7 @@ LONGER = {
     "cli/commands/serve.py serve": 113,
     "service/app.py serve": 103,
     "service/ingest/committer.py Committer": 243,
-    "service/ledgers/assembler.py Assembler": 283,
+    "service/ledgers/assembler.py Assembler": 282,
     "service/ledgers/pipeline.py Pipeline": 254,
 }
 

@@ -260,10 +260,7 @@ class Assembler:
     def left(self, trace_ids: Iterable[str]) -> None:
         """Open traces whose spans an earlier process stored without attributing them."""
         for trace_id in (one for one in trace_ids if one not in self._attributing):
-            trace = self._open.get(trace_id) or self._opened(trace_id, self._now_ns(), rooted=True)
-            self.counts.has_root(trace, self._now_ns())
-            trace.left = True
-            heappush(self._due, (trace.due_ns, trace_id))
+            self._reopened(trace_id).left = True
 
     def is_due(self) -> bool:
         """Return whether a trace may be due."""
@@ -433,11 +430,12 @@ class Assembler:
         return trace_id
 
     def _reopened(self, trace_id: str) -> _Open:
-        taken = self._attributing.pop(trace_id)
-        trace = self._open.get(trace_id) or self._opened(trace_id, self._now_ns(), rooted=True)
-        self.counts.has_root(trace, self._now_ns())
-        trace.join(taken)
+        taken, now_ns = self._attributing.pop(trace_id, None), self._now_ns()
+        trace = self._open.get(trace_id) or self._opened(trace_id, now_ns, rooted=True)
+        self.counts.has_root(trace, now_ns)
         heappush(self._due, (trace.due_ns, trace_id))
+        if taken is not None:
+            trace.join(taken)
         return trace
 
     def _evicted(self, limit: int) -> list[str]:

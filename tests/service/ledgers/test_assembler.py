@@ -67,6 +67,17 @@ def test_a_trace_is_due_a_second_after_its_root(rig: Rig) -> None:
     assert rig.due_after_s(0.001) == ["a"]
 
 
+def test_whether_anything_is_due_is_known_without_taking_it(rig: Rig) -> None:
+    found = [rig.assembler.is_due()]
+
+    rig.arrive_rooted("a")
+    for _ in range(2):
+        found.append(rig.assembler.is_due())
+        rig.clock.move_s(1)
+
+    assert [*found, rig.assembler.is_due()] == [False, False, True, True]
+
+
 def test_a_trace_is_due_once(rig: Rig) -> None:
     rig.arrive_rooted("a")
 

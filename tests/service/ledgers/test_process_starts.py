@@ -107,6 +107,13 @@ def test_what_the_agent_saw_before_a_server_could_serve_is_load_at_once(
     assert routes(divided(attribution, told)) == [("load", True)]
 
 
+def test_as_many_processes_as_are_remembered_may_not_have_served_yet() -> None:
+    starts = ProcessStarts(most=1)
+
+    assert not starts.is_start(DOWNLOAD)
+    assert starts.served(served_by([SERVED])) == [DOWNLOAD.trace_id]
+
+
 def test_what_is_remembered_is_bounded() -> None:
     starts = ProcessStarts(most=2)
     roots: Sequence[Span] = [span(number, SpanKind.CLIENT, 0) for number in range(MAX_PENDING + 9)]
