@@ -7,7 +7,8 @@ import pytest
 
 from latencytrace.analysis.ledger.requests import requests_of
 from latencytrace.analysis.trace.known_engines import ENGINES, engine_of, generation_of
-from latencytrace.model import Request, Stage, semconv
+from latencytrace.model import Request, SpanKind, Stage, semconv
+from tests.support.builders.spans.numbered import span
 from tests.support.builders.spans.otlp_messages import one_span
 from tests.support.builders.spans.recorded import FIXTURES, recorded, recorded_requests, reported
 
@@ -262,6 +263,20 @@ def test_more_time_than_a_span_took_is_cut_off_and_told() -> None:
     assert in_ms(request) == {"preprocess": 0.456, "queue": 12.3, "forward": 67.244}
     assert [(repair.kind, repair.detail) for repair in request.repairs] == [
         ("times", "generate_stream: it tells of 1247323000 ns and took 80000000 ns")
+    ]
+
+
+@pytest.mark.parametrize("told", ["soon", "1.5", "-1s", 3])
+def test_a_time_of_rusts_that_is_no_length_is_told(told: str | int) -> None:
+    attributes = {semconv.RUST_NAMESPACE: "text_generation_router", semconv.RUST_QUEUE_TIME: told}
+    call = span(
+        1, 0, 100, parent=0, kind=SpanKind.SERVER, scope="text_generation", attributes=attributes
+    )
+
+    (request,) = requests_of([call], {})
+
+    assert [repair.detail for repair in request.repairs] == [
+        f"span 1: queue_time is {str(told)!r}, which is no length of time"
     ]
 
 

@@ -11,13 +11,15 @@ from opentelemetry.trace import get_current_span
 from latencytrace.agent.timing.hook import Arguments, Patch
 from latencytrace.agent.timing.recorder import Recorder
 from latencytrace.agent.toolkit.calls import (
+    MOST_OF_A_SPAN,
     after,
     before,
     first_of_each_span,
     outside_requests,
 )
 from latencytrace.model import Stage
-from tests.support.agent.hooked import Spans, in_request
+from tests.support.agent.hooked import Spans, in_request, interval_stages
+from tests.support.agent.waiting_requests import served
 
 
 def add(first: int, second: int = 2) -> int:
@@ -100,6 +102,27 @@ def test_a_call_of_which_we_cannot_tell_whether_it_is_meant_is_not_timed() -> No
 
     assert spans.names == ["request"]
     assert faults == ["counting calls: ours"]
+
+
+@pytest.mark.parametrize(
+    ("around", "calls", "folded"),
+    [(None, MOST_OF_A_SPAN, {"preprocess"}), (Stage.PREPROCESS, 0, set())],
+)
+def test_of_very_many_calls_within_a_span_the_first_are_spans_and_the_others_its_time(
+    around: Stage | None, calls: int, folded: set[str]
+) -> None:
+    spans = Spans()
+    patch = Patch("somewhere", "add", Stage.PREPROCESS, name="add", within=True)
+    timed = first_of_each_span(patch).build(spans.recorder, add)
+    timing = spans.recorder.start("around", around)
+
+    with served(spans):
+        timing.activate()
+        assert {timed(1) for _ in range(MOST_OF_A_SPAN + 9)} == {3}
+        timing.deactivate()
+
+    assert spans.names.count("add") == calls
+    assert interval_stages(spans.all[-1]) == folded
 
 
 def test_what_serves_all_requests_is_part_of_none() -> None:

@@ -545,6 +545,23 @@ def test_many_spans_below_one_give_the_same() -> None:
             id="more calls than are compared, some of which failed",
         ),
         pytest.param(
+            [
+                root(10**10),
+                span(
+                    2,
+                    0,
+                    10**10,
+                    scope="text_generation",
+                    attributes={
+                        semconv.RUST_NAMESPACE: "text_generation_router",
+                        semconv.RUST_INFERENCE_TIME: "9s",
+                        semconv.RUST_PACE: "1ns",
+                    },
+                ),
+            ],
+            id="more tokens than can be added up, by an engine's times",
+        ),
+        pytest.param(
             [root(), span(2, 1, 2, attributes={semconv.INTERVALS: "x"})], id="unreadable intervals"
         ),
         pytest.param([root(attributes={semconv.SHARED: True})], id="shared"),

@@ -16,8 +16,6 @@ from tests.support.builders.spans.trees import request, root, span
 from tests.support.simulation.made_traces import made_trace
 from tests.support.simulation.simulator import simulate
 
-pytestmark = pytest.mark.long
-
 HALF = Change(stage=Stage.RETRIEVE, faster_ratio=0.5)
 SEARCH = span("search", 0, 40, stage=Stage.RETRIEVE)
 DECODE = span("decode", 40, 100, stage=Stage.DECODE)
@@ -146,6 +144,7 @@ def test_segments_give_what_the_stage_has_on_the_path() -> None:
     assert replayed_segments(found.segments, Change(stage=Stage.TOOL, faster_ratio=1)) == 100
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("search_ratio", [0.5, 0.1])
 def test_a_faster_search_is_forecast_as_the_system_shows_when_it_runs_again(
     search_ratio: float,

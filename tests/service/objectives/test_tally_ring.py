@@ -50,6 +50,26 @@ def test_what_was_kept_is_the_same_ring_again(events: list[tuple[int, bool]]) ->
     assert list(ring.changes()) == list(again.changes()) == []
 
 
+@given(EVENTS, st.integers(1, SLOT_NS * SLOTS), st.integers(1, 40))
+def test_the_fewest_requests_of_a_while_are_sought_from_the_first_one_on(
+    events: list[tuple[int, bool]], window_ns: int, look_ns: int
+) -> None:
+    until_ns = max((at_ns for at_ns, _ in events), default=0)
+    recent = [at_ns // SLOT_NS for at_ns, _ in events if at_ns > until_ns - SLOT_NS * SLOTS]
+    first = max(min(recent, default=0), (until_ns - window_ns) // SLOT_NS)
+    looks = [
+        range(one, one + -(-look_ns // SLOT_NS)) for one in range(first, until_ns // SLOT_NS + 1)
+    ]
+    whole = [look for look in looks if look.stop <= until_ns // SLOT_NS + 1]
+    fewest = [sum(number in look for number in recent) for look in whole]
+
+    found = ring_of([(number * SLOT_NS, False) for number in recent]).fewest(
+        until_ns, window_ns, look_ns
+    )
+
+    assert found == (min(fewest, default=None) if recent else None)
+
+
 def test_what_is_too_long_ago_is_refused() -> None:
     ring = ring_of([(300, True)])
 

@@ -19,8 +19,9 @@ from latencytrace.model.detail import TraceDetail
 from latencytrace.service import plain_answers
 from latencytrace.service.clock import now_ns
 from latencytrace.service.cohort import Cohort
+from latencytrace.service.sql.counting import ANY_WEIGHT
 from latencytrace.service.sql.questions import BY_SEGMENTS, place
-from latencytrace.service.sql.rollups import ERROR_RATIO, WINDOW_S
+from latencytrace.service.sql.rollups import ERROR_RATIO, WINDOW_S, WINDOWS_BETWEEN
 from latencytrace.service.sql.tables import DERIVED, REQUESTS, ROLLUPS, UUIDS, WINDOWS
 from latencytrace.service.sql_store import reading, rollups
 from latencytrace.service.store import Order, Table
@@ -442,8 +443,34 @@ def asked(rolled: Written, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         found.append(sql)
         return ask(sql, answer_format, parameters)
 
-    monkeypatch.setattr(rolled.store._readers, "query", seen)
+    readers, plans = rolled.store._readers, rolled.store._rollups
+    for one, name in (
+        (readers, "query"), (plans, "_read"), (plans.weights, "_ask")
+    ):  # fmt: skip
+        monkeypatch.setattr(one, name, seen)
     return found
+
+
+def test_while_rollups_are_lost_requests_are_read_as_they_were_written(
+    rolled: Written, asked: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = rolled.store.breakdown(Cohort())
+    assert WINDOWS_BETWEEN in asked
+    monkeypatch.setattr(rolled.store._rollups, "_lost_parts", lambda: 1)
+    asked.clear()
+
+    assert rolled.store.breakdown(Cohort()).requests == before.requests
+    assert WINDOWS_BETWEEN not in asked
+
+
+def test_weights_are_looked_for_once_where_no_other_service_writes(
+    rolled: Written, asked: list[str]
+) -> None:
+    rolled.clock.move_s(3600)  # since rolling up asked for them
+    rolled.store.breakdown(Cohort())
+
+    assert WINDOWS_BETWEEN in asked
+    assert ANY_WEIGHT not in asked
 
 
 HALF = [DurationBand(share_ratio=0.5)]
