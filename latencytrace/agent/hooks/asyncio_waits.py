@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable
 from functools import cache, partial, wraps
+from types import CodeType
 from typing import Any, Final
 
 from latencytrace.agent.clock import monotonic_ns
@@ -36,10 +37,10 @@ def _beginning(recorder: Recorder) -> Callable[..., Wait | None]:
     """Return what begins a wait of the caller's frame; what that takes is sampled."""
     cost = HookCost()
 
-    def begin(frame: Any, *called: str) -> Wait | None:
+    def begin(frame: Any) -> Wait | None:
         left = cost.left = cost.left - 1
         begun_here = begun if left > 0 else partial(cost.sampled, begun)
-        found: Wait | None = begun_here(recorder, frame, monotonic_ns(), *called)
+        found: Wait | None = begun_here(recorder, frame, monotonic_ns())
         return found
 
     return begin
@@ -116,9 +117,19 @@ def time_wait_for(recorder: Recorder, original: Timed) -> Timed:
     return wait_for
 
 
+def _note_future(recorder: Recorder, wraps_future: CodeType, future: Any, frame: Any) -> None:
+    if frame.f_code is wraps_future:  # of another thread
+        frame = frame.f_back
+    if is_programs(frame.f_code):
+        wait = begun(recorder, frame, monotonic_ns(), MADE_FUTURE)
+        if wait is not None:
+            future.add_done_callback(lambda _: wait.end(monotonic_ns()))
+
+
 def note_future(recorder: Recorder, original: Callable[[Any], Any]) -> Timed:
     """Time what the program's own code makes futures for, as a batcher does for each request."""
-    begin, wraps_future = _beginning(recorder), sys.modules["asyncio.futures"].wrap_future.__code__
+    cost = HookCost()
+    note = partial(_note_future, recorder, sys.modules["asyncio.futures"].wrap_future.__code__)
 
     @wraps(original)
     def create_future(self: object) -> Any:
@@ -126,13 +137,11 @@ def note_future(recorder: Recorder, original: Callable[[Any], Any]) -> Timed:
         if current().get(GAPS) is None:
             return future
         try:
-            frame: Any = sys._getframe(1)
-            if frame.f_code is wraps_future:  # of another thread
-                frame = frame.f_back
-            if is_programs(frame.f_code):
-                wait = begin(frame, MADE_FUTURE)
-                if wait is not None:
-                    future.add_done_callback(lambda _: wait.end(monotonic_ns()))
+            left = cost.left = cost.left - 1
+            if left > 0:
+                note(future, sys._getframe(1))
+            else:
+                cost.sampled(note, future, sys._getframe(1))
         except FAULTS as fault:
             recorder.on_fault("noting a wait", fault)
         return future

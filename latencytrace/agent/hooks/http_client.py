@@ -5,6 +5,7 @@ from typing import Any, Final, Self
 from weakref import WeakKeyDictionary, ref
 
 from latencytrace.agent.guard import guarded
+from latencytrace.agent.timing.costs import HookCost, SampledCall
 from latencytrace.agent.timing.hook import Arguments, Hook, HookAttributes, Replacement, Timed
 from latencytrace.agent.timing.recorder import Recorder
 from latencytrace.agent.timing.wrapping import named_arguments
@@ -23,6 +24,8 @@ _HTTPS: Final = 443
 class _Call(ClientCall):
     """One request of a connection, until the body of its answer is read, closed or dropped."""
 
+    arguments: dict[str, Any]  # to be sent with
+
     @classmethod
     def begin(cls, recorder: Recorder, arguments: Arguments) -> Self | None:
         """Begin, unless a library that is built on this one has."""
@@ -32,7 +35,9 @@ class _Call(ClientCall):
         attributes = _attributes(arguments["self"], method, str(arguments["url"]))
         call = cls(recorder, method, attributes, arguments["body"])
         own: Any = arguments["headers"]
-        call.headers = dict(with_headers(own, call.added_to(own)))
+        headers = dict(with_headers(own, call.added_to(own)))
+        given = {name: value for name, value in arguments.items() if name != "self"}
+        call.arguments = {**given, "headers": headers}
         return call
 
     def returned(self, answer: Any) -> None:
@@ -55,7 +60,8 @@ class _Call(ClientCall):
             self.model.reads(answer)
 
 
-_sent: Final[WeakKeyDictionary[Any, _Call]] = WeakKeyDictionary()  # calls that wait for an answer
+# Calls that wait for an answer, or what times them.
+_sent: Final[WeakKeyDictionary[Any, _Call | SampledCall]] = WeakKeyDictionary()
 
 
 def _attributes(connection: Any, method: str, url: str) -> HookAttributes:
@@ -77,22 +83,25 @@ def time_request(recorder: Recorder, original: Timed) -> Timed:
     """Begin a call with its request."""
     if is_theirs(original):
         return original
-    arguments_of = named_arguments(original)
+    arguments_of, cost = named_arguments(original), HookCost()
+
+    def begin(args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Call | None:
+        if recorder.suppressed():
+            return None
+        return _Call.begin(recorder, arguments_of(args, kwargs))
 
     @wraps(original)
     def request(self: Any, *args: Any, **kwargs: Any) -> Any:
-        call: _Call | None = None
-        own: dict[str, Any] = {}
+        call: Any = None
         with guarded("starting a call", recorder.on_fault):
-            if not recorder.suppressed():
-                arguments = arguments_of((self, *args), kwargs)
-                own = {name: value for name, value in arguments.items() if name != "self"}
-                call = _Call.begin(recorder, arguments)
+            given = (self, *args), kwargs
+            left = cost.left = cost.left - 1
+            call = begin(*given) if left > 0 else cost.sample(begin, *given)
         if call is None:
             return original(self, *args, **kwargs)
         call.activate()
         try:
-            result = original(self, **{**own, "headers": call.headers})
+            result = original(self, **call.arguments)
         except BaseException as error:
             call.deactivate()
             call.fail(error)
@@ -105,9 +114,13 @@ def time_request(recorder: Recorder, original: Timed) -> Timed:
 
 
 def time_answer(_: Recorder, original: Timed) -> Timed:
+    """End a call with its answer; connections of other libraries' calls come here too."""
+    cost = HookCost()
+
     @wraps(original)
     def getresponse(self: Any, *args: Any, **kwargs: Any) -> Any:
-        call = _sent.pop(self, None)
+        left = cost.left = cost.left - 1
+        call = _sent.pop(self, None) if left > 0 else cost.sampled(_sent.pop, self, None)
         if call is None:
             return original(self, *args, **kwargs)
         call.activate()

@@ -4,6 +4,7 @@ from functools import wraps
 from typing import Any
 
 from latencytrace.agent.guard import FAULTS
+from latencytrace.agent.timing.costs import HookCost
 from latencytrace.agent.timing.hook import Hook, Replacement, Timed
 from latencytrace.agent.timing.recorder import Recorder
 from latencytrace.agent.toolkit.http.arrival import ARRIVED, arrived_ns
@@ -11,7 +12,13 @@ from latencytrace.agent.toolkit.http.arrival import ARRIVED, arrived_ns
 
 def note_arrival(recorder: Recorder, original: Timed) -> Timed:
     """Note when a request came that is begun with now, as its headers are read."""
-    requests = recorder.open_requests
+    requests, cost = recorder.open_requests, HookCost()
+
+    def note(self: Any, before: Any) -> None:
+        cycle = self.cycle
+        # One behind another that is not answered yet does not wait for the loop.
+        if cycle is not before and (before is None or before.response_complete):
+            cycle.scope[ARRIVED] = arrived_ns(requests, self.transport)
 
     @wraps(original)
     def read(self: Any) -> None:
@@ -19,10 +26,11 @@ def note_arrival(recorder: Recorder, original: Timed) -> Timed:
         requests.serves = True
         original(self)
         try:
-            cycle = self.cycle
-            # One behind another that is not answered yet does not wait for the loop.
-            if cycle is not before and (before is None or before.response_complete):
-                cycle.scope[ARRIVED] = arrived_ns(requests, self.transport)
+            left = cost.left = cost.left - 1
+            if left > 0:
+                note(self, before)
+            else:
+                cost.sampled(note, self, before)
         except FAULTS as fault:
             recorder.on_fault("noting when a request came", fault)
 

@@ -30,6 +30,7 @@ SCHEDULES_CALLBACKS: Final = "BaseEventLoop._call_soon"
 Build = Callable[[Recorder, Callable[..., Any]], Callable[..., Any]]
 _STRETCHES: Final = 16
 _CALLS: Final = 2  # at a stretch
+_FEW_CALLS: Final = 4  # at a stretch, of what is short
 _SMALL_CALLS: Final = 16  # calls in a row, of what comes often and is over soon
 _FEW_STRETCHES: Final = 6  # of streams, whose chunks come one after another
 _LEFT_OUT: Final = 2  # of the dearest stretches: garbage may have been collected within
@@ -112,7 +113,7 @@ def _prices_of_calls(hooks: Iterable[type[Hook]]) -> Prices:
     nothing = Patch("latencytrace", "nothing", Stage.OTHER)
     call_ns = _mean_ns(timed(_nothing, beginning(_nothing, nothing, recorder)))
     never_timed = timed(_nothing_async, never)
-    wrapper_ns = _small_ns(lambda: _run(never_timed())) - _small_ns(lambda: _run(_nothing_async()))
+    wrapper_ns = _added_ns(lambda: _run(never_timed()), lambda: _run(_nothing_async()))
     tracer = recorder.tracer
 
     def span_by(tracer: Tracer) -> None:
@@ -124,14 +125,12 @@ def _prices_of_calls(hooks: Iterable[type[Hook]]) -> Prices:
     if runs is not None and schedules is not None:
         recorder.open_requests.serves = True
         run, schedule, handle = runs(recorder, _takes), schedules(recorder, _takes), _Handle()
-        # Not many in a row: the program's own code lies between two callbacks.
-        callback_ns = _mean_ns(lambda: run(schedule(handle)))
-        callback_ns -= _mean_ns(lambda: _takes(_takes(handle)))
+        callback_ns = _added_ns(lambda: run(schedule(handle)), lambda: _takes(_takes(handle)))
     return Prices(
         call_ns=call_ns,
-        wrapper_ns=max(wrapper_ns, 0),
+        wrapper_ns=wrapper_ns,
         span_ns=max(_small_ns(lambda: span_by(tracer)) - _small_ns(lambda: span_by(_UNTRACED)), 0),
-        callback_ns=max(callback_ns, 0),
+        callback_ns=callback_ns,
     )
 
 
@@ -190,18 +189,37 @@ def _small_ns(call: Callable[[], object]) -> int:
     return _mean_ns(call, calls=_SMALL_CALLS)
 
 
+def _added_ns(call: Callable[[], object], without: Callable[[], object]) -> int:
+    """Return what a call costs more than one without ours, a few of each by turns.
+
+    Both are short, and the machine's speed changes: each difference is that of two neighbours,
+    and those that were disturbed lie at both ends. Not many calls in a row: the program's own
+    code lies between two of them.
+    """
+    differences_ns = []
+    call(), without()
+    for _ in range(_STRETCHES):
+        took_ns = _stretch_ns(call, _FEW_CALLS) - _stretch_ns(without, _FEW_CALLS)
+        differences_ns.append(took_ns)
+    usual_ns = sorted(differences_ns)[_STRETCHES // 4 : -_STRETCHES // 4]
+    return max(sum(usual_ns) // (len(usual_ns) * _FEW_CALLS), 0)
+
+
+def _stretch_ns(call: Callable[[], object], calls: int) -> int:
+    """Return what some calls take together, after a rest."""
+    _rest()
+    began_ns = cpu_ns()
+    for _ in range(calls):
+        call()
+    return cpu_ns() - began_ns
+
+
 def _mean_ns(
     call: Callable[[], object], *, calls: int = _CALLS, stretches: int = _STRETCHES
 ) -> int:
     """Return what a call costs on average, a few at a time."""
-    stretches_ns = []
     call()  # what is made once is not its price
-    for _ in range(stretches):
-        _rest()
-        began_ns = cpu_ns()
-        for _ in range(calls):
-            call()
-        stretches_ns.append(cpu_ns() - began_ns)
+    stretches_ns = [_stretch_ns(call, calls) for _ in range(stretches)]
     usual_ns = sorted(stretches_ns)[: stretches - _LEFT_OUT]
     return sum(usual_ns) // (len(usual_ns) * calls)
 

@@ -14,6 +14,7 @@ from latencytrace.agent.context import current
 from latencytrace.agent.hooks.asgi import time_application
 from latencytrace.agent.hooks.asyncio_waits import AsyncioWaitsHook
 from latencytrace.agent.hooks.event_loop import EventLoopHook
+from latencytrace.agent.timing.costs import FIRST, apart
 from latencytrace.agent.timing.runtime_gaps import GAPS, RuntimeGaps
 from latencytrace.agent.toolkit.waits import MOST_SPANS, is_programs
 from latencytrace.model import Stage
@@ -248,6 +249,24 @@ def test_a_wait_for_a_result_is_a_gap_that_the_request_s_own_work_may_fill(
 
     assert spans.of(Stage.QUEUE) == []
     assert results_ns(spans) >= AT_LEAST_NS
+
+
+@LOOPS
+def test_what_it_costs_to_look_at_the_futures_of_a_request_is_sampled(
+    new_loop: Callable[[], asyncio.AbstractEventLoop],
+) -> None:
+    async def make_futures() -> None:
+        for _ in range(FIRST):
+            await asyncio.sleep(1e-6)  # makes one, which is no wait of the program's
+
+    with (
+        apart() as made,
+        hooked(AsyncioWaitsHook) as spans,
+        asyncio.Runner(loop_factory=new_loop) as runner,
+    ):
+        runner.run(serve(spans, make_futures))
+
+    assert [cost.calls for cost in made if cost.ns] == [FIRST]
 
 
 @LOOPS

@@ -20,6 +20,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 from latencytrace.agent.hooks.http_client import HttpClientHook
 from latencytrace.agent.hooks.requests import RequestsHook
 from latencytrace.agent.hooks.urllib3 import Urllib3Hook
+from latencytrace.agent.timing.costs import FIRST, apart
 from latencytrace.model import Stage, semconv
 from tests.propagation.between_rows import listening
 from tests.propagation.tracing import carries
@@ -160,6 +161,20 @@ def test_a_model_that_urlopen_asks_has_its_tokens(spans: Spans, reads: str) -> N
     assert model.attributes[semconv.GEN_AI_RESPONSE_MODEL] == "tiny-1"
     assert model.attributes[semconv.GEN_AI_RESPONSE_FINISH_REASONS] == ("stop",)
     assert semconv.GEN_AI_RESPONSE_TIME_TO_FIRST_CHUNK in model.attributes
+
+
+def test_what_its_calls_cost_is_sampled(
+    connection: tuple[HTTPConnection, list[str | None]],
+) -> None:
+    client, _ = connection
+    with apart() as made, hooked(*HOOKS):
+        for _ in range(FIRST):
+            client.request("GET", "/")
+            client.getresponse().read()
+
+    used = [cost for cost in made if cost.calls]
+    assert [cost.calls for cost in used] == [FIRST, FIRST]  # of a request, of its answer
+    assert all(cost.ns for cost in used)
 
 
 def test_nothing_is_left_of_it() -> None:

@@ -19,6 +19,7 @@ from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.hooks.asgi import AsgiHook
 from latencytrace.agent.hooks.event_loop import EventLoopHook
 from latencytrace.agent.hooks.uvicorn import UvicornHook
+from latencytrace.agent.timing.costs import FIRST, apart
 from latencytrace.agent.timing.processor_waits import PROCESSOR_WAITS
 from latencytrace.model import Stage, semconv
 from tests.support.agent.held import (
@@ -127,6 +128,21 @@ def test_a_request_waits_for_a_processor_where_nothing_else_held_its_loop(
         assert wait.started_ns == span.started_ns <= sent.at_ns + JIFFY_NS
         assert wait.ended_ns >= sent.at_ns + HELD_NS
     PROCESSOR_WAITS.reset_after_fork()
+
+
+@PROTOCOLS
+def test_what_it_costs_to_note_when_a_request_came_is_sampled(http: str) -> None:
+    with (
+        apart() as made,
+        hooked(UvicornHook),
+        serving(application(Gate()), http=http) as url,
+    ):
+        for _ in range(FIRST):
+            get(f"{url}/lets-go")
+
+    (cost,) = (cost for cost in made if cost.calls)
+    assert cost.calls >= FIRST  # h11's method is called once a part
+    assert cost.ns
 
 
 def test_a_request_that_waited_behind_another_was_not_alone() -> None:

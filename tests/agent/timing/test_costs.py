@@ -55,6 +55,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Spent:
     spent = Spent()
     monkeypatch.setattr(costs, "cpu_ns", spent)
     monkeypatch.setattr(costs, "_clock_ns", 0)
+    monkeypatch.setattr(costs, "_around_ns", 0)
     return spent
 
 
@@ -119,7 +120,7 @@ def test_a_section_that_a_collection_interrupted_is_left_out(clock: Spent, cost:
 def test_what_is_done_around_a_function_on_a_thread_is_priced_without_it(
     clock: Spent, cost: HookCost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(costs, "_clock_ns", 5)
+    monkeypatch.setattr(costs, "_around_ns", 10)
 
     def ours(kept: list[str], call: Callable[[str, str], str], *args: str, **kwargs: str) -> str:
         clock.ns += 30
@@ -136,7 +137,32 @@ def test_what_is_done_around_a_function_on_a_thread_is_priced_without_it(
     assert cost.around((ours, kept), theirs, "a", second="b") == "ab"
 
     assert kept == ["ab"]
-    assert cost.ns == 30 + 40 - 2 * 5
+    assert cost.ns == 30 + 40 - 10
+
+
+def test_what_times_a_function_on_a_thread_is_no_part_of_what_is_done_around_it(
+    cost: HookCost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now_ns = 10**9
+
+    def reading() -> int:
+        nonlocal now_ns
+        now_ns += 40
+        return now_ns
+
+    def ours(call: Callable[[], object]) -> object:
+        nonlocal now_ns
+        now_ns += 30
+        return call()
+
+    monkeypatch.setattr(costs, "cpu_ns", reading)
+    monkeypatch.setattr(costs, "_clock_ns", 0)
+    monkeypatch.setattr(costs, "_around_ns", 0)
+    costs.learn_clock()
+    cost.sampled(lambda: None)
+    cost.around((ours,), lambda: None)
+
+    assert cost.ns == 30
 
 
 def test_what_a_function_on_a_thread_raises_passes_through(clock: Spent, cost: HookCost) -> None:

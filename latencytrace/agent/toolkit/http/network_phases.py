@@ -40,10 +40,11 @@ class NetworkPhases:
         other: The program's own listener, which is still called with everything.
     """
 
-    __slots__ = ("ends", "other", "starts")
+    __slots__ = ("_ended_ns", "_started_ns", "ends", "other", "starts")
 
     def __init__(self, other: Trace | None) -> None:
         self.other = other
+        self._started_ns = self._ended_ns = 0  # of the exchange, once it is over
         self.starts: dict[str, int] = {}
         self.ends: dict[str, int] = {}
 
@@ -69,9 +70,11 @@ class NetworkPhases:
         """
         if not self.ends:
             return None
-        return Deferred(lambda: self._attributes(started_ns, ended_ns), _WEIGHT)
+        self._started_ns, self._ended_ns = started_ns, ended_ns
+        return Deferred(self._attributes, _WEIGHT)
 
-    def _attributes(self, started_ns: int, ended_ns: int) -> Mapping[str, AttributeValue]:
+    def _attributes(self) -> Mapping[str, AttributeValue]:
+        started_ns, ended_ns = self._started_ns, self._ended_ns
         ends_ns = dict(self.ends)
         starts_ns = dict(self.starts)
         if "wait" in ends_ns:
