@@ -176,6 +176,14 @@ def test_of_a_deep_stack_trace_the_innermost_frames_are_kept(spans: Spans, trace
     assert "at the bottom" in str(noted["exception.stacktrace"])
 
 
+def test_an_event_without_a_time_happens_when_it_is_noted(spans: Spans, tracer: Tracer) -> None:
+    with tracer.start_as_current_span("request") as span:
+        span.add_event("cache missed")
+
+    (event,) = spans.only.events
+    assert spans.only.start_time <= event.timestamp <= (spans.only.end_time or 0)
+
+
 def test_a_span_that_was_sent_is_freed_without_the_collector() -> None:
     tracer = RecordingProvider().get_tracer("scope")
     gc.disable()

@@ -426,6 +426,21 @@ def test_openslo_v1alpha_is_read_with_a_hint() -> None:
     assert found.notes[0].startswith("o.yaml, line 1: openslo/v1alpha is read; v1 has `timeWindow")
 
 
+@pytest.mark.parametrize(
+    ("window", "days"),
+    [
+        ("48, unit: Hour", 2),
+        ("4, unit: Week", 28),
+        ("2, unit: Month", 60),
+        ("1, unit: Quarter", 91),
+    ],
+)
+def test_openslo_v1alpha_has_units_of_time(window: str, days: int) -> None:
+    found = read(filled(ALPHA).replace("30, unit: Day", window))
+
+    assert found.period_ns == days * DAY_NS
+
+
 def test_sloths_events_are_read() -> None:
     found = read(filled(SLOTH, "sum(rate({}[{{{{.window}}}}]))"))
 

@@ -410,6 +410,17 @@ def test_a_window_that_is_written_to_waits_until_it_is_quiet(
     assert steps == [0, 0, 1, 1]
 
 
+def test_a_window_that_is_rolled_up_again_counts_its_requests_once(rolled: Written) -> None:
+    before = rolled.store.breakdown(Cohort())
+    rolled.write([replace(one, revision=one.revision + 1) for one, _ in rolled.held.values()], {})
+    rolled.roll_up_all()
+
+    after = rolled.store.breakdown(Cohort())
+
+    assert after.quantile_error_ratio == ERROR_RATIO  # by rollups
+    assert after.requests == before.requests > 20
+
+
 def test_a_request_written_while_a_question_is_answered_counts_once(
     rolled: Written, monkeypatch: pytest.MonkeyPatch
 ) -> None:
