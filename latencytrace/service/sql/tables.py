@@ -235,16 +235,22 @@ _SET_ASIDE_TORN = (
 # more parts each. The engine's own number is 5. And a part has a file or three for each of its
 # columns, which costs more to make than what is in them, unless its rows are below so many bytes
 # (not compressed): then one file has all columns. By itself the engine begins files at 10 MB,
-# less than what an insert brings where much comes.
-_FEWER_MERGES = "merge_selector_base = 16"
-_FEWER_FILES = "min_bytes_for_wide_part = 67108864"
-_LOCAL_SETTINGS = f"{_SET_ASIDE_TORN}, {_FEWER_MERGES}, {_FEWER_FILES}"
+# less than what an insert brings where much comes. Where a merge makes such files, it makes one
+# column after the other: all at once take 2.5 MB for each column, and by itself the engine does
+# that up to 131 072 rows.
+_MERGES = {
+    "merge_selector_base": 16,
+    "min_bytes_for_wide_part": 64 << 20,
+    "vertical_merge_algorithm_min_rows_to_activate": 1,
+}
+_MERGE_SETTINGS = ", ".join(f"{name} = {value}" for name, value in _MERGES.items())
+_NOT_SET = " OR ".join(f"create_table_query NOT LIKE '%{name}%'" for name in _MERGES)
+_LOCAL_SETTINGS = f"{_SET_ASIDE_TORN}, {_MERGE_SETTINGS}"
 OLD_SETTINGS = (  # tables of older versions
     f"SELECT database || '.' || name FROM system.tables WHERE database = '{DATABASE}' "
-    "AND engine LIKE '%MergeTree' AND (create_table_query NOT LIKE '%merge_selector_base%' "
-    "OR create_table_query NOT LIKE '%min_bytes_for_wide_part%')"
+    f"AND engine LIKE '%MergeTree' AND ({_NOT_SET})"
 )
-NEW_SETTINGS = f"ALTER TABLE {{table}} MODIFY SETTING {_FEWER_MERGES}, {_FEWER_FILES}"
+NEW_SETTINGS = f"ALTER TABLE {{table}} MODIFY SETTING {_MERGE_SETTINGS}"
 
 
 # Which service wrote a row, where several write to the tables; empty: one service alone writes.

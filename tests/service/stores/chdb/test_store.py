@@ -139,7 +139,14 @@ def test_the_names_of_all_stages_are_read_at_once(
     store.close()
 
 
-@pytest.mark.parametrize("setting", ["merge_selector_base", "min_bytes_for_wide_part"])
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "merge_selector_base",
+        "min_bytes_for_wide_part",
+        "vertical_merge_algorithm_min_rows_to_activate",
+    ],
+)
 def test_tables_of_an_older_folder_get_the_settings_of_new_ones(
     tmp_path: Path, setting: str
 ) -> None:
