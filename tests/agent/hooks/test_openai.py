@@ -4,6 +4,7 @@ import asyncio
 import gc
 import importlib
 from collections.abc import Iterator
+from itertools import count
 from typing import Any
 
 import httpx
@@ -18,6 +19,8 @@ from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.hooks.httpx import HttpxHook
 from latencytrace.agent.hooks.openai import OpenaiHook
 from latencytrace.agent.spans.span import RecordedSpan
+from latencytrace.agent.timing import costs
+from latencytrace.agent.timing.costs import FIRST, Samples, apart
 from latencytrace.model import Stage, semconv
 from tests.support.agent.hooked import Spans, attribute_text, hooked
 from tests.support.model_apis import openai as openai_apis
@@ -92,6 +95,22 @@ def test_a_chat_is_a_span_of_a_remote_model_around_its_http_call(
     assert http.parent_id == model_call(spans).span_id
     assert str(server.parents[0]).split("-")[2] == format_span_id(http.span_id)
     assert "secret" not in attribute_text(spans)
+
+
+def test_the_cost_of_a_chat_has_what_is_done_before_and_after_it(
+    server: ModelApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(costs, "cpu_ns", count(10**9, 40).__next__)  # between two readings 40 ns
+    monkeypatch.setattr(costs, "_clock_ns", 0)
+    with (
+        apart() as made,
+        hooked(OpenaiHook),
+        openai.OpenAI(base_url=server.url, api_key="none") as client,
+    ):
+        for _ in range(FIRST):
+            client.chat.completions.create(model="tiny", messages=ASKED)
+
+    assert [cost.samples for cost in made if cost.ns] == [Samples(calls=1, spans=1, taken_ns=80)]
 
 
 def test_a_chat_of_the_async_client_is_the_same(spans: Spans, server: ModelApi) -> None:

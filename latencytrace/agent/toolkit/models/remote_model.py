@@ -12,7 +12,7 @@ from opentelemetry.trace import SpanKind, get_current_span
 
 from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.guard import FAULTS, guarded
-from latencytrace.agent.timing.costs import HookCost
+from latencytrace.agent.timing.costs import HookCost, SampledCall
 from latencytrace.agent.timing.hook import Arguments, HookAttributes, Timed
 from latencytrace.agent.timing.recorder import Recorder, Timing
 from latencytrace.agent.timing.wrapping import named_arguments
@@ -42,7 +42,7 @@ class ModelCall:
 
     __slots__ = (
         "_began", "_form", "_last", "_on_fault", "_reported", "_said", "_seen_ns", "_timing",
-        "_tokens",
+        "_tokens", "sampled",
     )  # fmt: skip
 
     def __init__(
@@ -58,6 +58,7 @@ class ModelCall:
         named: HookAttributes = {semconv.GEN_AI_OPERATION_NAME: operation} if operation else {}
         self._on_fault = recorder.on_fault
         self._form = form
+        self.sampled: SampledCall | None = None  # None: its cost is not measured
         self._timing: Timing = recorder.start(
             name, stage, {**named, **attributes}, kind=SpanKind.CLIENT
         )
@@ -82,6 +83,24 @@ class ModelCall:
 
     def answered(self, answer: Any) -> Any:
         """Note an answer and end, a stream with its last chunk; return what the program gets."""
+        return self._priced(self._answered, answer)
+
+    def parsed(self, answer: Any) -> None:
+        self._priced(self._parsed, answer)
+
+    def note(self, chunk: Any) -> None:
+        """Note a chunk: whether it has output, or else what it says of the answer."""
+        self._priced(self._note, chunk)
+
+    def end(self, ended_ns: int | None = None) -> None:
+        """End the span at a monotonic time, or now; a second time changes nothing."""
+        self._priced(self._end, ended_ns)
+
+    def _priced(self, section: Callable[..., Any], *args: Any) -> Any:
+        """Call a section, and add what it takes where the call is a sample."""
+        return section(*args) if self.sampled is None else self.sampled.timed(section, *args)
+
+    def _answered(self, answer: Any) -> Any:
         self._seen_ns = monotonic_ns()
         with guarded("describing an answer", self._on_fault):
             if isinstance(answer, GeneratorType):
@@ -95,7 +114,7 @@ class ModelCall:
         self.end()
         return answer
 
-    def parsed(self, answer: Any) -> None:
+    def _parsed(self, answer: Any) -> None:
         self._seen_ns = monotonic_ns()
         if not self._follows(answer):
             self._describe(answer)
@@ -174,8 +193,7 @@ class ModelCall:
             raise
         self.end()
 
-    def note(self, chunk: Any) -> None:
-        """Note a chunk: whether it has output, or else what it says of the answer."""
+    def _note(self, chunk: Any) -> None:
         try:
             self._seen_ns = now_ns = monotonic_ns()
             if self._form.chunk is not None:
@@ -192,8 +210,7 @@ class ModelCall:
         except FAULTS as fault:
             self._on_fault("noting a chunk", fault)
 
-    def end(self, ended_ns: int | None = None) -> None:
-        """End the span at a monotonic time, or now; a second time changes nothing."""
+    def _end(self, ended_ns: int | None) -> None:
         ended_ns = monotonic_ns() if ended_ns is None else ended_ns
         with guarded("ending a model call", self._on_fault):
             last, self._last = self._last, None
@@ -370,9 +387,10 @@ def timed_model_calls(
         def began(args: tuple[Any, ...], kwargs: dict[str, Any]) -> ModelCall | None:
             with guarded("starting a model call", recorder.on_fault):
                 left = cost.left = cost.left - 1
-                call: ModelCall | None = (
-                    begun(args, kwargs) if left > 0 else cost.sampled(begun, args, kwargs)
-                )
+                if left > 0:
+                    return begun(args, kwargs)
+                sampled = cost.sample(begun, args, kwargs)  # which the call itself knows
+                call: ModelCall | None = None if sampled is None else sampled.call
                 return call
             return None
 
