@@ -266,6 +266,34 @@ def test_more_time_than_a_span_took_is_cut_off_and_told() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("told", "ns"),
+    [
+        ("7ns", 7),
+        ("7us", 7_000),
+        ("7µs", 7_000),
+        ("7μs", 7_000),
+        ("7ms", 7 * MS),
+        ("1.5s", 1500 * MS),
+    ],
+)
+def test_a_time_of_rusts_has_a_unit(told: str, ns: int) -> None:
+    attributes = {semconv.RUST_NAMESPACE: "text_generation_router", semconv.RUST_QUEUE_TIME: told}
+    call = span(
+        1,
+        0,
+        10**10,
+        parent=0,
+        kind=SpanKind.SERVER,
+        scope="text_generation",
+        attributes=attributes,
+    )
+
+    (request,) = requests_of([call], {})
+
+    assert request.ledger[Stage.QUEUE] == ns
+
+
 @pytest.mark.parametrize("told", ["soon", "1.5", "-1s", 3])
 def test_a_time_of_rusts_that_is_no_length_is_told(told: str | int) -> None:
     attributes = {semconv.RUST_NAMESPACE: "text_generation_router", semconv.RUST_QUEUE_TIME: told}

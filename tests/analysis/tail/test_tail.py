@@ -185,6 +185,19 @@ def test_a_stage_that_alone_grew_says_what_kind_of_cause_it_is(
     assert (answer.cause.kind, answer.cause.stage) == (kind, stage)
 
 
+def test_a_stage_that_most_of_the_tail_does_not_have_is_not_its_cause() -> None:
+    slow = (Stage.RETRIEVE, 10_000 * MS), (Stage.DECODE, 500 * MS)
+    requests = [
+        slowed([one], *slow[number % 50 > 15]) if number % 10 == 3 else one
+        for number, one in enumerate(usual(200))
+    ]
+
+    answer = found(requests)
+
+    assert max(answer.stages, key=lambda one: one.excess_ns).stage is Stage.RETRIEVE
+    assert answer.cause is None or answer.cause.stage is not Stage.RETRIEVE
+
+
 def test_an_instance_that_most_of_the_tail_shares_is_the_cause() -> None:
     answer = found(incident(Stage.DECODE, instance="pod-9"))
 

@@ -15,6 +15,7 @@ from latencytrace.model import Span, Stage
 from latencytrace.service.ingest.journal import Journal
 from latencytrace.service.ledger_table import LedgerTable
 from latencytrace.service.ledgers.context import PipelineContext
+from latencytrace.service.ledgers.open_traces import OpenTraces
 from latencytrace.service.ledgers.pipeline import HOLD_S, Pipeline
 from latencytrace.service.metrics.telemetry import Telemetry
 from latencytrace.service.otlp import traces as otlp
@@ -236,6 +237,25 @@ def test_a_store_that_does_not_take_a_ledger_is_asked_again(rig: Rig, trace_id: 
     assert len(rig.store.written([trace_id])) == 1
     assert rig.in_journal() == []
     assert rig.metric("spans_attributed_total") == 1
+
+
+def test_a_trace_that_is_given_back_has_its_spans_stored_by_its_next_attribution(
+    trace_id: str,
+) -> None:
+    clock = FakeClock()
+    traces = OpenTraces(clock)
+    request = otlp.check(encoded(root_lately(trace_id)), None, None)
+    traces.arrived([request])
+    traces.in_journal(request)
+
+    found = []
+    for _ in range(2):
+        clock.move_s(2)
+        due = traces.due(9)
+        found.append((due, [block.count for block in traces.claimed(due)]))
+        traces.again(due)
+
+    assert found == [([trace_id], [1])] * 2
 
 
 def test_spans_that_cannot_be_kept_are_set_aside_and_stored_by_themselves(
