@@ -16,12 +16,14 @@ static _Thread_local struct {
     int64_t started_ns, ready_ns;
 } step;
 
-enum { KEPT = 1024 };
-/* When handles of asyncio were scheduled, by their places. Objects are compared here, and never used. */
-static struct {
+enum { SETS = 512, WAYS = 4 };
+/* When handles of asyncio were scheduled: the last ones of those whose places in memory have the same hash. Objects are compared
+ * here, and never used. */
+typedef struct {
     const PyObject *handle, *callback;
     int64_t ready_ns;
-} scheduled[KEPT];
+} Scheduled;
+static Scheduled scheduled[SETS][WAYS];
 static PyTypeObject *handle_type; /* of asyncio's */
 static Py_ssize_t of_callback;
 
@@ -195,7 +197,17 @@ static PyObject *call_soon(PyObject *callable, PyObject *const *args, size_t cou
     return handle;
 }
 
-static inline size_t place_of(const PyObject *handle) { return ((uintptr_t)handle >> 4) % KEPT; }
+static inline Scheduled *set_of(const PyObject *handle) { return scheduled[((uint32_t)((uintptr_t)handle >> 4) * 0x9E3779B1u) >> 23]; }
+
+/* Where what is known of a handle goes: where it has been, else in the place of the one that was scheduled first. */
+static Scheduled *place_for(const PyObject *handle) {
+    Scheduled *set = set_of(handle), *place = set;
+    for (Scheduled *one = set; one < set + WAYS; one++) {
+        if (one->handle == handle) return one;
+        if (one->ready_ns < place->ready_ns) place = one;
+    }
+    return place;
+}
 
 /* `BaseEventLoop._call_soon(self, callback, args, context)`, which makes a handle; the state is a `Run` for its requests. */
 static PyObject *handle_scheduled(PyObject *callable, PyObject *const *args, size_t count, PyObject *names) {
@@ -203,22 +215,19 @@ static PyObject *handle_scheduled(PyObject *callable, PyObject *const *args, siz
     PyObject *handle = core_original(callable, args, count, names);
     if (!since_ns || !handle) return handle;
     if (Py_IS_TYPE(handle, handle_type)) {
-        size_t at = place_of(handle);
-        scheduled[at].handle = handle;
-        scheduled[at].callback = SLOT(handle, of_callback);
-        scheduled[at].ready_ns = since_ns;
+        *place_for(handle) = (Scheduled){handle, SLOT(handle, of_callback), since_ns};
     }
     return handle;
 }
 
 /* When a handle was scheduled; 0: that is not known. */
 static int64_t scheduled_ns(PyObject *handle) {
-    size_t at = place_of(handle);
-    if (!handle_type || !Py_IS_TYPE(handle, handle_type) || scheduled[at].handle != handle ||
-        scheduled[at].callback != SLOT(handle, of_callback))
-        return 0;
-    scheduled[at].handle = NULL;
-    return scheduled[at].ready_ns;
+    if (!handle_type || !Py_IS_TYPE(handle, handle_type)) return 0;
+    Scheduled *place = place_for(handle);
+    if (place->handle != handle || place->callback != SLOT(handle, of_callback)) return 0;
+    int64_t ready_ns = place->ready_ns;
+    *place = (Scheduled){0};
+    return ready_ns;
 }
 
 /* `Handle._run(self)`; the state is a `Run` for its requests and what notes. */

@@ -1,6 +1,7 @@
 """Steps of a request that wait on an event loop for steps of others."""
 
 import asyncio
+import random
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -24,6 +25,7 @@ NewLoop = Callable[[], asyncio.AbstractEventLoop]
 LOOPS = pytest.mark.parametrize("new_loop", [asyncio.SelectorEventLoop, uvloop.Loop])
 Stretch = tuple[int, int]
 STEPS = 20
+MANY = 100  # requests
 
 
 @pytest.fixture
@@ -125,6 +127,29 @@ def test_outside_of_calls_the_wait_is_a_gap_of_the_request(
         waited = turns_of(request)
         assert woken.held_ns <= waited[-1][1] <= woken.resumed_ns
         assert total_ns(waited) >= STEPS * turns.WAITED_NS
+
+    run(new_loop, main())
+
+
+@LOOPS
+def test_however_many_wait_at_once_each_has_its_wait(spans: Spans, new_loop: NewLoop) -> None:
+    async def main() -> None:
+        loop, woken = asyncio.get_running_loop(), [Woken() for _ in range(MANY)]
+        handles = [asyncio.Handle(int, (), loop) for _ in range(100 * MANY)]
+        random.shuffle(handles)
+        del handles[: 4 * MANY]  # so that those of the requests lie far apart
+
+        async def wake() -> None:
+            for one in woken:
+                await one.waits.wait()
+            steps = [asyncio.create_task(woken[0].step()) for _ in range(2)]
+            for one in woken:
+                one.result.set_result(None)
+            await asyncio.gather(*steps)
+
+        await asyncio.gather(*(serve(spans, one.wait) for one in woken), wake())
+        lacks = [request.name for request in spans.of(None) if not turns_of(request)]
+        assert lacks == []
 
     run(new_loop, main())
 
