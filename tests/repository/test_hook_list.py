@@ -14,8 +14,12 @@ LINES = HOOK_LIST.read_text().splitlines()
 @over_all("line", LINES)
 def test_a_hook_is_listed_as_it_is(line: str) -> None:
     name = line.partition(";")[0]
+    *kept, modules = line.split("; ")
+    *here, modules_here = listed(Plugin(name, OURS + name)).split("; ")
 
-    assert line == listed(Plugin(name, OURS + name)), "run `make hook-list`"
+    assert kept == here, "run `make hook-list`"
+    # A newer Python may need fewer of them.
+    assert {*modules_here.split()} <= {*modules.split()}, "run `make hook-list`"
 
 
 def test_the_list_names_installed_hooks_and_most_of_them() -> None:

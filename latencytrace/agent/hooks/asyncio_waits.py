@@ -94,8 +94,6 @@ def time_waits(recorder: Recorder, original: Callable[[Any], Any]) -> Timed:
 
 def time_wait_for(recorder: Recorder, original: Timed) -> Timed:
     """Time the waits that have a limit, which a task of its own waits for."""
-    if not _LIMITS_IN_A_TASK:
-        return original
     asyncio = sys.modules["asyncio"]  # not whole where this module is imported
     results = {
         wait.__code__ for wait in (asyncio.Condition.wait, asyncio.Event.wait, asyncio.Queue.get)
@@ -158,5 +156,5 @@ class AsyncioWaitsHook(Hook):
         Replacement("asyncio.base_events", "BaseEventLoop.create_future", note_future, bare=True),
         Replacement("uvloop", "Loop.create_future", note_future, bare=True),
         Replacement("asyncio.mixins", "_LoopBoundMixin._get_loop", time_waits, bare=True),
-        Replacement("asyncio", "wait_for", time_wait_for, bare=True),
+        *((Replacement("asyncio", "wait_for", time_wait_for, bare=True),) * _LIMITS_IN_A_TASK),
     )
