@@ -19,8 +19,8 @@ from tests.support.agent.hooked import Spans, hooked
 from tests.support.servers.serving import get
 from tests.support.waiting import PATIENCE_S, until
 
-# The kernel's clock has 100 to 1000 steps a second, and is some of them late where a virtual machine
-# waits for a processor.
+# The kernel's clock has 100 to 1000 steps a second, and is some of them late where a virtual
+# machine waits for a processor.
 JIFFY_NS = 50_000_000
 HELD_NS = 60_000_000
 HOLDS, WAITS = "/holds", "/waits"
