@@ -63,7 +63,8 @@ EDGES = (
     "export.exporter:Exporter.reset_after_fork",
     "context:call_in",  # around what a thread or a pool runs
     "timing.runtime_gaps:_call_pooled",
-    "timing.costs:HookCost.around*",  # likewise, where it is measured
+    "timing.costs:HookCost.around",  # likewise, where it is measured
+    "timing.costs:_beside*",
     "hooks.asgi:RequestTiming.*<locals>.*",  # what an application is given
     "hooks.threads:_carry_into.<locals>.runcall_in",  # around what a thread runs
     "hooks.*:_begun",
