@@ -4,22 +4,33 @@
 
 enum { TAKE, RELEASE, NOTE, AT_LEAST, REQUEST_KEY, EMPTY = RELEASE };
 
-enum { KEPT = 1024 };
-/* By whom locks were taken last, by their places. Objects are compared here, and never used. */
-static struct {
+enum { SETS = 512, WAYS = 4 };
+/* By whom locks were taken: the last ones of those whose places in memory have the same hash, the newest first. Objects are
+ * compared here, and never used. */
+typedef struct {
     const PyObject *lock, *variables;
     unsigned long thread;
-} taken_by[KEPT];
+} Taken;
+static Taken takings[SETS][WAYS];
 
-static inline size_t place_of(const PyObject *lock) { return ((uintptr_t)lock >> 4) % KEPT; }
+static inline Taken *set_of(const PyObject *lock) { return takings[((uint32_t)((uintptr_t)lock >> 4) * 0x9E3779B1u) >> 23]; }
 
 static inline PyObject *taken_here(PyObject *lock) {
     PyThreadState *here = PyThreadState_Get();
-    size_t at = place_of(lock);
-    taken_by[at].lock = lock;
-    taken_by[at].variables = here->context;
-    taken_by[at].thread = here->thread_id;
+    Taken *set = set_of(lock);
+    size_t at = 0;
+    while (at < WAYS - 1 && set[at].lock != lock) at++;
+    for (; at; at--) set[at] = set[at - 1];
+    *set = (Taken){lock, here->context, here->thread_id};
     return Py_True;
+}
+
+/* By whom a lock was taken last; with a thread of 0: that is not known. */
+static Taken last_taking(const PyObject *lock) {
+    const Taken *set = set_of(lock);
+    for (size_t at = 0; at < WAYS; at++)
+        if (set[at].lock == lock) return set[at];
+    return (Taken){0};
 }
 
 /* The request that is served with such variables; NULL without an exception: there is none. */
@@ -36,11 +47,11 @@ static PyObject *request_in(PyObject *variables, PyObject *key) {
 static APART PyObject *holder_of(PyObject *lock, PyObject *key) {
     if (key == Py_None) return Py_NewRef(Py_None);
     PyObject *own = request_in(PyThreadState_Get()->context, key), *holder = NULL;
-    size_t at = place_of(lock);
-    if (own && taken_by[at].lock == lock) {
+    Taken last = last_taking(lock);
+    if (own && last.thread) {
         PyThreadState *thread = PyInterpreterState_ThreadHead(PyInterpreterState_Get());
-        while (thread && thread->thread_id != taken_by[at].thread) thread = PyThreadState_Next(thread);
-        if (thread && thread->context == taken_by[at].variables) holder = request_in(thread->context, key);
+        while (thread && thread->thread_id != last.thread) thread = PyThreadState_Next(thread);
+        if (thread && thread->context == last.variables) holder = request_in(thread->context, key);
         if (holder == own) Py_CLEAR(holder);
     }
     Py_XDECREF(own);
@@ -81,13 +92,13 @@ static PyObject *acquire(PyObject *callable, PyObject *const *args, size_t count
         if (USUALLY(taken == Py_True)) return taken_here(args[0]);
         if (!taken) return NULL;
         Py_DECREF(taken);
-        had_it = taken_by[place_of(args[0])].thread;
+        had_it = last_taking(args[0]).thread;
         holder = holder_of(args[0], PyTuple_GET_ITEM(state, REQUEST_KEY));
     }
     int64_t started_ns = core_monotonic_ns();
     taken = core_original(callable, args, count, names);
     /* Another one that waited may have had it since, or already then: it notes itself as it goes on. */
-    if (holder && (taken_by[place_of(args[0])].lock != args[0] || taken_by[place_of(args[0])].thread != had_it)) Py_CLEAR(holder);
+    if (holder && last_taking(args[0]).thread != had_it) Py_CLEAR(holder);
     if (taken == Py_True) taken_here(args[0]);
     if (taken && note(state, started_ns, holder ? holder : Py_None) < 0) { /* as if the signal had interrupted the wait */
         if (taken == Py_True) {

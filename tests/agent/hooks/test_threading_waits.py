@@ -324,6 +324,35 @@ def test_the_request_that_has_a_lock_is_named(kind: Callable[[], Any], name: str
     assert wait_for_it.name.endswith(name)
 
 
+@COMPILED
+def test_a_lock_s_holder_is_known_beside_locks_of_its_place_in_other_pools_of_memory() -> None:
+    locks = [threading.Lock() for _ in range(20_000)]
+    alike = [one for one in locks if (id(one) - id(locks[0])) % (16 << 10) == 0]
+    has_it, let_go = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with alike[0]:
+            for other in alike[1:4]:
+                with other:
+                    pass
+            has_it.set()
+            assert let_go.wait(PATIENCE_S)
+
+    def wait() -> None:
+        with alike[0]:
+            pass
+
+    with hooked(ThreadingWaitsHook) as spans:
+        holder = threading.Thread(target=serve_wsgi, args=(spans, hold))
+        holder.start()
+        assert has_it.wait(PATIENCE_S)
+        waited(spans, (wait, let_go.set, lambda: threads_in(wait) == 1))
+        holder.join(PATIENCE_S)
+
+    (wait_for_it,) = spans.of(Stage.QUEUE)
+    assert wait_for_it.name.endswith(" lock held by GET")
+
+
 def by_no_request(made: Any) -> Callable[[], None]:
     made.acquire()
     return made.release  # type: ignore[no-any-return]
