@@ -18,8 +18,7 @@ from latencytrace.agent.hooks.tornado import TornadoHook
 from latencytrace.agent.hooks.websockets import WebsocketsHook
 from latencytrace.agent.toolkit import websocket_messages
 from latencytrace.model import Stage, semconv
-from latencytrace.model.packed import unpack_intervals
-from tests.support.agent.hooked import Spans
+from tests.support.agent.hooked import Spans, intervals_of
 
 httpclient = pytest.importorskip("tornado.httpclient")
 httpserver = pytest.importorskip("tornado.httpserver")
@@ -189,8 +188,8 @@ def test_each_text_is_a_request_until_it_is_answered(
     assert one.kind is SpanKind.SERVER
     assert talk.traces == [one.trace_id, two.trace_id]
     assert one.started_ns < talk.done_ns[0] <= one.ended_ns <= two.started_ns
-    sends = list(unpack_intervals(str(one.attributes[semconv.INTERVALS]), 0))
-    assert [str(interval.stage) for interval in sends] == [str(Stage.RESPOND)] * 2
+    sends = intervals_of(one)
+    assert [interval.stage for interval in sends] == [Stage.RESPOND] * 2
     assert int(str(one.attributes[semconv.STREAMED_FIRST_BODY])) >= 0
 
 

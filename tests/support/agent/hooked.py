@@ -59,8 +59,9 @@ def stage_of(span: RecordedSpan) -> str | None:
 
 
 def intervals_of(span: RecordedSpan) -> tuple[Interval, ...]:
-    """The work interleaved with a span."""
-    return tuple(unpack_intervals(str(span.attributes.get(semconv.INTERVALS, "")), 0))
+    """The work interleaved with a span, without the time in which the machine held the process."""
+    found = unpack_intervals(str(span.attributes.get(semconv.INTERVALS, "")), 0)
+    return tuple(one for one in found if one.stage is not Stage.RUNTIME)
 
 
 def interval_stages(span: RecordedSpan) -> set[str]:
