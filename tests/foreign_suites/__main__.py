@@ -55,6 +55,9 @@ class Suite:
     library: str = ""
     source: str = ""
     server: str = ""
+    revision: str = ""
+    parts: Sequence[str] = ()
+    prepare: Sequence[str] = ()
     folder: str = ""
     uncompiled: str = ""
     settings: Mapping[str, str] = field(default_factory=dict)
@@ -105,17 +108,29 @@ class Place:
                 (self.source / "python").mkdir(parents=True)
             else:
                 self._pip("install", named, *suite.requires)
-                (self._clone if suite.source else self._unpack)(named)
+                self._fetch() if suite.source else self._unpack(named)
+            if suite.prepare:
+                prepare = str(self.python), *suite.prepare
+                subprocess.run(prepare, cwd=self._where(), check=True, stdout=sys.stderr)
             (self.folder / "ready").touch()
         self._pip("install", "--force-reinstall", "--no-deps", str(wheel))
         self._pip("install", str(wheel))  # what it requires
 
-    def _clone(self, named: str) -> None:
+    def _fetch(self) -> None:
         """Get the library's tests of its repository."""
-        _, _, version = named.partition("==")
-        clone = "clone", "--quiet", "--depth", "1", "--branch", f"v{version}"
-        command = "git", "-c", "advice.detachedHead=false", *clone
-        subprocess.run([*command, self.suite.source, self.source / "tests"], check=True)
+        suite = self.suite
+        clone = self.source / "tests"
+        subprocess.run(["git", "init", "--quiet", clone], check=True)
+        git = "git", "-c", "advice.detachedHead=false", "-C", clone
+        steps = [
+            ("remote", "add", "origin", suite.source),
+            *([("sparse-checkout", "set", *suite.parts)] if suite.parts else ()),
+            (*("fetch", "--quiet", "--depth", "1", "--filter=blob:none", "origin"),
+             suite.revision or f"v{suite.version}"),
+            ("checkout", "--quiet", "FETCH_HEAD"),
+        ]  # fmt: skip
+        for step in steps:
+            subprocess.run([*git, *step], check=True)
 
     def _unpack(self, named: str) -> None:
         """Get the library's tests of its source distribution."""
@@ -133,6 +148,11 @@ class Place:
     def _pip(self, *arguments: str) -> None:
         pip = self.python, "-m", "pip", "--disable-pip-version-check", "-qq"
         subprocess.run([*pip, *arguments], check=True, stdout=sys.stderr)
+
+    def _where(self) -> Path:
+        """Return the folder that the tests are run in."""
+        [top] = (one for one in self.source.iterdir() if one.is_dir())
+        return top / self.suite.folder
 
     def _outcomes(self, way: str) -> Path:
         return self.folder / f"{way}.jsonl"
@@ -169,11 +189,10 @@ class Place:
                 pytest = [*run, *pytest]
             else:
                 del environment["OTEL_EXPORTER_OTLP_ENDPOINT"]
-            [top] = (one for one in self.source.iterdir() if one.is_dir())
             with (self.folder / f"{way}.log").open("w") as log:
                 try:
                     subprocess.run(
-                        pytest, cwd=top / self.suite.folder, env=environment,
+                        pytest, cwd=self._where(), env=environment,
                         stdout=log, stderr=log, stdin=subprocess.DEVNULL,
                         timeout=SUITE_S, check=False,
                     )  # fmt: skip
