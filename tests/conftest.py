@@ -56,8 +56,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--pictures", type=Path, help="a folder whose pictures of pages are renewed")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the files that take longest; the others keep their random order."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Have several workers begin with the files that take longest; the others keep their order."""
+    if not hasattr(config, "workerinput"):
+        return
     place = {file: number for number, file in enumerate(LONGEST)}
     items.sort(key=lambda item: place.get(item.nodeid.partition("::")[0], len(LONGEST)))
 

@@ -3,7 +3,7 @@
 import ast
 import random
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeAlias, cast
 
@@ -140,7 +140,7 @@ def _edits(node: ast.AST) -> Iterator[Edit]:
         yield from _of_an_operation(node)
     elif isinstance(node, ast.If | ast.While | ast.IfExp):
         yield "condition", node.test, f"(not {_text(node.test)})"
-    elif isinstance(node, ast.Call) and _can_be_swapped(node.args[:2]):
+    elif isinstance(node, ast.Call) and _can_be_swapped(node):
         args = [*node.args[1::-1], *node.args[2:]]
         yield "arguments", node, _text(ast.Call(node.func, args, node.keywords))
     elif _can_be_dropped(node):
@@ -176,9 +176,11 @@ def _can_be_dropped(node: ast.AST) -> bool:
     return isinstance(node, ast.AugAssign | ast.Continue)
 
 
-def _can_be_swapped(args: Sequence[ast.expr]) -> bool:
+def _can_be_swapped(call: ast.Call) -> bool:
+    args = call.args[:2]
     return (
         len(args) > 1
+        and ast.unparse(call.func) not in {"max", "min"}  # of which the order says nothing
         and not any(isinstance(one, ast.Starred) for one in args)
         and ast.dump(args[0]) != ast.dump(args[1])
     )

@@ -18,7 +18,7 @@ def shortest(values: list[int], least: "int | None" = None) -> str:
     for value, _ in zip(values, values, strict=True):  # ä: two bytes
         if value < 0 and least is not None:
             continue
-        found.append(min(value, 7))
+        found.append(min(divmod(value, 7)[0], 9))
     return f"{len(found) + 1} of {values[0]}" if found else "none"
 '''
 EDITS = {
@@ -30,8 +30,9 @@ EDITS = {
     ("off-by-one", "0", "1"),
     ("off-by-one", "7", "8"),
     ("statement", "continue", "pass"),
-    ("statement", "found.append(min(value, 7))", "pass"),
-    ("arguments", "min(value, 7)", "(min(7, value))"),
+    ("off-by-one", "9", "10"),
+    ("statement", "found.append(min(divmod(value, 7)[0], 9))", "pass"),
+    ("arguments", "divmod(value, 7)", "(divmod(7, value))"),
 }
 
 
