@@ -54,4 +54,4 @@ class NotedTraces:
         """Forget all of them."""
         self.ids.clear()
         with suppress(OSError):  # it is read again at the next start, which does no harm
-            self._path.unlink(missing_ok=True)
+            self._path.unlink()
