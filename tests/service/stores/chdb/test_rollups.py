@@ -410,6 +410,47 @@ def test_a_window_that_is_written_to_waits_until_it_is_quiet(
     assert steps == [0, 0, 1, 1]
 
 
+def test_a_window_of_long_ago_waits_until_it_is_quiet_too(make: Callable[[int], Written]) -> None:
+    written = make(2)
+    written.write([some_request(written.chance, BEGAN_NS)], {})
+    steps = []
+    for seconds in (1, 58, 2):
+        written.clock.move_s(seconds)
+        written.store.roll_up()
+        steps.append(passes(written.store))
+
+    assert steps == [0, 0, 1]
+
+
+@pytest.mark.parametrize("remembered", [3, 2])
+def test_windows_beyond_those_that_are_remembered_are_read_as_they_were_written(
+    make: Callable[[int], Written], monkeypatch: pytest.MonkeyPatch, remembered: int
+) -> None:
+    written = make(2)
+    starts_ns = [BEGAN_NS + number * WINDOW_NS for number in range(3)]
+    requests = [
+        replace(made_request(), trace_id=f"{number:032x}", start_ns=at)
+        for number, at in enumerate([*starts_ns, *starts_ns])
+    ]
+    written.write(requests[:3], {})
+    written.roll_up_all()
+    monkeypatch.setattr(rollups, "MOST_CHANGED", remembered)
+    written.write(requests[3:], {})
+
+    found = written.store.breakdown(Cohort())
+
+    assert found.requests == len(requests)
+    assert found.quantile_error_ratio == (ERROR_RATIO if remembered == 3 else 0)
+
+
+def test_requests_of_another_time_leave_an_answer_to_rollups(rolled: Written) -> None:
+    rolled.write([some_request(rolled.chance, BEGAN_NS + DAY_NS)], {})
+
+    found = rolled.store.breakdown(Cohort(since_ns=BEGAN_NS, until_ns=BEGAN_NS + 8 * WINDOW_NS))
+
+    assert found.quantile_error_ratio == ERROR_RATIO
+
+
 def test_a_window_that_is_rolled_up_again_counts_its_requests_once(rolled: Written) -> None:
     before = rolled.store.breakdown(Cohort())
     rolled.write([replace(one, revision=one.revision + 1) for one, _ in rolled.held.values()], {})
@@ -472,6 +513,7 @@ def test_while_rollups_are_lost_requests_are_read_as_they_were_written(
 
     assert rolled.store.breakdown(Cohort()).requests == before.requests
     assert WINDOWS_BETWEEN not in asked
+    assert len(asked) == len({*asked})  # nothing is asked twice
 
 
 def test_weights_are_looked_for_once_where_no_other_service_writes(
