@@ -385,6 +385,28 @@ def test_a_store_that_fails_is_asked_again(
     assert "the disk is full" in caplog.text
 
 
+def test_a_step_says_that_the_store_failed_at_the_batch_before(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for most in ("BATCH_TRACES", "BATCH_COLUMNS"):
+        monkeypatch.setattr(pipeline, most, 1)
+    revised, failing = root(uuid4().hex), root(uuid4().hex)
+    rig.send(revised)
+    rig.after_s(1)
+    rig.send(failing)
+    rig.clock.move_s(1)
+    rig.store.keeps_and_fails = True
+    taken = [rig.pipeline.step(ahead=True)]
+    rig.send(child(revised, LATE_CHILD, Stage.DECODE, 50, 90))
+    rig.clock.move_s(5)
+    taken.append(rig.pipeline.step(ahead=True))
+    rig.after_s(5)
+
+    assert taken == [1, 0]
+    assert ledger(rig.store, revised.trace_id)[Stage.DECODE] == 40 * MS
+    assert ledger(rig.store, failing.trace_id)
+
+
 @pytest.mark.usefixtures("by_objects")
 @pytest.mark.parametrize("step", ["build_traces", "critical_path", "request_of"])
 def test_a_trace_that_cannot_be_divided_stops_no_other(
@@ -812,6 +834,35 @@ def test_a_batch_that_lacks_a_few_is_followed_at_once(
 
     assert rig.pipeline._has_more_after_step()
     assert not rig.pipeline._has_more_after_step()
+
+
+class Pauses(threading.Event):
+    """Says how long each pause would be; after some it is set."""
+
+    def __init__(self, clock: FakeClock, most: int) -> None:
+        super().__init__()
+        self.clock, self.most = clock, most
+        self.lengths_s: list[float | None] = []
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Let the time pass at once."""
+        self.lengths_s.append(timeout)
+        self.clock.move_s(timeout or 0)
+        if len(self.lengths_s) == self.most:
+            self.set()
+        return self.is_set()
+
+
+def test_rounds_begin_at_the_same_pace_however_long_one_takes(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rounds_s = iter([0.25, 5.0, 0.0])
+    monkeypatch.setattr(rig.store, "roll_up", lambda: rig.clock.move_s(next(rounds_s)))
+    pauses = rig.pipeline._stopping = Pauses(rig.clock, 4)
+    rig.pipeline._thread.start()
+    rig.pipeline._thread.join(PATIENCE_S)
+
+    assert pauses.lengths_s == [1.0, 0.75, 0.0, 1.0]
 
 
 @pytest.mark.usefixtures("both_ways")

@@ -279,6 +279,15 @@ def test_an_alert_of_one_route_is_not_that_of_another(tmp_path: Path) -> None:
     assert firing == {"/a": 1, "/b": 0}
 
 
+def test_what_an_objective_promises_is_told(tmp_path: Path) -> None:
+    promised = made_objective(target_ratio=0.995, threshold_ns=3 * SECOND_NS // 2)
+    traffic = Traffic(tmp_path, promised)
+
+    labels = ("chat-e2e", "POST /chat")
+    assert series(traffic, "latencytrace_slo_threshold_seconds") == {labels: 1.5}
+    assert series(traffic, "latencytrace_slo_target_ratio") == {labels: 0.995}
+
+
 def test_an_objective_of_each_route_is_listed_before_its_first_request(tmp_path: Path) -> None:
     traffic = Traffic(tmp_path, EACH)
     traffic.tick()
