@@ -579,6 +579,13 @@ def test_a_pass_that_fails_half_way_is_made_again(
     written.compare()
 
 
+def damage(file: Path) -> None:
+    """Flip one bit in the middle of a file."""
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 0x10
+    file.write_bytes(content)
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("when", ["at once", "at the next start"])
 def test_rollups_that_are_damaged_are_made_anew(rolled: Written, when: str) -> None:
@@ -586,9 +593,7 @@ def test_rollups_that_are_damaged_are_made_anew(rolled: Written, when: str) -> N
     if when == "at the next start":
         rolled.store.close()
     for path in folder.glob("*/data.bin"):
-        content = bytearray(path.read_bytes())
-        content[len(content) // 2] ^= 0x10
-        path.write_bytes(content)
+        damage(path)
     if when == "at the next start":
         rolled.store = ChdbStore.open(rolled._folder, rolled.clock, ALWAYS)
 
@@ -602,21 +607,36 @@ def test_rollups_that_are_damaged_are_made_anew(rolled: Written, when: str) -> N
     assert rolled.store.damaged_parts() == []
 
 
+def largest_part(store: ChdbStore) -> Path:
+    """Where the engine keeps most of the requests."""
+    asked = (
+        f"SELECT path FROM system.parts WHERE active AND database || '.' || table = '{REQUESTS}' "  # noqa: S608 - our own name
+        "ORDER BY rows DESC LIMIT 1"
+    )
+    return Path(store._assembler.query(asked, "TSV").decode().strip()) / "data.bin"
+
+
+def test_windows_are_rolled_up_anew_from_the_requests_that_a_loss_left(rolled: Written) -> None:
+    whole = rolled.store.breakdown(Cohort()).requests
+    damage(largest_part(rolled.store))
+    left = list(rolled.store.of_service(None))  # finds the damage
+    rolled.roll_up_all()
+
+    found = rolled.store.breakdown(Cohort())
+
+    assert found.quantile_error_ratio == ERROR_RATIO  # by rollups
+    assert 0 < found.requests < whole
+    assert found.requests == plain_answers.breakdown(Cohort(), left).requests
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("when", few(1, ["at the next start", "at once"]))
 def test_what_is_lost_of_requests_is_counted_no_more(rolled: Written, when: str) -> None:
     whole = rolled.store.breakdown(Cohort()).requests
-    largest = (
-        f"SELECT path FROM system.parts WHERE active AND database || '.' || table = '{REQUESTS}' "  # noqa: S608 - our own name
-        "ORDER BY rows DESC LIMIT 1"
-    )
-    found_at = rolled.store._assembler.query(largest, "TSV").decode().strip()
-    part = Path(found_at) / "data.bin"
+    part = largest_part(rolled.store)
     if when == "at the next start":
         rolled.store.close()
-    content = bytearray(part.read_bytes())
-    content[len(content) // 2] ^= 0x10
-    part.write_bytes(content)
+    damage(part)
     if when == "at the next start":
         rolled.store = ChdbStore.open(rolled._folder, rolled.clock, ALWAYS)
     found = []
