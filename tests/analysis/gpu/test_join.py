@@ -1,6 +1,8 @@
 """What each stage used of a GPU, recovered from windows that mix them."""
 
 from dataclasses import replace
+from math import sqrt
+from statistics import mean, stdev
 
 import pytest
 
@@ -55,6 +57,22 @@ def test_what_is_told_of_a_short_run_is_right_too_or_not_told(seed: int, seconds
         for key, estimate in told.items()
         if abs(estimate.ratio - LLM[key[0]][key[1]]) > 0.05
     } == {}
+
+
+def test_an_interval_is_two_standard_errors_of_the_mean_where_one_kind_fills_all_windows() -> None:
+    counted = [0.59, 0.61] * 6
+    gpu = SimulatedGpu(1)
+    gpu.work = [piece(Stage.DECODE, 0, (len(counted) + 1) * 200 * MS)]
+    windows = [
+        replace(window, bandwidth_ratio=ratio)
+        for window, ratio in zip(gpu.windows(), counted, strict=True)
+    ]
+
+    found = device_use(windows, gpu.work)[Kind("rag", "tiny", Stage.DECODE)].used
+
+    assert found["bandwidth_ratio"].ratio == pytest.approx(mean(counted))
+    error = 2 * stdev(counted) / sqrt(len(counted))
+    assert found["bandwidth_ratio"].error_ratio == pytest.approx(error)
 
 
 def test_too_few_windows_tell_nothing() -> None:
