@@ -55,6 +55,16 @@ def test_a_span_that_two_threads_end_at_the_same_time_ends_once(
     assert spans.all == [span]
 
 
+def test_an_event_or_a_link_changes_nothing_in_how_a_span_is_referred_to(tracer: Tracer) -> None:
+    plain, detailed = tracer.start_span("plain"), tracer.start_span("detailed")
+    detailed.add_event("event")
+    detailed.add_link(plain.get_span_context())
+
+    flags = plain.get_span_context().trace_flags
+    assert flags.random_trace_id
+    assert detailed.get_span_context().trace_flags == flags
+
+
 @pytest.mark.parametrize("value", [True, False])
 def test_a_numpy_boolean_is_a_boolean(spans: Spans, tracer: Tracer, value: bool) -> None:
     numpy_value: Any = np.bool_(value)

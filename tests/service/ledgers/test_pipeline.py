@@ -499,6 +499,15 @@ def test_nothing_more_is_taken_while_too_much_is_not_divided(
         rig.pipeline.submit(otlp.check(encoded(root(uuid4().hex)), otlp.PROTOBUF, None))
 
 
+def test_spans_that_are_refused_leave_no_trace_open(rig: Rig, trace_id: str) -> None:
+    rig.pipeline._committer.close()
+    with pytest.raises(StoreError, match="send the spans again later"):
+        rig.pipeline.keep(otlp.check(encoded(root(trace_id)), otlp.PROTOBUF, None))
+
+    assert not rig.pipeline.is_open(trace_id)
+    assert rig.counted("latencytrace_service_spans_unaccounted") == 0
+
+
 def test_who_sends_faster_than_traces_are_attributed_is_put_off(
     store: FlakyStore, trace_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -108,6 +108,13 @@ def test_what_a_refusal_advises_is_taken(least: str) -> None:
     assert parse_objectives(CHAT.replace("0.99}", f"{least}}}"), "o.yaml").objectives
 
 
+def test_a_request_may_take_a_day_at_most() -> None:
+    read = parse_objectives(CHAT.replace("value: 2.0", "value: 86400"), "o.yaml")
+
+    assert [one.threshold_ns for one in read.objectives] == [DAY_NS]
+    assert "longer than a day" in fault(CHAT.replace("value: 2.0", "value: 86400.001"))
+
+
 FAULTS = {
     "a tab": ("  service", "\tservice", 5, "not YAML"),
     "an open brace": ("{name: chat-e2e}", "{name: chat-e2e", 4, "not YAML"),
