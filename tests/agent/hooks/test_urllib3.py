@@ -17,6 +17,8 @@ from latencytrace.model import Stage, semconv
 from tests.propagation.between_rows import listening
 from tests.propagation.tracing import carries
 from tests.support.agent.hooked import Spans, attribute_text, hooked
+from tests.support.model_apis.openai import openai
+from tests.support.model_apis.server import serving_models
 from tests.support.servers.recording import Received, RecordingServer, Response
 from tests.support.waiting import PATIENCE_S
 
@@ -52,6 +54,22 @@ def test_a_body_that_is_still_to_be_read_keeps_the_span_open(spans: Spans) -> No
         answer.release_conn()
 
     assert (before, len(spans.all)) == (0, 1)
+
+
+@pytest.mark.parametrize("reads", ["all", "one by one"])
+def test_a_model_whose_answer_is_read_bit_by_bit_has_its_tokens(spans: Spans, reads: str) -> None:
+    asked = {"model": "tiny", "messages": [], "stream": True}
+    with serving_models(openai) as server, urllib3.PoolManager() as pool:
+        url = f"{server.url}/chat/completions"
+        answer = pool.request("POST", url, json=asked, preload_content=False)
+        body = answer.read() if reads == "all" else b"".join(answer.stream(7))
+        answer.release_conn()
+
+    exchange, model = spans.all
+    assert body.endswith(b"[DONE]\n\n")
+    assert (exchange.parent_id, model.name) == (model.span_id, "chat tiny")
+    assert model.attributes[semconv.GEN_AI_RESPONSE_FINISH_REASONS] == ("stop",)
+    assert semconv.GEN_AI_RESPONSE_TIME_TO_FIRST_CHUNK in model.attributes
 
 
 def test_an_answer_over_http_2_which_cannot_be_asked_ends_its_span(spans: Spans) -> None:

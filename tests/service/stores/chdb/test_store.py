@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import chdb
@@ -475,6 +476,13 @@ def test_many_are_copied_at_once(tmp_path: Path) -> None:
 
     assert not noted
     assert int(sql(tmp_path, KEPT)) == 1
+
+
+def test_a_trace_is_known_by_its_request_where_no_span_is_left(tmp_path: Path) -> None:
+    with closing(ChdbStore.open(tmp_path)) as store:
+        write(store, [made_request(trace_id=f"{1:032x}")], [])
+
+        assert [ids.tolist() for ids in store.known_traces()] == [[[0, 1]]]
 
 
 def test_what_a_process_that_died_had_noted_is_copied_by_the_next(tmp_path: Path) -> None:
