@@ -26,6 +26,7 @@ from latencytrace.model.detail import TraceDetail
 
 CHANGES_AFTER_NS = 10_000_000_000
 AGAIN_AFTER_NS = 60_000_000_000  # without a change, or where no receiver answered
+LOOK_AFTER_NS = 5_000_000_000  # after a look that found no change: it costs as much as a round
 _TRANSIENT = frozenset({408, 429, 500, 502, 503, 504})
 
 
@@ -79,15 +80,14 @@ class SelfReport:
         self._now_ns = now_ns
         self._started_ns = now_ns() if started_ns is None else started_ns
         self._sent_ns: int | None = None  # the last try
+        self._look_ns = self._now_ns()  # when it is worth to make the next report
         self._last: Report | None = None
         self._is_taken = True
 
     @property
     def may_be_due(self) -> bool:
         """Tell whether a report would be sent now if it says anything new."""
-        return self._is_taken and (
-            self._sent_ns is None or self._now_ns() - self._sent_ns >= CHANGES_AFTER_NS
-        )
+        return self._is_taken and self._now_ns() >= self._look_ns
 
     def send(self, report: Report) -> None:
         """Send a report, soon after a change and now and then without one."""
@@ -96,8 +96,10 @@ class SelfReport:
         pause_ns = CHANGES_AFTER_NS if changed else AGAIN_AFTER_NS
         early = self._sent_ns is not None and now_ns - self._sent_ns < pause_ns
         if early or not self._is_taken:
+            self._look_ns = now_ns + LOOK_AFTER_NS
             return
         self._sent_ns = now_ns
+        self._look_ns = now_ns + CHANGES_AFTER_NS
         self._last = None
         try:
             response = self._sender.send(self._encoded(report, now_ns))

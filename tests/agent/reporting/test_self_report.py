@@ -117,6 +117,24 @@ def test_a_change_is_reported_after_ten_seconds_and_nothing_new_after_sixty(
     assert reported == [1, 1, 2, 2, 3]
 
 
+@pytest.mark.parametrize("is_away", [False, True])
+def test_where_nothing_changes_a_report_is_seldom_made(
+    receiver: Receiver, clock: FakeClock, *, is_away: bool
+) -> None:
+    url = f"http://127.0.0.1:{free_port()}" if is_away else receiver.endpoint
+    sender = self_report(f"{url}/v1/metrics", clock)
+    made = []
+
+    for half_seconds in range(120):  # a round each
+        clock.now_ns = half_seconds * SECOND_NS // 2
+        if sender.may_be_due:
+            made.append(clock.now_ns // SECOND_NS)
+            sender.send(report())
+    sender.close()
+
+    assert made == [0, *range(10, 60, 5)]
+
+
 def test_a_receiver_of_traces_alone_is_asked_once(receiver: Receiver, clock: FakeClock) -> None:
     receiver.answers.append((404, {}))
     sender = self_report(f"{receiver.endpoint}/v1/traces", clock)
