@@ -83,6 +83,6 @@ if __name__ == "__main__":
 
     trace(sys.argv[2], app, CLIENTS)
     if sys.argv[2] == "latencytrace":
-        sys.modules["latencytrace.agent.start"]._running._exporter.end_reports()
+        sys.modules["latencytrace.agent.start"]._running._exporter.report(on=False)
     app.get("/account")(account)
     serve(app)
