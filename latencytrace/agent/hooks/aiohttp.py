@@ -36,6 +36,7 @@ class _Call(ClientCall):
     """One request of a `ClientSession` with its redirects."""
 
     headers_argument = "headers"
+    follows = 75
 
     @classmethod
     def begin(cls, recorder: Recorder, arguments: Arguments) -> Self | None:

@@ -58,10 +58,12 @@ def time_wait(recorder: Recorder, original: Timed) -> Timed:
 
 def time_acquire(recorder: Recorder, original: Timed) -> Timed:
     """Time the waits for a lock or a semaphore, which do not go through asyncio's own."""
+    cost = HookCost()
 
     @wraps(original)
     async def acquire(self: Any) -> Any:
-        if not self._waiters and getattr(self, "_owner_task", None) is None and _is_free(self):
+        left = cost.left = cost.left - 1
+        if _is_free(self) if left > 0 else cost.sampled(_is_free, self):
             return await original(self)
         started_ns = monotonic_ns()
         try:
@@ -72,8 +74,10 @@ def time_acquire(recorder: Recorder, original: Timed) -> Timed:
     return acquire
 
 
-def _is_free(semaphore: Any) -> bool:
-    return bool(getattr(semaphore, "_value", 1))
+def _is_free(lock: Any) -> bool:
+    """Tell whether a lock or a semaphore has room, and nobody waits for it."""
+    taken = lock._waiters or getattr(lock, "_owner_task", None) is not None
+    return not taken and bool(getattr(lock, "_value", 1))
 
 
 class AnyioHook(Hook):

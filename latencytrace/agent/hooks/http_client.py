@@ -24,6 +24,7 @@ _HTTPS: Final = 443
 class _Call(ClientCall):
     """One request of a connection, until the body of its answer is read, closed or dropped."""
 
+    follows = 90
     arguments: dict[str, Any]  # to be sent with
 
     @classmethod
@@ -83,7 +84,7 @@ def time_request(recorder: Recorder, original: Timed) -> Timed:
     """Begin a call with its request."""
     if is_theirs(original):
         return original
-    arguments_of, cost = named_arguments(original), HookCost()
+    arguments_of, cost = named_arguments(original), HookCost(_Call.follows)
 
     def begin(args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Call | None:
         if recorder.suppressed():

@@ -31,6 +31,7 @@ class _Call(ClientCall):
     """One request and its answer, retries and redirects each by itself."""
 
     covers = False  # in the place of a server an application may be called
+    follows = 500  # and for the body, which passes through one iterator more
     _listener: ClassVar[type[NetworkPhases]] = NetworkPhases
 
     def __init__(self, recorder: Recorder, request: Any) -> None:

@@ -16,6 +16,8 @@ from latencytrace.agent.toolkit.http.client import (
 class _Call(ClientCall):
     """One request with its redirects, until the last body is read, closed or dropped."""
 
+    follows = 205
+
     @classmethod
     def begin(cls, recorder: Recorder, arguments: Arguments) -> Self | None:
         """Begin with a request that is no redirect of a timed one."""

@@ -18,6 +18,7 @@ class _Call(ClientCall):
     """One request with its retries and redirects."""
 
     headers_argument = "headers"
+    follows = 175
 
     @classmethod
     def begin(cls, recorder: Recorder, arguments: Arguments) -> Self | None:

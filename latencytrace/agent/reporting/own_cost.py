@@ -155,7 +155,10 @@ class CostMeter:
             count * (prices.wrapper_ns + (prices.call_ns if ns is None else ns))
             for count, ns in ((count, samples[cost].ns) for cost, count in calls.items())
         )
-        self._hooks_ns += sum(costs_ns) + round(calls_ns)
+        followed = sum(
+            count * samples[cost].spans_ratio * cost.follows for cost, count in calls.items()
+        )
+        self._hooks_ns += sum(costs_ns) + round(calls_ns + followed * prices.instruction_ns)
         self._dropped_ns += costs_ns[-1]
         if detail.step != self._step:  # what was done before it has the price of then
             self._step = detail.step

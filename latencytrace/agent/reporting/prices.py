@@ -14,7 +14,7 @@ from typing import Any, Final
 from opentelemetry.trace import NoOpTracer, Tracer
 
 from latencytrace.agent.budget.detail import LAST, Detail
-from latencytrace.agent.clock import cpu_ns
+from latencytrace.agent.clock import cpu_ns, monotonic_ns
 from latencytrace.agent.guard import raise_fault
 from latencytrace.agent.native import sleep
 from latencytrace.agent.spans.provider import RecordingProvider
@@ -22,6 +22,7 @@ from latencytrace.agent.timing.costs import HookCost, apart, learn_clock
 from latencytrace.agent.timing.hook import Hook, Patch, Replacement
 from latencytrace.agent.timing.recorder import Recorder
 from latencytrace.agent.timing.wrapping import beginning, never, timed
+from latencytrace.agent.toolkit.http.arrival import ARRIVED
 from latencytrace.model.stage import Stage
 
 TIMES_REQUESTS: Final = "Starlette.__call__"  # that replacements are known by
@@ -40,6 +41,25 @@ _UNTRACED: Final = NoOpTracer()
 _is_hurried: ContextVar[Callable[[], bool]] = ContextVar("latencytrace.is_hurried")
 # As models' servers send them: its output is found in the first, which tells how to read the rest.
 _CHUNK: Final = b'data: {"choices":[{"index":0,"delta":{"content":" word"}}]}\n\n'
+# As a server makes it of a usual request: what hooks read of it is part of their price.
+_SCOPE: Final[dict[str, Any]] = {
+    "type": "http",
+    "http_version": "1.1",
+    "server": ("127.0.0.1", 80),
+    "client": ("127.0.0.1", 50000),
+    "scheme": "http",
+    "root_path": "",
+    "method": "POST",
+    "path": "/",
+    "raw_path": b"/",
+    "query_string": b"",
+    "headers": [
+        (name, b"")
+        for name in (b"host", b"user-agent", b"accept", b"content-type", b"content-length")
+    ],
+}
+_MANY: Final[tuple[str, ...]] = ("header",) * 100
+_LOOKED: Final = 6 * len(_MANY)  # instructions, by any Python's compiler about as many
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +68,7 @@ class Prices:
 
     call_ns: int = 0  # a timed call that has no price of its own yet, and a stage
     wrapper_ns: int = 0  # of a timed call, the function in its place
+    instruction_ns: float = 0.0  # of bytecode, as what follows a call executes
     span_ns: int = 0  # that the program makes, more than OpenTelemetry's interface takes untraced
     callback_ns: int = 0  # of an event loop
     sections_ns: int = 0  # of a request, what samples of the program's have too
@@ -129,6 +150,7 @@ def _prices_of_calls(hooks: Iterable[type[Hook]]) -> Prices:
     return Prices(
         call_ns=call_ns,
         wrapper_ns=wrapper_ns,
+        instruction_ns=_small_ns(_look_through) / _LOOKED,
         span_ns=max(_small_ns(lambda: span_by(tracer)) - _small_ns(lambda: span_by(_UNTRACED)), 0),
         callback_ns=callback_ns,
     )
@@ -181,7 +203,7 @@ def _request_ns(application: Callable[..., Any], *, chunks: int) -> int:
 
 
 def _serve(application: Callable[..., Any], chunks: int) -> None:
-    scope = {"type": "http", "method": "GET", "path": "/", "headers": [], "chunks": chunks}
+    scope = {**_SCOPE, ARRIVED: monotonic_ns(), "chunks": chunks}
     _run(application(None, scope, _receive, _send))
 
 
@@ -258,6 +280,11 @@ def _nothing() -> None:
 
 async def _nothing_async() -> None:
     """Stand for what is awaited."""
+
+
+def _look_through() -> list[str]:
+    """Stand for a client that goes through its headers."""
+    return [name for name in _MANY if name == ARRIVED]
 
 
 class _Handle:

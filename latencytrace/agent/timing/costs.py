@@ -45,7 +45,7 @@ class Samples(NamedTuple):
     @property
     def ns(self) -> float | None:
         """Return the CPU time of a call in nanoseconds; None: there is none."""
-        return self.taken_ns / self.calls if self.calls else None
+        return max(self.taken_ns, 0) / self.calls if self.calls else None
 
     @property
     def spans_ratio(self) -> float:
@@ -58,11 +58,17 @@ class HookCost:
 
     `left` counts down to the next sample, which is all that other calls have to do with it.
 
+    Args:
+        follows: Instructions of bytecode that other code executes for each call that is recorded,
+            and would not untraced: a client's, for one header more.
     """
 
-    __slots__ = ("__weakref__", "_before", "_samples", "_spans", "_stride", "_taken_ns", "left")
+    __slots__ = (
+        "__weakref__", "_before", "_samples", "_spans", "_stride", "_taken_ns", "follows", "left"
+    )  # fmt: skip
 
-    def __init__(self) -> None:
+    def __init__(self, follows: int = 0) -> None:
+        self.follows = follows
         self.reset()
         _registered(self)
 
@@ -78,9 +84,9 @@ class HookCost:
         self._stride = self.left = 1
         self._samples = self._spans = self._taken_ns = 0
 
-    def __reduce__(self) -> tuple[type["HookCost"], tuple[()]]:
+    def __reduce__(self) -> tuple[type["HookCost"], tuple[int]]:
         """Be pickled, with a function by value, as one that knows nothing yet."""
-        return type(self), ()
+        return type(self), (self.follows,)
 
     @property
     def calls(self) -> int:
@@ -132,7 +138,7 @@ class HookCost:
         began_ns = _read_twice()
         result = section(*args)
         took_ns = _read() - began_ns - _clock_ns
-        if 0 < took_ns < _OURS_NS and began_ns:
+        if _is_ours(took_ns) and began_ns:
             self._taken_ns += took_ns
         return result
 
@@ -146,7 +152,7 @@ class HookCost:
         """
         result, took_ns = _beside(ours, call, args, kwargs)
         took_ns -= _around_ns
-        if 0 < took_ns < _OURS_NS:
+        if _is_ours(took_ns):
             self._taken_ns += took_ns
         return result
 
@@ -231,6 +237,15 @@ def _read() -> int:
     except FAULTS as fault:
         edge_faults("reading a thread's clock", fault)
         return 0
+
+
+def _is_ours(took_ns: int) -> bool:
+    """Tell whether a section was not interrupted.
+
+    One of a few nanoseconds takes less than nothing where the clock took less than usual: without
+    those, only what it takes more than usual would be added.
+    """
+    return -_OURS_NS < took_ns < _OURS_NS
 
 
 def _read_twice() -> int:

@@ -352,9 +352,13 @@ def beginning(original: Timed, patch: Patch, recorder: Recorder) -> Begin:  # no
     return cast("Begin", core.begin_call(begin, parts))
 
 
-def timed_function(original: Timed, begin: BeginTimed) -> Timed:
-    """Return the same function, timed; `begin` may change the keywords of its call."""
-    cost = HookCost()
+def timed_function(original: Timed, begin: BeginTimed, follows: int = 0) -> Timed:
+    """Return the same function, timed; `begin` may change the keywords of its call.
+
+    Args:
+        follows: What other code does for each call, as `HookCost` has it.
+    """
+    cost = HookCost(follows)
 
     @wraps(original)
     def traced(*args: Any, **kwargs: Any) -> Any:
@@ -387,9 +391,9 @@ def timed_function(original: Timed, begin: BeginTimed) -> Timed:
     return _defends_itself(traced, quiet)
 
 
-def timed_coroutine(original: Timed, begin: BeginTimed) -> Timed:
+def timed_coroutine(original: Timed, begin: BeginTimed, follows: int = 0) -> Timed:
     """Return the same coroutine function, timed while it is awaited."""
-    cost = HookCost()
+    cost = HookCost(follows)
 
     @wraps(original)
     async def traced(*args: Any, **kwargs: Any) -> Any:

@@ -18,6 +18,7 @@ from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.hooks import anyio as hook
 from latencytrace.agent.hooks.anyio import AnyioHook, _default_limiter
 from latencytrace.agent.hooks.asyncio_waits import AsyncioWaitsHook
+from latencytrace.agent.timing.costs import FIRST, apart
 from latencytrace.agent.timing.runtime_gaps import LOOP, POOL
 from latencytrace.agent.toolkit import waits
 from latencytrace.model import Stage, semconv
@@ -102,6 +103,20 @@ def test_a_lock_that_is_free_is_not_waited_for() -> None:
         asyncio.run(main(spans))
 
     assert spans.of(Stage.QUEUE) == []
+
+
+@pytest.mark.parametrize("make", [anyio.Lock, lambda: anyio.Semaphore(1)])
+def test_what_it_costs_to_look_whether_a_lock_is_free_is_sampled(make: Callable[[], Any]) -> None:
+    async def main() -> None:
+        lock = make()
+        for _ in range(FIRST):
+            async with lock:
+                pass
+
+    with apart() as made, hooked(AnyioHook):
+        asyncio.run(main())
+
+    assert [(cost.calls, cost.samples.calls) for cost in made if cost.calls] == [(FIRST, 1)]
 
 
 @pytest.mark.parametrize(

@@ -21,9 +21,10 @@ from opentelemetry.trace import INVALID_SPAN, SpanKind, StatusCode, get_current_
 from latencytrace.agent.clock import monotonic_ns
 from latencytrace.agent.hooks.httpx import HttpxHook
 from latencytrace.agent.spans.span import RecordedSpan
+from latencytrace.agent.timing.costs import apart
 from latencytrace.model import Stage, semconv
 from latencytrace.model.packed import unpack_named
-from tests.support.agent.hooked import Spans, attribute_text
+from tests.support.agent.hooked import Spans, attribute_text, hooked
 from tests.support.agent.receiving import TracedProgram
 from tests.support.servers.nowhere import NOWHERE
 from tests.support.servers.serving import serving
@@ -31,6 +32,8 @@ from tests.support.servers.serving import serving
 HOOKS = (HttpxHook,)
 PAUSE_S = 0.05
 PARTS = 3
+STEPS = 6  # connect, send headers and body, receive headers and body, close
+BEGIN_AND_END = 2
 sent_ns: list[int] = []  # the latest times of `/parts`, each before its part is sent
 
 
@@ -120,6 +123,18 @@ def test_what_the_exchange_did_when_is_told(spans: Spans, url: str, fetch: Fetch
     assert [phase for phase, _, _ in told] == ["connect", "send", "wait", "receive"]
     assert all(before[2] <= after[1] for before, after in pairwise(told))
     assert told[-1][2] >= sent_ns[-1]
+
+
+@both
+def test_each_step_of_a_connection_costs_something_also_one_that_is_not_told(
+    url: str, fetch: Fetch
+) -> None:
+    with apart() as made, hooked(HttpxHook):
+        fetch(f"{url}/parts")
+
+    steps = [cost.calls for cost in made if cost.calls > 1]  # a call is one
+    assert len(steps) == BEGIN_AND_END
+    assert steps == [STEPS] * BEGIN_AND_END
 
 
 @pytest.mark.usefixtures("spans")

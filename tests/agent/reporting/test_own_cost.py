@@ -85,6 +85,19 @@ def test_calls_cost_what_their_samples_took_and_their_wrappers() -> None:
     assert meter.read().hooks_cpu_ns == 5 * (700 + 10)
 
 
+def test_what_other_code_does_for_a_recorded_call_has_the_price_of_its_instructions() -> None:
+    with apart() as made:
+        cost = HookCost(follows=500)
+    prices = Prices(wrapper_ns=10, instruction_ns=2.5)
+    meter = CostMeter(FakeClock(), Detail(), lambda _: prices, lambda: 0, costs=lambda: made)
+    taking(cost, calls=4, ns=700)
+    cost._spans = 3  # one was within another call
+
+    meter.update(spent(3, 0, 0), 0)
+
+    assert meter.read().hooks_cpu_ns == 4 * (700 + 10) + 3 * 500 * 2.5
+
+
 def test_calls_have_the_price_of_the_newest_samples_that_are_enough() -> None:
     with apart() as made:
         cost = HookCost()

@@ -111,6 +111,17 @@ def test_a_clock_s_first_reading_after_a_while_is_no_part_of_what_it_times(
     assert cost.ns == 40
 
 
+def test_a_clock_that_takes_now_less_now_more_makes_short_sections_no_dearer(
+    clock: Spent, cost: HookCost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(costs, "_clock_ns", 500)
+
+    for clock_ns in (400, 600) * 8:
+        cost.sample(begun, clock, clock_ns + 20)
+
+    assert cost.ns == 20
+
+
 def test_a_section_that_a_collection_interrupted_is_left_out(clock: Spent, cost: HookCost) -> None:
     cost.sample(begun, clock, 2_000_000).activate()
 

@@ -53,13 +53,17 @@ class NetworkPhases:
         self._note(event)
         return self.other(event, details) if self.other is not None else None
 
-    def begun(self, phase: str) -> None:
-        """Note that a step of a phase begins now."""
-        self.starts.setdefault(phase, monotonic_ns())
+    def begun(self, step: str) -> None:
+        """Note that a step begins now, if it is of a phase."""
+        phase = _STEPS.get(step)
+        if phase is not None:
+            self.starts.setdefault(phase, monotonic_ns())
 
-    def over(self, phase: str) -> None:
+    def over(self, step: str) -> None:
         """Note that one is over, or failed."""
-        self.ends[phase] = monotonic_ns()
+        phase = _STEPS.get(step)
+        if phase is not None:
+            self.ends[phase] = monotonic_ns()
 
     def taken(self, started_ns: int, ended_ns: int) -> Deferred | None:
         """Return the attribute `latencytrace.network.phases`; None: nothing was reported.
@@ -88,13 +92,10 @@ class NetworkPhases:
 
     def _note(self, event: str) -> None:
         step, _, state = event.partition(".")[2].partition(".")
-        phase = _STEPS.get(step)
-        if phase is None:
-            return
         if state == "started":
-            self.begun(phase)
+            self.begun(step)
         else:
-            self.over(phase)
+            self.over(step)
 
 
 class AsyncNetworkPhases(NetworkPhases):
@@ -121,20 +122,18 @@ def _steps(  # noqa: C901 - each step of a call goes through it
     note = kind.begun if begins else kind.over
 
     def build(recorder: Recorder, original: Timed) -> Timed:  # noqa: C901 - likewise
-        cost, phase_of = HookCost(), _STEPS.get
+        cost = HookCost()
 
         @wraps(original)
         def step(self: Any, *error: Any) -> Any:
             try:
                 phases = self.trace_extension
                 if type(phases) is kind and not self.debug and phases.other is None:
-                    phase = phase_of(self.name)
-                    if phase is not None:
-                        left = cost.left = cost.left - 1
-                        if left > 0:
-                            note(phases, phase)
-                        else:
-                            cost.sampled(note, phases, phase)
+                    left = cost.left = cost.left - 1
+                    if left > 0:
+                        note(phases, self.name)
+                    else:
+                        cost.sampled(note, phases, self.name)
                     return self if begins else None
             except FAULTS as fault:
                 recorder.on_fault(_NOTING, fault)
@@ -145,13 +144,11 @@ def _steps(  # noqa: C901 - each step of a call goes through it
             try:
                 phases = self.trace_extension
                 if type(phases) is kind and not self.debug and phases.other is None:
-                    phase = phase_of(self.name)
-                    if phase is not None:
-                        left = cost.left = cost.left - 1
-                        if left > 0:
-                            note(phases, phase)
-                        else:
-                            cost.sampled(note, phases, phase)
+                    left = cost.left = cost.left - 1
+                    if left > 0:
+                        note(phases, self.name)
+                    else:
+                        cost.sampled(note, phases, self.name)
                     return self if begins else None
             except FAULTS as fault:
                 recorder.on_fault(_NOTING, fault)
