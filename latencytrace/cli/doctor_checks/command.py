@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from latencytrace.cli.doctor_checks.other_tracers import other_tracer
-from latencytrace.service.answers.findings.finding import Finding, Verdict
+from latencytrace.service.answers.findings.finding import Finding
 
 ABOUT = "command"
 UWSGI = ("uwsgi", "pyuwsgi")
@@ -58,19 +58,18 @@ def program(command: Sequence[str]) -> Program:
 
 
 def _unknown(what: str, fix: str) -> Program:
-    finding = Finding(about=ABOUT, verdict=Verdict.WRONG, what=what, fix=fix)
+    finding = Finding.wrong(ABOUT, what, fix)
     return Program(interpreter=None, findings=[finding])
 
 
 def _uwsgi(command: Sequence[str]) -> Iterator[Finding]:
     """Name the flags that uWSGI needs; it starts an interpreter inside of itself."""
     if not {"--enable-threads", "-T", "--threads"} & set(command):
-        yield Finding(
-            about=ABOUT,
-            verdict=Verdict.NOTE,
-            what="uWSGI: older versions run Python without threads, and then nothing is traced; "
+        yield Finding.note(
+            ABOUT,
+            "uWSGI: older versions run Python without threads, and then nothing is traced; "
             "the log says so",
-            fix=f"{' '.join(command)} --enable-threads",
+            f"{' '.join(command)} --enable-threads",
         )
 
 
@@ -98,11 +97,10 @@ def _flags(words: Sequence[str]) -> Iterator[Finding]:
             return
         for flag in word[1:]:
             if flag in "IES":
-                yield Finding(
-                    about=ABOUT,
-                    verdict=Verdict.WRONG,
-                    what=f"Python is started with -{flag}, so that `run` cannot reach it",
-                    fix=f"leave -{flag} out, or call latencytrace.instrument() in the program",
+                yield Finding.wrong(
+                    ABOUT,
+                    f"Python is started with -{flag}, so that `run` cannot reach it",
+                    f"leave -{flag} out, or call latencytrace.instrument() in the program",
                 )
             if flag in _VALUED_FLAGS:
                 return

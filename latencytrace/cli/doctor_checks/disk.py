@@ -6,7 +6,7 @@ from math import isfinite
 
 from latencytrace.model.texts.units import duration
 from latencytrace.model.texts.units import size as size_text
-from latencytrace.service.answers.findings.finding import Finding, Sample, Verdict
+from latencytrace.service.answers.findings.finding import Finding, Sample
 
 ABOUT = "service"
 _KEPT = {"requests": "ledgers", "spans": "spans"}
@@ -33,20 +33,12 @@ def disk_findings(metrics: Iterable[Sample]) -> Iterator[Finding]:
     if full_s is not None and isfinite(full_s) and size <= limit:
         kept = f"{kept}; full in {duration(full_s * 1e9)}, then the oldest are dropped"
     if size > limit:
-        yield Finding(
-            about=ABOUT,
-            verdict=Verdict.WRONG,
-            what=f"{kept}. What arrived today is never dropped",
-            fix=_FIX,
-        )
+        yield Finding.wrong(ABOUT, f"{kept}. What arrived today is never dropped", _FIX)
     else:
-        yield Finding(about=ABOUT, verdict=Verdict.FINE, what=kept)
+        yield Finding.fine(ABOUT, kept)
     for name, one in found:
         if name == "expired_rows_total" and one.labels.get("reason") == "size" and one.value:
             kind = _KEPT.get(one.labels.get("table", ""), "arrivals")
-            yield Finding(
-                about=ABOUT,
-                verdict=Verdict.NOTE,
-                what=f"rows of {kind} dropped early, for want of room: {one.value:,.0f}",
-                fix=_FIX,
+            yield Finding.note(
+                ABOUT, f"rows of {kind} dropped early, for want of room: {one.value:,.0f}", _FIX
             )

@@ -3,6 +3,7 @@
 import importlib.util
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -19,6 +20,8 @@ ABOUT = "environment"
 GRPC_PORT = 4317
 HTTP_PORT = 4318
 NOBODY = "OTEL_TRACES_EXPORTER"  # which "none" makes a switch
+
+_wrong = partial(Finding.wrong, ABOUT)
 
 
 def environment_findings(
@@ -82,11 +85,7 @@ def _endpoint(environ: Mapping[str, str], agent: AgentSettings) -> Iterator[Find
             f"export OTEL_EXPORTER_OTLP_TRACES_ENDPOINT={own.rstrip('/')}/v1/traces",
         )
     if own and named:
-        yield Finding(
-            about=ABOUT,
-            verdict=Verdict.NOTE,
-            what=f"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT wins: spans go to {own}",
-        )
+        yield Finding.note(ABOUT, f"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT wins: spans go to {own}")
 
 
 def _protocol(environ: Mapping[str, str], agent: AgentSettings) -> Iterator[Finding]:
@@ -121,10 +120,9 @@ def _other_providers(environ: Mapping[str, str]) -> Iterator[Finding]:
         yield _wrong(*other)
     provider = environ.get("OTEL_PYTHON_TRACER_PROVIDER")
     if provider:
-        yield Finding(
-            about=ABOUT,
-            verdict=Verdict.NOTE,
-            what=f"OTEL_PYTHON_TRACER_PROVIDER={provider}: where the program loads it, it "
+        yield Finding.note(
+            ABOUT,
+            f"OTEL_PYTHON_TRACER_PROVIDER={provider}: where the program loads it, it "
             "makes the spans, ours included, at its own price",
         )
 
@@ -134,10 +132,6 @@ def _port(address: str) -> int | None:
         return urlsplit(address).port
     except ValueError:
         return None
-
-
-def _wrong(what: str, fix: str) -> Finding:
-    return Finding(about=ABOUT, verdict=Verdict.WRONG, what=what, fix=fix)
 
 
 GPUS = "GPUs"
@@ -151,7 +145,7 @@ def gpu_findings(*, wanted: bool | None) -> Iterator[Finding]:
         wanted: What the settings say of reading them; None: where there are any.
     """
     if wanted is False:
-        yield Finding(about=GPUS, verdict=Verdict.NOTE, what="left out by LATENCYTRACE_GPU")
+        yield Finding.note(GPUS, "left out by LATENCYTRACE_GPU")
         return
     for reader in installed_gpu_readers(FaultCounter()):
         yield judged(reader, wanted=wanted is True)
@@ -172,11 +166,10 @@ def judged(reader: GpuReader, *, wanted: bool, patience_s: float = PATIENCE_S) -
     looking.start()
     looking.join(patience_s)
     if not found:
-        return Finding(
-            about=GPUS,
-            verdict=Verdict.WRONG,
-            what=f"the driver has not answered for {patience_s:g} s",
-            fix="see the kernel's log, and LATENCYTRACE_GPU=0 until it does",
+        return Finding.wrong(
+            GPUS,
+            f"the driver has not answered for {patience_s:g} s",
+            "see the kernel's log, and LATENCYTRACE_GPU=0 until it does",
         )
     (answer,) = found
     if isinstance(answer, GpuUnavailableError):
@@ -190,4 +183,4 @@ def judged(reader: GpuReader, *, wanted: bool, patience_s: float = PATIENCE_S) -
     names = ", ".join(sorted({gpu.name for gpu in whole}))
     driver = f", driver {whole[0].driver}" if whole and whole[0].driver else ""
     what = f"{count(len(whole), 'GPU')} can be read: {names}{driver}"
-    return Finding(about=GPUS, verdict=Verdict.FINE, what=what)
+    return Finding.fine(GPUS, what)

@@ -71,25 +71,27 @@ def installed_findings(
 
 def _versions() -> Iterator[Finding]:
     version = importlib.metadata.version("latencytrace")
-    yield _fine(
+    yield Finding.fine(
         INSTALLED, f"latencytrace {version}, Python {platform.python_version()}, {sys.executable}"
     )
-    yield _fine(INSTALLED, f"OpenTelemetry SDK {importlib.metadata.version('opentelemetry-sdk')}")
+    yield Finding.fine(
+        INSTALLED, f"OpenTelemetry SDK {importlib.metadata.version('opentelemetry-sdk')}"
+    )
     if service_is_installed():
-        yield _fine(INSTALLED, "the service, too: `latencytrace run` starts one where none is")
+        yield Finding.fine(
+            INSTALLED, "the service, too: `latencytrace run` starts one where none is"
+        )
     else:
-        yield Finding(
-            about=INSTALLED,
-            verdict=Verdict.NOTE,
-            what="the agent and the command line, without the service; one must run elsewhere",
-            fix=EXTRA_HINT,
+        yield Finding.note(
+            INSTALLED,
+            "the agent and the command line, without the service; one must run elsewhere",
+            EXTRA_HINT,
         )
     if absent := missing():
-        yield Finding(
-            about=INSTALLED,
-            verdict=Verdict.NOTE,
-            what=f"not compiled: {', '.join(absent)}; all works, and costs several times as much",
-            fix=FIX,
+        yield Finding.note(
+            INSTALLED,
+            f"not compiled: {', '.join(absent)}; all works, and costs several times as much",
+            FIX,
         )
 
 
@@ -98,11 +100,10 @@ def _hooks(named: tuple[str, ...] | None, used: Used, *, torch_named: bool) -> I
     found = {plugin.name: plugin for plugin in _entry_points(HOOKS)}
     for name in named or ():
         if name not in found:
-            yield Finding(
-                about=HOOKED,
-                verdict=Verdict.WRONG,
-                what=f"LATENCYTRACE_HOOKS names {name!r}, and no hook is called so",
-                fix=f"choose among {', '.join(found)}",
+            yield Finding.wrong(
+                HOOKED,
+                f"LATENCYTRACE_HOOKS names {name!r}, and no hook is called so",
+                f"choose among {', '.join(found)}",
             )
     judged = [
         _judged(name, plugin, used)
@@ -118,12 +119,12 @@ def _hooks(named: tuple[str, ...] | None, used: Used, *, torch_named: bool) -> I
     )
     libraries = dict.fromkeys(one for one in judged if isinstance(one, str))
     if libraries:
-        yield _fine(
+        yield Finding.fine(
             HOOKED, f"each applies once the program imports its library: {', '.join(libraries)}"
         )
     if named is not None:
         left_out = ", ".join(name for name in found if name not in named)
-        yield _note(HOOKED, f"left out by LATENCYTRACE_HOOKS: {left_out or 'none'}")
+        yield Finding.note(HOOKED, f"left out by LATENCYTRACE_HOOKS: {left_out or 'none'}")
 
 
 def _entry_points(group: str) -> list[importlib.metadata.EntryPoint]:
@@ -137,11 +138,10 @@ def _judged(name: str, plugin: importlib.metadata.EntryPoint, used: Used) -> Fin
     try:
         hook = plugin.load()
     except (ImportError, AttributeError, SyntaxError) as error:
-        return Finding(
-            about=HOOKED,
-            verdict=Verdict.WRONG,
-            what=f"{name}: cannot be loaded: {error}",
-            fix=f"install {plugin.dist.name if plugin.dist else 'its package'} again",
+        return Finding.wrong(
+            HOOKED,
+            f"{name}: cannot be loaded: {error}",
+            f"install {plugin.dist.name if plugin.dist else 'its package'} again",
         )
     may_be_used = used.may_use(each.partition(" ")[0] for each in hook.requires)
     refusal = unmet(hook.requires)
@@ -159,11 +159,8 @@ def _judged(name: str, plugin: importlib.metadata.EntryPoint, used: Used) -> Fin
 
 def _refused(name: str, hook: type[Hook], reason: str) -> Finding:
     wanted = " or ".join(f"'{requirement}'" for requirement in hook.requires)
-    return Finding(
-        about=HOOKED,
-        verdict=Verdict.WRONG,
-        what=f"{name}: not applied, {reason}",
-        fix=f"pip install {wanted.replace(' >= ', '>=')}",
+    return Finding.wrong(
+        HOOKED, f"{name}: not applied, {reason}", f"pip install {wanted.replace(' >= ', '>=')}"
     )
 
 
@@ -191,14 +188,14 @@ def _others(used: Used) -> Iterator[Finding]:
             version = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             continue
-        yield _note(
+        yield Finding.note(
             OTHERS,
             f"{name} {version}: where the program starts it, its tracer provider makes the "
             "spans, ours included, at its own price",
         )
     if used.may_use(["fastapi"]) and _has_native_telemetry():
         version = importlib.metadata.version("fastapi")
-        yield _fine(
+        yield Finding.fine(
             OTHERS, f"fastapi {version} traces by itself: silenced for requests that we time"
         )
 
@@ -217,10 +214,10 @@ def _doubled(name: str, hook: str, module: str, used: Used) -> Finding:
     started = any(each == module or each.startswith(f"{module}.") for each in used.modules or ())
     where = "the program starts it:" if started else "where the program starts it,"
     if hook in STAND_ASIDE:
-        return _note(OTHERS, f"{name}: {where} its span is used (hook {hook})")
+        return Finding.note(OTHERS, f"{name}: {where} its span is used (hook {hook})")
     twice = f"{name}: {where} each call is timed twice (hook {hook})"
     fix = f"leave {module} out of the program" if started else None
-    return Finding(about=OTHERS, verdict=Verdict.NOTE, what=twice, fix=fix)
+    return Finding.note(OTHERS, twice, fix)
 
 
 def _has_native_telemetry() -> bool:
@@ -228,11 +225,3 @@ def _has_native_telemetry() -> bool:
     spec = importlib.util.find_spec("fastapi")
     places = (spec.submodule_search_locations or ()) if spec is not None else ()
     return any((Path(place) / "telemetry").is_dir() for place in places)
-
-
-def _fine(about: str, what: str) -> Finding:
-    return Finding(about=about, verdict=Verdict.FINE, what=what)
-
-
-def _note(about: str, what: str) -> Finding:
-    return Finding(about=about, verdict=Verdict.NOTE, what=what)

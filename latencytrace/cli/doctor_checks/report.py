@@ -150,21 +150,17 @@ def _without_client(settings: AgentSettings | None) -> Iterator[Finding]:
     if settings is None or settings.disabled:
         return
     if listens(settings.traces_url):
-        yield Finding(
-            about=SERVICE, verdict=Verdict.FINE, what=f"{settings.traces_url} is listening"
-        )
+        yield Finding.fine(SERVICE, f"{settings.traces_url} is listening")
     else:
-        yield Finding(
-            about=SERVICE,
-            verdict=Verdict.WRONG,
-            what=f"nothing is listening at {settings.traces_url}: spans are lost",
-            fix="export OTEL_EXPORTER_OTLP_ENDPOINT=… as the service has it (port 4318)",
+        yield Finding.wrong(
+            SERVICE,
+            f"nothing is listening at {settings.traces_url}: spans are lost",
+            "export OTEL_EXPORTER_OTLP_ENDPOINT=… as the service has it (port 4318)",
         )
-    yield Finding(
-        about=SERVICE,
-        verdict=Verdict.NOTE,
-        what="the service itself is not asked, for want of an extra",
-        fix="pip install 'latencytrace[cli]'",
+    yield Finding.note(
+        SERVICE,
+        "the service itself is not asked, for want of an extra",
+        "pip install 'latencytrace[cli]'",
     )
 
 
@@ -186,11 +182,10 @@ def _elsewhere(
 ) -> Iterator[Finding]:
     """Findings of another interpreter's latencytrace, about a program that imports these."""
     if _run(interpreter, "-c", IS_INSTALLED).returncode:
-        yield Finding(
-            about=COMMAND,
-            verdict=Verdict.WRONG,
-            what=f"latencytrace is not installed for {interpreter}, which would run it",
-            fix=f"{interpreter} -m pip install latencytrace",
+        yield Finding.wrong(
+            COMMAND,
+            f"latencytrace is not installed for {interpreter}, which would run it",
+            f"{interpreter} -m pip install latencytrace",
         )
         return
     asked = ("-m", "latencytrace", "doctor", "--json", *(() if url is None else ("--url", url)))
@@ -204,11 +199,10 @@ def _elsewhere(
             yield Finding(**{**found, "verdict": Verdict(found["verdict"])})
     except (ValueError, LookupError, TypeError):
         why = (said.stderr.strip().splitlines() or ["it says nothing"])[-1]
-        yield Finding(
-            about=COMMAND,
-            verdict=Verdict.WRONG,
-            what=f"the latencytrace of {interpreter} does not run: {why}",
-            fix=f"{interpreter} -m pip install --upgrade 'latencytrace[cli]'",
+        yield Finding.wrong(
+            COMMAND,
+            f"the latencytrace of {interpreter} does not run: {why}",
+            f"{interpreter} -m pip install --upgrade 'latencytrace[cli]'",
         )
 
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from functools import partial
 from http import HTTPStatus
 
 from latencytrace.cli.doctor_checks.disk import disk_findings
@@ -21,7 +22,7 @@ from latencytrace.service.answers.findings.counted import (
     custody_findings,
     held_findings,
 )
-from latencytrace.service.answers.findings.finding import Finding, Verdict, samples
+from latencytrace.service.answers.findings.finding import Finding, samples
 from latencytrace.service.answers.findings.overhead_documents import overhead_findings
 from latencytrace.service.net.http_client import ask
 from latencytrace.settings import DEFAULT_OTLP_ENDPOINT, AgentSettings
@@ -30,6 +31,10 @@ TIMEOUT_S = 5.0
 BUSY_S = 30.0  # of a service that is there, and may be busy
 SEND_TOKEN = 'export OTEL_EXPORTER_OTLP_HEADERS="authorization=Bearer%20TOKEN"'  # noqa: S105 - none
 SHOW_TOKEN = "export LATENCYTRACE_TOKEN=… as the service has it"  # noqa: S105 - no token
+
+_fine = partial(Finding.fine, ABOUT)
+_note = partial(Finding.note, ABOUT)
+_wrong = partial(Finding.wrong, ABOUT)
 
 
 def service_findings(
@@ -196,15 +201,3 @@ def _version(body: str) -> str | None:
         return str(described["version"]) if described["title"] == "latencytrace" else None
     except (ValueError, LookupError, TypeError):
         return None
-
-
-def _fine(what: str) -> Finding:
-    return Finding(about=ABOUT, verdict=Verdict.FINE, what=what)
-
-
-def _note(what: str, fix: str | None = None) -> Finding:
-    return Finding(about=ABOUT, verdict=Verdict.NOTE, what=what, fix=fix)
-
-
-def _wrong(what: str, fix: str | None) -> Finding:
-    return Finding(about=ABOUT, verdict=Verdict.WRONG, what=what, fix=fix)

@@ -8,7 +8,7 @@ from importlib.metadata import PackageNotFoundError, packages_distributions, req
 from typing import Final
 
 from latencytrace.model.stage import Stage
-from latencytrace.service.answers.findings.finding import Finding, Verdict
+from latencytrace.service.answers.findings.finding import Finding
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _SEPARATORS: Final = re.compile(r"[-_.]+")
@@ -105,14 +105,14 @@ def unhooked_findings(used: Used, about: str, *, torch_named: bool) -> Iterator[
     """
     for name, stage in UNHOOKED.items():
         if used.imports(name):
-            yield _note(
+            yield Finding.note(
                 about,
                 f"{_with_version(name)}: no hook times it",
                 f'with latencytrace.stage("{stage}"):',
             )
     by_itself = used.imports(_TORCH) and not any(used.imports(name) for name in _RUN_TORCH)
     if by_itself and not torch_named:
-        yield _note(
+        yield Finding.note(
             about,
             f"{_with_version(_TORCH)}: modules are timed by name",
             "export LATENCYTRACE_TORCH_MODULES=… the classes that matter",
@@ -124,7 +124,3 @@ def _with_version(name: str) -> str:
         return f"{name} {version(name)}"
     except PackageNotFoundError:
         return name
-
-
-def _note(about: str, what: str, fix: str) -> Finding:
-    return Finding(about=about, verdict=Verdict.NOTE, what=what, fix=fix)

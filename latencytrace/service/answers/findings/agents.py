@@ -243,19 +243,16 @@ def sender_findings(metrics: Iterable[Sample]) -> Iterator[Finding]:
     for sample in metrics:
         values[sample.name][sample.labels.get(_LABELS.get(sample.name, ""), "")] += sample.value
     if rootless := sum(values[_ROOTLESS].values()):
-        yield _note(
+        yield Finding.note(
+            _SENDERS,
             f"spans of traces without a request so far: {rootless:,.0f}",
             "send the spans of the client that began the trace, or of a server in it, as well",
         )
     requests = sum(values[_REQUESTS].values())
     for kind, (what, fix) in _MENDED.items():
         if (number := values[_REPAIRED][kind]) > FEW_RATIO * requests:
-            yield _note(f"{what}: {number:,.0f} of {requests:,.0f}", fix)
+            yield Finding.note(_SENDERS, f"{what}: {number:,.0f} of {requests:,.0f}", fix)
     senders = ", ".join(map(repr, values[_MENDED_POSTS]))
     for kind, (what, fix) in _VALUES.items():
         if number := values[_MENDED_VALUES][kind]:
-            yield _note(f"{what}: {number:,.0f}; sent by {senders}", fix)
-
-
-def _note(what: str, fix: str) -> Finding:
-    return Finding(about=_SENDERS, verdict=Verdict.NOTE, what=what, fix=fix)
+            yield Finding.note(_SENDERS, f"{what}: {number:,.0f}; sent by {senders}", fix)

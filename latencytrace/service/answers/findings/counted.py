@@ -84,21 +84,19 @@ def counted_findings(metrics: Iterable[Sample]) -> Iterator[Finding]:
         number = round(sample.value)
         if sample.name == "latencytrace_service_spans_received_total":
             if number:
-                yield _finding(Verdict.FINE, f"spans that arrived since it started: {number:,}")
+                yield Finding.fine(ABOUT, f"spans that arrived since it started: {number:,}")
             else:
-                yield _finding(Verdict.NOTE, "no span has arrived since it started")
+                yield Finding.note(ABOUT, "no span has arrived since it started")
         elif sample.name in LOSSES and number:
             what, fix = LOSSES[sample.name]
-            yield _finding(Verdict.WRONG, f"{what}: {number:,}", fix)
+            yield Finding.wrong(ABOUT, f"{what}: {number:,}", fix)
         elif sample.name == "latencytrace_service_posts_refused_total" and number:
             code = sample.labels.get("code", "")
             what, fix = REFUSALS.get(code, ("posts refused", "see the service's log"))
             verdict = Verdict.NOTE if code in {SENDER_LEFT, PUT_OFF} else Verdict.WRONG
-            yield _finding(verdict, f"{what}, {code}: {number:,}", fix)
-
-
-def _finding(verdict: Verdict, what: str, fix: str | None = None) -> Finding:
-    return Finding(about=ABOUT, verdict=verdict, what=what, fix=fix)
+            yield Finding(
+                about=ABOUT, verdict=verdict, what=f"{what}, {code}: {number:,}", fix=fix
+            )
 
 
 _NOTICED: Final = 0.05  # of the time of requests, from which on it is worth a word
@@ -115,11 +113,10 @@ def held_findings(document: BreakdownDocument) -> Iterator[Finding]:
             for beginning, fix in _HELD_FIXES.items():
                 if part["name"].startswith(beginning) and part["share_ratio"] >= _NOTICED:
                     waited = share(part["share_ratio"])
-                    yield Finding(
-                        about="requests",
-                        verdict=Verdict.NOTE,
-                        what=f"requests wait {waited} of their time unread: {part['name']}",
-                        fix=fix,
+                    yield Finding.note(
+                        "requests",
+                        f"requests wait {waited} of their time unread: {part['name']}",
+                        fix,
                     )
 
 
@@ -144,18 +141,18 @@ def custody_findings(metrics: Iterable[Sample]) -> Iterator[Finding]:
             case "spans_without_ledger_total" if sample.value:
                 if known := _WITHOUT_LEDGER.get(sample.labels.get("reason", "")):
                     what, fix = known
-                    yield _finding(Verdict.WRONG, f"{what}: {sample.value:,.0f}", fix)
+                    yield Finding.wrong(ABOUT, f"{what}: {sample.value:,.0f}", fix)
             case "damaged_parts":
-                yield _finding(
-                    Verdict.WRONG,
+                yield Finding.wrong(
+                    ABOUT,
                     f"part {sample.labels.get('part')} of the table {sample.labels.get('table')} "
                     f"is damaged and was set aside, {sample.value:,.0f} rows",
                     "delete it from the table's folder `detached`, or keep it for a repair. "
                     + LOOK_AFTER_THE_DISK,
                 )
             case "journal_damaged_blocks_total":
-                yield _finding(
-                    Verdict.WRONG,
+                yield Finding.wrong(
+                    ABOUT,
                     f"the journal's file {sample.labels.get('file')} is damaged in "
                     f"{sample.value:,.0f} places and was set aside",
                     "delete it from the data folder's `journal`, or keep it for a repair. "

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Self
 
 
 class Verdict(StrEnum):
@@ -27,6 +28,18 @@ class Finding:
     verdict: Verdict
     what: str
     fix: str | None = None
+
+    @classmethod
+    def fine(cls, about: str, what: str) -> Self:
+        return cls(about=about, verdict=Verdict.FINE, what=what)
+
+    @classmethod
+    def note(cls, about: str, what: str, fix: str | None = None) -> Self:
+        return cls(about=about, verdict=Verdict.NOTE, what=what, fix=fix)
+
+    @classmethod
+    def wrong(cls, about: str, what: str, fix: str | None = None) -> Self:
+        return cls(about=about, verdict=Verdict.WRONG, what=what, fix=fix)
 
 
 _SAMPLE = re.compile(r"(?P<name>[a-zA-Z_:][\w:]*)(?:\{(?P<labels>.*)\})? (?P<value>\S+)")

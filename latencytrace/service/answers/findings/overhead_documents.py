@@ -44,7 +44,7 @@ def overhead_findings(found: OverheadDocument) -> Iterator[Finding]:
     )  # fmt: skip
     if difference_ns is None or low_ns is None or not control_ns:
         if any(route["control_requests"] for route in found["routes"]):
-            yield Finding(about=ABOUT, verdict=Verdict.NOTE, what=found["sentence"], fix=None)
+            yield Finding.note(ABOUT, found["sentence"])
         return
     dear = low_ns > _NOTICED * control_ns
     yield Finding(
