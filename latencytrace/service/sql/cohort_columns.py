@@ -22,14 +22,13 @@ from latencytrace.model.cohorts.request_columns import (
     weights_of,
 )
 from latencytrace.service.cohort import Cohort
-from latencytrace.service.sql.counting import WITH_FINAL, Standing
+from latencytrace.service.sql.counting import Standing
 from latencytrace.service.sql.questions import (
     WIDE_ROWS,
     Parameters,
     Query,
     counted,
-    explained,
-    where,
+    rows_of,
 )
 from latencytrace.service.sql.tables import stage_column
 
@@ -60,45 +59,37 @@ _CELLS: Final = 16**_CELL_DIGITS
 _MOST_CELL_ERRORS: Final = 6  # as above, for the fullest of all cells; and as many requests
 
 
-def durations(ask: Query, cohort: Cohort, standing: Standing = WITH_FINAL) -> Durations:
+def durations(ask: Query, cohort: Cohort, standing: Standing) -> Durations:
     """How long the requests of a cohort took."""
-    condition, parameters = where(cohort)
     weight = ", toInt64(Weight)" * standing.weighted
-    rows = standing.rows(f"{condition} AND {explained(cohort)}")
+    rows, bound = rows_of(cohort, standing)
     question = f"SELECT toInt64(DurationNs){weight} FROM {rows} SETTINGS {WIDE_ROWS}"
-    found = np.frombuffer(ask(question, "RowBinary", {**parameters, **standing.bound()}), np.int64)
+    found = np.frombuffer(ask(question, "RowBinary", bound), np.int64)
     if not standing.weighted:
         return Durations(ns=found)
     return Durations(ns=found[::2], weight=weights_of(found[1::2]))
 
 
-def times_question(cohort: Cohort, standing: Standing = WITH_FINAL) -> tuple[str, Parameters]:
+def times_question(cohort: Cohort, standing: Standing) -> tuple[str, Parameters]:
     """The start, the duration, the success and the weight of each as `Int64`, in no order."""
-    condition, parameters = where(cohort)
-    return (
-        (
-            "SELECT toUnixTimestamp64Nano(Start), toInt64(DurationNs), "
-            f"toInt64(Status = '{RequestStatus.OK}'), toInt64(Weight) "
-            f"FROM {standing.rows(f'{condition} AND {counted(cohort)}')}"
-        ),
-        {**parameters, **standing.bound()},
+    rows, bound = rows_of(cohort, standing, counted)
+    question = (
+        "SELECT toUnixTimestamp64Nano(Start), toInt64(DurationNs), "
+        f"toInt64(Status = '{RequestStatus.OK}'), toInt64(Weight) FROM {rows}"
     )
+    return question, bound
 
 
 def spread_question(
     cohort: Cohort, part_ratio: float, standing: Standing
 ) -> tuple[str, Parameters]:
     """How the requests of a cohort lie in cells of trace ids, for `is_spread`."""
-    condition, parameters = where(cohort)
-    rows = standing.rows(f"{condition} AND {explained(cohort)}", "TraceId")
-    return (
-        (
-            "SELECT sum(found), max(found), sum(in_part) FROM (SELECT count() AS found, "
-            f"countIf({_IN_PART}) AS in_part FROM {rows} "
-            "GROUP BY reinterpretAsUInt32(TraceId))"
-        ),
-        {**parameters, **standing.bound(), "end": _part_end(part_ratio)},
+    rows, bound = rows_of(cohort, standing, columns="TraceId")
+    question = (
+        "SELECT sum(found), max(found), sum(in_part) FROM (SELECT count() AS found, "
+        f"countIf({_IN_PART}) AS in_part FROM {rows} GROUP BY reinterpretAsUInt32(TraceId))"
     )
+    return question, {**bound, "end": _part_end(part_ratio)}
 
 
 def is_spread(answer: bytes, part_ratio: float) -> bool:
@@ -121,7 +112,7 @@ def is_spread(answer: bytes, part_ratio: float) -> bool:
 def columns_question(
     cohort: Cohort,
     bands: Sequence[DurationBand],
-    standing: Standing = WITH_FINAL,
+    standing: Standing,
     *,
     attributes: bool,
     part_ratio: float = 1.0,
@@ -133,7 +124,7 @@ def columns_question(
         part_ratio: The part of all that the shares are taken of, where its requests
             are spread (`is_spread`): no share is larger.
     """
-    condition, each, bound = _within(cohort, bands, part_ratio)
+    rows, _, bound = _within(cohort, bands, standing, part_ratio)
     selected = [
         "toFixedString(unhex(TraceId), 16) AS trace_id",
         "toUnixTimestamp64Nano(Start) AS start_ns",
@@ -146,19 +137,13 @@ def columns_question(
         selected.append(f"toInt64(Weight) AS {_WEIGHT}")
     if attributes:
         selected += [f"`Attributes.Key` AS {_KEYS}", f"`Attributes.Value` AS {_VALUES}"]
-    return (
-        (
-            f"SELECT {', '.join(selected)} FROM "
-            f"{standing.rows(f'{condition} AND ({_either(each)})')} SETTINGS {_SETTINGS}"
-        ),
-        {**bound, **standing.bound()},
-    )
+    return f"SELECT {', '.join(selected)} FROM {rows} SETTINGS {_SETTINGS}", bound
 
 
 def means_question(
     cohort: Cohort,
     bands: Sequence[DurationBand],
-    standing: Standing = WITH_FINAL,
+    standing: Standing,
     *,
     part_ratio: float = 1.0,
 ) -> tuple[str, Parameters]:
@@ -168,20 +153,18 @@ def means_question(
         bands: As above; a request may lie in several.
         part_ratio: As above.
     """
-    condition, each, bound = _within(cohort, bands, part_ratio)
+    rows, each, bound = _within(cohort, bands, standing, part_ratio)
     by = standing.counting
     numbered = ", ".join(f"if({one}, {place}, -1)" for place, one in enumerate(each))
     means = ", ".join(
         f"{by.total(f'toFloat64({stage_column(stage)})')} / {by.count()}" for stage in Stage
     )
-    return (
-        (
-            f"SELECT band, [{means}] FROM {standing.rows(f'{condition} AND ({_either(each)})')} "
-            f"ARRAY JOIN arrayFilter(one -> one >= 0, CAST([{numbered}], 'Array(Int64)')) AS band "
-            f"GROUP BY band SETTINGS {WIDE_ROWS}"
-        ),
-        {**bound, **standing.bound()},
+    question = (
+        f"SELECT band, [{means}] FROM {rows} "
+        f"ARRAY JOIN arrayFilter(one -> one >= 0, CAST([{numbered}], 'Array(Int64)')) AS band "
+        f"GROUP BY band SETTINGS {WIDE_ROWS}"
     )
+    return question, bound
 
 
 def means_from(lines: bytes, bands: int) -> list[dict[Stage, float]]:
@@ -196,18 +179,17 @@ def means_from(lines: bytes, bands: int) -> list[dict[Stage, float]]:
 
 
 def _within(
-    cohort: Cohort, bands: Sequence[DurationBand], part_ratio: float
+    cohort: Cohort, bands: Sequence[DurationBand], standing: Standing, part_ratio: float
 ) -> tuple[str, list[str], dict[str, object]]:
-    """Return the condition of all bands, that of each, and the parameters of both."""
-    condition, parameters = where(cohort)
-    condition = f"{condition} AND {explained(cohort)}"
+    """Return the rows within any band, the condition of each band, and what these bind."""
+    conditions: list[str] = []
+    bound: dict[str, object] = {}
     hashes = [_highest_hash(band.share_ratio / part_ratio) for band in bands]
-    bound: dict[str, object] = {**parameters}
     if part_ratio < 1:
-        condition = f"{condition} AND {_IN_PART}"
+        conditions.append(_IN_PART)
         bound["end"] = _part_end(part_ratio)
     elif hashes and max(hashes) < _HIGHEST_HASH:  # few are left to be held against each band
-        condition = f"{condition} AND cityHash64(TraceId) <= {{hash:UInt64}}"
+        conditions.append("cityHash64(TraceId) <= {hash:UInt64}")
         bound["hash"] = max(hashes)
     for place, (band, highest) in enumerate(zip(bands, hashes, strict=True)):
         bound[f"least{place}"] = band.at_least_ns
@@ -218,11 +200,9 @@ def _within(
         f"AND cityHash64(TraceId) <= {{hash{place}:UInt64}})"
         for place in range(len(bands))
     ]
-    return condition, each, bound
-
-
-def _either(conditions: Sequence[str]) -> str:
-    return " OR ".join(conditions) or "false"
+    conditions.append(f"({' OR '.join(each) or 'false'})")
+    rows, of_cohort = rows_of(cohort, standing, also=" AND ".join(conditions))
+    return rows, each, {**of_cohort, **bound}
 
 
 def columns_from(answer: bytes, *, attributes: bool) -> RequestColumns:

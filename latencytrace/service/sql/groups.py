@@ -7,9 +7,9 @@ import orjson
 from latencytrace.model.cohorts.overview import Group, Groups, Summary
 from latencytrace.service.cohort import LABELS, Cohort
 from latencytrace.service.plain_answers import MOST_KEYS
-from latencytrace.service.sql.counting import WITH_FINAL, Standing
+from latencytrace.service.sql.counting import Standing
 from latencytrace.service.sql.overview import longest, summary_fields, together
-from latencytrace.service.sql.questions import Parameters, Query, counted, explained, where
+from latencytrace.service.sql.questions import Parameters, Query, counted, rows_of
 
 _LINES: Final = "JSONEachRow"
 _OTHERS, _WITHOUT = 1, 2  # parts of a cohort that are no single value
@@ -27,24 +27,17 @@ def groups(
     return groups_from(query(question, _LINES, bound), values)
 
 
-def values_question(
-    cohort: Cohort, by: str, standing: Standing = WITH_FINAL
-) -> tuple[str, Parameters]:
+def values_question(cohort: Cohort, by: str, standing: Standing) -> tuple[str, Parameters]:
     """The `{limit:UInt32}` values whose requests took most time in all."""
     rows, parameters = _rows(cohort, by, standing)
-    return (
-        (
-            f"SELECT assumeNotNull({_value(by)}) AS value FROM {rows} "
-            f"WHERE {_has(by)} "
-            f"GROUP BY value ORDER BY {longest(standing)} DESC, value LIMIT {{limit:UInt32}}"
-        ),
-        parameters,
+    question = (
+        f"SELECT assumeNotNull({_value(by)}) AS value FROM {rows} WHERE {_has(by)} "
+        f"GROUP BY value ORDER BY {longest(standing)} DESC, value LIMIT {{limit:UInt32}}"
     )
+    return question, parameters
 
 
-def groups_question(
-    cohort: Cohort, by: str, standing: Standing = WITH_FINAL
-) -> tuple[str, Parameters]:
+def groups_question(cohort: Cohort, by: str, standing: Standing) -> tuple[str, Parameters]:
     """A row for each of `{values:Array(String)}`, one for all others, one for those without."""
     rows, parameters = _rows(cohort, by, standing)
     value = f"ifNull({_value(by)}, '')"
@@ -54,14 +47,12 @@ def groups_question(
     )
     counting = standing.counting
     unsure = "0" if by in LABELS else counting.count("AttributesLeftOut > 0")
-    return (
-        (
-            f"SELECT {part} AS part, if(part = 0, {value}, '') AS value, "
-            f"uniqExact({value}) AS found, {unsure} AS unsure, {together(standing)} "
-            f"FROM {rows} GROUP BY part, value"
-        ),
-        parameters,
+    question = (
+        f"SELECT {part} AS part, if(part = 0, {value}, '') AS value, "
+        f"uniqExact({value}) AS found, {unsure} AS unsure, {together(standing)} "
+        f"FROM {rows} GROUP BY part, value"
     )
+    return question, parameters
 
 
 def groups_from(lines: bytes, values: list[str]) -> Groups:
@@ -88,42 +79,33 @@ def groups_from(lines: bytes, values: list[str]) -> Groups:
     )
 
 
-def keys_question(cohort: Cohort, standing: Standing = WITH_FINAL) -> tuple[str, Parameters]:
+def keys_question(cohort: Cohort, standing: Standing) -> tuple[str, Parameters]:
     """The keys of attributes, and how many requests have each."""
-    condition, parameters = where(cohort)
-    rows = standing.rows(f"{condition} AND {explained(cohort)}")
-    number = standing.counting.count()
-    return (
-        (
-            f"SELECT key, {number} AS requests FROM {rows} "
-            "ARRAY JOIN arrayDistinct(`Attributes.Key`) AS key "
-            f"GROUP BY key ORDER BY requests DESC, key LIMIT {MOST_KEYS}"
-        ),
-        {**parameters, **standing.bound()},
+    rows, bound = rows_of(cohort, standing)
+    question = (
+        f"SELECT key, {standing.counting.count()} AS requests FROM {rows} "
+        "ARRAY JOIN arrayDistinct(`Attributes.Key`) AS key "
+        f"GROUP BY key ORDER BY requests DESC, key LIMIT {MOST_KEYS}"
     )
+    return question, bound
 
 
 def versions_question(
-    cohort: Cohort, standing: Standing = WITH_FINAL, *, inner: bool = False
+    cohort: Cohort, standing: Standing, *, inner: bool = False
 ) -> tuple[str, Parameters]:
     """Services, their versions, and when the first request of each started."""
-    condition, parameters = where(cohort, outermost=not inner)
-    rows = standing.rows(f"{condition} AND {counted(cohort)}")
-    return (
-        (
-            "SELECT ServiceName, assumeNotNull(ServiceVersion) AS version, "
-            f"toUnixTimestamp64Nano(min(Start)) FROM {rows} "
-            "WHERE isNotNull(ServiceVersion) GROUP BY ServiceName, version"
-        ),
-        {**parameters, **standing.bound()},
+    rows, bound = rows_of(cohort, standing, counted, outermost=not inner)
+    question = (
+        "SELECT ServiceName, assumeNotNull(ServiceVersion) AS version, "
+        f"toUnixTimestamp64Nano(min(Start)) FROM {rows} "
+        "WHERE isNotNull(ServiceVersion) GROUP BY ServiceName, version"
     )
+    return question, bound
 
 
 def _rows(cohort: Cohort, by: str, standing: Standing) -> tuple[str, Parameters]:
-    condition, parameters = where(cohort)
-    key = {} if by in LABELS else {"by": by}
-    rows = standing.rows(f"{condition} AND {explained(cohort)}")
-    return rows, {**parameters, **standing.bound(), **key}
+    rows, bound = rows_of(cohort, standing)
+    return rows, bound if by in LABELS else {**bound, "by": by}
 
 
 def _has(by: str) -> str:

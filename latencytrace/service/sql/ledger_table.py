@@ -4,8 +4,8 @@ from typing import Final
 
 from latencytrace.model import Stage
 from latencytrace.service.cohort import Cohort
-from latencytrace.service.sql.counting import WITH_FINAL, Standing
-from latencytrace.service.sql.questions import Parameters, counted, explained, where
+from latencytrace.service.sql.counting import Standing
+from latencytrace.service.sql.questions import Parameters, counted, rows_of
 from latencytrace.service.sql.tables import stage_column
 from latencytrace.service.store import TableFormat
 
@@ -44,30 +44,24 @@ _SENT: Final = ("service", "instance", "version", "route", "model", "finish_reas
 _SETTINGS = "date_time_output_format = 'iso', format_csv_null_representation = ''"
 
 
-def count_question(cohort: Cohort, standing: Standing = WITH_FINAL) -> tuple[str, Parameters]:
+def count_question(cohort: Cohort, standing: Standing) -> tuple[str, Parameters]:
     """How many requests of a cohort count."""
-    condition, parameters = where(cohort)
-    return (
-        f"SELECT count() FROM {standing.rows(f'{condition} AND {counted(cohort)}')}",
-        {**parameters, **standing.bound()},
-    )
+    rows, bound = rows_of(cohort, standing, counted)
+    return f"SELECT count() FROM {rows}", bound
 
 
 def table_question(
-    cohort: Cohort, table_format: TableFormat, standing: Standing = WITH_FINAL
+    cohort: Cohort, table_format: TableFormat, standing: Standing
 ) -> tuple[str, Parameters]:
     """One row a request, in order of start; the columns of stages add up to the duration."""
-    condition, parameters = where(cohort)
+    rows, bound = rows_of(cohort, standing)
     shown = _COLUMNS
     if table_format is TableFormat.CSV:
         shown = _COLUMNS | {name: _as_text(_COLUMNS[name]) for name in _SENT}
     columns = ", ".join(f"{column} AS {name}" for name, column in shown.items())
     return (
-        (
-            f"SELECT {columns} FROM {standing.rows(f'{condition} AND {explained(cohort)}')} "
-            f"ORDER BY Start, TraceId, SpanId SETTINGS {_SETTINGS}"
-        ),
-        {**parameters, **standing.bound()},
+        f"SELECT {columns} FROM {rows} ORDER BY Start, TraceId, SpanId SETTINGS {_SETTINGS}",
+        bound,
     )
 
 

@@ -21,15 +21,8 @@ from latencytrace.model.cohorts.overview import (
     p99_of_rows_ns,
 )
 from latencytrace.service.cohort import Cohort
-from latencytrace.service.sql.counting import WITH_FINAL, Standing
-from latencytrace.service.sql.questions import (
-    OF_MODEL,
-    Parameters,
-    Query,
-    counted,
-    explained,
-    where,
-)
+from latencytrace.service.sql.counting import Standing
+from latencytrace.service.sql.questions import OF_MODEL, Parameters, Query, counted, rows_of
 from latencytrace.service.sql.tables import stage_column
 
 _LINES: Final = "JSONEachRow"
@@ -55,14 +48,13 @@ def busiest(
     query: Query, cohort: Cohort, limit: int, standing: Standing
 ) -> tuple[list[tuple[str, str]], int]:
     """Ask for the services and routes that took most time in all, and how many there are."""
-    condition, parameters = where(cohort, outermost=False)
-    rows = standing.rows(f"{condition} AND {explained(cohort)}")
+    rows, bound = rows_of(cohort, standing, outermost=False)
     question = (
         f"SELECT ServiceName AS service, Route AS route, count() OVER () AS routes FROM {rows} "
         f"GROUP BY service, route ORDER BY {longest(standing)} DESC, service, route "
         "LIMIT {limit:UInt32}"
     )
-    answer = query(question, _LINES, {**parameters, **standing.bound(), "limit": limit})
+    answer = query(question, _LINES, {**bound, "limit": limit})
     found = [orjson.loads(line) for line in answer.splitlines()]
     return [(one["service"], one["route"]) for one in found], found[0]["routes"] if found else 0
 
@@ -83,45 +75,39 @@ def stages_over_time(
     return stages_over_time_from(query(question, _LINES, {**parameters, "column_ns": column_ns}))
 
 
-def overview_question(cohort: Cohort, standing: Standing = WITH_FINAL) -> tuple[str, Parameters]:
+def overview_question(cohort: Cohort, standing: Standing) -> tuple[str, Parameters]:
     """A row for each of the `{limit:UInt32}` routes that took most time in all.
 
     Each service's requests count, inner ones too: a row is what a breakdown of that service
     and route says.
     """
-    condition, parameters = where(cohort, outermost=False)
+    rows, bound = rows_of(cohort, standing, outermost=False)
     by = standing.counting
-    return (
-        (
-            "SELECT ServiceName AS service, Route AS route, count() OVER () AS routes, "
-            f"{by.median('TimeToFirstTokenNs')} AS first_token, "
-            f"{by.count(OF_MODEL)} AS of_model, {by.count('Outermost')} AS outermost, "
-            "minMap([ifNull(ServiceVersion, '')], [toUnixTimestamp64Nano(Start)]) AS versions, "
-            f"{together(standing)} "
-            f"FROM {standing.rows(f'{condition} AND {explained(cohort)}')} "
-            f"GROUP BY service, route ORDER BY {longest(standing)} DESC, service, route "
-            "LIMIT {limit:UInt32}"
-        ),
-        {**parameters, **standing.bound()},
+    question = (
+        "SELECT ServiceName AS service, Route AS route, count() OVER () AS routes, "
+        f"{by.median('TimeToFirstTokenNs')} AS first_token, "
+        f"{by.count(OF_MODEL)} AS of_model, {by.count('Outermost')} AS outermost, "
+        "minMap([ifNull(ServiceVersion, '')], [toUnixTimestamp64Nano(Start)]) AS versions, "
+        f"{together(standing)} FROM {rows} "
+        f"GROUP BY service, route ORDER BY {longest(standing)} DESC, service, route "
+        "LIMIT {limit:UInt32}"
     )
+    return question, bound
 
 
-def long_lived_question(cohort: Cohort, standing: Standing = WITH_FINAL) -> tuple[str, Parameters]:
+def long_lived_question(cohort: Cohort, standing: Standing) -> tuple[str, Parameters]:
     """The routes for which `RouteSummary.is_long_lived` holds."""
-    condition, parameters = where(cohort)
+    rows, bound = rows_of(cohort, standing)
     by = standing.counting
     idle = " + ".join(f"toFloat64({stage_column(stage)})" for stage in IDLE)
-    return (
-        (
-            f"SELECT DISTINCT Route FROM (SELECT ServiceName, Route, "
-            f"{by.median('DurationNs')} AS p50, {by.known('TimeToFirstTokenNs')} AS streams, "
-            f"{by.total(idle)} AS idle, {longest(standing)} AS whole "
-            f"FROM {standing.rows(f'{condition} AND {explained(cohort)}')} "
-            f"GROUP BY ServiceName, Route) WHERE p50 >= {LONG_LIVED_NS} AND streams = 0 "
-            f"AND idle >= {IDLE_RATIO} * whole ORDER BY Route"
-        ),
-        {**parameters, **standing.bound()},
+    question = (
+        f"SELECT DISTINCT Route FROM (SELECT ServiceName, Route, "
+        f"{by.median('DurationNs')} AS p50, {by.known('TimeToFirstTokenNs')} AS streams, "
+        f"{by.total(idle)} AS idle, {longest(standing)} AS whole FROM {rows} "
+        f"GROUP BY ServiceName, Route) WHERE p50 >= {LONG_LIVED_NS} AND streams = 0 "
+        f"AND idle >= {IDLE_RATIO} * whole ORDER BY Route"
     )
+    return question, bound
 
 
 def longest(standing: Standing) -> str:
@@ -153,18 +139,15 @@ def overview_from(lines: bytes) -> Overview:
     )
 
 
-def heat_map_question(cohort: Cohort, standing: Standing = WITH_FINAL) -> tuple[str, Parameters]:
+def heat_map_question(cohort: Cohort, standing: Standing) -> tuple[str, Parameters]:
     """The number of requests in each cell of a heat map."""
-    condition, parameters = where(cohort)
+    rows, bound = rows_of(cohort, standing, counted)
     row = f"toInt32(floor(log2(greatest(DurationNs, 1)) * {ROWS_PER_DOUBLING}))"
-    return (
-        (
-            f"SELECT {_COLUMN} AS column, {row} AS row, {standing.counting.count()} AS requests "
-            f"FROM {standing.rows(f'{condition} AND {counted(cohort)}')} "
-            "GROUP BY column, row ORDER BY column, row"
-        ),
-        {**parameters, **standing.bound()},
+    question = (
+        f"SELECT {_COLUMN} AS column, {row} AS row, {standing.counting.count()} AS requests "
+        f"FROM {rows} GROUP BY column, row ORDER BY column, row"
     )
+    return question, bound
 
 
 def heat_map_from(lines: bytes) -> tuple[HeatCell, ...]:
@@ -172,21 +155,16 @@ def heat_map_from(lines: bytes) -> tuple[HeatCell, ...]:
     return tuple(HeatCell(**orjson.loads(line)) for line in lines.splitlines())
 
 
-def stages_over_time_question(
-    cohort: Cohort, standing: Standing = WITH_FINAL
-) -> tuple[str, Parameters]:
+def stages_over_time_question(cohort: Cohort, standing: Standing) -> tuple[str, Parameters]:
     """The number of requests and the time of each stage in each column of time."""
-    condition, parameters = where(cohort)
+    rows, bound = rows_of(cohort, standing)
     by = standing.counting
     stages = ", ".join(by.total(f"toFloat64({stage_column(stage)})") for stage in Stage)
-    return (
-        (
-            f"SELECT {_COLUMN} AS column, {by.count()} AS requests, [{stages}] AS stages "
-            f"FROM {standing.rows(f'{condition} AND {explained(cohort)}')} "
-            "GROUP BY column ORDER BY column"
-        ),
-        {**parameters, **standing.bound()},
+    question = (
+        f"SELECT {_COLUMN} AS column, {by.count()} AS requests, [{stages}] AS stages "
+        f"FROM {rows} GROUP BY column ORDER BY column"
     )
+    return question, bound
 
 
 def stages_over_time_from(lines: bytes) -> tuple[StageColumn, ...]:

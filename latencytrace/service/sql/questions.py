@@ -23,7 +23,7 @@ from latencytrace.model.detail import WITHOUT_STAGES, TraceDetail
 from latencytrace.model.stage import IN_PARTS
 from latencytrace.service.cohort import FAILED, LABELS, Cohort
 from latencytrace.service.plain_answers import MOST_PARTS
-from latencytrace.service.sql.counting import WITH_FINAL, Standing
+from latencytrace.service.sql.counting import Standing
 from latencytrace.service.sql.tables import ARRIVALS, REQUESTS, SPANS, stage_column
 from latencytrace.service.store import Order
 
@@ -274,8 +274,30 @@ def explained(cohort: Cohort) -> str:
     return f"{counted(cohort)} AND {has_stages(cohort)}"
 
 
+def rows_of(
+    cohort: Cohort,
+    standing: Standing,
+    which: Callable[[Cohort], str] = explained,
+    columns: str = "*",
+    *,
+    also: str = "",
+    outermost: bool = True,
+    routes: Routes = None,
+) -> tuple[str, dict[str, object]]:
+    """The rows of a cohort that a question reads, as what follows `FROM`, and what they bind.
+
+    Args:
+        which: Which requests of the cohort: `explained` or `counted`.
+        also: A further condition; empty: none.
+        outermost: Passed to `where`; so is the next.
+    """
+    condition, parameters = where(cohort, outermost=outermost, routes=routes)
+    met = " AND ".join(filter(None, (condition, which(cohort), also)))
+    return standing.rows(met, columns), {**parameters, **standing.bound()}
+
+
 def breakdown_question(
-    cohort: Cohort, standing: Standing = WITH_FINAL, routes: Routes = None
+    cohort: Cohort, standing: Standing, routes: Routes = None
 ) -> tuple[str, Parameters]:
     """A row of the cohort, or of each of some routes, with everything `breakdowns_from` reads."""
     condition, parameters = where(cohort, unsure=True, routes=routes)
@@ -373,21 +395,18 @@ NAMED: Final = (SEGMENTS, PAUSES)
 
 
 def parts_question(
-    cohort: Cohort, named: Named, standing: Standing = WITH_FINAL, routes: Routes = None
+    cohort: Cohort, named: Named, standing: Standing, routes: Routes = None
 ) -> tuple[str, Parameters]:
     """The longest parts of stages with names: a narrow question beside the breakdown's."""
-    condition, parameters = where(cohort, routes=routes)
+    rows, bound = rows_of(cohort, standing, also=named.has_some, routes=routes)
     by = standing.counting
-    rows = standing.rows(f"{condition} AND {explained(cohort)} AND {named.has_some}")
     of = ", ".join([*part_columns(routes), "stage"])
-    return (
-        (
-            f"SELECT {of}, name, {by.total('toFloat64(ns)')} AS total_ns, "
-            f"{by.count(named.counted_by)} AS requests FROM {rows} {named.joined} "
-            f"GROUP BY {of}, name ORDER BY total_ns DESC, name LIMIT {MOST_PARTS} BY {of}"
-        ),
-        {**parameters, **standing.bound()},
+    question = (
+        f"SELECT {of}, name, {by.total('toFloat64(ns)')} AS total_ns, "
+        f"{by.count(named.counted_by)} AS requests FROM {rows} {named.joined} "
+        f"GROUP BY {of}, name ORDER BY total_ns DESC, name LIMIT {MOST_PARTS} BY {of}"
     )
+    return question, bound
 
 
 # What requests went on with after their answers, as rows likewise: a stage's name once a request.
@@ -395,17 +414,15 @@ AFTER_PARTS: Final = "ARRAY JOIN `After.Stage` AS name, `After.Ns` AS ns"
 
 
 def after_question(
-    cohort: Cohort, standing: Standing = WITH_FINAL, routes: Routes = None
+    cohort: Cohort, standing: Standing, routes: Routes = None
 ) -> tuple[str, Parameters]:
     """The stages of what requests went on with after their answers."""
-    condition, parameters = where(cohort, routes=routes)
+    rows, bound = rows_of(cohort, standing, also="AfterNs > 0", routes=routes)
     total_ns = standing.counting.total("toFloat64(ns)")
-    rows = standing.rows(f"{condition} AND {explained(cohort)} AND AfterNs > 0")
     names = ", ".join([*part_columns(routes), "name"])
     return (
-        (f"SELECT {names}, {total_ns} AS total_ns FROM {rows} {AFTER_PARTS} GROUP BY {names}"),
-        {**parameters, **standing.bound()},
-    )
+        f"SELECT {names}, {total_ns} AS total_ns FROM {rows} {AFTER_PARTS} GROUP BY {names}"
+    ), bound
 
 
 def with_after(found: Mapping[Part, Breakdown], lines: bytes) -> dict[Part, Breakdown]:
@@ -539,20 +556,15 @@ def _stage(
     )
 
 
-def first_question(
-    cohort: Cohort, order: Order, standing: Standing = WITH_FINAL
-) -> tuple[str, Parameters]:
+def first_question(cohort: Cohort, order: Order, standing: Standing) -> tuple[str, Parameters]:
     """The sort key of the first `{limit:UInt32}` requests of a cohort, and of the next."""
-    condition, parameters = where(cohort)
     by, number, _ = _BY[order]
-    rows = standing.rows(f"{condition} AND {counted(cohort)}", by)
-    return (
-        (
-            f"SELECT {number} FROM {rows} ORDER BY {by} DESC LIMIT {{limit:UInt32}} + 1 "
-            f"SETTINGS {_TWO_THREADS}"
-        ),
-        {**parameters, **standing.bound()},
+    rows, bound = rows_of(cohort, standing, counted, by)
+    question = (
+        f"SELECT {number} FROM {rows} ORDER BY {by} DESC LIMIT {{limit:UInt32}} + 1 "
+        f"SETTINGS {_TWO_THREADS}"
     )
+    return question, bound
 
 
 def requests_question(
@@ -560,7 +572,7 @@ def requests_question(
     order: Order,
     columns: str,
     first: Sequence[int],
-    standing: Standing = WITH_FINAL,
+    standing: Standing,
 ) -> tuple[str, Parameters]:
     """The first `{limit:UInt32}` requests of a cohort, of those that are equal in any order.
 
@@ -568,22 +580,19 @@ def requests_question(
         first: The answer to `first_question`, not empty. It is a question of its own: only then
             the engine skips what comes later, and reads these whole only after it sorted them.
     """
-    condition, parameters = where(cohort)
-    by, _, bound = _BY[order]
+    by, _, last = _BY[order]
     # Where one that is left out may equal the last, their ids decide.
     keys = f"{by} DESC, TraceId, SpanId" if first[-1] in first[-2:-1] else f"{by} DESC"
-    rows = standing.rows(f"{condition} AND {counted(cohort)} AND {by} >= {bound}")
-    return (
-        (
-            f"SELECT {columns} FROM {rows} ORDER BY {keys} LIMIT {{limit:UInt32}} "
-            f"SETTINGS {_TWO_THREADS}"
-        ),
-        {**parameters, **standing.bound(), "last": first[-1]},
+    rows, bound = rows_of(cohort, standing, counted, also=f"{by} >= {last}")
+    question = (
+        f"SELECT {columns} FROM {rows} ORDER BY {keys} LIMIT {{limit:UInt32}} "
+        f"SETTINGS {_TWO_THREADS}"
     )
+    return question, {**bound, "last": first[-1]}
 
 
 def trace_ids_question(
-    cohort: Cohort, beginning: str, limit: int, standing: Standing = WITH_FINAL
+    cohort: Cohort, beginning: str, limit: int, standing: Standing
 ) -> tuple[str, Parameters]:
     """The first traces, in order of id, that begin so and have a request in a cohort."""
     condition, parameters = where(cohort)

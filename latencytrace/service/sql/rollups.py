@@ -31,9 +31,9 @@ from latencytrace.service.sql.questions import (
     Part,
     Routes,
     after_stages,
-    explained,
     has_stages,
     part_columns,
+    rows_of,
     where,
 )
 from latencytrace.service.sql.tables import REQUESTS, ROLLUPS, WINDOWS, stage_column
@@ -348,12 +348,11 @@ def concurrency_question(
     cohort: Cohort, standing: Standing, routes: Routes = None
 ) -> tuple[str, Parameters]:
     """The most requests under way at once, for `concurrency_from`."""
-    condition, parameters = where(cohort, routes=routes)
-    rows = standing.rows(f"({condition}) AND {explained(cohort)}")
+    rows, bound = rows_of(cohort, standing, routes=routes)
     part = part_columns(routes)
     selected = ", ".join([*part, AT_ONCE.format("", "")])
     grouped = f" GROUP BY {', '.join(part)}" if part else " HAVING count() > 0"
-    return f"SELECT {selected} FROM {rows}{grouped}", {**parameters, **standing.bound()}
+    return f"SELECT {selected} FROM {rows}{grouped}", bound
 
 
 def concurrency_from(lines: bytes) -> dict[Part, int]:
