@@ -1,17 +1,15 @@
 """The questions about a cohort by a label or an attribute: its values, each with its requests."""
 
-from typing import Final, cast
-
-import orjson
+from collections.abc import Iterable, Sequence
+from typing import Any, cast
 
 from latencytrace.model.cohorts.overview import Group, Groups, Summary
 from latencytrace.service.cohort import LABELS, Cohort
 from latencytrace.service.plain_answers import MOST_KEYS
 from latencytrace.service.sql.counting import Standing
-from latencytrace.service.sql.overview import longest, summary_fields, together
+from latencytrace.service.sql.overview import LINES, longest, rows_from, summary_fields, together
 from latencytrace.service.sql.questions import Parameters, Query, counted, rows_of
 
-_LINES: Final = "JSONEachRow"
 _OTHERS, _WITHOUT = 1, 2  # parts of a cohort that are no single value
 
 
@@ -19,52 +17,35 @@ def groups(
     query: Query, cohort: Cohort, by: str, column_ns: int, limit: int, standing: Standing
 ) -> Groups:
     """Ask for the values that took most time, then for all requests by these values."""
-    question, parameters = values_question(cohort, by, standing)
-    answer = query(question, _LINES, {**parameters, "limit": limit})
-    values = [cast(str, orjson.loads(line)["value"]) for line in answer.splitlines()]
-    question, parameters = groups_question(cohort, by, standing)
-    bound = {**parameters, "values": values, "column_ns": column_ns}
-    return groups_from(query(question, _LINES, bound), values)
-
-
-def values_question(cohort: Cohort, by: str, standing: Standing) -> tuple[str, Parameters]:
-    """The `{limit:UInt32}` values whose requests took most time in all."""
-    rows, parameters = _rows(cohort, by, standing)
+    rows, bound = rows_of(cohort, standing)
+    if by not in LABELS:
+        bound["by"] = by
     question = (
         f"SELECT assumeNotNull({_value(by)}) AS value FROM {rows} WHERE {_has(by)} "
         f"GROUP BY value ORDER BY {longest(standing)} DESC, value LIMIT {{limit:UInt32}}"
     )
-    return question, parameters
-
-
-def groups_question(cohort: Cohort, by: str, standing: Standing) -> tuple[str, Parameters]:
-    """A row for each of `{values:Array(String)}`, one for all others, one for those without."""
-    rows, parameters = _rows(cohort, by, standing)
+    found = rows_from(query(question, LINES, {**bound, "limit": limit}))
+    values = [cast(str, one["value"]) for one in found]
+    # A row for each of these, one for all others, one for those without.
     value = f"ifNull({_value(by)}, '')"
     part = (
         f"multiIf(isNull({_value(by)}), {_WITHOUT}, "
         f"{value} IN {{values:Array(String)}}, 0, {_OTHERS})"
     )
-    counting = standing.counting
-    unsure = "0" if by in LABELS else counting.count("AttributesLeftOut > 0")
+    unsure = "0" if by in LABELS else standing.counting.count("AttributesLeftOut > 0")
     question = (
         f"SELECT {part} AS part, if(part = 0, {value}, '') AS value, "
         f"uniqExact({value}) AS found, {unsure} AS unsure, {together(standing)} "
         f"FROM {rows} GROUP BY part, value"
     )
-    return question, parameters
+    answer = query(question, LINES, {**bound, "values": values, "column_ns": column_ns})
+    return _groups_from(rows_from(answer), values)
 
 
-def groups_from(lines: bytes, values: list[str]) -> Groups:
-    """Read the answer to that question in the format JSONEachRow; its values are so ordered."""
-    parts: dict[int, dict[str, object]] = {}
-    by_value: dict[str, dict[str, object]] = {}
-    for line in lines.splitlines():
-        row = cast(dict[str, object], orjson.loads(line))
-        if row["part"]:
-            parts[cast(int, row["part"])] = row
-        else:
-            by_value[cast(str, row["value"])] = row
+def _groups_from(rows: Sequence[dict[str, Any]], values: Iterable[str]) -> Groups:
+    """Read the answer to the second question; the groups are in the order of these values."""
+    by_value = {row["value"]: row for row in rows if not row["part"]}
+    parts = {row["part"]: row for row in rows}
     others, without = parts.get(_OTHERS), parts.get(_WITHOUT)
     return Groups(
         groups=tuple(
@@ -73,9 +54,9 @@ def groups_from(lines: bytes, values: list[str]) -> Groups:
             if value in by_value
         ),
         others=Summary(**summary_fields(others)) if others else None,
-        other_values=cast(int, others["found"]) if others else 0,
+        other_values=others["found"] if others else 0,
         without=Summary(**summary_fields(without)) if without else None,
-        unsure=cast(int, without["unsure"]) if without else 0,
+        unsure=without["unsure"] if without else 0,
     )
 
 
@@ -101,11 +82,6 @@ def versions_question(
         "WHERE isNotNull(ServiceVersion) GROUP BY ServiceName, version"
     )
     return question, bound
-
-
-def _rows(cohort: Cohort, by: str, standing: Standing) -> tuple[str, Parameters]:
-    rows, bound = rows_of(cohort, standing)
-    return rows, bound if by in LABELS else {**bound, "by": by}
 
 
 def _has(by: str) -> str:

@@ -1,7 +1,7 @@
 """The questions of pages at a glance: routes side by side, durations over time."""
 
 from collections import defaultdict
-from typing import Final, cast
+from typing import Any, Final, cast
 
 import orjson
 
@@ -25,7 +25,7 @@ from latencytrace.service.sql.counting import Standing
 from latencytrace.service.sql.questions import OF_MODEL, Parameters, Query, counted, rows_of
 from latencytrace.service.sql.tables import stage_column
 
-_LINES: Final = "JSONEachRow"
+LINES: Final = "JSONEachRow"
 _COLUMN: Final = "intDiv(toUnixTimestamp64Nano(Start) - {since:Int64}, {column_ns:Int64})"
 _CELLS: Final = 4_096  # more than there are fine rows
 _FINE_CELL: Final = (
@@ -38,45 +38,7 @@ _LEVELS: Final = (0.5, 0.95, 0.99)
 def overview(
     query: Query, cohort: Cohort, column_ns: int, limit: int, standing: Standing
 ) -> Overview:
-    """Ask for the routes of a cohort, side by side."""
-    question, parameters = overview_question(cohort, standing)
-    bound = {**parameters, "column_ns": column_ns, "limit": limit}
-    return overview_from(query(question, _LINES, bound))
-
-
-def busiest(
-    query: Query, cohort: Cohort, limit: int, standing: Standing
-) -> tuple[list[tuple[str, str]], int]:
-    """Ask for the services and routes that took most time in all, and how many there are."""
-    rows, bound = rows_of(cohort, standing, outermost=False)
-    question = (
-        f"SELECT ServiceName AS service, Route AS route, count() OVER () AS routes FROM {rows} "
-        f"GROUP BY service, route ORDER BY {longest(standing)} DESC, service, route "
-        "LIMIT {limit:UInt32}"
-    )
-    answer = query(question, _LINES, {**bound, "limit": limit})
-    found = [orjson.loads(line) for line in answer.splitlines()]
-    return [(one["service"], one["route"]) for one in found], found[0]["routes"] if found else 0
-
-
-def heat_map(
-    query: Query, cohort: Cohort, column_ns: int, standing: Standing
-) -> tuple[HeatCell, ...]:
-    """Ask for the durations of a cohort over time."""
-    question, parameters = heat_map_question(cohort, standing)
-    return heat_map_from(query(question, _LINES, {**parameters, "column_ns": column_ns}))
-
-
-def stages_over_time(
-    query: Query, cohort: Cohort, column_ns: int, standing: Standing
-) -> tuple[StageColumn, ...]:
-    """Ask for the mean time per stage of a cohort over time."""
-    question, parameters = stages_over_time_question(cohort, standing)
-    return stages_over_time_from(query(question, _LINES, {**parameters, "column_ns": column_ns}))
-
-
-def overview_question(cohort: Cohort, standing: Standing) -> tuple[str, Parameters]:
-    """A row for each of the `{limit:UInt32}` routes that took most time in all.
+    """Ask for the routes of a cohort that took most time in all.
 
     Each service's requests count, inner ones too: a row is what a breakdown of that service
     and route says.
@@ -92,7 +54,69 @@ def overview_question(cohort: Cohort, standing: Standing) -> tuple[str, Paramete
         f"GROUP BY service, route ORDER BY {longest(standing)} DESC, service, route "
         "LIMIT {limit:UInt32}"
     )
-    return question, bound
+    found = rows_from(query(question, LINES, {**bound, "column_ns": column_ns, "limit": limit}))
+    return Overview(
+        routes=tuple(map(_summary, found)),
+        route_count=cast(int, found[0]["routes"]) if found else 0,
+    )
+
+
+def busiest(
+    query: Query, cohort: Cohort, limit: int, standing: Standing
+) -> tuple[list[tuple[str, str]], int]:
+    """Ask for the services and routes that took most time in all, and how many there are."""
+    rows, bound = rows_of(cohort, standing, outermost=False)
+    question = (
+        f"SELECT ServiceName AS service, Route AS route, count() OVER () AS routes FROM {rows} "
+        f"GROUP BY service, route ORDER BY {longest(standing)} DESC, service, route "
+        "LIMIT {limit:UInt32}"
+    )
+    found = rows_from(query(question, LINES, {**bound, "limit": limit}))
+    return [(one["service"], one["route"]) for one in found], found[0]["routes"] if found else 0
+
+
+def heat_map(
+    query: Query, cohort: Cohort, column_ns: int, standing: Standing
+) -> tuple[HeatCell, ...]:
+    """Ask for the durations of a cohort over time."""
+    rows, bound = rows_of(cohort, standing, counted)
+    row = f"toInt32(floor(log2(greatest(DurationNs, 1)) * {ROWS_PER_DOUBLING}))"
+    question = (
+        f"SELECT {_COLUMN} AS column, {row} AS row, {standing.counting.count()} AS requests "
+        f"FROM {rows} GROUP BY column, row ORDER BY column, row"
+    )
+    found = rows_from(query(question, LINES, {**bound, "column_ns": column_ns}))
+    return tuple(HeatCell(**one) for one in found)
+
+
+def stages_over_time(
+    query: Query, cohort: Cohort, column_ns: int, standing: Standing
+) -> tuple[StageColumn, ...]:
+    """Ask for the mean time per stage of a cohort over time."""
+    rows, bound = rows_of(cohort, standing)
+    by = standing.counting
+    stages = ", ".join(by.total(f"toFloat64({stage_column(stage)})") for stage in Stage)
+    question = (
+        f"SELECT {_COLUMN} AS column, {by.count()} AS requests, [{stages}] AS stages "
+        f"FROM {rows} GROUP BY column ORDER BY column"
+    )
+    return tuple(
+        StageColumn(
+            column=row["column"],
+            requests=row["requests"],
+            mean_ns={
+                stage: total / row["requests"]
+                for stage, total in zip(Stage, row["stages"], strict=True)
+                if total
+            },
+        )
+        for row in rows_from(query(question, LINES, {**bound, "column_ns": column_ns}))
+    )
+
+
+def rows_from(lines: bytes) -> list[dict[str, Any]]:
+    """Read an answer in the format JSONEachRow."""
+    return [orjson.loads(line) for line in lines.splitlines()]
 
 
 def long_lived_question(cohort: Cohort, standing: Standing) -> tuple[str, Parameters]:
@@ -127,60 +151,6 @@ def together(standing: Standing) -> str:
         f"sumMap([{_COLUMN}], [{by.number}]) AS counts, "
         f"sumMap([{_FINE_CELL}], [{by.number}]) AS cells, "
         f"sumMap([{_COLUMN}], [{times.format('DurationNs')}]) AS times"
-    )
-
-
-def overview_from(lines: bytes) -> Overview:
-    """Read the answer to that question in the format JSONEachRow."""
-    rows = [cast(dict[str, object], orjson.loads(line)) for line in lines.splitlines()]
-    return Overview(
-        routes=tuple(map(_summary, rows)),
-        route_count=cast(int, rows[0]["routes"]) if rows else 0,
-    )
-
-
-def heat_map_question(cohort: Cohort, standing: Standing) -> tuple[str, Parameters]:
-    """The number of requests in each cell of a heat map."""
-    rows, bound = rows_of(cohort, standing, counted)
-    row = f"toInt32(floor(log2(greatest(DurationNs, 1)) * {ROWS_PER_DOUBLING}))"
-    question = (
-        f"SELECT {_COLUMN} AS column, {row} AS row, {standing.counting.count()} AS requests "
-        f"FROM {rows} GROUP BY column, row ORDER BY column, row"
-    )
-    return question, bound
-
-
-def heat_map_from(lines: bytes) -> tuple[HeatCell, ...]:
-    """Read the answer to that question in the format JSONEachRow."""
-    return tuple(HeatCell(**orjson.loads(line)) for line in lines.splitlines())
-
-
-def stages_over_time_question(cohort: Cohort, standing: Standing) -> tuple[str, Parameters]:
-    """The number of requests and the time of each stage in each column of time."""
-    rows, bound = rows_of(cohort, standing)
-    by = standing.counting
-    stages = ", ".join(by.total(f"toFloat64({stage_column(stage)})") for stage in Stage)
-    question = (
-        f"SELECT {_COLUMN} AS column, {by.count()} AS requests, [{stages}] AS stages "
-        f"FROM {rows} GROUP BY column ORDER BY column"
-    )
-    return question, bound
-
-
-def stages_over_time_from(lines: bytes) -> tuple[StageColumn, ...]:
-    """Read the answer to that question in the format JSONEachRow."""
-    rows = (orjson.loads(line) for line in lines.splitlines())
-    return tuple(
-        StageColumn(
-            column=row["column"],
-            requests=row["requests"],
-            mean_ns={
-                stage: total / row["requests"]
-                for stage, total in zip(Stage, row["stages"], strict=True)
-                if total
-            },
-        )
-        for row in rows
     )
 
 
