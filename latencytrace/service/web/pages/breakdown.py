@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 from functools import cache, partial
 
-from fastapi import APIRouter, Request
-from fastapi.responses import Response
+from fastapi import APIRouter
 
 from latencytrace.model import Stage
 from latencytrace.model.texts.units import change
@@ -25,7 +24,7 @@ from latencytrace.service.answers.sentences.unnamed import unnamed_sentence, unn
 from latencytrace.service.store import Store
 from latencytrace.service.web.drawing.heat_map import heat_map as drawn_heat_map
 from latencytrace.service.web.drawing.stages_over_time import stages_over_time as drawn_stages
-from latencytrace.service.web.pages.cohort_bar import Asked, long_lived, nearest, rfc3339
+from latencytrace.service.web.pages.cohort_bar import Asked, long_lived, rfc3339
 from latencytrace.service.web.pages.exports import Export
 from latencytrace.service.web.pages.grouping import BY, group_files, grouping
 from latencytrace.service.web.pages.parts import Parts
@@ -38,16 +37,11 @@ MOST_COLUMNS = 20  # of the table behind the heat map, the slowest first
 
 def breakdown_pages(parts: Parts) -> APIRouter:
     """Answer at `/breakdown`."""
-    router = APIRouter(include_in_schema=False)
 
     def context(question: Asked) -> Mapping[str, object]:
-        @cache
-        def breakdown() -> BreakdownDocument:
-            return answers.breakdown(parts.service.store, question.cohort)
-
-        before = cache(partial(breakdown_before, parts.service.store, question))
-
         of = parts.service.store, question.cohort
+        breakdown = cache(partial(answers.breakdown, *of))
+        before = cache(partial(breakdown_before, parts.service.store, question))
         over_time = cache(partial(stages_over_time, *of, question.now_ns))
         around_quantiles = cache(partial(arounds, *of))
         durations = cache(partial(heat_map, *of, question.now_ns))
@@ -82,14 +76,9 @@ def breakdown_pages(parts: Parts) -> APIRouter:
             "unnamed_stages": unnamed_stages,
             "unnamed_sentence": unnamed_sentence,
             "others_ns": others_ns,
-            "nearest": lambda: list(nearest(parts.service.store, question)),
         }
 
-    @router.get("/breakdown")
-    def breakdown_page(request: Request) -> Response:
-        return parts.cohort_page(request, "breakdown.html", "Breakdown", context, (BY,))
-
-    return router
+    return parts.cohort_pages("/breakdown", "breakdown.html", "Breakdown", context, (BY,))
 
 
 def breakdown_before(store: Store, question: Asked) -> BreakdownDocument | None:

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
-from fastapi import APIRouter, Request
-from fastapi.responses import Response
+from fastapi import APIRouter
 
 from latencytrace.model.semconv import LOAD_GENERATOR
 from latencytrace.model.texts.units import change, duration, rate
@@ -20,7 +19,7 @@ from latencytrace.service.answers.overview_documents import (
 )
 from latencytrace.service.web.drawing.heat_map import small_heat_map
 from latencytrace.service.web.drawing.releases import Release
-from latencytrace.service.web.pages.cohort_bar import TIMES, Asked, nearest
+from latencytrace.service.web.pages.cohort_bar import TIMES, Asked
 from latencytrace.service.web.pages.exports import Export
 from latencytrace.service.web.pages.grouping import FAILING, small_trend
 from latencytrace.service.web.pages.incidents import Incident, headline, incidents
@@ -82,7 +81,6 @@ class Row:
 
 def overview_pages(parts: Parts, pace: Pace) -> APIRouter:
     """Answer at `/`."""
-    router = APIRouter(include_in_schema=False)
 
     def context(question: Asked) -> Mapping[str, object]:
         filtered = not {name for name, _ in question.given} <= {*TIMES}
@@ -93,17 +91,9 @@ def overview_pages(parts: Parts, pace: Pace) -> APIRouter:
         def found(limit: int = limit) -> OverviewDocument:
             return overview(parts.service.store, question.cohort, question.now_ns, limit)
 
-        @cache
-        def objectives() -> Sequence[ObjectiveDocument]:
-            return parts.objectives()["objectives"]
-
-        @cache
-        def wrong() -> list[Incident]:
-            return incidents(parts.alerts()["alerts"], objectives())
-
-        @cache
-        def rows() -> list[Row]:
-            return rows_of(parts, question, found(), objectives(), wrong())
+        objectives = cache(lambda: parts.objectives()["objectives"])
+        wrong = cache(lambda: incidents(parts.alerts()["alerts"], objectives()))
+        rows = cache(lambda: rows_of(parts, question, found(), objectives(), wrong()))
 
         return {
             "overview": found,
@@ -124,14 +114,9 @@ def overview_pages(parts: Parts, pace: Pace) -> APIRouter:
             "unseen": lambda: [] if filtered else unseen(objectives(), rows()),
             "anchor": anchor,
             "pace": pace,
-            "nearest": lambda: list(nearest(parts.service.store, question)),
         }
 
-    @router.get("/")
-    def overview_page(request: Request) -> Response:
-        return parts.cohort_page(request, "overview.html", "Overview", context)
-
-    return router
+    return parts.cohort_pages("/", "overview.html", "Overview", context)
 
 
 def rows_of(

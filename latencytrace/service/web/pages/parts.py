@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
-from fastapi import Request
+from fastapi import APIRouter, Request
 from fastapi.responses import RedirectResponse, Response
 
 from latencytrace.errors import NotFoundError, QuestionError
@@ -17,7 +17,14 @@ from latencytrace.service.answers.documents import (
 )
 from latencytrace.service.net.problems import problem_of
 from latencytrace.service.web.context import ServiceContext
-from latencytrace.service.web.pages.cohort_bar import ADDED, MOST_NAMES, Asked, asked, written
+from latencytrace.service.web.pages.cohort_bar import (
+    ADDED,
+    MOST_NAMES,
+    Asked,
+    asked,
+    nearest,
+    written,
+)
 from latencytrace.service.web.pages.errors import error_page, wants_page
 from latencytrace.service.web.pages.exports import PARAMETER, Export, answer
 from latencytrace.service.web.pages.rendering import Address, Renderer
@@ -34,21 +41,38 @@ class Parts:
     alerts: Callable[[], AlertsDocument]
     past_alerts: Callable[[], Sequence[AlertDocument]]
 
-    def cohort_page(
+    def cohort_pages(
+        self,
+        path: str,
+        template: str,
+        title: str,
+        context: Callable[[Asked], Mapping[str, Any]],
+        own: Collection[str] = (),
+    ) -> APIRouter:
+        """Answer at an address with a page about a cohort.
+
+        Args:
+            context: What the page shows; its `files` can be saved, and its `check` raises
+                where one of the page's own parameters is wrong.
+            own: Parameters of the page that are no filters of a cohort.
+        """
+        router = APIRouter(include_in_schema=False)
+
+        @router.get(path)
+        def page(request: Request) -> Response:
+            return self._cohort_page(request, template, title, context, own)
+
+        return router
+
+    def _cohort_page(
         self,
         request: Request,
         template: str,
         title: str,
         context: Callable[[Asked], Mapping[str, Any]],
-        own: Collection[str] = (),
+        own: Collection[str],
     ) -> Response:
-        """Answer with a page about a cohort, its frame first, then its panels; or with a file.
-
-        Args:
-            context: What it shows; its `files` are what can be saved of it, and its `check`
-                raises where one of its own parameters is wrong.
-            own: Parameters that are none of the cohort's.
-        """
+        """Send the frame first, then the panels; or one of the page's files."""
         try:
             more = request.query_params.get(ADDED, "").strip()
             if more:
@@ -69,6 +93,7 @@ class Parts:
             "services": self._services(),
             "versions": self._versions(question),
             "absolute": question.lasting(request.url.path),
+            "nearest": lambda: list(nearest(self.service.store, question)),
         }
         status = _status(about.pop("check", None))
         return self.renderer.streamed(template, {**frame, **files, **about}, status)

@@ -3,8 +3,7 @@
 from collections.abc import Mapping, Sequence
 from functools import cache, partial
 
-from fastapi import APIRouter, Request
-from fastapi.responses import Response
+from fastapi import APIRouter
 from markupsafe import Markup
 
 from latencytrace.analysis.weighted import quantiles
@@ -12,9 +11,8 @@ from latencytrace.service.answers import requests as answers
 from latencytrace.service.answers.documents import RequestsDocument
 from latencytrace.service.cohort import Cohort
 from latencytrace.service.store import Order, Questions
-from latencytrace.service.web.drawing.releases import Release
 from latencytrace.service.web.drawing.scatter import scatter
-from latencytrace.service.web.pages.cohort_bar import Asked, nearest
+from latencytrace.service.web.pages.cohort_bar import Asked
 from latencytrace.service.web.pages.exports import Export
 from latencytrace.service.web.pages.grouping import BY, group_files, grouping
 from latencytrace.service.web.pages.parts import Parts
@@ -28,7 +26,6 @@ P99 = 0.99
 
 def requests_pages(parts: Parts) -> APIRouter:
     """Answer at `/requests`."""
-    router = APIRouter(include_in_schema=False)
 
     def context(question: Asked) -> Mapping[str, object]:
         given = "limit" in question.query.model_fields_set
@@ -53,9 +50,7 @@ def requests_pages(parts: Parts) -> APIRouter:
 
         p99_ns = cache(lambda: p99_of(store, lacking(question.cohort, left_out())))
 
-        @cache
-        def began() -> list[Release]:
-            return releases(store, question)
+        began = cache(partial(releases, store, question))
 
         def points() -> Markup:
             return scatter(found()["requests"], p99_ns(), address, began())
@@ -78,14 +73,9 @@ def requests_pages(parts: Parts) -> APIRouter:
             ],
             "releases": began,
             "trace_address": address,
-            "nearest": lambda: list(nearest(store, question)),
         }
 
-    @router.get("/requests")
-    def requests_page(request: Request) -> Response:
-        return parts.cohort_page(request, "requests.html", "Requests", context, (BY,))
-
-    return router
+    return parts.cohort_pages("/requests", "requests.html", "Requests", context, (BY,))
 
 
 def lacking(cohort: Cohort, routes: Sequence[str]) -> Cohort:

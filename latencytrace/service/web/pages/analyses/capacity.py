@@ -4,8 +4,7 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Final
 
-from fastapi import APIRouter, Request
-from fastapi.responses import Response
+from fastapi import APIRouter
 
 from latencytrace.model.texts.units import figure, per_s, share
 from latencytrace.service.answers.load import capacity as answers
@@ -22,7 +21,7 @@ from latencytrace.service.answers.load.sentence import (
 )
 from latencytrace.service.answers.sentences.weights import recorded_note
 from latencytrace.service.web.drawing.intervals import Scale
-from latencytrace.service.web.pages.cohort_bar import Asked, nearest, read
+from latencytrace.service.web.pages.cohort_bar import Asked, read
 from latencytrace.service.web.pages.exports import Export
 from latencytrace.service.web.pages.parts import Parts
 from latencytrace.service.web.queries import CapacityQuery
@@ -36,7 +35,6 @@ LIMITS: Final = {
 
 def capacity_pages(parts: Parts) -> APIRouter:
     """Answer at `/capacity`."""
-    router = APIRouter(include_in_schema=False)
 
     def context(question: Asked) -> Mapping[str, object]:
         written = {name: question.parameters.get(name, "") for name in LIMITS}
@@ -72,14 +70,9 @@ def capacity_pages(parts: Parts) -> APIRouter:
             "export": lambda: question.link(
                 "/api/v1/capacity", **{name: text for name, text in written.items() if text}
             ),
-            "nearest": lambda: list(nearest(parts.service.store, question)),
         }
 
-    @router.get("/capacity")
-    def capacity_page(request: Request) -> Response:
-        return parts.cohort_page(request, "capacity.html", "Capacity", context, tuple(LIMITS))
-
-    return router
+    return parts.cohort_pages("/capacity", "capacity.html", "Capacity", context, tuple(LIMITS))
 
 
 def facts(document: CapacityDocument) -> Iterator[str]:

@@ -8,8 +8,7 @@ from itertools import pairwise
 from typing import Annotated, Final
 from urllib.parse import parse_qsl, urlencode
 
-from fastapi import APIRouter, Request
-from fastapi.responses import Response
+from fastapi import APIRouter
 from markupsafe import Markup
 from pydantic import BaseModel, Field
 
@@ -45,7 +44,6 @@ from latencytrace.service.web.pages.cohort_bar import (
     MOST_NAMES,
     TIMES,
     Asked,
-    nearest,
     read,
     rfc3339,
 )
@@ -76,7 +74,6 @@ class Least(BaseModel):
 def compare_pages(parts: Parts) -> APIRouter:
     """Answer at `/compare`."""
     of = parts.service
-    router = APIRouter(include_in_schema=False)
 
     def context(question: Asked) -> Mapping[str, object]:
         written = {side: question.parameters.get(side, "") for side in SIDES}
@@ -124,16 +121,11 @@ def compare_pages(parts: Parts) -> APIRouter:
             "against": lambda name: to(f"{answers.BASELINE}{name}", "since=1h"),
             "export": partial(export, question, a, b),
             "requests": lambda: of.store.count(question.cohort),
-            "nearest": lambda: list(nearest(of.store, question)),
         }
 
-    @router.get("/compare")
-    def compare_page(request: Request) -> Response:
-        return parts.cohort_page(
-            request, "compare.html", "Compare", context, (*SIDES, *Least.model_fields)
-        )
-
-    return router
+    return parts.cohort_pages(
+        "/compare", "compare.html", "Compare", context, (*SIDES, *Least.model_fields)
+    )
 
 
 def check(parts: Parts, question: Asked, sides: Sequence[str]) -> None:

@@ -5,8 +5,7 @@ from functools import cache, partial
 from typing import Final
 from urllib.parse import quote
 
-from fastapi import APIRouter, Request
-from fastapi.responses import Response
+from fastapi import APIRouter
 from prometheus_client import CollectorRegistry
 
 from latencytrace.analysis.tail.groups import Selection, needed_requests
@@ -26,7 +25,7 @@ from latencytrace.service.answers.tail_documents import (
 )
 from latencytrace.service.cohort import LONGEST_NS, Filters
 from latencytrace.service.web.drawing.intervals import Scale
-from latencytrace.service.web.pages.cohort_bar import Asked, long_lived, nearest, read, rfc3339
+from latencytrace.service.web.pages.cohort_bar import Asked, long_lived, read, rfc3339
 from latencytrace.service.web.pages.exports import Export
 from latencytrace.service.web.pages.pace import collected
 from latencytrace.service.web.pages.parts import Parts
@@ -52,7 +51,6 @@ def tail_pages(parts: Parts, metrics: CollectorRegistry) -> APIRouter:
         metrics: The service's own metrics, in which agents report.
     """
     of = parts.service
-    router = APIRouter(include_in_schema=False)
 
     def context(question: Asked) -> Mapping[str, object]:
         quantile = question.parameters.get("quantile", str(TailQuery().quantile))
@@ -101,15 +99,10 @@ def tail_pages(parts: Parts, metrics: CollectorRegistry) -> APIRouter:
             "whatif": lambda stage: question.link("/whatif", stage=stage),
             "pressed": partial(pressed, question, metrics),
             "long_lived": lambda: long_lived(of.store, question, "/tail"),
-            "nearest": lambda: list(nearest(of.store, question)),
         }
 
-    @router.get("/tail")
-    def tail_page(request: Request) -> Response:
-        own = ("quantile", *SELECTED)
-        return parts.cohort_page(request, "tail.html", "Why slow", context, own)
-
-    return router
+    own = ("quantile", *SELECTED)
+    return parts.cohort_pages("/tail", "tail.html", "Why slow", context, own)
 
 
 def pressed(question: Asked, metrics: CollectorRegistry) -> list[Finding]:

@@ -1,11 +1,10 @@
 """How fast requests would be if one of their stages were faster."""
 
 from collections.abc import Iterator, Mapping
-from functools import cache
+from functools import cache, partial
 from typing import Annotated, Final, Literal
 
-from fastapi import APIRouter, Request
-from fastapi.responses import Response
+from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
 from latencytrace.analysis.whatif import Change
@@ -17,7 +16,7 @@ from latencytrace.service.answers import whatif as answers
 from latencytrace.service.answers.compare_documents import ForecastDocument, WhatifDocument
 from latencytrace.service.answers.documents import BreakdownDocument
 from latencytrace.service.answers.sentences.whatif import changed, notes, sentence
-from latencytrace.service.web.pages.cohort_bar import Asked, nearest, read
+from latencytrace.service.web.pages.cohort_bar import Asked, read
 from latencytrace.service.web.pages.exports import Export
 from latencytrace.service.web.pages.parts import Parts
 from latencytrace.service.web.pages.rendering import Address
@@ -54,23 +53,15 @@ class Wish(BaseModel):
 
 def whatif_pages(parts: Parts) -> APIRouter:
     """Answer at `/whatif`."""
-    router = APIRouter(include_in_schema=False)
 
     def context(question: Asked) -> Mapping[str, object]:
         written = question.parameters
         stage = written.get("stage")
 
-        @cache
-        def breakdown() -> BreakdownDocument:
-            return breakdowns.breakdown(parts.service.store, question.cohort)
-
-        @cache
-        def parameters() -> Mapping[str, str]:
-            return read(Wish, written).parameters()
-
-        @cache
-        def forecast() -> WhatifDocument:
-            return answers.whatif(parts.service.store, question.cohort, change(parameters()))
+        of = parts.service.store, question.cohort
+        breakdown = cache(partial(breakdowns.breakdown, *of))
+        parameters = cache(lambda: read(Wish, written).parameters())
+        forecast = cache(lambda: answers.whatif(*of, change(parameters())))
 
         def export() -> Address | None:
             try:
@@ -96,16 +87,11 @@ def whatif_pages(parts: Parts) -> APIRouter:
             "offers": lambda: list(offers(question, breakdown())),
             "scale": scale,
             "export": export,
-            "nearest": lambda: list(nearest(parts.service.store, question)),
         }
 
-    @router.get("/whatif")
-    def whatif_page(request: Request) -> Response:
-        return parts.cohort_page(
-            request, "whatif.html", "What-if", context, tuple(Wish.model_fields)
-        )
-
-    return router
+    return parts.cohort_pages(
+        "/whatif", "whatif.html", "What-if", context, tuple(Wish.model_fields)
+    )
 
 
 def change(parameters: Mapping[str, str]) -> Change:
