@@ -24,65 +24,42 @@ from latencytrace.settings import (
 
 
 def serve(
-    data: Annotated[
-        Path | None, typer.Option(help="Folder of the embedded store.", show_default=False)
-    ] = None,
+    data: Annotated[Path | None, typer.Option(help="Folder of the embedded store.")] = None,
     listen: Annotated[
-        str | None, typer.Option(help="Address of the API [127.0.0.1:8321].", show_default=False)
+        str | None, typer.Option(help="Address of the API [127.0.0.1:8321].")
     ] = None,
     otlp_http: Annotated[
         str | None,
-        typer.Option(
-            "--otlp-http",
-            help="Address of the receiver [127.0.0.1:4318].",
-            show_default=False,
-        ),
+        typer.Option(help="Address of the receiver [127.0.0.1:4318]."),
     ] = None,
     otlp_grpc: Annotated[
         str | None,
-        typer.Option(
-            "--otlp-grpc",
-            help="Address of the receiver over gRPC, or off [127.0.0.1:4317].",
-            show_default=False,
-        ),
+        typer.Option(help="Address of the receiver over gRPC, or off [127.0.0.1:4317]."),
     ] = None,
     store: Annotated[
         str | None,
         typer.Option(
             metavar="NAME|URL",
             help="Storage engine, or clickhouse://HOST:8123/DATABASE; chdb by default.",
-            show_default=False,
         ),
     ] = None,
     keep_spans: Annotated[
         float | None,
-        typer.Option(
-            "--keep-spans",
-            help="Share of ordinary requests whose spans are kept [1.0].",
-            show_default=False,
-        ),
+        typer.Option(help="Share of ordinary requests whose spans are kept [1.0]."),
     ] = None,
     objectives: Annotated[
         Path | None,
-        typer.Option(
-            help="File of objectives; objectives.yaml here by default.", show_default=False
-        ),
+        typer.Option(help="File of objectives; objectives.yaml here by default."),
     ] = None,
     max_weight: Annotated[
         int | None,
-        typer.Option(
-            "--max-weight",
-            help="Largest weight of a sampled request that is believed [1024].",
-            show_default=False,
-        ),
+        typer.Option(help="Largest weight of a sampled request that is believed [1024]."),
     ] = None,
     root_path: Annotated[
         str | None,
         typer.Option(
-            "--root-path",
             metavar="PATH",
             help="Path below which a proxy shows the pages, or X-Forwarded-Prefix to trust that.",
-            show_default=False,
         ),
     ] = None,
     insecure: Annotated[  # noqa: FBT002 - a flag
