@@ -10,7 +10,7 @@ from typing import Annotated, Final
 import typer
 
 from latencytrace.cli.pictures.lines import say
-from latencytrace.cli.processes.local_service import EXTRA_HINT, service_is_installed
+from latencytrace.cli.processes.local_service import require_service
 from latencytrace.errors import LatencytraceError, SettingsError
 from latencytrace.model.texts.units import count
 from latencytrace.settings import service_settings
@@ -37,8 +37,7 @@ def adopt(
 
     Example: latencytrace adopt /mnt/data-2 --store clickhouse://traces@db:8123/latencytrace
     """
-    if not service_is_installed():
-        raise LatencytraceError(f"to adopt needs the service's parts: {EXTRA_HINT}")
+    require_service("to adopt")
     from latencytrace.service.app import take_over
     from latencytrace.service.storage.private_files import private_umask
 

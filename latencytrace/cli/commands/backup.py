@@ -7,10 +7,9 @@ import typer
 
 from latencytrace.cli.pictures.lines import say
 from latencytrace.cli.processes import options
-from latencytrace.cli.processes.local_service import EXTRA_HINT, service_is_installed
+from latencytrace.cli.processes.local_service import require_service
 from latencytrace.cli.processes.output_file import is_stdout
 from latencytrace.cli.source import reading
-from latencytrace.errors import LatencytraceError
 
 
 def backup(
@@ -36,8 +35,7 @@ def backup(
             "name a file",
             param_hint="FILE",
         )
-    if not service_is_installed():
-        raise LatencytraceError(f"a backup needs the service's parts: {EXTRA_HINT}")
+    require_service("a backup")
     from latencytrace.cli.copying.archive import tables_line
     from latencytrace.cli.copying.backup import back_up
 

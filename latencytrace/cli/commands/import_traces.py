@@ -6,8 +6,7 @@ from typing import Annotated
 import typer
 
 from latencytrace.cli.processes import options
-from latencytrace.cli.processes.local_service import EXTRA_HINT, service_is_installed
-from latencytrace.errors import LatencytraceError
+from latencytrace.cli.processes.local_service import require_service
 
 
 def import_traces(
@@ -41,8 +40,7 @@ def import_traces(
 
     Example: latencytrace import traces.jsonl.gz
     """
-    if not service_is_installed():
-        raise LatencytraceError(f"importing needs the service's parts: {EXTRA_HINT}")
+    require_service("importing")
     from latencytrace.cli.importing.files import import_files
 
     clean = import_files(

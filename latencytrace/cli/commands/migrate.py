@@ -6,8 +6,7 @@ from typing import Annotated
 import typer
 
 from latencytrace.cli.pictures.lines import say
-from latencytrace.cli.processes.local_service import EXTRA_HINT, service_is_installed
-from latencytrace.errors import LatencytraceError
+from latencytrace.cli.processes.local_service import require_service
 from latencytrace.model.texts.secrets import shown
 from latencytrace.model.texts.units import count
 from latencytrace.settings import data_folder, service_settings
@@ -30,8 +29,7 @@ def migrate(
 
     Example: latencytrace migrate clickhouse://traces@clickhouse.internal:8123/latencytrace
     """
-    if not service_is_installed():
-        raise LatencytraceError(f"a move needs the service's parts: {EXTRA_HINT}")
+    require_service("a move")
     from latencytrace.cli.copying.archive import tables_line
     from latencytrace.cli.copying.migrate import migrate_to
     from latencytrace.service.storage.private_files import private_umask

@@ -6,8 +6,7 @@ from typing import Annotated
 import typer
 
 from latencytrace.cli.pictures.lines import say
-from latencytrace.cli.processes.local_service import EXTRA_HINT, service_is_installed
-from latencytrace.errors import LatencytraceError
+from latencytrace.cli.processes.local_service import require_service
 
 
 def restore(
@@ -22,8 +21,7 @@ def restore(
 
     Example: latencytrace restore monday.tar --data ./traces
     """
-    if not service_is_installed():
-        raise LatencytraceError(f"to restore needs the service's parts: {EXTRA_HINT}")
+    require_service("to restore")
     from latencytrace.cli.copying.archive import tables_line
     from latencytrace.cli.copying.backup import restore_into
     from latencytrace.service.storage.private_files import private_umask

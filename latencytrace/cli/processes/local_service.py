@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from latencytrace.errors import ServiceUnreachableError, SettingsError
+from latencytrace.errors import LatencytraceError, ServiceUnreachableError, SettingsError
 from latencytrace.model.texts.secrets import parted, why_no_address
 
 LONGEST_STATUS = 100  # of an answer's first line
@@ -94,6 +94,12 @@ def free_port(preferred: int | None = None) -> int:
 def service_is_installed() -> bool:
     needed = ("typer", "fastapi", "uvicorn", "grpc", "chdb")
     return all(importlib.util.find_spec(name) for name in needed)
+
+
+def require_service(purpose: str) -> None:
+    """Raise an error that names the purpose unless the service is installed."""
+    if not service_is_installed():
+        raise LatencytraceError(f"{purpose} needs the service's parts: {EXTRA_HINT}")
 
 
 def own_command() -> str:
