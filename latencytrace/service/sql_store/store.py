@@ -51,7 +51,6 @@ _log = logging.getLogger(__name__)
 MOST_TO_KEEP = 500  # traces that are noted; a copy costs 20 ms of CPU, however few they are
 KNOWN_AT_ONCE = 1 << 15  # traces; reading them delays receivers meanwhile
 _MS = 1_000_000
-_U64 = (1 << 64) - 1
 _CLOCKS_MS = 20  # by which two readings of clocks may differ
 _Place = tuple[int, int]  # its start; when the revision was written that was counted, or is to be
 
@@ -287,7 +286,7 @@ def _voids(
     moved = [
         void(key, standing[key][0], revision)
         for key, (start_ns, revision) in revised.items()
-        if key in standing and start_ns != standing[key][0] & _U64
+        if key in standing and start_ns != standing[key][0]
     ]
     return moved + [
         void(key, standing[key][0], revision + 1)
