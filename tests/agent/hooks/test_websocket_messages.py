@@ -226,6 +226,23 @@ def test_a_message_whose_handler_raises_has_failed(
     assert bad.attributes[semconv.ERROR_TYPE] == "LookupError"
 
 
+@pytest.mark.parametrize("serving", [aiohttp_server, websockets_server, threaded_server])
+def test_a_fault_of_our_own_is_counted_and_takes_no_message_away(
+    spans: Spans, serving: Serving, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fault, counted = RuntimeError("ours"), list[Exception]()
+
+    def fail(_: object, *error: object) -> None:
+        if not error:  # as the next message is asked for
+            raise fault
+
+    monkeypatch.setattr(spans.recorder, "on_fault", lambda _, raised: counted.append(raised))
+    monkeypatch.setattr(websocket_messages.Messages, "asked", fail)
+
+    assert said(serving, Talk(), b"sound") == [b"sound"]
+    assert set(counted) == {fault}
+
+
 def conversed(
     handle: Callable[[websockets.asyncio.server.ServerConnection], Awaitable[None]],
     *messages: str,

@@ -508,6 +508,17 @@ def test_spans_that_are_refused_leave_no_trace_open(rig: Rig, trace_id: str) -> 
     assert rig.counted("latencytrace_service_spans_unaccounted") == 0
 
 
+@pytest.mark.parametrize("has_journal", [True, False])
+def test_spans_are_inserted_once_a_second_where_a_journal_holds_them_meanwhile(
+    store: FlakyStore, tmp_path: Path, has_journal: bool
+) -> None:
+    journal = Journal(tmp_path) if has_journal else None
+    pipeline = Pipeline(store, Telemetry(), FakeClock(), journal=journal)
+    pipeline.resume()
+
+    assert pipeline._committer._queue.interval_ns == (1000 * MS if has_journal else 100 * MS)
+
+
 def test_who_sends_faster_than_traces_are_attributed_is_put_off(
     store: FlakyStore, trace_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
