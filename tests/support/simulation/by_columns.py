@@ -11,14 +11,16 @@ from latencytrace.analysis.columns.tables import Tables
 from latencytrace.analysis.ledger.requests import requests_of
 from latencytrace.model import Request, Span
 from tests.support.builders.spans.span_batches import span_batch
+from tests.support.compiled import need_compiled
 
 Traces = Mapping[str, Sequence[Span]]
 
 
 class ByColumns:
-    """Divides batch after batch, as a service does."""
+    """Divides batch after batch, as a compiled service does; without one, a test is skipped."""
 
     def __init__(self, most_shapes: int | None = None) -> None:
+        need_compiled()
         self.shapes = Shapes() if most_shapes is None else Shapes(most_shapes)
         self._facts = Facts()
         self._tables = Tables()
