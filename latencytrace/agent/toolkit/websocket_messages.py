@@ -85,7 +85,7 @@ class Messages:
     """
 
     def __init__(self, recorder: Recorder) -> None:
-        self._recorder = recorder
+        self.recorder = recorder
         self._owner = ref(_taker())  # a task holds what its handler returned
         self._current: MessageRequest | None = None  # in the owner's context
         self._route: list[str | None] = []  # of the connection, once it is known
@@ -114,8 +114,8 @@ class Messages:
         Args:
             route: Tells that of the connection; None: unknown.
         """
-        with guarded("beginning with a message", self._recorder.on_fault):
-            if is_request() and not self._recorder.suppressed():
+        with guarded("beginning with a message", self.recorder.on_fault):
+            if is_request() and not self.recorder.suppressed():
                 self._current = self.request = self.begun(route)
                 self._current.activate()
 
@@ -123,13 +123,13 @@ class Messages:
         """Return a request that begins now, and is not current yet."""
         if not self._route:
             self._route.append(route())
-        return MessageRequest(self._recorder, self._route[0])
+        return MessageRequest(self.recorder, self._route[0])
 
     def over(self, error: BaseException | None = None) -> None:
         """End the request under way, if there is one."""
         request, self.request = self.request, None
         if request is not None:
-            with guarded(_ENDS, self._recorder.on_fault):
+            with guarded(_ENDS, self.recorder.on_fault):
                 request.over(error)
 
 
@@ -177,7 +177,8 @@ async def until_closed(
         raise
     finally:
         if messages is not None:
-            messages.asked(raised)
+            with guarded(_ENDS, messages.recorder.on_fault):
+                messages.asked(raised)
         leave(caller)
 
 

@@ -226,15 +226,14 @@ def test_a_message_whose_handler_raises_has_failed(
     assert bad.attributes[semconv.ERROR_TYPE] == "LookupError"
 
 
-@pytest.mark.parametrize("serving", [aiohttp_server, websockets_server, threaded_server])
+@SERVERS
 def test_a_fault_of_our_own_is_counted_and_takes_no_message_away(
-    spans: Spans, serving: Serving, monkeypatch: pytest.MonkeyPatch
+    spans: Spans, serving: Serving, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fault, counted = RuntimeError("ours"), list[Exception]()
+    fault, counted = RuntimeError(name), list[Exception]()
 
-    def fail(_: object, *error: object) -> None:
-        if not error:  # as the next message is asked for
-            raise fault
+    def fail(*_: object) -> None:
+        raise fault
 
     monkeypatch.setattr(spans.recorder, "on_fault", lambda _, raised: counted.append(raised))
     monkeypatch.setattr(websocket_messages.Messages, "asked", fail)
