@@ -19,6 +19,7 @@ from latencytrace.model import Stage
 from tests.support.agent.hooked import Spans, hooked
 from tests.support.agent.waiting_requests import (
     AT_LEAST_NS,
+    frames_of_threads,
     let_time_pass,
     results_ns,
     serve_wsgi,
@@ -93,7 +94,7 @@ def waited(spans: Spans, made: Waited) -> None:
 
 def has_begun(thread: threading.Thread, around: str) -> bool:
     """Tell whether the hook has taken the time at which a thread's wait began."""
-    frame = sys._current_frames().get(thread.ident or 0)
+    frame = frames_of_threads().get(thread.ident or 0)
     while frame is not None:
         if frame.f_globals is vars(multiprocessing_waits) and frame.f_code.co_name == around:
             return "started_ns" in frame.f_locals

@@ -4,7 +4,7 @@ import gc
 import sys
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from types import FunctionType
+from types import FrameType, FunctionType
 
 from opentelemetry.context import Context
 
@@ -59,20 +59,28 @@ def let_time_pass() -> None:
     until(lambda: monotonic_ns() - since_ns >= AT_LEAST_NS)
 
 
+def frames_of_threads() -> dict[int, FrameType]:
+    """Return where each thread is.
+
+    A collection while Python looks at the threads may let one run that waits for what it holds
+    for that: in older ones both wait for ever.
+    """
+    gc.disable()
+    try:
+        return sys._current_frames()
+    finally:
+        gc.enable()
+
+
 def threads_in(function: object) -> int:
     """Return how many threads are in the first line of a function, in what C does there.
 
-    Python lets others run nowhere else in that line. A collection while it looks at the threads
-    may let one run that waits for what it holds for that: in older ones both wait for ever.
+    Python lets others run nowhere else in that line.
     """
     assert isinstance(function, FunctionType)
     code = function.__code__
-    gc.disable()
-    try:
-        at = [one for one in sys._current_frames().values() if one.f_code is code]
-        return sum(one.f_lineno == code.co_firstlineno + 1 for one in at)
-    finally:
-        gc.enable()
+    at = [one for one in frames_of_threads().values() if one.f_code is code]
+    return sum(one.f_lineno == code.co_firstlineno + 1 for one in at)
 
 
 def results_ns(spans: Spans) -> int:
