@@ -3,7 +3,7 @@
 import queue
 import sqlite3
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
 from typing import Any
@@ -302,44 +302,31 @@ def test_a_simple_queue_does_what_it_did_and_is_put_back() -> None:
     [(threading.Lock, " lock held by GET"), (threading.RLock, " rlock")],
 )
 def test_the_request_that_has_a_lock_is_named(kind: Callable[[], Any], name: str) -> None:
-    made, has_it, let_go = kind(), threading.Event(), threading.Event()
-
-    def hold() -> None:
-        with made:
-            has_it.set()
-            assert let_go.wait(PATIENCE_S)
-
-    def wait() -> None:
-        with made:
-            pass
-
-    with hooked(ThreadingWaitsHook) as spans:
-        holder = threading.Thread(target=serve_wsgi, args=(spans, hold))
-        holder.start()
-        assert has_it.wait(PATIENCE_S)
-        waited(spans, (wait, let_go.set, lambda: threads_in(wait) == 1))
-        holder.join(PATIENCE_S)
-
-    (wait_for_it,) = spans.of(Stage.QUEUE)
-    assert wait_for_it.name.endswith(name)
+    assert wait_beside_its_holder(kind(), others=()).endswith(name)
 
 
 @COMPILED
 def test_a_lock_s_holder_is_known_beside_locks_of_its_place_in_other_pools_of_memory() -> None:
     locks = [threading.Lock() for _ in range(20_000)]
-    alike = [one for one in locks if (id(one) - id(locks[0])) % (16 << 10) == 0]
+    made, *others = (one for one in locks if (id(one) - id(locks[0])) % (16 << 10) == 0)
+
+    assert wait_beside_its_holder(made, others[:3]).endswith(" lock held by GET")
+
+
+def wait_beside_its_holder(made: Any, others: Iterable[Any]) -> str:
+    """Have a request take a lock, then others, and name the wait of another for the first one."""
     has_it, let_go = threading.Event(), threading.Event()
 
     def hold() -> None:
-        with alike[0]:
-            for other in alike[1:4]:
+        with made:
+            for other in others:
                 with other:
                     pass
             has_it.set()
             assert let_go.wait(PATIENCE_S)
 
     def wait() -> None:
-        with alike[0]:
+        with made:
             pass
 
     with hooked(ThreadingWaitsHook) as spans:
@@ -350,7 +337,7 @@ def test_a_lock_s_holder_is_known_beside_locks_of_its_place_in_other_pools_of_me
         holder.join(PATIENCE_S)
 
     (wait_for_it,) = spans.of(Stage.QUEUE)
-    assert wait_for_it.name.endswith(" lock held by GET")
+    return wait_for_it.name
 
 
 def by_no_request(made: Any) -> Callable[[], None]:
