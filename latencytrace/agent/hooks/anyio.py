@@ -75,7 +75,7 @@ def time_acquire(recorder: Recorder, original: Timed) -> Timed:
 
 
 def _is_free(lock: Any) -> bool:
-    """Tell whether a lock or a semaphore has room, and nobody waits for it."""
+    """Return whether the lock or semaphore can be taken at once."""
     taken = lock._waiters or getattr(lock, "_owner_task", None) is not None
     return not taken and bool(getattr(lock, "_value", 1))
 
